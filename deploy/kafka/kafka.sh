@@ -1,0 +1,256 @@
+#!/usr/bin/env bash
+# A real Apache Kafka 4.1.0 for tests and trials: one KRaft node on loopback, its data in a directory of your choice.
+# Not for production: one copy of everything, nothing encrypted.
+#
+#   kafka.sh jars                 fetch the jars into .keepsake/kafka-4.1.0 (once; 55 MB)
+#   kafka.sh start DIR [options]  start a broker in DIR, wait until it answers, print its host:port
+#       --parent PID              stop it when process PID is gone, however that ended
+#       --set KEY=VALUE           one more broker setting (remembered; may be repeated)
+#   kafka.sh stop DIR             end it in good order; its data stay, and start takes them up again
+#   kafka.sh restart DIR          stop and start: the same address, the same data, the same parent
+#
+# In DIR: bootstrap (host:port), pid, server.properties, log, data/. Exit 0 done, 1 failed, 2 used wrongly, 4 something
+# must be installed first. KAFKA_READY_SECONDS (default 60) limits the wait.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+keepsake=$(cd "$here/../.." && pwd)/.keepsake
+version=4.1.0
+home=$keepsake/kafka-$version
+ready_seconds=${KAFKA_READY_SECONDS:-60}
+
+say() { printf 'kafka: %s\n' "$*" >&2; } # stdout is for the address alone
+fail() { say "$*"; exit 1; }
+usage() { sed -n '5,10s/^#   //p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+needs() { # $1: command, $2: Debian package
+  command -v "$1" >/dev/null || { say "missing: $1; on Debian: apt-get install $2"; exit 4; }
+}
+
+# --- jars --------------------------------------------------------------------------------------------------------------
+
+jars() {
+  needs java default-jre-headless
+  # The copy of the pom is the marker: the directory gets its name only when whole, and an edited pom fetches again.
+  if cmp -s "$here/pom.xml" "$home/pom.xml"; then return; fi
+  needs mvn maven
+  mkdir -p "$keepsake/cache"
+  (
+    flock 9 # a second run waits here, then finds the work done
+    if cmp -s "$here/pom.xml" "$home/pom.xml"; then exit; fi
+    rm -rf "$keepsake"/cache/kafka.?????? # of a run that was killed
+    new=$(mktemp -d "$keepsake/cache/kafka.XXXXXX")
+    trap 'rm -rf "$new"' EXIT
+    say "fetching Apache Kafka $version with Maven (once; 55 MB)"
+    mvn --quiet --batch-mode --strict-checksums --file "$here/pom.xml" dependency:copy-dependencies \
+      -DoutputDirectory="$new/home/libs" -DincludeScope=runtime </dev/null >&2 ||
+      fail "Maven could not fetch the jars; check the network and run it again"
+    cp "$here/pom.xml" "$new/home/pom.xml"
+    if [[ -e $home ]]; then mv "$home" "$new/old"; fi
+    mv "$new/home" "$home"
+    say "jars ready in .keepsake/kafka-$version after $SECONDS s"
+  ) 9>"$keepsake/cache/kafka.lock"
+}
+
+# --- one broker --------------------------------------------------------------------------------------------------------
+
+# Writes $dir/server.properties; it is the only record of the ports, so that a restart has the same ones.
+configure() {
+  local port controller
+  port=$(free_port) controller=$(free_port)
+  cat >"$dir/server.properties" <<PROPERTIES
+# Written by kafka.sh.
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$port
+controller.listener.names=CONTROLLER
+controller.quorum.voters=1@127.0.0.1:$controller
+log.dirs=$dir/data
+
+# One node holds every copy. Few partitions inside, because each is made at the first use.
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+
+# Tests do not wait: groups form at once, a dead member or an abandoned transaction is noticed within seconds.
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+
+# A misspelt topic is an error, not a new topic.
+auto.create.topics.enable=false
+PROPERTIES
+  add_settings
+}
+
+add_settings() { # of two lines with one key the later one counts
+  if [[ ${#settings[@]} -gt 0 ]]; then printf '%s\n' "${settings[@]}" >>"$dir/server.properties"; fi
+}
+
+# Below the range from which the system hands out ports by itself, so that no client connection sits on ours.
+free_port() {
+  local port
+  while port=$((20000 + RANDOM % 12000)); do
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+  done
+  printf '%s' "$port"
+}
+
+# What any of our Java runs begins with; $1: heap in megabytes. The broker shares the machine with the program under
+# test: one collector thread, and no optimising compiler, which would take longer than most tests last.
+java_command() {
+  java=(java "-Xmx${1}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.awt.headless=true
+    -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS" -cp "$home/libs/*")
+}
+
+format() {
+  local id
+  # 16 bytes in URL-safe base64; one that begins with "-" would be read as an option.
+  id=K$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)
+  java_command 128
+  "${java[@]}" kafka.tools.StorageTool format --cluster-id "$id" --config "$dir/server.properties" >>"$dir/log" 2>&1 ||
+    fail "formatting $dir/data failed, see $dir/log"
+}
+
+launch() {
+  java_command 512
+  # A session of its own: Ctrl-C at the terminal is for the program under test, not for its broker.
+  setsid "${java[@]}" kafka.Kafka "$dir/server.properties" </dev/null >>"$dir/log" 2>&1 &
+  broker=$!
+  printf '%s\n' "$broker" >"$dir/pid"
+  if [[ -n $parent ]]; then
+    setsid "${BASH_SOURCE[0]}" watch "$dir" "$broker" "$parent" </dev/null >/dev/null 2>&1 &
+  fi
+}
+
+# A pid outlives its process and is given out again: only a process that was started with our settings file is ours.
+is_broker() { tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | grep -qxF "$dir/server.properties"; }
+
+running() { broker=$(cat "$dir/pid" 2>/dev/null) && [[ -n $broker ]] && is_broker "$broker"; }
+
+address() { sed -n 's|^advertised.listeners=PLAINTEXT://||p' "$dir/server.properties"; }
+
+# Asks for the brokers of the cluster, as any client does first: Metadata (key 3) version 4, no topics. The answer must
+# name this cluster, as the port may have gone to another broker, and a broker in it, as at first there is none.
+answers() {
+  local cluster bytes LC_ALL=C
+  cluster=$(sed -n 's/^cluster.id=//p' "$dir/data/meta.properties")
+  (
+    exec 3<>"/dev/tcp/127.0.0.1/${1##*:}" || exit 1
+    printf '\x00\x00\x00\x0f\x00\x03\x00\x04\x00\x00\x00\x01\xff\xff\x00\x00\x00\x00\x00' >&3
+    bytes=$(timeout 2 head -c 4 <&3 | od -An -tu1 | { read -r _ _ high low && printf '%d' $((high * 256 + low)); })
+    [[ $(timeout 2 head -c "$bytes" <&3 | tr -d '\0') == *127.0.0.1*"$cluster"* ]]
+  ) 2>/dev/null
+}
+
+wait_until_ready() { # 0 it answers, 1 it ended, 2 too slow
+  local deadline=$((SECONDS + ready_seconds)) at
+  at=$(address)
+  while is_broker "$broker"; do
+    if answers "$at"; then return 0; fi
+    if ((SECONDS >= deadline)); then return 2; fi
+    sleep 0.1
+  done
+  return 1
+}
+
+start() {
+  local attempt fresh=1 result
+  if running; then address; return; fi
+  jars
+  mkdir -p "$dir"
+  if [[ -e $dir/data/meta.properties && -e $dir/server.properties ]]; then
+    fresh=
+    add_settings
+  fi
+  printf '%s' "$parent" >"$dir/parent"
+  trap 'end_broker' EXIT # whatever stops us before the broker is ready stops the broker too
+  for attempt in 1 2 3 4 5; do
+    if [[ -n $fresh ]]; then
+      rm -rf "$dir/data"
+      configure
+      format
+    fi
+    launch
+    result=0
+    wait_until_ready || result=$?
+    case $result in
+      0)
+        trap - EXIT
+        address | tee "$dir/bootstrap"
+        return
+        ;;
+      2) fail "no answer after $ready_seconds s, see $dir/log" ;;
+    esac
+    grep -q "Address already in use" "$dir/log" || break
+    # New ports while nobody knows them; later the same ones again, since clients hold the address.
+    say "attempt $attempt: a port was taken"
+    mv "$dir/log" "$dir/log.$attempt"
+    sleep 0.5
+  done
+  tail -n 5 "$dir/log" >&2 2>/dev/null || true
+  fail "the broker ended while starting, see $dir/log"
+}
+
+end_broker() {
+  local i
+  if [[ -z ${broker:-} ]] || ! is_broker "$broker"; then return 0; fi
+  kill -TERM "$broker" 2>/dev/null || true
+  for ((i = 0; i < 150; i++)); do
+    is_broker "$broker" || return 0
+    sleep 0.1
+  done
+  say "still there after 15 s: killed"
+  kill -KILL "$broker" 2>/dev/null || true
+  while is_broker "$broker"; do sleep 0.1; done
+}
+
+stop() {
+  if running; then end_broker; fi
+  rm -f "$dir/pid"
+}
+
+# Empty once the process is gone or a zombie; else its start time, which tells it from a later process of the same pid.
+alive() { sed -n 's/.*) \([^Z]\) /\1 /p' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+
+watch() { # $1: broker, $2: the process it is for
+  local born
+  broker=$1
+  born=$(alive "$2")
+  while is_broker "$broker" && [[ -n $born && $(alive "$2") == "$born" ]]; do sleep 1; done
+  end_broker
+}
+
+# --- arguments ---------------------------------------------------------------------------------------------------------
+
+command=${1:-} dir=${2:-} parent='' settings=()
+if [[ $command == jars && $# -eq 1 ]]; then jars; exit; fi
+[[ -n $dir ]] || usage
+case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
+dir=${dir%/}
+
+case $command in
+  start)
+    shift 2
+    while [[ $# -gt 0 ]]; do
+      case $1 in
+        --parent) parent=${2:?--parent needs a process id} ;;
+        --set) settings+=("${2:?--set needs KEY=VALUE}") ;;
+        *) usage ;;
+      esac
+      shift 2
+    done
+    start
+    ;;
+  stop) stop ;;
+  restart)
+    parent=$(cat "$dir/parent" 2>/dev/null || true)
+    stop
+    start
+    ;;
+  watch) watch "$3" "$4" ;; # for ourselves, see launch
+  *) usage ;;
+esac

@@ -1,0 +1,153 @@
+//! One client of a running Keepsake, as any program could be: events and requests out, replies in, told apart by correlation id.
+
+use crate::config::Config;
+use crate::domain::UserKey;
+use crate::fault::{Fault, Result, StopName};
+use crate::ports::broker::{Consumer, Headers, Outgoing, Polled, Producer, Start, header};
+use crate::ports::kafka::Connection;
+use crate::run;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+pub struct Client {
+    producer: Box<dyn Producer>,
+    replies: Box<dyn Consumer>,
+    events: String,
+    recalls: String,
+    reply_topic: String,
+    reply_partition: i32,
+    pub connection: Connection,
+    /// Of the events topic.
+    pub partitions: i32,
+}
+
+/// What came back, and how long it took to come.
+pub struct Reply {
+    pub value: Value,
+    pub bytes: Vec<u8>,
+    pub took: Duration,
+}
+
+impl Reply {
+    /// The error of a reply that is one, as a person reads it.
+    pub fn error(&self) -> Option<String> {
+        let error = self.value.get("error")?;
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        let field = error["field"].as_str().map_or(String::new(), |field| format!(" (field {field})"));
+        Some(format!("{}: {}{field}", self.value["status"].as_str().unwrap_or("error"), text("message")))
+    }
+}
+
+impl Client {
+    pub fn connect(config: &Config) -> Result<Client> {
+        Client::over(connection(config)?, config)
+    }
+
+    pub fn over(connection: Connection, config: &Config) -> Result<Client> {
+        let topics = &config.topics;
+        connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
+        let found = connection.partitions(&[topics.events(), topics.replies()])?;
+        let (Some(partitions), Some(replies)) = (found.get(&topics.events()), found.get(&topics.replies())) else {
+            let what = format!("topics {} and {} are not there: is `keepsake serve` running?", topics.events(), topics.replies());
+            return Err(Fault::stop(StopName::TopicMissing, what));
+        };
+        // A partition of one's own choosing, from its present end: the replies of others are mostly elsewhere.
+        let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
+        let (_, end) = connection.offsets(&topics.replies(), reply_partition)?;
+        let mut consumer = connection.reader("keepsake-client", &topics.replies())?;
+        consumer.assign(&[(reply_partition, Start::At(end))])?;
+        Ok(Client {
+            producer: connection.producer("keepsake-client")?,
+            replies: consumer,
+            events: topics.events(),
+            recalls: topics.recalls(),
+            reply_topic: topics.replies(),
+            reply_partition,
+            connection,
+            partitions: *partitions,
+        })
+    }
+
+    /// Publishes an event and waits for its receipt, which comes after its effect is there.
+    pub fn publish(&mut self, event: &Value, within: Duration) -> Result<Reply> {
+        let outgoing = self.addressed(self.events.clone(), event);
+        self.exchange(outgoing, within)
+    }
+
+    /// Publishes an event without asking for a receipt.
+    pub fn publish_only(&mut self, event: &Value) -> Result<()> {
+        let outgoing = Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
+        self.producer.send(outgoing)
+    }
+
+    /// The same event to every partition: a tick wakes every process.
+    pub fn publish_everywhere(&mut self, event: &Value) -> Result<()> {
+        for partition in 0..self.partitions {
+            let outgoing = Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
+            self.producer.send(Outgoing { partition: Some(partition), ..outgoing })?;
+        }
+        self.flush()
+    }
+
+    pub fn flush(&mut self) -> Result<()> {
+        self.producer.flush(Duration::from_secs(30))
+    }
+
+    pub fn ask(&mut self, request: &Value, within: Duration) -> Result<Reply> {
+        let outgoing = self.addressed(self.recalls.clone(), request);
+        self.exchange(outgoing, within)
+    }
+
+    fn addressed(&self, topic: String, value: &Value) -> Outgoing {
+        let name = |field: &str, default: &str| value[field].as_str().unwrap_or(default).to_owned();
+        let key = format!("{}/{}", name("tenant", "default"), name("user", ""));
+        let headers: Headers = vec![
+            ("kafka_replyTopic".into(), self.reply_topic.clone().into_bytes()),
+            ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
+            ("kafka_correlationId".into(), Uuid::new_v4().into_bytes().to_vec()),
+        ];
+        Outgoing { topic, key: Some(key.into_bytes()), value: Some(value.to_string().into_bytes()), headers, ..Outgoing::default() }
+    }
+
+    fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<Reply> {
+        let correlation = header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
+        let began = Instant::now();
+        self.producer.send(outgoing)?;
+        loop {
+            let left = within.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(Fault::retry(format!("no reply within {} s: is `keepsake serve` running?", within.as_secs_f32())));
+            }
+            // Short waits: our own acknowledgements are served in between.
+            if let Polled::Record(record) = self.replies.poll(left.min(Duration::from_millis(20)))?
+                && record.header("kafka_correlationId") == Some(&correlation)
+            {
+                let bytes = record.value.unwrap_or_default();
+                let value = serde_json::from_slice(&bytes).map_err(|e| Fault::retry(format!("reads a reply: {e}")))?;
+                return Ok(Reply { value, bytes, took: began.elapsed() });
+            }
+            self.producer.outstanding()?;
+        }
+    }
+}
+
+/// To the configured cluster, or to the embedded broker of the service that runs from this directory.
+pub fn connection(config: &Config) -> Result<Connection> {
+    let options = config.kafka.client_options();
+    if !config.kafka.is_embedded() {
+        return Ok(Connection { servers: config.kafka.bootstrap_servers.clone(), options, embedded: false });
+    }
+    let file = run::store_dir(config).join(run::EMBEDDED_ADDRESS);
+    let servers = std::fs::read_to_string(&file).map_err(|_| {
+        let what = "no embedded broker runs from this directory: start `keepsake serve` here, or name a cluster with --brokers host:port";
+        Fault::stop(StopName::BrokerUnreachable, what)
+    })?;
+    Ok(Connection { servers: servers.trim().to_owned(), options, embedded: true })
+}
+
+/// `tenant/user`, or a user of the default tenant.
+pub fn who(text: &str) -> Result<UserKey> {
+    let (tenant, user) = text.split_once('/').unwrap_or(("default", text));
+    UserKey::new(tenant, user).map_err(|e| Fault::stop(StopName::ConfigInvalid, format!("--user {text}: {} {}", e.field, e.why)))
+}

@@ -1,0 +1,115 @@
+//! How things look on a terminal: colours that go away when nobody is looking, small bars, tables.
+
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+
+pub const PLAIN: anstyle::Reset = anstyle::Reset;
+pub const BOLD: Style = Style::new().bold();
+pub const DIM: Style = Style::new().dimmed();
+pub const GOOD: Style = AnsiColor::Green.on_default();
+pub const CHANGED: Style = AnsiColor::Yellow.on_default();
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+pub const NAME: Style = AnsiColor::Cyan.on_default();
+
+/// A share of 0 to 1 in `width` characters, with eighths: ▕███▌ ▏.
+pub fn bar(share: f64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize;
+    let text = format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8]);
+    let filled = eighths.div_ceil(8);
+    format!("{text}{}", " ".repeat(width - filled.min(width)))
+}
+
+pub fn outcome_style(outcome: &str) -> Style {
+    match outcome {
+        "kept" | "updated" | "summarised" => GOOD,
+        "merged" | "superseded" | "noted" | "pruned" => CHANGED,
+        "refused" => BAD,
+        _ => DIM,
+    }
+}
+
+/// Rows under a head, columns as wide as they need.
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0).max(head[column].len())
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = String>| -> String {
+        let padded: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut text = line(&mut head.iter().map(|cell| (*cell).to_owned()));
+    for row in rows {
+        text.push_str(&line(&mut row.iter().cloned()));
+    }
+    text
+}
+
+pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+pub fn number(value: &Value, field: &str) -> f64 {
+    value[field].as_f64().unwrap_or_default()
+}
+
+/// The five factors of a surprise as small bars.
+pub fn factors(surprise: &Value) -> String {
+    let names = ["novelty", "contradiction", "specificity", "emphasis", "context_switch"];
+    let one = |name: &&str| {
+        let value = number(surprise, name);
+        format!("{} {DIM}{}{PLAIN}", short(name), bar(value, 5))
+    };
+    names.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn short(name: &str) -> &str {
+    match name {
+        "contradiction" => "contra",
+        "specificity" => "specific",
+        "context_switch" => "switch",
+        other => other,
+    }
+}
+
+/// A decision on two lines: what became of what, and the numbers behind it.
+pub fn decision(decision: &Value) -> String {
+    let outcome = text(decision, "outcome");
+    let style = outcome_style(outcome);
+    let mut lines = format!("{style}{outcome:<10}{PLAIN} {}", text(decision, "reason"));
+    if let Some(kind) = decision["kind"].as_str() {
+        lines = format!("{style}{outcome:<10}{PLAIN} {NAME}{kind}{PLAIN} {}", text(decision, "reason"));
+    }
+    if decision["surprise"].is_object() {
+        let (total, threshold) = (number(&decision["surprise"], "total"), number(decision, "threshold"));
+        lines.push_str(&format!("\n           {} {DIM}surprise {total:.2}, threshold {threshold:.2}{PLAIN}", factors(&decision["surprise"])));
+    }
+    lines
+}
+
+/// A memory on one line.
+pub fn memory(memory: &Value) -> String {
+    let score = memory["score"].as_f64().map_or(String::new(), |score| format!("{} {score:.2} ", bar(score, 5)));
+    let day = text(memory, "created_at").get(..10).unwrap_or_default();
+    let until = memory["valid_to"].as_str().map_or(String::new(), |_| format!(" {CHANGED}(no longer){PLAIN}"));
+    format!("{score}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}", text(memory, "kind"), text(memory, "content"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_wide_as_asked() {
+        for (share, expected) in [(0.0, "     "), (0.5, "██▌  "), (1.0, "█████"), (7.0, "█████"), (f64::NAN, "     ")] {
+            assert_eq!(bar(share, 5), expected, "{share}");
+        }
+    }
+
+    #[test]
+    fn tables_align() {
+        let rows = [vec!["a".into(), "long cell".into()], vec!["bcd".into(), "x".into()]];
+        assert_eq!(table(&["id", "what"], &rows), "id   what\na    long cell\nbcd  x\n");
+    }
+}

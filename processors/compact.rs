@@ -1,0 +1,182 @@
+//! The compaction processor: tick → store → score → plan → events. Changes nothing itself: it proposes, and ingest applies
+//! its proposals like any other event, skipping what has changed since.
+
+use crate::domain::{Memory, MemoryId, Now, Seen, Time, UserKey, Vector};
+use crate::fault::Result;
+use crate::metrics::Metrics;
+use crate::ownership::Shards;
+use crate::ports::broker::Outgoing;
+use crate::ports::summarizer::{Extractive, Said};
+use crate::profile::{Profile, Profiles};
+use crate::shard::Shard;
+use crate::stages::rank;
+use crate::stages::reply::{self, Proposal};
+use crate::stages::store::{Reading, Session};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+use uuid::Uuid;
+
+const SUMMARY: &str = "summary";
+const HOUR_MS: f32 = 3_600_000.0;
+/// Memories named in one prune event: about 20 KB of ids.
+const PRUNED_TOGETHER: usize = 256;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub events: String,
+    pub token: String,
+    pub users_max: usize,
+    pub proposals_max: usize,
+}
+
+pub struct Compact {
+    pub options: Options,
+    pub profiles: Profiles,
+    pub shards: Arc<Shards>,
+    pub metrics: Arc<Metrics>,
+    /// Where the last round stopped, by partition.
+    resume: BTreeMap<i32, UserKey>,
+}
+
+/// What one user's memories call for.
+#[derive(Default)]
+struct Plan {
+    prune: Vec<(Vec<Seen>, String)>,
+    summaries: Vec<(String, String, Vec<Seen>)>,
+}
+
+/// One user's memories as they were while the view was held.
+struct Snapshot {
+    memories: Vec<Memory>,
+    vectors: BTreeMap<MemoryId, Vector>,
+    sessions: Vec<(String, Session)>,
+}
+
+impl Compact {
+    pub fn new(options: Options, profiles: Profiles, shards: Arc<Shards>, metrics: Arc<Metrics>) -> Compact {
+        Compact { options, profiles, shards, metrics, resume: BTreeMap::new() }
+    }
+
+    /// One round over the owned shards, bounded in users and proposals; the next goes on where this one stopped.
+    pub fn step(&mut self, now: Now) -> Result<Vec<Outgoing>> {
+        let began = Instant::now();
+        let mut events = Vec::new();
+        for shard in self.shards.all() {
+            self.shard(&shard, now, &mut events)?;
+        }
+        self.metrics.compacted(began.elapsed());
+        Ok(events)
+    }
+
+    fn shard(&mut self, shard: &Shard, now: Now, events: &mut Vec<Outgoing>) -> Result<()> {
+        let users = shard.store.users(self.resume.get(&shard.partition), self.options.users_max)?;
+        self.resume.remove(&shard.partition);
+        let finished = users.len() < self.options.users_max;
+        // What a whole tenant sees was asked for in so many words: it does not fade.
+        for key in users.into_iter().filter(|key| !key.is_everyone()) {
+            if events.len() >= self.options.proposals_max {
+                self.resume.insert(shard.partition, key);
+                return Ok(());
+            }
+            let snapshot = snapshot(shard, &key)?;
+            let plan = plan(&snapshot, self.profiles.of(&key), now.events);
+            self.propose(shard, &key, plan, now, events);
+            if !finished {
+                self.resume.insert(shard.partition, key);
+            }
+        }
+        Ok(())
+    }
+
+    fn propose(&self, shard: &Shard, key: &UserKey, plan: Plan, now: Now, events: &mut Vec<Outgoing>) {
+        let (topic, token, partition) = (&self.options.events, &self.options.token, Some(shard.partition));
+        for (seen, reason) in plan.prune {
+            let id = id_of("prune", &seen);
+            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, token };
+            events.push(reply::proposal_prune(&proposal, &seen, &reason));
+            self.metrics.proposed("prune");
+        }
+        for (session, content, covers) in plan.summaries {
+            let id = id_of("summary", &covers);
+            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, token };
+            events.push(reply::proposal_summary(&proposal, &session, &content, &covers));
+            self.metrics.proposed("summary");
+        }
+    }
+}
+
+/// The same proposal has the same id, so that a worker that was interrupted does not propose it twice.
+fn id_of(kind: &str, seen: &[Seen]) -> String {
+    let name: String = seen.iter().map(|one| format!("{}@{} ", one.id, one.version)).collect();
+    format!("{kind}-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
+}
+
+fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
+    let _still = shard.view();
+    let mut memories = Vec::new();
+    shard.store.memories(key, &mut |memory| {
+        memories.push(memory);
+        true
+    })?;
+    Ok(Snapshot { memories, vectors: shard.vectors(key)?.into_iter().collect(), sessions: shard.store.sessions(key)? })
+}
+
+fn plan(snapshot: &Snapshot, profile: &Profile, now: Time) -> Plan {
+    Plan { prune: faded(snapshot, profile, now), summaries: untold(snapshot, profile, now) }
+}
+
+/// What has lost its strength, and the weakest of what is too many.
+fn faded(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(Vec<Seen>, String)> {
+    let mut kept: Vec<(f32, &Memory)> = Vec::new();
+    let mut weak = Vec::new();
+    for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
+        let strength = rank::strength(memory, &profile.rank.fade, now);
+        if now.days_since(memory.created_at) >= profile.prune.age_days && strength < profile.prune.strength {
+            weak.push(seen(memory));
+        } else {
+            kept.push((strength, memory));
+        }
+    }
+    kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.id.cmp(&b.1.id)));
+    let over = kept.len().saturating_sub(profile.prune.count_max);
+    let many: Vec<Seen> = kept[..over].iter().map(|(_, memory)| seen(memory)).collect();
+    let faded = format!("older than {} days and faded below {}", profile.prune.age_days, profile.prune.strength);
+    let crowded = format!("the weakest beyond {} memories", profile.prune.count_max);
+    let together = |seen: &[Seen], reason: &str| seen.chunks(PRUNED_TOGETHER).map(|part| (part.to_vec(), reason.to_owned())).collect::<Vec<_>>();
+    [together(&weak, &faded), together(&many, &crowded)].concat()
+}
+
+/// Sessions that have ended and have something to tell that no summary tells yet.
+fn untold(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(String, String, Vec<Seen>)> {
+    let ended = |session: &Session| now.ms_since(session.last_at) as f32 >= profile.summary.idle_hours * HOUR_MS;
+    let sessions = snapshot.sessions.iter().filter(|(_, session)| ended(session) && session.turns > session.summarised);
+    sessions.filter_map(|(name, _)| told(snapshot, name, profile)).collect()
+}
+
+fn told(snapshot: &Snapshot, session: &str, profile: &Profile) -> Option<(String, String, Vec<Seen>)> {
+    let mut memories: Vec<&Memory> = snapshot
+        .memories
+        .iter()
+        .filter(|memory| memory.session.as_deref() == Some(session) && memory.kind.as_str() != SUMMARY && !memory.archived)
+        .collect();
+    if memories.len() < profile.summary.memories_min {
+        return None;
+    }
+    memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
+    let said: Vec<Said> = memories
+        .iter()
+        .map(|memory| Said {
+            content: memory.content.clone(),
+            surprise: memory.surprise.as_ref().map_or(memory.importance, |surprise| surprise.total),
+            vector: snapshot.vectors.get(&memory.id).cloned().unwrap_or_default(),
+            at: memory.created_at,
+        })
+        .collect();
+    let content = Extractive { turns_max: profile.summary.quotes_max, ..Extractive::default() }.summarise(&said);
+    Some((session.to_owned(), content, memories.iter().map(|memory| seen(memory)).collect()))
+}
+
+fn seen(memory: &Memory) -> Seen {
+    Seen { id: memory.id, version: memory.version }
+}

@@ -1,0 +1,423 @@
+//! Configuration: as written in four layers, checked once, and never asked for again. Each part takes its own section as an argument.
+
+use crate::fault::{Fault, Result, StopName};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// Every option with its default, unit and reason.
+pub const DEFAULTS: &str = include_str!("../config/default.toml");
+
+const ENVIRONMENT_PREFIX: &str = "KEEPSAKE__";
+const PARTITIONS_MAX: i32 = 1024;
+
+/// All options, checked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub profile: String,
+    pub kafka: Kafka,
+    pub topics: Topics,
+    pub store: Store,
+    pub embedder: Embedder,
+    pub http: Http,
+    pub ingest: Ingest,
+    pub recall: Recall,
+    pub index: Index,
+    pub compact: Compact,
+    pub limits: Limits,
+    pub decisions: Decisions,
+    pub clock: Clock,
+    pub log: Log,
+    pub tenants: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kafka {
+    pub bootstrap_servers: String,
+    pub group_id: String,
+    pub connect_ms: u64,
+    pub acknowledge_ms: u64,
+    /// Nested tables are names with dots: `session.timeout.ms = 6000` needs no quotes.
+    pub librdkafka: Table,
+}
+
+impl Kafka {
+    pub fn is_embedded(&self) -> bool {
+        self.bootstrap_servers == "embedded"
+    }
+
+    /// `librdkafka.*` as the client wants it: dotted names, text values.
+    pub fn client_options(&self) -> Vec<(String, String)> {
+        leaves(&self.librdkafka)
+            .into_iter()
+            .map(|(path, value)| match value {
+                Value::String(text) => (path, text),
+                other => (path, other.to_string()),
+            })
+            .collect()
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topics {
+    pub prefix: String,
+    pub create: bool,
+    pub partitions: i32,
+    pub replication: i32,
+    pub reply_allowed: Vec<String>,
+    pub trust_proposals: bool,
+    pub proposal_token: String,
+}
+
+impl Topics {
+    pub fn events(&self) -> String {
+        format!("{}events", self.prefix)
+    }
+
+    pub fn recalls(&self) -> String {
+        format!("{}recalls", self.prefix)
+    }
+
+    pub fn replies(&self) -> String {
+        format!("{}replies", self.prefix)
+    }
+
+    pub fn decisions(&self) -> String {
+        format!("{}decisions", self.prefix)
+    }
+
+    pub fn memories(&self) -> String {
+        format!("{}memories", self.prefix)
+    }
+
+    pub fn dead_letters(&self) -> String {
+        format!("{}dead-letters", self.prefix)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    pub dir: PathBuf,
+    pub durability: String,
+    pub cache_bytes: u64,
+    pub flush_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embedder {
+    pub model: String,
+    pub library: String,
+    pub tokens_max: usize,
+    pub pool: usize,
+    pub queue: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ingest {
+    pub batch_records_max: usize,
+    pub batch_bytes_max: usize,
+    pub batch_ms: u64,
+    pub silence_ms: i64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recall {
+    pub limit: usize,
+    pub limit_max: usize,
+    pub token_budget: usize,
+    pub token_budget_max: usize,
+    pub list_limit: usize,
+    pub candidates: usize,
+    pub queries_max: usize,
+    pub deadline_ms: i64,
+    pub min_offset_ms: i64,
+    pub waiting_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Index {
+    pub vector_cache_bytes: usize,
+    pub settle_ms: u64,
+    pub tail_max: usize,
+    pub writer_bytes: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compact {
+    pub every_ms: u64,
+    pub users_max: usize,
+    pub proposals_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    pub message_bytes_max: usize,
+    pub content_bytes_max: usize,
+    pub metadata_bytes_max: usize,
+    pub candidates_max: usize,
+    pub forget_query_max: usize,
+    pub history_max: usize,
+    pub decisions_recent_max: usize,
+    pub shutdown_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decisions {
+    pub text: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clock {
+    pub from_events: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    pub level: String,
+}
+
+/// The layers merged, with where each value came from.
+#[derive(Clone, Debug)]
+pub struct Layers {
+    merged: Table,
+    origins: BTreeMap<String, String>,
+}
+
+impl Layers {
+    pub fn defaults() -> Layers {
+        let merged: Table = DEFAULTS.parse().expect("default.toml is compiled in and a test reads it");
+        let origins = leaves(&merged).into_iter().map(|(path, _)| (path, "default".to_owned())).collect();
+        Layers { merged, origins }
+    }
+
+    /// Default < file < environment. Flags come after, through `set`.
+    pub fn load(file: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Layers> {
+        let mut layers = Layers::defaults();
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path).map_err(|e| invalid(format!("reads {}: {e}", path.display())))?;
+            let table: Table = text.parse().map_err(|e| invalid(format!("{}: {e}", path.display())))?;
+            layers.lay(&table, &path.display().to_string());
+        }
+        for (name, value) in environment {
+            if let Some(path) = name.strip_prefix(ENVIRONMENT_PREFIX) {
+                layers.set(&environment_path(path), &value, &name)?;
+            }
+        }
+        Ok(layers)
+    }
+
+    fn lay(&mut self, table: &Table, origin: &str) {
+        for (path, value) in leaves(table) {
+            put(&mut self.merged, &path, value);
+            self.origins.insert(path, origin.to_owned());
+        }
+    }
+
+    /// One value as text; its type is that of the default.
+    pub fn set(&mut self, path: &str, text: &str, origin: &str) -> Result<()> {
+        let value = match find(&self.merged, path) {
+            Some(Value::Integer(_)) => text.trim().parse().map(Value::Integer).map_err(|_| invalid(not_a(path, "whole number", text)))?,
+            Some(Value::Float(_)) => text.trim().parse().map(Value::Float).map_err(|_| invalid(not_a(path, "number", text)))?,
+            Some(Value::Boolean(_)) => text.trim().parse().map(Value::Boolean).map_err(|_| invalid(not_a(path, "true or false", text)))?,
+            Some(Value::Array(_)) => {
+                Value::Array(text.split(',').map(|part| Value::String(part.trim().to_owned())).filter(|v| v.as_str() != Some("")).collect())
+            }
+            _ => Value::String(text.to_owned()),
+        };
+        put(&mut self.merged, path, value);
+        self.origins.insert(path.to_owned(), origin.to_owned());
+        Ok(())
+    }
+
+    pub fn checked(&self) -> Result<Config> {
+        let config: Config =
+            serde_path_to_error::deserialize(self.merged.clone()).map_err(|e: serde_path_to_error::Error<toml::de::Error>| {
+                let path = e.path().to_string();
+                let origin = self.origins.get(&path).map_or(String::new(), |origin| format!(" (from {origin})"));
+                let what = e.inner().message().to_owned();
+                invalid(if path == "." { what } else { format!("{path}: {what}{origin}") })
+            })?;
+        check(&config).map_err(invalid)?;
+        Ok(config)
+    }
+
+    /// Every effective value and where it came from: what `config show` prints.
+    pub fn shown(&self) -> Vec<(String, String, String)> {
+        leaves(&self.merged)
+            .into_iter()
+            .map(|(path, value)| {
+                let origin = self.origins.get(&path).cloned().unwrap_or_default();
+                (path, value.to_string(), origin)
+            })
+            .collect()
+    }
+}
+
+/// What the types cannot say.
+fn check(config: &Config) -> std::result::Result<(), String> {
+    let positive = [
+        ("ingest.batch_records_max", config.ingest.batch_records_max),
+        ("ingest.batch_bytes_max", config.ingest.batch_bytes_max),
+        ("recall.limit", config.recall.limit),
+        ("recall.limit_max", config.recall.limit_max),
+        ("recall.token_budget", config.recall.token_budget),
+        ("recall.list_limit", config.recall.list_limit),
+        ("recall.candidates", config.recall.candidates),
+        ("recall.queries_max", config.recall.queries_max),
+        ("recall.waiting_max", config.recall.waiting_max),
+        ("index.tail_max", config.index.tail_max),
+        ("embedder.tokens_max", config.embedder.tokens_max),
+        ("embedder.queue", config.embedder.queue),
+        ("limits.message_bytes_max", config.limits.message_bytes_max),
+        ("limits.content_bytes_max", config.limits.content_bytes_max),
+        ("limits.candidates_max", config.limits.candidates_max),
+        ("compact.users_max", config.compact.users_max),
+        ("compact.proposals_max", config.compact.proposals_max),
+    ];
+    if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
+        return Err(format!("{path}: must be at least 1"));
+    }
+    if config.kafka.bootstrap_servers.trim().is_empty() {
+        return Err("kafka.bootstrap_servers: is empty; give host:port or \"embedded\"".into());
+    }
+    if !(1..=PARTITIONS_MAX).contains(&config.topics.partitions) {
+        return Err(format!("topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}", config.topics.partitions));
+    }
+    if config.topics.replication < 1 {
+        return Err("topics.replication: must be at least 1".into());
+    }
+    if config.store.durability != "local" {
+        return Err(format!(
+            "store.durability: only \"local\" is there in this version, not \"{}\"; transactions with \"changelog\" come next",
+            config.store.durability
+        ));
+    }
+    if config.http.listen.parse::<std::net::SocketAddr>().is_err() {
+        return Err(format!("http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"", config.http.listen));
+    }
+    if config.recall.limit > config.recall.limit_max {
+        return Err("recall.limit: is more than recall.limit_max".into());
+    }
+    if config.index.writer_bytes < 15_000_000 {
+        return Err("index.writer_bytes: tantivy needs at least 15000000".into());
+    }
+    Ok(())
+}
+
+fn invalid(what: String) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, what)
+}
+
+fn not_a(path: &str, wanted: &str, text: &str) -> String {
+    format!("{path}: must be a {wanted}, not \"{text}\"")
+}
+
+/// `KAFKA__BOOTSTRAP_SERVERS` → `kafka.bootstrap_servers`; after `LIBRDKAFKA` a single underscore is a dot too, as in `session.timeout.ms`.
+fn environment_path(name: &str) -> String {
+    let lower = name.to_lowercase().replace("__", ".");
+    match lower.strip_prefix("kafka.librdkafka.") {
+        Some(option) => format!("kafka.librdkafka.{}", option.replace('_', ".")),
+        None => lower,
+    }
+}
+
+fn leaves(table: &Table) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for (name, value) in table {
+        match value {
+            Value::Table(inner) => found.extend(leaves(inner).into_iter().map(|(path, value)| (format!("{name}.{path}"), value))),
+            leaf => found.push((name.clone(), leaf.clone())),
+        }
+    }
+    found
+}
+
+fn find<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    match path.split_once('.') {
+        Some((head, rest)) => find(table.get(head)?.as_table()?, rest),
+        None => table.get(path),
+    }
+}
+
+fn put(table: &mut Table, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => {
+            table.insert(path.to_owned(), value);
+        }
+        Some((head, rest)) => {
+            let inner = table.entry(head).or_insert_with(|| Value::Table(Table::new()));
+            if !inner.is_table() {
+                *inner = Value::Table(Table::new());
+            }
+            put(inner.as_table_mut().expect("made a table just above"), rest, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(environment: &[(&str, &str)]) -> Result<Config> {
+        Layers::load(None, environment.iter().map(|(k, v)| (k.to_string(), v.to_string())))?.checked()
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        let config = loaded(&[]).expect("defaults");
+        assert!(config.kafka.is_embedded());
+        assert_eq!(config.topics.events(), "keepsake.events");
+    }
+
+    #[test]
+    fn environment_wins_over_defaults_and_keeps_their_types() {
+        let config = loaded(&[
+            ("KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS", "localhost:9092"),
+            ("KEEPSAKE__TOPICS__PARTITIONS", "3"),
+            ("KEEPSAKE__TOPICS__REPLY_ALLOWED", "a.replies, b.*"),
+            ("KEEPSAKE__KAFKA__LIBRDKAFKA__SESSION_TIMEOUT_MS", "6000"),
+            ("KEEPSAKE__CLOCK__FROM_EVENTS", "true"),
+        ])
+        .expect("all valid");
+        assert_eq!(config.kafka.bootstrap_servers, "localhost:9092");
+        assert_eq!(config.topics.partitions, 3);
+        assert_eq!(config.topics.reply_allowed, ["a.replies", "b.*"]);
+        assert_eq!(config.kafka.client_options(), [("session.timeout.ms".to_owned(), "6000".to_owned())]);
+        assert!(config.clock.from_events);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (name, value, named) in [
+            ("KEEPSAKE__TOPICS__PARTITIONS", "many", "topics.partitions"),
+            ("KEEPSAKE__TOPICS__PARTITIONS", "0", "topics.partitions"),
+            ("KEEPSAKE__STORE__DURABLITY", "local", "durablity"),
+            ("KEEPSAKE__STORE__DURABILITY", "eternal", "store.durability"),
+            ("KEEPSAKE__HTTP__LISTEN", "nowhere", "http.listen"),
+        ] {
+            let error = loaded(&[(name, value)]).expect_err(name);
+            assert!(error.to_string().contains(named), "{name}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The ingest processor: event → decode → split → score → store → index → reply. The only writer of a shard.
+//! A machine without I/O of its own: `step` reads shards and returns what is to be done; the thread in `run.rs` does it.
+
+mod change;
+mod turn;
+mod work;
+
+use crate::domain::{Action, Event, Position, ReplyTo, Time, UserKey};
+use crate::fault::{Fault, Reject, RejectCode, Result, StopName};
+use crate::metrics::Metrics;
+use crate::ownership::Shards;
+use crate::ports::broker::{Outgoing, Record};
+use crate::ports::embedder::TokenCounter;
+use crate::ports::embedder::pool::Pool;
+use crate::profile::{Profile, Profiles, Treatment};
+use crate::shard::Shard;
+use crate::stages::decode::{self, Hop};
+use crate::stages::score::Rarity;
+use crate::stages::split::{self, Candidate};
+use crate::stages::reply::{self, Freshness};
+use crate::stages::store;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use work::Work;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub events: Arc<str>,
+    pub decisions: String,
+    pub memories: String,
+    pub dead_letters: String,
+    pub decode: decode::Options,
+    pub with_text: bool,
+    pub candidates_max: usize,
+    pub forget_query_max: usize,
+    pub history_max: usize,
+}
+
+pub struct Ingest {
+    pub options: Options,
+    pub profiles: Profiles,
+    pub shards: Arc<Shards>,
+    pub encoder: Pool,
+    pub tokens: TokenCounter,
+    pub rarity: Rarity,
+    pub metrics: Arc<Metrics>,
+}
+
+/// What one step wants done. Order matters: outputs are acknowledged, then shards change, then replies are sent.
+#[derive(Default)]
+pub struct Effects {
+    /// Decisions, dead letters, forwarded records, the change feed.
+    pub outputs: Vec<Outgoing>,
+    pub writes: Vec<Write>,
+    pub replies: Vec<Outgoing>,
+    /// The newest time an event of this batch had.
+    pub newest: Option<Time>,
+    /// A tick asks the compaction worker for a round, at this time.
+    pub compact_at: Option<Time>,
+}
+
+/// One shard's part of a batch, with the offset it brings the shard to.
+pub struct Write {
+    pub shard: Arc<Shard>,
+    pub effects: crate::shard::Effects,
+    pub decisions: Vec<crate::domain::Decision>,
+    pub applied: i64,
+}
+
+impl Write {
+    pub fn carry_out(self) -> Result<Duration> {
+        let took = self.shard.apply(self.effects, self.applied)?;
+        self.shard.remember_decisions(&self.decisions);
+        Ok(took)
+    }
+}
+
+/// A record on its way: decoded and split, waiting for its vectors.
+struct Draft {
+    record: Record,
+    reply: Option<ReplyTo>,
+    hop: Option<Hop>,
+    event: std::result::Result<Event, Reject>,
+    candidates: Vec<Candidate>,
+    /// Which of the batch's vectors are its own.
+    texts: Range<usize>,
+}
+
+impl Draft {
+    fn hop_is_broadcast(&self) -> bool {
+        self.hop.as_ref().is_some_and(|hop| hop.broadcast)
+    }
+}
+
+impl Ingest {
+    /// Records of owned partitions, in order, to everything they cause.
+    pub fn step(&mut self, records: Vec<Record>) -> Result<Effects> {
+        let shards = self.shards_of(&records)?;
+        let mut work: BTreeMap<i32, Work<'_>> = shards.iter().map(|(partition, shard)| (*partition, Work::on(shard))).collect();
+        let mut effects = Effects::default();
+
+        let (drafts, texts) = self.draft(records);
+        let vectors = self.encode(&texts)?;
+        for draft in drafts {
+            let work = work.get_mut(&draft.record.partition).expect("a shard was found for every record above");
+            work.applied = draft.record.offset;
+            self.decide(work, &mut effects, draft, &vectors)?;
+        }
+
+        for (partition, work) in work {
+            let (touched, write) = work.finished(shards[&partition].clone());
+            effects.outputs.extend(self.outputs(&touched, &write, partition));
+            effects.writes.push(write);
+        }
+        Ok(effects)
+    }
+
+    fn shards_of(&self, records: &[Record]) -> Result<BTreeMap<i32, Arc<Shard>>> {
+        let mut found = BTreeMap::new();
+        for record in records {
+            if !found.contains_key(&record.partition) {
+                let shard = self.shards.get(record.partition).ok_or_else(|| {
+                    Fault::stop(StopName::ThreadDied, format!("a record of partition {} came without its shard", record.partition))
+                })?;
+                found.insert(record.partition, shard);
+            }
+        }
+        Ok(found)
+    }
+
+    /// decode → split, for the whole batch, so that all its texts are encoded together.
+    fn draft(&self, records: Vec<Record>) -> (Vec<Draft>, Vec<String>) {
+        let mut texts = Vec::new();
+        let drafts = records.into_iter().map(|record| self.draft_one(record, &mut texts)).collect();
+        (drafts, texts)
+    }
+
+    fn draft_one(&self, record: Record, texts: &mut Vec<String>) -> Draft {
+        let decoded = decode::event(&record, &self.options.decode);
+        let first = texts.len();
+        let mut candidates = Vec::new();
+        if let Ok(event) = &decoded.outcome {
+            self.metrics.event_read(event.action.name());
+            if self.belongs_here(event, &record) || decoded.hop.is_some() {
+                candidates = self.split(event);
+                texts.extend(texts_of(event, &candidates));
+            }
+        }
+        Draft { record, reply: decoded.reply, hop: decoded.hop, event: decoded.outcome, candidates, texts: first..texts.len() }
+    }
+
+    fn split(&self, event: &Event) -> Vec<Candidate> {
+        let Action::Turn(turn) = &event.action else { return Vec::new() };
+        let profile = self.profiles.of(&event.key);
+        if profile.treatment(turn.role) == Treatment::Context {
+            return Vec::new();
+        }
+        split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &|text| self.tokens.count(text))
+    }
+
+    fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        let began = Instant::now();
+        let vectors = self.encoder.encode_all(texts)?;
+        self.metrics.encoded(texts.len(), began.elapsed());
+        Ok(vectors)
+    }
+
+    fn belongs_here(&self, event: &Event, record: &Record) -> bool {
+        matches!(event.action, Action::Tick) || event.key.partition(self.shards.partitions()) == record.partition
+    }
+
+    /// One record, in order, to its effects: rejected, forwarded, seen before, or decided.
+    fn decide(&self, work: &mut Work<'_>, effects: &mut Effects, draft: Draft, vectors: &[Vec<f32>]) -> Result<()> {
+        let event = match &draft.event {
+            Ok(event) => event,
+            Err(reject) => return self.reject(effects, &draft, reject),
+        };
+        if let Some(hop) = &draft.hop {
+            if !work.first_time_via(hop) {
+                return Ok(()); // a torn copy of what has been done already
+            }
+            if !hop.broadcast && !self.belongs_here(event, &draft.record) {
+                return self.reject(effects, &draft, &Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop"));
+            }
+        } else if !self.belongs_here(event, &draft.record) {
+            self.metrics.forwarded(&self.options.events);
+            let home = event.key.partition(self.shards.partitions());
+            effects.outputs.push(decode::forwarded(&draft.record, home, false));
+            return Ok(());
+        }
+
+        effects.newest = effects.newest.max(Some(event.at));
+        let begin = work.decisions.len();
+        let profile = self.profiles.of(&event.key);
+        let here = Here { event, profile, draft: &draft, vectors: &vectors[draft.texts.clone()] };
+        self.carry_out(work, effects, &here)?;
+        self.conclude(work, effects, &draft, event, begin);
+        Ok(())
+    }
+
+    fn carry_out(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>) -> Result<()> {
+        if self.seen_before(work, here)? {
+            return Ok(());
+        }
+        match &here.event.action {
+            Action::Turn(turn) => self.turn(work, here, turn)?,
+            Action::Remember(remember) => self.remember(work, effects, here, remember)?,
+            Action::Update(update) => self.update(work, effects, here, update)?,
+            Action::Forget(forget) => self.forget(work, effects, here, forget)?,
+            Action::Feedback { memories, signal } => self.feedback(work, effects, here, memories, *signal)?,
+            Action::Prune { memories, reason } => self.prune(work, here, memories, reason)?,
+            Action::Summary { content, covers } => self.summary(work, here, content, covers)?,
+            Action::Tick => {
+                effects.compact_at = effects.compact_at.max(Some(here.event.at));
+                work.decide(here.decision(crate::domain::Outcome::Noted, "the compaction worker is awake".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Decisions out, the sender answered, the id remembered.
+    fn conclude(&self, work: &mut Work<'_>, effects: &mut Effects, draft: &Draft, event: &Event, begin: usize) {
+        let quiet = draft.hop_is_broadcast();
+        let decisions = if quiet { work.decisions.drain(begin..).collect() } else { work.decisions[begin..].to_vec() };
+        work.remember_id(event, &draft.record, &decisions);
+        if quiet {
+            return;
+        }
+        for decision in &decisions {
+            self.metrics.decided(decision);
+        }
+        if let Some(to) = &draft.reply {
+            let freshness = Freshness { applied_offset: draft.record.offset, misrouted: draft.hop.is_some(), ..Freshness::default() };
+            effects.replies.push(match work.not_found.take() {
+                Some(reject) => reply::refusal(to, &reject, Some(&freshness)),
+                None => reply::applied(to, &decisions, draft.record.partition, draft.record.offset, &freshness),
+            });
+        }
+        work.not_found = None;
+    }
+
+    fn reject(&self, effects: &mut Effects, draft: &Draft, reject: &Reject) -> Result<()> {
+        self.metrics.dead_letter(reject.code.as_str());
+        effects.outputs.push(reply::dead_letter(&draft.record, reject, "ingest", &self.options.dead_letters));
+        if let Some(to) = &draft.reply {
+            effects.replies.push(reply::refusal(to, reject, None));
+        }
+        Ok(())
+    }
+
+    /// What the world hears of a shard's changes: every decision, and the latest state of each memory.
+    fn outputs(&self, touched: &store::Touched, write: &Write, partition: i32) -> Vec<Outgoing> {
+        let decisions = write.decisions.iter().map(|decision| reply::decision(decision, &self.options.decisions, self.options.with_text));
+        let states = touched.upserted.iter().map(|memory| reply::memory_state(memory, &self.options.memories, partition));
+        let gone = touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, &self.options.memories, partition));
+        decisions.chain(states).chain(gone).collect()
+    }
+
+    /// The same change for every other shard: what a whole tenant sees is kept by all of them.
+    fn broadcast(&self, effects: &mut Effects, here: &Here<'_>) {
+        if here.draft.hop_is_broadcast() {
+            return;
+        }
+        let home = here.draft.record.partition;
+        for partition in (0..self.shards.partitions()).filter(|partition| *partition != home) {
+            effects.outputs.push(decode::forwarded(&here.draft.record, partition, true));
+        }
+    }
+}
+
+/// One event at its place, with its vectors: what the handlers in `turn.rs` and `change.rs` share.
+struct Here<'a> {
+    event: &'a Event,
+    profile: &'a Profile,
+    draft: &'a Draft,
+    vectors: &'a [Vec<f32>],
+}
+
+impl Here<'_> {
+    fn key(&self) -> &UserKey {
+        &self.event.key
+    }
+
+    fn source(&self) -> &Position {
+        &self.event.source
+    }
+
+    /// The offset on this shard, which a forwarded event's source is not.
+    fn offset(&self) -> i64 {
+        self.draft.record.offset
+    }
+}
+
+/// What of an event is turned into vectors, in the order its handler expects.
+fn texts_of(event: &Event, candidates: &[Candidate]) -> Vec<String> {
+    match &event.action {
+        Action::Turn(turn) => {
+            let speaker = turn.speaker.as_deref().unwrap_or(turn.role.as_str());
+            candidates.iter().map(|candidate| format!("{speaker}: {}", candidate.text)).collect()
+        }
+        Action::Remember(remember) => vec![remember.content.clone()],
+        Action::Update(update) => update.content.iter().cloned().collect(),
+        Action::Forget(crate::domain::Forget::Query(query)) => vec![query.clone()],
+        Action::Summary { content, .. } => vec![content.clone()],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,309 @@
+//! Everything that changes memories without asking how surprising it is: remember, update, forget, feedback, and the worker's proposals.
+
+use super::work::{Work, touch};
+use super::{Effects, Here, Ingest};
+use crate::domain::{
+    Decision, Forget, Kind, Memory, MemoryId, Outcome, Remember, Revision, Scope, Seen, Signal, Update, UserKey, Vector,
+};
+use crate::fault::{Reject, RejectCode, Result};
+use crate::stages::split;
+use crate::stages::store::{Reading, SlotHolder};
+use crate::text;
+use std::collections::BTreeSet;
+
+const SUMMARY: &str = "summary";
+/// A memory this near to a forget's query is meant by it, whatever its words.
+const FORGET_COSINE: f32 = 0.75;
+
+impl Ingest {
+    /// The sender's own id again: nothing changes, and the first outcome is told again.
+    pub(super) fn seen_before(&self, work: &mut Work<'_>, here: &Here<'_>) -> Result<bool> {
+        let Some(id) = &here.event.id else { return Ok(false) };
+        let Some(seen) = work.overlay.seen(here.key(), id)? else { return Ok(false) };
+        let reason = format!("the same id came with offset {} of partition {}", seen.source.offset, seen.source.partition);
+        let decision = Decision {
+            memory: seen.memories.first().copied(),
+            related: seen.memories.iter().skip(1).copied().collect(),
+            ..here.decision(Outcome::Duplicate, reason)
+        };
+        work.decide(decision);
+        Ok(true)
+    }
+
+    pub(super) fn remember(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>, asked: &Remember) -> Result<()> {
+        let split = split::candidates(&asked.content, asked.kind.as_ref(), &here.profile.split, &|_| 0);
+        let Some(candidate) = split.first() else {
+            work.decide(here.decision(Outcome::Dropped, "nothing was said".into()));
+            return Ok(());
+        };
+        let mut memory = Memory {
+            scope: asked.scope,
+            importance: asked.importance,
+            confidence: asked.confidence,
+            reason: "asked to remember".into(),
+            ..here.memory(0, &asked.content, candidate.kind.clone())
+        };
+        if asked.scope == Scope::Tenant {
+            memory.key = here.key().everyone();
+            self.broadcast(effects, here);
+        }
+        if asked.scope == Scope::User {
+            for slot in &candidate.slots {
+                work.overlay.put_slot(here.key(), &slot.name, &SlotHolder { memory: memory.id, value: slot.value.clone() });
+            }
+        }
+        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)));
+        let decided = Decision {
+            candidate: Some(memory.content.clone()),
+            kind: Some(memory.kind.clone()),
+            memory: Some(memory.id),
+            ..here.decision(Outcome::Kept, "asked to remember".into())
+        };
+        work.decide(decided);
+        Ok(())
+    }
+
+    pub(super) fn update(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>, update: &Update) -> Result<()> {
+        let Some(mut memory) = work.find(here.key(), update.memory)? else {
+            missing(work, here, update.memory);
+            return Ok(());
+        };
+        if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content) {
+            memory.history.push(Revision { content: std::mem::replace(&mut memory.content, content.clone()), until: here.event.at });
+            let over = memory.history.len().saturating_sub(self.options.history_max);
+            memory.history.drain(..over);
+        }
+        if let Some(kind) = &update.kind {
+            memory.kind = kind.clone();
+        }
+        memory.importance = update.importance.unwrap_or(memory.importance);
+        memory.confidence = update.confidence.unwrap_or(memory.confidence);
+        if let Some(metadata) = &update.metadata {
+            memory.metadata = metadata.clone();
+        }
+        memory.fresh_at = memory.fresh_at.max(here.event.at);
+        touch(&mut memory, here);
+        self.reach(effects, here, &memory.key);
+        let vector = update.content.as_ref().and(here.vectors.first()).map(|vector| Vector::of(vector));
+        work.put(&memory, vector);
+        work.decide(about(here, Outcome::Updated, "changed as asked".into(), &memory));
+        Ok(())
+    }
+
+    pub(super) fn forget(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>, forget: &Forget) -> Result<()> {
+        let (key, mut doomed) = (here.key(), Vec::new());
+        match forget {
+            Forget::Memory(id) => doomed.extend(work.find(key, *id)?),
+            Forget::Session(session) => {
+                work.overlay.memories(key, &mut |memory| {
+                    if memory.session.as_deref() == Some(session) {
+                        doomed.push(memory);
+                    }
+                    true
+                })?;
+                work.overlay.forget_session(key, session)?;
+            }
+            Forget::Query(query) => doomed = self.meant(work, here, query)?,
+            Forget::Everything => {
+                work.overlay.memories(key, &mut |memory| {
+                    doomed.push(memory);
+                    true
+                })?;
+            }
+        }
+        if doomed.iter().any(|memory| memory.key.is_everyone()) {
+            self.broadcast(effects, here);
+        }
+        let ids = self.erase(work, key, doomed)?;
+        if matches!(forget, Forget::Everything) {
+            work.overlay.forget_user(key)?;
+            work.forget_fresh(key);
+            work.shard.forget_decisions(|decision| decision.key == *key);
+        }
+        let reason = match ids.len() {
+            0 => "there was nothing to forget".to_owned(),
+            1 => "one memory is gone".to_owned(),
+            many => format!("{many} memories are gone"),
+        };
+        work.decide(Decision { memory: ids.first().copied(), related: ids, ..here.decision(Outcome::Forgotten, reason) });
+        Ok(())
+    }
+
+    /// Takes memories out, and whatever repeats them: summaries that cover them, facts that point at them, the session's last turns.
+    fn erase(&self, work: &mut Work<'_>, key: &UserKey, mut doomed: Vec<Memory>) -> Result<Vec<MemoryId>> {
+        let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
+        let mut linked = Vec::new();
+        if !gone.is_empty() {
+            work.overlay.memories(key, &mut |memory| {
+                if gone.contains(&memory.id) {
+                    return true;
+                }
+                if memory.covers.iter().any(|id| gone.contains(id)) {
+                    doomed.push(memory);
+                } else if mentions(&memory, &gone) {
+                    linked.push(memory);
+                }
+                true
+            })?;
+        }
+        for mut memory in linked {
+            memory.supersedes.retain(|id| !gone.contains(id));
+            memory.conflicts_with.retain(|id| !gone.contains(id));
+            if memory.superseded_by.is_some_and(|id| gone.contains(&id)) {
+                // What was replaced by something that never was is valid again.
+                (memory.superseded_by, memory.valid_to) = (None, None);
+            }
+            memory.version += 1;
+            memory.changed = work.applied;
+            work.put(&memory, None);
+        }
+        for memory in &doomed {
+            for slot in split::slots(&memory.content) {
+                if work.overlay.slot(key, &slot.name)?.is_some_and(|holder| holder.memory == memory.id) {
+                    work.overlay.remove_slot(key, &slot.name);
+                }
+            }
+            work.overlay.forget_tail(key, memory.session.as_deref())?;
+            work.remove(memory)?;
+        }
+        let ids: Vec<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
+        work.shard.forget_decisions(|decision| decision.key == *key && decision.memory.is_some_and(|id| ids.contains(&id)));
+        Ok(ids)
+    }
+
+    /// The memories a forget's query means: all its words, or nearly its meaning. Better one too few than one too many.
+    fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<Vec<Memory>> {
+        let (key, wanted) = (here.key(), text::terms(query));
+        let mut near = BTreeSet::new();
+        if let Some(vector) = here.vectors.first() {
+            let found = work.nearest(key, &Vector::of(vector), self.options.forget_query_max)?;
+            near.extend(found.into_iter().filter(|(_, cosine)| *cosine >= FORGET_COSINE).map(|(id, _)| id));
+        }
+        let mut meant = Vec::new();
+        work.overlay.memories(key, &mut |memory| {
+            let words = text::terms(&memory.content);
+            if near.contains(&memory.id) || (!wanted.is_empty() && wanted.iter().all(|term| words.contains(term))) {
+                meant.push(memory);
+            }
+            meant.len() < self.options.forget_query_max
+        })?;
+        Ok(meant)
+    }
+
+    pub(super) fn feedback(
+        &self,
+        work: &mut Work<'_>,
+        effects: &mut Effects,
+        here: &Here<'_>,
+        memories: &[MemoryId],
+        signal: Signal,
+    ) -> Result<()> {
+        let effect = here.profile.effect(signal);
+        let uses = signal == Signal::Used || (signal == Signal::Returned && here.profile.returned_counts());
+        let (mut known, mut shared) = (Vec::new(), false);
+        for id in memories {
+            let Some(mut memory) = work.find(here.key(), *id)? else { continue };
+            memory.importance = (memory.importance + effect.importance).clamp(0.0, 1.0);
+            memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
+            memory.uses += u32::from(uses);
+            memory.confirmed += u32::from(signal == Signal::Confirmed);
+            if uses || signal == Signal::Confirmed {
+                memory.fresh_at = memory.fresh_at.max(here.event.at);
+            }
+            touch(&mut memory, here);
+            shared |= memory.key.is_everyone();
+            work.put(&memory, None);
+            known.push(*id);
+        }
+        if shared {
+            self.broadcast(effects, here);
+        }
+        if known.is_empty() && memories.len() == 1 {
+            work.not_found = Some(no_such(memories[0]));
+        }
+        let reason = format!("{} for {} of {} memories", signal.as_str(), known.len(), memories.len());
+        work.decide(Decision { memory: known.first().copied(), related: known, ..here.decision(Outcome::Noted, reason) });
+        Ok(())
+    }
+
+    /// The worker's proposal to archive. Only memories that are still as it saw them.
+    pub(super) fn prune(&self, work: &mut Work<'_>, here: &Here<'_>, seen: &[Seen], reason: &str) -> Result<()> {
+        let still = still_as_seen(work, here, seen)?;
+        for mut memory in still.iter().cloned() {
+            memory.archived = true;
+            touch(&mut memory, here);
+            work.put(&memory, None);
+        }
+        let outcome = if still.is_empty() { Outcome::Outdated } else { Outcome::Pruned };
+        let reason = format!("{reason}: {} of {} archived", still.len(), seen.len());
+        let ids: Vec<MemoryId> = still.iter().map(|memory| memory.id).collect();
+        work.decide(Decision { memory: ids.first().copied(), related: ids, ..here.decision(outcome, reason) });
+        Ok(())
+    }
+
+    /// The worker's proposal of a session's summary. If one covered memory has changed, it is planned again.
+    pub(super) fn summary(&self, work: &mut Work<'_>, here: &Here<'_>, content: &str, covers: &[Seen]) -> Result<()> {
+        let still = still_as_seen(work, here, covers)?;
+        if still.len() < covers.len() || covers.is_empty() {
+            let reason = format!("{} of {} covered memories have changed since", covers.len() - still.len(), covers.len());
+            work.decide(here.decision(Outcome::Outdated, reason));
+            return Ok(());
+        }
+        let mut memory = here.memory(0, content, Kind::new(SUMMARY));
+        memory.covers = covers.iter().map(|seen| seen.id).collect();
+        memory.reason = format!("summary of {} memories of its session", covers.len());
+        // An older summary of the same session says less.
+        let mut older = Vec::new();
+        work.overlay.memories(here.key(), &mut |other| {
+            if other.kind.as_str() == SUMMARY && other.session == memory.session {
+                older.push(other);
+            }
+            true
+        })?;
+        older.iter().try_for_each(|other| work.remove(other))?;
+        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)));
+        if let Some(session) = &here.event.session
+            && let Some(mut known) = work.overlay.session(here.key(), session)?
+        {
+            known.summarised = known.turns;
+            work.overlay.put_session(here.key(), session, &known);
+        }
+        let decided = about(here, Outcome::Summarised, memory.reason.clone(), &memory);
+        work.decide(Decision { related: memory.covers.clone(), ..decided });
+        Ok(())
+    }
+
+    /// What a whole tenant sees changes on every shard.
+    fn reach(&self, effects: &mut Effects, here: &Here<'_>, key: &UserKey) {
+        if key.is_everyone() {
+            self.broadcast(effects, here);
+        }
+    }
+}
+
+fn about(here: &Here<'_>, outcome: Outcome, reason: String, memory: &Memory) -> Decision {
+    Decision { memory: Some(memory.id), kind: Some(memory.kind.clone()), ..here.decision(outcome, reason) }
+}
+
+fn missing(work: &mut Work<'_>, here: &Here<'_>, id: MemoryId) {
+    let reject = no_such(id);
+    work.decide(here.decision(Outcome::Refused, reject.message.clone()));
+    work.not_found = Some(reject);
+}
+
+fn no_such(id: MemoryId) -> Reject {
+    Reject { field: Some("memory".into()), ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}")) }
+}
+
+fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {
+    let links = memory.supersedes.iter().chain(&memory.conflicts_with).chain(&memory.superseded_by);
+    links.into_iter().any(|id| gone.contains(id))
+}
+
+fn still_as_seen(work: &Work<'_>, here: &Here<'_>, seen: &[Seen]) -> Result<Vec<Memory>> {
+    let mut still = Vec::new();
+    for one in seen {
+        still.extend(work.overlay.memory(here.key(), one.id)?.filter(|memory| memory.version == one.version && !memory.archived));
+    }
+    Ok(still)
+}

@@ -1,0 +1,289 @@
+//! A turn: each candidate is scored on the ground of what the user said before, then kept, merged, superseding, or dropped.
+
+use super::work::{Work, touch};
+use super::{Here, Ingest};
+use crate::domain::{Decision, Kind, Memory, MemoryId, Outcome, Role, SaidBefore, Scope, Signal, Surprise, Turn, Vector};
+use crate::fault::Result;
+use crate::profile::Treatment;
+use crate::stages::score::{self, Ground};
+use crate::stages::split::{self, Candidate};
+use crate::stages::store::{Reading, Session, SlotHolder};
+use crate::text;
+use std::collections::BTreeSet;
+
+/// Words of a turn that its successors see as context.
+const TAIL_WORDS_FIRST: usize = 40;
+const TAIL_WORDS_LAST: usize = 20;
+/// Neighbours looked at for a repetition: the nearest may be another speaker's.
+const NEIGHBOURS: usize = 3;
+/// What somebody said of themselves, and what was concluded for them.
+const CONFIDENCE_SAID: f32 = 1.0;
+const CONFIDENCE_INFERRED: f32 = 0.7;
+/// Nothing kept is worth nothing: a memory that passed as an answer may have few points of its own.
+const IMPORTANCE_MIN: f32 = 0.1;
+
+/// A scored candidate, before its fate is known.
+struct Scored<'a> {
+    candidate: &'a Candidate,
+    vector: Vector,
+    surprise: Surprise,
+    threshold: f32,
+    keep: bool,
+    reason: String,
+    /// The memory that says the same already.
+    same: Option<Memory>,
+    /// Memories whose fact this candidate gives another value.
+    replaced: Vec<Memory>,
+}
+
+impl Ingest {
+    pub(super) fn turn(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn) -> Result<()> {
+        let candidates = &here.draft.candidates;
+        if candidates.is_empty() {
+            let reason = match here.profile.treatment(turn.role) {
+                Treatment::Context => format!("{} turns are context only", turn.role.as_str()),
+                _ => "nothing was said".to_owned(),
+            };
+            work.decide(here.decision(Outcome::Dropped, reason));
+        }
+        let kept = candidates.len().min(self.options.candidates_max);
+        for (candidate, vector) in candidates[..kept].iter().zip(here.vectors) {
+            let scored = self.score(work, here, turn, candidate, Vector::of(vector))?;
+            let decision = self.settle(work, here, turn, scored)?;
+            work.decide(decision);
+        }
+        if kept < candidates.len() {
+            let reason = format!("the turn has {} parts, the limit is {kept}: the rest was not looked at", candidates.len());
+            work.decide(here.decision(Outcome::Refused, reason));
+        }
+        self.follow(work, here, turn)
+    }
+
+    /// How surprising the candidate is to this user, here and now.
+    fn score<'a>(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        candidate: &'a Candidate,
+        vector: Vector,
+    ) -> Result<Scored<'a>> {
+        let (key, profile) = (here.key(), here.profile);
+        let near = work.nearest(key, &vector, NEIGHBOURS)?;
+        let replaced = replaced(work, here, candidate)?;
+        let recent = work.overlay.tail(key, here.event.session.as_deref())?;
+        let ground = Ground {
+            vector: &vector,
+            nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
+            recent: &recent,
+            speaker: speaker(turn),
+            linked: !replaced.is_empty(),
+            rarity: &self.rarity,
+        };
+        let surprise = score::surprise(&candidate.text, &ground, &profile.weights);
+        // Order matters: the total that is judged is one of those it is judged among.
+        work.overlay.push_score(key, surprise.total)?;
+        let threshold = score::threshold(&profile.gate, &work.overlay.scores(key)?);
+        let verdict = score::verdict(&surprise, threshold);
+        let same = if replaced.is_empty() { same(work, here, turn, candidate, &near)? } else { None };
+        let keep = verdict.keep || profile.treatment(turn.role) == Treatment::Keep;
+        Ok(Scored { candidate, vector, surprise, threshold, keep, reason: verdict.reason, same, replaced })
+    }
+
+    /// Merged, superseding, kept or dropped: writes what follows from it and says so.
+    fn settle(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, scored: Scored<'_>) -> Result<Decision> {
+        let mut decision = Decision {
+            candidate: Some(scored.candidate.text.clone()),
+            kind: Some(scored.candidate.kind.clone()),
+            surprise: Some(scored.surprise.clone()),
+            threshold: Some(scored.threshold),
+            ..here.decision(Outcome::Dropped, scored.reason.clone())
+        };
+        if let Some(mut old) = scored.same {
+            confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
+            work.put(&old, None);
+            decision.outcome = Outcome::Merged;
+            decision.reason = format!("said before on {}", text::day(old.created_at));
+            decision.memory = Some(old.id);
+            return Ok(decision);
+        }
+        if !scored.keep {
+            return Ok(decision);
+        }
+        let mut memory = remembered(here, turn, &scored);
+        decision.outcome = Outcome::Kept;
+        decision.memory = Some(memory.id);
+        for old in &scored.replaced {
+            decision.outcome = Outcome::Superseded;
+            decision.related.push(old.id);
+            decision.reason = format!("takes the place of \"{}\"", text::shortened(&old.content, 60));
+            succeed(work, here, &mut memory, old.clone());
+        }
+        for slot in &scored.candidate.slots {
+            work.overlay.put_slot(here.key(), &slot.name, &SlotHolder { memory: memory.id, value: slot.value.clone() });
+        }
+        memory.reason = decision.reason.clone();
+        work.put(&memory, Some(scored.vector));
+        Ok(decision)
+    }
+
+    /// What was said becomes the ground for what is said next, kept or not.
+    fn follow(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn) -> Result<()> {
+        let (key, session) = (here.key(), here.event.session.as_deref());
+        let vector = here.vectors.first().map_or_else(Vector::default, |vector| Vector::of(vector));
+        let said = SaidBefore { speaker: speaker(turn).to_owned(), content: begin_and_end(&turn.content), vector };
+        work.overlay.push_tail(key, session, &said)?;
+        if let Some(session) = session {
+            let before = work.overlay.session(key, session)?;
+            let at = here.event.at;
+            let known = before.unwrap_or(Session { turns: 0, first_at: at, last_at: at, summarised: 0 });
+            let (turns, last_at) = (known.turns + 1, known.last_at.max(at));
+            work.overlay.put_session(key, session, &Session { turns, last_at, ..known });
+        }
+        Ok(())
+    }
+}
+
+/// What successors see of a turn: how it began, and how it ended, where its question is.
+fn begin_and_end(content: &str) -> String {
+    let words: Vec<&str> = content.split_whitespace().collect();
+    if words.len() <= TAIL_WORDS_FIRST + TAIL_WORDS_LAST {
+        return words.join(" ");
+    }
+    format!("{} … {}", words[..TAIL_WORDS_FIRST].join(" "), words[words.len() - TAIL_WORDS_LAST..].join(" "))
+}
+
+fn speaker(turn: &Turn) -> &str {
+    turn.speaker.as_deref().unwrap_or(turn.role.as_str())
+}
+
+/// Memories that hold another value of a fact the candidate states.
+fn replaced(work: &Work<'_>, here: &Here<'_>, candidate: &Candidate) -> Result<Vec<Memory>> {
+    let mut found: Vec<Memory> = Vec::new();
+    for slot in &candidate.slots {
+        // "I prefer Go" stands against "I prefer Python over Go" too: the family's plain name is looked up beside the full one.
+        let family = slot.name.split(':').next().unwrap_or(&slot.name);
+        for name in BTreeSet::from([slot.name.as_str(), family]) {
+            let Some(holder) = work.overlay.slot(here.key(), name)? else { continue };
+            let old = split::Slot { name: name.to_owned(), value: holder.value, cue: false };
+            if split::replaces(slot, &old) && !found.iter().any(|memory| memory.id == holder.memory) {
+                found.extend(work.overlay.memory(here.key(), holder.memory)?.filter(|memory| memory.valid_to.is_none()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The memory in which the same speaker said the same.
+fn same(work: &Work<'_>, here: &Here<'_>, turn: &Turn, candidate: &Candidate, near: &[(MemoryId, f32)]) -> Result<Option<Memory>> {
+    let merge = &here.profile.merge;
+    for (id, cosine) in near {
+        if *cosine < merge.cosine {
+            break;
+        }
+        let Some(memory) = work.overlay.memory(here.key(), *id)? else { continue };
+        let same_speaker = memory.role == turn.role && memory.speaker == turn.speaker;
+        if same_speaker && memory.valid_to.is_none() && score::says_the_same(&candidate.text, &memory.content, merge.overlap) {
+            return Ok(Some(memory));
+        }
+    }
+    Ok(None)
+}
+
+fn confirm(memory: &mut Memory, here: &Here<'_>, confidence: f32) {
+    memory.confirmed += 1;
+    memory.confidence = (memory.confidence + confidence).clamp(0.0, 1.0);
+    memory.fresh_at = memory.fresh_at.max(here.event.at);
+    memory.archived = false;
+    touch(memory, here);
+}
+
+/// The newer value opens where the older closes. By event time: a late event does not close what was said after it.
+fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Memory) {
+    if old.valid_from <= new.valid_from {
+        old.valid_to = Some(new.valid_from);
+        old.superseded_by = Some(new.id);
+        new.supersedes.push(old.id);
+    } else {
+        new.valid_to = Some(old.valid_from);
+        new.superseded_by = Some(old.id);
+        old.supersedes.push(new.id);
+    }
+    touch(&mut old, here);
+    work.put(&old, None);
+}
+
+fn remembered(here: &Here<'_>, turn: &Turn, scored: &Scored<'_>) -> Memory {
+    let confidence = if turn.role == Role::User { CONFIDENCE_SAID } else { CONFIDENCE_INFERRED };
+    Memory {
+        speaker: turn.speaker.clone(),
+        role: turn.role,
+        importance: scored.surprise.total.clamp(IMPORTANCE_MIN, 1.0),
+        confidence,
+        surprise: Some(scored.surprise.clone()),
+        threshold: Some(scored.threshold),
+        ..here.memory(scored.candidate.span, &scored.candidate.text, scored.candidate.kind.clone())
+    }
+}
+
+impl Here<'_> {
+    /// A memory as it begins: everything that follows from the event alone.
+    pub(super) fn memory(&self, span: u32, content: &str, kind: Kind) -> Memory {
+        let event = self.event;
+        Memory {
+            id: MemoryId::of(self.source(), span),
+            key: event.key.clone(),
+            scope: Scope::User,
+            session: event.session.clone(),
+            kind,
+            content: content.to_owned(),
+            role: Role::User,
+            speaker: None,
+            importance: 1.0,
+            confidence: 1.0,
+            created_at: event.at,
+            valid_from: event.at,
+            valid_to: None,
+            source: event.source.clone(),
+            event_id: event.id.clone(),
+            metadata: event.metadata.clone(),
+            supersedes: Vec::new(),
+            superseded_by: None,
+            conflicts_with: Vec::new(),
+            archived: false,
+            version: 1,
+            changed: self.offset(),
+            uses: 0,
+            confirmed: 0,
+            fresh_at: event.at,
+            surprise: None,
+            threshold: None,
+            reason: String::new(),
+            profile: self.profile.name.clone(),
+            covers: Vec::new(),
+            history: Vec::new(),
+        }
+    }
+
+    /// A decision about this event, before anything but its outcome is known.
+    pub(super) fn decision(&self, outcome: Outcome, reason: String) -> Decision {
+        let event = self.event;
+        Decision {
+            outcome,
+            reason,
+            event: event.source.clone(),
+            event_id: event.id.clone(),
+            key: event.key.clone(),
+            session: event.session.clone(),
+            candidate: None,
+            kind: None,
+            surprise: None,
+            threshold: None,
+            memory: None,
+            related: Vec::new(),
+            profile: self.profile.name.clone(),
+            at: event.at,
+            misrouted: self.draft.hop.is_some(),
+        }
+    }
+}

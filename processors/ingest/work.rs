@@ -1,0 +1,106 @@
+//! What a batch has done to one shard so far: an overlay that later events of the batch see, and that nobody else sees.
+
+use super::{Here, Write};
+use crate::domain::{Decision, Event, Memory, MemoryId, Outcome, UserKey, Vector};
+use crate::fault::{Reject, Result};
+use crate::ports::broker::Record;
+use crate::shard::{Effects, Shard};
+use crate::stages::decode::Hop;
+use crate::stages::store::{Overlay, Reading, SeenBefore, Touched};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub struct Work<'a> {
+    pub shard: &'a Shard,
+    pub overlay: Overlay<'a>,
+    pub decisions: Vec<Decision>,
+    pub applied: i64,
+    /// The event just handled named a memory that is not there: its sender is told so.
+    pub not_found: Option<Reject>,
+    /// Vectors of this batch, which the index does not have yet.
+    fresh: HashMap<UserKey, Vec<(MemoryId, Vector)>>,
+}
+
+impl<'a> Work<'a> {
+    pub fn on(shard: &'a Shard) -> Work<'a> {
+        let (overlay, applied) = (shard.store.overlay(), shard.applied());
+        Work { shard, overlay, decisions: Vec::new(), applied, not_found: None, fresh: HashMap::new() }
+    }
+
+    pub fn decide(&mut self, decision: Decision) {
+        self.decisions.push(decision);
+    }
+
+    /// Remembers how far each source partition's forwarded records have come. False: this one has been here.
+    pub fn first_time_via(&mut self, hop: &Hop) -> bool {
+        match self.overlay.via(hop.via_partition) {
+            Ok(Some(seen)) if seen >= hop.via_offset => false,
+            _ => {
+                self.overlay.set_via(hop.via_partition, hop.via_offset);
+                true
+            }
+        }
+    }
+
+    pub fn remember_id(&mut self, event: &Event, record: &Record, decisions: &[Decision]) {
+        let repeated = decisions.iter().any(|decision| decision.outcome == Outcome::Duplicate);
+        if let (Some(id), false) = (&event.id, repeated) {
+            let memories = decisions.iter().filter_map(|decision| decision.memory).collect();
+            let seen = SeenBefore { source: event.source.clone(), memories };
+            if let Err(fault) = self.overlay.put_seen(&event.key, id, &seen) {
+                tracing::error!(%fault, offset = record.offset, "remembers a sender's id");
+            }
+        }
+    }
+
+    /// The user's memories nearest to a vector, best first, this batch's own included.
+    pub fn nearest(&self, key: &UserKey, vector: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
+        let mut load = || self.shard.vectors(key);
+        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit)?;
+        if let Some(fresh) = self.fresh.get(key) {
+            near.extend(fresh.iter().map(|(id, other)| (*id, vector.cosine(other))));
+            near.sort_by(|a, b| b.1.total_cmp(&a.1));
+            near.truncate(limit);
+        }
+        Ok(near)
+    }
+
+    pub fn put(&mut self, memory: &Memory, vector: Option<Vector>) {
+        self.overlay.put_memory(memory);
+        if let Some(vector) = vector {
+            self.overlay.put_vector(&memory.key, memory.id, &vector);
+            self.fresh.entry(memory.key.clone()).or_default().push((memory.id, vector));
+        }
+    }
+
+    pub fn remove(&mut self, memory: &Memory) -> Result<()> {
+        if let Some(fresh) = self.fresh.get_mut(&memory.key) {
+            fresh.retain(|(id, _)| *id != memory.id);
+        }
+        self.overlay.remove_memory(&memory.key, memory.id)
+    }
+
+    pub fn forget_fresh(&mut self, key: &UserKey) {
+        self.fresh.remove(key);
+    }
+
+    /// The user's own, or the tenant's that the user sees.
+    pub fn find(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
+        match self.overlay.memory(key, id)? {
+            None if !key.is_everyone() => self.overlay.memory(&key.everyone(), id),
+            found => Ok(found),
+        }
+    }
+
+    pub fn finished(self, shard: Arc<Shard>) -> (Touched, Write) {
+        let effects = Effects::of(self.overlay);
+        let touched = effects.touched.clone();
+        (touched, Write { shard, effects, decisions: self.decisions, applied: self.applied })
+    }
+}
+
+/// A changed memory: one version on, marked with where.
+pub fn touch(memory: &mut Memory, here: &Here<'_>) {
+    memory.version += 1;
+    memory.changed = here.offset();
+}

@@ -1,0 +1,7 @@
+//! The program: arguments → configuration → a command → an exit code. All of it is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    keepsake::cli::main()
+}

@@ -1,0 +1,296 @@
+//! Every metric: its name, its help, and one function per happening. Knows no Kafka and no store; never has a user's name in a label.
+
+use crate::domain::{Decision, Outcome};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+};
+use std::time::Duration;
+
+/// From half a millisecond to ten seconds: a blink and a timeout are both inside.
+const SECONDS: &[f64] = &[0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const POINTS: &[f64] = &[-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
+const COUNTS: &[f64] = &[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+
+pub struct Metrics {
+    registry: Registry,
+    // is it keeping up
+    events: IntCounterVec,
+    event_lag: IntGaugeVec,
+    applied_offset: IntGaugeVec,
+    batch_records: Histogram,
+    batch_seconds: Histogram,
+    apply_seconds: Histogram,
+    encoded_texts: IntCounter,
+    encode_seconds: Histogram,
+    shards_owned: IntGauge,
+    rebalances: IntCounterVec,
+    broker_errors: IntCounter,
+    last_poll_seconds: IntGaugeVec,
+    // what is it deciding
+    decisions: IntCounterVec,
+    surprise: Histogram,
+    dead_letters: IntCounterVec,
+    misrouted: IntCounterVec,
+    proposals: IntCounterVec,
+    compaction_seconds: Histogram,
+    // how fast does it answer
+    requests: IntCounterVec,
+    recall_seconds: HistogramVec,
+    recalled_memories: Histogram,
+    prompt_tokens: Histogram,
+    waiting_requests: IntGauge,
+    // what does it hold
+    memories_tail: IntGaugeVec,
+    settle_seconds: Histogram,
+    vector_cache: IntGaugeVec,
+    store_bytes: IntGaugeVec,
+    start_seconds: IntGauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    pub fn new() -> Metrics {
+        let registry = Registry::new();
+        // Fails only where there is no /proc, and then the page simply has no process metrics.
+        let _ = registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
+        let r = &registry;
+        Metrics {
+            events: counters(r, "keepsake_events_total", "Records read from the events topic, by type", &["type"]),
+            event_lag: gauges(r, "keepsake_events_behind", "Records fetched but not yet applied, by partition", &["partition"]),
+            applied_offset: gauges(r, "keepsake_applied_offset", "Newest event offset that recall sees, by partition", &["partition"]),
+            batch_records: histogram(r, "keepsake_batch_records", "Records applied together", COUNTS),
+            batch_seconds: histogram(r, "keepsake_batch_seconds", "From the first record of a batch to its being applied", SECONDS),
+            apply_seconds: histogram(r, "keepsake_apply_seconds", "Holding the view lock to apply a batch", SECONDS),
+            encoded_texts: counter(r, "keepsake_encoded_texts_total", "Texts encoded for ingest"),
+            encode_seconds: histogram(r, "keepsake_encode_seconds", "Encoding all texts of a batch", SECONDS),
+            shards_owned: gauge(r, "keepsake_shards_owned", "Partitions this process owns"),
+            rebalances: counters(r, "keepsake_rebalances_total", "Partitions given to and taken from this process", &["change"]),
+            broker_errors: counter(r, "keepsake_broker_errors_total", "Errors of the broker client that were tried again"),
+            last_poll_seconds: gauges(r, "keepsake_last_turn_timestamp_seconds", "When a thread last went round its loop", &["thread"]),
+            decisions: counters(r, "keepsake_decisions_total", "Decisions, by outcome", &["outcome"]),
+            surprise: histogram(r, "keepsake_surprise_points", "Total surprise of turn candidates", POINTS),
+            dead_letters: counters(r, "keepsake_dead_letters_total", "Records that could not be processed, by reason", &["reason"]),
+            misrouted: counters(r, "keepsake_misrouted_total", "Records that came on a wrong partition and were forwarded", &["topic"]),
+            proposals: counters(r, "keepsake_proposals_total", "Events published by the compaction worker, by type", &["type"]),
+            compaction_seconds: histogram(r, "keepsake_compaction_seconds", "One round of the compaction worker", SECONDS),
+            requests: counters(r, "keepsake_requests_total", "Requests answered, by type and status", &["type", "status"]),
+            recall_seconds: histograms(r, "keepsake_request_seconds", "From poll to reply handed to the client, by type", &["type"], SECONDS),
+            recalled_memories: histogram(r, "keepsake_recalled_memories", "Memories in a recall's answer", COUNTS),
+            prompt_tokens: histogram(r, "keepsake_prompt_tokens", "Tokens of a recall's prompt block", COUNTS),
+            waiting_requests: gauge(r, "keepsake_waiting_requests", "Requests waiting for their offset"),
+            memories_tail: gauges(r, "keepsake_index_tail_documents", "Documents searched in memory, not yet in a segment", &["partition"]),
+            settle_seconds: histogram(r, "keepsake_index_settle_seconds", "Moving words from memory into a segment", SECONDS),
+            vector_cache: gauges(r, "keepsake_vector_cache", "Vector cache: bytes, hits and misses since start", &["what"]),
+            store_bytes: gauges(r, "keepsake_store_bytes", "Bytes of a shard's store on disk", &["partition"]),
+            start_seconds: gauge(r, "keepsake_start_timestamp_seconds", "When the process started serving"),
+            registry,
+        }
+    }
+
+    /// The page of `GET /metrics`.
+    pub fn page(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|e| format!("# cannot encode metrics: {e}\n"))
+    }
+
+    /// Every name with its help, for the documents that list them.
+    pub fn names(&self) -> Vec<(String, String)> {
+        let mut all: Vec<&dyn Collector> = vec![
+            &self.events,
+            &self.event_lag,
+            &self.applied_offset,
+            &self.batch_records,
+            &self.batch_seconds,
+            &self.apply_seconds,
+            &self.encoded_texts,
+            &self.encode_seconds,
+            &self.shards_owned,
+            &self.rebalances,
+            &self.broker_errors,
+            &self.last_poll_seconds,
+        ];
+        all.extend::<[&dyn Collector; 6]>([
+            &self.decisions,
+            &self.surprise,
+            &self.dead_letters,
+            &self.misrouted,
+            &self.proposals,
+            &self.compaction_seconds,
+        ]);
+        all.extend::<[&dyn Collector; 5]>([
+            &self.requests,
+            &self.recall_seconds,
+            &self.recalled_memories,
+            &self.prompt_tokens,
+            &self.waiting_requests,
+        ]);
+        all.extend::<[&dyn Collector; 5]>([
+            &self.memories_tail,
+            &self.settle_seconds,
+            &self.vector_cache,
+            &self.store_bytes,
+            &self.start_seconds,
+        ]);
+        all.iter().flat_map(|c| c.desc()).map(|d| (d.fq_name.clone(), d.help.clone())).collect()
+    }
+
+    pub fn started(&self, wall_seconds: i64) {
+        self.start_seconds.set(wall_seconds);
+    }
+
+    pub fn thread_turned(&self, thread: &str, wall_seconds: i64) {
+        self.last_poll_seconds.with_label_values(&[thread]).set(wall_seconds);
+    }
+
+    pub fn event_read(&self, kind: &str) {
+        self.events.with_label_values(&[kind]).inc();
+    }
+
+    pub fn behind(&self, partition: i32, records: i64) {
+        self.event_lag.with_label_values(&[&partition.to_string()]).set(records);
+    }
+
+    pub fn batch_applied(&self, records: usize, took: Duration) {
+        self.batch_records.observe(records as f64);
+        self.batch_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn shard_applied(&self, partition: i32, offset: i64, tail: usize, took: Duration) {
+        let partition = partition.to_string();
+        self.applied_offset.with_label_values(&[&partition]).set(offset);
+        self.memories_tail.with_label_values(&[&partition]).set(tail as i64);
+        self.apply_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn encoded(&self, texts: usize, took: Duration) {
+        self.encoded_texts.inc_by(texts as u64);
+        if texts > 0 {
+            self.encode_seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    pub fn rebalanced(&self, change: &str, partitions: usize, owned: usize) {
+        self.rebalances.with_label_values(&[change]).inc_by(partitions as u64);
+        self.shards_owned.set(owned as i64);
+    }
+
+    /// What is no longer ours must not be shown as if it were.
+    pub fn shard_closed(&self, partition: i32) {
+        let partition = partition.to_string();
+        for gauge in [&self.event_lag, &self.applied_offset, &self.memories_tail, &self.store_bytes] {
+            let _ = gauge.remove_label_values(&[&partition]);
+        }
+    }
+
+    pub fn broker_error(&self) {
+        self.broker_errors.inc();
+    }
+
+    pub fn decided(&self, decision: &Decision) {
+        self.decisions.with_label_values(&[decision.outcome.as_str()]).inc();
+        if let Some(surprise) = &decision.surprise {
+            self.surprise.observe(f64::from(surprise.total));
+        }
+    }
+
+    /// Decisions since start, for `stats`.
+    pub fn decisions_of(&self, outcome: Outcome) -> u64 {
+        self.decisions.with_label_values(&[outcome.as_str()]).get()
+    }
+
+    pub fn dead_letter(&self, reason: &str) {
+        self.dead_letters.with_label_values(&[reason]).inc();
+    }
+
+    pub fn forwarded(&self, topic: &str) {
+        self.misrouted.with_label_values(&[topic]).inc();
+    }
+
+    pub fn proposed(&self, kind: &str) {
+        self.proposals.with_label_values(&[kind]).inc();
+    }
+
+    pub fn compacted(&self, took: Duration) {
+        self.compaction_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn answered(&self, kind: &str, status: &str, took: Duration) {
+        self.requests.with_label_values(&[kind, status]).inc();
+        self.recall_seconds.with_label_values(&[kind]).observe(took.as_secs_f64());
+    }
+
+    pub fn recalled(&self, memories: usize, tokens: usize) {
+        self.recalled_memories.observe(memories as f64);
+        self.prompt_tokens.observe(tokens as f64);
+    }
+
+    pub fn waiting(&self, requests: usize) {
+        self.waiting_requests.set(requests as i64);
+    }
+
+    pub fn settled(&self, took: Duration) {
+        self.settle_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn vector_cache(&self, bytes: u64, hits: u64, misses: u64) {
+        for (what, value) in [("bytes", bytes), ("hits", hits), ("misses", misses)] {
+            self.vector_cache.with_label_values(&[what]).set(value as i64);
+        }
+    }
+
+    pub fn store_size(&self, partition: i32, bytes: u64) {
+        self.store_bytes.with_label_values(&[&partition.to_string()]).set(bytes as i64);
+    }
+}
+
+const VALID: &str = "names and labels are constants of this file and a test builds them all";
+
+fn kept<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
+    registry.register(Box::new(collector.clone())).expect(VALID);
+    collector
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
+    kept(registry, IntCounter::new(name, help).expect(VALID))
+}
+
+fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    kept(registry, IntCounterVec::new(Opts::new(name, help), labels).expect(VALID))
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
+    kept(registry, IntGauge::new(name, help).expect(VALID))
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    kept(registry, IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID))
+}
+
+fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    kept(registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())).expect(VALID))
+}
+
+fn histograms(registry: &Registry, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+    kept(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(VALID))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_registered_and_listed_once() {
+        let metrics = Metrics::new();
+        let names = metrics.names();
+        let mut unique: Vec<_> = names.iter().map(|(name, _)| name).collect();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+        metrics.event_read("turn");
+        assert!(metrics.page().contains("keepsake_events_total{type=\"turn\"} 1"));
+    }
+}

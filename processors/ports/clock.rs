@@ -1,0 +1,120 @@
+//! What time it is: on the wall, and by the events themselves. Stages never ask; processors hand them a `Now`.
+
+use crate::domain::{Now, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub trait Clock: Send + Sync {
+    fn wall(&self) -> Time;
+}
+
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn wall(&self) -> Time {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Time(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+/// Wound by hand. Clones show the same time.
+#[derive(Clone, Default)]
+pub struct ManualClock {
+    ms: Arc<AtomicI64>,
+}
+
+impl ManualClock {
+    pub fn at(time: Time) -> ManualClock {
+        ManualClock { ms: Arc::new(AtomicI64::new(time.0)) }
+    }
+
+    pub fn set(&self, time: Time) {
+        self.ms.store(time.0, Ordering::Relaxed);
+    }
+
+    pub fn advance(&self, ms: i64) {
+        self.ms.fetch_add(ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn wall(&self) -> Time {
+        Time(self.ms.load(Ordering::Relaxed))
+    }
+}
+
+/// The newest time any event had. It never goes back: a late event does not make the present earlier.
+pub struct EventTime {
+    newest_ms: AtomicI64,
+}
+
+const NONE_SEEN: i64 = i64::MIN;
+
+impl EventTime {
+    pub fn new() -> EventTime {
+        EventTime { newest_ms: AtomicI64::new(NONE_SEEN) }
+    }
+
+    pub fn saw(&self, at: Time) {
+        self.newest_ms.fetch_max(at.0, Ordering::Relaxed);
+    }
+
+    pub fn newest(&self) -> Option<Time> {
+        Some(self.newest_ms.load(Ordering::Relaxed)).filter(|ms| *ms != NONE_SEEN).map(Time)
+    }
+
+    /// With `from_events`, the newest event is "now", so that a replay repeats what happened; before the first one, the wall is.
+    pub fn now(&self, clock: &dyn Clock, from_events: bool) -> Now {
+        let wall = clock.wall();
+        let events = if from_events { self.newest().unwrap_or(wall) } else { wall };
+        Now { wall, events }
+    }
+}
+
+impl Default for EventTime {
+    fn default() -> EventTime {
+        EventTime::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn never_goes_back(clock: &dyn Clock) {
+        let before = clock.wall();
+        assert!(clock.wall() >= before);
+        assert!(before > Time(1_600_000_000_000), "after 2020");
+    }
+
+    #[test]
+    fn both_clocks_show_milliseconds_since_1970() {
+        never_goes_back(&SystemClock);
+        never_goes_back(&ManualClock::at(Time(1_700_000_000_000)));
+    }
+
+    #[test]
+    fn a_manual_clock_moves_only_by_hand_and_for_all_its_clones() {
+        let clock = ManualClock::at(Time(5));
+        let seen = clock.clone();
+        clock.advance(10);
+        assert_eq!(seen.wall(), Time(15));
+        clock.set(Time(3));
+        assert_eq!(seen.wall(), Time(3));
+    }
+
+    #[test]
+    fn now_is_the_newest_event_only_where_events_make_the_time() {
+        let (clock, events) = (ManualClock::at(Time(1_000)), EventTime::new());
+        let check = |from_events, expected| {
+            let now = events.now(&clock, from_events);
+            assert_eq!((now.wall, now.events), (Time(1_000), Time(expected)));
+        };
+        check(true, 1_000);
+        events.saw(Time(70));
+        events.saw(Time(50));
+        check(true, 70);
+        check(false, 1_000);
+    }
+}

@@ -1,0 +1,323 @@
+//! The real embedder: a directory with `model.onnx` and `tokenizer.json`, run by ONNX Runtime. The only file that names `ort`.
+//! It does not know which model it is: inputs and outputs are found by name and shape.
+
+use super::{Embedder, Options, unit};
+use crate::fault::{Fault, Result, StopName};
+use ort::environment::Environment;
+use ort::ep::CPU;
+use ort::session::Session;
+use ort::value::TensorRef;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokenizers::{ModelWrapper, PostProcessor, Tokenizer, TruncationDirection};
+use uuid::Uuid;
+
+/// Limit: only so much of a text is looked at for each token that counts. Prose has about 5 bytes a token; what has more than 64
+/// (keys, hashes, long runs of blanks) would be tokenized for milliseconds and then thrown away.
+const BYTES_A_TOKEN_MAX: usize = 64;
+
+pub struct Directory {
+    file: PathBuf,
+    vocabulary: PathBuf,
+    name: Arc<str>,
+    environment: Environment,
+    tokenizer: Arc<Tokenizer>,
+    tokens_max: usize,
+    threads: usize,
+    dimensions: usize,
+    /// The session of the trial, for the first who asks: opening one takes 0.1 s.
+    spare: Mutex<Option<Onnx>>,
+}
+
+impl Directory {
+    /// Encodes a text of the greatest length before anything depends on it.
+    pub fn open(path: &Path, options: &Options) -> Result<Directory> {
+        let (file, tokenizer_file) = (path.join("model.onnx"), path.join("tokenizer.json"));
+        let tokenizer_bytes = read(&tokenizer_file)?;
+        let mut directory = Directory {
+            name: name_of(&read(&file)?, &tokenizer_bytes).into(),
+            file,
+            vocabulary: path.join("vocab.txt"),
+            tokenizer: Arc::new(tokenizer(&tokenizer_bytes).map_err(|error| cannot("read", &tokenizer_file, error))?),
+            environment: environment(&library(path, options.library.as_deref())?)?,
+            tokens_max: options.tokens_max,
+            threads: options.threads,
+            dimensions: 0,
+            spare: Mutex::new(None),
+        };
+        let mut first = directory.session()?;
+        directory.dimensions = first.try_out().map_err(|fault| fault.about(format!("tries {}", directory.file.display())))?;
+        first.dimensions = directory.dimensions;
+        directory.spare = Mutex::new(Some(first));
+        Ok(directory)
+    }
+
+    pub fn session(&self) -> Result<Onnx> {
+        if let Some(spare) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Ok(spare);
+        }
+        let session = session(&self.environment, &self.file, self.threads).map_err(|error| cannot("open", &self.file, error))?;
+        let inputs = session.inputs().iter().map(|input| Input::named(input.name())).collect::<Result<_>>()?;
+        let output = session.outputs().iter().position(|output| output.name() == "sentence_embedding").unwrap_or(0);
+        Ok(Onnx {
+            name: self.name.clone(),
+            tokenizer: self.tokenizer.clone(),
+            tokens_max: self.tokens_max,
+            dimensions: self.dimensions,
+            session,
+            inputs,
+            output,
+        })
+    }
+
+    pub fn tokenizer(&self) -> Arc<Tokenizer> {
+        self.tokenizer.clone()
+    }
+
+    /// Of a WordPiece model only: other vocabularies are not in order of frequency.
+    pub fn vocabulary(&self) -> Option<Vec<String>> {
+        let ModelWrapper::WordPiece(_) = self.tokenizer.get_model() else { return None };
+        if let Ok(text) = fs::read_to_string(&self.vocabulary) {
+            return Some(text.lines().map(str::to_owned).collect());
+        }
+        let mut ranked: Vec<(String, u32)> = self.tokenizer.get_vocab(false).into_iter().collect();
+        ranked.sort_by_key(|(_, rank)| *rank);
+        Some(ranked.into_iter().map(|(word, _)| word).collect())
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+}
+
+/// One session. Knows its tokens; owned by one thread.
+pub struct Onnx {
+    name: Arc<str>,
+    tokenizer: Arc<Tokenizer>,
+    tokens_max: usize,
+    dimensions: usize,
+    session: Session,
+    inputs: Vec<Input>,
+    output: usize,
+}
+
+impl Embedder for Onnx {
+    fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
+        self.run(text).map(unit).map_err(|error| Fault::stop(StopName::ModelUnusable, format!("encodes a text: {error}")))
+    }
+
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Whatever the runtime and the tokenizer say, before it is known what it was about.
+type Told<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+impl Onnx {
+    /// The dimensions. A model that fails at its limit fails now, at the start, and not at the first long turn.
+    fn try_out(&mut self) -> Result<usize> {
+        let vector = self.run(&"a ".repeat(self.tokens_max)).map_err(unusable)?;
+        if vector.is_empty() || vector.iter().any(|x| !x.is_finite()) {
+            return Err(unusable("its output is not a vector of finite numbers"));
+        }
+        Ok(vector.len())
+    }
+
+    fn run(&mut self, text: &str) -> Told<Vec<f32>> {
+        let tokens = self.tokens(text)?;
+        let (ones, zeros) = (vec![1i64; tokens.len()], vec![0i64; tokens.len()]);
+        let positions: Vec<i64> = (0..).take(tokens.len()).collect();
+        let mut fed = Vec::with_capacity(self.inputs.len());
+        for input in &self.inputs {
+            let (name, values) = match input {
+                Input::Tokens => ("input_ids", &tokens),
+                Input::Mask => ("attention_mask", &ones),
+                Input::Types => ("token_type_ids", &zeros),
+                Input::Positions => ("position_ids", &positions),
+            };
+            fed.push((name, TensorRef::from_array_view(([1, tokens.len()], values.as_slice()))?));
+        }
+        let outputs = self.session.run(fed)?;
+        let (shape, values) = outputs[self.output].try_extract_tensor::<f32>()?;
+        pooled(shape, values)
+    }
+
+    /// Cut before the special tokens are added, so that none of them is lost.
+    fn tokens(&self, text: &str) -> Told<Vec<i64>> {
+        let text = &text[..text.floor_char_boundary(self.tokens_max.saturating_mul(BYTES_A_TOKEN_MAX))];
+        let special = self.tokenizer.get_post_processor().map_or(0, |post| post.added_tokens(false));
+        let mut encoding = self.tokenizer.encode_fast(text, false)?;
+        encoding.truncate(self.tokens_max.saturating_sub(special).max(1), 0, TruncationDirection::Right);
+        encoding.take_overflowing();
+        let encoding = self.tokenizer.post_process(encoding, None, true)?;
+        let tokens: Vec<i64> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
+        // A tokenizer without special tokens makes nothing of an empty text, and a model cannot read nothing.
+        Ok(if tokens.is_empty() { vec![0] } else { tokens })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Input {
+    Tokens,
+    Mask,
+    Types,
+    Positions,
+}
+
+impl Input {
+    fn named(name: &str) -> Result<Input> {
+        match name {
+            "input_ids" => Ok(Input::Tokens),
+            "attention_mask" => Ok(Input::Mask),
+            "token_type_ids" => Ok(Input::Types),
+            "position_ids" => Ok(Input::Positions),
+            _ => Err(unusable(format!("the model is not a text encoder: it wants an input named {name}"))),
+        }
+    }
+}
+
+/// `[1, dimensions]` is taken as it is, `[1, tokens, dimensions]` is averaged over the tokens: alone in its batch, none is padding.
+fn pooled(shape: &[i64], values: &[f32]) -> Told<Vec<f32>> {
+    match *shape {
+        [1, _] => Ok(values.to_vec()),
+        [1, tokens, dimensions] if tokens > 0 && dimensions > 0 => {
+            let mut sum = vec![0f32; dimensions as usize];
+            for token in values.chunks_exact(dimensions as usize) {
+                sum.iter_mut().zip(token).for_each(|(sum, x)| *sum += x);
+            }
+            sum.iter_mut().for_each(|x| *x /= tokens as f32);
+            Ok(sum)
+        }
+        _ => Err(format!("the model's output is neither [1, dimensions] nor [1, tokens, dimensions] but {shape:?}").into()),
+    }
+}
+
+/// The shipped one pads every text to 128 tokens and cuts it there: 10 ms for a text that needs one.
+fn tokenizer(bytes: &[u8]) -> Told<Tokenizer> {
+    let mut tokenizer = Tokenizer::from_bytes(bytes)?;
+    tokenizer.with_padding(None).with_truncation(None)?;
+    Ok(tokenizer)
+}
+
+/// Another tokenizer makes other vectors of the same model, so both are in the name.
+fn name_of(model: &[u8], tokenizer: &[u8]) -> String {
+    let content = Uuid::new_v5(&Uuid::new_v5(&Uuid::NAMESPACE_OID, model), tokenizer);
+    format!("model.onnx-{}", &content.simple().to_string()[..12])
+}
+
+fn session(environment: &Environment, file: &Path, threads: usize) -> ort::Result<Session> {
+    Session::builder(environment)?
+        // Texts differ in length: an arena or a memory pattern keeps a block for every length it has seen.
+        .with_execution_providers([CPU::default().with_arena_allocator(false).build()])?
+        .with_memory_pattern(false)?
+        .with_intra_threads(threads.max(1))?
+        .with_inter_threads(1)?
+        // A waiting thread that spins would take a core from the other sessions.
+        .with_intra_op_spinning(false)?
+        .with_inter_op_spinning(false)?
+        .commit_from_file(file)
+}
+
+/// ONNX Runtime has one environment in a process, and once dropped there is no second one: so it is kept for good.
+static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+
+fn environment(library: &Path) -> Result<Environment> {
+    let mut kept = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(environment) = &*kept {
+        return Ok(environment.clone());
+    }
+    let builder = ort::init_from(library).map_err(|error| cannot("load", library, error))?;
+    let environment = builder.with_telemetry(false).build().map_err(|error| cannot("start", library, error))?;
+    Ok(kept.insert(environment).clone())
+}
+
+/// Looked for before it is loaded, because a missing one that is named must not be replaced by another that is found.
+fn library(directory: &Path, named: Option<&Path>) -> Result<PathBuf> {
+    let named = named.map(Path::to_owned).or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
+    if let Some(path) = named {
+        let path = fs::canonicalize(&path).map_err(|error| cannot("find", &path, error))?;
+        return if path.is_file() { Ok(path) } else { Err(cannot("load", &path, "not a file")) };
+    }
+    let file = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let system = ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/opt/onnxruntime/lib"];
+    let found = std::iter::once(directory).chain(system.iter().map(Path::new)).map(|folder| folder.join(&file)).find(|path| path.is_file());
+    let path = found.ok_or_else(|| cannot("find", &directory.join(&file), "nor is it in a system folder or in ORT_DYLIB_PATH"))?;
+    fs::canonicalize(&path).map_err(|error| cannot("find", &path, error))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).map_err(|error| cannot("read", file, error))
+}
+
+fn cannot(verb: &str, path: &Path, error: impl std::fmt::Display) -> Fault {
+    unusable(format!("cannot {verb} {}: {error}", path.display()))
+}
+
+fn unusable(what: impl std::fmt::Display) -> Fault {
+    Fault::stop(StopName::ModelUnusable, format!("{what}; run deploy/model/setup.sh or set embedder.model = \"hash\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ModelChoice;
+    use super::*;
+
+    fn options(directory: &Path, library: Option<&Path>) -> Options {
+        let model = ModelChoice::Directory(directory.to_owned());
+        Options { model, library: library.map(Path::to_owned), tokens_max: 16, threads: 1 }
+    }
+
+    fn check_refused(directory: &Path, library: Option<&Path>, expected: &str) {
+        let fault = Directory::open(directory, &options(directory, library)).err().expect("must not open");
+        let text = fault.to_string();
+        assert!(text.contains(expected) && text.contains("run deploy/model/setup.sh") && text.contains("model-unusable"), "{text}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_together_with_the_cure() {
+        let empty = tempfile::tempdir().unwrap();
+        check_refused(empty.path(), None, "tokenizer.json");
+        fs::write(empty.path().join("tokenizer.json"), "{}").unwrap();
+        check_refused(empty.path(), None, "model.onnx");
+        fs::write(empty.path().join("model.onnx"), "not a model").unwrap();
+        check_refused(empty.path(), None, "cannot read");
+    }
+
+    #[test]
+    fn a_library_that_is_named_but_missing_is_not_replaced_by_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing.so");
+        let fault = library(directory.path(), Some(&missing)).unwrap_err();
+        assert!(fault.to_string().contains("missing.so"));
+        let beside = directory.path().join(format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
+        fs::write(&beside, "not a library").unwrap();
+        assert!(library(directory.path(), Some(&missing)).is_err());
+    }
+
+    #[test]
+    fn outputs_are_pooled_by_their_shape() {
+        assert_eq!(pooled(&[1, 2], &[3.0, 4.0]).unwrap(), [3.0, 4.0]);
+        assert_eq!(pooled(&[1, 2, 2], &[1.0, 2.0, 3.0, 6.0]).unwrap(), [2.0, 4.0]);
+        assert!(pooled(&[1, 0, 2], &[]).is_err());
+        assert!(pooled(&[2], &[1.0, 2.0]).is_err());
+        assert!(pooled(&[2, 2], &[1.0, 2.0, 3.0, 4.0]).is_err());
+    }
+
+    #[test]
+    fn another_model_or_another_tokenizer_is_another_name() {
+        let name = name_of(b"model", b"tokenizer");
+        assert_eq!(name.len(), "model.onnx-".len() + 12);
+        assert_ne!(name, name_of(b"model 2", b"tokenizer"));
+        assert_ne!(name, name_of(b"model", b"tokenizer 2"));
+    }
+}

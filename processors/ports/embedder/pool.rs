@@ -1,0 +1,191 @@
+//! The encoder pool: texts go in, vectors come out in the same order, made by whichever worker was free.
+//! It starts no thread; whoever does hands each worker a session of its own.
+
+use super::Embedder;
+use crate::fault::{Fault, Result, StopName};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// At most `queue` texts wait for a worker; a caller with more of them waits in turn.
+pub fn pool(queue: usize) -> (Pool, Worker) {
+    let (sender, jobs) = bounded(queue.max(1));
+    let (alive, workers) = bounded(0);
+    (Pool { jobs: sender, workers, encoded: Arc::default() }, Worker { jobs, _alive: alive })
+}
+
+#[derive(Clone)]
+pub struct Pool {
+    jobs: Sender<Job>,
+    /// Carries nothing: it ends with the last worker. The jobs' own channel cannot tell, it keeps what nobody will ever take.
+    workers: Receiver<Infallible>,
+    encoded: Arc<Encoded>,
+}
+
+#[derive(Default)]
+struct Encoded {
+    texts: AtomicU64,
+    bytes: AtomicU64,
+}
+
+struct Job {
+    text: String,
+    place: usize,
+    answer: Sender<Answer>,
+}
+
+type Answer = (usize, Result<Vec<f32>>);
+
+impl Pool {
+    /// The vectors of these texts, in order. The first fault is the answer if there is one.
+    pub fn encode_all(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        // Invariant: it holds an answer to every text, so a worker never waits for whoever asked.
+        let (sender, answers) = bounded(texts.len());
+        for (place, text) in texts.iter().enumerate() {
+            let job = Job { text: text.clone(), place, answer: sender.clone() };
+            self.jobs.send(job).map_err(|_| workers_gone())?;
+        }
+        // Order matters: only without our own sender do the answers end when the workers' have.
+        drop(sender);
+        let vectors = self.in_order(&answers, texts.len())?;
+        self.count(texts);
+        Ok(vectors)
+    }
+
+    /// Since the start, by all handles.
+    pub fn texts_encoded(&self) -> u64 {
+        self.encoded.texts.load(Ordering::Relaxed)
+    }
+
+    pub fn bytes_encoded(&self) -> u64 {
+        self.encoded.bytes.load(Ordering::Relaxed)
+    }
+
+    fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Vec<f32>>> {
+        let mut vectors = vec![None; count];
+        loop {
+            let answer = select! {
+                recv(answers) -> answer => answer.ok(),
+                recv(self.workers) -> _ => answers.try_recv().ok(),
+            };
+            let Some((place, vector)) = answer else { break };
+            vectors[place] = Some(vector?);
+        }
+        vectors.into_iter().collect::<Option<_>>().ok_or_else(workers_gone)
+    }
+
+    fn count(&self, texts: &[String]) {
+        let bytes = texts.iter().map(String::len).sum::<usize>();
+        self.encoded.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
+        self.encoded.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// One for each thread. Those that are not run must be dropped, else a caller waits for them when the others have died.
+#[derive(Clone)]
+pub struct Worker {
+    jobs: Receiver<Job>,
+    _alive: Sender<Infallible>,
+}
+
+impl Worker {
+    /// Encodes until every handle of the pool is gone.
+    pub fn run(self, mut embedder: Box<dyn Embedder>) {
+        for job in &self.jobs {
+            let vector = embedder.encode(&job.text);
+            // Whoever asked may have stopped at an earlier fault.
+            let _ = job.answer.send((job.place, vector));
+        }
+    }
+}
+
+fn workers_gone() -> Fault {
+    Fault::stop(StopName::ThreadDied, "an encoder thread died; the log above says of what")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// The length of the text; faults and panics on demand.
+    struct Length;
+
+    impl Embedder for Length {
+        fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
+            match text {
+                "fault" => Err(Fault::stop(StopName::ModelUnusable, "as asked")),
+                "panic" => panic!("as asked"),
+                _ => Ok(vec![text.len() as f32]),
+            }
+        }
+
+        fn dimensions(&self) -> usize {
+            1
+        }
+
+        fn name(&self) -> &str {
+            "length"
+        }
+    }
+
+    fn encode_with(workers: usize, texts: &[&str]) -> (Result<Vec<Vec<f32>>>, Pool) {
+        let (pool, worker) = pool(2);
+        for _ in 0..workers {
+            let worker = worker.clone();
+            thread::spawn(move || worker.run(Box::new(Length)));
+        }
+        drop(worker);
+        let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
+        (pool.encode_all(&texts), pool)
+    }
+
+    fn check_stops(workers: usize, texts: &[&str], expected: StopName) {
+        match encode_with(workers, texts).0 {
+            Err(Fault::Stop(stop)) => assert_eq!(stop.name, expected),
+            other => panic!("expected {expected:?}, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn vectors_come_in_the_order_of_the_texts_however_many_there_are() {
+        let texts: Vec<String> = (0..500).map(|n| "x".repeat(n % 37)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        for workers in [1, 3] {
+            let (vectors, pool) = encode_with(workers, &texts);
+            let lengths: Vec<f32> = vectors.unwrap().iter().map(|vector| vector[0]).collect();
+            assert_eq!(lengths, texts.iter().map(|text| text.len() as f32).collect::<Vec<_>>());
+            assert_eq!(pool.texts_encoded(), 500);
+            assert_eq!(pool.bytes_encoded(), texts.iter().map(|text| text.len() as u64).sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn nothing_to_encode_needs_no_worker() {
+        assert!(encode_with(0, &[]).0.unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_fault_of_the_model_reaches_whoever_asked() {
+        check_stops(2, &["a", "fault", "b", "c", "d", "e"], StopName::ModelUnusable);
+    }
+
+    #[test]
+    fn dead_workers_are_a_stop_and_not_a_silence() {
+        check_stops(0, &["a"], StopName::ThreadDied);
+        check_stops(1, &["a", "panic", "b", "c", "d", "e"], StopName::ThreadDied);
+        check_stops(2, &["a", "panic", "b"], StopName::ThreadDied);
+    }
+
+    #[test]
+    fn a_worker_ends_when_all_handles_are_gone() {
+        let (pool, worker) = pool(1);
+        let handle = thread::spawn(move || worker.run(Box::new(Length)));
+        let other = pool.clone();
+        drop(pool);
+        assert_eq!(other.encode_all(&["ab".to_owned()]).unwrap(), [[2.0]]);
+        drop(other);
+        handle.join().unwrap();
+    }
+}

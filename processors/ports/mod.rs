@@ -1,0 +1,7 @@
+//! The outside world: each port is a trait, with the real one and its stand-in side by side.
+
+pub mod broker;
+pub mod clock;
+pub mod embedder;
+pub mod kafka;
+pub mod summarizer;

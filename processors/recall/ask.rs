@@ -1,0 +1,281 @@
+//! What each kind of request reads from a shard: recall through the index, the others straight from the store.
+
+use super::Recall;
+use crate::domain::{Decision, Explain, Format, List, Memory, MemoryId, Now, Outcome, Recall as Question, Request, Scope, UserKey, Vector};
+use crate::fault::{Fault, Reject, RejectCode};
+use crate::profile::Profile;
+use crate::shard::Shard;
+use crate::stages::index::Bm25;
+use crate::stages::rank::{self, Hit, Ranked};
+use crate::stages::reply::{Answer, Found, Stats};
+use crate::stages::store::Reading;
+use crate::text;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Candidates looked at when the request filters: the best hundred may all be of the wrong kind.
+const FILTERED_CANDIDATES: usize = 10_000;
+/// A question with fewer words of its own ("and her sister?") leans on the turn before it.
+const LEANING_TERMS: usize = 3;
+
+/// The state of the shard an answer was made from.
+pub struct Seen {
+    pub applied: i64,
+    pub stale: bool,
+    pub partial: bool,
+}
+
+impl Seen {
+    fn of(shard: &Shard) -> Seen {
+        Seen { applied: shard.applied(), stale: shard.is_stale(), partial: false }
+    }
+}
+
+type Answered = Result<(Answer, Seen), Reject>;
+
+impl Recall {
+    pub(super) fn recall(&mut self, now: Now, shard: &Shard, request: &Request, asked: &Question) -> Answered {
+        let profile = self.profile(&request.key, asked.profile.as_deref())?;
+        let (mut ranked, mut seen) = (Vec::new(), None);
+        for query in &asked.queries {
+            let question = in_context(query, &asked.history);
+            let vector = Vector::of(&self.encoder.encode(&question).map_err(broken)?);
+            let (hits, state) = self.collect(shard, &request.key, asked, &profile, &text::terms(&question), &vector).map_err(broken)?;
+            ranked.push(rank::order(hits, &rank::Question::of(asked, query), &profile.rank, now.events));
+            seen = Some(state);
+        }
+        let mut ranked = best_of(ranked);
+        ranked.truncate(asked.limit);
+        let budget = asked.token_budget.min(self.options.token_budget_max);
+        let prompt = rank::prompt(&ranked, asked.format, budget, &|text| self.tokens.count(text));
+        if asked.format != Format::None {
+            // What did not fit into the block is not in the answer either: one budget for both.
+            let taken = prompt.taken;
+            ranked = ranked.into_iter().enumerate().filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
+        }
+        let memories = ranked.into_iter().map(|one| Found { memory: one.memory, score: one.score, terms: one.terms }).collect();
+        let answer = Answer::Recalled {
+            memories,
+            tokens: prompt.tokens,
+            budget_used: prompt.tokens as f32 / budget.max(1) as f32,
+            prompt: prompt.text,
+            explain: asked.explain,
+        };
+        Ok((answer, seen.unwrap_or_else(|| Seen::of(shard))))
+    }
+
+    /// What either engine finds of the user's own and of what the whole tenant sees, under one view of the shard.
+    fn collect(
+        &self,
+        shard: &Shard,
+        key: &UserKey,
+        asked: &Question,
+        profile: &Profile,
+        terms: &[String],
+        vector: &Vector,
+    ) -> Result<(Vec<Hit>, Seen), Fault> {
+        let is_filtered = !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
+        let limit = if is_filtered { FILTERED_CANDIDATES } else { self.options.candidates };
+        let _still = shard.view();
+        let mut hits = Vec::new();
+        for key in [key.clone(), key.everyone()] {
+            hits.extend(hits_of(shard, &key, profile.words, terms, vector, limit)?);
+        }
+        Ok((hits, Seen::of(shard)))
+    }
+
+    fn profile(&self, key: &UserKey, named: Option<&str>) -> Result<Arc<Profile>, Reject> {
+        match named {
+            None => Ok(self.profiles.of(key).clone()),
+            Some(name) => self.profiles.named(name).cloned().ok_or_else(|| {
+                let known: Vec<&str> = self.profiles.names().collect();
+                Reject::of_field("profile", format!("there is no profile \"{name}\"; known: {}", known.join(", ")))
+            }),
+        }
+    }
+
+    /// Newest first, a page at a time.
+    pub(super) fn list(&self, shard: &Shard, key: &UserKey, list: &List) -> Answered {
+        let _still = shard.view();
+        let mut memories = Vec::new();
+        for key in [key.clone(), key.everyone()] {
+            shard
+                .store
+                .memories(&key, &mut |memory| {
+                    if is_listed(&memory, list) {
+                        memories.push(memory);
+                    }
+                    true
+                })
+                .map_err(broken)?;
+        }
+        memories.sort_by(|a, b| (b.created_at, b.id).cmp(&(a.created_at, a.id)));
+        if let Some(after) = &list.after {
+            memories.retain(|memory| (memory.created_at, memory.id) < (after.created_at, after.id));
+        }
+        let more = memories.len() > list.limit;
+        memories.truncate(list.limit);
+        let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
+        Ok((Answer::Listed { memories, after }, Seen::of(shard)))
+    }
+
+    pub(super) fn get(&self, shard: &Shard, key: &UserKey, id: MemoryId, history: bool) -> Answered {
+        let _still = shard.view();
+        let memory = find(shard, key, id)?;
+        Ok((Answer::Memory { memory, history }, Seen::of(shard)))
+    }
+
+    pub(super) fn explain(&self, shard: &Shard, key: &UserKey, explain: &Explain) -> Answered {
+        let _still = shard.view();
+        let (decisions, memory) = match explain {
+            Explain::Memory(id) => {
+                let memory = find(shard, key, *id)?;
+                let mut decisions = shard.decisions_of(key, &memory.source);
+                decisions.retain(|decision| decision.memory == Some(*id));
+                if decisions.is_empty() {
+                    decisions.push(decision_of(&memory));
+                }
+                (decisions, Some(memory))
+            }
+            Explain::Event(event) => {
+                let decisions = shard.decisions_of(key, event);
+                let Some(first) = decisions.first() else {
+                    return Err(Reject::new(RejectCode::NotFound, "this shard no longer has that decision: see the decisions topic"));
+                };
+                let memory = first.memory.and_then(|id| find(shard, key, id).ok());
+                (decisions, memory)
+            }
+        };
+        Ok((Answer::Explained { decisions, memory }, Seen::of(shard)))
+    }
+
+    pub(super) fn stats(&self, shard: &Shard, key: &UserKey) -> Answered {
+        let _still = shard.view();
+        let (mut stats, mut importance) = (Stats::default(), 0.0);
+        let count = |map: &mut BTreeMap<String, u64>, word: &str| *map.entry(word.to_owned()).or_default() += 1;
+        shard
+            .store
+            .memories(key, &mut |memory| {
+                stats.memories += 1;
+                importance += memory.importance;
+                stats.bytes += memory.content.len() as u64;
+                stats.oldest = Some(stats.oldest.map_or(memory.created_at, |oldest| oldest.min(memory.created_at)));
+                count(&mut stats.by_kind, memory.kind.as_str());
+                count(&mut stats.by_scope, memory.scope.as_str());
+                count(&mut stats.by_state, state(&memory));
+                true
+            })
+            .map_err(broken)?;
+        stats.average_importance = if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
+        stats.decisions = shard.outcomes_of(key);
+        Ok((Answer::Stats(stats), Seen::of(shard)))
+    }
+}
+
+fn hits_of(shard: &Shard, key: &UserKey, bm25: Bm25, terms: &[String], vector: &Vector, limit: usize) -> Result<Vec<Hit>, Fault> {
+    let mut load = || shard.vectors(key);
+    let words: BTreeMap<MemoryId, f32> = shard.index.text.search(key, terms, bm25, limit)?.into_iter().collect();
+    let mut cosines: BTreeMap<MemoryId, f32> = shard.index.vectors.nearest(key, &mut load, vector, limit)?.into_iter().collect();
+    let missing: Vec<MemoryId> = words.keys().filter(|id| !cosines.contains_key(id)).copied().collect();
+    let exact = shard.index.vectors.cosines(key, &mut load, vector, &missing)?;
+    cosines.extend(missing.into_iter().zip(exact));
+    let mut hits = Vec::with_capacity(cosines.len());
+    for (id, cosine) in &cosines {
+        if let Some(memory) = shard.store.memory(key, *id)? {
+            hits.push(Hit { memory, words: words.get(id).copied().unwrap_or(0.0), cosine: *cosine });
+        }
+    }
+    hits.extend(successors(shard, key, &hits, |id| cosines.contains_key(&id), vector)?);
+    Ok(hits)
+}
+
+/// What took the place of a memory that was found, where no engine found it: asked about Berlin, Lisbon is the answer.
+fn successors(shard: &Shard, key: &UserKey, hits: &[Hit], found: impl Fn(MemoryId) -> bool, query: &Vector) -> Result<Vec<Hit>, Fault> {
+    let mut more = BTreeMap::new();
+    for id in hits.iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| !found(*id)) {
+        if let Some(memory) = shard.store.memory(key, id)? {
+            let cosine = shard.store.vector(key, id)?.map_or(0.0, |vector| vector.cosine(query));
+            more.insert(id, Hit { memory, words: 0.0, cosine });
+        }
+    }
+    Ok(more.into_values().collect())
+}
+
+/// The question as it is searched: one that says little by itself takes the turn before it along.
+fn in_context(query: &str, history: &[String]) -> String {
+    match history.last() {
+        Some(before) if text::terms(query).len() < LEANING_TERMS => format!("{before} {query}"),
+        _ => query.to_owned(),
+    }
+}
+
+/// Several questions: each memory with its best score.
+fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
+    if answers.len() == 1 {
+        return answers.pop().unwrap_or_default();
+    }
+    let mut best: BTreeMap<MemoryId, Ranked> = BTreeMap::new();
+    for one in answers.into_iter().flatten() {
+        match best.get(&one.memory.id) {
+            Some(known) if known.score >= one.score => {}
+            _ => {
+                best.insert(one.memory.id, one);
+            }
+        }
+    }
+    let mut all: Vec<Ranked> = best.into_values().collect();
+    all.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id)));
+    all
+}
+
+fn is_listed(memory: &Memory, list: &List) -> bool {
+    let of_session = match &list.session {
+        Some(session) => memory.session.as_ref() == Some(session),
+        None => memory.scope != Scope::Session,
+    };
+    of_session && !memory.archived && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
+}
+
+fn find(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
+    let own = shard.store.memory(key, id).map_err(broken)?;
+    let found = match own {
+        Some(memory) => Some(memory),
+        None => shard.store.memory(&key.everyone(), id).map_err(broken)?,
+    };
+    found.ok_or_else(|| Reject { field: Some("memory".into()), ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}")) })
+}
+
+/// The decision that made a memory, from what the memory itself still knows.
+fn decision_of(memory: &Memory) -> Decision {
+    Decision {
+        outcome: if memory.supersedes.is_empty() { Outcome::Kept } else { Outcome::Superseded },
+        reason: memory.reason.clone(),
+        event: memory.source.clone(),
+        event_id: memory.event_id.clone(),
+        key: memory.key.clone(),
+        session: memory.session.clone(),
+        candidate: Some(memory.content.clone()),
+        kind: Some(memory.kind.clone()),
+        surprise: memory.surprise.clone(),
+        threshold: memory.threshold,
+        memory: Some(memory.id),
+        related: memory.supersedes.clone(),
+        profile: memory.profile.clone(),
+        at: memory.created_at,
+        misrouted: false,
+    }
+}
+
+fn state(memory: &Memory) -> &'static str {
+    match memory {
+        Memory { archived: true, .. } => "archived",
+        Memory { superseded_by: Some(_), .. } => "superseded",
+        _ => "active",
+    }
+}
+
+/// Our own trouble, said to the one who asked; the log has the details.
+fn broken(fault: Fault) -> Reject {
+    tracing::error!(%fault, "answers a request");
+    Reject::new(RejectCode::Unavailable, "the shard could not be read: ask again")
+}

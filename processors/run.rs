@@ -1,0 +1,458 @@
+//! Opens everything, starts the threads, waits, drains: the only place that spawns, and the only one that knows all parts.
+
+mod http;
+mod loops;
+
+use crate::compact::{self, Compact};
+use crate::config::Config;
+use crate::domain::{Now, Time};
+use crate::fault::{Fault, Result, StopName};
+use crate::ingest::{self, Ingest};
+use crate::metrics::Metrics;
+use crate::ownership::{Place, Shards};
+use crate::ports::clock::{Clock, EventTime, SystemClock};
+use crate::ports::embedder::pool::{self, Pool};
+use crate::ports::embedder::{self, Model, ModelChoice};
+use crate::ports::kafka::{Connection, Embedded, TopicSpec};
+use crate::profile::Profiles;
+use crate::recall::{self, Recall};
+use crate::shard;
+use crate::stages::score::Rarity;
+use crate::stages::{decode, index, store};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The file that tells clients on this machine where the embedded broker listens.
+pub const EMBEDDED_ADDRESS: &str = "embedded-broker";
+
+/// A running Keepsake.
+pub struct Service {
+    pub servers: String,
+    pub http: SocketAddr,
+    pub metrics: Arc<Metrics>,
+    pub shards: Arc<Shards>,
+    /// Ingest's encoder pool: what a bench compares itself with.
+    pub encoder: Pool,
+    /// Asks the compaction worker for a round.
+    pub compactor: crossbeam_channel::Sender<Time>,
+    shared: Arc<Shared>,
+    threads: Vec<(&'static str, JoinHandle<()>)>,
+    shutdown_ms: u64,
+    _embedded: Option<Embedded>,
+    _lock: File,
+}
+
+/// What all threads look at.
+pub struct Shared {
+    stop: AtomicBool,
+    fault: Mutex<Option<Fault>>,
+    clock: Arc<dyn Clock>,
+    event_time: EventTime,
+    from_events: bool,
+    /// When each thread last went round, on the wall clock.
+    turns: Vec<(&'static str, AtomicI64)>,
+    metrics: Arc<Metrics>,
+}
+
+impl Shared {
+    pub fn now(&self) -> Now {
+        self.event_time.now(self.clock.as_ref(), self.from_events)
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// The first fault ends the process; what follows from it is only logged.
+    fn fail(&self, fault: Fault) {
+        tracing::error!(%fault, "stops");
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        self.stop();
+    }
+
+    fn turned(&self, thread: &str) {
+        let now = self.clock.wall();
+        if let Some((_, at)) = self.turns.iter().find(|(name, _)| *name == thread) {
+            // Once a second is enough to notice a thread that stopped, and costs nothing.
+            if now.0 - at.load(Ordering::Relaxed) >= 1000 {
+                at.store(now.0, Ordering::Relaxed);
+                self.metrics.thread_turned(thread, now.0 / 1000);
+            }
+        }
+    }
+}
+
+const THREADS: [&str; 4] = ["ingest", "recall", "compact", "index"];
+
+impl Service {
+    pub fn start(config: &Config) -> Result<Service> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Arc::new(Metrics::new());
+        let profiles = Profiles::load(config)?;
+        let model = Model::open(&embedder_options(config))?;
+
+        let (embedded, connection) = connect(config)?;
+        let dir = store_dir(config);
+        let lock = lock_dir(&dir)?;
+        if config.kafka.is_embedded() {
+            begin_empty(&dir, &connection.servers)?;
+        }
+        let place = Place {
+            cluster: connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?,
+            partitions: ready_topics(config, &connection, embedded.as_ref())?,
+            topic: config.topics.events(),
+            model: model.name().to_owned(),
+            dimensions: model.dimensions() as u32,
+            dir,
+        };
+        let options = shard_options(config, place.partitions);
+        let shards = Arc::new(Shards::new(place, options, clock.clone(), metrics.clone()));
+        let started = AtomicI64::new(clock.wall().0);
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            fault: Mutex::new(None),
+            event_time: EventTime::new(),
+            from_events: config.clock.from_events,
+            turns: THREADS.iter().map(|name| (*name, AtomicI64::new(started.load(Ordering::Relaxed)))).collect(),
+            metrics: metrics.clone(),
+            clock,
+        });
+        metrics.started(started.into_inner() / 1000);
+        let (encoder, worker) = pool::pool(config.embedder.queue);
+        let (compactor, compact_now) = crossbeam_channel::bounded(1);
+        let (http, page) = http::listen(&config.http.listen)?;
+        let mut service = Service {
+            servers: connection.servers.clone(),
+            http,
+            metrics: metrics.clone(),
+            shards: shards.clone(),
+            encoder: encoder.clone(),
+            compactor: compactor.clone(),
+            shared: shared.clone(),
+            threads: Vec::new(),
+            shutdown_ms: config.limits.shutdown_ms,
+            _embedded: embedded,
+            _lock: lock,
+        };
+
+        for _ in 0..pool_size(config) {
+            let (worker, session) = (worker.clone(), model.session()?);
+            service.spawn("encoder", move |_| {
+                worker.run(session);
+                Ok(())
+            })?;
+        }
+        drop(worker);
+        let ingest = Ingest {
+            options: ingest_options(config),
+            profiles: profiles.clone(),
+            shards: shards.clone(),
+            encoder,
+            tokens: model.tokens(),
+            rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            metrics: metrics.clone(),
+        };
+        let ingest_loop = loops::IngestLoop {
+            consumer: connection.join(&config.kafka.group_id, &config.topics.events(), shards.clone())?,
+            producer: connection.producer("keepsake-ingest")?,
+            replier: connection.producer("keepsake-receipts")?,
+            compactor,
+            limits: config.ingest.clone(),
+            acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
+        };
+        service.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))?;
+
+        let recall = Recall::new(
+            recall_options(config),
+            profiles.clone(),
+            shards.clone(),
+            model.session()?,
+            model.tokens(),
+            metrics.clone(),
+        );
+        let recall_loop = loops::RecallLoop {
+            consumer: connection.reader(&format!("{}-recalls", config.kafka.group_id), &config.topics.recalls())?,
+            producer: connection.producer("keepsake-recall")?,
+        };
+        service.spawn("recall", move |shared| recall_loop.run(recall, &shared))?;
+
+        let compact = Compact::new(compact_options(config), profiles, shards.clone(), metrics.clone());
+        let compact_loop = loops::CompactLoop {
+            producer: connection.producer("keepsake-compact")?,
+            asked: compact_now,
+            every: Duration::from_millis(config.compact.every_ms),
+            acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
+        };
+        service.spawn("compact", move |shared| compact_loop.run(compact, &shared))?;
+
+        let (settled, every) = (shards.clone(), Duration::from_millis(config.index.settle_ms));
+        service.spawn("index", move |shared| loops::settle(&settled, every, &shared))?;
+        service.spawn("http", move |shared| page.serve(shared, shards))?;
+        Ok(service)
+    }
+
+    fn spawn(&mut self, name: &'static str, work: impl FnOnce(Arc<Shared>) -> Result<()> + Send + 'static) -> Result<()> {
+        let shared = self.shared.clone();
+        let run = move || {
+            let died = || Fault::stop(StopName::ThreadDied, format!("thread {name} panicked; its last words are in the log above"));
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(shared.clone()))).unwrap_or_else(|_| Err(died()));
+            if let Err(fault) = result {
+                shared.fail(fault.about(name));
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        let thread = thread.map_err(|e| Fault::retry(format!("starts thread {name}: {e}")))?;
+        self.threads.push((name, thread));
+        Ok(())
+    }
+
+    pub fn handle(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    /// Every partition this process will own is owned and read to its end. For those who start a service and use it at once.
+    pub fn wait_until_ready(&self, within: Duration) -> Result<()> {
+        let give_up = Instant::now() + within;
+        while !http::is_ready(&self.shared, &self.shards) {
+            if let Some(fault) = self.fault() {
+                return Err(fault);
+            }
+            if Instant::now() > give_up {
+                return Err(Fault::retry(format!("not ready after {} s", within.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until somebody stops it or something fails; then drains.
+    pub fn wait(self) -> Result<()> {
+        while !self.shared.is_stopping() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.stop()
+    }
+
+    /// Finishes what was begun, leaves the group, closes the shards; bounded in time.
+    pub fn stop(mut self) -> Result<()> {
+        self.shared.stop();
+        let give_up = Instant::now() + Duration::from_millis(self.shutdown_ms);
+        let mut waiting = std::mem::take(&mut self.threads);
+        // Encoder threads end when the last handle of their pool is gone, and ours would be the last.
+        let (idle, _) = pool::pool(1);
+        drop(std::mem::replace(&mut self.encoder, idle));
+        while !waiting.is_empty() && Instant::now() < give_up {
+            waiting.retain(|(_, thread)| !thread.is_finished());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for (name, _) in &waiting {
+            tracing::warn!(thread = name, "did not finish in time: the log has what is missing");
+        }
+        self.shards.close_all();
+        match self.fault() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+}
+
+fn connect(config: &Config) -> Result<(Option<Embedded>, Connection)> {
+    let options = config.kafka.client_options();
+    if config.kafka.is_embedded() {
+        let embedded = Embedded::start()?;
+        let connection = Connection { servers: embedded.servers(), options, embedded: true };
+        return Ok((Some(embedded), connection));
+    }
+    Ok((None, Connection { servers: config.kafka.bootstrap_servers.clone(), options, embedded: false }))
+}
+
+/// The topics as they should be: what `serve` and `topics create` make.
+pub fn topics(config: &Config) -> Vec<TopicSpec> {
+    let topics = &config.topics;
+    let day_ms = 86_400_000i64;
+    let topic = |name: String, partitions, settings: &[(&'static str, String)]| TopicSpec {
+        name,
+        partitions,
+        replication: topics.replication,
+        settings: settings.to_vec(),
+    };
+    let forever = ("retention.ms", "-1".to_owned());
+    vec![
+        topic(topics.events(), topics.partitions, &[forever]),
+        topic(topics.recalls(), topics.partitions, &[("retention.ms", (day_ms / 24).to_string())]),
+        topic(topics.memories(), topics.partitions, &[("cleanup.policy", "compact".to_owned())]),
+        topic(topics.replies(), topics.partitions, &[("retention.ms", (day_ms / 24).to_string())]),
+        topic(topics.decisions(), topics.partitions, &[("retention.ms", (7 * day_ms).to_string())]),
+        topic(topics.dead_letters(), topics.partitions, &[("retention.ms", (30 * day_ms).to_string())]),
+    ]
+}
+
+/// Makes what is missing if it may, checks what must agree, and says how many partitions there are.
+fn ready_topics(config: &Config, connection: &Connection, embedded: Option<&Embedded>) -> Result<i32> {
+    let wanted = topics(config);
+    if let Some(embedded) = embedded {
+        embedded.create(&wanted)?;
+        return Ok(config.topics.partitions);
+    }
+    let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
+    let mut found = connection.partitions(&names)?;
+    let missing: Vec<TopicSpec> = wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
+    if !missing.is_empty() && config.topics.create {
+        connection.create_topics(&missing)?;
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while found.len() < names.len() && Instant::now() < give_up {
+            found = connection.partitions(&names)?;
+        }
+    }
+    check_topics(config, &found)
+}
+
+/// What must hold before a record is read: all topics there, and events, recalls and memories of equal count.
+pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
+    if let Some(missing) = topics(config).iter().find(|topic| !found.contains_key(&topic.name)) {
+        let what = format!("topic {} is not there: run `keepsake topics create`, or set topics.create = true", missing.name);
+        return Err(Fault::stop(StopName::TopicMissing, what));
+    }
+    let count = |name: String| (found[&name], name);
+    let (events, _) = count(config.topics.events());
+    for (partitions, name) in [count(config.topics.recalls()), count(config.topics.memories())] {
+        if partitions != events {
+            let what = format!("{name} has {partitions} partitions and {} has {events}: they must be equal", config.topics.events());
+            return Err(Fault::stop(StopName::PartitionsDiffer, what));
+        }
+    }
+    Ok(events)
+}
+
+/// The embedded broker forgets with the process, so its shards live apart from those of a real log.
+pub fn store_dir(config: &Config) -> PathBuf {
+    if config.kafka.is_embedded() { config.store.dir.join("embedded") } else { config.store.dir.clone() }
+}
+
+fn lock_dir(dir: &Path) -> Result<File> {
+    let about = |e: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("makes {}: {e}", dir.display()));
+    std::fs::create_dir_all(dir).map_err(about)?;
+    let file = File::create(dir.join("LOCK")).map_err(about)?;
+    file.try_lock().map_err(|_| {
+        let what = format!("{} is in use by another keepsake: stop it, or set store.dir to another directory", dir.display());
+        Fault::stop(StopName::StoreLocked, what)
+    })?;
+    Ok(file)
+}
+
+/// Both the embedded broker and its store begin empty; clients of this machine find the broker here.
+fn begin_empty(dir: &Path, servers: &str) -> Result<()> {
+    let about = |e: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("empties {}: {e}", dir.display()));
+    for entry in std::fs::read_dir(dir).map_err(about)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            std::fs::remove_dir_all(entry.path()).map_err(about)?;
+        }
+    }
+    std::fs::write(dir.join(EMBEDDED_ADDRESS), servers).map_err(about)
+}
+
+fn pool_size(config: &Config) -> usize {
+    match config.embedder.pool {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
+        given => given,
+    }
+}
+
+// ---------------------------------------------------------------- each part's options
+
+pub fn embedder_options(config: &Config) -> embedder::Options {
+    let model = match config.embedder.model.as_str() {
+        "hash" => ModelChoice::Hash,
+        directory => ModelChoice::Directory(directory.into()),
+    };
+    let library = Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
+    embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
+}
+
+fn shard_options(config: &Config, partitions: i32) -> shard::Options {
+    shard::Options {
+        store: store::Options { cache_bytes: config.store.cache_bytes, flush_every_ms: Some(config.store.flush_ms) },
+        index: index::Options {
+            writer_bytes: config.index.writer_bytes,
+            tail_max: config.index.tail_max,
+            vectors_bytes_max: config.index.vector_cache_bytes / partitions.max(1) as usize,
+        },
+        decisions_recent_max: config.limits.decisions_recent_max,
+    }
+}
+
+pub fn decode_options(config: &Config) -> decode::Options {
+    decode::Options {
+        message_bytes_max: config.limits.message_bytes_max,
+        content_bytes_max: config.limits.content_bytes_max,
+        metadata_bytes_max: config.limits.metadata_bytes_max,
+        reply_allowed: config.topics.reply_allowed.clone(),
+        replies_topic: config.topics.replies(),
+        default_deadline_ms: config.recall.deadline_ms,
+        trust_proposals: config.topics.trust_proposals,
+        proposal_token: proposal_token(config),
+        recall_limit: config.recall.limit,
+        list_limit: config.recall.list_limit,
+        limit_max: config.recall.limit_max,
+        token_budget: config.recall.token_budget,
+        queries_max: config.recall.queries_max,
+        history_turns_max: 10,
+    }
+}
+
+fn proposal_token(config: &Config) -> String {
+    match config.topics.proposal_token.as_str() {
+        "" => config.kafka.group_id.clone(),
+        token => token.to_owned(),
+    }
+}
+
+fn ingest_options(config: &Config) -> ingest::Options {
+    ingest::Options {
+        events: config.topics.events().into(),
+        decisions: config.topics.decisions(),
+        memories: config.topics.memories(),
+        dead_letters: config.topics.dead_letters(),
+        decode: decode_options(config),
+        with_text: config.decisions.text,
+        candidates_max: config.limits.candidates_max,
+        forget_query_max: config.limits.forget_query_max,
+        history_max: config.limits.history_max,
+    }
+}
+
+fn recall_options(config: &Config) -> recall::Options {
+    recall::Options {
+        recalls: config.topics.recalls(),
+        dead_letters: config.topics.dead_letters(),
+        decode: decode_options(config),
+        candidates: config.recall.candidates,
+        token_budget_max: config.recall.token_budget_max,
+        min_offset_ms: config.recall.min_offset_ms,
+        waiting_max: config.recall.waiting_max,
+        silence_ms: config.ingest.silence_ms,
+    }
+}
+
+fn compact_options(config: &Config) -> compact::Options {
+    compact::Options {
+        events: config.topics.events(),
+        token: proposal_token(config),
+        users_max: config.compact.users_max,
+        proposals_max: config.compact.proposals_max,
+    }
+}

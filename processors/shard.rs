@@ -1,0 +1,208 @@
+//! One partition's state: its store and its index, changed together and seen together. Knows no broker and decides nothing.
+
+use crate::domain::{Decision, Memory, Position, Time, UserKey};
+use crate::fault::Result;
+use crate::stages::index::{self, Document, Index};
+use crate::stages::store::{self, Identity, Overlay, Reading, Store};
+use crate::text;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub store: store::Options,
+    pub index: index::Options,
+    pub decisions_recent_max: usize,
+}
+
+pub struct Shard {
+    pub partition: i32,
+    pub store: Store,
+    pub index: Index,
+    /// A recall sees one state: readers hold this while they collect, the writer takes it only to apply.
+    view: RwLock<()>,
+    applied: AtomicI64,
+    /// The newest event offset known to be in the log.
+    known: AtomicI64,
+    /// Has been at the end of its events partition since it was opened.
+    reached_end: AtomicBool,
+    recent: Mutex<VecDeque<Decision>>,
+    recent_max: usize,
+}
+
+/// What opening found that a person should know.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// A store that could not be read was set aside here.
+    pub set_aside: Option<PathBuf>,
+    /// Memories the index had not seen yet.
+    pub caught_up: usize,
+}
+
+impl Shard {
+    pub fn open(dir: &Path, options: &Options, identity: &Identity, now: Time) -> Result<(Shard, Opened)> {
+        let about = |fault: crate::fault::Fault| fault.about(format!("opens the shard of partition {}", identity.partition));
+        let opened = Store::open(&dir.join("store"), &options.store, identity, now.0).map_err(about)?;
+        let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
+        let index = Index::open(&dir.join("index"), options.index, &generation).map_err(about)?;
+        let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
+        let caught_up = shard.catch_up().map_err(about)?;
+        Ok((shard, Opened { set_aside: opened.rebuilt, caught_up }))
+    }
+
+    pub fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
+        let applied = AtomicI64::new(store.applied());
+        let known = AtomicI64::new(store.applied());
+        Shard { partition, store, index, view: RwLock::new(()), applied, known, reached_end: AtomicBool::new(false), recent: Mutex::new(VecDeque::new()), recent_max }
+    }
+
+    /// Brings the index to where the store is: the index is derived, and may have missed the last seconds of its process.
+    fn catch_up(&self) -> Result<usize> {
+        let applied = self.store.applied();
+        let mark = match self.index.text.mark() {
+            Some(mark) if mark == applied => return Ok(0),
+            // Ahead of the store: it belongs to one that was set aside. All of it is looked at again.
+            Some(mark) if mark > applied => -1,
+            mark => mark.unwrap_or(-1),
+        };
+        let (mut live, mut count, mut user) = (HashSet::new(), 0, None);
+        loop {
+            let users = self.store.users(user.as_ref(), 1000)?;
+            let Some(last) = users.last().cloned() else { break };
+            for key in users {
+                self.store.memories(&key, &mut |memory| {
+                    live.insert(memory.id);
+                    if memory.changed > mark {
+                        self.index.text.put(document(&memory));
+                        count += 1;
+                    }
+                    true
+                })?;
+            }
+            user = Some(last);
+        }
+        for id in self.index.text.ids() {
+            if !live.contains(&id) {
+                self.index.text.remove(id);
+            }
+        }
+        self.index.text.settle(applied)?;
+        Ok(count)
+    }
+
+    /// Holds the state still while a reader collects from store and index.
+    pub fn view(&self) -> RwLockReadGuard<'_, ()> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes one batch's effects visible, all at once.
+    pub fn apply(&self, overlay: Effects, applied: i64) -> Result<Duration> {
+        let _alone = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        self.store.apply(overlay.changes, applied)?;
+        for (key, id) in &overlay.touched.removed {
+            self.index.text.remove(*id);
+            self.index.vectors.remove(key, *id);
+        }
+        for memory in &overlay.touched.upserted {
+            self.index.text.put(document(memory));
+        }
+        for (key, id, vector) in &overlay.touched.vectors {
+            self.index.vectors.put(key, *id, vector);
+        }
+        self.applied.store(applied, Ordering::Release);
+        self.known.fetch_max(applied, Ordering::AcqRel);
+        Ok(began.elapsed())
+    }
+
+    /// Moves words from memory into a segment. Searches go on meanwhile.
+    pub fn settle(&self) -> Result<bool> {
+        let applied = self.applied();
+        if self.index.text.pending() == 0 && self.index.text.mark() == Some(applied) {
+            return Ok(false);
+        }
+        self.index.text.settle(applied)
+    }
+
+    /// The newest event offset that readers see; -1 before the first.
+    pub fn applied(&self) -> i64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    pub fn saw(&self, offset: i64) {
+        self.known.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    pub fn reached_end(&self) {
+        self.reached_end.store(true, Ordering::Release);
+    }
+
+    pub fn has_reached_end(&self) -> bool {
+        self.reached_end.load(Ordering::Acquire)
+    }
+
+    /// Whether the log holds, or may hold, events that readers do not see yet.
+    pub fn is_stale(&self) -> bool {
+        self.behind() > 0 || !self.has_reached_end()
+    }
+
+    /// Records known to be in the log and not yet applied.
+    pub fn behind(&self) -> i64 {
+        (self.known.load(Ordering::Acquire) - self.applied()).max(0)
+    }
+
+    /// The user's vectors for the cache that does not have them.
+    pub fn vectors(&self, key: &UserKey) -> Result<Vec<(crate::domain::MemoryId, crate::domain::Vector)>> {
+        self.store.vectors(key)
+    }
+
+    pub fn remember_decisions(&self, decisions: &[Decision]) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.extend(decisions.iter().cloned());
+        let over = recent.len().saturating_sub(self.recent_max);
+        recent.drain(..over);
+    }
+
+    pub fn decisions_of(&self, key: &UserKey, event: &Position) -> Vec<Decision> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.iter().filter(|decision| decision.key == *key && decision.event == *event).cloned().collect()
+    }
+
+    /// How this user's recent decisions ended.
+    pub fn outcomes_of(&self, key: &UserKey) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        for decision in recent.iter().filter(|decision| decision.key == *key) {
+            *counts.entry(decision.outcome.as_str().to_owned()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The user's recent decisions whose memory is gone must not be explained either.
+    pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|decision| !forgotten(decision));
+    }
+}
+
+/// What a batch does to a shard: the bytes for the store, and the same in domain words for the index and the change feed.
+pub struct Effects {
+    pub changes: store::Changes,
+    pub touched: store::Touched,
+}
+
+impl Effects {
+    pub fn of(mut overlay: Overlay<'_>) -> Effects {
+        let touched = overlay.take_touched();
+        Effects { changes: overlay.into_changes(), touched }
+    }
+}
+
+/// What is searched of a memory: its day, who said it, and its words.
+pub fn document(memory: &Memory) -> Document {
+    let day = text::day(memory.created_at);
+    let speaker = memory.speaker.as_deref().unwrap_or(memory.role.as_str());
+    Document { id: memory.id, key: memory.key.clone(), terms: text::terms(&format!("{day} {speaker}: {}", memory.content)) }
+}

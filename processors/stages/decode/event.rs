@@ -1,0 +1,214 @@
+//! What a record on the events topic means.
+
+use super::envelope::{self, Envelope};
+use super::fields::{brief, checked_metadata, content, kind, not_a_name, read as fields, required, share, time, word};
+use super::{Hop, Options, headers};
+use crate::domain::{
+    Action, Event, Forget, MemoryId, Position, Remember, Role, Scope, Seen, Signal, Time, Turn, Update, UserKey,
+};
+use crate::fault::{Reject, RejectCode};
+use crate::ports::broker::Record;
+use crate::wire;
+use serde_json::Value;
+
+pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
+    let Envelope { name, id, at, body } = envelope::open(record, options)?;
+    let action = action_named(&name)?;
+    if is_proposal(&name) && !options.trust_proposals && !headers::is_own_proposal(record, options) {
+        return Err(Reject::new(RejectCode::Untrusted, format!("only the compaction worker may send a {name}")));
+    }
+    let common: wire::Common = fields(&body)?;
+    let message = Message { body: &body, common: &common, session: word("session", common.session.clone())?, options };
+    let key = key(&name, &common)?;
+    let metadata = checked_metadata(common.metadata.clone().unwrap_or_default(), options)?;
+    let action = action(&message)?;
+    Ok(Event {
+        key,
+        id: word("id", common.id.clone().or(id))?,
+        at: common.at.or(at).map_or(Time(record.timestamp_ms), time),
+        metadata,
+        source: hop.map_or_else(|| place(record), |hop| hop.origin.clone()),
+        action,
+        session: message.session,
+    })
+}
+
+struct Message<'a> {
+    body: &'a Value,
+    common: &'a wire::Common,
+    session: Option<String>,
+    options: &'a Options,
+}
+
+type ReadAction = fn(&Message<'_>) -> Result<Action, Reject>;
+
+fn action_named(name: &str) -> Result<ReadAction, Reject> {
+    Ok(match name {
+        "turn" => turn,
+        "remember" => remember,
+        "update" => update,
+        "forget" => forget,
+        "feedback" => feedback,
+        "tick" => |_| Ok(Action::Tick),
+        "prune" => prune,
+        "summary" => summary,
+        _ => {
+            let message = brief(&format!("is no event (turn, remember, update, forget, feedback, tick): {name}"));
+            return Err(Reject { code: RejectCode::UnknownType, message, field: Some("type".to_owned()) });
+        }
+    })
+}
+
+fn is_proposal(name: &str) -> bool {
+    matches!(name, "prune" | "summary")
+}
+
+/// A tick is nobody's; only the worker speaks of the memories that all users share, with an empty user.
+fn key(name: &str, common: &wire::Common) -> Result<UserKey, Reject> {
+    let tenant = common.tenant.as_deref().unwrap_or("default");
+    if name == "tick" {
+        return UserKey::everyone_of(tenant).map_err(not_a_name);
+    }
+    let user = required("user", common.user.as_deref())?;
+    let shared = is_proposal(name) && user.is_empty();
+    if shared { UserKey::everyone_of(tenant) } else { UserKey::new(tenant, user) }.map_err(not_a_name)
+}
+
+fn place(record: &Record) -> Position {
+    Position { topic: record.topic.as_str().into(), partition: record.partition, offset: record.offset }
+}
+
+fn turn(message: &Message<'_>) -> Result<Action, Reject> {
+    let turn: wire::Turn = fields(message.body)?;
+    Ok(Action::Turn(Turn {
+        role: turn.role.map_or(Role::default(), role),
+        speaker: word("speaker", turn.speaker)?,
+        content: content("content", required("content", turn.content)?, message.options)?,
+        kind: kind(turn.kind)?,
+    }))
+}
+
+fn remember(message: &Message<'_>) -> Result<Action, Reject> {
+    let remember: wire::Remember = fields(message.body)?;
+    let scope = remember.scope.map_or(Scope::default(), scope);
+    if scope == Scope::Session && message.session.is_none() {
+        return Err(Reject::of_field("session", "is missing: no recall could name the session of this memory"));
+    }
+    Ok(Action::Remember(Remember {
+        content: content("content", required("content", remember.content)?, message.options)?,
+        kind: kind(remember.kind)?,
+        importance: share("importance", remember.importance)?.unwrap_or(1.0),
+        confidence: share("confidence", remember.confidence)?.unwrap_or(1.0),
+        scope,
+    }))
+}
+
+fn update(message: &Message<'_>) -> Result<Action, Reject> {
+    let update: wire::Update = fields(message.body)?;
+    let update = Update {
+        memory: memory(required("memory", update.memory)?),
+        content: update.content.map(|text| content("content", text, message.options)).transpose()?,
+        kind: kind(update.kind)?,
+        importance: share("importance", update.importance)?,
+        confidence: share("confidence", update.confidence)?,
+        metadata: message.common.metadata.clone(),
+    };
+    let changes_nothing = update.content.is_none()
+        && update.kind.is_none()
+        && update.importance.is_none()
+        && update.confidence.is_none()
+        && update.metadata.is_none();
+    if changes_nothing {
+        return Err(Reject::of_field("content", "is missing, as are kind, importance, confidence and metadata"));
+    }
+    Ok(Action::Update(update))
+}
+
+/// Exactly one target. Two could mean "both" or "this within that", and what is erased does not come back.
+fn forget(message: &Message<'_>) -> Result<Action, Reject> {
+    let forget: wire::Forget = fields(message.body)?;
+    let everything = (forget.everything == Some(true)).then_some(Forget::Everything);
+    let targets = [
+        forget.memory.map(|id| Forget::Memory(memory(id))),
+        message.session.clone().map(Forget::Session),
+        forget.query.filter(|query| !query.is_empty()).map(|query| query_target(query, message.options)).transpose()?,
+        everything,
+    ];
+    let mut targets = targets.into_iter().flatten();
+    match (targets.next(), targets.next()) {
+        (Some(target), None) => Ok(Action::Forget(target)),
+        (None, _) => Err(Reject::of_field("memory", "is missing, as are session, query and everything")),
+        _ => Err(Reject::of_field("memory", "only one of memory, session, query and everything can be forgotten at once")),
+    }
+}
+
+fn query_target(query: String, options: &Options) -> Result<Forget, Reject> {
+    content("query", query, options).map(Forget::Query)
+}
+
+fn feedback(message: &Message<'_>) -> Result<Action, Reject> {
+    let feedback: wire::Feedback = fields(message.body)?;
+    let several = match feedback.memories {
+        Some(several) if several.is_empty() => return Err(Reject::of_field("memories", "is empty")),
+        several => several.unwrap_or_default(),
+    };
+    let mut memories: Vec<MemoryId> = Vec::with_capacity(several.len() + 1);
+    memories.extend(feedback.memory.into_iter().chain(several).map(memory));
+    if memories.is_empty() {
+        return Err(Reject::of_field("memory", "is missing, as is memories"));
+    }
+    let signal = signal(required("signal", feedback.signal)?);
+    Ok(Action::Feedback { memories, signal })
+}
+
+fn prune(message: &Message<'_>) -> Result<Action, Reject> {
+    let prune: wire::Prune = fields(message.body)?;
+    let reason = required("reason", prune.reason)?;
+    Ok(Action::Prune { memories: seen("memories", prune.memories)?, reason })
+}
+
+fn summary(message: &Message<'_>) -> Result<Action, Reject> {
+    let summary: wire::Summary = fields(message.body)?;
+    required("session", message.session.as_ref())?;
+    let text = content("content", required("content", summary.content)?, message.options)?;
+    Ok(Action::Summary { content: text, covers: seen("covers", summary.covers)? })
+}
+
+fn seen(field: &str, list: Option<Vec<wire::Seen>>) -> Result<Vec<Seen>, Reject> {
+    let list = required(field, list)?;
+    if list.is_empty() {
+        return Err(Reject::of_field(field, "is empty"));
+    }
+    Ok(list.into_iter().map(|seen| Seen { id: memory(seen.id), version: seen.version }).collect())
+}
+
+fn memory(id: wire::Id) -> MemoryId {
+    MemoryId(id.0)
+}
+
+fn role(role: wire::Role) -> Role {
+    match role {
+        wire::Role::User => Role::User,
+        wire::Role::Assistant => Role::Assistant,
+        wire::Role::System => Role::System,
+        wire::Role::Tool => Role::Tool,
+    }
+}
+
+fn scope(scope: wire::Scope) -> Scope {
+    match scope {
+        wire::Scope::User => Scope::User,
+        wire::Scope::Session => Scope::Session,
+        wire::Scope::Tenant => Scope::Tenant,
+    }
+}
+
+fn signal(signal: wire::Signal) -> Signal {
+    match signal {
+        wire::Signal::Used => Signal::Used,
+        wire::Signal::Confirmed => Signal::Confirmed,
+        wire::Signal::Wrong => Signal::Wrong,
+        wire::Signal::Irrelevant => Signal::Irrelevant,
+        wire::Signal::Returned => Signal::Returned,
+    }
+}

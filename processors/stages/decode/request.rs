@@ -1,0 +1,132 @@
+//! What a record on the recalls topic means.
+
+use super::envelope::{self, Envelope};
+use super::fields::{brief, content, count, kinds, not_a_name, read as fields, required, time, word};
+use super::{Options, headers};
+use crate::domain::{Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, UserKey};
+use crate::fault::{Reject, RejectCode};
+use crate::ports::broker::Record;
+use crate::wire;
+use serde_json::Value;
+
+pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
+    let deadline = headers::deadline(record, options)?;
+    let min_offset = headers::min_offset(record)?;
+    let Envelope { name, body, .. } = envelope::open(record, options)?;
+    let ask = ask_named(&name)?;
+    let asker: wire::Asker = fields(&body)?;
+    let user = required("user", asker.user)?;
+    let key = UserKey::new(asker.tenant.as_deref().unwrap_or("default"), &user).map_err(not_a_name)?;
+    let session = word("session", asker.session)?;
+    Ok(Request { key, deadline, min_offset, ask: ask(&Message { body: &body, session, options })? })
+}
+
+struct Message<'a> {
+    body: &'a Value,
+    session: Option<String>,
+    options: &'a Options,
+}
+
+type ReadAsk = fn(&Message<'_>) -> Result<Ask, Reject>;
+
+fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
+    Ok(match name {
+        "recall" => recall,
+        "list" => list,
+        "get" => get,
+        "explain" => explain,
+        "stats" => |_| Ok(Ask::Stats),
+        _ => {
+            let message = brief(&format!("is no request (recall, list, get, explain, stats): {name}"));
+            return Err(Reject { code: RejectCode::UnknownType, message, field: Some("type".to_owned()) });
+        }
+    })
+}
+
+fn recall(message: &Message<'_>) -> Result<Ask, Reject> {
+    let options = message.options;
+    let recall: wire::Recall = fields(message.body)?;
+    let queries = queries(recall.query, recall.queries, options)?;
+    if recall.as_of_offset.is_some_and(|offset| offset < 0) {
+        return Err(Reject::of_field("as_of_offset", "is less than 0"));
+    }
+    Ok(Ask::Recall(Box::new(Recall {
+        queries,
+        session: message.session.clone(),
+        limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),
+        token_budget: count("token_budget", recall.token_budget, 0, options.token_budget)?,
+        kinds: kinds(recall.kinds)?,
+        metadata: recall.metadata.unwrap_or_default(),
+        as_of: recall.as_of.map(time),
+        as_of_offset: recall.as_of_offset,
+        include_archived: recall.include_archived.unwrap_or(false),
+        format: recall.format.map_or(Format::default(), format),
+        profile: word("profile", recall.profile)?,
+        explain: recall.explain.unwrap_or(false),
+        history: history(recall.history.unwrap_or_default(), options)?,
+    })))
+}
+
+/// Each query is encoded and searched on its own, so their number is bounded, not only their length.
+fn queries(query: Option<String>, several: Option<Vec<String>>, options: &Options) -> Result<Vec<String>, Reject> {
+    let queries: Vec<String> = query.into_iter().chain(several.unwrap_or_default()).collect();
+    if queries.is_empty() {
+        return Err(Reject::of_field("query", "is missing"));
+    }
+    if queries.len() > options.queries_max {
+        let message = format!("at most {} queries at once: {}", options.queries_max, queries.len());
+        return Err(Reject { code: RejectCode::TooLarge, message, field: Some("queries".to_owned()) });
+    }
+    queries.into_iter().map(|query| content("query", query, options)).collect()
+}
+
+fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Reject> {
+    let skipped = turns.len().saturating_sub(options.history_turns_max);
+    turns.into_iter().skip(skipped).map(|turn| content("history", turn.content, options)).collect()
+}
+
+fn list(message: &Message<'_>) -> Result<Ask, Reject> {
+    let list: wire::List = fields(message.body)?;
+    let after = list.after.filter(|text| !text.is_empty());
+    let after = after.map(|text| cursor(&text).ok_or_else(|| Reject::of_field("after", "is no cursor of ours")));
+    Ok(Ask::List(List {
+        session: message.session.clone(),
+        kinds: kinds(list.kinds)?,
+        limit: count("limit", list.limit, 1, message.options.list_limit)?.min(message.options.limit_max),
+        after: after.transpose()?,
+    }))
+}
+
+/// As the reply stage wrote it: the time in milliseconds, a dot, the id.
+fn cursor(text: &str) -> Option<Cursor> {
+    let (created_at, id) = text.split_once('.')?;
+    Some(Cursor { created_at: Time(created_at.parse().ok()?), id: MemoryId::parse(id)? })
+}
+
+fn get(message: &Message<'_>) -> Result<Ask, Reject> {
+    let get: wire::Get = fields(message.body)?;
+    let memory = MemoryId(required("memory", get.memory)?.0);
+    Ok(Ask::Get { memory, history: get.history.unwrap_or(false) })
+}
+
+fn explain(message: &Message<'_>) -> Result<Ask, Reject> {
+    let explain: wire::Explain = fields(message.body)?;
+    match (explain.memory, explain.event) {
+        (Some(memory), None) => Ok(Ask::Explain(Explain::Memory(MemoryId(memory.0)))),
+        (None, Some(wire::Position { topic, partition, offset })) => {
+            Ok(Ask::Explain(Explain::Event(Position { topic: topic.into(), partition, offset })))
+        }
+        (None, None) => Err(Reject::of_field("memory", "is missing, as is event")),
+        (Some(_), Some(_)) => Err(Reject::of_field("memory", "only one of memory and event can be explained at once")),
+    }
+}
+
+fn format(format: wire::Format) -> Format {
+    match format {
+        wire::Format::Markdown => Format::Markdown,
+        wire::Format::Xml => Format::Xml,
+        wire::Format::Compact => Format::Compact,
+        wire::Format::Json => Format::Json,
+        wire::Format::None => Format::None,
+    }
+}

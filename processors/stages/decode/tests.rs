@@ -1,0 +1,523 @@
+use super::*;
+use crate::domain::{Action, Ask, Explain, Forget, Format, MemoryId, Scope, Signal, Time};
+use crate::fault::RejectCode;
+use crate::ports::broker::Headers;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::path::Path;
+
+const MEMORY: &str = "063641d5-324e-57cb-a8f7-48a6f5edd173";
+const TOKEN: &str = "group-7f";
+
+impl Options {
+    pub fn for_tests() -> Options {
+        Options {
+            message_bytes_max: 1 << 20,
+            content_bytes_max: 65_536,
+            metadata_bytes_max: 2_048,
+            reply_allowed: vec!["keepsake.replies".into(), "*.replies".into()],
+            replies_topic: "keepsake.replies".into(),
+            default_deadline_ms: 5_000,
+            trust_proposals: false,
+            proposal_token: TOKEN.into(),
+            recall_limit: 5,
+            list_limit: 50,
+            limit_max: 100,
+            token_budget: 2_000,
+            queries_max: 16,
+            history_turns_max: 8,
+        }
+    }
+}
+
+fn record(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])]) -> Record {
+    Record {
+        topic: "keepsake.events".into(),
+        partition: 3,
+        offset: 42,
+        timestamp_ms: 1_000_000,
+        key: Some(b"acme/zoe".to_vec()),
+        value: Some(value.into()),
+        headers: headers.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect(),
+    }
+}
+
+fn event_of(value: &Value, headers: &[(&str, &[u8])]) -> Event {
+    event(&record(value.to_string(), headers), &Options::for_tests()).outcome.expect("a good event")
+}
+
+fn request_of(value: &Value, headers: &[(&str, &[u8])]) -> Request {
+    request(&record(value.to_string(), headers), &Options::for_tests()).outcome.expect("a good request")
+}
+
+fn ask_of(value: Value) -> Ask {
+    request_of(&value, &[]).ask
+}
+
+/// The code and the field of what is wrong.
+type Wrong<'a> = (RejectCode, Option<&'a str>);
+
+#[track_caller]
+fn check_event(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])], expected: Wrong<'_>) {
+    let reject = event(&record(value, headers), &Options::for_tests()).outcome.expect_err("a bad event");
+    assert_eq!((reject.code, reject.field.as_deref()), expected, "{reject}");
+}
+
+#[track_caller]
+fn check_request(value: Value, headers: &[(&str, &[u8])], expected: Wrong<'_>) {
+    let reject = request(&record(value.to_string(), headers), &Options::for_tests()).outcome.expect_err("a bad request");
+    assert_eq!((reject.code, reject.field.as_deref()), expected, "{reject}");
+}
+
+const fn field(name: &str) -> Wrong<'_> {
+    (RejectCode::InvalidField, Some(name))
+}
+
+#[test]
+fn a_short_turn_gets_the_defaults() {
+    let event = event_of(&json!({"type": "turn", "user": "zoe", "content": "I live in Berlin."}), &[]);
+    assert_eq!((event.key.as_str(), event.session, event.id, event.at), ("default/zoe", None, None, Time(1_000_000)));
+    assert_eq!((&*event.source.topic, event.source.partition, event.source.offset), ("keepsake.events", 3, 42));
+    let Action::Turn(turn) = event.action else { panic!("a turn") };
+    assert_eq!((turn.role.as_str(), turn.content.as_str(), turn.kind, turn.speaker), ("user", "I live in Berlin.", None, None));
+}
+
+#[test]
+fn a_long_turn_keeps_every_field() {
+    let event = event_of(
+        &json!({"type": "turn", "tenant": "acme", "user": "zoe", "session": "s-17", "id": "chat-17-42", "kind": "fact",
+            "at": "1970-01-01T00:00:01.5Z", "role": "assistant", "speaker": "Zoë", "content": "", "metadata": {"channel": "web"},
+            "mood": ["ignored"]}),
+        &[],
+    );
+    assert_eq!(
+        (event.key.as_str(), event.session.as_deref(), event.id.as_deref()),
+        ("acme/zoe", Some("s-17"), Some("chat-17-42"))
+    );
+    assert_eq!((event.at, event.metadata["channel"].as_str()), (Time(1_500), "web"));
+    let Action::Turn(turn) = event.action else { panic!("a turn") };
+    assert_eq!(
+        (turn.role.as_str(), turn.speaker.as_deref(), turn.kind.as_ref().map(|k| k.as_str())),
+        ("assistant", Some("Zoë"), Some("fact"))
+    );
+}
+
+#[test]
+fn every_event_becomes_its_action() {
+    let of = |value: Value| event_of(&value, &[]).action;
+    let id = MemoryId::parse(MEMORY).expect("a UUID");
+    let Action::Remember(remember) = of(json!({"type": "remember", "user": "zoe", "content": "tea", "scope": "tenant"})) else {
+        panic!()
+    };
+    assert_eq!((remember.importance, remember.confidence, remember.scope), (1.0, 1.0, Scope::Tenant));
+    let Action::Update(update) = of(json!({"type": "update", "user": "zoe", "memory": MEMORY, "metadata": {}})) else { panic!() };
+    assert_eq!((update.memory, update.content, update.metadata.map(|m| m.len())), (id, None, Some(0)));
+    let feedback = of(json!({"type": "feedback", "user": "zoe", "memory": MEMORY, "memories": ["gone"], "signal": "wrong"}));
+    assert!(matches!(feedback, Action::Feedback { memories, signal: Signal::Wrong } if memories.len() == 2 && memories[0] == id));
+    for (target, expected) in [
+        (json!({"memory": MEMORY}), "memory"),
+        (json!({"session": "s"}), "session"),
+        (json!({"query": "my cat"}), "query"),
+        (json!({"everything": true}), "everything"),
+    ] {
+        let mut message = json!({"type": "forget", "user": "zoe"});
+        message.as_object_mut().expect("an object").extend(target.as_object().expect("an object").clone());
+        let Action::Forget(forget) = of(message) else { panic!() };
+        let name = match forget {
+            Forget::Memory(_) => "memory",
+            Forget::Session(_) => "session",
+            Forget::Query(_) => "query",
+            Forget::Everything => "everything",
+        };
+        assert_eq!(name, expected);
+    }
+    let tick = event_of(&json!({"type": "tick", "tenant": "acme", "user": "ignored/here"}), &[]);
+    assert!(matches!(tick.action, Action::Tick) && tick.key.as_str() == "acme/");
+}
+
+#[test]
+fn a_bad_event_names_what_is_wrong_in_order() {
+    let turn = |extra: Value| {
+        let mut turn = json!({"type": "turn", "user": "zoe", "content": "x"});
+        turn.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
+        turn.to_string()
+    };
+    let unknown = (RejectCode::UnknownType, Some("type"));
+    let too_large = |name| (RejectCode::TooLarge, Some(name));
+    check_event(vec![0xff; (1 << 20) + 1], &[], (RejectCode::TooLarge, None));
+    check_event(b"{\"type\":\"\xff\"}", &[], (RejectCode::NotUtf8, None));
+    for bytes in ["", "{", "[1]", "\"turn\"", "null", "{} {}", "\0abc", "{\"a\":\"\\ud800\"}"] {
+        check_event(bytes, &[], (RejectCode::NotJson, None));
+    }
+    check_event("[".repeat(10_000), &[], (RejectCode::NotJson, None));
+    for value in
+        [json!({}), json!({"type": null}), json!({"type": 3}), json!({"type": "recall"}), json!({"type": "shout", "user": 3})]
+    {
+        check_event(value.to_string(), &[], unknown);
+    }
+    for (extra, wrong) in [
+        (json!({"user": null}), field("user")),
+        (json!({"user": 7}), field("user")),
+        (json!({"user": "a/b"}), field("user")),
+        (json!({"tenant": ""}), field("tenant")),
+        (json!({"content": null}), field("content")),
+        (json!({"content": {"text": "x"}}), field("content")),
+        (json!({"content": "x".repeat(65_537)}), too_large("content")),
+        (json!({"role": "narrator"}), field("role")),
+        (json!({"role": {}}), field("role")),
+        (json!({"at": "2026-03-14T09:26:53"}), field("at")),
+        (json!({"at": 1773480413120i64}), field("at")),
+        (json!({"session": "s\n"}), field("session")),
+        (json!({"session": "s".repeat(257)}), field("session")),
+        (json!({"id": 42}), field("id")),
+        (json!({"kind": ["fact"]}), field("kind")),
+        (json!({"metadata": {"a": 1}}), field("metadata.a")),
+        (json!({"metadata": {"a": "x".repeat(2_048)}}), too_large("metadata")),
+        (json!({"type": "remember", "importance": 1.5}), field("importance")),
+        (json!({"type": "remember", "confidence": -0.1}), field("confidence")),
+        (json!({"type": "remember", "scope": "session"}), field("session")),
+        (json!({"type": "remember", "scope": "world"}), field("scope")),
+        (json!({"type": "update"}), field("memory")),
+        (json!({"type": "update", "memory": "", "kind": "x"}), field("memory")),
+        (json!({"type": "update", "memory": MEMORY, "content": null}), field("content")),
+        (json!({"type": "forget"}), field("memory")),
+        (json!({"type": "forget", "everything": false}), field("memory")),
+        (json!({"type": "forget", "session": "s", "everything": true}), field("memory")),
+        (json!({"type": "feedback", "memories": [], "signal": "used"}), field("memories")),
+        (json!({"type": "feedback", "memories": [MEMORY, 3], "signal": "used"}), field("memories[1]")),
+        (json!({"type": "feedback", "memory": MEMORY}), field("signal")),
+        (json!({"type": "prune", "memories": []}), (RejectCode::Untrusted, None)),
+    ] {
+        check_event(turn(extra), &[], wrong);
+    }
+}
+
+#[test]
+fn a_record_without_a_value_is_refused() {
+    let record = Record { value: None, ..record("", &[("kafka_replyTopic", b"web.replies")]) };
+    let decoded = event(&record, &Options::for_tests());
+    assert_eq!(decoded.outcome.expect_err("nothing to read").code, RejectCode::NotJson);
+    assert_eq!(decoded.reply.expect("asked for").topic, "web.replies");
+}
+
+#[test]
+fn what_a_sender_wrote_never_makes_the_reason_long() {
+    for value in [
+        json!({"type": "x".repeat(500_000)}),
+        json!({"type": "turn", "user": "zoe", "content": "x", "role": "y".repeat(500_000)}),
+    ] {
+        let reject = event(&record(value.to_string(), &[]), &Options::for_tests()).outcome.expect_err("a bad event");
+        assert!(reject.to_string().len() < 900, "{}", reject.to_string().len());
+    }
+}
+
+#[test]
+fn proposals_are_taken_from_our_own_worker_only() {
+    let prune = json!({"type": "prune", "tenant": "acme", "user": "", "id": "p", "reason": "faded", "memories": [{"id": MEMORY, "version": 4}]});
+    let ours = event_of(&prune, &[("keepsake-proposal", TOKEN.as_bytes())]);
+    assert!(ours.key.is_everyone() && matches!(ours.action, Action::Prune { memories, .. } if memories[0].version == 4));
+    let untrusted = (RejectCode::Untrusted, None);
+    check_event(prune.to_string(), &[], untrusted);
+    check_event(prune.to_string(), &[("keepsake-proposal", b"guess")], untrusted);
+    let without_token = Options { proposal_token: String::new(), ..Options::for_tests() };
+    assert!(event(&record(prune.to_string(), &[("keepsake-proposal", b"")]), &without_token).outcome.is_err());
+    let trusting = Options { trust_proposals: true, ..Options::for_tests() };
+    assert!(event(&record(prune.to_string(), &[]), &trusting).outcome.is_ok());
+}
+
+#[test]
+fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
+    let Ask::Recall(short) = ask_of(json!({"type": "recall", "user": "zoe", "query": "where?"})) else { panic!() };
+    assert_eq!((short.queries, short.limit, short.token_budget), (vec!["where?".to_owned()], 5, 2_000));
+    assert_eq!((short.format, short.explain, short.include_archived, short.kinds.len()), (Format::Markdown, false, false, 0));
+    let history: Vec<Value> = (0..10).map(|n| json!({"role": "user", "content": n.to_string()})).collect();
+    let Ask::Recall(long) = ask_of(json!({"type": "recall", "user": "zoe", "query": "a", "queries": ["b"], "limit": 5000,
+        "kinds": ["fact", ""], "where": {"channel": "web"}, "as_of": "1970-01-01T00:00:01Z", "format": "xml", "history": history}))
+    else {
+        panic!()
+    };
+    assert_eq!((long.queries.len(), long.limit, long.kinds.len(), long.format), (2, 100, 1, Format::Xml));
+    assert_eq!((long.as_of, long.history.first().map(String::as_str), long.history.len()), (Some(Time(1_000)), Some("2"), 8));
+}
+
+#[test]
+fn every_request_becomes_its_question() {
+    let Ask::List(list) = ask_of(json!({"type": "list", "user": "zoe", "after": format!("-5.{MEMORY}")})) else { panic!() };
+    assert_eq!((list.limit, list.after.map(|cursor| cursor.created_at)), (50, Some(Time(-5))));
+    assert!(matches!(ask_of(json!({"type": "get", "user": "zoe", "memory": "no-such-memory"})), Ask::Get { history: false, .. }));
+    let event = json!({"topic": "keepsake.events", "partition": 3, "offset": 7});
+    let explain = ask_of(json!({"type": "explain", "user": "zoe", "event": event}));
+    assert!(matches!(explain, Ask::Explain(Explain::Event(position)) if position.offset == 7));
+    assert!(matches!(ask_of(json!({"type": "stats", "user": "zoe"})), Ask::Stats));
+}
+
+#[test]
+fn a_bad_request_names_what_is_wrong() {
+    for (value, wrong) in [
+        (json!({"type": "turn", "user": "zoe", "content": "x"}), (RejectCode::UnknownType, Some("type"))),
+        (json!({"type": "recall", "query": "x"}), field("user")),
+        (json!({"type": "recall", "user": "zoe"}), field("query")),
+        (json!({"type": "recall", "user": "zoe", "query": "x", "limit": -1}), field("limit")),
+        (json!({"type": "recall", "user": "zoe", "query": "x", "limit": "all"}), field("limit")),
+        (json!({"type": "recall", "user": "zoe", "query": "x", "as_of_offset": -1}), field("as_of_offset")),
+        (json!({"type": "recall", "user": "zoe", "query": "x", "format": "yaml"}), field("format")),
+        (json!({"type": "recall", "user": "zoe", "query": "x", "history": ["words"]}), field("history[0]")),
+        (json!({"type": "recall", "user": "zoe", "query": "x", "where": {"n": 2}}), field("where.n")),
+        (json!({"type": "recall", "user": "zoe", "queries": vec!["x"; 17]}), (RejectCode::TooLarge, Some("queries"))),
+        (json!({"type": "list", "user": "zoe", "limit": 0}), field("limit")),
+        (json!({"type": "list", "user": "zoe", "after": "page 2"}), field("after")),
+        (json!({"type": "get", "user": "zoe"}), field("memory")),
+        (json!({"type": "explain", "user": "zoe"}), field("memory")),
+    ] {
+        check_request(value, &[], wrong);
+    }
+}
+
+#[test]
+fn headers_say_how_long_and_how_fresh() {
+    let stats = json!({"type": "stats", "user": "zoe"});
+    let plain = request_of(&stats, &[]);
+    assert_eq!((plain.deadline, plain.min_offset), (Time(1_005_000), None));
+    let asked = request_of(&stats, &[("keepsake-deadline", b"77"), ("keepsake-min-offset", b"1187")]);
+    assert_eq!((asked.deadline, asked.min_offset), (Time(77), Some(1187)));
+    for (name, value) in [
+        ("keepsake-min-offset", &b"soon"[..]),
+        ("keepsake-min-offset", b"-1"),
+        ("keepsake-deadline", b""),
+        ("keepsake-deadline", b"\xff"),
+        ("keepsake-origin", b"keepsake.events:3"),
+    ] {
+        check_request(stats.clone(), &[(name, value)], field(name));
+    }
+    check_request(stats, &[("kafka_replyTopic", b"a.replies"), ("kafka_replyPartition", b"3")], field("kafka_replyPartition"));
+}
+
+#[test]
+fn the_echo_is_exact() {
+    let spring: Vec<u8> = (0u8..16).map(|n| n.wrapping_mul(37) ^ 0xff).collect();
+    let headers: [(&str, &[u8]); 6] = [
+        ("kafka_replyTopic", b"web.replies"),
+        ("kafka_replyPartition", &[0, 0, 1, 2]),
+        ("kafka_correlationId", &spring),
+        ("correlation-id", b""),
+        ("tracestate", b"a=1"),
+        ("traceparent", b"00-0af7-b7ad-01"),
+    ];
+    let reply = request(&record("not json", &headers), &Options::for_tests()).reply.expect("always");
+    assert_eq!((reply.topic.as_str(), reply.partition, reply.key.as_deref()), ("web.replies", Some(258), Some(&b"acme/zoe"[..])));
+    let mut echo = reply.echo;
+    echo.sort();
+    let mut expected: Headers = headers[2..].iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect();
+    expected.sort();
+    assert_eq!(echo, expected);
+}
+
+#[test]
+fn replies_go_only_where_they_are_allowed() {
+    let stats = json!({"type": "stats", "user": "zoe"}).to_string();
+    let options = Options::for_tests();
+    for topic in [&b"audit.log"[..], b"keepsake.events", b"\xff.replies", "é.replies".as_bytes(), b""] {
+        let decoded =
+            request(&record(stats.clone(), &[("reply-topic", topic), ("kafka_replyPartition", &[0, 0, 0, 9])]), &options);
+        let reply = decoded.reply.expect("always");
+        assert_eq!((reply.topic.as_str(), reply.partition), ("keepsake.replies", None));
+        assert_eq!(decoded.outcome.expect_err("forbidden").code, RejectCode::ForbiddenReply);
+    }
+    let unasked = request(&record(stats, &[]), &options);
+    assert!(unasked.outcome.is_ok() && unasked.reply.expect("always").topic == "keepsake.replies");
+}
+
+#[test]
+fn an_event_is_answered_only_if_it_asks_and_never_lost_over_its_receipt() {
+    let turn = json!({"type": "turn", "user": "zoe", "content": "x"}).to_string();
+    let options = Options::for_tests();
+    assert!(event(&record(turn.clone(), &[("kafka_correlationId", b"1")]), &options).reply.is_none());
+    let allowed = event(&record(turn.clone(), &[("reply-topic", b"web.replies")]), &options);
+    assert_eq!(allowed.reply.expect("asked for").topic, "web.replies");
+    let forbidden = event(&record(turn, &[("reply-topic", b"audit.log")]), &options);
+    assert!(forbidden.outcome.is_ok());
+    assert_eq!(forbidden.reply.expect("asked for").topic, "keepsake.replies");
+}
+
+#[test]
+fn cloudevents_are_opened_in_both_modes() {
+    let data = json!({"user": "zoe", "content": "x"});
+    let binary: [(&str, &[u8]); 4] =
+        [("ce_specversion", b"1.0"), ("ce_type", b"keepsake.turn.v1"), ("ce_id", b"e-1"), ("ce_time", b"1970-01-01T00:00:02Z")];
+    let structured: [(&str, &[u8]); 1] = [("content-type", b"application/cloudevents+json; charset=UTF-8")];
+    let envelope = |name: &str, data: Value| json!({"type": name, "id": "e-1", "time": "1970-01-01T00:00:02Z", "data": data});
+    let encoded = json!({"type": "keepsake.turn.v1", "id": "e-1", "time": "1970-01-01T00:00:02Z",
+        "data_base64": "eyJ1c2VyIjoiem9lIiwiY29udGVudCI6IngifQ=="});
+    for event in [
+        event_of(&data, &binary),
+        event_of(&envelope("keepsake.turn.v1", data.clone()), &structured),
+        event_of(&encoded, &structured),
+    ] {
+        assert_eq!((event.key.as_str(), event.id.as_deref(), event.at), ("default/zoe", Some("e-1"), Time(2_000)));
+    }
+    let own = json!({"type": "turn", "user": "zoe", "content": "x", "id": "own", "at": "1970-01-01T00:00:03Z"});
+    let event = event_of(&own, &binary);
+    assert_eq!((event.id.as_deref(), event.at), (Some("own"), Time(3_000)));
+    let unknown = (RejectCode::UnknownType, Some("type"));
+    check_event(envelope("keepsake.remember.v1", own.clone()).to_string(), &structured, unknown);
+    check_event(envelope("com.example.sent", own.clone()).to_string(), &structured, unknown);
+    check_event(own.to_string(), &[("ce_type", b"keepsake.turn.v2")], unknown);
+    check_event(own.to_string(), &[("ce_type", b"\xff")], field("ce_type"));
+    check_event(data.to_string(), &[("ce_type", b"keepsake.turn.v1"), ("ce_time", b"noon")], field("time"));
+    check_event(envelope("keepsake.turn.v1", json!("text")).to_string(), &structured, field("data"));
+    check_event(json!({"type": "keepsake.turn.v1"}).to_string(), &structured, field("data"));
+    check_event(json!({"type": "keepsake.turn.v1", "data_base64": "?"}).to_string(), &structured, field("data_base64"));
+    check_event(json!({"data": own}).to_string(), &structured, field("type"));
+}
+
+#[test]
+fn the_confluent_prefix_is_skipped() {
+    let mut value = vec![0, 0, 0, 1, 7];
+    value.extend_from_slice(br#"{"type":"tick"}"#);
+    assert!(event(&record(value, &[]), &Options::for_tests()).outcome.is_ok());
+    check_event(vec![0, 0, 0], &[], (RejectCode::NotJson, None));
+}
+
+#[test]
+fn a_forwarded_record_keeps_where_it_came_from() {
+    let mut first = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
+    first.key = None;
+    let sent = forwarded(&first, 5, false);
+    assert_eq!((sent.topic.as_str(), sent.partition, sent.timestamp_ms), ("keepsake.events", Some(5), Some(1_000_000)));
+    assert_eq!((&sent.key, &sent.value, &sent.headers[..2]), (&None, &first.value, &first.headers[..]));
+    let arrived = Record { partition: 5, offset: 900, headers: sent.headers, ..first.clone() };
+    let decoded = event(&arrived, &Options::for_tests());
+    let origin = Position { topic: "keepsake.events".into(), partition: 3, offset: 42 };
+    let hop = Hop { origin: origin.clone(), via_partition: 3, via_offset: 42, broadcast: false, at_ms: 1_000_000 };
+    assert_eq!(decoded.hop, Some(hop.clone()));
+    assert_eq!(decoded.outcome.expect("a good event").source, origin);
+    let again = Record { partition: 7, offset: 1, headers: forwarded(&arrived, 7, true).headers, ..first };
+    assert_eq!(event(&again, &Options::for_tests()).hop, Some(Hop { via_partition: 5, via_offset: 900, broadcast: true, ..hop }));
+    assert_eq!(again.headers.len(), 5, "the marks are replaced, not heaped up");
+}
+
+#[test]
+fn every_good_sample_is_taken_and_every_bad_one_refused() {
+    let options = Options { trust_proposals: true, ..Options::for_tests() };
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/samples");
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for (folder, is_good) in [("good", true), ("bad", false)] {
+        for kind in std::fs::read_dir(samples.join(folder)).expect("the samples are in the repository") {
+            let kind = kind.expect("a readable folder");
+            let kind_name = kind.file_name().into_string().expect("a plain name");
+            for sample in std::fs::read_dir(kind.path()).expect("a folder") {
+                let path = sample.expect("a readable file").path();
+                let content_type: (&str, &[u8]) = match kind_name.as_str() {
+                    "cloudevents" => ("content-type", b"application/cloudevents+json"),
+                    _ => ("content-type", b"application/json"),
+                };
+                let record = record(std::fs::read(&path).expect("a readable file"), &[content_type]);
+                let as_event = || event(&record, &options).outcome.map(|_| ());
+                let as_request = || request(&record, &options).outcome.map(|_| ());
+                let outcome = match kind_name.as_str() {
+                    "turn" | "remember" | "update" | "forget" | "feedback" | "tick" | "prune" | "summary" => as_event(),
+                    "recall" | "list" | "get" | "explain" | "stats" => as_request(),
+                    "cloudevents" => as_event().or_else(|_| as_request()),
+                    _ => continue,
+                };
+                if outcome.is_ok() != is_good {
+                    wrong.push(format!("{}: {outcome:?}", path.display()));
+                }
+                seen += 1;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 100, "too few samples to mean anything: {seen}");
+}
+
+fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
+    let names = prop::sample::select(vec![
+        "kafka_replyTopic",
+        "reply-topic",
+        "kafka_replyPartition",
+        "kafka_correlationId",
+        "keepsake-deadline",
+        "keepsake-min-offset",
+        "keepsake-origin",
+        "keepsake-via",
+        "content-type",
+        "ce_type",
+        "ce_id",
+        "ce_time",
+    ]);
+    let values = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..24),
+        prop::sample::select(vec![
+            b"web.replies".to_vec(),
+            b"9223372036854775807".to_vec(),
+            b"application/cloudevents+json".to_vec(),
+            b"keepsake.turn.v1".to_vec(),
+            b"keepsake.events:3:4".to_vec(),
+            b"3:4".to_vec(),
+        ]),
+    ];
+    (names.prop_map(str::to_owned), values)
+}
+
+/// Messages that get past the first checks: known words, fields of every kind.
+fn almost_a_message() -> impl Strategy<Value = Vec<u8>> {
+    let value = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+        Just(json!(MEMORY)),
+        Just(json!([MEMORY, {"id": MEMORY, "version": 1}])),
+        Just(json!({"topic": "t", "partition": 0, "offset": 0, "user": "zoe"})),
+    ];
+    let name = prop::sample::select(vec![
+        "type",
+        "user",
+        "tenant",
+        "content",
+        "at",
+        "session",
+        "memory",
+        "memories",
+        "query",
+        "queries",
+        "limit",
+        "importance",
+        "scope",
+        "signal",
+        "where",
+        "metadata",
+        "event",
+        "history",
+        "data",
+        "data_base64",
+        "covers",
+        "everything",
+    ]);
+    let kind = prop::sample::select(vec![
+        "turn", "remember", "update", "forget", "feedback", "tick", "recall", "list", "get", "explain",
+    ]);
+    (kind, prop::collection::vec((name, value), 0..6)).prop_map(|(kind, fields)| {
+        let mut message = json!({"type": kind, "user": "zoe"});
+        message.as_object_mut().expect("an object").extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        message.to_string().into_bytes()
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_and_no_headers_are_too_strange(
+        value in prop_oneof![prop::collection::vec(any::<u8>(), 0..64), almost_a_message()],
+        headers in prop::collection::vec(any_header(), 0..4),
+        timestamp_ms in any::<i64>(),
+    ) {
+        let record = Record { headers, timestamp_ms, ..record(value, &[]) };
+        let options = Options::for_tests();
+        let _ = event(&record, &options);
+        let sent = forwarded(&record, 1, true);
+        prop_assert!(request(&record, &options).reply.is_some(), "silence is a bug");
+        prop_assert_eq!(sent.value, record.value);
+    }
+}

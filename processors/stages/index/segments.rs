@@ -1,0 +1,177 @@
+//! The words that are on disk, read. A term is `tenant/user`, a separator, a stem, as one token: another user's postings are out of reach,
+//! because their terms cannot be spelled from this user's key. What is newer than the segments is not known here.
+
+use super::Document;
+use super::bm25::{Found, Row};
+use crate::domain::{MemoryId, UserKey};
+use std::sync::Arc;
+use tantivy::columnar::ColumnValues;
+use tantivy::postings::Postings;
+use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
+use tantivy::tokenizer::{PreTokenizedString, Token};
+use tantivy::{DocId, DocSet, InvertedIndexReader, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
+use uuid::Uuid;
+
+/// No name holds a control character, so a key ends where this begins.
+const SEPARATOR: char = '\u{1f}';
+
+/// No stored fields and no field norms: lengths are kept exactly, contents live in the store.
+#[derive(Clone, Copy)]
+pub struct Fields {
+    terms: Field,
+    /// The id as a term, to delete by.
+    id: Field,
+}
+
+const ID_HIGH: &str = "id_high";
+const ID_LOW: &str = "id_low";
+const LENGTH: &str = "length";
+
+impl Fields {
+    pub fn schema() -> (Schema, Fields) {
+        let mut schema = Schema::builder();
+        let indexing = TextFieldIndexing::default().set_fieldnorms(false).set_index_option(IndexRecordOption::WithFreqs);
+        let terms = schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
+        let id = schema.add_bytes_field("id", BytesOptions::default().set_indexed());
+        for name in [ID_HIGH, ID_LOW, LENGTH] {
+            schema.add_u64_field(name, NumericOptions::default().set_fast());
+        }
+        (schema.build(), Fields { terms, id })
+    }
+
+    pub fn document(&self, schema: &Schema, document: &Document) -> tantivy::Result<TantivyDocument> {
+        let (high, low) = document.id.0.as_u64_pair();
+        let mut written = TantivyDocument::default();
+        written.add_pre_tokenized_text(self.terms, tokens(document));
+        written.add_bytes(self.id, document.id.0.as_bytes());
+        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTH, u64::from(document.length()))] {
+            written.add_u64(schema.get_field(name)?, value);
+        }
+        Ok(written)
+    }
+
+    pub fn id_term(&self, id: MemoryId) -> Term {
+        Term::from_field_bytes(self.id, id.0.as_bytes())
+    }
+}
+
+/// Every stem with the user's key before it, and the key alone, whose postings are the list of the user's documents.
+fn tokens(document: &Document) -> PreTokenizedString {
+    let stems = document.terms.iter().map(|stem| spelled(&document.key, stem));
+    let texts = stems.chain([document.key.as_str().to_owned()]);
+    let tokens = texts.enumerate().map(|(position, text)| Token { position, text, ..Token::default() }).collect();
+    PreTokenizedString { text: String::new(), tokens }
+}
+
+fn spelled(key: &UserKey, stem: &str) -> String {
+    format!("{key}{SEPARATOR}{stem}")
+}
+
+/// The segments of one commit.
+pub struct Segments {
+    fields: Fields,
+    all: Vec<Segment>,
+    /// Keeps the files of this commit from being collected.
+    _searcher: Searcher,
+}
+
+struct Segment {
+    reader: SegmentReader,
+    terms: Arc<InvertedIndexReader>,
+    ids: Arc<InvertedIndexReader>,
+    id_high: Arc<dyn ColumnValues<u64>>,
+    id_low: Arc<dyn ColumnValues<u64>>,
+    length: Arc<dyn ColumnValues<u64>>,
+}
+
+impl Segments {
+    pub fn of(searcher: Searcher, fields: Fields) -> tantivy::Result<Segments> {
+        let all =
+            searcher.segment_readers().iter().map(|reader| Segment::open(reader, fields)).collect::<tantivy::Result<_>>()?;
+        Ok(Segments { fields, all, _searcher: searcher })
+    }
+
+    /// Adds the user's documents that nothing newer hides.
+    pub fn gather(&self, key: &UserKey, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<()> {
+        let owned = Term::from_field_text(self.fields.terms, key.as_str());
+        let terms: Vec<_> =
+            found.words.iter().map(|word| Term::from_field_text(self.fields.terms, &spelled(key, word.text))).collect();
+        for segment in &self.all {
+            let first_row = found.rows.len() as u32;
+            let docs = segment.live_rows(&owned, &mut found.rows, &hidden)?;
+            if docs.is_empty() {
+                continue;
+            }
+            for (word, term) in found.words.iter_mut().zip(&terms) {
+                segment.places(term, &docs, |row, times| word.places.push((first_row + row, times)))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn has(&self, id: MemoryId) -> tantivy::Result<bool> {
+        let term = self.fields.id_term(id);
+        for segment in &self.all {
+            if segment.ids.get_term_info(&term)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
+        self.all.iter().flat_map(|segment| segment.reader.doc_ids_alive().map(|doc| segment.id(doc)))
+    }
+}
+
+impl Segment {
+    fn open(reader: &SegmentReader, fields: Fields) -> tantivy::Result<Segment> {
+        let column = |name| reader.fast_fields().column_first_or_default(name);
+        Ok(Segment {
+            terms: reader.inverted_index(fields.terms)?,
+            ids: reader.inverted_index(fields.id)?,
+            id_high: column(ID_HIGH)?,
+            id_low: column(ID_LOW)?,
+            length: column(LENGTH)?,
+            reader: reader.clone(),
+        })
+    }
+
+    /// Pushes a row for each live document of the user; their numbers in this segment, ascending.
+    fn live_rows(&self, owned: &Term, rows: &mut Vec<Row>, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<Vec<DocId>> {
+        let mut docs = Vec::new();
+        self.postings(owned, |doc, _| {
+            let id = self.id(doc);
+            if !self.reader.is_deleted(doc) && !hidden(id) {
+                docs.push(doc);
+                rows.push(Row { id, length: self.length.get_val(doc) as u32 });
+            }
+        })?;
+        Ok(docs)
+    }
+
+    /// Which of these documents have the term, by their place in the list, and how often.
+    fn places(&self, term: &Term, docs: &[DocId], mut at: impl FnMut(u32, u32)) -> tantivy::Result<()> {
+        let mut place = 0;
+        self.postings(term, |doc, times| {
+            place += docs[place..].partition_point(|live| *live < doc);
+            if docs.get(place) == Some(&doc) {
+                at(place as u32, times);
+            }
+        })
+    }
+
+    fn postings(&self, term: &Term, mut each: impl FnMut(DocId, u32)) -> tantivy::Result<()> {
+        let Some(mut postings) = self.terms.read_postings(term, IndexRecordOption::WithFreqs)? else { return Ok(()) };
+        let mut doc = postings.doc();
+        while doc != TERMINATED {
+            each(doc, postings.term_freq());
+            doc = postings.advance();
+        }
+        Ok(())
+    }
+
+    fn id(&self, doc: DocId) -> MemoryId {
+        MemoryId(Uuid::from_u64_pair(self.id_high.get_val(doc), self.id_low.get_val(doc)))
+    }
+}

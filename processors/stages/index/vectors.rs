@@ -1,0 +1,338 @@
+//! The vectors of the users asked for last, each user's in one block, scanned exactly. The store has them all; which memories are worth
+//! comparing is not known here.
+
+use crate::domain::{MemoryId, UserKey, Vector, dot};
+use crate::fault::Result;
+use lru::LruCache;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Reads a user's vectors from the store. Called at most once, and with no lock held.
+pub type Load<'l> = dyn FnMut() -> Result<Vec<(MemoryId, Vector)>> + 'l;
+
+pub struct Vectors {
+    cache: Mutex<Cache>,
+    bytes_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub hits: u64,
+    pub misses: u64,
+    pub bytes: usize,
+}
+
+struct Cache {
+    blocks: LruCache<UserKey, Arc<Block>>,
+    counts: Counts,
+    /// Goes up with every change, so that a block read from the store before one is not kept after it.
+    changes: u64,
+}
+
+impl Vectors {
+    pub fn new(bytes_max: usize) -> Vectors {
+        let cache = Cache { blocks: LruCache::unbounded(), counts: Counts::default(), changes: 0 };
+        Vectors { cache: Mutex::new(cache), bytes_max }
+    }
+
+    /// The user's nearest vectors by cosine, nearest first; of equals the one with the smaller id.
+    pub fn nearest(&self, key: &UserKey, load: &mut Load, query: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
+        let mut near = self.block(key, load)?.all_cosines(query);
+        super::keep_best(&mut near, limit);
+        Ok(near)
+    }
+
+    /// The cosine of each of these, 0 for one that has no vector or is not this user's.
+    pub fn cosines(&self, key: &UserKey, load: &mut Load, query: &Vector, ids: &[MemoryId]) -> Result<Vec<f32>> {
+        let block = self.block(key, load)?;
+        Ok(ids.iter().map(|id| block.cosine(*id, query).unwrap_or_default()).collect())
+    }
+
+    /// Only a block that is loaded takes it: the others find it in the store. An empty vector is none.
+    pub fn put(&self, key: &UserKey, id: MemoryId, vector: &Vector) {
+        self.change(key, |block| block.put(id, vector));
+    }
+
+    pub fn remove(&self, key: &UserKey, id: MemoryId) {
+        self.change(key, |block| block.remove(id));
+    }
+
+    /// Drops the user's block. What the store still has is read again when asked for.
+    pub fn forget(&self, key: &UserKey) {
+        let mut cache = self.cache();
+        cache.changes += 1;
+        cache.drop_block(key);
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.cache().counts
+    }
+
+    fn block(&self, key: &UserKey, load: &mut Load) -> Result<Arc<Block>> {
+        let changes_before = {
+            let mut cache = self.cache();
+            if let Some(block) = cache.hit(key) {
+                return Ok(block);
+            }
+            cache.counts.misses += 1;
+            cache.changes
+        };
+        let block = Arc::new(Block::of(load()?));
+        let mut cache = self.cache();
+        if cache.changes == changes_before {
+            cache.keep(key, Arc::clone(&block), self.bytes_max);
+        }
+        Ok(block)
+    }
+
+    fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
+        let mut cache = self.cache();
+        cache.changes += 1;
+        let Some(block) = cache.blocks.peek_mut(key) else { return };
+        let bytes_before = block.bytes();
+        // Copies the block if a scan is reading it, so that neither waits for the other.
+        change(Arc::make_mut(block));
+        let bytes_after = block.bytes();
+        cache.counts.bytes = cache.counts.bytes - bytes_before + bytes_after;
+        cache.shrink(self.bytes_max);
+    }
+
+    /// A panic under the lock can at worst leave a block that lacks its last change: all are dropped, and read again.
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(|poisoned: PoisonError<MutexGuard<'_, Cache>>| {
+            let mut cache = poisoned.into_inner();
+            cache.blocks.clear();
+            cache.counts.bytes = 0;
+            self.cache.clear_poison();
+            cache
+        })
+    }
+}
+
+impl Cache {
+    fn hit(&mut self, key: &UserKey) -> Option<Arc<Block>> {
+        let block = Arc::clone(self.blocks.get(key)?);
+        self.counts.hits += 1;
+        Some(block)
+    }
+
+    /// One that is over the limit alone is not kept: it would push all others out and then itself.
+    fn keep(&mut self, key: &UserKey, block: Arc<Block>, bytes_max: usize) {
+        if block.bytes() > bytes_max {
+            return;
+        }
+        self.drop_block(key);
+        self.counts.bytes += block.bytes();
+        self.blocks.put(key.clone(), block);
+        self.shrink(bytes_max);
+    }
+
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.counts.bytes > bytes_max {
+            let Some((_, block)) = self.blocks.pop_lru() else { return };
+            self.counts.bytes -= block.bytes();
+        }
+    }
+
+    fn drop_block(&mut self, key: &UserKey) {
+        if let Some(block) = self.blocks.pop(key) {
+            self.counts.bytes -= block.bytes();
+        }
+    }
+}
+
+/// One user's vectors, one after the other. Invariant: `ids`, `scales` and the vectors in `values` stand in the same order.
+#[derive(Clone, Default)]
+struct Block {
+    width: usize,
+    values: Vec<i8>,
+    scales: Vec<f32>,
+    ids: Vec<MemoryId>,
+    rows: HashMap<MemoryId, usize>,
+}
+
+impl Block {
+    fn of(vectors: Vec<(MemoryId, Vector)>) -> Block {
+        let width = vectors.first().map_or(0, |(_, vector)| vector.values.len());
+        let mut block = Block {
+            width,
+            values: Vec::with_capacity(width * vectors.len()),
+            scales: Vec::with_capacity(vectors.len()),
+            ids: Vec::with_capacity(vectors.len()),
+            rows: HashMap::with_capacity(vectors.len()),
+        };
+        for (id, vector) in &vectors {
+            block.put(*id, vector);
+        }
+        block
+    }
+
+    /// A vector of another width than the others came from another model and compares with nothing: it is left out.
+    fn put(&mut self, id: MemoryId, vector: &Vector) {
+        self.remove(id);
+        if self.ids.is_empty() {
+            self.width = vector.values.len();
+        }
+        if vector.is_empty() || vector.values.len() != self.width {
+            return;
+        }
+        self.rows.insert(id, self.ids.len());
+        self.ids.push(id);
+        self.scales.push(vector.scale);
+        self.values.extend_from_slice(&vector.values);
+    }
+
+    /// The last one takes the place of the one that goes.
+    fn remove(&mut self, id: MemoryId) {
+        let Some(row) = self.rows.remove(&id) else { return };
+        let last = self.ids.len() - 1;
+        self.values.copy_within(last * self.width.., row * self.width);
+        self.values.truncate(last * self.width);
+        self.scales.swap_remove(row);
+        self.ids.swap_remove(row);
+        if let Some(moved) = self.ids.get(row) {
+            self.rows.insert(*moved, row);
+        }
+    }
+
+    fn all_cosines(&self, query: &Vector) -> Vec<(MemoryId, f32)> {
+        if !self.compares_with(query) {
+            return Vec::new();
+        }
+        let vectors = self.values.chunks_exact(self.width).zip(&self.scales);
+        let cosines = vectors.map(|(values, scale)| dot(values, &query.values) as f32 * scale * query.scale);
+        self.ids.iter().copied().zip(cosines).collect()
+    }
+
+    fn cosine(&self, id: MemoryId, query: &Vector) -> Option<f32> {
+        let row = *self.rows.get(&id).filter(|_| self.compares_with(query))?;
+        let values = &self.values[row * self.width..][..self.width];
+        Some(dot(values, &query.values) as f32 * self.scales[row] * query.scale)
+    }
+
+    fn compares_with(&self, query: &Vector) -> bool {
+        self.width > 0 && query.values.len() == self.width
+    }
+
+    /// What it takes, not what it uses. A place in the map is an id, a row and a byte, of which seven in eight are used.
+    fn bytes(&self) -> usize {
+        let row_bytes = size_of::<f32>() * self.scales.capacity() + size_of::<MemoryId>() * self.ids.capacity();
+        let map_bytes = (size_of::<(MemoryId, usize)>() + 1) * self.rows.capacity() * 8 / 7;
+        size_of::<Block>() + self.values.capacity() + row_bytes + map_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Position;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const WIDTH: usize = 24;
+
+    fn id(n: usize) -> MemoryId {
+        MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
+    }
+
+    fn user(n: usize) -> UserKey {
+        UserKey::new("acme", &format!("user {n}")).unwrap()
+    }
+
+    fn vector(seed: usize) -> Vector {
+        Vector::of(&(0..WIDTH).map(|n| ((seed * 31 + n * 7) as f32).sin()).collect::<Vec<_>>())
+    }
+
+    type Store = BTreeMap<MemoryId, Vector>;
+
+    fn load(store: &Store) -> Result<Vec<(MemoryId, Vector)>> {
+        Ok(store.iter().map(|(id, vector)| (*id, vector.clone())).collect())
+    }
+
+    fn check(vectors: &Vectors, key: &UserKey, store: &Store) {
+        let query = vector(999);
+        let mut expected: Vec<_> = store.iter().map(|(id, vector)| (*id, vector.cosine(&query))).collect();
+        expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let ids: Vec<_> = expected.iter().map(|(id, _)| *id).chain([id(12345)]).collect();
+        let cosines: Vec<_> = expected.iter().map(|(_, cosine)| *cosine).chain([0.0]).collect();
+        assert_eq!(vectors.cosines(key, &mut || load(store), &query, &ids).unwrap(), cosines);
+        for limit in [0, 3, 100] {
+            let near = vectors.nearest(key, &mut || load(store), &query, limit).unwrap();
+            assert_eq!(near, expected[..limit.min(expected.len())]);
+        }
+        assert!(vectors.counts().bytes <= vectors.bytes_max);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_nearest_are_those_of_a_plain_scan_of_the_store(
+            steps in prop::collection::vec((0..4usize, 0..10usize, prop::option::weighted(0.7, 0..50usize)), 1..60),
+            bytes_max in prop::sample::select(vec![0, 600, 2_000, 1_000_000]),
+        ) {
+            let vectors = Vectors::new(bytes_max);
+            let mut stores = vec![Store::new(); 4];
+            for (n, memory, seed) in steps {
+                let (key, store) = (user(n), &mut stores[n]);
+                match seed {
+                    Some(seed) => {
+                        store.insert(id(memory), vector(seed));
+                        vectors.put(&key, id(memory), &vector(seed));
+                    }
+                    None => {
+                        store.remove(&id(memory));
+                        vectors.remove(&key, id(memory));
+                    }
+                }
+                check(&vectors, &key, store);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_read_before_a_change_is_not_kept_after_it() {
+        let vectors = Vectors::new(1_000_000);
+        let (key, mut store) = (user(0), Store::from([(id(1), vector(1))]));
+        let mut read_then_overtaken = || {
+            let read = load(&store);
+            vectors.put(&key, id(2), &vector(2));
+            read
+        };
+        assert_eq!(vectors.nearest(&key, &mut read_then_overtaken, &vector(0), 9).unwrap().len(), 1);
+        store.insert(id(2), vector(2));
+        check(&vectors, &key, &store);
+    }
+
+    #[test]
+    fn a_user_asked_for_again_is_not_read_again_and_the_one_not_asked_for_goes_first() {
+        let store: Store = (0..50).map(|n| (id(n), vector(n))).collect();
+        let one = Block::of(load(&store).unwrap()).bytes();
+        let vectors = Vectors::new(2 * one);
+        let ask = |n| check(&vectors, &user(n), &store);
+        ask(0);
+        ask(1);
+        ask(0);
+        ask(2);
+        let before = vectors.counts();
+        assert_eq!((before.misses, before.bytes), (3, 2 * one));
+        ask(0);
+        assert_eq!(vectors.counts().misses, 3);
+        ask(1);
+        assert_eq!(vectors.counts().misses, 4);
+        vectors.forget(&user(1));
+        assert_eq!(vectors.counts().bytes, one);
+    }
+
+    #[test]
+    fn a_vector_of_another_width_is_near_nothing() {
+        let vectors = Vectors::new(1_000_000);
+        let store = Store::from([(id(1), vector(1))]);
+        check(&vectors, &user(0), &store);
+        vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));
+        vectors.put(&user(0), id(3), &Vector::default());
+        check(&vectors, &user(0), &store);
+        let near = vectors.nearest(&user(0), &mut || load(&store), &Vector::of(&[1.0, 0.0]), 9).unwrap();
+        assert_eq!(near, []);
+    }
+}

@@ -1,0 +1,124 @@
+//! How memories fade: computed whenever it is read, from what never changes by time alone, and never stored.
+
+use crate::domain::{Memory, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// Half at the half-life, then ever slower: a quarter at five of them. How people forget.
+    #[default]
+    PowerLaw,
+    /// Half at every half-life.
+    Exponential,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fade {
+    pub shape: Shape,
+    /// For kinds that are not in the table.
+    pub half_life_days: f32,
+    pub half_life_days_by_kind: BTreeMap<String, f32>,
+    /// Kinds that never fade.
+    pub exempt: BTreeSet<String>,
+}
+
+impl Default for Fade {
+    fn default() -> Fade {
+        Fade {
+            shape: Shape::PowerLaw,
+            // The measured curve (1 + 19/81 · t/30)^-½ is at one half where t = 3 · 30 · 81/19 = 384 days.
+            half_life_days: 384.0,
+            half_life_days_by_kind: BTreeMap::new(),
+            exempt: ["instruction", "preference"].map(str::to_owned).into(),
+        }
+    }
+}
+
+/// How firmly a memory is held, 0 to 1: what it matters, how sure it is, and how fresh.
+pub fn strength(memory: &Memory, fade: &Fade, now: Time) -> f32 {
+    unit(memory.importance) * unit(memory.confidence) * recency(memory, fade, now)
+}
+
+/// 1 for what was said, used or confirmed just now, falling towards 0.
+pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
+    if fade.exempt.contains(memory.kind.as_str()) {
+        return 1.0;
+    }
+    let half_lives = now.days_since(memory.fresh_at).max(0.0) / half_life_days(memory, fade);
+    match fade.shape {
+        Shape::PowerLaw => 1.0 / (1.0 + 3.0 * half_lives).sqrt(),
+        Shape::Exponential => (-half_lives).exp2(),
+    }
+}
+
+/// Longer for what proved useful. A confirmation is worth two uses; the logarithm keeps a favourite from becoming eternal.
+fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
+    let of_kind = fade.half_life_days_by_kind.get(memory.kind.as_str()).copied().unwrap_or(fade.half_life_days);
+    let proofs = memory.uses as f32 + 2.0 * memory.confirmed as f32;
+    of_kind.max(f32::MIN_POSITIVE) * (1.0 + proofs.ln_1p())
+}
+
+/// What is not a number counts as nothing.
+pub(super) fn unit(value: f32) -> f32 {
+    if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::memory;
+    use super::*;
+    use crate::domain::Kind;
+    use proptest::prelude::*;
+
+    const DAY_MS: i64 = 86_400_000;
+
+    fn check(fade: &Fade, days: i64, expected: f32) {
+        let actual = recency(&memory(1, "tea"), fade, Time(days * DAY_MS));
+        assert!((actual - expected).abs() < 1e-3, "{actual} after {days} days, expected {expected}");
+    }
+
+    #[test]
+    fn the_default_curve_is_the_measured_one() {
+        for days in [0, 1, 30, 365, 3650] {
+            check(&Fade::default(), days, (1.0 + 19.0 / 81.0 * days as f32 / 30.0).powf(-0.5));
+        }
+    }
+
+    #[test]
+    fn half_is_left_after_a_half_life_in_either_shape() {
+        let monthly = |shape| Fade { shape, half_life_days: 30.0, ..Fade::default() };
+        check(&monthly(Shape::PowerLaw), 30, 0.5);
+        check(&monthly(Shape::PowerLaw), 150, 0.25);
+        check(&monthly(Shape::Exponential), 30, 0.5);
+        check(&monthly(Shape::Exponential), 60, 0.25);
+        check(&monthly(Shape::Exponential), -5, 1.0);
+    }
+
+    #[test]
+    fn kinds_have_their_own_pace_or_never_fade() {
+        let by_kind = BTreeMap::from([("fact".to_owned(), 10.0)]);
+        check(&Fade { half_life_days_by_kind: by_kind, ..Fade::default() }, 10, 0.5);
+        let mut lasting = memory(1, "always answer in French");
+        lasting.kind = Kind::new("instruction");
+        assert_eq!(recency(&lasting, &Fade::default(), Time(i64::MAX)), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn strength_never_grows_with_time_and_never_shrinks_by_use(
+            importance in -1f32..2.0, confidence in 0f32..1.0, uses in 0u32..1000, confirmed in 0u32..1000,
+            early in 0i64..4_000, later in 0i64..4_000, exponential: bool, half_life_days in 0f32..1000.0,
+        ) {
+            let shape = if exponential { Shape::Exponential } else { Shape::PowerLaw };
+            let fade = Fade { shape, half_life_days, ..Fade::default() };
+            let mut subject = memory(1, "tea");
+            (subject.importance, subject.confidence, subject.uses, subject.confirmed) = (importance, confidence, uses, confirmed);
+            let at = |memory: &Memory, days: i64| strength(memory, &fade, Time(days * DAY_MS));
+            let first = at(&subject, early);
+            prop_assert!((0.0..=1.0).contains(&first));
+            prop_assert!(at(&subject, early + later) <= first + 1e-6);
+            subject.uses += 1;
+            prop_assert!(at(&subject, early) >= first - 1e-6);
+        }
+    }
+}

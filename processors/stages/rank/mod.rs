@@ -1,0 +1,296 @@
+//! Which of the memories that were found answer a question, best first, and the prompt block made of them. Pure.
+//! Deliberately knows nothing of how they were found, an engine's word being a number in a `Hit`, nor of the clock.
+
+mod admit;
+mod arrange;
+mod fade;
+mod frame;
+mod prompt;
+#[cfg(test)]
+mod samples;
+mod score;
+
+pub use admit::admitted;
+pub use fade::{Fade, Shape, recency, strength};
+pub use prompt::{Prompt, prompt};
+
+use crate::domain::{Kind, Memory, Metadata, Recall, Role, Time};
+use std::collections::HashSet;
+
+/// One memory that either engine found, with what both say about it.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    pub memory: Memory,
+    /// BM25; 0 where no word is shared.
+    pub words: f32,
+    pub cosine: f32,
+}
+
+/// What is asked, and which memories may answer.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    pub text: &'a str,
+    pub session: Option<&'a str>,
+    pub kinds: &'a [Kind],
+    pub metadata: &'a Metadata,
+    pub as_of: Option<Time>,
+    pub as_of_offset: Option<i64>,
+    pub include_archived: bool,
+    pub explain: bool,
+    pub limit: usize,
+}
+
+impl<'a> Question<'a> {
+    /// One of a recall's queries, under the conditions that all of them share.
+    pub fn of(recall: &'a Recall, text: &'a str) -> Question<'a> {
+        Question {
+            text,
+            session: recall.session.as_deref(),
+            kinds: &recall.kinds,
+            metadata: &recall.metadata,
+            as_of: recall.as_of,
+            as_of_offset: recall.as_of_offset,
+            include_archived: recall.include_archived,
+            explain: recall.explain,
+            limit: recall.limit,
+        }
+    }
+}
+
+/// How a profile weighs what is known of a hit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    /// The cosine's share of relevance; the rest is the words'.
+    pub dense: f32,
+    /// The factor on what an assistant or a tool said.
+    pub assistant: f32,
+    /// Recency, importance and confidence together move a score by at most this share, up or down.
+    pub bound: f32,
+    pub fade: Fade,
+    /// The share of the best score under which nothing is returned.
+    pub floor: f32,
+    /// The cosine under which a memory that shares no word with the question is not returned. Absolute, because a share of
+    /// the best always lets the best through, also where nothing was ever said about the question.
+    pub floor_cosine: f32,
+    /// The factor on a fact that a newer one has replaced.
+    pub superseded: f32,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights {
+            dense: 0.55,    // .50 and .60 differ by less than the noise
+            assistant: 0.5, // long answers repeat the user's words: without it a fifth of the evidence is missed
+            bound: 0.1,     // as additive peers of relevance the same signals halve recall; within a tenth they cost nothing
+            fade: Fade::default(),
+            floor: 0.1,
+            floor_cosine: 0.1,
+            superseded: 0.5, // only for one whose successor was not found: the others follow their successors
+        }
+    }
+}
+
+/// A memory in its place, with the numbers behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    pub memory: Memory,
+    pub score: f32,
+    /// A newer fact had replaced it at the time that was asked about.
+    pub superseded: bool,
+    pub terms: Vec<(&'static str, f32)>,
+}
+
+/// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
+pub fn order(mut hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
+    hits.retain(|hit| admitted(&hit.memory, question) && is_near(hit, weights));
+    let at = question.as_of.unwrap_or(now);
+    let mut ranked = score::scored(hits, question, weights, at);
+    cut_far_behind(&mut ranked, weights.floor);
+    let mut ranked = arrange::arranged(ranked);
+    collapse_duplicates(&mut ranked);
+    ranked.truncate(question.limit);
+    ranked
+}
+
+fn is_near(hit: &Hit, weights: &Weights) -> bool {
+    hit.words > 0.0 || hit.cosine >= weights.floor_cosine
+}
+
+/// Measured against the best valid one: showing old versions as well must not hide a valid memory.
+fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32) {
+    let has_valid = ranked.iter().any(|one| !one.superseded);
+    let best = ranked.iter().filter(|one| !(has_valid && one.superseded)).map(|one| one.score).fold(0.0, f32::max);
+    ranked.retain(|one| one.score >= floor * best);
+}
+
+/// The same words of the same person say nothing twice. An old version stays beside a valid one of the same words: it was
+/// another time.
+fn collapse_duplicates(ranked: &mut Vec<Ranked>) {
+    let mut seen: HashSet<(bool, Role, Option<String>, String)> = HashSet::new();
+    ranked.retain(|Ranked { memory, superseded, .. }| {
+        seen.insert((*superseded, memory.role, memory.speaker.clone(), memory.content.trim().to_owned()))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::{ask, hit, memory, nothing};
+    use super::*;
+    use crate::domain::MemoryId;
+    use proptest::prelude::*;
+
+    const NOW: Time = Time(1_700_000_000_000);
+
+    fn contents(hits: &[Hit], question: &Question) -> Vec<String> {
+        order(hits.to_vec(), question, &Weights::default(), NOW).into_iter().map(|one| one.memory.content).collect()
+    }
+
+    fn check(hits: &[Hit], question: &Question, expected: &[&str]) {
+        assert_eq!(contents(hits, question), expected);
+    }
+
+    fn edited(mut hit: Hit, edit: impl FnOnce(&mut Memory)) -> Hit {
+        edit(&mut hit.memory);
+        hit
+    }
+
+    fn id(number: u32) -> MemoryId {
+        memory(number, "").id
+    }
+
+    #[test]
+    fn a_memory_that_only_one_engine_likes_can_win() {
+        let none = nothing();
+        check(&[hit(1, "by words", 10.0, 0.2), hit(2, "by meaning", 0.0, 0.3)], &ask("q", &none), &["by words", "by meaning"]);
+        check(&[hit(1, "by words", 1.0, 0.1), hit(2, "by meaning", 0.0, 0.8)], &ask("q", &none), &["by meaning", "by words"]);
+        check(&[hit(1, "far", 0.0, 0.2), hit(2, "near", 0.0, 0.4)], &ask("q", &none), &["near", "far"]);
+    }
+
+    #[test]
+    fn a_question_about_nothing_that_was_said_returns_nothing() {
+        check(
+            &[hit(1, "tea", 0.0, 0.05), hit(2, "rain", 0.0, -0.2), hit(3, "broken", f32::NAN, f32::NAN)],
+            &ask("q", &nothing()),
+            &[],
+        );
+    }
+
+    #[test]
+    fn what_is_far_behind_the_best_is_cut() {
+        check(&[hit(1, "tea", 20.0, 0.9), hit(2, "rain", 0.1, 0.01)], &ask("q", &nothing()), &["tea"]);
+    }
+
+    #[test]
+    fn what_an_assistant_said_comes_behind_unless_it_is_asked_for() {
+        let said = |role| edited(hit(1, "answer", 9.0, 0.6), |memory| memory.role = role);
+        let own = hit(2, "own", 6.0, 0.5);
+        let none = nothing();
+        check(&[said(Role::Assistant), own.clone()], &ask("which bike is good?", &none), &["own", "answer"]);
+        check(&[said(Role::Assistant), own], &ask("which bike did you recommend?", &none), &["answer", "own"]);
+        let alone = order(vec![said(Role::Assistant)], &ask("which bike is good?", &none), &Weights::default(), NOW);
+        assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
+    }
+
+    #[test]
+    fn an_old_version_directly_follows_the_valid_one_however_well_it_matches() {
+        let chain = [
+            edited(hit(1, "Berlin", 9.0, 0.9), |memory| {
+                memory.superseded_by = Some(id(2));
+                memory.valid_to = Some(Time(10));
+            }),
+            edited(hit(2, "Lisbon", 6.0, 0.7), |memory| {
+                memory.superseded_by = Some(id(3));
+                memory.valid_to = Some(Time(20));
+            }),
+            hit(3, "Porto", 3.0, 0.5),
+            hit(4, "Anna", 2.0, 0.4),
+            hit(5, "train", 5.0, 0.6),
+        ];
+        let none = nothing();
+        check(&chain, &ask("q", &none), &["train", "Porto", "Anna"]);
+        check(&chain, &Question { explain: true, ..ask("q", &none) }, &["train", "Porto", "Lisbon", "Berlin", "Anna"]);
+    }
+
+    #[test]
+    fn two_that_claim_to_replace_each_other_are_still_returned_once() {
+        let mutual =
+            |number, text: &str, other| edited(hit(number, text, 1.0, 0.5), |memory| memory.superseded_by = Some(id(other)));
+        let hits = [mutual(1, "a", 2), mutual(2, "b", 1), mutual(3, "c", 3)];
+        assert_eq!(contents(&hits, &Question { explain: true, ..ask("q", &nothing()) }).len(), 3);
+    }
+
+    #[test]
+    fn of_memories_in_conflict_the_newest_comes_first_and_they_stay_together() {
+        let hits = [
+            edited(hit(1, "never been to Rome", 9.0, 0.9), |memory| memory.conflicts_with = vec![id(3)]),
+            hit(2, "pizza", 8.0, 0.8),
+            edited(hit(3, "back from Rome", 5.0, 0.5), |memory| memory.created_at = Time(5)),
+        ];
+        check(&hits, &ask("q", &nothing()), &["back from Rome", "never been to Rome", "pizza"]);
+    }
+
+    #[test]
+    fn the_same_words_of_the_same_person_come_once() {
+        let by = |number, name: &str| edited(hit(number, "I like tea", 3.0, 0.5), |memory| memory.speaker = Some(name.into()));
+        assert_eq!(contents(&[by(1, "Anna"), by(2, "Anna"), by(3, "Bo")], &ask("q", &nothing())).len(), 2);
+    }
+
+    #[test]
+    fn at_most_as_many_as_asked_for() {
+        let hits: Vec<Hit> = (0..9).map(|number| hit(number, &format!("tea {number}"), 3.0, 0.5)).collect();
+        assert_eq!(contents(&hits, &Question { limit: 4, ..ask("q", &nothing()) }).len(), 4);
+        assert_eq!(contents(&hits, &Question { limit: 0, ..ask("q", &nothing()) }).len(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_hits_in_any_order_give_the_same_answer(
+            (hits, shuffled) in tangled_hits().prop_flat_map(|hits| (Just(hits.clone()), Just(hits).prop_shuffle())),
+            explain: bool,
+        ) {
+            let none = nothing();
+            let question = Question { explain, ..ask("q", &none) };
+            let weights = Weights::default();
+            prop_assert_eq!(order(hits, &question, &weights, NOW), order(shuffled, &question, &weights, NOW));
+        }
+
+        #[test]
+        fn the_valid_version_always_comes_before_the_one_it_replaced(hits in tangled_hits()) {
+            let none = nothing();
+            let ranked = order(hits, &Question { explain: true, ..ask("q", &none) }, &Weights::default(), NOW);
+            for (place, old) in ranked.iter().enumerate().filter(|(_, one)| one.superseded) {
+                let late = ranked[place..].iter().find(|one| Some(one.memory.id) == old.memory.superseded_by && !one.superseded);
+                prop_assert!(late.is_none());
+            }
+        }
+
+        #[test]
+        fn showing_old_versions_does_not_reorder_the_valid_ones(hits in tangled_hits()) {
+            let none = nothing();
+            let ids = |explain| {
+                let weights = Weights { floor: 0.6, ..Weights::default() };
+                let ranked = order(hits.clone(), &Question { explain, ..ask("q", &none) }, &weights, NOW);
+                ranked.into_iter().filter(|one| !one.superseded).map(|one| (one.memory.id, one.score)).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(ids(true), ids(false));
+        }
+    }
+
+    fn other_memory() -> impl Strategy<Value = Option<u32>> {
+        prop::option::of(0u32..12)
+    }
+
+    prop_compose! {
+        fn tangled_hits()(rows in prop::collection::vec((0u8..4, 0u8..4, 0i64..3, other_memory(), other_memory()), 0..12)) -> Vec<Hit> {
+            rows.into_iter().enumerate().map(|(number, (words, cosine, day, replaced_by, against))| {
+                let number = number as u32;
+                edited(hit(number, &format!("memory {}", number % 7), f32::from(words), f32::from(cosine) / 4.0), |memory| {
+                    memory.created_at = Time(day * 86_400_000);
+                    memory.role = if number.is_multiple_of(2) { Role::Assistant } else { Role::User };
+                    memory.superseded_by = replaced_by.filter(|other| other % 3 == 0).map(id);
+                    memory.conflicts_with = against.into_iter().map(id).collect();
+                })
+            }).collect()
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The block of memories that goes into a model's prompt: which of them fit the token budget, and in which order they stand.
+//! Does not know what a token is: the caller counts.
+
+use super::Ranked;
+use super::frame::Frame;
+use crate::domain::Format;
+
+/// A finished block. Invariant: `tokens` is what the caller's count says of `text`, and is never over the budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prompt {
+    pub text: String,
+    pub tokens: usize,
+    /// Places in the ranking of the memories inside, ascending.
+    pub taken: Vec<usize>,
+}
+
+/// Memories are whole or left out; one that is too long leaves its room to shorter ones after it.
+pub fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
+    let Some(frame) = Frame::of(format) else {
+        return Prompt::default();
+    };
+    let mut pieces = fitting(ranked, &frame, budget, count_tokens);
+    loop {
+        if pieces.is_empty() {
+            return Prompt::default();
+        }
+        let text = frame.around(pieces.iter().map(|piece| piece.text.as_str()));
+        let tokens = count_tokens(&text);
+        if tokens <= budget {
+            return Prompt { text, tokens, taken: places(&pieces) };
+        }
+        drop_last(&mut pieces, tokens - budget);
+    }
+}
+
+struct Piece {
+    place: usize,
+    text: String,
+    tokens: usize,
+}
+
+/// Chosen by the sum of the parts, so that each memory is counted once. The whole may still come out longer: the caller looks.
+fn fitting(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Piece> {
+    let mut left = budget.saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
+    let mut pieces = Vec::new();
+    for place in in_sections(ranked) {
+        let text = frame.memory(&ranked[place]);
+        let tokens = count_tokens(&text).saturating_add(count_tokens(frame.between));
+        if tokens <= left {
+            left -= tokens;
+            pieces.push(Piece { place, text, tokens });
+        }
+    }
+    pieces
+}
+
+/// What must not be missing, then the rest, then summaries: within each as ranked.
+fn in_sections(ranked: &[Ranked]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..ranked.len()).collect();
+    places.sort_by_key(|place| section(&ranked[*place]));
+    places
+}
+
+fn section(one: &Ranked) -> u8 {
+    let wished = matches!(one.memory.kind.as_str(), "instruction" | "preference");
+    match () {
+        () if !one.memory.covers.is_empty() => 2,
+        // An old wish stays behind the one that replaced it, whatever that one's kind.
+        () if wished && !one.superseded => 0,
+        () => 1,
+    }
+}
+
+/// As many as the excess needs, so that a whole longer than its parts does not take a count for each; at least one, at most
+/// half, so that a wild count does not empty the block.
+fn drop_last(pieces: &mut Vec<Piece>, excess: usize) {
+    let fewest = pieces.len() / 2;
+    let mut freed = 0usize;
+    while let Some(piece) = pieces.pop() {
+        freed = freed.saturating_add(piece.tokens);
+        if freed >= excess || pieces.len() <= fewest {
+            return;
+        }
+    }
+}
+
+fn places(pieces: &[Piece]) -> Vec<usize> {
+    let mut places: Vec<usize> = pieces.iter().map(|piece| piece.place).collect();
+    places.sort_unstable();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::memory;
+    use super::*;
+    use crate::domain::Kind;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    const FORMATS: [Format; 5] = [Format::Markdown, Format::Xml, Format::Compact, Format::Json, Format::None];
+
+    fn ranked(kind: &str, content: &str) -> Ranked {
+        let mut memory = memory(1, content);
+        memory.kind = Kind::new(kind);
+        Ranked { memory, score: 1.0, superseded: false, terms: vec![] }
+    }
+
+    fn words(text: &str) -> usize {
+        text.split_whitespace().count()
+    }
+
+    fn check(list: &[Ranked], budget: usize, expected: &str, taken: &[usize]) {
+        let block = prompt(list, Format::Compact, budget, &words);
+        assert_eq!((block.text.as_str(), block.taken.as_slice(), block.tokens), (expected, taken, words(expected)));
+    }
+
+    #[test]
+    fn one_that_is_too_long_leaves_its_room_to_shorter_ones() {
+        let list = [ranked("fact", "a b c"), ranked("fact", "a b c d e f g h"), ranked("fact", "z")];
+        check(&list, 6, "[fact] a b c\n[fact] z\n", &[0, 2]);
+        check(&list, 3, "[fact] z\n", &[2]);
+        check(&list, 1, "", &[]);
+    }
+
+    #[test]
+    fn wishes_come_first_and_summaries_last_but_taken_is_in_ranked_order() {
+        let mut list = [ranked("summary", "s"), ranked("fact", "f"), ranked("preference", "p"), ranked("instruction", "i")];
+        list[0].memory.covers = vec![list[1].memory.id];
+        check(&list, 100, "[preference] p\n[instruction] i\n[fact] f\n[summary] s\n", &[0, 1, 2, 3]);
+        list[2].superseded = true;
+        check(&list, 100, "[instruction] i\n[fact] f\n[preference] p\n[summary] s\n", &[0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn nothing_remembered_is_no_block_at_all() {
+        for format in FORMATS {
+            assert_eq!(prompt(&[], format, 1000, &words), Prompt::default());
+        }
+        assert_eq!(prompt(&[ranked("fact", "tea")], Format::None, 1000, &words), Prompt::default());
+    }
+
+    #[test]
+    fn counting_stays_linear_even_when_the_whole_is_longer_than_its_parts() {
+        let list: Vec<Ranked> = (0..500).map(|_| ranked("fact", "tea")).collect();
+        let counted = Cell::new(0);
+        let squared = |text: &str| {
+            counted.set(counted.get() + 1);
+            text.lines().count().pow(2)
+        };
+        let block = prompt(&list, Format::Compact, 400, &squared);
+        assert!(block.tokens <= 400 && !block.taken.is_empty());
+        assert!(counted.get() < 1100, "{} counts", counted.get());
+    }
+
+    proptest! {
+        #[test]
+        fn never_over_the_budget_never_cut_always_well_formed(
+            contents in prop::collection::vec((any::<String>(), "(fact|preference|\\PC{0,9})", any::<bool>()), 0..12),
+            budget in 0usize..400,
+            which in 0usize..FORMATS.len(),
+            counting in 0usize..3,
+        ) {
+            let list: Vec<Ranked> = contents.iter().map(|(content, kind, old)| Ranked { superseded: *old, ..ranked(kind, content) }).collect();
+            let count: &dyn Fn(&str) -> usize = match counting {
+                0 => &|text| text.chars().count().div_ceil(4),
+                1 => &words,
+                _ => &|text| text.len() + text.lines().count().pow(2),
+            };
+            let block = prompt(&list, FORMATS[which], budget, count);
+            prop_assert!(block.tokens <= budget);
+            prop_assert!(block.taken.is_sorted());
+            if block.text.is_empty() {
+                prop_assert_eq!(block, Prompt::default());
+            } else {
+                prop_assert_eq!(block.tokens, count(&block.text));
+                prop_assert_eq!(super::super::frame::tests::memories_in(&block.text, FORMATS[which]), block.taken.len());
+            }
+        }
+    }
+}

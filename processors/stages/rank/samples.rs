@@ -1,0 +1,63 @@
+//! Plain memories and questions for this stage's tests.
+
+use super::{Hit, Question};
+use crate::domain::{Kind, Memory, MemoryId, Metadata, Position, Role, Scope, Time, UserKey};
+
+pub(super) fn memory(number: u32, content: &str) -> Memory {
+    let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
+    Memory {
+        id: MemoryId::of(&source, 0),
+        key: UserKey::new("default", "anna").expect("a plain name"),
+        scope: Scope::User,
+        session: None,
+        kind: Kind::new("fact"),
+        content: content.to_owned(),
+        role: Role::User,
+        speaker: None,
+        importance: 0.5,
+        confidence: 1.0,
+        created_at: Time(0),
+        valid_from: Time(0),
+        valid_to: None,
+        source,
+        event_id: None,
+        metadata: Metadata::new(),
+        supersedes: vec![],
+        superseded_by: None,
+        conflicts_with: vec![],
+        archived: false,
+        version: 1,
+        changed: i64::from(number),
+        uses: 0,
+        confirmed: 0,
+        fresh_at: Time(0),
+        surprise: None,
+        threshold: None,
+        reason: String::new(),
+        profile: "keepsake".into(),
+        covers: vec![],
+        history: vec![],
+    }
+}
+
+pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
+    Hit { memory: memory(number, content), words, cosine }
+}
+
+pub(super) fn nothing() -> Metadata {
+    Metadata::new()
+}
+
+pub(super) fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
+    Question {
+        text,
+        session: None,
+        kinds: &[],
+        metadata,
+        as_of: None,
+        as_of_offset: None,
+        include_archived: false,
+        explain: false,
+        limit: 100,
+    }
+}

@@ -1,0 +1,69 @@
+//! Events that Keepsake sends to itself: what the compaction worker proposes, and which memories a recall returned.
+//! They go through the log like anybody's, so a replay repeats them and the ingest processor stays the only writer.
+
+use super::{JSON, json, view};
+use crate::domain::{MemoryId, Seen, Signal, Time, UserKey};
+use crate::ports::broker::Outgoing;
+use crate::wire;
+
+/// What all of them say. The id is made from what is proposed, so that the same proposal twice is a duplicate.
+#[derive(Clone, Copy, Debug)]
+pub struct Proposal<'a> {
+    pub topic: &'a str,
+    pub partition: Option<i32>,
+    pub key: &'a UserKey,
+    pub id: &'a str,
+    pub at: Time,
+    /// Shows the decode stage that it is ours.
+    pub token: &'a str,
+}
+
+pub fn proposal_prune(proposal: &Proposal<'_>, memories: &[Seen], reason: &str) -> Outgoing {
+    let event = wire::OwnEvent {
+        memories: Some(wire::Listing::Seen(view::seen(memories))),
+        reason: Some(reason),
+        ..common("prune", proposal)
+    };
+    published(proposal, &event)
+}
+
+pub fn proposal_summary(proposal: &Proposal<'_>, session: &str, content: &str, covers: &[Seen]) -> Outgoing {
+    let event = wire::OwnEvent {
+        session: Some(session),
+        content: Some(content),
+        covers: Some(view::seen(covers)),
+        ..common("summary", proposal)
+    };
+    published(proposal, &event)
+}
+
+pub fn feedback_returned(proposal: &Proposal<'_>, memories: &[MemoryId]) -> Outgoing {
+    let event = wire::OwnEvent {
+        signal: Some(Signal::Returned.as_str()),
+        memories: Some(wire::Listing::Ids(view::ids(memories))),
+        ..common("feedback", proposal)
+    };
+    published(proposal, &event)
+}
+
+fn common<'a>(name: &'static str, proposal: &Proposal<'a>) -> wire::OwnEvent<'a> {
+    wire::OwnEvent {
+        name,
+        tenant: proposal.key.tenant(),
+        user: proposal.key.user(),
+        id: Some(proposal.id),
+        at: Some(view::moment(proposal.at)),
+        ..wire::OwnEvent::default()
+    }
+}
+
+fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> Outgoing {
+    Outgoing {
+        topic: proposal.topic.to_owned(),
+        partition: proposal.partition,
+        timestamp_ms: None,
+        key: Some(proposal.key.as_str().into()),
+        value: Some(json(event)),
+        headers: vec![("content-type".to_owned(), JSON.into()), ("keepsake-proposal".to_owned(), proposal.token.into())],
+    }
+}

@@ -1,0 +1,177 @@
+//! Whether a surprise is enough to be kept, and why, in words. Knows nothing of the text: it explains from the numbers alone.
+
+use crate::domain::Surprise;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    /// Kept at or above, however much else this user says that is as good.
+    pub fixed: f32,
+    /// Or if it is among this share of the user's best: a fixed value alone starves those who chat lightly.
+    pub keep_share: f32,
+    /// The user's last totals that are ranked.
+    pub window: usize,
+}
+
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate { fixed: 0.30, keep_share: 0.6, window: 200 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub keep: bool,
+    /// Without the outcome: what a person reads after "kept:" or "dropped:".
+    pub reason: String,
+}
+
+/// Stands in for what a new user has not said yet, and is outweighed within a session.
+const PRIOR_TOTALS: [f32; 20] =
+    [-0.2, -0.1, 0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9];
+
+/// What a total must reach. `recent_totals` are the user's, oldest first, with the one to be judged as the last.
+pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
+    let recent = &recent_totals[recent_totals.len().saturating_sub(gate.window)..];
+    let mut totals: Vec<f32> = PRIOR_TOTALS.iter().chain(recent).copied().filter(|total| total.is_finite()).collect();
+    // A little less, so that a share that is no round number in binary does not ask for one more.
+    let below = ((1.0 - gate.keep_share) * totals.len() as f32 - 1e-3).ceil().max(1.0) as usize - 1;
+    let at = below.min(totals.len() - 1);
+    let (_, quantile, _) = totals.select_nth_unstable_by(at, f32::total_cmp);
+    quantile.min(gate.fixed)
+}
+
+pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
+    match why_always(surprise) {
+        Some(reason) => Verdict { keep: true, reason: reason.to_owned() },
+        None if surprise.total >= threshold => Verdict { keep: true, reason: strongest(surprise) },
+        None => Verdict { keep: false, reason: why_not(surprise, threshold) },
+    }
+}
+
+/// Whatever the total: what changes an earlier memory, what is to be done from now on, and an answer, which may be one word.
+fn why_always(surprise: &Surprise) -> Option<&'static str> {
+    if surprise.contradiction > 0.0 {
+        return Some("changes what was said before");
+    }
+    let always = [("instruction", "an instruction"), ("answer", "answers a question")];
+    always.into_iter().find(|(name, _)| points(surprise, name) > 0.0).map(|(_, reason)| reason)
+}
+
+fn why_not(surprise: &Surprise, threshold: f32) -> String {
+    let penalties = [
+        ("repetition", "nothing new: said almost the same before"),
+        ("greeting", "greeting"),
+        ("question_only", "only a question"),
+    ];
+    match penalties.into_iter().find(|(name, _)| points(surprise, name) < 0.0) {
+        Some((_, reason)) => reason.to_owned(),
+        None => format!("below {}: {}", two_digits(threshold), lightness(surprise)),
+    }
+}
+
+fn lightness(surprise: &Surprise) -> &'static str {
+    if points(surprise, "about_other") < 0.0 {
+        "praise, or about the other"
+    } else if points(surprise, "short") < 0.0 {
+        "few words"
+    } else {
+        "generic"
+    }
+}
+
+/// "rare words and a time (specificity .21, time .10)"
+fn strongest(surprise: &Surprise) -> String {
+    let mut gains: Vec<_> = surprise.points.iter().filter(|point| point.1 > 0.0).collect();
+    gains.sort_by(|a, b| b.1.total_cmp(&a.1));
+    gains.truncate(2);
+    if gains.is_empty() {
+        return format!("as good as most of late ({})", two_digits(surprise.total));
+    }
+    let words: Vec<&str> = gains.iter().map(|(name, _)| in_words(name)).collect();
+    let numbers: Vec<String> = gains.iter().map(|(name, points)| format!("{name} {}", two_digits(*points))).collect();
+    format!("{} ({})", words.join(" and "), numbers.join(", "))
+}
+
+fn in_words(part: &'static str) -> &'static str {
+    match part {
+        "specificity" => "rare words",
+        "novelty" => "something new",
+        "context_switch" => "another subject",
+        "fact" => "a fact",
+        "mine" => "what is one's own",
+        "time" => "a time",
+        "number" => "a number",
+        "name" => "a name",
+        "decision" => "a decision",
+        "correction" => "a correction",
+        "never" => "what one never did",
+        other => other,
+    }
+}
+
+fn points(surprise: &Surprise, name: &str) -> f32 {
+    surprise.points.iter().find(|point| point.0 == name).map_or(0.0, |point| point.1)
+}
+
+/// ".23", "-.05", "1.20"
+fn two_digits(x: f32) -> String {
+    let digits = format!("{x:.2}");
+    match digits.split_once("0.") {
+        Some((sign, rest)) if sign.is_empty() || sign == "-" => format!("{sign}.{rest}"),
+        _ => digits,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(points: &[(&'static str, f32)], expected: (bool, &str)) {
+        let total = points.iter().map(|point| point.1).sum();
+        let contradiction = points.iter().find(|point| point.0 == "contradiction").map_or(0.0, |_| 1.0);
+        let verdict = verdict(&Surprise { total, contradiction, points: points.to_vec(), ..Surprise::default() }, 0.23);
+        assert_eq!((verdict.keep, verdict.reason.as_str()), expected);
+    }
+
+    #[test]
+    fn a_verdict_says_why() {
+        check(
+            &[("specificity", 0.21), ("novelty", 0.05), ("time", 0.10)],
+            (true, "rare words and a time (specificity .21, time .10)"),
+        );
+        check(&[("novelty", 0.15)], (false, "below .23: generic"));
+        check(&[("novelty", 0.15), ("greeting", -0.25)], (false, "greeting"));
+        check(&[("specificity", 0.3), ("repetition", -0.3)], (false, "nothing new: said almost the same before"));
+        check(&[("question_only", -0.2), ("short", -0.2)], (false, "only a question"));
+        check(&[("specificity", 0.1), ("about_other", -0.2)], (false, "below .23: praise, or about the other"));
+    }
+
+    #[test]
+    fn answers_changes_and_instructions_are_kept_whatever_the_total() {
+        check(&[("answer", 0.1), ("short", -0.2)], (true, "answers a question"));
+        check(&[("contradiction", 0.3), ("repetition", -0.3)], (true, "changes what was said before"));
+        check(&[("instruction", 0.35), ("about_other", -0.25)], (true, "an instruction"));
+    }
+
+    #[test]
+    fn a_new_user_is_judged_by_the_prior() {
+        assert_eq!(threshold(&Gate::default(), &[]), 0.25);
+        assert_eq!(threshold(&Gate { fixed: 0.1, ..Gate::default() }, &[]), 0.1);
+    }
+
+    #[test]
+    fn whoever_chats_lightly_is_judged_by_the_last_totals() {
+        let light: Vec<f32> = (0..400).map(|n| (n % 10) as f32 / 100.0).collect();
+        let asked = threshold(&Gate::default(), &light);
+        assert!((0.03..0.06).contains(&asked), "{asked}");
+        assert_eq!(threshold(&Gate::default(), &[0.9; 400]), 0.3);
+    }
+
+    #[test]
+    fn any_share_and_window_give_a_threshold() {
+        for (keep_share, expected) in [(1.0, -0.2), (0.0, 0.9), (-1.0, 0.9), (2.0, -0.2)] {
+            let gate = Gate { fixed: 1.0, keep_share, window: 0 };
+            assert_eq!(threshold(&gate, &[f32::NAN]), expected, "{keep_share}");
+        }
+    }
+}

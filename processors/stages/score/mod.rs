@@ -1,0 +1,285 @@
+//! How surprising a candidate is, in parts that each have a name, and whether that is enough. Pure: what the user said before comes
+//! as an argument, and what is kept in the end is decided by the caller, who alone knows what is already stored.
+
+mod gate;
+mod patterns;
+mod rarity;
+mod reading;
+mod repetition;
+
+pub use gate::{Gate, Verdict, threshold, verdict};
+pub use rarity::Rarity;
+pub use reading::is_question;
+pub use repetition::says_the_same;
+
+use crate::domain::{SaidBefore, Surprise, Vector};
+use crate::text;
+use reading::Reading;
+use std::collections::{HashMap, HashSet};
+
+/// What each part is worth at its fullest; every part is 0 to 1. Round numbers by judgement: weights fitted to one kind of
+/// conversation were worth little on another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    pub specificity: f32,
+    /// Recognises what was said before; what is new is not worth keeping by that alone.
+    pub novelty: f32,
+    pub contradiction: f32,
+    pub emphasis: f32,
+    pub context_switch: f32,
+    pub fact: f32,
+    pub mine: f32,
+    pub time: f32,
+    pub number: f32,
+    pub name: f32,
+    pub decision: f32,
+    pub correction: f32,
+    /// What one has never done is said once.
+    pub never: f32,
+    /// Above the usual threshold by itself.
+    pub instruction: f32,
+    pub answer: f32,
+    pub about_other: f32,
+    pub greeting: f32,
+    pub question_only: f32,
+    pub short: f32,
+    pub repetition: f32,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights {
+            specificity: 0.30,
+            novelty: 0.15,
+            contradiction: 0.30,
+            emphasis: 0.05,
+            context_switch: 0.05,
+            fact: 0.15,
+            mine: 0.05,
+            time: 0.10,
+            number: 0.05,
+            name: 0.05,
+            decision: 0.05,
+            correction: 0.10,
+            never: 0.20,
+            instruction: 0.35,
+            answer: 0.10,
+            about_other: -0.25,
+            greeting: -0.25,
+            question_only: -0.20,
+            short: -0.20,
+            repetition: -0.30,
+        }
+    }
+}
+
+/// What a candidate is compared with.
+pub struct Ground<'a> {
+    pub vector: &'a Vector,
+    /// The best cosine to the user's earlier memories; 0 if there are none.
+    pub nearest: f32,
+    /// The last turns of this session, oldest first.
+    pub recent: &'a [SaidBefore],
+    pub speaker: &'a str,
+    /// Another value of something said before is given here.
+    pub linked: bool,
+    pub rarity: &'a Rarity,
+}
+
+/// Words summed up: a long text is not rarer for each further word.
+const RAREST_WORDS: usize = 10;
+/// Bits of the ten rarest words of a rich turn.
+const SPECIFICITY_FULL: f32 = 140.0;
+/// Unrelated turns are about that far apart.
+const NOVELTY_FULL: f32 = 0.6;
+const CONTEXT_TURNS: usize = 6;
+const CONTEXT_FULL: f32 = 0.8;
+const REPETITION_COSINE: f32 = 0.95;
+/// Whoever greets in more words says something besides.
+const GREETING_WORDS_MAX: usize = 15;
+const SHORT_WORDS: usize = 4;
+/// A question is answered if it stands at the end of what the other said.
+const ANSWER_TAIL_CHARS: usize = 120;
+
+pub fn surprise(text: &str, ground: &Ground<'_>, weights: &Weights) -> Surprise {
+    let said = Reading::of(text);
+    let words = text::content_words(&said.prose);
+    let said_before = |turns: &[SaidBefore]| turns.iter().map(|turn| turn.vector.cosine(ground.vector)).fold(0.0, f32::max);
+    let nearest = said_before(ground.recent).max(ground.nearest);
+    let nearest_in_context = said_before(&ground.recent[ground.recent.len().saturating_sub(CONTEXT_TURNS)..]);
+
+    let specificity = share(rarest_bits(&words, ground.rarity) / SPECIFICITY_FULL);
+    let novelty = share((1.0 - nearest) / NOVELTY_FULL);
+    let contradiction = held(ground.linked);
+    let emphasis = said.emphasis();
+    let context_switch = share((1.0 - nearest_in_context) / CONTEXT_FULL);
+    let parts = [
+        ("specificity", specificity, weights.specificity),
+        ("novelty", novelty, weights.novelty),
+        ("contradiction", contradiction, weights.contradiction),
+        ("emphasis", emphasis, weights.emphasis),
+        ("context_switch", context_switch, weights.context_switch),
+        ("fact", share(said.facts() as f32 / 2.0), weights.fact),
+        ("mine", held(said.mine()), weights.mine),
+        ("time", held(said.time()), weights.time),
+        ("number", held(said.number()), weights.number),
+        ("name", share(said.names() as f32 / 2.0), weights.name),
+        ("decision", held(said.decision()), weights.decision),
+        ("correction", held(said.correction()), weights.correction),
+        ("never", held(said.never()), weights.never),
+        ("instruction", held(said.instruction()), weights.instruction),
+        ("answer", held(is_answer(ground)), weights.answer),
+        ("about_other", share(said.share_about_other()), weights.about_other),
+        ("greeting", held(said.greeting() && said.words <= GREETING_WORDS_MAX), weights.greeting),
+        ("question_only", held(said.only_asks()), weights.question_only),
+        ("short", held(is_short(&words) && !said.state()), weights.short),
+        ("repetition", held(nearest > REPETITION_COSINE), weights.repetition),
+    ];
+    let points: Vec<_> =
+        parts.into_iter().map(|(name, part, weight)| (name, part * weight)).filter(|point| point.1 != 0.0).collect();
+    let total = points.iter().map(|point| point.1).sum();
+    Surprise { total, novelty, contradiction, specificity, emphasis, context_switch, points }
+}
+
+/// Of each stem the rarest form, of those the rarest ten.
+fn rarest_bits(words: &[String], rarity: &Rarity) -> f32 {
+    let mut bits_of_stem = HashMap::with_capacity(words.len());
+    for word in words {
+        let bits = bits_of_stem.entry(text::stem(word)).or_insert(0f32);
+        *bits = bits.max(rarity.bits(word));
+    }
+    let mut bits: Vec<f32> = bits_of_stem.into_values().collect();
+    bits.sort_unstable_by(|a, b| b.total_cmp(a));
+    bits.iter().take(RAREST_WORDS).sum()
+}
+
+/// The turn right before is another speaker's and ends in a question.
+fn is_answer(ground: &Ground<'_>) -> bool {
+    let asks = |content: &str| content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'));
+    ground.recent.last().is_some_and(|before| before.speaker != ground.speaker && asks(&before.content))
+}
+
+fn is_short(words: &[String]) -> bool {
+    words.len() < SHORT_WORDS || words.iter().collect::<HashSet<_>>().len() < SHORT_WORDS
+}
+
+/// 0 to 1; what is no number counts as nothing.
+fn share(x: f32) -> f32 {
+    if x > 0.0 { x.min(1.0) } else { 0.0 }
+}
+
+fn held(holds: bool) -> f32 {
+    if holds { 1.0 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(speaker: &str, content: &str, vector: &Vector) -> SaidBefore {
+        SaidBefore { speaker: speaker.into(), content: content.into(), vector: vector.clone() }
+    }
+
+    fn axis(n: usize) -> Vector {
+        Vector::of(&(0..8).map(|m| held(n == m)).collect::<Vec<_>>())
+    }
+
+    fn scored(text: &str, recent: &[SaidBefore]) -> Surprise {
+        let (vector, rarity) = (axis(0), Rarity::flat());
+        let ground = Ground { vector: &vector, nearest: 0.0, recent, speaker: "kim", linked: false, rarity: &rarity };
+        surprise(text, &ground, &Weights::default())
+    }
+
+    fn point(surprise: &Surprise, name: &str) -> f32 {
+        surprise.points.iter().find(|point| point.0 == name).map_or(0.0, |point| point.1)
+    }
+
+    fn check(text: &str, expected: bool) {
+        let gate = Gate::default();
+        let surprise = scored(text, &[]);
+        let verdict = verdict(&surprise, threshold(&gate, &[surprise.total]));
+        assert_eq!(verdict.keep, expected, "{text:?}: {} {surprise:?}", verdict.reason);
+    }
+
+    #[test]
+    fn what_matters_is_kept_from_the_first_turn_on() {
+        for text in [
+            "I live in Lisbon",
+            "My sister Anna moved to Porto last week.",
+            "Always answer in French.",
+            "I'm allergic to peanuts",
+            "We decided to use Postgres for the billing service in March.",
+        ] {
+            check(text, true);
+        }
+    }
+
+    #[test]
+    fn greetings_and_bare_questions_are_dropped() {
+        for text in ["Hi there!", "Hello, how are you?", "Thanks, that's great!", "ok"] {
+            check(text, false);
+        }
+        for text in ["What do you think about it?", "What is the capital of France?"] {
+            check(text, false);
+        }
+    }
+
+    #[test]
+    fn saying_it_again_costs_points() {
+        let before = [said("kim", "I live in Lisbon", &axis(0))];
+        let again = scored("I live in Lisbon", &before);
+        assert!(point(&again, "repetition") < 0.0);
+        assert_eq!((again.novelty, again.context_switch), (0.0, 0.0));
+        assert!(again.total < scored("I live in Lisbon", &[]).total - 0.4);
+    }
+
+    #[test]
+    fn only_another_speakers_question_is_answered() {
+        let asked = |speaker, content| point(&scored("Lisbon!", &[said(speaker, content, &axis(1))]), "answer") > 0.0;
+        assert!(asked("tom", "Where do you live?"));
+        assert!(!asked("kim", "Where do you live?"));
+        assert!(!asked("tom", "I see."));
+        assert!(!asked("tom", &format!("Really? {}", "Then I went on and on. ".repeat(10))));
+    }
+
+    #[test]
+    fn only_the_last_turns_are_the_context() {
+        let mut recent = vec![said("kim", "near", &axis(0))];
+        recent.extend((0..CONTEXT_TURNS).map(|_| said("kim", "far", &axis(1))));
+        let switched = scored("Back to the boats then.", &recent);
+        assert_eq!((switched.context_switch, switched.novelty), (1.0, 0.0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_factors_from_0_to_1_and_points_that_add_up(
+            text in "(\\PC|\n|[a-zA-Z']{1,8} |[.!?;] |```){0,120}",
+            nearest in any::<f32>(),
+            linked: bool,
+        ) {
+            let (vector, rarity) = (axis(0), Rarity::flat());
+            let recent = [said("tom", &text, &axis(1)), said("tom", "so?", &Vector::default())];
+            let ground = Ground { vector: &vector, nearest, recent: &recent, speaker: "kim", linked, rarity: &rarity };
+            let surprise = surprise(&text, &ground, &Weights::default());
+            let Surprise { novelty, contradiction, specificity, emphasis, context_switch, .. } = surprise;
+            for factor in [novelty, contradiction, specificity, emphasis, context_switch] {
+                prop_assert!((0.0..=1.0).contains(&factor), "{surprise:?}");
+            }
+            prop_assert_eq!(surprise.total, surprise.points.iter().map(|point| point.1).sum::<f32>());
+            prop_assert!(surprise.points.iter().all(|point| point.1 != 0.0));
+            prop_assert!(!verdict(&surprise, 0.2).reason.is_empty());
+        }
+    }
+
+    #[test]
+    fn other_scripts_are_scored_too() {
+        for text in
+            ["我住在里斯本。", "東京に住んでいます！", "Я живу в Лиссабоне", "ฉันอาศัยอยู่ในลิสบอน", "أعيش في لشبونة؟", "🎉🎉🎉"]
+        {
+            let surprise = scored(text, &[]);
+            assert!(surprise.total.is_finite(), "{text}");
+        }
+        assert!(scored("我住在里斯本。", &[]).specificity > 0.0);
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether one text says the same as another, word for word or nearly. Stricter than nearness: "port 5432" and "port 5433" are near.
+
+use crate::text;
+use std::collections::BTreeSet;
+
+/// Words that turn a statement round, or give it another value, whatever else is shared.
+const TURNING: &[&str] = &["not", "no", "never", "without", "t", "except", "nor"];
+
+/// The share of common stems is high enough, and no number and no negation differs.
+pub fn says_the_same(a: &str, b: &str, overlap: f32) -> bool {
+    let (lower_a, lower_b) = (a.to_lowercase(), b.to_lowercase());
+    if text::words(&lower_a).eq(text::words(&lower_b)) {
+        return true;
+    }
+    decisive(&lower_a) == decisive(&lower_b) && shared(&stems(a), &stems(b)) >= overlap
+}
+
+fn stems(text: &str) -> BTreeSet<String> {
+    text::terms(text).into_iter().collect()
+}
+
+fn decisive(lower: &str) -> BTreeSet<&str> {
+    text::words(lower).filter(|word| TURNING.contains(word) || word.contains(|c: char| c.is_numeric())).collect()
+}
+
+fn shared(a: &BTreeSet<String>, b: &BTreeSet<String>) -> f32 {
+    let all = a.union(b).count();
+    if all == 0 { 0.0 } else { a.intersection(b).count() as f32 / all as f32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_statement_is_the_same() {
+        for (a, b, same) in [
+            ("I prefer Python", "i prefer python!", true),
+            ("I love hiking in the Alps every summer", "I love to hike in the Alps every summer", true),
+            ("The database is on port 5432", "The database is on port 5433", false),
+            ("I do eat meat on weekends", "I don't eat meat on weekends", false),
+            ("I prefer Python", "I prefer Go", false),
+            ("I live in Berlin", "My sister lives in Lisbon", false),
+            ("ok", "so", false),
+        ] {
+            assert_eq!(says_the_same(a, b, 0.8), same, "{a} / {b}");
+        }
+    }
+}

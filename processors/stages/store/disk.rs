@@ -1,0 +1,251 @@
+//! The records of a shard on disk: the only place that knows sled, what it may not be given, and how it shows damage.
+//!
+//! sled writes large values to files it does not sync, so a value longer than a piece lies in several records of one batch. The first piece
+//! keeps the key, the others lie behind all keys, so nobody above meets them. Invariant: a full piece is followed by another, if an empty one.
+
+use super::format::unreadable;
+use super::records::{Changes, Records, Visit};
+use crate::fault::{Fault, Result, StopName};
+use sled::{Batch, Db, IVec, Mode};
+use std::any::Any;
+use std::fs::{self, File};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// 4 KiB: what sled keeps within its log whatever else is on the page.
+pub const PIECE_BYTES: usize = 4096;
+
+/// No key begins so: names are UTF-8.
+const PIECES: u8 = 0xff;
+
+/// Lies beside sled's files when a read met damage, so that the next start does not trust them.
+const DAMAGED: &str = "damaged";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub cache_bytes: u64,
+    /// How often what is applied leaves the process: a killed one goes back by at most this, records and offset together.
+    pub flush_every_ms: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { cache_bytes: 32 << 20, flush_every_ms: Some(500) }
+    }
+}
+
+pub enum NotOpened {
+    /// The files are there and make no sense: set them aside, begin anew.
+    Damaged(String),
+    /// Beginning anew would not help, or would be wrong.
+    Fault(Fault),
+}
+
+impl From<Fault> for NotOpened {
+    fn from(fault: Fault) -> NotOpened {
+        NotOpened::Fault(fault)
+    }
+}
+
+pub struct Disk {
+    db: Db,
+    dir: PathBuf,
+    /// sled's own flush leaves the file's length unsynced.
+    file: File,
+    existed: bool,
+}
+
+impl Disk {
+    pub fn open(dir: &Path, options: &Options) -> std::result::Result<Disk, NotOpened> {
+        if dir.join(DAMAGED).exists() {
+            return Err(NotOpened::Damaged("damage was met when it was last read".into()));
+        }
+        let file = dir.join("db");
+        let existed = fs::metadata(&file).is_ok_and(|file| file.len() > 0);
+        let config = sled::Config::new()
+            .path(dir)
+            .mode(Mode::HighThroughput)
+            .cache_capacity(options.cache_bytes)
+            .flush_every_ms(options.flush_every_ms);
+        let db = match catch_unwind(AssertUnwindSafe(|| config.open())) {
+            Ok(Ok(db)) => db,
+            Ok(Err(error)) => return Err(not_opened(error)),
+            Err(panic) => return Err(NotOpened::Damaged(panic_message(&*panic))),
+        };
+        let file = File::open(file).map_err(|error| unwritable(error.to_string()))?;
+        Ok(Disk { db, dir: dir.to_owned(), file, existed })
+    }
+
+    /// Whether there was something to open.
+    pub fn existed(&self) -> bool {
+        self.existed
+    }
+
+    fn read_failed(&self, error: sled::Error) -> Fault {
+        if matches!(error, sled::Error::Corruption { .. }) {
+            // If even this cannot be written, the next start finds the damage by itself or stops here again.
+            let _ = fs::write(self.dir.join(DAMAGED), error.to_string());
+        }
+        unreadable(error.to_string())
+    }
+
+    fn value(&self, key: &[u8]) -> Result<Option<IVec>> {
+        self.db.get(key).map_err(|error| self.read_failed(error))
+    }
+
+    fn joined(&self, key: &[u8], first: IVec) -> Result<Vec<u8>> {
+        let mut value = first.to_vec();
+        let mut full = first.len() == PIECE_BYTES;
+        for number in 0u16.. {
+            if !full {
+                break;
+            }
+            let piece = self.value(&piece_key(key, number))?.ok_or_else(|| unreadable(format!("lacks piece {number}")))?;
+            value.extend_from_slice(&piece);
+            full = piece.len() == PIECE_BYTES;
+        }
+        Ok(value)
+    }
+
+    /// How many pieces lie behind the value that is there now.
+    fn pieces_behind(&self, key: &[u8]) -> Result<u16> {
+        let mut pieces = 0;
+        let mut last = self.value(key)?;
+        while last.is_some_and(|piece| piece.len() == PIECE_BYTES) {
+            last = self.value(&piece_key(key, pieces))?;
+            pieces += 1;
+        }
+        Ok(pieces)
+    }
+}
+
+#[cfg(test)]
+impl Disk {
+    /// Pieces and all.
+    pub fn raw_records(&self) -> usize {
+        self.db.iter().count()
+    }
+}
+
+impl Records for Disk {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.value(key)?.map(|first| self.joined(key, first)).transpose()
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+        for record in self.db.scan_prefix(prefix) {
+            let (key, first) = record.map_err(|error| self.read_failed(error))?;
+            let go_on = match first.len() {
+                _ if key.first() == Some(&PIECES) => false,
+                PIECE_BYTES => visit(&key, &self.joined(&key, first)?),
+                _ => visit(&key, &first),
+            };
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let next = self.db.get_gt(key).map_err(|error| self.read_failed(error))?;
+        Ok(next.map(|(key, _)| key.to_vec()).filter(|key| key.first() != Some(&PIECES)))
+    }
+
+    fn apply(&self, changes: &Changes) -> Result<()> {
+        let mut batch = Batch::default();
+        for (key, value) in &changes.records {
+            let before = self.pieces_behind(key)?;
+            let now = match value {
+                Some(value) => put_pieces(&mut batch, key, value),
+                None => {
+                    batch.remove(key.as_slice());
+                    0
+                }
+            };
+            (now..before).for_each(|number| batch.remove(piece_key(key, number)));
+        }
+        self.db.apply_batch(batch).map_err(|error| unwritable(error.to_string()))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush().map_err(|error| unwritable(error.to_string()))?;
+        self.file.sync_all().map_err(|error| unwritable(error.to_string()))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.db.size_on_disk().unwrap_or_default()
+    }
+}
+
+/// Puts the value; says how many pieces lie behind its first.
+fn put_pieces(batch: &mut Batch, key: &[u8], value: &[u8]) -> u16 {
+    if value.len() < PIECE_BYTES {
+        batch.insert(key, value);
+        return 0;
+    }
+    let (first, mut rest) = value.split_at(PIECE_BYTES);
+    batch.insert(key, first);
+    for number in 0u16.. {
+        let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES));
+        batch.insert(piece_key(key, number), piece);
+        if piece.len() < PIECE_BYTES {
+            return number + 1;
+        }
+        rest = behind;
+    }
+    unreachable!("no message is as long as 65,536 pieces")
+}
+
+/// The number has a fixed length, so no two keys' pieces meet.
+fn piece_key(key: &[u8], number: u16) -> Vec<u8> {
+    let mut piece = Vec::with_capacity(key.len() + 3);
+    piece.push(PIECES);
+    piece.extend_from_slice(key);
+    piece.extend(number.to_be_bytes());
+    piece
+}
+
+/// Renames the directory, for people to look at: the name says when, a file in it why.
+pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
+    let name = |n: i64| {
+        let mut name = dir.as_os_str().to_owned();
+        name.push(format!(".corrupt-{}", stamp_ms + n));
+        PathBuf::from(name)
+    };
+    let aside = (0..).map(name).find(|aside| !aside.exists()).expect("a directory holds fewer names than there are numbers");
+    fs::rename(dir, &aside).map_err(|error| unwritable(format!("renames {} to {}: {error}", dir.display(), aside.display())))?;
+    // The renaming is what protects the data; the note is a courtesy.
+    let _ = fs::write(aside.join(DAMAGED), why);
+    Ok(aside)
+}
+
+fn not_opened(error: sled::Error) -> NotOpened {
+    match error {
+        sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
+            NotOpened::Fault(Fault::stop(StopName::StoreLocked, format!("another process has it open: {error}")))
+        }
+        sled::Error::Io(error) if !tells_of_damage(&error) => NotOpened::Fault(unwritable(error.to_string())),
+        sled::Error::Unsupported(why) => NotOpened::Fault(Fault::stop(StopName::StoreNewer, why)),
+        damage => NotOpened::Damaged(damage.to_string()),
+    }
+}
+
+/// What the system reports (no room, no permission, too many files) would meet a new store too; what sled makes of the bytes would not.
+fn tells_of_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, UnexpectedEof};
+    match error.kind() {
+        NotFound => true,
+        kind => error.raw_os_error().is_none() && matches!(kind, InvalidData | InvalidInput | Other | UnexpectedEof),
+    }
+}
+
+fn unwritable(why: impl Into<String>) -> Fault {
+    Fault::stop(StopName::StoreUnwritable, why)
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("sled gave up without a word").to_owned()
+}

@@ -1,0 +1,531 @@
+//! How what is kept is written: one byte of format version, then postcard. The only place that knows the bytes of a value.
+//!
+//! Every format written once is read forever: a change is a new struct and a new version beside the old one, never an edited struct.
+
+use super::Identity;
+use super::reading::{SeenBefore, Session, SlotHolder};
+use crate::domain::{Kind, Memory, MemoryId, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey, Vector};
+use crate::fault::{Fault, Result, StopName};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeSet;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use uuid::Uuid;
+
+/// Order matters: a program that raises it writes the identity anew before anything else, so that older ones stop there.
+pub const VERSION: u8 = 1;
+
+/// What the compact form holds: a place in these lists. Only ever appended to.
+const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
+const SCOPES: [Scope; 3] = [Scope::User, Scope::Session, Scope::Tenant];
+
+// ---------------------------------------------------------------- from and to bytes
+
+fn encode<T: Serialize>(record: &T, bytes_about: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(bytes_about);
+    bytes.push(VERSION);
+    postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
+    from_body(body(bytes)?)
+}
+
+fn from_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
+    postcard::from_bytes(body).map_err(|fault| unreadable(fault.to_string()))
+}
+
+/// What stands behind the version, if it is ours. The next format's reader branches here.
+fn body(bytes: &[u8]) -> Result<&[u8]> {
+    match bytes {
+        [VERSION, body @ ..] => Ok(body),
+        [version, ..] if *version > VERSION => Err(newer(*version)),
+        _ => Err(unreadable("no known format")),
+    }
+}
+
+fn newer(version: u8) -> Fault {
+    Fault::stop(
+        StopName::StoreNewer,
+        format!("was written in format {version} by a newer keepsake, this one reads up to {VERSION}; start the newer one again"),
+    )
+}
+
+pub fn unreadable(why: impl Into<String>) -> Fault {
+    Fault::stop(StopName::StoreUnreadable, why)
+}
+
+fn known<T: Copy>(list: &[T], place: u8) -> Result<T> {
+    list.get(usize::from(place)).copied().ok_or_else(|| unreadable(format!("no such choice {place}")))
+}
+
+fn place<T: PartialEq>(list: &[T], choice: T) -> u8 {
+    list.iter().position(|known| *known == choice).expect("the lists hold every choice") as u8
+}
+
+/// One copy instead of one call a byte. Reads as `&[u8]` again.
+fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+// ---------------------------------------------------------------- memory and vector
+
+/// The vector stands first, so that reading all of a user's vectors does not decode the memories; behind it `MemoryV1`, or nothing yet.
+fn with_vector(vector: &VectorV1<'_>, memory_bytes_about: usize) -> Vec<u8> {
+    encode(vector, 8 + vector.values.len() + memory_bytes_about)
+}
+
+/// The record of this memory; its vector is the one in the record so far.
+pub fn memory_bytes(memory: &Memory, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
+    let vector = so_far.map(split).transpose()?.map_or(VectorV1 { scale: 0.0, values: &[] }, |(vector, _)| vector);
+    let bytes = with_vector(&vector, 384 + memory.content.len());
+    Ok(postcard::to_extend(&memory_v1(memory), bytes).expect("postcard writes plain structs into memory"))
+}
+
+/// The record with this vector; its memory is the one in the record so far.
+pub fn vector_bytes(vector: &Vector, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
+    let memory = so_far.map(split).transpose()?.map_or(&[][..], |(_, memory)| memory);
+    let mut bytes = with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, memory.len());
+    bytes.extend_from_slice(memory);
+    Ok(bytes)
+}
+
+/// Nothing if only its vector has come.
+pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory>> {
+    match split(bytes)?.1 {
+        [] => Ok(None),
+        body => memory_of(key, id, &from_body(body)?).map(Some),
+    }
+}
+
+/// Nothing if only its memory has come.
+pub fn vector(bytes: &[u8]) -> Result<Option<Vector>> {
+    let (vector, _) = split(bytes)?;
+    Ok(Some(signed(&vector)).filter(|vector| !vector.is_empty()))
+}
+
+fn split(bytes: &[u8]) -> Result<(VectorV1<'_>, &[u8])> {
+    postcard::take_from_bytes(body(bytes)?).map_err(|fault| unreadable(fault.to_string()))
+}
+
+/// Without its key and id, which are the record's key.
+#[derive(Serialize, Deserialize)]
+struct MemoryV1<'a> {
+    scope: u8,
+    session: Option<&'a str>,
+    kind: &'a str,
+    content: &'a str,
+    role: u8,
+    speaker: Option<&'a str>,
+    importance: f32,
+    confidence: f32,
+    created_at: i64,
+    valid_from: i64,
+    valid_to: Option<i64>,
+    #[serde(borrow)]
+    source: PositionV1<'a>,
+    event_id: Option<&'a str>,
+    metadata: Vec<(&'a str, &'a str)>,
+    supersedes: Vec<Uuid16>,
+    superseded_by: Option<Uuid16>,
+    conflicts_with: Vec<Uuid16>,
+    archived: bool,
+    version: u32,
+    changed: i64,
+    uses: u32,
+    confirmed: u32,
+    fresh_at: i64,
+    surprise: Option<SurpriseV1<'a>>,
+    threshold: Option<f32>,
+    reason: &'a str,
+    profile: &'a str,
+    covers: Vec<Uuid16>,
+    history: Vec<(&'a str, i64)>,
+}
+
+type Uuid16 = [u8; 16];
+
+#[derive(Serialize, Deserialize)]
+struct PositionV1<'a> {
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SurpriseV1<'a> {
+    total: f32,
+    novelty: f32,
+    contradiction: f32,
+    specificity: f32,
+    emphasis: f32,
+    context_switch: f32,
+    #[serde(borrow)]
+    points: Vec<(&'a str, f32)>,
+}
+
+fn memory_v1(memory: &Memory) -> MemoryV1<'_> {
+    MemoryV1 {
+        scope: place(&SCOPES, memory.scope),
+        session: memory.session.as_deref(),
+        kind: memory.kind.as_str(),
+        content: &memory.content,
+        role: place(&ROLES, memory.role),
+        speaker: memory.speaker.as_deref(),
+        importance: memory.importance,
+        confidence: memory.confidence,
+        created_at: memory.created_at.0,
+        valid_from: memory.valid_from.0,
+        valid_to: memory.valid_to.map(|time| time.0),
+        source: position_v1(&memory.source),
+        event_id: memory.event_id.as_deref(),
+        metadata: memory.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        supersedes: ids_v1(&memory.supersedes),
+        superseded_by: memory.superseded_by.map(|id| id.0.into_bytes()),
+        conflicts_with: ids_v1(&memory.conflicts_with),
+        archived: memory.archived,
+        version: memory.version,
+        changed: memory.changed,
+        uses: memory.uses,
+        confirmed: memory.confirmed,
+        fresh_at: memory.fresh_at.0,
+        surprise: memory.surprise.as_ref().map(surprise_v1),
+        threshold: memory.threshold,
+        reason: &memory.reason,
+        profile: &memory.profile,
+        covers: ids_v1(&memory.covers),
+        history: memory.history.iter().map(|earlier| (earlier.content.as_str(), earlier.until.0)).collect(),
+    }
+}
+
+fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memory> {
+    Ok(Memory {
+        id,
+        key: key.clone(),
+        scope: known(&SCOPES, record.scope)?,
+        session: record.session.map(str::to_owned),
+        kind: Kind::new(record.kind),
+        content: record.content.to_owned(),
+        role: known(&ROLES, record.role)?,
+        speaker: record.speaker.map(str::to_owned),
+        importance: record.importance,
+        confidence: record.confidence,
+        created_at: Time(record.created_at),
+        valid_from: Time(record.valid_from),
+        valid_to: record.valid_to.map(Time),
+        source: position(&record.source),
+        event_id: record.event_id.map(str::to_owned),
+        metadata: record.metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        supersedes: ids(&record.supersedes),
+        superseded_by: record.superseded_by.map(id_of),
+        conflicts_with: ids(&record.conflicts_with),
+        archived: record.archived,
+        version: record.version,
+        changed: record.changed,
+        uses: record.uses,
+        confirmed: record.confirmed,
+        fresh_at: Time(record.fresh_at),
+        surprise: record.surprise.as_ref().map(surprise),
+        threshold: record.threshold,
+        reason: record.reason.to_owned(),
+        profile: record.profile.into(),
+        covers: ids(&record.covers),
+        history: record.history.iter().map(|(content, until)| revision(content, *until)).collect(),
+    })
+}
+
+fn revision(content: &str, until: i64) -> Revision {
+    Revision { content: content.to_owned(), until: Time(until) }
+}
+
+fn position_v1(position: &Position) -> PositionV1<'_> {
+    PositionV1 { topic: &position.topic, partition: position.partition, offset: position.offset }
+}
+
+fn position(record: &PositionV1<'_>) -> Position {
+    Position { topic: record.topic.into(), partition: record.partition, offset: record.offset }
+}
+
+fn ids_v1(ids: &[MemoryId]) -> Vec<Uuid16> {
+    ids.iter().map(|id| id.0.into_bytes()).collect()
+}
+
+fn ids(records: &[Uuid16]) -> Vec<MemoryId> {
+    records.iter().copied().map(id_of).collect()
+}
+
+fn id_of(record: Uuid16) -> MemoryId {
+    MemoryId(Uuid::from_bytes(record))
+}
+
+fn surprise_v1(surprise: &Surprise) -> SurpriseV1<'_> {
+    SurpriseV1 {
+        total: surprise.total,
+        novelty: surprise.novelty,
+        contradiction: surprise.contradiction,
+        specificity: surprise.specificity,
+        emphasis: surprise.emphasis,
+        context_switch: surprise.context_switch,
+        points: surprise.points.clone(),
+    }
+}
+
+fn surprise(record: &SurpriseV1<'_>) -> Surprise {
+    Surprise {
+        total: record.total,
+        novelty: record.novelty,
+        contradiction: record.contradiction,
+        specificity: record.specificity,
+        emphasis: record.emphasis,
+        context_switch: record.context_switch,
+        points: record.points.iter().map(|(name, points)| (point_name(name), *points)).collect(),
+    }
+}
+
+/// Limit: names of points live as long as the process; they are words of the score stage, today's or an older version's, a few dozen.
+const POINT_NAMES_MAX: usize = 1024;
+
+/// The same word with the lifetime that the score stage gives its own.
+fn point_name(name: &str) -> &'static str {
+    static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    match names.get(name) {
+        Some(known) => known,
+        None if names.len() == POINT_NAMES_MAX => "other",
+        None => {
+            let known: &'static str = Box::leak(name.into());
+            names.insert(known);
+            known
+        }
+    }
+}
+
+// ---------------------------------------------------------------- tail, session, gate, seen, slot
+
+#[derive(Serialize, Deserialize)]
+struct VectorV1<'a> {
+    scale: f32,
+    #[serde(serialize_with = "as_bytes")]
+    values: &'a [u8],
+}
+
+fn unsigned(vector: &Vector) -> Vec<u8> {
+    vector.values.iter().map(|value| *value as u8).collect()
+}
+
+fn signed(record: &VectorV1<'_>) -> Vector {
+    Vector { scale: record.scale, values: record.values.iter().map(|value| *value as i8).collect() }
+}
+
+#[derive(Serialize, Deserialize)]
+struct SaidV1<'a> {
+    /// Counts the session's turns, so that a ring of records can be put in order.
+    number: u64,
+    speaker: &'a str,
+    content: &'a str,
+    #[serde(borrow)]
+    vector: VectorV1<'a>,
+}
+
+pub fn said_bytes(number: u64, said: &SaidBefore) -> Vec<u8> {
+    let vector = VectorV1 { scale: said.vector.scale, values: &unsigned(&said.vector) };
+    let record = SaidV1 { number, speaker: &said.speaker, content: &said.content, vector };
+    encode(&record, 32 + said.speaker.len() + said.content.len() + said.vector.values.len())
+}
+
+pub fn said(bytes: &[u8]) -> Result<(u64, SaidBefore)> {
+    let record: SaidV1 = decode(bytes)?;
+    let said =
+        SaidBefore { speaker: record.speaker.to_owned(), content: record.content.to_owned(), vector: signed(&record.vector) };
+    Ok((record.number, said))
+}
+
+#[derive(Serialize, Deserialize)]
+struct SessionV1 {
+    turns: u32,
+    first_at: i64,
+    last_at: i64,
+    summarised: u32,
+}
+
+pub fn session_bytes(session: &Session) -> Vec<u8> {
+    let Session { turns, first_at, last_at, summarised } = *session;
+    encode(&SessionV1 { turns, first_at: first_at.0, last_at: last_at.0, summarised }, 24)
+}
+
+pub fn session(bytes: &[u8]) -> Result<Session> {
+    let SessionV1 { turns, first_at, last_at, summarised } = decode(bytes)?;
+    Ok(Session { turns, first_at: Time(first_at), last_at: Time(last_at), summarised })
+}
+
+/// What the gate knows of a user besides sessions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gate {
+    /// How many ids came: the number of the next.
+    pub ids: u64,
+    /// The last totals, oldest first.
+    pub scores: Vec<f32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct GateV1<'a> {
+    ids: u64,
+    /// Two bytes each: a threshold taken from them needs no more.
+    #[serde(serialize_with = "as_bytes")]
+    thousandths: &'a [u8],
+}
+
+pub fn gate_bytes(gate: &Gate) -> Vec<u8> {
+    // The cast of a float to an integer saturates: totals far beyond the scale stay the largest.
+    let thousandths: Vec<u8> = gate.scores.iter().flat_map(|score| ((score * 1000.0).round() as i16).to_le_bytes()).collect();
+    encode(&GateV1 { ids: gate.ids, thousandths: &thousandths }, thousandths.len() + 12)
+}
+
+pub fn gate(bytes: &[u8]) -> Result<Gate> {
+    let GateV1 { ids, thousandths } = decode(bytes)?;
+    let scores = thousandths.chunks_exact(2).map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 1000.0);
+    Ok(Gate { ids, scores: scores.collect() })
+}
+
+#[derive(Serialize, Deserialize)]
+struct SeenV1<'a> {
+    /// Counts the user's ids, so that the oldest can be told.
+    number: u64,
+    #[serde(borrow)]
+    source: PositionV1<'a>,
+    memories: Vec<Uuid16>,
+}
+
+pub fn seen_bytes(number: u64, seen: &SeenBefore) -> Vec<u8> {
+    encode(&SeenV1 { number, source: position_v1(&seen.source), memories: ids_v1(&seen.memories) }, 64)
+}
+
+pub fn seen(bytes: &[u8]) -> Result<(u64, SeenBefore)> {
+    let SeenV1 { number, source, memories } = decode(bytes)?;
+    Ok((number, SeenBefore { source: position(&source), memories: ids(&memories) }))
+}
+
+#[derive(Serialize, Deserialize)]
+struct SlotV1<'a> {
+    memory: Uuid16,
+    value: &'a str,
+}
+
+pub fn slot_bytes(holder: &SlotHolder) -> Vec<u8> {
+    encode(&SlotV1 { memory: holder.memory.0.into_bytes(), value: &holder.value }, 24 + holder.value.len())
+}
+
+pub fn slot(bytes: &[u8]) -> Result<SlotHolder> {
+    let record: SlotV1 = decode(bytes)?;
+    Ok(SlotHolder { memory: id_of(record.memory), value: record.value.to_owned() })
+}
+
+// ---------------------------------------------------------------- the shard's own
+
+#[derive(Serialize, Deserialize)]
+struct IdentityV1<'a> {
+    cluster: &'a str,
+    topic: &'a str,
+    partition: i32,
+    partitions: i32,
+    model: &'a str,
+    dimensions: u32,
+}
+
+pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
+    let Identity { cluster, topic, partition, partitions, model, dimensions } = identity;
+    let (partition, partitions, dimensions) = (*partition, *partitions, *dimensions);
+    encode(&IdentityV1 { cluster, topic, partition, partitions, model, dimensions }, 128)
+}
+
+pub fn identity(bytes: &[u8]) -> Result<Identity> {
+    let record: IdentityV1 = decode(bytes)?;
+    Ok(Identity {
+        cluster: record.cluster.to_owned(),
+        topic: record.topic.to_owned(),
+        partition: record.partition,
+        partitions: record.partitions,
+        model: record.model.to_owned(),
+        dimensions: record.dimensions,
+    })
+}
+
+pub fn offset_bytes(offset: i64) -> Vec<u8> {
+    encode(&offset, 11)
+}
+
+pub fn offset(bytes: &[u8]) -> Result<i64> {
+    decode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{a_memory, a_vector, key};
+    use super::*;
+
+    fn read(bytes: &[u8]) -> (Option<Memory>, Option<Vector>) {
+        (memory(&key("zoe"), a_memory(7, "").id, bytes).unwrap(), vector(bytes).unwrap())
+    }
+
+    #[test]
+    fn a_memory_and_its_vector_come_back_as_they_were() {
+        let full = a_memory(7, "Zoë moved to Lisbon");
+        let bare =
+            Memory { metadata: Default::default(), surprise: None, session: None, valid_to: Some(Time(-5)), ..a_memory(7, "") };
+        for was in [full, bare] {
+            assert_eq!(read(&memory_bytes(&was, None).unwrap()), (Some(was), None));
+        }
+    }
+
+    #[test]
+    fn memory_and_vector_change_apart_in_either_order() {
+        let (one, other) = (a_memory(7, "one"), a_memory(7, "other"));
+        let only_vector = vector_bytes(&a_vector(1), None).unwrap();
+        assert_eq!(read(&only_vector), (None, Some(a_vector(1))));
+        let both = memory_bytes(&one, Some(&only_vector)).unwrap();
+        assert_eq!(read(&both), (Some(one.clone()), Some(a_vector(1))));
+        let another_vector = vector_bytes(&a_vector(2), Some(&both)).unwrap();
+        assert_eq!(read(&another_vector), (Some(one), Some(a_vector(2))));
+        let another_memory = memory_bytes(&other, Some(&another_vector)).unwrap();
+        assert_eq!(read(&another_memory), (Some(other), Some(a_vector(2))));
+    }
+
+    #[test]
+    fn the_small_records_come_back_as_they_were() {
+        let was = SaidBefore { speaker: "zoë".into(), content: "hello".into(), vector: a_vector(3) };
+        assert_eq!(said(&said_bytes(9, &was)).unwrap(), (9, was));
+        let was = Session { turns: 4, first_at: Time(1), last_at: Time(2), summarised: 3 };
+        assert_eq!(session(&session_bytes(&was)).unwrap(), was);
+        let was = SeenBefore { source: a_memory(1, "").source, memories: vec![a_memory(1, "").id] };
+        assert_eq!(seen(&seen_bytes(5, &was)).unwrap(), (5, was));
+        let was = SlotHolder { memory: a_memory(1, "").id, value: "Lisbon".into() };
+        assert_eq!(slot(&slot_bytes(&was)).unwrap(), was);
+        assert_eq!(offset(&offset_bytes(-1)).unwrap(), -1);
+    }
+
+    #[test]
+    fn scores_keep_three_digits_and_never_wrap() {
+        let was = Gate { ids: 7, scores: vec![0.4567, -0.1, 1e9, f32::NAN] };
+        assert_eq!(gate(&gate_bytes(&was)).unwrap(), Gate { ids: 7, scores: vec![0.457, -0.1, 32.767, 0.0] });
+    }
+
+    #[test]
+    fn a_newer_format_stops_by_its_name_and_nonsense_by_another() {
+        let stopped = |bytes: &[u8]| match memory(&key("zoe"), a_memory(1, "").id, bytes) {
+            Err(Fault::Stop(stop)) => stop.name,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(stopped(&[VERSION + 1, 1, 2, 3]), StopName::StoreNewer);
+        assert_eq!(stopped(&[VERSION, 1]), StopName::StoreUnreadable);
+        assert_eq!(stopped(&[]), StopName::StoreUnreadable);
+        assert_eq!(stopped(&[0]), StopName::StoreUnreadable);
+    }
+
+    #[test]
+    fn the_bytes_of_format_1_are_the_same_forever() {
+        let bytes = session_bytes(&Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 });
+        assert_eq!(bytes, [1, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        let vector = Vector { scale: 1.0, values: [-1, 2].into() };
+        assert_eq!(vector_bytes(&vector, None).unwrap(), [1, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(gate_bytes(&Gate { ids: 130, scores: vec![0.001] }), [1, 0x82, 0x01, 2, 1, 0]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Where each record lies: `tenant/user/`, a tag, the rest. It does not know what a record says.
+//!
+//! Invariant: a scan of one user's prefix meets nobody else's record. Names hold no `/` and no control character, so no user's prefix begins
+//! another's; the byte 0x00 before the shard's own records and 0xff before the pieces of long values (`disk.rs`) begin no name.
+
+use crate::domain::{MemoryId, UserKey};
+use uuid::Uuid;
+
+pub const SHARD: u8 = 0x00;
+/// A memory and its vector: one record, because sled's price is by the record.
+pub const MEMORY: u8 = b'm';
+pub const TAIL: u8 = b't';
+pub const SESSION: u8 = b's';
+pub const GATE: u8 = b'g';
+pub const SLOT: u8 = b'f';
+/// The sender's ids: what outlives `forget`, so that a replay does not bring the forgotten back.
+pub const SEEN: u8 = b'x';
+
+pub fn identity() -> Vec<u8> {
+    vec![SHARD, b'i']
+}
+
+pub fn applied() -> Vec<u8> {
+    vec![SHARD, b'a']
+}
+
+pub fn via(source_partition: i32) -> Vec<u8> {
+    let mut key = vec![SHARD, b'v'];
+    key.extend(source_partition.to_be_bytes());
+    key
+}
+
+/// All of a user's records.
+pub fn user(key: &UserKey) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(key.as_str().len() + 1);
+    bytes.extend(key.as_str().as_bytes());
+    bytes.push(b'/');
+    bytes
+}
+
+/// All of a user's records of one sort.
+pub fn all(key: &UserKey, tag: u8) -> Vec<u8> {
+    tagged(key, tag, &[])
+}
+
+pub fn memory(key: &UserKey, id: MemoryId) -> Vec<u8> {
+    tagged(key, MEMORY, &[id.0.as_bytes()])
+}
+
+/// The last turns of a session. The length goes first, so that no session's name begins another's.
+pub fn tail(key: &UserKey, session: &str) -> Vec<u8> {
+    tagged(key, TAIL, &[&length(session), session.as_bytes()])
+}
+
+pub fn session(key: &UserKey, session: &str) -> Vec<u8> {
+    tagged(key, SESSION, &[session.as_bytes()])
+}
+
+pub fn gate(key: &UserKey) -> Vec<u8> {
+    all(key, GATE)
+}
+
+pub fn slot(key: &UserKey, name: &str) -> Vec<u8> {
+    tagged(key, SLOT, &[name.as_bytes()])
+}
+
+pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {
+    tagged(key, SEEN, &[id.as_bytes()])
+}
+
+fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
+    // One byte more than needed now: the place in a ring is often added.
+    let mut bytes = Vec::with_capacity(key.as_str().len() + 3 + rest.iter().map(|part| part.len()).sum::<usize>());
+    bytes.extend(key.as_str().as_bytes());
+    bytes.extend([b'/', tag]);
+    rest.iter().for_each(|part| bytes.extend(*part));
+    bytes
+}
+
+/// Four bytes: a session's name is bounded by the longest message only.
+fn length(name: &str) -> [u8; 4] {
+    (name.len() as u32).to_be_bytes()
+}
+
+/// Whose record this is. Nothing for the shard's own records, and for what is no key of ours.
+pub fn user_of(bytes: &[u8]) -> Option<UserKey> {
+    let mut parts = bytes.splitn(3, |byte| *byte == b'/');
+    let tenant = std::str::from_utf8(parts.next()?).ok()?;
+    let user = std::str::from_utf8(parts.next()?).ok()?;
+    parts.next()?;
+    if user.is_empty() { UserKey::everyone_of(tenant).ok() } else { UserKey::new(tenant, user).ok() }
+}
+
+/// A key behind every record of the user and before the next user's.
+pub fn behind(key: &UserKey) -> Vec<u8> {
+    all(key, 0xff)
+}
+
+/// A key behind the shard's own records and before the first user's.
+pub fn before_users() -> Vec<u8> {
+    vec![SHARD + 1]
+}
+
+pub fn memory_id(rest: &[u8]) -> Option<MemoryId> {
+    Uuid::from_slice(rest).ok().map(MemoryId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_users_prefix_begins_anothers() {
+        let keys = [
+            UserKey::new("a", "b").unwrap(),
+            UserKey::new("a", "bc").unwrap(),
+            UserKey::new("ab", "c").unwrap(),
+            UserKey::new("a", "b!").unwrap(),
+            UserKey::everyone_of("a").unwrap(),
+        ];
+        for one in &keys {
+            for other in keys.iter().filter(|other| *other != one) {
+                assert!(!user(other).starts_with(&user(one)), "{one} begins {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_named_like_the_beginning_of_another_is_apart() {
+        let key = UserKey::new("t", "u").unwrap();
+        assert!(!tail(&key, "monday/2").starts_with(&tail(&key, "monday")));
+        assert!(!tail(&key, "x").starts_with(&tail(&key, "")));
+    }
+
+    #[test]
+    fn whose_a_record_is_can_be_read_from_its_key() {
+        let zoe = UserKey::new("acme", "zoë").unwrap();
+        for key in [zoe.clone(), zoe.everyone()] {
+            assert_eq!(user_of(&session(&key, "a/b\u{0}c")), Some(key.clone()));
+            assert_eq!(user_of(&behind(&key)), Some(key));
+        }
+        for bytes in [&identity()[..], &applied(), &via(3), b"acme", b"acme/zoe", b"", b"\xff/a/"] {
+            assert_eq!(user_of(bytes), None, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The shard's records: memories, vectors and what the gate must remember, changed batch by batch, each batch with the offset it came from.
+//! It decides nothing about what is kept, and knows neither the index nor the log it is rebuilt from.
+
+pub mod disk;
+mod format;
+mod keys;
+pub mod overlay;
+pub mod reading;
+pub mod records;
+#[cfg(test)]
+mod tests;
+
+pub use disk::Options;
+pub use overlay::{Overlay, Touched};
+pub use reading::{Reading, SeenBefore, Session, SlotHolder};
+pub use records::Changes;
+
+use crate::domain::UserKey;
+use crate::fault::{Fault, Result, StopName};
+use disk::{Disk, NotOpened};
+use records::{InMemory, Records, Visit};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Which log a store was made from, and with which encoder: with any other its records would mean something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub cluster: String,
+    pub topic: String,
+    pub partition: i32,
+    pub partitions: i32,
+    pub model: String,
+    pub dimensions: u32,
+}
+
+pub struct Opened {
+    pub store: Store,
+    /// Where a damaged store was put. The new one is empty: read the log again.
+    pub rebuilt: Option<PathBuf>,
+}
+
+pub struct Store {
+    records: Box<dyn Records>,
+    applied: AtomicI64,
+}
+
+impl Store {
+    pub fn open(dir: &Path, options: &Options, identity: &Identity, stamp_ms: i64) -> Result<Opened> {
+        let about = |fault: Fault| fault.about(format!("opens the store in {}", dir.display()));
+        match Store::open_as_it_is(dir, options, identity) {
+            Ok(store) => Ok(Opened { store, rebuilt: None }),
+            Err(NotOpened::Fault(fault)) => Err(about(fault)),
+            Err(NotOpened::Damaged(why)) => {
+                let aside = disk::set_aside(dir, stamp_ms, &why).map_err(about)?;
+                match Store::open_as_it_is(dir, options, identity) {
+                    Ok(store) => Ok(Opened { store, rebuilt: Some(aside) }),
+                    Err(NotOpened::Fault(fault)) => Err(about(fault)),
+                    Err(NotOpened::Damaged(why)) => Err(about(format::unreadable(why))),
+                }
+            }
+        }
+    }
+
+    /// A store that ends with its process.
+    pub fn in_memory(identity: &Identity) -> Store {
+        let records = InMemory::default();
+        write_identity(&records, identity).expect("memory takes every batch");
+        Store { records: Box::new(records), applied: AtomicI64::new(-1) }
+    }
+
+    fn open_as_it_is(dir: &Path, options: &Options, identity: &Identity) -> std::result::Result<Store, NotOpened> {
+        let disk = Disk::open(dir, options)?;
+        match damaged_if_unreadable(disk.get(&keys::identity()))? {
+            Some(bytes) => check_identity(&bytes, identity)?,
+            None if disk.existed() => return Err(NotOpened::Damaged("does not say which log it is made from".into())),
+            None => write_identity(&disk, identity)?,
+        }
+        let applied = disk.get(&keys::applied()).and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
+        let applied = damaged_if_unreadable(applied)?;
+        Ok(Store { records: Box::new(disk), applied: AtomicI64::new(applied) })
+    }
+
+    /// The offset of the last event whose effects are here; -1 before the first.
+    pub fn applied(&self) -> i64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    /// Invariant: records and offset are one batch, so whatever happens they agree.
+    pub fn apply(&self, mut changes: Changes, applied: i64) -> Result<()> {
+        changes.put(keys::applied(), format::offset_bytes(applied));
+        self.records.apply(&changes)?;
+        self.applied.store(applied, Ordering::Release);
+        Ok(())
+    }
+
+    pub fn overlay(&self) -> Overlay<'_> {
+        Overlay::new(&*self.records)
+    }
+
+    /// Whoever has a record, in the store's own order (not that of names), a tenant's shared records among them.
+    pub fn users(&self, after: Option<&UserKey>, limit: usize) -> Result<Vec<UserKey>> {
+        let mut users = Vec::new();
+        let mut from = after.map_or_else(keys::before_users, keys::behind);
+        while users.len() < limit {
+            let Some(next) = self.records.next_after(&from)? else { break };
+            let user = keys::user_of(&next).ok_or_else(|| format::unreadable(format!("no key of ours {next:02x?}")))?;
+            from = keys::behind(&user);
+            users.push(user);
+        }
+        Ok(users)
+    }
+
+    pub fn flush(&self) -> Result<()> {
+        self.records.flush()
+    }
+
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.records.bytes()
+    }
+
+    /// Of every user's records in order. Without the shard's own: stores that say the same at different offsets are equal.
+    pub fn digest(&self) -> Result<u64> {
+        let mut digest = Fnv::default();
+        self.records.scan(&[], &mut |key, value| {
+            if key.first() != Some(&keys::SHARD) {
+                digest.add(key);
+                digest.add(value);
+            }
+            true
+        })?;
+        Ok(digest.0)
+    }
+}
+
+impl Reading for Store {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.records.get(key)
+    }
+
+    fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+        self.records.scan(prefix, visit)
+    }
+}
+
+/// Safe on disk before the first batch: without it, what is found at the next start counts as damaged.
+fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
+    let mut changes = Changes::default();
+    changes.put(keys::identity(), format::identity_bytes(identity));
+    records.apply(&changes)?;
+    records.flush()
+}
+
+fn check_identity(bytes: &[u8], ours: &Identity) -> std::result::Result<(), NotOpened> {
+    let theirs = damaged_if_unreadable(format::identity(bytes))?;
+    let log = |identity: &Identity| format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
+    let model = |identity: &Identity| format!("{} ({} dimensions)", identity.model, identity.dimensions);
+    let (name, what) = if log(&theirs) != log(ours) {
+        (StopName::StoreOfAnotherLog, format!("it is made from {}, not from {}", log(&theirs), log(ours)))
+    } else if theirs.partitions != ours.partitions {
+        let what = format!("it was made when the topic had {} partitions, now it has {}", theirs.partitions, ours.partitions);
+        (StopName::PartitionsDiffer, what)
+    } else if model(&theirs) != model(ours) {
+        (StopName::ModelChanged, format!("its vectors are of {}, not of {}", model(&theirs), model(ours)))
+    } else {
+        return Ok(());
+    };
+    Err(Fault::stop(name, format!("{what}; move the directory away to have it rebuilt from the log, or undo the change")).into())
+}
+
+/// While opening, bytes that say nothing are damage to set aside; a newer format is not.
+fn damaged_if_unreadable<T>(read: Result<T>) -> std::result::Result<T, NotOpened> {
+    read.map_err(|fault| match fault {
+        Fault::Stop(stop) if stop.name == StopName::StoreUnreadable => NotOpened::Damaged(stop.what),
+        other => NotOpened::Fault(other),
+    })
+}
+
+/// FNV-1a of 64 bits: the standard library's hashers promise nothing from one release to the next.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    /// With its length, so that moving a byte from one part to the next shows.
+    fn add(&mut self, part: &[u8]) {
+        for byte in (part.len() as u32).to_be_bytes().iter().chain(part) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What a batch changes, held apart until it is certain: reads see it, the store does not. It decides nothing about what is kept.
+
+use super::format::{self, Gate};
+use super::keys;
+use super::reading::{Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS};
+use super::records::{Changes, Records, Visit};
+use crate::domain::{Memory, MemoryId, SaidBefore, UserKey, Vector};
+use crate::fault::Result;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+/// Older ids leave so many at a time: a sweep reads all of a user's, one by one each would cost three more records.
+pub const SEEN_IDS_SWEPT: u64 = 250;
+
+pub struct Overlay<'a> {
+    below: &'a dyn Records,
+    changes: Changes,
+    /// The same changes as they were before they became bytes; nothing is a removal.
+    memories: BTreeMap<(UserKey, MemoryId), Option<Memory>>,
+    vectors: BTreeMap<(UserKey, MemoryId), Vector>,
+    /// The number of the next turn in each tail written to, so that only the first write to it must look.
+    next_numbers: HashMap<Vec<u8>, u64>,
+}
+
+/// What the index and the change feed need to know of a batch, in key order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Touched {
+    pub upserted: Vec<Memory>,
+    pub removed: Vec<(UserKey, MemoryId)>,
+    pub vectors: Vec<(UserKey, MemoryId, Vector)>,
+}
+
+impl<'a> Overlay<'a> {
+    pub fn new(below: &'a dyn Records) -> Overlay<'a> {
+        Overlay::with(below, Changes::default())
+    }
+
+    pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
+        Overlay { below, changes, memories: BTreeMap::new(), vectors: BTreeMap::new(), next_numbers: HashMap::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changes.records.is_empty()
+    }
+
+    pub fn into_changes(self) -> Changes {
+        self.changes
+    }
+
+    /// Hands out the memories and vectors changed so far; reads still see them.
+    pub fn take_touched(&mut self) -> Touched {
+        let mut touched = Touched::default();
+        for ((key, id), memory) in std::mem::take(&mut self.memories) {
+            match memory {
+                Some(memory) => touched.upserted.push(memory),
+                None => touched.removed.push((key, id)),
+            }
+        }
+        touched.vectors = std::mem::take(&mut self.vectors).into_iter().map(|((key, id), vector)| (key, id, vector)).collect();
+        touched
+    }
+
+    /// Its vector stays what it is.
+    pub fn put_memory(&mut self, memory: &Memory) -> Result<()> {
+        let record = keys::memory(&memory.key, memory.id);
+        let bytes = format::memory_bytes(memory, self.record(&record)?.as_deref())?;
+        self.changes.put(record, bytes);
+        self.memories.insert((memory.key.clone(), memory.id), Some(memory.clone()));
+        Ok(())
+    }
+
+    pub fn put_vector(&mut self, key: &UserKey, id: MemoryId, vector: &Vector) -> Result<()> {
+        let record = keys::memory(key, id);
+        let bytes = format::vector_bytes(vector, self.record(&record)?.as_deref())?;
+        self.changes.put(record, bytes);
+        self.vectors.insert((key.clone(), id), vector.clone());
+        Ok(())
+    }
+
+    /// With its vector, and with the slots it holds: their values are its words.
+    pub fn remove_memory(&mut self, key: &UserKey, id: MemoryId) -> Result<()> {
+        for (name, _) in self.slots(key)?.iter().filter(|(_, holder)| holder.memory == id) {
+            self.remove_slot(key, name);
+        }
+        self.changes.remove(keys::memory(key, id));
+        self.note_removed(key, id);
+        Ok(())
+    }
+
+    fn note_removed(&mut self, key: &UserKey, id: MemoryId) {
+        let both = (key.clone(), id);
+        self.vectors.remove(&both);
+        self.memories.insert(both, None);
+    }
+
+    /// Over the oldest of the last six: a turn writes one small record, not all six again.
+    pub fn push_tail(&mut self, key: &UserKey, session: Option<&str>, said: &SaidBefore) -> Result<()> {
+        let ring = keys::tail(key, session.unwrap_or_default());
+        let number = match self.next_numbers.get(&ring) {
+            Some(number) => *number,
+            None => self.after_the_newest_said(&ring)?,
+        };
+        let mut place = ring.clone();
+        place.push((number % TAIL_TURNS) as u8);
+        self.changes.put(place, format::said_bytes(number, said));
+        self.next_numbers.insert(ring, number + 1);
+        Ok(())
+    }
+
+    fn after_the_newest_said(&self, ring: &[u8]) -> Result<u64> {
+        let mut next = 0;
+        self.each(ring, &mut |_, value| {
+            next = next.max(format::said(value)?.0 + 1);
+            Ok(true)
+        })?;
+        Ok(next)
+    }
+
+    pub fn put_session(&mut self, key: &UserKey, name: &str, session: &Session) {
+        self.changes.put(keys::session(key, name), format::session_bytes(session));
+    }
+
+    pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<()> {
+        let mut gate = self.gate(key)?;
+        gate.scores.push(score);
+        gate.scores.drain(..gate.scores.len().saturating_sub(SCORES_WINDOW));
+        self.changes.put(keys::gate(key), format::gate_bytes(&gate));
+        Ok(())
+    }
+
+    fn gate(&self, key: &UserKey) -> Result<Gate> {
+        self.record(&keys::gate(key))?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes))
+    }
+
+    /// An id that is known already keeps its place in the order.
+    pub fn put_seen(&mut self, key: &UserKey, id: &str, seen: &SeenBefore) -> Result<()> {
+        let record = keys::seen(key, id);
+        let number = match self.record(&record)? {
+            Some(known) => format::seen(&known)?.0,
+            None => self.number_of_new_id(key)?,
+        };
+        self.changes.put(record, format::seen_bytes(number, seen));
+        Ok(())
+    }
+
+    fn number_of_new_id(&mut self, key: &UserKey) -> Result<u64> {
+        let mut gate = self.gate(key)?;
+        let number = gate.ids;
+        gate.ids += 1;
+        self.changes.put(keys::gate(key), format::gate_bytes(&gate));
+        if number > SEEN_IDS && number.is_multiple_of(SEEN_IDS_SWEPT) {
+            self.sweep_seen_before(key, number - SEEN_IDS)?;
+        }
+        Ok(number)
+    }
+
+    fn sweep_seen_before(&mut self, key: &UserKey, oldest_kept: u64) -> Result<()> {
+        let prefix = keys::all(key, keys::SEEN);
+        let mut old = Vec::new();
+        self.each(&prefix, &mut |rest, value| {
+            if format::seen(value)?.0 < oldest_kept {
+                old.push([&prefix, rest].concat());
+            }
+            Ok(true)
+        })?;
+        old.into_iter().for_each(|record| self.changes.remove(record));
+        Ok(())
+    }
+
+    pub fn put_slot(&mut self, key: &UserKey, name: &str, holder: &SlotHolder) {
+        self.changes.put(keys::slot(key, name), format::slot_bytes(holder));
+    }
+
+    pub fn remove_slot(&mut self, key: &UserKey, name: &str) {
+        self.changes.remove(keys::slot(key, name));
+    }
+
+    pub fn set_via(&mut self, source_partition: i32, offset: i64) {
+        self.changes.put(keys::via(source_partition), format::offset_bytes(offset));
+    }
+
+    /// What was said in it and how far it had come; its memories are the caller's to choose.
+    pub fn forget_session(&mut self, key: &UserKey, session: &str) -> Result<()> {
+        self.changes.remove(keys::session(key, session));
+        self.forget_tail(key, Some(session))
+    }
+
+    pub fn forget_tail(&mut self, key: &UserKey, session: Option<&str>) -> Result<()> {
+        let ring = keys::tail(key, session.unwrap_or_default());
+        for record in self.keys_of(&ring)? {
+            self.changes.remove(record);
+        }
+        self.next_numbers.remove(&ring);
+        Ok(())
+    }
+
+    /// Everything but the ids seen, which hold no text and keep a replay from bringing the rest back.
+    pub fn forget_user(&mut self, key: &UserKey) -> Result<()> {
+        let user = keys::user(key);
+        let ids = self.gate(key)?.ids;
+        for record in self.keys_of(&user)? {
+            match record[user.len()..] {
+                [keys::SEEN, ..] => continue,
+                [keys::MEMORY, ref rest @ ..] => {
+                    if let Some(id) = keys::memory_id(rest) {
+                        self.note_removed(key, id);
+                    }
+                }
+                _ => {}
+            }
+            self.changes.remove(record);
+        }
+        if ids > 0 {
+            self.changes.put(keys::gate(key), format::gate_bytes(&Gate { ids, scores: Vec::new() }));
+        }
+        self.next_numbers.retain(|ring, _| !ring.starts_with(&user));
+        Ok(())
+    }
+
+    fn keys_of(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut found = Vec::new();
+        self.records(prefix, &mut |key, _| {
+            found.push(key.to_vec());
+            true
+        })?;
+        Ok(found)
+    }
+}
+
+impl Reading for Overlay<'_> {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.changes.records.get(key) {
+            Some(changed) => Ok(changed.clone()),
+            None => self.below.get(key),
+        }
+    }
+
+    /// Merges two sorted runs; of one key in both, the change is what counts.
+    fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let mut changed = self.changes.records.range::<[u8], _>(from).take_while(|(key, _)| key.starts_with(prefix)).peekable();
+        let mut stopped = false;
+        self.below.scan(prefix, &mut |key, value| {
+            while let Some((new_key, new_value)) = changed.next_if(|(new_key, _)| new_key.as_slice() < key) {
+                if new_value.as_ref().is_some_and(|new_value| !visit(new_key, new_value)) {
+                    stopped = true;
+                    return false;
+                }
+            }
+            let go_on = match changed.next_if(|(new_key, _)| new_key.as_slice() == key) {
+                Some((_, Some(new_value))) => visit(key, new_value),
+                Some((_, None)) => true,
+                None => visit(key, value),
+            };
+            stopped = !go_on;
+            go_on
+        })?;
+        if !stopped {
+            changed.all(|(key, value)| value.as_ref().is_none_or(|value| visit(key, value)));
+        }
+        Ok(())
+    }
+}

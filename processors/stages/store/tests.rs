@@ -1,0 +1,586 @@
+//! One suite for both kinds of records, and the laws of the store told as stories.
+
+use super::disk::PIECE_BYTES;
+use super::overlay::SEEN_IDS_SWEPT;
+use super::reading::{SCORES_WINDOW, SEEN_IDS, TAIL_TURNS};
+use super::*;
+use crate::domain::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fs;
+
+pub fn key(user: &str) -> UserKey {
+    UserKey::new("acme", user).unwrap()
+}
+
+pub fn a_vector(seed: usize) -> Vector {
+    Vector { scale: 0.003, values: (0..384).map(|n| ((n * 7 + seed * 31) % 255) as u8 as i8).collect() }
+}
+
+pub fn a_memory(offset: i64, content: &str) -> Memory {
+    memory_of(&key("zoe"), offset, content)
+}
+
+fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
+    let source = Position { topic: "keepsake.events".into(), partition: 3, offset };
+    Memory {
+        id: MemoryId::of(&source, 0),
+        key: key.clone(),
+        scope: Scope::User,
+        session: Some("monday".into()),
+        kind: Kind::new("fact"),
+        content: content.into(),
+        role: Role::User,
+        speaker: Some("zoë".into()),
+        importance: 0.5,
+        confidence: 1.0,
+        created_at: Time(1_700_000_000_000),
+        valid_from: Time(1_700_000_000_000),
+        valid_to: None,
+        event_id: Some(format!("e-{offset}")),
+        metadata: [("app".to_owned(), "demo".to_owned())].into(),
+        supersedes: vec![MemoryId::of(&source, 9)],
+        superseded_by: None,
+        conflicts_with: vec![],
+        archived: false,
+        version: 1,
+        changed: offset,
+        uses: 0,
+        confirmed: 0,
+        fresh_at: Time(1_700_000_000_000),
+        surprise: Some(Surprise {
+            total: 0.61,
+            novelty: 0.5,
+            points: vec![("novelty", 0.3), ("numbers", 0.31)],
+            ..Surprise::default()
+        }),
+        threshold: Some(0.4),
+        reason: "over the threshold".into(),
+        profile: "keepsake".into(),
+        covers: vec![],
+        history: vec![Revision { content: "earlier".into(), until: Time(5) }],
+        source,
+    }
+}
+
+fn identity() -> Identity {
+    Identity {
+        cluster: "c-1".into(),
+        topic: "keepsake.events".into(),
+        partition: 3,
+        partitions: 8,
+        model: "minilm".into(),
+        dimensions: 384,
+    }
+}
+
+fn open(dir: &Path) -> Result<Opened> {
+    Store::open(dir, &Options::default(), &identity(), 1234)
+}
+
+/// The same story on both, each new.
+fn on_both(story: impl Fn(&Store)) {
+    story(&Store::in_memory(&identity()));
+    let dir = tempfile::tempdir().unwrap();
+    story(&open(&dir.path().join("shard")).unwrap().store);
+}
+
+/// Applies what the story writes, as one batch.
+fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
+    let mut overlay = store.overlay();
+    story(&mut overlay);
+    store.apply(overlay.into_changes(), applied).unwrap();
+}
+
+fn said(content: impl Into<String>) -> SaidBefore {
+    SaidBefore { speaker: "zoë".into(), content: content.into(), vector: a_vector(1) }
+}
+
+fn contents(reading: &dyn Reading, key: &UserKey, session: Option<&str>) -> Vec<String> {
+    reading.tail(key, session).unwrap().into_iter().map(|said| said.content).collect()
+}
+
+fn memories(reading: &dyn Reading, key: &UserKey) -> Vec<Memory> {
+    let mut found = Vec::new();
+    reading
+        .memories(key, &mut |memory| {
+            found.push(memory);
+            true
+        })
+        .unwrap();
+    found
+}
+
+fn seen_at(offset: i64) -> SeenBefore {
+    let memory = a_memory(offset, "");
+    SeenBefore { source: memory.source, memories: vec![memory.id] }
+}
+
+/// Everything about a user, of each sort one.
+fn write_all(overlay: &mut Overlay<'_>, key: &UserKey, offset: i64) {
+    let memory = memory_of(key, offset, "likes tea");
+    overlay.put_memory(&memory).unwrap();
+    overlay.put_vector(key, memory.id, &a_vector(2)).unwrap();
+    overlay.push_tail(key, Some("monday"), &said("hello")).unwrap();
+    overlay.put_session(key, "monday", &Session { turns: 1, ..Session::default() });
+    overlay.push_score(key, 0.5).unwrap();
+    overlay.put_seen(key, &format!("e-{offset}"), &seen_at(offset)).unwrap();
+    overlay.put_slot(key, "drink", &SlotHolder { memory: memory.id, value: "tea".into() });
+}
+
+// ---------------------------------------------------------------- records
+
+/// Keys that are neighbours, and keys that begin one another.
+fn some_key() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(b"ab/\x00".to_vec()), 1..5)
+}
+
+fn some_value() -> impl Strategy<Value = Option<Vec<u8>>> {
+    let length = prop_oneof![6 => 0..40usize, 2 => PIECE_BYTES - 1..PIECE_BYTES + 2, 1 => 2 * PIECE_BYTES..3 * PIECE_BYTES + 1];
+    prop::option::weighted(0.8, (length, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]))
+}
+
+fn scanned(records: &dyn Records, prefix: &[u8], at_most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    records
+        .scan(prefix, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            found.len() < at_most
+        })
+        .unwrap();
+    found
+}
+
+/// What any records must do, told by the map that they are.
+fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
+    let mut expected = BTreeMap::new();
+    for batch in batches {
+        records.apply(&Changes { records: batch.clone() }).unwrap();
+        for (key, value) in batch {
+            match value {
+                Some(value) => expected.insert(key.clone(), value.clone()),
+                None => expected.remove(key),
+            };
+            assert_eq!(records.get(key).unwrap(), *value);
+        }
+        let under = |prefix: &[u8]| expected.clone().into_iter().filter(|(key, _)| key.starts_with(prefix)).collect::<Vec<_>>();
+        for prefix in [&b""[..], b"a", b"a/", b"b\x00", b"c"] {
+            assert_eq!(scanned(records, prefix, usize::MAX), under(prefix));
+            assert_eq!(scanned(records, prefix, 2), under(prefix).into_iter().take(2).collect::<Vec<_>>());
+        }
+        for from in [&b"\x00"[..], b"a", b"a/b", b"b/", b"c"] {
+            let next = expected.keys().find(|key| key.as_slice() > from).cloned();
+            assert_eq!(records.next_after(from).unwrap(), next);
+        }
+        records.flush().unwrap();
+    }
+}
+
+/// An overlay reads as if its changes were made already.
+fn overlay_agrees(batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
+    let [below, above] = [InMemory::default(), InMemory::default()];
+    for batch in batches {
+        let changes = Changes { records: batch.clone() };
+        let overlay = Overlay::with(&below, changes.clone());
+        above.apply(&changes).unwrap();
+        for (prefix, at_most) in [(&b""[..], usize::MAX), (b"a", usize::MAX), (b"a/", 1), (b"b", 3), (b"", 2)] {
+            let mut found = Vec::new();
+            overlay
+                .records(prefix, &mut |key, value| {
+                    found.push((key.to_vec(), value.to_vec()));
+                    found.len() < at_most
+                })
+                .unwrap();
+            assert_eq!(found, scanned(&above, prefix, at_most));
+        }
+        below.apply(&changes).unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn disk_and_its_twin_do_the_same(batches in prop::collection::vec(prop::collection::btree_map(some_key(), some_value(), 0..12), 1..8)) {
+        conform(&InMemory::default(), &batches);
+        let dir = tempfile::tempdir().unwrap();
+        let opened = || match Disk::open(dir.path(), &Options::default()) {
+            Ok(disk) => disk,
+            Err(_) => panic!("a plain directory opens"),
+        };
+        conform(&opened(), &batches);
+        let all = scanned(&opened(), b"", usize::MAX);
+        let twin = InMemory::default();
+        batches.iter().for_each(|batch| twin.apply(&Changes { records: batch.clone() }).unwrap());
+        prop_assert_eq!(all, scanned(&twin, b"", usize::MAX));
+    }
+
+    #[test]
+    fn an_overlay_reads_as_if_applied(batches in prop::collection::vec(prop::collection::btree_map(some_key(), some_value(), 0..12), 1..8)) {
+        overlay_agrees(&batches);
+    }
+}
+
+#[test]
+fn a_big_value_made_small_leaves_no_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let Ok(disk) = Disk::open(dir.path(), &Options::default()) else { panic!("a plain directory opens") };
+    let put = |value: Option<usize>| {
+        let value = value.map(|length| vec![7; length]);
+        disk.apply(&Changes { records: [(b"k".to_vec(), value.clone())].into() }).unwrap();
+        assert_eq!(disk.get(b"k").unwrap(), value);
+        disk.raw_records()
+    };
+    assert_eq!(put(Some(PIECE_BYTES - 1)), 1);
+    assert_eq!(put(Some(PIECE_BYTES)), 2);
+    assert_eq!(put(Some(PIECE_BYTES * 5 + 1)), 6);
+    assert_eq!(put(Some(PIECE_BYTES * 2)), 3);
+    assert_eq!(put(Some(3)), 1);
+    assert_eq!(put(Some(PIECE_BYTES * 3)), 4);
+    assert_eq!(put(None), 0);
+}
+
+#[test]
+fn a_visitor_may_read_while_it_is_shown_records() {
+    on_both(|store| {
+        write(store, 0, |overlay| (0..200).for_each(|n| overlay.put_memory(&a_memory(n, "x")).unwrap()));
+        let mut count = 0;
+        store
+            .memories(&key("zoe"), &mut |memory| {
+                count += usize::from(store.memory(&memory.key, memory.id).unwrap() == Some(memory));
+                true
+            })
+            .unwrap();
+        assert_eq!(count, 200);
+    });
+}
+
+// ---------------------------------------------------------------- typed
+
+#[test]
+fn what_was_written_is_read_from_overlay_and_store_alike() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        let mut overlay = store.overlay();
+        write_all(&mut overlay, &zoe, 7);
+        overlay.set_via(5, 99);
+        let expected = memory_of(&zoe, 7, "likes tea");
+        let check = |reading: &dyn Reading| {
+            assert_eq!(reading.memory(&zoe, expected.id).unwrap(), Some(expected.clone()));
+            assert_eq!(reading.vectors(&zoe).unwrap(), [(expected.id, a_vector(2))]);
+            assert_eq!(reading.vector(&zoe, expected.id).unwrap(), Some(a_vector(2)));
+            assert_eq!(reading.tail(&zoe, Some("monday")).unwrap(), [said("hello")]);
+            let monday = Session { turns: 1, ..Session::default() };
+            assert_eq!(reading.session(&zoe, "monday").unwrap(), Some(monday));
+            assert_eq!(reading.sessions(&zoe).unwrap(), [("monday".to_owned(), monday)]);
+            assert_eq!(reading.scores(&zoe).unwrap(), [0.5]);
+            assert_eq!(reading.seen(&zoe, "e-7").unwrap(), Some(seen_at(7)));
+            assert_eq!(reading.seen(&zoe, "e-8").unwrap(), None);
+            let holder = SlotHolder { memory: expected.id, value: "tea".into() };
+            assert_eq!(reading.slot(&zoe, "drink").unwrap(), Some(holder.clone()));
+            assert_eq!(reading.slots(&zoe).unwrap(), [("drink".to_owned(), holder)]);
+            assert_eq!((reading.via(5).unwrap(), reading.via(6).unwrap()), (Some(99), None));
+        };
+        check(&overlay);
+        assert_eq!(store.memory(&zoe, expected.id).unwrap(), None);
+        store.apply(overlay.into_changes(), 7).unwrap();
+        check(store);
+        assert_eq!(store.applied(), 7);
+    });
+}
+
+#[test]
+fn nothing_of_another_user_is_in_a_users_scan() {
+    on_both(|store| {
+        let keys =
+            ["zo", "zoe", "zoe!", "zoë"].map(key).into_iter().chain([key("zoe").everyone(), UserKey::new("acm", "e").unwrap()]);
+        let keys: Vec<UserKey> = keys.collect();
+        write(store, 0, |overlay| keys.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n)));
+        for (key, n) in keys.iter().zip(0..) {
+            let ids: Vec<_> = memories(store, key).iter().map(|memory| (memory.key.clone(), memory.id)).collect();
+            assert_eq!(ids, [(key.clone(), memory_of(key, n, "").id)]);
+            assert_eq!(store.vectors(key).unwrap().len(), 1);
+            assert_eq!(store.sessions(key).unwrap().len(), 1);
+        }
+        write(store, 1, |overlay| overlay.forget_user(&keys[1]).unwrap());
+        for key in &keys {
+            assert_eq!(memories(store, key).len(), usize::from(*key != keys[1]), "{key}");
+        }
+    });
+}
+
+#[test]
+fn users_are_walked_page_by_page_and_none_is_missed() {
+    on_both(|store| {
+        let names = ["a", "a!", "a0", "b", "zoë", "ab"];
+        let mut expected: Vec<UserKey> =
+            names.map(key).into_iter().chain([key("a").everyone(), UserKey::new("b", "x").unwrap()]).collect();
+        write(store, 0, |overlay| expected.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n)));
+        let mut walked: Vec<UserKey> = Vec::new();
+        loop {
+            let page = store.users(walked.last(), 3).unwrap();
+            walked.extend(page.iter().cloned());
+            if page.len() < 3 {
+                break;
+            }
+        }
+        walked.sort();
+        expected.sort();
+        assert_eq!(walked, expected);
+    });
+}
+
+#[test]
+fn a_tail_keeps_the_last_turns_in_order_across_batches() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        for batch in 0..5 {
+            write(store, batch, |overlay| {
+                for turn in 0..3 {
+                    overlay.push_tail(&zoe, Some("monday"), &said(format!("{}", batch * 3 + turn))).unwrap();
+                }
+                overlay.push_tail(&zoe, None, &said("alone")).unwrap();
+                overlay.push_tail(&zoe, Some("monday 2"), &said("other")).unwrap();
+            });
+        }
+        assert_eq!(contents(store, &zoe, Some("monday")), ["9", "10", "11", "12", "13", "14"]);
+        assert_eq!(contents(store, &zoe, None), ["alone"; 5]);
+        write(store, 9, |overlay| overlay.forget_session(&zoe, "monday").unwrap());
+        assert_eq!(contents(store, &zoe, Some("monday")), [""; 0]);
+        assert_eq!(contents(store, &zoe, Some("monday 2")), ["other"; 5]);
+        assert_eq!(TAIL_TURNS, 6);
+    });
+}
+
+#[test]
+fn scores_are_a_window() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        write(store, 0, |overlay| (0..150).for_each(|n| overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()));
+        write(store, 1, |overlay| (150..300).for_each(|n| overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()));
+        let scores = store.scores(&zoe).unwrap();
+        assert_eq!((scores.len(), scores[0], scores[199]), (SCORES_WINDOW, 0.1, 0.299));
+    });
+}
+
+#[test]
+fn ids_are_recognised_until_a_thousand_newer_ones_came() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        for batch in 0..4i64 {
+            write(store, batch, |overlay| {
+                for n in batch * 425..(batch + 1) * 425 {
+                    overlay.put_seen(&zoe, &format!("e-{n}"), &seen_at(n)).unwrap();
+                    overlay.put_seen(&zoe, &format!("e-{n}"), &seen_at(n)).unwrap();
+                }
+            });
+        }
+        let is_known = |n: i64| store.seen(&zoe, &format!("e-{n}")).unwrap() == Some(seen_at(n));
+        let known: Vec<i64> = (0..1700).filter(|n| is_known(*n)).collect();
+        assert_eq!(known.len() as i64, 1700 - known[0], "none is missing between");
+        assert!((SEEN_IDS..SEEN_IDS + SEEN_IDS_SWEPT).contains(&(known.len() as u64)), "{}", known.len());
+    });
+}
+
+#[test]
+fn forgotten_stays_forgotten_but_its_ids_are_known() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        write(store, 0, |overlay| write_all(overlay, &zoe, 1));
+        let mut overlay = store.overlay();
+        write_all(&mut overlay, &zoe, 2);
+        overlay.forget_user(&zoe).unwrap();
+        let touched = overlay.take_touched();
+        assert_eq!((touched.upserted.len(), touched.removed.len(), touched.vectors.len()), (0, 2, 0));
+        store.apply(overlay.into_changes(), 1).unwrap();
+        assert_eq!(memories(store, &zoe), []);
+        assert_eq!(store.scores(&zoe).unwrap(), [0.0; 0]);
+        let mut kept = Vec::new();
+        store
+            .records(&keys::user(&zoe), &mut |key, value| {
+                kept.push(key[keys::user(&zoe).len()]);
+                assert!(!value.windows(3).any(|part| part == b"tea"));
+                true
+            })
+            .unwrap();
+        assert_eq!(kept, [keys::GATE, keys::SEEN, keys::SEEN]);
+        assert!(store.seen(&zoe, "e-1").unwrap().is_some() && store.seen(&zoe, "e-2").unwrap().is_some());
+        write(store, 2, |overlay| write_all(overlay, &zoe, 3));
+        assert_eq!(contents(store, &zoe, Some("monday")), ["hello"]);
+    });
+}
+
+#[test]
+fn a_removed_memory_takes_its_vector_and_its_slots_along() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        write(store, 0, |overlay| {
+            write_all(overlay, &zoe, 1);
+            write_all(overlay, &zoe, 2);
+            overlay.put_slot(&zoe, "city", &SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "Lisbon".into() });
+        });
+        let mut overlay = store.overlay();
+        overlay.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
+        assert_eq!(overlay.take_touched().removed, [(zoe.clone(), memory_of(&zoe, 1, "").id)]);
+        store.apply(overlay.into_changes(), 1).unwrap();
+        assert_eq!(memories(store, &zoe).len(), 1);
+        assert_eq!(store.vectors(&zoe).unwrap().len(), 1);
+        let names: Vec<_> = store.slots(&zoe).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["drink"]);
+    });
+}
+
+#[test]
+fn equal_records_have_equal_digests_whatever_kept_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let [disk, twin] = [open(&dir.path().join("shard")).unwrap().store, Store::in_memory(&identity())];
+    for (store, batches) in [(&disk, 1), (&twin, 10)] {
+        for batch in 0..batches {
+            let each = 10 / batches;
+            write(store, batch, |overlay| (batch * each..(batch + 1) * each).for_each(|n| write_all(overlay, &key("zoe"), n)));
+        }
+    }
+    assert_eq!(disk.digest().unwrap(), twin.digest().unwrap());
+    write(&disk, 99, |overlay| overlay.put_memory(&a_memory(0, "changed")).unwrap());
+    assert_ne!(disk.digest().unwrap(), twin.digest().unwrap());
+}
+
+// ---------------------------------------------------------------- opening
+
+#[test]
+fn records_and_offset_are_there_together_after_every_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let shard = dir.path().join("shard");
+    for n in 0..40 {
+        let opened = open(&shard).unwrap();
+        assert_eq!(opened.rebuilt, None);
+        assert_eq!(opened.store.applied(), n - 1);
+        assert_eq!(memories(&opened.store, &key("zoe")).len() as i64, n);
+        let long = "long ".repeat(n as usize * 100);
+        write(&opened.store, n, |overlay| overlay.put_memory(&a_memory(n, &long)).unwrap());
+    }
+}
+
+/// What a killed process leaves is what a copy of its files shows.
+#[test]
+fn a_store_copied_while_it_is_written_holds_whole_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let [shard, copy] = ["shard", "copy"].map(|name| dir.path().join(name));
+    let store = open(&shard).unwrap().store;
+    let mut newest = -1;
+    for n in 0..60 {
+        write(&store, n, |overlay| {
+            (0..20).for_each(|m| overlay.put_memory(&a_memory(n * 20 + m, &"words ".repeat(100))).unwrap())
+        });
+        if n % 15 == 3 {
+            store.flush().unwrap();
+        }
+        if n % 15 == 7 {
+            let _ = fs::remove_dir_all(&copy);
+            copy_dir(&shard, &copy);
+            let copied = open(&copy).unwrap();
+            assert_eq!(copied.rebuilt, None);
+            let applied = copied.store.applied();
+            assert!(newest <= applied && applied <= n);
+            newest = applied;
+            assert_eq!(memories(&copied.store, &key("zoe")).len() as i64, (applied + 1) * 20);
+        }
+    }
+    assert!(newest > 0, "the copies must show something");
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn stop_of(opened: Result<Opened>) -> (StopName, String) {
+    match opened {
+        Err(Fault::Stop(stop)) => (stop.name, stop.what),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it opened"),
+    }
+}
+
+#[test]
+fn a_store_of_anything_else_stops_by_name_and_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let shard = dir.path().join("shard");
+    write(&open(&shard).unwrap().store, 5, |overlay| write_all(overlay, &key("zoe"), 5));
+    let ours = identity();
+    for (name, other) in [
+        (StopName::StoreOfAnotherLog, Identity { cluster: "c-2".into(), ..ours.clone() }),
+        (StopName::StoreOfAnotherLog, Identity { topic: "other.events".into(), ..ours.clone() }),
+        (StopName::StoreOfAnotherLog, Identity { partition: 4, ..ours.clone() }),
+        (StopName::PartitionsDiffer, Identity { partitions: 9, ..ours.clone() }),
+        (StopName::ModelChanged, Identity { model: "other".into(), ..ours.clone() }),
+        (StopName::ModelChanged, Identity { dimensions: 768, ..ours.clone() }),
+    ] {
+        let (stopped, what) = stop_of(Store::open(&shard, &Options::default(), &other, 1));
+        assert_eq!(stopped, name);
+        assert!(what.contains("move the directory away"), "{what}");
+    }
+    assert_eq!(open(&shard).unwrap().store.applied(), 5);
+}
+
+#[test]
+fn a_newer_store_stops_by_name_and_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let shard = dir.path().join("shard");
+    let store = open(&shard).unwrap().store;
+    let mut changes = Changes::default();
+    changes.put(keys::identity(), vec![format::VERSION + 1, 42]);
+    store.apply(changes, 8).unwrap();
+    drop(store);
+    assert_eq!(stop_of(open(&shard)).0, StopName::StoreNewer);
+    let Ok(disk) = Disk::open(&shard, &Options::default()) else { panic!("it is not damaged") };
+    assert_eq!(disk.get(&keys::identity()).unwrap(), Some(vec![format::VERSION + 1, 42]));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_store_open_elsewhere_stops_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let shard = dir.path().join("shard");
+    let first = open(&shard).unwrap();
+    assert_eq!(stop_of(open(&shard)).0, StopName::StoreLocked);
+    drop(first);
+    assert!(open(&shard).unwrap().rebuilt.is_none());
+}
+
+#[test]
+fn a_damaged_store_is_set_aside_not_lost() {
+    let nonsense = |path: &Path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap();
+    let config = |path: &Path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap();
+    let no_identity = |path: &Path| {
+        let Ok(disk) = Disk::open(path, &Options::default()) else { panic!("not damaged yet") };
+        disk.apply(&Changes { records: [(keys::identity(), None)].into() }).unwrap();
+    };
+    let no_sense = |path: &Path| {
+        let Ok(disk) = Disk::open(path, &Options::default()) else { panic!("not damaged yet") };
+        disk.apply(&Changes { records: [(keys::identity(), Some(vec![1, 200, 200]))].into() }).unwrap();
+    };
+    let met = |path: &Path| fs::write(path.join("damaged"), "page 7").unwrap();
+    let damages: [(&str, &dyn Fn(&Path)); 5] =
+        [("nonsense", &nonsense), ("config", &config), ("no identity", &no_identity), ("no sense", &no_sense), ("met", &met)];
+    for (name, damage) in damages {
+        let dir = tempfile::tempdir().unwrap();
+        let shard = dir.path().join("shard");
+        write(&open(&shard).unwrap().store, 5, |overlay| write_all(overlay, &key("zoe"), 5));
+        damage(&shard);
+        let opened = open(&shard).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        let aside = dir.path().join("shard.corrupt-1234");
+        assert_eq!(opened.rebuilt.as_deref(), Some(aside.as_path()), "{name}");
+        assert!(aside.join("db").exists() && aside.join("damaged").exists(), "{name}");
+        assert_eq!((opened.store.applied(), memories(&opened.store, &key("zoe"))), (-1, vec![]), "{name}");
+        drop(opened);
+        assert_eq!(open(&shard).unwrap().rebuilt, None, "{name}");
+    }
+}
