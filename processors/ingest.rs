@@ -20,6 +20,7 @@ use crate::stages::split::{self, Candidate};
 use crate::stages::reply::{self, Freshness};
 use crate::stages::store;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -120,11 +121,9 @@ impl Ingest {
     fn shards_of(&self, records: &[Record]) -> Result<BTreeMap<i32, Arc<Shard>>> {
         let mut found = BTreeMap::new();
         for record in records {
-            if !found.contains_key(&record.partition) {
-                let shard = self.shards.get(record.partition).ok_or_else(|| {
-                    Fault::stop(StopName::ThreadDied, format!("a record of partition {} came without its shard", record.partition))
-                })?;
-                found.insert(record.partition, shard);
+            if let Entry::Vacant(place) = found.entry(record.partition) {
+                let missing = || format!("a record of partition {} came without its shard", record.partition);
+                place.insert(self.shards.get(record.partition).ok_or_else(|| Fault::stop(StopName::ThreadDied, missing()))?);
             }
         }
         Ok(found)

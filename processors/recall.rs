@@ -186,7 +186,9 @@ impl Recall {
 
     fn answer(&mut self, now: Now, shard: &Shard, asked: Asked) -> Outgoing {
         let name = asked.request.ask.name();
-        match self.ask(now, shard, &asked.request) {
+        let (began, left_ms) = (asked.began, asked.request.deadline.ms_since(now.wall));
+        let too_late = || began.elapsed().as_millis() as i64 > left_ms;
+        match self.ask(now, shard, &asked.request, &too_late) {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
                     applied_offset: seen.applied,
@@ -206,9 +208,9 @@ impl Recall {
     }
 
     /// index → store → rank, by what was asked.
-    fn ask(&mut self, now: Now, shard: &Shard, request: &Request) -> Result<(Answer, ask::Seen), Reject> {
+    fn ask(&mut self, now: Now, shard: &Shard, request: &Request, too_late: &dyn Fn() -> bool) -> Result<(Answer, ask::Seen), Reject> {
         match &request.ask {
-            Ask::Recall(recall) => self.recall(now, shard, request, recall),
+            Ask::Recall(recall) => self.recall(now, shard, request, recall, too_late),
             Ask::List(list) => self.list(shard, &request.key, list),
             Ask::Get { memory, history } => self.get(shard, &request.key, *memory, *history),
             Ask::Explain(explain) => self.explain(shard, &request.key, explain),

@@ -124,6 +124,8 @@ impl Shard {
         if self.index.text.pending() == 0 && self.index.text.mark() == Some(applied) {
             return Ok(false);
         }
+        // Order matters: an index ahead of its store after a crash would have to be looked through from the beginning.
+        self.store.flush()?;
         self.index.text.settle(applied)
     }
 

@@ -1,5 +1,5 @@
-//! The log, as the processors see it: records in, records out, who owns which partition. `kafka.rs` is the real one;
-//! the in-memory one here serves tests and the simulator, and one conformance suite runs against both.
+//! The log, as the processors see it: records in, records out, who owns which partition. Knows no client library; `kafka.rs` is the
+//! one there is, against a real cluster and against the in-process broker alike.
 
 use crate::fault::Result;
 use std::time::Duration;

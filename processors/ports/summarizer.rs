@@ -106,7 +106,8 @@ mod tests {
 
     #[test]
     fn a_turn_that_repeats_a_chosen_one_gives_way_to_another_subject() {
-        let turns = [said(1, "moved to Lisbon", 0.9, EAST), said(2, "lives in Lisbon", 0.85, EAST), said(3, "has a cat", 0.6, NORTH)];
+        let turns =
+            [said(1, "moved to Lisbon", 0.9, EAST), said(2, "lives in Lisbon", 0.85, EAST), said(3, "has a cat", 0.6, NORTH)];
         check(2, &turns, "moved to Lisbon\nhas a cat");
     }
 

@@ -10,6 +10,7 @@ use crate::stages::rank::{self, Hit, Ranked};
 use crate::stages::reply::{Answer, Found, Stats};
 use crate::stages::store::Reading;
 use crate::text;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,15 +35,27 @@ impl Seen {
 type Answered = Result<(Answer, Seen), Reject>;
 
 impl Recall {
-    pub(super) fn recall(&mut self, now: Now, shard: &Shard, request: &Request, asked: &Question) -> Answered {
+    /// `too_late` is asked between questions: past the deadline, what is there is the answer, and says that it is partial.
+    pub(super) fn recall(
+        &mut self,
+        now: Now,
+        shard: &Shard,
+        request: &Request,
+        asked: &Question,
+        too_late: &dyn Fn() -> bool,
+    ) -> Answered {
         let profile = self.profile(&request.key, asked.profile.as_deref())?;
-        let (mut ranked, mut seen) = (Vec::new(), None);
+        let (mut ranked, mut seen) = (Vec::new(), Seen::of(shard));
         for query in &asked.queries {
+            if !ranked.is_empty() && too_late() {
+                seen.partial = true;
+                break;
+            }
             let question = in_context(query, &asked.history);
             let vector = Vector::of(&self.encoder.encode(&question).map_err(broken)?);
             let (hits, state) = self.collect(shard, &request.key, asked, &profile, &text::terms(&question), &vector).map_err(broken)?;
             ranked.push(rank::order(hits, &rank::Question::of(asked, query), &profile.rank, now.events));
-            seen = Some(state);
+            seen = state;
         }
         let mut ranked = best_of(ranked);
         ranked.truncate(asked.limit);
@@ -61,7 +74,7 @@ impl Recall {
             prompt: prompt.text,
             explain: asked.explain,
         };
-        Ok((answer, seen.unwrap_or_else(|| Seen::of(shard))))
+        Ok((answer, seen))
     }
 
     /// What either engine finds of the user's own and of what the whole tenant sees, under one view of the shard.
@@ -109,7 +122,7 @@ impl Recall {
                 })
                 .map_err(broken)?;
         }
-        memories.sort_by(|a, b| (b.created_at, b.id).cmp(&(a.created_at, a.id)));
+        memories.sort_by_key(|memory| Reverse((memory.created_at, memory.id)));
         if let Some(after) = &list.after {
             memories.retain(|memory| (memory.created_at, memory.id) < (after.created_at, after.id));
         }

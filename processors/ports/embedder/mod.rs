@@ -166,7 +166,9 @@ mod tests {
         let mut near = |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
         let said = "I am allergic to peanuts";
         assert!(near(said, "peanuts: I'm allergic") > near(said, "the match begins at noon") + 0.3);
-        assert!(near("my sister Anna lives in Berlin", "where does Anna live?") > near("my sister Anna lives in Berlin", said) + 0.1);
+        assert!(
+            near("my sister Anna lives in Berlin", "where does Anna live?") > near("my sister Anna lives in Berlin", said) + 0.1
+        );
     }
 
     #[test]

@@ -46,8 +46,9 @@ impl Directory {
             dimensions: 0,
             spare: Mutex::new(None),
         };
-        let mut first = directory.session()?;
-        directory.dimensions = first.try_out().map_err(|fault| fault.about(format!("tries {}", directory.file.display())))?;
+        let (mut first, tokens_max) = (directory.session()?, options.tokens_max);
+        directory.dimensions =
+            first.try_out().map_err(|fault| fault.about(format!("tries {tokens_max} tokens on {}", directory.file.display())))?;
         first.dimensions = directory.dimensions;
         directory.spare = Mutex::new(Some(first));
         Ok(directory)
@@ -249,9 +250,14 @@ fn library(directory: &Path, named: Option<&Path>) -> Result<PathBuf> {
         return if path.is_file() { Ok(path) } else { Err(cannot("load", &path, "not a file")) };
     }
     let file = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let system = ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/opt/onnxruntime/lib"];
-    let found = std::iter::once(directory).chain(system.iter().map(Path::new)).map(|folder| folder.join(&file)).find(|path| path.is_file());
-    let path = found.ok_or_else(|| cannot("find", &directory.join(&file), "nor is it in a system folder or in ORT_DYLIB_PATH"))?;
+    let system =
+        ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/opt/onnxruntime/lib"];
+    let found = std::iter::once(directory)
+        .chain(system.iter().map(Path::new))
+        .map(|folder| folder.join(&file))
+        .find(|path| path.is_file());
+    let path =
+        found.ok_or_else(|| cannot("find", &directory.join(&file), "nor is it in a system folder or in ORT_DYLIB_PATH"))?;
     fs::canonicalize(&path).map_err(|error| cannot("find", &path, error))
 }
 
@@ -264,7 +270,11 @@ fn cannot(verb: &str, path: &Path, error: impl std::fmt::Display) -> Fault {
 }
 
 fn unusable(what: impl std::fmt::Display) -> Fault {
-    Fault::stop(StopName::ModelUnusable, format!("{what}; run deploy/model/setup.sh or set embedder.model = \"hash\""))
+    let what = what.to_string();
+    Fault::stop(
+        StopName::ModelUnusable,
+        format!("{}; run deploy/model/setup.sh or set embedder.model = \"hash\"", what.trim_end()),
+    )
 }
 
 #[cfg(test)]
@@ -280,7 +290,10 @@ mod tests {
     fn check_refused(directory: &Path, library: Option<&Path>, expected: &str) {
         let fault = Directory::open(directory, &options(directory, library)).err().expect("must not open");
         let text = fault.to_string();
-        assert!(text.contains(expected) && text.contains("run deploy/model/setup.sh") && text.contains("model-unusable"), "{text}");
+        assert!(
+            text.contains(expected) && text.contains("run deploy/model/setup.sh") && text.contains("model-unusable"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -299,7 +312,8 @@ mod tests {
         let missing = directory.path().join("missing.so");
         let fault = library(directory.path(), Some(&missing)).unwrap_err();
         assert!(fault.to_string().contains("missing.so"));
-        let beside = directory.path().join(format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
+        let beside =
+            directory.path().join(format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
         fs::write(&beside, "not a library").unwrap();
         assert!(library(directory.path(), Some(&missing)).is_err());
     }

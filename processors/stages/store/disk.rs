@@ -12,6 +12,8 @@ use std::fs::{self, File};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// 4 KiB: what sled keeps within its log whatever else is on the page.
 pub const PIECE_BYTES: usize = 4096;
@@ -21,6 +23,10 @@ const PIECES: u8 = 0xff;
 
 /// Lies beside sled's files when a read met damage, so that the next start does not trust them.
 const DAMAGED: &str = "damaged";
+
+/// One second in all: far longer than a closing takes, short enough to say soon that somebody else has it.
+const LOCK_TRIES: u32 = 200;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -68,11 +74,7 @@ impl Disk {
             .mode(Mode::HighThroughput)
             .cache_capacity(options.cache_bytes)
             .flush_every_ms(options.flush_every_ms);
-        let db = match catch_unwind(AssertUnwindSafe(|| config.open())) {
-            Ok(Ok(db)) => db,
-            Ok(Err(error)) => return Err(not_opened(error)),
-            Err(panic) => return Err(NotOpened::Damaged(panic_message(&*panic))),
-        };
+        let db = open_unlocked(&config)?;
         let file = File::open(file).map_err(|error| unwritable(error.to_string()))?;
         Ok(Disk { db, dir: dir.to_owned(), file, existed })
     }
@@ -219,6 +221,24 @@ pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
     // The renaming is what protects the data; the note is a courtesy.
     let _ = fs::write(aside.join(DAMAGED), why);
     Ok(aside)
+}
+
+/// A store just closed stays locked until sled's last thread has let go of it, some milliseconds later.
+fn open_unlocked(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
+    for _ in 0..LOCK_TRIES {
+        match open_once(config) {
+            Err(NotOpened::Fault(Fault::Stop(stop))) if stop.name == StopName::StoreLocked => thread::sleep(LOCK_PAUSE),
+            opened => return opened,
+        }
+    }
+    open_once(config)
+}
+
+fn open_once(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
+    match catch_unwind(AssertUnwindSafe(|| config.open())) {
+        Ok(opened) => opened.map_err(not_opened),
+        Err(panic) => Err(NotOpened::Damaged(panic_message(&*panic))),
+    }
 }
 
 fn not_opened(error: sled::Error) -> NotOpened {

@@ -568,7 +568,8 @@ fn a_damaged_store_is_set_aside_not_lost() {
         disk.apply(&Changes { records: [(keys::identity(), Some(vec![1, 200, 200]))].into() }).unwrap();
     };
     let met = |path: &Path| fs::write(path.join("damaged"), "page 7").unwrap();
-    let damages: [(&str, &dyn Fn(&Path)); 5] =
+    type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+    let damages: [Damage; 5] =
         [("nonsense", &nonsense), ("config", &config), ("no identity", &no_identity), ("no sense", &no_sense), ("met", &met)];
     for (name, damage) in damages {
         let dir = tempfile::tempdir().unwrap();
