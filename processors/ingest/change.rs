@@ -52,7 +52,7 @@ impl Ingest {
                 work.overlay.put_slot(here.key(), &slot.name, &SlotHolder { memory: memory.id, value: slot.value.clone() });
             }
         }
-        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)));
+        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
         let decided = Decision {
             candidate: Some(memory.content.clone()),
             kind: Some(memory.kind.clone()),
@@ -85,7 +85,7 @@ impl Ingest {
         touch(&mut memory, here);
         self.reach(effects, here, &memory.key);
         let vector = update.content.as_ref().and(here.vectors.first()).map(|vector| Vector::of(vector));
-        work.put(&memory, vector);
+        work.put(&memory, vector)?;
         work.decide(about(here, Outcome::Updated, "changed as asked".into(), &memory));
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Ingest {
             }
             memory.version += 1;
             memory.changed = work.applied;
-            work.put(&memory, None);
+            work.put(&memory, None)?;
         }
         for memory in &doomed {
             for slot in split::slots(&memory.content) {
@@ -212,7 +212,7 @@ impl Ingest {
             }
             touch(&mut memory, here);
             shared |= memory.key.is_everyone();
-            work.put(&memory, None);
+            work.put(&memory, None)?;
             known.push(*id);
         }
         if shared {
@@ -232,7 +232,7 @@ impl Ingest {
         for mut memory in still.iter().cloned() {
             memory.archived = true;
             touch(&mut memory, here);
-            work.put(&memory, None);
+            work.put(&memory, None)?;
         }
         let outcome = if still.is_empty() { Outcome::Outdated } else { Outcome::Pruned };
         let reason = format!("{reason}: {} of {} archived", still.len(), seen.len());
@@ -261,7 +261,7 @@ impl Ingest {
             true
         })?;
         older.iter().try_for_each(|other| work.remove(other))?;
-        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)));
+        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
         if let Some(session) = &here.event.session
             && let Some(mut known) = work.overlay.session(here.key(), session)?
         {

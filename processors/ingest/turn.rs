@@ -101,7 +101,7 @@ impl Ingest {
         };
         if let Some(mut old) = scored.same {
             confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
-            work.put(&old, None);
+            work.put(&old, None)?;
             decision.outcome = Outcome::Merged;
             decision.reason = format!("said before on {}", text::day(old.created_at));
             decision.memory = Some(old.id);
@@ -117,13 +117,13 @@ impl Ingest {
             decision.outcome = Outcome::Superseded;
             decision.related.push(old.id);
             decision.reason = format!("takes the place of \"{}\"", text::shortened(&old.content, 60));
-            succeed(work, here, &mut memory, old.clone());
+            succeed(work, here, &mut memory, old.clone())?;
         }
         for slot in &scored.candidate.slots {
             work.overlay.put_slot(here.key(), &slot.name, &SlotHolder { memory: memory.id, value: slot.value.clone() });
         }
         memory.reason = decision.reason.clone();
-        work.put(&memory, Some(scored.vector));
+        work.put(&memory, Some(scored.vector))?;
         Ok(decision)
     }
 
@@ -199,7 +199,7 @@ fn confirm(memory: &mut Memory, here: &Here<'_>, confidence: f32) {
 }
 
 /// The newer value opens where the older closes. By event time: a late event does not close what was said after it.
-fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Memory) {
+fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Memory) -> Result<()> {
     if old.valid_from <= new.valid_from {
         old.valid_to = Some(new.valid_from);
         old.superseded_by = Some(new.id);
@@ -210,7 +210,7 @@ fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Memo
         old.supersedes.push(new.id);
     }
     touch(&mut old, here);
-    work.put(&old, None);
+    work.put(&old, None)
 }
 
 fn remembered(here: &Here<'_>, turn: &Turn, scored: &Scored<'_>) -> Memory {

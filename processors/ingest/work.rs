@@ -65,12 +65,13 @@ impl<'a> Work<'a> {
         Ok(near)
     }
 
-    pub fn put(&mut self, memory: &Memory, vector: Option<Vector>) {
-        self.overlay.put_memory(memory);
+    pub fn put(&mut self, memory: &Memory, vector: Option<Vector>) -> Result<()> {
+        self.overlay.put_memory(memory)?;
         if let Some(vector) = vector {
-            self.overlay.put_vector(&memory.key, memory.id, &vector);
+            self.overlay.put_vector(&memory.key, memory.id, &vector)?;
             self.fresh.entry(memory.key.clone()).or_default().push((memory.id, vector));
         }
+        Ok(())
     }
 
     pub fn remove(&mut self, memory: &Memory) -> Result<()> {

@@ -75,10 +75,10 @@ pub struct Segments {
     _searcher: Searcher,
 }
 
+/// Invariant: every document has one value in each column, so that a document's number is its row there.
 struct Segment {
     reader: SegmentReader,
     terms: Arc<InvertedIndexReader>,
-    ids: Arc<InvertedIndexReader>,
     id_high: Arc<dyn ColumnValues<u64>>,
     id_low: Arc<dyn ColumnValues<u64>>,
     length: Arc<dyn ColumnValues<u64>>,
@@ -109,16 +109,6 @@ impl Segments {
         Ok(())
     }
 
-    pub fn has(&self, id: MemoryId) -> tantivy::Result<bool> {
-        let term = self.fields.id_term(id);
-        for segment in &self.all {
-            if segment.ids.get_term_info(&term)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
         self.all.iter().flat_map(|segment| segment.reader.doc_ids_alive().map(|doc| segment.id(doc)))
     }
@@ -126,10 +116,9 @@ impl Segments {
 
 impl Segment {
     fn open(reader: &SegmentReader, fields: Fields) -> tantivy::Result<Segment> {
-        let column = |name| reader.fast_fields().column_first_or_default(name);
+        let column = |name| reader.fast_fields().u64(name).map(|column| column.values);
         Ok(Segment {
             terms: reader.inverted_index(fields.terms)?,
-            ids: reader.inverted_index(fields.id)?,
             id_high: column(ID_HIGH)?,
             id_low: column(ID_LOW)?,
             length: column(LENGTH)?,
@@ -141,12 +130,19 @@ impl Segment {
     fn live_rows(&self, owned: &Term, rows: &mut Vec<Row>, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<Vec<DocId>> {
         let mut docs = Vec::new();
         self.postings(owned, |doc, _| {
-            let id = self.id(doc);
-            if !self.reader.is_deleted(doc) && !hidden(id) {
+            if !self.reader.is_deleted(doc) {
                 docs.push(doc);
-                rows.push(Row { id, length: self.length.get_val(doc) as u32 });
             }
         })?;
+        let (high, low) = (values(&self.id_high, &docs), values(&self.id_low, &docs));
+        let ids = high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
+        let mut found = ids.zip(values(&self.length, &docs)).map(|(id, length)| Row { id, length: length as u32 });
+        docs.retain(|_| {
+            let row = found.next().expect("a column has a value for every document");
+            let shown = !hidden(row.id);
+            rows.extend(shown.then_some(row));
+            shown
+        });
         Ok(docs)
     }
 
@@ -174,4 +170,11 @@ impl Segment {
     fn id(&self, doc: DocId) -> MemoryId {
         MemoryId(Uuid::from_u64_pair(self.id_high.get_val(doc), self.id_low.get_val(doc)))
     }
+}
+
+/// All at once, because one at a time is the dearest part of a search.
+fn values(column: &Arc<dyn ColumnValues<u64>>, docs: &[DocId]) -> Vec<u64> {
+    let mut values = vec![0; docs.len()];
+    column.get_vals(docs, &mut values);
+    values
 }
