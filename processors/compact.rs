@@ -143,7 +143,9 @@ fn faded(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(Vec<Seen>, S
     let many: Vec<Seen> = kept[..over].iter().map(|(_, memory)| seen(memory)).collect();
     let faded = format!("older than {} days and faded below {}", profile.prune.age_days, profile.prune.strength);
     let crowded = format!("the weakest beyond {} memories", profile.prune.count_max);
-    let together = |seen: &[Seen], reason: &str| seen.chunks(PRUNED_TOGETHER).map(|part| (part.to_vec(), reason.to_owned())).collect::<Vec<_>>();
+    let together = |seen: &[Seen], reason: &str| {
+        seen.chunks(PRUNED_TOGETHER).map(|part| (part.to_vec(), reason.to_owned())).collect::<Vec<_>>()
+    };
     [together(&weak, &faded), together(&many, &crowded)].concat()
 }
 

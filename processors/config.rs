@@ -236,12 +236,16 @@ impl Layers {
     /// One value as text; its type is that of the default.
     pub fn set(&mut self, path: &str, text: &str, origin: &str) -> Result<()> {
         let value = match find(&self.merged, path) {
-            Some(Value::Integer(_)) => text.trim().parse().map(Value::Integer).map_err(|_| invalid(not_a(path, "whole number", text)))?,
-            Some(Value::Float(_)) => text.trim().parse().map(Value::Float).map_err(|_| invalid(not_a(path, "number", text)))?,
-            Some(Value::Boolean(_)) => text.trim().parse().map(Value::Boolean).map_err(|_| invalid(not_a(path, "true or false", text)))?,
-            Some(Value::Array(_)) => {
-                Value::Array(text.split(',').map(|part| Value::String(part.trim().to_owned())).filter(|v| v.as_str() != Some("")).collect())
+            Some(Value::Integer(_)) => {
+                text.trim().parse().map(Value::Integer).map_err(|_| invalid(not_a(path, "whole number", text)))?
             }
+            Some(Value::Float(_)) => text.trim().parse().map(Value::Float).map_err(|_| invalid(not_a(path, "number", text)))?,
+            Some(Value::Boolean(_)) => {
+                text.trim().parse().map(Value::Boolean).map_err(|_| invalid(not_a(path, "true or false", text)))?
+            }
+            Some(Value::Array(_)) => Value::Array(
+                text.split(',').map(|part| Value::String(part.trim().to_owned())).filter(|v| v.as_str() != Some("")).collect(),
+            ),
             _ => Value::String(text.to_owned()),
         };
         put(&mut self.merged, path, value);

@@ -2,6 +2,8 @@
 //! A machine without I/O of its own: `step` reads shards and returns what is to be done; the thread in `run.rs` does it.
 
 mod change;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod work;
 
@@ -15,9 +17,9 @@ use crate::ports::embedder::pool::Pool;
 use crate::profile::{Profile, Profiles, Treatment};
 use crate::shard::Shard;
 use crate::stages::decode::{self, Hop};
+use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
 use crate::stages::split::{self, Candidate};
-use crate::stages::reply::{self, Freshness};
 use crate::stages::store;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -106,6 +108,9 @@ impl Ingest {
         let vectors = self.encode(&texts)?;
         for draft in drafts {
             let work = work.get_mut(&draft.record.partition).expect("a shard was found for every record above");
+            if draft.record.offset <= work.applied {
+                continue; // it came again after a rebalance: done already
+            }
             work.applied = draft.record.offset;
             self.decide(work, &mut effects, draft, &vectors)?;
         }
@@ -181,7 +186,11 @@ impl Ingest {
                 return Ok(()); // a torn copy of what has been done already
             }
             if !hop.broadcast && !self.belongs_here(event, &draft.record) {
-                return self.reject(effects, &draft, &Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop"));
+                return self.reject(
+                    effects,
+                    &draft,
+                    &Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop"),
+                );
             }
         } else if !self.belongs_here(event, &draft.record) {
             self.metrics.forwarded(&self.options.events);
@@ -231,7 +240,8 @@ impl Ingest {
             self.metrics.decided(decision);
         }
         if let Some(to) = &draft.reply {
-            let freshness = Freshness { applied_offset: draft.record.offset, misrouted: draft.hop.is_some(), ..Freshness::default() };
+            let freshness =
+                Freshness { applied_offset: draft.record.offset, misrouted: draft.hop.is_some(), ..Freshness::default() };
             effects.replies.push(match work.not_found.take() {
                 Some(reject) => reply::refusal(to, &reject, Some(&freshness)),
                 None => reply::applied(to, &decisions, draft.record.partition, draft.record.offset, &freshness),
@@ -251,7 +261,8 @@ impl Ingest {
 
     /// What the world hears of a shard's changes: every decision, and the latest state of each memory.
     fn outputs(&self, touched: &store::Touched, write: &Write, partition: i32) -> Vec<Outgoing> {
-        let decisions = write.decisions.iter().map(|decision| reply::decision(decision, &self.options.decisions, self.options.with_text));
+        let decisions =
+            write.decisions.iter().map(|decision| reply::decision(decision, &self.options.decisions, self.options.with_text));
         let states = touched.upserted.iter().map(|memory| reply::memory_state(memory, &self.options.memories, partition));
         let gone = touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, &self.options.memories, partition));
         decisions.chain(states).chain(gone).collect()

@@ -1,7 +1,6 @@
 //! Keepsake: long-term memory for chat and agent applications, as a stream processor on Apache Kafka.
 //! Modules in reading order: who runs what, the three processors, their stages, the outside world, and the words they share.
 
-
 pub mod cli;
 pub mod run;
 

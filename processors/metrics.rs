@@ -2,7 +2,8 @@
 
 use crate::domain::{Decision, Outcome};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    core::Collector,
 };
 use std::time::Duration;
 
@@ -62,28 +63,64 @@ impl Metrics {
         Metrics {
             events: counters(r, "keepsake_events_total", "Records read from the events topic, by type", &["type"]),
             event_lag: gauges(r, "keepsake_events_behind", "Records fetched but not yet applied, by partition", &["partition"]),
-            applied_offset: gauges(r, "keepsake_applied_offset", "Newest event offset that recall sees, by partition", &["partition"]),
+            applied_offset: gauges(
+                r,
+                "keepsake_applied_offset",
+                "Newest event offset that recall sees, by partition",
+                &["partition"],
+            ),
             batch_records: histogram(r, "keepsake_batch_records", "Records applied together", COUNTS),
-            batch_seconds: histogram(r, "keepsake_batch_seconds", "From the first record of a batch to its being applied", SECONDS),
+            batch_seconds: histogram(
+                r,
+                "keepsake_batch_seconds",
+                "From the first record of a batch to its being applied",
+                SECONDS,
+            ),
             apply_seconds: histogram(r, "keepsake_apply_seconds", "Holding the view lock to apply a batch", SECONDS),
             encoded_texts: counter(r, "keepsake_encoded_texts_total", "Texts encoded for ingest"),
             encode_seconds: histogram(r, "keepsake_encode_seconds", "Encoding all texts of a batch", SECONDS),
             shards_owned: gauge(r, "keepsake_shards_owned", "Partitions this process owns"),
             rebalances: counters(r, "keepsake_rebalances_total", "Partitions given to and taken from this process", &["change"]),
             broker_errors: counter(r, "keepsake_broker_errors_total", "Errors of the broker client that were tried again"),
-            last_poll_seconds: gauges(r, "keepsake_last_turn_timestamp_seconds", "When a thread last went round its loop", &["thread"]),
+            last_poll_seconds: gauges(
+                r,
+                "keepsake_last_turn_timestamp_seconds",
+                "When a thread last went round its loop",
+                &["thread"],
+            ),
             decisions: counters(r, "keepsake_decisions_total", "Decisions, by outcome", &["outcome"]),
             surprise: histogram(r, "keepsake_surprise_points", "Total surprise of turn candidates", POINTS),
-            dead_letters: counters(r, "keepsake_dead_letters_total", "Records that could not be processed, by reason", &["reason"]),
-            misrouted: counters(r, "keepsake_misrouted_total", "Records that came on a wrong partition and were forwarded", &["topic"]),
+            dead_letters: counters(
+                r,
+                "keepsake_dead_letters_total",
+                "Records that could not be processed, by reason",
+                &["reason"],
+            ),
+            misrouted: counters(
+                r,
+                "keepsake_misrouted_total",
+                "Records that came on a wrong partition and were forwarded",
+                &["topic"],
+            ),
             proposals: counters(r, "keepsake_proposals_total", "Events published by the compaction worker, by type", &["type"]),
             compaction_seconds: histogram(r, "keepsake_compaction_seconds", "One round of the compaction worker", SECONDS),
             requests: counters(r, "keepsake_requests_total", "Requests answered, by type and status", &["type", "status"]),
-            recall_seconds: histograms(r, "keepsake_request_seconds", "From poll to reply handed to the client, by type", &["type"], SECONDS),
+            recall_seconds: histograms(
+                r,
+                "keepsake_request_seconds",
+                "From poll to reply handed to the client, by type",
+                &["type"],
+                SECONDS,
+            ),
             recalled_memories: histogram(r, "keepsake_recalled_memories", "Memories in a recall's answer", COUNTS),
             prompt_tokens: histogram(r, "keepsake_prompt_tokens", "Tokens of a recall's prompt block", COUNTS),
             waiting_requests: gauge(r, "keepsake_waiting_requests", "Requests waiting for their offset"),
-            memories_tail: gauges(r, "keepsake_index_tail_documents", "Documents searched in memory, not yet in a segment", &["partition"]),
+            memories_tail: gauges(
+                r,
+                "keepsake_index_tail_documents",
+                "Documents searched in memory, not yet in a segment",
+                &["partition"],
+            ),
             settle_seconds: histogram(r, "keepsake_index_settle_seconds", "Moving words from memory into a segment", SECONDS),
             vector_cache: gauges(r, "keepsake_vector_cache", "Vector cache: bytes, hits and misses since start", &["what"]),
             store_bytes: gauges(r, "keepsake_store_bytes", "Bytes of a shard's store on disk", &["partition"]),

@@ -153,7 +153,10 @@ fn load(name: &str) -> Result<Profile> {
         None if name.ends_with(".toml") => std::fs::read_to_string(name).map_err(|e| invalid(name, &e))?,
         None => {
             let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            return Err(invalid(name, &format!("there is no such profile; known: {}, or a path that ends in .toml", known.join(", "))));
+            return Err(invalid(
+                name,
+                &format!("there is no such profile; known: {}, or a path that ends in .toml", known.join(", ")),
+            ));
         }
     };
     let table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;

@@ -140,7 +140,8 @@ impl Recall {
             return Some(self.refuse(&asked, &Reject::new(RejectCode::Expired, "its deadline had passed before work began")));
         }
         let Some(shard) = self.shard(now, asked.partition) else {
-            let reject = Reject::new(RejectCode::Unavailable, format!("partition {} is changing hands: ask again", asked.partition));
+            let reject =
+                Reject::new(RejectCode::Unavailable, format!("partition {} is changing hands: ask again", asked.partition));
             return Some(self.refuse(&asked, &reject));
         };
         match asked.request.min_offset {
@@ -151,7 +152,8 @@ impl Recall {
 
     fn wait(&mut self, now: Now, asked: Asked, offset: i64) -> Option<Outgoing> {
         if self.waiting.len() >= self.options.waiting_max {
-            let reject = Reject::new(RejectCode::Overloaded, format!("{} requests wait for their offset already", self.waiting.len()));
+            let reject =
+                Reject::new(RejectCode::Overloaded, format!("{} requests wait for their offset already", self.waiting.len()));
             return Some(self.refuse(&asked, &reject));
         }
         let until = now.wall.plus_ms(self.options.min_offset_ms).min(asked.request.deadline);
@@ -208,7 +210,13 @@ impl Recall {
     }
 
     /// index → store → rank, by what was asked.
-    fn ask(&mut self, now: Now, shard: &Shard, request: &Request, too_late: &dyn Fn() -> bool) -> Result<(Answer, ask::Seen), Reject> {
+    fn ask(
+        &mut self,
+        now: Now,
+        shard: &Shard,
+        request: &Request,
+        too_late: &dyn Fn() -> bool,
+    ) -> Result<(Answer, ask::Seen), Reject> {
         match &request.ask {
             Ask::Recall(recall) => self.recall(now, shard, request, recall, too_late),
             Ask::List(list) => self.list(shard, &request.key, list),

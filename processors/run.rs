@@ -204,8 +204,10 @@ impl Service {
     fn spawn(&mut self, name: &'static str, work: impl FnOnce(Arc<Shared>) -> Result<()> + Send + 'static) -> Result<()> {
         let shared = self.shared.clone();
         let run = move || {
-            let died = || Fault::stop(StopName::ThreadDied, format!("thread {name} panicked; its last words are in the log above"));
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(shared.clone()))).unwrap_or_else(|_| Err(died()));
+            let died =
+                || Fault::stop(StopName::ThreadDied, format!("thread {name} panicked; its last words are in the log above"));
+            let result =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(shared.clone()))).unwrap_or_else(|_| Err(died()));
             if let Err(fault) = result {
                 shared.fail(fault.about(name));
             }
@@ -331,7 +333,8 @@ pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i3
     let (events, _) = count(config.topics.events());
     for (partitions, name) in [count(config.topics.recalls()), count(config.topics.memories())] {
         if partitions != events {
-            let what = format!("{name} has {partitions} partitions and {} has {events}: they must be equal", config.topics.events());
+            let what =
+                format!("{name} has {partitions} partitions and {} has {events}: they must be equal", config.topics.events());
             return Err(Fault::stop(StopName::PartitionsDiffer, what));
         }
     }
@@ -383,7 +386,7 @@ pub fn embedder_options(config: &Config) -> embedder::Options {
     embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
 }
 
-fn shard_options(config: &Config, partitions: i32) -> shard::Options {
+pub fn shard_options(config: &Config, partitions: i32) -> shard::Options {
     shard::Options {
         store: store::Options { cache_bytes: config.store.cache_bytes, flush_every_ms: Some(config.store.flush_ms) },
         index: index::Options {
@@ -421,7 +424,7 @@ fn proposal_token(config: &Config) -> String {
     }
 }
 
-fn ingest_options(config: &Config) -> ingest::Options {
+pub fn ingest_options(config: &Config) -> ingest::Options {
     ingest::Options {
         events: config.topics.events().into(),
         decisions: config.topics.decisions(),

@@ -56,7 +56,17 @@ impl Shard {
     pub fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
         let applied = AtomicI64::new(store.applied());
         let known = AtomicI64::new(store.applied());
-        Shard { partition, store, index, view: RwLock::new(()), applied, known, reached_end: AtomicBool::new(false), recent: Mutex::new(VecDeque::new()), recent_max }
+        Shard {
+            partition,
+            store,
+            index,
+            view: RwLock::new(()),
+            applied,
+            known,
+            reached_end: AtomicBool::new(false),
+            recent: Mutex::new(VecDeque::new()),
+            recent_max,
+        }
     }
 
     /// Brings the index to where the store is: the index is derived, and may have missed the last seconds of its process.

@@ -107,7 +107,13 @@ impl Client {
             ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
             ("kafka_correlationId".into(), Uuid::new_v4().into_bytes().to_vec()),
         ];
-        Outgoing { topic, key: Some(key.into_bytes()), value: Some(value.to_string().into_bytes()), headers, ..Outgoing::default() }
+        Outgoing {
+            topic,
+            key: Some(key.into_bytes()),
+            value: Some(value.to_string().into_bytes()),
+            headers,
+            ..Outgoing::default()
+        }
     }
 
     fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<Reply> {

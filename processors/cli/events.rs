@@ -29,7 +29,12 @@ impl Whom {
     pub fn message(&self, kind: &str) -> Result<Map<String, Value>> {
         let who = who(&self.user)?;
         let mut message = Map::new();
-        for (field, value) in [("type", Some(kind)), ("tenant", Some(who.tenant())), ("user", Some(who.user())), ("session", self.session.as_deref())] {
+        for (field, value) in [
+            ("type", Some(kind)),
+            ("tenant", Some(who.tenant())),
+            ("user", Some(who.user())),
+            ("session", self.session.as_deref()),
+        ] {
             if let Some(value) = value {
                 message.insert(field.into(), value.into());
             }
@@ -62,7 +67,10 @@ impl Extra {
         put(message, "at", self.at);
         if !self.metadata.is_empty() {
             let pairs = self.metadata.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-            message.insert("metadata".into(), pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into());
+            message.insert(
+                "metadata".into(),
+                pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into(),
+            );
         }
     }
 }

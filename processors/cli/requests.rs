@@ -48,8 +48,12 @@ impl Recall {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let mut message = self.whom.message("recall")?;
         message.insert("query".into(), self.query.clone().into());
-        let where_: Map<String, Value> =
-            self.metadata.iter().map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (k.into(), v.into())).collect();
+        let where_: Map<String, Value> = self
+            .metadata
+            .iter()
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect();
         let optional = [
             ("limit", self.limit.map(Value::from)),
             ("token_budget", self.budget.map(Value::from)),
@@ -174,7 +178,12 @@ impl Explain {
             for decision in &many {
                 anstream::println!("{}\n{}", show::text(decision, "candidate"), show::decision(decision));
                 for (name, points) in decision["surprise"]["points"].as_object().into_iter().flatten() {
-                    anstream::println!("           {}{name:<15} {:>6.3}{}", show::DIM, points.as_f64().unwrap_or_default(), show::PLAIN);
+                    anstream::println!(
+                        "           {}{name:<15} {:>6.3}{}",
+                        show::DIM,
+                        points.as_f64().unwrap_or_default(),
+                        show::PLAIN
+                    );
                 }
             }
             for what in value["since"].as_array().into_iter().flatten() {
@@ -221,7 +230,13 @@ fn pretty(value: &Value, more: &Value) -> String {
     text
 }
 
-fn ask(config: &Config, output: Output, whom: &Whom, message: Map<String, Value>, person: impl FnOnce(&Value)) -> Result<ExitCode> {
+fn ask(
+    config: &Config,
+    output: Output,
+    whom: &Whom,
+    message: Map<String, Value>,
+    person: impl FnOnce(&Value),
+) -> Result<ExitCode> {
     let reply = Client::connect(config)?.ask(&Value::Object(message), whom.patience())?;
     print(&reply, output, person)
 }

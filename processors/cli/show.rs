@@ -83,7 +83,10 @@ pub fn decision(decision: &Value) -> String {
     }
     if decision["surprise"].is_object() {
         let (total, threshold) = (number(&decision["surprise"], "total"), number(decision, "threshold"));
-        lines.push_str(&format!("\n           {} {DIM}surprise {total:.2}, threshold {threshold:.2}{PLAIN}", factors(&decision["surprise"])));
+        lines.push_str(&format!(
+            "\n           {} {DIM}surprise {total:.2}, threshold {threshold:.2}{PLAIN}",
+            factors(&decision["surprise"])
+        ));
     }
     lines
 }
@@ -102,7 +105,8 @@ mod tests {
 
     #[test]
     fn bars_are_as_wide_as_asked() {
-        for (share, expected) in [(0.0, "     "), (0.5, "██▌  "), (1.0, "█████"), (7.0, "█████"), (f64::NAN, "     ")] {
+        for (share, expected) in [(0.0, "     "), (0.5, "██▌  "), (1.0, "█████"), (7.0, "█████"), (f64::NAN, "     ")]
+        {
             assert_eq!(bar(share, 5), expected, "{share}");
         }
     }

@@ -69,7 +69,9 @@ impl Ingest {
             return Ok(());
         };
         if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content) {
-            memory.history.push(Revision { content: std::mem::replace(&mut memory.content, content.clone()), until: here.event.at });
+            memory
+                .history
+                .push(Revision { content: std::mem::replace(&mut memory.content, content.clone()), until: here.event.at });
             let over = memory.history.len().saturating_sub(self.options.history_max);
             memory.history.drain(..over);
         }

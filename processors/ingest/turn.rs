@@ -175,7 +175,13 @@ fn replaced(work: &Work<'_>, here: &Here<'_>, candidate: &Candidate) -> Result<V
 }
 
 /// The memory in which the same speaker said the same.
-fn same(work: &Work<'_>, here: &Here<'_>, turn: &Turn, candidate: &Candidate, near: &[(MemoryId, f32)]) -> Result<Option<Memory>> {
+fn same(
+    work: &Work<'_>,
+    here: &Here<'_>,
+    turn: &Turn,
+    candidate: &Candidate,
+    near: &[(MemoryId, f32)],
+) -> Result<Option<Memory>> {
     let merge = &here.profile.merge;
     for (id, cosine) in near {
         if *cosine < merge.cosine {

@@ -61,7 +61,9 @@ pub trait Ownership: Send + Sync {
 pub enum Polled {
     Record(Record),
     /// Everything that was in this partition has been handed out.
-    End { partition: i32 },
+    End {
+        partition: i32,
+    },
     Nothing,
 }
 

@@ -52,7 +52,9 @@ impl Embedded {
 
     pub fn create(&self, topics: &[TopicSpec]) -> Result<()> {
         for topic in topics {
-            self.cluster.create_topic(&topic.name, topic.partitions, 1).map_err(|e| refused(format!("creates {}", topic.name), &e))?;
+            self.cluster
+                .create_topic(&topic.name, topic.partitions, 1)
+                .map_err(|e| refused(format!("creates {}", topic.name), &e))?;
         }
         Ok(())
     }
@@ -98,7 +100,8 @@ impl Connection {
     pub fn join(&self, group: &str, topic: &str, owner: Arc<dyn Ownership>) -> Result<Box<dyn Consumer>> {
         let config = self.finished(self.consumer(&format!("{group}-ingest"), group));
         let context = Watch { topic: topic.to_owned(), owner: Some(owner) };
-        let consumer: BaseConsumer<Watch> = config.create_with_context(context).map_err(|e| refused("creates the events consumer", &e))?;
+        let consumer: BaseConsumer<Watch> =
+            config.create_with_context(context).map_err(|e| refused("creates the events consumer", &e))?;
         consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
         Ok(Box::new(KafkaConsumer { consumer, topic: topic.to_owned() }))
     }
@@ -155,8 +158,9 @@ impl Connection {
     /// Partition counts of the named topics; a topic that is not there has none.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeMap<String, i32>> {
         let probe = self.probe()?;
-        let metadata =
-            probe.fetch_metadata(None, Duration::from_secs(10)).map_err(|e| Fault::retry(format!("reads the list of topics: {e}")))?;
+        let metadata = probe
+            .fetch_metadata(None, Duration::from_secs(10))
+            .map_err(|e| Fault::retry(format!("reads the list of topics: {e}")))?;
         Ok(metadata
             .topics()
             .iter()
@@ -194,7 +198,8 @@ impl Connection {
             match result {
                 Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((name, code)) => {
-                    let what = format!("the broker does not make topic {name}: {code}; make it by hand, or set topics.create = false");
+                    let what =
+                        format!("the broker does not make topic {name}: {code}; make it by hand, or set topics.create = false");
                     return Err(Fault::stop(StopName::TopicMissing, what));
                 }
             }

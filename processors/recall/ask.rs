@@ -1,7 +1,9 @@
 //! What each kind of request reads from a shard: recall through the index, the others straight from the store.
 
 use super::Recall;
-use crate::domain::{Decision, Explain, Format, List, Memory, MemoryId, Now, Outcome, Recall as Question, Request, Scope, UserKey, Vector};
+use crate::domain::{
+    Decision, Explain, Format, List, Memory, MemoryId, Now, Outcome, Recall as Question, Request, Scope, UserKey, Vector,
+};
 use crate::fault::{Fault, Reject, RejectCode};
 use crate::profile::Profile;
 use crate::shard::Shard;
@@ -53,7 +55,8 @@ impl Recall {
             }
             let question = in_context(query, &asked.history);
             let vector = Vector::of(&self.encoder.encode(&question).map_err(broken)?);
-            let (hits, state) = self.collect(shard, &request.key, asked, &profile, &text::terms(&question), &vector).map_err(broken)?;
+            let (hits, state) =
+                self.collect(shard, &request.key, asked, &profile, &text::terms(&question), &vector).map_err(broken)?;
             ranked.push(rank::order(hits, &rank::Question::of(asked, query), &profile.rank, now.events));
             seen = state;
         }
@@ -87,7 +90,8 @@ impl Recall {
         terms: &[String],
         vector: &Vector,
     ) -> Result<(Vec<Hit>, Seen), Fault> {
-        let is_filtered = !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
+        let is_filtered =
+            !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
         let limit = if is_filtered { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();
         let mut hits = Vec::new();
@@ -153,7 +157,10 @@ impl Recall {
             Explain::Event(event) => {
                 let decisions = shard.decisions_of(key, event);
                 let Some(first) = decisions.first() else {
-                    return Err(Reject::new(RejectCode::NotFound, "this shard no longer has that decision: see the decisions topic"));
+                    return Err(Reject::new(
+                        RejectCode::NotFound,
+                        "this shard no longer has that decision: see the decisions topic",
+                    ));
                 };
                 let memory = first.memory.and_then(|id| find(shard, key, id).ok());
                 (decisions, memory)
@@ -203,7 +210,13 @@ fn hits_of(shard: &Shard, key: &UserKey, bm25: Bm25, terms: &[String], vector: &
 }
 
 /// What took the place of a memory that was found, where no engine found it: asked about Berlin, Lisbon is the answer.
-fn successors(shard: &Shard, key: &UserKey, hits: &[Hit], found: impl Fn(MemoryId) -> bool, query: &Vector) -> Result<Vec<Hit>, Fault> {
+fn successors(
+    shard: &Shard,
+    key: &UserKey,
+    hits: &[Hit],
+    found: impl Fn(MemoryId) -> bool,
+    query: &Vector,
+) -> Result<Vec<Hit>, Fault> {
     let mut more = BTreeMap::new();
     for id in hits.iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| !found(*id)) {
         if let Some(memory) = shard.store.memory(key, id)? {
@@ -255,7 +268,10 @@ fn find(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
         Some(memory) => Some(memory),
         None => shard.store.memory(&key.everyone(), id).map_err(broken)?,
     };
-    found.ok_or_else(|| Reject { field: Some("memory".into()), ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}")) })
+    found.ok_or_else(|| Reject {
+        field: Some("memory".into()),
+        ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}"))
+    })
 }
 
 /// The decision that made a memory, from what the memory itself still knows.

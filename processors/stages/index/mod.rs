@@ -50,7 +50,9 @@ pub struct Index {
 
 impl Index {
     pub fn open(dir: &Path, options: Options, generation: &str) -> Result<Index> {
-        Ok(Index { text: TextIndex::open(dir, options, generation)?, vectors: Vectors::new(options.vectors_bytes_max) })
+        // A directory of its own, because it is removed whole when it is begun anew.
+        let text = TextIndex::open(&dir.join("text"), options, generation)?;
+        Ok(Index { text, vectors: Vectors::new(options.vectors_bytes_max) })
     }
 
     /// Order matters: the store must have the memory already, since a block of vectors that is not loaded is read from there.

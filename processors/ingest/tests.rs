@@ -1,0 +1,251 @@
+//! The machine without threads and without a broker: records in, effects out, applied by hand.
+
+use super::*;
+use crate::config::Layers;
+use crate::domain::Time;
+use crate::ownership::Place;
+use crate::ports::clock::ManualClock;
+use crate::ports::embedder::pool;
+use crate::ports::embedder::{Model, ModelChoice};
+use crate::run;
+use crate::stages::store::Reading;
+use serde_json::{Value, json};
+
+const PARTITIONS: i32 = 3;
+const NOON: i64 = 1_767_268_800_000;
+
+struct Bench {
+    ingest: Ingest,
+    next: [i64; PARTITIONS as usize],
+    _dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = Layers::defaults().checked().expect("defaults");
+        let options = crate::ports::embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        let model = Model::open(&options).expect("needs nothing");
+        let (encoder, worker) = pool::pool(64);
+        let session = model.session().expect("needs nothing");
+        std::thread::spawn(move || worker.run(session));
+        let place = Place {
+            dir: dir.path().to_owned(),
+            cluster: "test".into(),
+            topic: "keepsake.events".into(),
+            partitions: PARTITIONS,
+            model: model.name().into(),
+            dimensions: model.dimensions() as u32,
+        };
+        let metrics = Arc::new(Metrics::new());
+        let clock = Arc::new(ManualClock::at(Time(NOON)));
+        let shards = Arc::new(Shards::new(place, run::shard_options(&config, PARTITIONS), clock, metrics.clone()));
+        for partition in 0..PARTITIONS {
+            shards.open(partition).expect("a new shard");
+        }
+        let ingest = Ingest {
+            options: run::ingest_options(&config),
+            profiles: Profiles::load(&config).expect("built in"),
+            shards,
+            encoder,
+            tokens: model.tokens(),
+            rarity: Rarity::flat(),
+            metrics,
+        };
+        Bench { ingest, next: [0; PARTITIONS as usize], _dir: dir }
+    }
+
+    /// The event as a record at the end of its user's partition.
+    fn record(&mut self, event: &Value) -> Record {
+        let key = UserKey::new("default", event["user"].as_str().unwrap_or("ada")).expect("a name");
+        self.record_on(key.partition(PARTITIONS), event)
+    }
+
+    fn record_on(&mut self, partition: i32, event: &Value) -> Record {
+        let offset = &mut self.next[partition as usize];
+        *offset += 1;
+        Record {
+            topic: "keepsake.events".into(),
+            partition,
+            offset: *offset - 1,
+            timestamp_ms: NOON,
+            value: Some(event.to_string().into_bytes()),
+            ..Record::default()
+        }
+    }
+
+    fn step(&mut self, records: Vec<Record>) -> (Vec<Outgoing>, Vec<crate::domain::Decision>) {
+        let effects = self.ingest.step(records).expect("a machine without a world has no faults");
+        let decisions = effects.writes.iter().flat_map(|write| write.decisions.clone()).collect();
+        for write in effects.writes {
+            write.carry_out().expect("a disk");
+        }
+        (effects.outputs, decisions)
+    }
+
+    fn outcomes(&mut self, events: &[Value]) -> Vec<&'static str> {
+        let records = events.iter().map(|event| self.record(event)).collect();
+        self.step(records).1.iter().map(|decision| decision.outcome.as_str()).collect()
+    }
+
+    fn memories(&self, user: &str) -> Vec<crate::domain::Memory> {
+        let key = UserKey::new("default", user).expect("a name");
+        let shard = self.ingest.shards.get(key.partition(PARTITIONS)).expect("all are open");
+        let mut found = Vec::new();
+        shard
+            .store
+            .memories(&key, &mut |memory| {
+                found.push(memory);
+                true
+            })
+            .expect("a disk");
+        found
+    }
+
+    fn digest(&self) -> Vec<u64> {
+        (0..PARTITIONS).map(|p| self.ingest.shards.get(p).expect("all are open").store.digest().expect("a disk")).collect()
+    }
+}
+
+fn turn(content: &str) -> Value {
+    json!({"type": "turn", "user": "ada", "session": "s", "content": content})
+}
+
+fn remember(content: &str) -> Value {
+    json!({"type": "remember", "user": "ada", "content": content})
+}
+
+#[test]
+fn a_later_event_of_a_batch_sees_an_earlier_one() {
+    let mut bench = Bench::new();
+    let said =
+        ["I live in Berlin with my sister Anna.", "I moved to Lisbon last month.", "I moved to Lisbon last month."].map(turn);
+    assert_eq!(bench.outcomes(&said), ["kept", "superseded", "merged"]);
+    let memories = bench.memories("ada");
+    let old = memories.iter().find(|memory| memory.content.contains("Berlin")).expect("kept");
+    let new = memories.iter().find(|memory| memory.content.contains("Lisbon")).expect("kept");
+    assert_eq!((old.superseded_by, new.confirmed), (Some(new.id), 1));
+    assert!(old.valid_to.is_some() && new.supersedes == [old.id]);
+}
+
+#[test]
+fn law_nothing_twice_a_record_that_comes_again_changes_nothing() {
+    let mut bench = Bench::new();
+    let records: Vec<Record> = [turn("My flight to Oslo leaves on 12 March at 7:40."), remember("the key is under the mat")]
+        .iter()
+        .map(|e| bench.record(e))
+        .collect();
+    bench.step(records.clone());
+    let before = bench.digest();
+    let (outputs, decisions) = bench.step(records);
+    assert_eq!((bench.digest(), outputs.len(), decisions.len()), (before, 0, 0));
+}
+
+#[test]
+fn the_same_id_again_is_a_duplicate_that_names_the_first_ones_memory() {
+    let mut bench = Bench::new();
+    let mut event = remember("the key is under the mat");
+    event["id"] = "e1".into();
+    let records = vec![bench.record(&event), bench.record(&event)];
+    let (_, decisions) = bench.step(records);
+    assert_eq!(decisions[1].outcome.as_str(), "duplicate");
+    assert_eq!(decisions[1].memory, decisions[0].memory);
+    assert_eq!(bench.memories("ada").len(), 1);
+}
+
+#[test]
+fn a_misrouted_record_goes_home_once_and_keeps_where_it_came_from() {
+    let mut bench = Bench::new();
+    let home = UserKey::new("default", "ada").expect("a name").partition(PARTITIONS);
+    let stray = bench.record_on((home + 1) % PARTITIONS, &remember("the key is under the mat"));
+    let (outputs, decisions) = bench.step(vec![stray.clone()]);
+    assert_eq!((outputs.len(), decisions.len(), outputs[0].partition), (1, 0, Some(home)));
+
+    let copy = |bench: &mut Bench| {
+        let mut copy = bench.record_on(home, &Value::Null);
+        (copy.value, copy.headers, copy.key) = (outputs[0].value.clone(), outputs[0].headers.clone(), outputs[0].key.clone());
+        copy
+    };
+    let (first, torn) = (copy(&mut bench), copy(&mut bench));
+    let (_, decisions) = bench.step(vec![first, torn]);
+    assert_eq!(decisions.len(), 1, "a copy of a copy is not counted twice");
+    assert!(
+        decisions[0].misrouted && decisions[0].event.offset == stray.offset && decisions[0].event.partition == stray.partition
+    );
+}
+
+#[test]
+fn what_a_tenant_sees_is_copied_to_every_partition_and_decided_once() {
+    let mut bench = Bench::new();
+    let mut event = remember("the office closes at six");
+    event["scope"] = "tenant".into();
+    let record = bench.record(&event);
+    let (outputs, decisions) = bench.step(vec![record]);
+    let copies: Vec<&Outgoing> = outputs.iter().filter(|out| out.topic == "keepsake.events").collect();
+    assert_eq!((copies.len(), decisions.len()), (PARTITIONS as usize - 1, 1));
+
+    let partition = copies[0].partition.expect("copies name their partition");
+    let mut copy = bench.record_on(partition, &Value::Null);
+    (copy.value, copy.headers) = (copies[0].value.clone(), copies[0].headers.clone());
+    let (outputs, decisions) = bench.step(vec![copy]);
+    assert_eq!((outputs.iter().filter(|out| out.topic == "keepsake.events").count(), decisions.len()), (0, 0));
+    let everyone = UserKey::everyone_of("default").expect("a name");
+    let shard = bench.ingest.shards.get(partition).expect("open");
+    assert!(shard.store.memory(&everyone, bench_memory(&shard, &everyone)).expect("a disk").is_some());
+}
+
+fn bench_memory(shard: &Shard, key: &UserKey) -> crate::domain::MemoryId {
+    let mut found = None;
+    shard
+        .store
+        .memories(key, &mut |memory| {
+            found = Some(memory.id);
+            false
+        })
+        .expect("a disk");
+    found.expect("the tenant's memory is here")
+}
+
+#[test]
+fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
+    let mut bench = Bench::new();
+    bench.outcomes(&["I live in Berlin with my sister Anna.", "My flight to Oslo leaves on 12 March at 7:40."].map(turn));
+    let covers: Vec<Value> =
+        bench.memories("ada").iter().map(|m| json!({"id": m.id.to_string(), "version": m.version})).collect();
+    let mut summary =
+        json!({"type": "summary", "user": "ada", "session": "s", "id": "s1", "content": "Lives in Berlin.", "covers": covers});
+    summary["at"] = "2026-01-02T00:00:00Z".into();
+    bench.ingest.options.decode.trust_proposals = true;
+    assert_eq!(bench.outcomes(&[summary]), ["summarised"]);
+
+    assert_eq!(bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Berlin"})]), ["forgotten"]);
+    let key = UserKey::new("default", "ada").expect("a name");
+    let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
+    assert_eq!(bench.memories("ada").iter().filter(|memory| memory.content.contains("Berlin")).count(), 0);
+    assert!(shard.store.tail(&key, Some("s")).expect("a disk").is_empty());
+    assert!(shard.store.slot(&key, "lives_in").expect("a disk").is_none());
+    let hits = shard.index.text.search(&key, &crate::text::terms("Berlin"), crate::stages::index::Bm25 { k1: 0.9, b: 0.4 }, 10);
+    assert!(hits.expect("an index").is_empty());
+    assert!(bench.memories("ada").iter().any(|memory| memory.content.contains("Oslo")), "the rest stays");
+}
+
+#[test]
+fn a_plan_that_saw_an_older_version_is_outdated() {
+    let mut bench = Bench::new();
+    bench.ingest.options.decode.trust_proposals = true;
+    bench.outcomes(&[remember("the key is under the mat")]);
+    let id = bench.memories("ada")[0].id.to_string();
+    let prune = |version: u32| json!({"type": "prune", "user": "ada", "id": format!("p{version}"), "reason": "faded", "memories": [{"id": id, "version": version}]});
+    assert_eq!(bench.outcomes(&[prune(7)]), ["outdated"]);
+    assert_eq!(bench.outcomes(&[prune(1)]), ["pruned"]);
+    assert!(bench.memories("ada")[0].archived);
+}
+
+#[test]
+fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
+    let mut bench = Bench::new();
+    let record = bench.record_on(1, &json!({"type": "turn", "content": "no user"}));
+    let (outputs, decisions) = bench.step(vec![record]);
+    assert_eq!((outputs.len(), outputs[0].topic.as_str(), decisions.len()), (1, "keepsake.dead-letters", 0));
+    assert_eq!(bench.ingest.shards.get(1).expect("open").applied(), 0);
+}
