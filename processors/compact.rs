@@ -71,20 +71,23 @@ impl Compact {
 
     fn shard(&mut self, shard: &Shard, now: Now, events: &mut Vec<Outgoing>) -> Result<()> {
         let users = shard.store.users(self.resume.get(&shard.partition), self.options.users_max)?;
-        self.resume.remove(&shard.partition);
-        let finished = users.len() < self.options.users_max;
-        // What a whole tenant sees was asked for in so many words: it does not fade.
-        for key in users.into_iter().filter(|key| !key.is_everyone()) {
-            if events.len() >= self.options.proposals_max {
-                self.resume.insert(shard.partition, key);
-                return Ok(());
+        let (mut looked_at, all) = (0, users.len());
+        for key in users {
+            let is_ours = self.shards.get(shard.partition).is_some_and(|open| std::ptr::eq(open.as_ref(), shard));
+            if events.len() >= self.options.proposals_max || !is_ours {
+                break;
             }
-            let snapshot = snapshot(shard, &key)?;
-            let plan = plan(&snapshot, self.profiles.of(&key), now.events);
-            self.propose(shard, &key, plan, now, events);
-            if !finished {
-                self.resume.insert(shard.partition, key);
+            // What a whole tenant sees was asked for in so many words: it does not fade.
+            if !key.is_everyone() {
+                let snapshot = snapshot(shard, &key)?;
+                let plan = plan(&snapshot, self.profiles.of(&key), now.events);
+                self.propose(shard, &key, plan, now, events);
             }
+            looked_at += 1;
+            self.resume.insert(shard.partition, key);
+        }
+        if looked_at == all && all < self.options.users_max {
+            self.resume.remove(&shard.partition); // been round: the next round begins with the first user
         }
         Ok(())
     }

@@ -30,7 +30,16 @@ pub struct Config {
     pub decisions: Decisions,
     pub clock: Clock,
     pub log: Log,
-    pub tenants: BTreeMap<String, String>,
+    /// Nested tables are names with dots here too: a tenant may be called acme.com.
+    tenants: Table,
+}
+
+impl Config {
+    /// The profile of each tenant that has one of its own.
+    pub fn tenant_profiles(&self) -> BTreeMap<String, String> {
+        let named = |(tenant, profile): (String, Value)| Some((tenant, profile.as_str()?.to_owned()));
+        leaves(&self.tenants).into_iter().filter_map(named).collect()
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -408,6 +417,13 @@ mod tests {
         assert_eq!(config.topics.reply_allowed, ["a.replies", "b.*"]);
         assert_eq!(config.kafka.client_options(), [("session.timeout.ms".to_owned(), "6000".to_owned())]);
         assert!(config.clock.from_events);
+    }
+
+    #[test]
+    fn a_tenant_may_have_a_dot_in_its_name() {
+        let mut layers = Layers::defaults();
+        layers.set("tenants.acme.com", "keepsake", "test").expect("a string");
+        assert_eq!(layers.checked().expect("valid").tenant_profiles()["acme.com"], "keepsake");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! A machine without I/O of its own: `step` reads shards and returns what is to be done; the thread in `run.rs` does it.
 
 mod change;
+mod facts;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -20,7 +21,6 @@ use crate::stages::decode::{self, Hop};
 use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
 use crate::stages::split::{self, Candidate};
-use crate::stages::store;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
@@ -112,13 +112,11 @@ impl Ingest {
                 continue; // it came again after a rebalance: done already
             }
             work.applied = draft.record.offset;
-            self.decide(work, &mut effects, draft, &vectors)?;
+            self.decide(work, draft, &vectors)?;
         }
 
         for (partition, work) in work {
-            let (touched, write) = work.finished(shards[&partition].clone());
-            effects.outputs.extend(self.outputs(&touched, &write, partition));
-            effects.writes.push(write);
+            self.finish(&mut effects, work, shards[&partition].clone());
         }
         Ok(effects)
     }
@@ -176,52 +174,49 @@ impl Ingest {
     }
 
     /// One record, in order, to its effects: rejected, forwarded, seen before, or decided.
-    fn decide(&self, work: &mut Work<'_>, effects: &mut Effects, draft: Draft, vectors: &[Vec<f32>]) -> Result<()> {
+    fn decide(&self, work: &mut Work<'_>, draft: Draft, vectors: &[Vec<f32>]) -> Result<()> {
         let event = match &draft.event {
             Ok(event) => event,
-            Err(reject) => return self.reject(effects, &draft, reject),
+            Err(reject) => return self.reject(work, &draft, reject),
         };
         if let Some(hop) = &draft.hop {
             if !work.first_time_via(hop) {
                 return Ok(()); // a torn copy of what has been done already
             }
             if !hop.broadcast && !self.belongs_here(event, &draft.record) {
-                return self.reject(
-                    effects,
-                    &draft,
-                    &Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop"),
-                );
+                let reject = Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
+                return self.reject(work, &draft, &reject);
             }
         } else if !self.belongs_here(event, &draft.record) {
             self.metrics.forwarded(&self.options.events);
             let home = event.key.partition(self.shards.partitions());
-            effects.outputs.push(decode::forwarded(&draft.record, home, false));
+            work.outputs.push(decode::forwarded(&draft.record, home, false, &self.options.decode));
             return Ok(());
         }
 
-        effects.newest = effects.newest.max(Some(event.at));
+        work.newest = work.newest.max(Some(event.at));
         let begin = work.decisions.len();
         let profile = self.profiles.of(&event.key);
         let here = Here { event, profile, draft: &draft, vectors: &vectors[draft.texts.clone()] };
-        self.carry_out(work, effects, &here)?;
-        self.conclude(work, effects, &draft, event, begin);
+        self.carry_out(work, &here)?;
+        self.conclude(work, &draft, event, begin);
         Ok(())
     }
 
-    fn carry_out(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>) -> Result<()> {
+    fn carry_out(&self, work: &mut Work<'_>, here: &Here<'_>) -> Result<()> {
         if self.seen_before(work, here)? {
             return Ok(());
         }
         match &here.event.action {
             Action::Turn(turn) => self.turn(work, here, turn)?,
-            Action::Remember(remember) => self.remember(work, effects, here, remember)?,
-            Action::Update(update) => self.update(work, effects, here, update)?,
-            Action::Forget(forget) => self.forget(work, effects, here, forget)?,
-            Action::Feedback { memories, signal } => self.feedback(work, effects, here, memories, *signal)?,
+            Action::Remember(remember) => self.remember(work, here, remember)?,
+            Action::Update(update) => self.update(work, here, update)?,
+            Action::Forget(forget) => self.forget(work, here, forget)?,
+            Action::Feedback { memories, signal } => self.feedback(work, here, memories, *signal)?,
             Action::Prune { memories, reason } => self.prune(work, here, memories, reason)?,
             Action::Summary { content, covers } => self.summary(work, here, content, covers)?,
             Action::Tick => {
-                effects.compact_at = effects.compact_at.max(Some(here.event.at));
+                work.compact_at = work.compact_at.max(Some(here.event.at));
                 work.decide(here.decision(crate::domain::Outcome::Noted, "the compaction worker is awake".into()));
             }
         }
@@ -229,7 +224,7 @@ impl Ingest {
     }
 
     /// Decisions out, the sender answered, the id remembered.
-    fn conclude(&self, work: &mut Work<'_>, effects: &mut Effects, draft: &Draft, event: &Event, begin: usize) {
+    fn conclude(&self, work: &mut Work<'_>, draft: &Draft, event: &Event, begin: usize) {
         let quiet = draft.hop_is_broadcast();
         let decisions = if quiet { work.decisions.drain(begin..).collect() } else { work.decisions[begin..].to_vec() };
         work.remember_id(event, &draft.record, &decisions);
@@ -242,25 +237,43 @@ impl Ingest {
         if let Some(to) = &draft.reply {
             let freshness =
                 Freshness { applied_offset: draft.record.offset, misrouted: draft.hop.is_some(), ..Freshness::default() };
-            effects.replies.push(match work.not_found.take() {
+            let reply = match work.not_found.take() {
                 Some(reject) => reply::refusal(to, &reject, Some(&freshness)),
                 None => reply::applied(to, &decisions, draft.record.partition, draft.record.offset, &freshness),
-            });
+            };
+            work.replies.push(reply);
         }
         work.not_found = None;
     }
 
-    fn reject(&self, effects: &mut Effects, draft: &Draft, reject: &Reject) -> Result<()> {
+    fn reject(&self, work: &mut Work<'_>, draft: &Draft, reject: &Reject) -> Result<()> {
         self.metrics.dead_letter(reject.code.as_str());
-        effects.outputs.push(reply::dead_letter(&draft.record, reject, "ingest", &self.options.dead_letters));
+        work.outputs.push(reply::dead_letter(&draft.record, reject, "ingest", &self.options.dead_letters));
         if let Some(to) = &draft.reply {
-            effects.replies.push(reply::refusal(to, reject, None));
+            work.replies.push(reply::refusal(to, reject, None));
         }
         Ok(())
     }
 
+    fn finish(&self, effects: &mut Effects, mut work: Work<'_>, shard: Arc<Shard>) {
+        let partition = shard.partition;
+        // A shard that lost its store reads the log again. The world heard all this the first time.
+        let told_before = work.applied < shard.told_until();
+        let (outputs, replies) = (std::mem::take(&mut work.outputs), std::mem::take(&mut work.replies));
+        effects.newest = effects.newest.max(work.newest);
+        effects.compact_at = effects.compact_at.max(work.compact_at);
+        let write = work.finished(shard);
+        if !told_before {
+            effects.outputs.extend(outputs);
+            effects.outputs.extend(self.outputs(&write, partition));
+            effects.replies.extend(replies);
+        }
+        effects.writes.push(write);
+    }
+
     /// What the world hears of a shard's changes: every decision, and the latest state of each memory.
-    fn outputs(&self, touched: &store::Touched, write: &Write, partition: i32) -> Vec<Outgoing> {
+    fn outputs(&self, write: &Write, partition: i32) -> Vec<Outgoing> {
+        let touched = &write.effects.touched;
         let decisions =
             write.decisions.iter().map(|decision| reply::decision(decision, &self.options.decisions, self.options.with_text));
         let states = touched.upserted.iter().map(|memory| reply::memory_state(memory, &self.options.memories, partition));
@@ -269,13 +282,13 @@ impl Ingest {
     }
 
     /// The same change for every other shard: what a whole tenant sees is kept by all of them.
-    fn broadcast(&self, effects: &mut Effects, here: &Here<'_>) {
+    fn broadcast(&self, work: &mut Work<'_>, here: &Here<'_>) {
         if here.draft.hop_is_broadcast() {
             return;
         }
         let home = here.draft.record.partition;
         for partition in (0..self.shards.partitions()).filter(|partition| *partition != home) {
-            effects.outputs.push(decode::forwarded(&here.draft.record, partition, true));
+            work.outputs.push(decode::forwarded(&here.draft.record, partition, true, &self.options.decode));
         }
     }
 }

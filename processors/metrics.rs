@@ -10,6 +10,7 @@ use std::time::Duration;
 /// From half a millisecond to ten seconds: a blink and a timeout are both inside.
 const SECONDS: &[f64] = &[0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const POINTS: &[f64] = &[-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
+const TOKENS: &[f64] = &[0.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0, 32000.0];
 const COUNTS: &[f64] = &[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 
 pub struct Metrics {
@@ -113,7 +114,7 @@ impl Metrics {
                 SECONDS,
             ),
             recalled_memories: histogram(r, "keepsake_recalled_memories", "Memories in a recall's answer", COUNTS),
-            prompt_tokens: histogram(r, "keepsake_prompt_tokens", "Tokens of a recall's prompt block", COUNTS),
+            prompt_tokens: histogram(r, "keepsake_prompt_tokens", "Tokens of a recall's prompt block", TOKENS),
             waiting_requests: gauge(r, "keepsake_waiting_requests", "Requests waiting for their offset"),
             memories_tail: gauges(
                 r,

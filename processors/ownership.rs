@@ -118,12 +118,16 @@ impl Shards {
 }
 
 impl Ownership for Shards {
-    fn assigned(&self, partitions: &[i32]) -> Vec<(i32, Start)> {
+    fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         let mut starts = Vec::new();
-        for partition in partitions {
+        for (partition, committed) in partitions {
             match self.open(*partition) {
                 // Resume from the shard's own offset: it cannot be torn from the data, the group's committed one can.
-                Ok(shard) => starts.push((*partition, Start::At(shard.applied() + 1))),
+                Ok(shard) => {
+                    // A batch is committed after its outputs were acknowledged: up to here the world has heard it all.
+                    shard.was_told_until(committed.unwrap_or(0));
+                    starts.push((*partition, Start::At(shard.applied() + 1)));
+                }
                 Err(fault) => *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault),
             }
         }

@@ -120,7 +120,8 @@ pub struct Profiles {
 impl Profiles {
     pub fn load(config: &Config) -> Result<Profiles> {
         let mut by_name = BTreeMap::new();
-        for name in [&config.profile].into_iter().chain(config.tenants.values()) {
+        let tenants = config.tenant_profiles();
+        for name in [&config.profile].into_iter().chain(tenants.values()) {
             if !by_name.contains_key(name) {
                 by_name.insert(name.clone(), Arc::new(load(name)?));
             }
@@ -129,7 +130,7 @@ impl Profiles {
             by_name.entry((*name).to_owned()).or_insert(Arc::new(load(name)?));
         }
         let of = |name: &String| by_name[name].clone();
-        let by_tenant = config.tenants.iter().map(|(tenant, name)| (tenant.clone(), of(name))).collect();
+        let by_tenant = tenants.iter().map(|(tenant, name)| (tenant.clone(), of(name))).collect();
         Ok(Profiles { standard: of(&config.profile), by_tenant, by_name })
     }
 

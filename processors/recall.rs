@@ -132,7 +132,7 @@ impl Recall {
             return self.reject(record, to, &reject, began);
         }
         self.metrics.forwarded(&self.options.recalls);
-        vec![decode::forwarded(record, request.key.partition(self.shards.partitions()), false)]
+        vec![decode::forwarded(record, request.key.partition(self.shards.partitions()), false, &self.options.decode)]
     }
 
     fn answer_or_wait(&mut self, now: Now, asked: Asked) -> Option<Outgoing> {

@@ -28,6 +28,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// bytes of vectors a shard may keep, however many shards there are: one user with 2,600 memories.
+const VECTOR_CACHE_LEAST: usize = 1 << 20;
+
 /// The file that tells clients on this machine where the embedded broker listens.
 pub const EMBEDDED_ADDRESS: &str = "embedded-broker";
 
@@ -392,7 +395,7 @@ pub fn shard_options(config: &Config, partitions: i32) -> shard::Options {
         index: index::Options {
             writer_bytes: config.index.writer_bytes,
             tail_max: config.index.tail_max,
-            vectors_bytes_max: config.index.vector_cache_bytes / partitions.max(1) as usize,
+            vectors_bytes_max: (config.index.vector_cache_bytes / partitions.max(1) as usize).max(VECTOR_CACHE_LEAST),
         },
         decisions_recent_max: config.limits.decisions_recent_max,
     }
@@ -407,20 +410,13 @@ pub fn decode_options(config: &Config) -> decode::Options {
         replies_topic: config.topics.replies(),
         default_deadline_ms: config.recall.deadline_ms,
         trust_proposals: config.topics.trust_proposals,
-        proposal_token: proposal_token(config),
+        proposal_token: config.topics.proposal_token.clone(),
         recall_limit: config.recall.limit,
         list_limit: config.recall.list_limit,
         limit_max: config.recall.limit_max,
         token_budget: config.recall.token_budget,
         queries_max: config.recall.queries_max,
         history_turns_max: 10,
-    }
-}
-
-fn proposal_token(config: &Config) -> String {
-    match config.topics.proposal_token.as_str() {
-        "" => config.kafka.group_id.clone(),
-        token => token.to_owned(),
     }
 }
 
@@ -454,7 +450,7 @@ fn recall_options(config: &Config) -> recall::Options {
 fn compact_options(config: &Config) -> compact::Options {
     compact::Options {
         events: config.topics.events(),
-        token: proposal_token(config),
+        token: config.topics.proposal_token.clone(),
         users_max: config.compact.users_max,
         proposals_max: config.compact.proposals_max,
     }

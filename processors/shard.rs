@@ -29,6 +29,10 @@ pub struct Shard {
     known: AtomicI64,
     /// Has been at the end of its events partition since it was opened.
     reached_end: AtomicBool,
+    /// Was at that end once: ready to be asked.
+    was_caught_up: AtomicBool,
+    /// Events before this offset have had their outputs acknowledged, whatever the store remembers.
+    told_until: AtomicI64,
     recent: Mutex<VecDeque<Decision>>,
     recent_max: usize,
 }
@@ -64,6 +68,8 @@ impl Shard {
             applied,
             known,
             reached_end: AtomicBool::new(false),
+            was_caught_up: AtomicBool::new(false),
+            told_until: AtomicI64::new(0),
             recent: Mutex::new(VecDeque::new()),
             recent_max,
         }
@@ -150,15 +156,29 @@ impl Shard {
 
     pub fn reached_end(&self) {
         self.reached_end.store(true, Ordering::Release);
+        self.was_caught_up.store(true, Ordering::Release);
     }
 
-    pub fn has_reached_end(&self) -> bool {
-        self.reached_end.load(Ordering::Acquire)
+    pub fn left_end(&self) {
+        self.reached_end.store(false, Ordering::Release);
+    }
+
+    /// It has seen all there was when it was opened. Stays so under load, when answers may be stale again.
+    pub fn was_caught_up(&self) -> bool {
+        self.was_caught_up.load(Ordering::Acquire)
+    }
+
+    pub fn told_until(&self) -> i64 {
+        self.told_until.load(Ordering::Acquire)
+    }
+
+    pub fn was_told_until(&self, offset: i64) {
+        self.told_until.fetch_max(offset, Ordering::AcqRel);
     }
 
     /// Whether the log holds, or may hold, events that readers do not see yet.
     pub fn is_stale(&self) -> bool {
-        self.behind() > 0 || !self.has_reached_end()
+        self.behind() > 0 || !self.reached_end.load(Ordering::Acquire)
     }
 
     /// Records known to be in the log and not yet applied.

@@ -1,13 +1,13 @@
 //! Everything that changes memories without asking how surprising it is: remember, update, forget, feedback, and the worker's proposals.
 
 use super::work::{Work, touch};
-use super::{Effects, Here, Ingest};
+use super::{Here, Ingest, facts};
 use crate::domain::{
     Decision, Forget, Kind, Memory, MemoryId, Outcome, Remember, Revision, Scope, Seen, Signal, Update, UserKey, Vector,
 };
 use crate::fault::{Reject, RejectCode, Result};
 use crate::stages::split;
-use crate::stages::store::{Reading, SlotHolder};
+use crate::stages::store::Reading;
 use crate::text;
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ impl Ingest {
         Ok(true)
     }
 
-    pub(super) fn remember(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>, asked: &Remember) -> Result<()> {
+    pub(super) fn remember(&self, work: &mut Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<()> {
         let split = split::candidates(&asked.content, asked.kind.as_ref(), &here.profile.split, &|_| 0);
         let Some(candidate) = split.first() else {
             work.decide(here.decision(Outcome::Dropped, "nothing was said".into()));
@@ -45,35 +45,43 @@ impl Ingest {
         };
         if asked.scope == Scope::Tenant {
             memory.key = here.key().everyone();
-            self.broadcast(effects, here);
+            self.broadcast(work, here);
         }
-        if asked.scope == Scope::User {
-            for slot in &candidate.slots {
-                work.overlay.put_slot(here.key(), &slot.name, &SlotHolder { memory: memory.id, value: slot.value.clone() });
-            }
-        }
-        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
-        let decided = Decision {
+        let mut decided = Decision {
             candidate: Some(memory.content.clone()),
             kind: Some(memory.kind.clone()),
             memory: Some(memory.id),
             ..here.decision(Outcome::Kept, "asked to remember".into())
         };
+        if asked.scope == Scope::User {
+            for old in facts::replaced(work, here.key(), &candidate.slots)? {
+                decided.related.push(old.id);
+                if facts::succeed(work, here, &mut memory, old)? {
+                    decided.outcome = Outcome::Superseded;
+                }
+            }
+            facts::hold(work, &memory, &candidate.slots)?;
+        }
+        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
         work.decide(decided);
         Ok(())
     }
 
-    pub(super) fn update(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>, update: &Update) -> Result<()> {
+    pub(super) fn update(&self, work: &mut Work<'_>, here: &Here<'_>, update: &Update) -> Result<()> {
         let Some(mut memory) = work.find(here.key(), update.memory)? else {
             missing(work, here, update.memory);
             return Ok(());
         };
         if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content) {
+            facts::let_go(work, &memory)?;
             memory
                 .history
                 .push(Revision { content: std::mem::replace(&mut memory.content, content.clone()), until: here.event.at });
             let over = memory.history.len().saturating_sub(self.options.history_max);
             memory.history.drain(..over);
+            if memory.scope == Scope::User {
+                facts::hold(work, &memory, &split::slots(&memory.content))?;
+            }
         }
         if let Some(kind) = &update.kind {
             memory.kind = kind.clone();
@@ -85,14 +93,14 @@ impl Ingest {
         }
         memory.fresh_at = memory.fresh_at.max(here.event.at);
         touch(&mut memory, here);
-        self.reach(effects, here, &memory.key);
+        self.reach(work, here, &memory.key);
         let vector = update.content.as_ref().and(here.vectors.first()).map(|vector| Vector::of(vector));
         work.put(&memory, vector)?;
         work.decide(about(here, Outcome::Updated, "changed as asked".into(), &memory));
         Ok(())
     }
 
-    pub(super) fn forget(&self, work: &mut Work<'_>, effects: &mut Effects, here: &Here<'_>, forget: &Forget) -> Result<()> {
+    pub(super) fn forget(&self, work: &mut Work<'_>, here: &Here<'_>, forget: &Forget) -> Result<()> {
         let (key, mut doomed) = (here.key(), Vec::new());
         match forget {
             Forget::Memory(id) => doomed.extend(work.find(key, *id)?),
@@ -114,7 +122,7 @@ impl Ingest {
             }
         }
         if doomed.iter().any(|memory| memory.key.is_everyone()) {
-            self.broadcast(effects, here);
+            self.broadcast(work, here);
         }
         let ids = self.erase(work, key, doomed)?;
         if matches!(forget, Forget::Everything) {
@@ -134,7 +142,7 @@ impl Ingest {
     /// Takes memories out, and whatever repeats them: summaries that cover them, facts that point at them, the session's last turns.
     fn erase(&self, work: &mut Work<'_>, key: &UserKey, mut doomed: Vec<Memory>) -> Result<Vec<MemoryId>> {
         let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
-        let mut linked = Vec::new();
+        let (mut linked, mut revived) = (Vec::new(), Vec::new());
         if !gone.is_empty() {
             work.overlay.memories(key, &mut |memory| {
                 if gone.contains(&memory.id) {
@@ -152,21 +160,21 @@ impl Ingest {
             memory.supersedes.retain(|id| !gone.contains(id));
             memory.conflicts_with.retain(|id| !gone.contains(id));
             if memory.superseded_by.is_some_and(|id| gone.contains(&id)) {
-                // What was replaced by something that never was is valid again.
+                // What was replaced by something that never was is valid again, and holds its facts again.
                 (memory.superseded_by, memory.valid_to) = (None, None);
+                revived.push(memory.clone());
             }
             memory.version += 1;
             memory.changed = work.applied;
             work.put(&memory, None)?;
         }
         for memory in &doomed {
-            for slot in split::slots(&memory.content) {
-                if work.overlay.slot(key, &slot.name)?.is_some_and(|holder| holder.memory == memory.id) {
-                    work.overlay.remove_slot(key, &slot.name);
-                }
-            }
+            facts::let_go(work, memory)?;
             work.overlay.forget_tail(key, memory.session.as_deref())?;
             work.remove(memory)?;
+        }
+        for memory in &revived {
+            facts::hold(work, memory, &split::slots(&memory.content))?;
         }
         let ids: Vec<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
         work.shard.forget_decisions(|decision| decision.key == *key && decision.memory.is_some_and(|id| ids.contains(&id)));
@@ -192,14 +200,7 @@ impl Ingest {
         Ok(meant)
     }
 
-    pub(super) fn feedback(
-        &self,
-        work: &mut Work<'_>,
-        effects: &mut Effects,
-        here: &Here<'_>,
-        memories: &[MemoryId],
-        signal: Signal,
-    ) -> Result<()> {
+    pub(super) fn feedback(&self, work: &mut Work<'_>, here: &Here<'_>, memories: &[MemoryId], signal: Signal) -> Result<()> {
         let effect = here.profile.effect(signal);
         let uses = signal == Signal::Used || (signal == Signal::Returned && here.profile.returned_counts());
         let (mut known, mut shared) = (Vec::new(), false);
@@ -218,7 +219,7 @@ impl Ingest {
             known.push(*id);
         }
         if shared {
-            self.broadcast(effects, here);
+            self.broadcast(work, here);
         }
         if known.is_empty() && memories.len() == 1 {
             work.not_found = Some(no_such(memories[0]));
@@ -276,9 +277,9 @@ impl Ingest {
     }
 
     /// What a whole tenant sees changes on every shard.
-    fn reach(&self, effects: &mut Effects, here: &Here<'_>, key: &UserKey) {
+    fn reach(&self, work: &mut Work<'_>, here: &Here<'_>, key: &UserKey) {
         if key.is_everyone() {
-            self.broadcast(effects, here);
+            self.broadcast(work, here);
         }
     }
 }

@@ -249,3 +249,43 @@ fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
     assert_eq!((outputs.len(), outputs[0].topic.as_str(), decisions.len()), (1, "keepsake.dead-letters", 0));
     assert_eq!(bench.ingest.shards.get(1).expect("open").applied(), 0);
 }
+
+#[test]
+fn a_memory_that_says_more_than_the_changed_fact_stays_valid_and_is_linked() {
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.outcomes(&["My dog is called Rex and I live in Berlin.", "I moved to Lisbon last month."].map(turn)),
+        ["kept", "kept"]
+    );
+    let memories = bench.memories("ada");
+    let old = memories.iter().find(|memory| memory.content.contains("Rex")).expect("kept");
+    let new = memories.iter().find(|memory| memory.content.contains("Lisbon")).expect("kept");
+    assert_eq!((old.valid_to, &old.conflicts_with, &new.conflicts_with), (None, &vec![new.id], &vec![old.id]));
+}
+
+#[test]
+fn forgetting_the_newer_value_makes_the_older_one_hold_the_fact_again() {
+    let mut bench = Bench::new();
+    bench.outcomes(&["I live in Berlin with my sister Anna.", "I moved to Lisbon last month."].map(turn));
+    bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Lisbon"})]);
+    assert_eq!(bench.outcomes(&[turn("I moved to Porto last week.")]), ["superseded"]);
+    assert_eq!(bench.memories("ada").iter().filter(|memory| memory.valid_to.is_none()).count(), 1);
+}
+
+#[test]
+fn an_updated_memory_holds_what_it_says_now() {
+    let mut bench = Bench::new();
+    bench.outcomes(&[turn("I live in Berlin with my sister Anna.")]);
+    let id = bench.memories("ada")[0].id.to_string();
+    let update = json!({"type": "update", "user": "ada", "memory": id, "content": "I live in Rome with my sister Anna."});
+    assert_eq!(bench.outcomes(&[update, remember("I live in Berlin.")]), ["updated", "superseded"]);
+}
+
+#[test]
+fn a_shard_that_lost_its_store_reads_the_log_again_in_silence() {
+    let mut bench = Bench::new();
+    let record = bench.record(&remember("the key is under the mat"));
+    bench.ingest.shards.get(record.partition).expect("open").was_told_until(record.offset + 1);
+    let (outputs, decisions) = bench.step(vec![record]);
+    assert_eq!((outputs.len(), decisions.len(), bench.memories("ada").len()), (0, 1, 1));
+}

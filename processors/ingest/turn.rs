@@ -1,15 +1,14 @@
 //! A turn: each candidate is scored on the ground of what the user said before, then kept, merged, superseding, or dropped.
 
 use super::work::{Work, touch};
-use super::{Here, Ingest};
+use super::{Here, Ingest, facts};
 use crate::domain::{Decision, Kind, Memory, MemoryId, Outcome, Role, SaidBefore, Scope, Signal, Surprise, Turn, Vector};
 use crate::fault::Result;
 use crate::profile::Treatment;
 use crate::stages::score::{self, Ground};
-use crate::stages::split::{self, Candidate};
-use crate::stages::store::{Reading, Session, SlotHolder};
+use crate::stages::split::Candidate;
+use crate::stages::store::{Reading, Session};
 use crate::text;
-use std::collections::BTreeSet;
 
 /// Words of a turn that its successors see as context.
 const TAIL_WORDS_FIRST: usize = 40;
@@ -70,7 +69,7 @@ impl Ingest {
     ) -> Result<Scored<'a>> {
         let (key, profile) = (here.key(), here.profile);
         let near = work.nearest(key, &vector, NEIGHBOURS)?;
-        let replaced = replaced(work, here, candidate)?;
+        let replaced = facts::replaced(work, key, &candidate.slots)?;
         let recent = work.overlay.tail(key, here.event.session.as_deref())?;
         let ground = Ground {
             vector: &vector,
@@ -114,14 +113,13 @@ impl Ingest {
         decision.outcome = Outcome::Kept;
         decision.memory = Some(memory.id);
         for old in &scored.replaced {
-            decision.outcome = Outcome::Superseded;
+            let closed = facts::succeed(work, here, &mut memory, old.clone())?;
+            let verb = if closed { "takes the place of" } else { "says otherwise than" };
+            decision.outcome = if closed { Outcome::Superseded } else { decision.outcome };
             decision.related.push(old.id);
-            decision.reason = format!("takes the place of \"{}\"", text::shortened(&old.content, 60));
-            succeed(work, here, &mut memory, old.clone())?;
+            decision.reason = format!("{verb} \"{}\"", text::shortened(&old.content, 60));
         }
-        for slot in &scored.candidate.slots {
-            work.overlay.put_slot(here.key(), &slot.name, &SlotHolder { memory: memory.id, value: slot.value.clone() });
-        }
+        facts::hold(work, &memory, &scored.candidate.slots)?;
         memory.reason = decision.reason.clone();
         work.put(&memory, Some(scored.vector))?;
         Ok(decision)
@@ -157,23 +155,6 @@ fn speaker(turn: &Turn) -> &str {
     turn.speaker.as_deref().unwrap_or(turn.role.as_str())
 }
 
-/// Memories that hold another value of a fact the candidate states.
-fn replaced(work: &Work<'_>, here: &Here<'_>, candidate: &Candidate) -> Result<Vec<Memory>> {
-    let mut found: Vec<Memory> = Vec::new();
-    for slot in &candidate.slots {
-        // "I prefer Go" stands against "I prefer Python over Go" too: the family's plain name is looked up beside the full one.
-        let family = slot.name.split(':').next().unwrap_or(&slot.name);
-        for name in BTreeSet::from([slot.name.as_str(), family]) {
-            let Some(holder) = work.overlay.slot(here.key(), name)? else { continue };
-            let old = split::Slot { name: name.to_owned(), value: holder.value, cue: false };
-            if split::replaces(slot, &old) && !found.iter().any(|memory| memory.id == holder.memory) {
-                found.extend(work.overlay.memory(here.key(), holder.memory)?.filter(|memory| memory.valid_to.is_none()));
-            }
-        }
-    }
-    Ok(found)
-}
-
 /// The memory in which the same speaker said the same.
 fn same(
     work: &Work<'_>,
@@ -202,21 +183,6 @@ fn confirm(memory: &mut Memory, here: &Here<'_>, confidence: f32) {
     memory.fresh_at = memory.fresh_at.max(here.event.at);
     memory.archived = false;
     touch(memory, here);
-}
-
-/// The newer value opens where the older closes. By event time: a late event does not close what was said after it.
-fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Memory) -> Result<()> {
-    if old.valid_from <= new.valid_from {
-        old.valid_to = Some(new.valid_from);
-        old.superseded_by = Some(new.id);
-        new.supersedes.push(old.id);
-    } else {
-        new.valid_to = Some(old.valid_from);
-        new.superseded_by = Some(old.id);
-        old.supersedes.push(new.id);
-    }
-    touch(&mut old, here);
-    work.put(&old, None)
 }
 
 fn remembered(here: &Here<'_>, turn: &Turn, scored: &Scored<'_>) -> Memory {

@@ -1,13 +1,13 @@
 //! What a batch has done to one shard so far: an overlay that later events of the batch see, and that nobody else sees.
 
 use super::{Here, Write};
-use crate::domain::{Decision, Event, Memory, MemoryId, Outcome, UserKey, Vector};
+use crate::domain::{Decision, Event, Memory, MemoryId, Outcome, Time, UserKey, Vector};
 use crate::fault::{Reject, Result};
-use crate::ports::broker::Record;
+use crate::ports::broker::{Outgoing, Record};
 use crate::shard::{Effects, Shard};
 use crate::stages::decode::Hop;
-use crate::stages::store::{Overlay, Reading, SeenBefore, Touched};
-use std::collections::HashMap;
+use crate::stages::store::{Overlay, Reading, SeenBefore};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 pub struct Work<'a> {
@@ -15,16 +15,35 @@ pub struct Work<'a> {
     pub overlay: Overlay<'a>,
     pub decisions: Vec<Decision>,
     pub applied: i64,
+    /// Dead letters and passed-on records. Decisions and states are added at the end.
+    pub outputs: Vec<Outgoing>,
+    pub replies: Vec<Outgoing>,
+    pub newest: Option<Time>,
+    pub compact_at: Option<Time>,
     /// The event just handled named a memory that is not there: its sender is told so.
     pub not_found: Option<Reject>,
     /// Vectors of this batch, which the index does not have yet.
     fresh: HashMap<UserKey, Vec<(MemoryId, Vector)>>,
+    /// Memories this batch erased, which the index still has.
+    gone: HashSet<MemoryId>,
 }
 
 impl<'a> Work<'a> {
     pub fn on(shard: &'a Shard) -> Work<'a> {
         let (overlay, applied) = (shard.store.overlay(), shard.applied());
-        Work { shard, overlay, decisions: Vec::new(), applied, not_found: None, fresh: HashMap::new() }
+        Work {
+            shard,
+            overlay,
+            decisions: Vec::new(),
+            applied,
+            outputs: Vec::new(),
+            replies: Vec::new(),
+            newest: None,
+            compact_at: None,
+            not_found: None,
+            fresh: HashMap::new(),
+            gone: HashSet::new(),
+        }
     }
 
     pub fn decide(&mut self, decision: Decision) {
@@ -56,12 +75,13 @@ impl<'a> Work<'a> {
     /// The user's memories nearest to a vector, best first, this batch's own included.
     pub fn nearest(&self, key: &UserKey, vector: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
         let mut load = || self.shard.vectors(key);
-        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit)?;
+        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit + self.gone.len())?;
+        near.retain(|(id, _)| !self.gone.contains(id));
         if let Some(fresh) = self.fresh.get(key) {
             near.extend(fresh.iter().map(|(id, other)| (*id, vector.cosine(other))));
             near.sort_by(|a, b| b.1.total_cmp(&a.1));
-            near.truncate(limit);
         }
+        near.truncate(limit);
         Ok(near)
     }
 
@@ -78,6 +98,7 @@ impl<'a> Work<'a> {
         if let Some(fresh) = self.fresh.get_mut(&memory.key) {
             fresh.retain(|(id, _)| *id != memory.id);
         }
+        self.gone.insert(memory.id);
         self.overlay.remove_memory(&memory.key, memory.id)
     }
 
@@ -93,10 +114,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    pub fn finished(self, shard: Arc<Shard>) -> (Touched, Write) {
-        let effects = Effects::of(self.overlay);
-        let touched = effects.touched.clone();
-        (touched, Write { shard, effects, decisions: self.decisions, applied: self.applied })
+    pub fn finished(self, shard: Arc<Shard>) -> Write {
+        Write { shard, effects: Effects::of(self.overlay), decisions: self.decisions, applied: self.applied }
     }
 }
 

@@ -51,8 +51,8 @@ pub enum Start {
 
 /// Asked by a group consumer, inside its rebalance and on its polling thread.
 pub trait Ownership: Send + Sync {
-    /// These partitions are ours now: where does reading begin?
-    fn assigned(&self, partitions: &[i32]) -> Vec<(i32, Start)>;
+    /// These partitions are ours now, with what the group has committed of each: where does reading begin?
+    fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)>;
     /// These are no longer ours: stop, flush, close.
     fn revoked(&self, partitions: &[i32]);
 }

@@ -214,6 +214,9 @@ fn refused(what: impl std::fmt::Display, error: &KafkaError) -> Fault {
 
 // ---------------------------------------------------------------- reading
 
+/// The rebalance waits for this, and the group waits for the rebalance.
+const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
+
 struct Watch {
     topic: String,
     owner: Option<Arc<dyn Ownership>>,
@@ -235,7 +238,7 @@ impl ConsumerContext for Watch {
         let partitions: Vec<i32> = list.elements().iter().map(|element| element.partition()).collect();
         let cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
         let done = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            let starts = if partitions.is_empty() { Vec::new() } else { owner.assigned(&partitions) };
+            let starts = if partitions.is_empty() { Vec::new() } else { owner.assigned(&committed(consumer, list)) };
             let list = positions(&self.topic, &starts);
             if cooperative { consumer.incremental_assign(&list) } else { consumer.assign(&list) }
         } else {
@@ -246,6 +249,18 @@ impl ConsumerContext for Watch {
         };
         if let Err(error) = done {
             tracing::error!(%error, ?partitions, "carries out a rebalance");
+        }
+    }
+}
+
+/// What the group has committed. Not known within the time is as good as nothing: it only spares repetitions.
+fn committed(consumer: &BaseConsumer<Watch>, list: &TopicPartitionList) -> Vec<(i32, Option<i64>)> {
+    let offset = |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+    match consumer.committed_offsets(list.clone(), COMMITTED_WITHIN) {
+        Ok(found) => found.elements().iter().map(|element| (element.partition(), offset(element.offset()))).collect(),
+        Err(error) => {
+            tracing::warn!(%error, "asks for the group's offsets");
+            list.elements().iter().map(|element| (element.partition(), None)).collect()
         }
     }
 }

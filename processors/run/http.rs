@@ -69,7 +69,7 @@ fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
         .all()
         .iter()
         .map(|shard| {
-            let state = if shard.has_reached_end() { "ready" } else { "catching up" };
+            let state = if shard.was_caught_up() { "ready" } else { "catching up" };
             format!("partition {} {state}, offset {}, behind {}\n", shard.partition, shard.applied(), shard.behind())
         })
         .collect();
@@ -79,5 +79,5 @@ fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
 
 pub fn is_ready(shared: &Shared, shards: &Shards) -> bool {
     let all = shards.all();
-    !shared.is_stopping() && !all.is_empty() && all.iter().all(|shard| shard.has_reached_end())
+    !shared.is_stopping() && !all.is_empty() && all.iter().all(|shard| shard.was_caught_up())
 }

@@ -82,14 +82,25 @@ impl IngestLoop {
         }
         ingest.shards.polled(shared.now());
         ingest.shards.fault()?;
+        self.note_how_far_behind(ingest, records.len());
         // A rebalance may have come between two polls: what is no longer ours, or will come again, is not for us.
         records.retain(|record| ingest.shards.get(record.partition).is_some_and(|shard| record.offset > shard.applied()));
         Ok(records)
     }
 
+    /// A full batch means that there is more: the end has to be reached again before an answer is called fresh.
+    fn note_how_far_behind(&self, ingest: &Ingest, records: usize) {
+        for shard in ingest.shards.all() {
+            if records >= self.limits.batch_records_max && shard.behind() > 0 {
+                shard.left_end();
+            }
+            ingest.metrics.behind(shard.partition, shard.behind());
+        }
+    }
+
     fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<()> {
         // Order matters: outputs are acknowledged before the shard moves on, so a crash repeats them and never loses them.
-        deliver(self.producer.as_mut(), effects.outputs, self.acknowledge, shared)?;
+        deliver(self.producer.as_mut(), effects.outputs, self.acknowledge, shared, "ingest")?;
         if let Some(at) = effects.newest {
             shared.event_time.saw(at);
         }
@@ -120,11 +131,12 @@ impl IngestLoop {
 }
 
 /// Sends and waits until all is acknowledged; what the world refuses is tried again until we are told to stop.
-fn deliver(producer: &mut dyn Producer, outputs: Vec<Outgoing>, within: Duration, shared: &Shared) -> Result<()> {
+fn deliver(producer: &mut dyn Producer, outputs: Vec<Outgoing>, within: Duration, shared: &Shared, thread: &str) -> Result<()> {
     if outputs.is_empty() {
         return Ok(());
     }
     loop {
+        shared.turned(thread);
         let sent = outputs.iter().try_for_each(|output| producer.send(output.clone())).and_then(|()| producer.flush(within));
         match sent {
             Ok(()) => return Ok(()),
@@ -182,6 +194,7 @@ impl RecallLoop {
                 send(self.producer.as_mut(), outgoing);
             }
             let outstanding = self.producer.outstanding().unwrap_or_else(|fault| {
+                // Its topic is gone or its broker was: asked again later, it could only be told that its deadline has passed.
                 tracing::warn!(%fault, "a reply did not arrive");
                 0
             });
@@ -246,7 +259,7 @@ impl CompactLoop {
             now.events = asked.unwrap_or(now.events);
             let events = compact.step(now)?;
             tracing::debug!(proposals = events.len(), "compaction round");
-            deliver(self.producer.as_mut(), events, self.acknowledge, shared)?;
+            deliver(self.producer.as_mut(), events, self.acknowledge, shared, "compact")?;
         }
         Ok(())
     }

@@ -65,8 +65,9 @@ pub fn is_own_proposal(record: &Record, options: &Options) -> bool {
 }
 
 /// The marks of a forwarded record, none if it came straight from its sender. They come together or not at all.
-pub fn hop(record: &Record) -> (Option<Hop>, Option<Reject>) {
-    if record.header(ORIGIN).is_none() && record.header(VIA).is_none() {
+/// Only with our own token: anybody else's would let a stranger hide the records that really were forwarded.
+pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
+    if !is_own_proposal(record, options) || (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) {
         return (None, None);
     }
     let origin = record.header(ORIGIN).and_then(parsed_origin);
@@ -82,11 +83,13 @@ pub fn hop(record: &Record) -> (Option<Hop>, Option<Reject>) {
 }
 
 /// The same record for another partition of its topic, with the marks of where it came from: the first origin stays.
-pub fn forwarded(record: &Record, to_partition: i32, broadcast: bool) -> Outgoing {
+pub fn forwarded(record: &Record, to_partition: i32, broadcast: bool, options: &Options) -> Outgoing {
     let origin = format!("{}:{}:{}", record.topic, record.partition, record.offset);
-    let origin = record.header(ORIGIN).map_or(origin.into_bytes(), <[u8]>::to_vec);
+    let known = record.header(ORIGIN).filter(|_| is_own_proposal(record, options));
+    let origin = known.map_or(origin.into_bytes(), <[u8]>::to_vec);
     let mut headers = record.headers.clone();
-    headers.retain(|(name, _)| ![ORIGIN, VIA, BROADCAST].contains(&name.as_str()));
+    headers.retain(|(name, _)| ![ORIGIN, VIA, BROADCAST, PROPOSAL].contains(&name.as_str()));
+    headers.push((PROPOSAL.to_owned(), options.proposal_token.clone().into_bytes()));
     headers.push((ORIGIN.to_owned(), origin));
     headers.push((VIA.to_owned(), format!("{}:{}", record.partition, record.offset).into_bytes()));
     if broadcast {

@@ -62,7 +62,7 @@ pub struct Hop {
 /// a change must not be lost over its receipt.
 pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
     let Address { to, asked, problem } = headers::address(record, options);
-    let (hop, hop_problem) = headers::hop(record);
+    let (hop, hop_problem) = headers::hop(record, options);
     let outcome = match problem {
         Some(Problem::Unreadable(reject)) => Err(reject),
         Some(Problem::Forbidden(_)) | None => match hop_problem {
@@ -76,7 +76,7 @@ pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
 /// Every request is answered, on the default topic where it names none or a forbidden one.
 pub fn request(record: &Record, options: &Options) -> Decoded<Request> {
     let Address { to, problem, .. } = headers::address(record, options);
-    let (hop, hop_problem) = headers::hop(record);
+    let (hop, hop_problem) = headers::hop(record, options);
     let problem = problem.map(Problem::into_reject).or(hop_problem);
     let outcome = problem.map_or_else(|| request::read(record, options), Err);
     Decoded { reply: Some(to), hop, outcome }

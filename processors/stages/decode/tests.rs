@@ -285,10 +285,11 @@ fn headers_say_how_long_and_how_fresh() {
         ("keepsake-min-offset", b"-1"),
         ("keepsake-deadline", b""),
         ("keepsake-deadline", b"\xff"),
-        ("keepsake-origin", b"keepsake.events:3"),
     ] {
         check_request(stats.clone(), &[(name, value)], field(name));
     }
+    let torn: [(&str, &[u8]); 2] = [("keepsake-proposal", TOKEN.as_bytes()), ("keepsake-origin", b"keepsake.events:3")];
+    check_request(stats.clone(), &torn, field("keepsake-origin"));
     check_request(stats, &[("kafka_replyTopic", b"a.replies"), ("kafka_replyPartition", b"3")], field("kafka_replyPartition"));
 }
 
@@ -382,7 +383,7 @@ fn the_confluent_prefix_is_skipped() {
 fn a_forwarded_record_keeps_where_it_came_from() {
     let mut first = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
     first.key = None;
-    let sent = forwarded(&first, 5, false);
+    let sent = forwarded(&first, 5, false, &Options::for_tests());
     assert_eq!((sent.topic.as_str(), sent.partition, sent.timestamp_ms), ("keepsake.events", Some(5), Some(1_000_000)));
     assert_eq!((&sent.key, &sent.value, &sent.headers[..2]), (&None, &first.value, &first.headers[..]));
     let arrived = Record { partition: 5, offset: 900, headers: sent.headers, ..first.clone() };
@@ -391,9 +392,17 @@ fn a_forwarded_record_keeps_where_it_came_from() {
     let hop = Hop { origin: origin.clone(), via_partition: 3, via_offset: 42, broadcast: false, at_ms: 1_000_000 };
     assert_eq!(decoded.hop, Some(hop.clone()));
     assert_eq!(decoded.outcome.expect("a good event").source, origin);
-    let again = Record { partition: 7, offset: 1, headers: forwarded(&arrived, 7, true).headers, ..first };
+    let again = Record { partition: 7, offset: 1, headers: forwarded(&arrived, 7, true, &Options::for_tests()).headers, ..first };
     assert_eq!(event(&again, &Options::for_tests()).hop, Some(Hop { via_partition: 5, via_offset: 900, broadcast: true, ..hop }));
-    assert_eq!(again.headers.len(), 5, "the marks are replaced, not heaped up");
+    assert_eq!(again.headers.len(), 6, "the marks are replaced, not heaped up");
+}
+
+#[test]
+fn a_strangers_marks_of_forwarding_are_not_believed() {
+    let forged: [(&str, &[u8]); 2] = [("keepsake-origin", b"keepsake.events:0:1"), ("keepsake-via", b"0:9223372036854775807")];
+    let decoded = event(&record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &forged), &Options::for_tests());
+    assert_eq!(decoded.hop, None);
+    assert_eq!(decoded.outcome.expect("a good event").source.offset, 42);
 }
 
 #[test]
@@ -441,6 +450,7 @@ fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
         "keepsake-min-offset",
         "keepsake-origin",
         "keepsake-via",
+        "keepsake-proposal",
         "content-type",
         "ce_type",
         "ce_id",
@@ -450,6 +460,7 @@ fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
         prop::collection::vec(any::<u8>(), 0..24),
         prop::sample::select(vec![
             b"web.replies".to_vec(),
+            TOKEN.into(),
             b"9223372036854775807".to_vec(),
             b"application/cloudevents+json".to_vec(),
             b"keepsake.turn.v1".to_vec(),
@@ -516,7 +527,7 @@ proptest! {
         let record = Record { headers, timestamp_ms, ..record(value, &[]) };
         let options = Options::for_tests();
         let _ = event(&record, &options);
-        let sent = forwarded(&record, 1, true);
+        let sent = forwarded(&record, 1, true, &options);
         prop_assert!(request(&record, &options).reply.is_some(), "silence is a bug");
         prop_assert_eq!(sent.value, record.value);
     }
