@@ -88,7 +88,8 @@ impl Play {
     }
 
     fn question(&mut self, number: usize, question: &Question) -> Result<()> {
-        let request = json!({"type": "recall", "query": question.text, "limit": 3, "format": question.format, "explain": question.explain});
+        let request =
+            json!({"type": "recall", "query": question.text, "limit": 3, "format": question.format, "explain": question.explain});
         let reply = self.ask(request.clone())?;
         self.screen.question(number, question, &request, &reply);
         std::thread::sleep(self.pace * 3);

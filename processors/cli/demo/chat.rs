@@ -8,10 +8,10 @@ use crate::fault::{Fault, Result};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
-const HELP: &str = "\
-  a question           is asked: what is remembered about it?
+const HELP: &str = "  a question           is asked: what is remembered about it?
   anything else        is published as a turn: is it surprising enough to keep?
   /why                 the numbers behind the last decision or answer
+  /block               the prompt block of the last answer, as a model would read it
   /stats               what is remembered, counted
   /forget WHAT         erases what these words say
   /quit                ends it, as Ctrl-D does";
@@ -20,7 +20,7 @@ const HELP: &str = "\
 enum Last {
     Nothing,
     Decisions(Value),
-    Question(String),
+    Answer { question: String, reply: Value },
 }
 
 pub fn chat(play: &mut Play) -> Result<()> {
@@ -32,13 +32,16 @@ pub fn chat(play: &mut Play) -> Result<()> {
             Heard::Quit => break,
             Heard::Help => play.screen.line(&format!("{DIM}{HELP}{PLAIN}")),
             Heard::Why => why(play, &last)?,
+            Heard::Block => block(play, &last),
             Heard::Stats => stats(play)?,
             Heard::Forget(what) => last = publish(play, json!({"type": "forget", "query": what}))?,
             Heard::Question(question) => last = ask(play, question)?,
             Heard::Statement(said) => {
                 last = publish(play, json!({"type": "turn", "role": "user", "session": "chat", "content": said}))?;
             }
-            Heard::Unknown(word) => play.screen.line(&format!("{DIM}{word}: there is /why, /stats, /forget WHAT, /help, /quit{PLAIN}")),
+            Heard::Unknown(word) => {
+                play.screen.line(&format!("{DIM}{word}: there is /why, /block, /stats, /forget WHAT, /help, /quit{PLAIN}"))
+            }
         }
     }
     Ok(())
@@ -47,7 +50,7 @@ pub fn chat(play: &mut Play) -> Result<()> {
 /// None at the end of the input.
 fn read_line() -> Result<Option<String>> {
     let about = |e: std::io::Error| Fault::retry(format!("reads what you type: {e}"));
-    let mut out = anstream::stdout().lock();
+    let mut out = anstream::stdout();
     write!(out, "{NAME}you>{PLAIN} ").and_then(|()| out.flush()).map_err(about)?;
     let mut bytes = Vec::new();
     if std::io::stdin().lock().read_until(b'\n', &mut bytes).map_err(about)? == 0 {
@@ -63,6 +66,7 @@ enum Heard<'a> {
     Quit,
     Help,
     Why,
+    Block,
     Stats,
     Forget(&'a str),
     Question(&'a str),
@@ -78,6 +82,7 @@ fn heard(line: &str) -> Heard<'_> {
         "/quit" | "/exit" | "/q" => Heard::Quit,
         "/help" | "/?" => Heard::Help,
         "/why" => Heard::Why,
+        "/block" => Heard::Block,
         "/stats" => Heard::Stats,
         "/forget" if !rest.trim().is_empty() => Heard::Forget(rest.trim()),
         slash if slash.starts_with('/') => Heard::Unknown(slash),
@@ -90,7 +95,8 @@ fn heard(line: &str) -> Heard<'_> {
 const ASKING: [&str; 9] = ["what", "who", "whom", "whose", "where", "when", "which", "why", "how"];
 /// These ask only before somebody: "do I like tea", but "do not forget", "is there", but never "can opener".
 const ASKING_BEFORE: [&str; 18] = [
-    "do", "does", "did", "is", "are", "am", "was", "were", "can", "could", "will", "would", "should", "have", "has", "had", "shall", "may",
+    "do", "does", "did", "is", "are", "am", "was", "were", "can", "could", "will", "would", "should", "have", "has", "had",
+    "shall", "may",
 ];
 const SOMEBODY: [&str; 12] = ["i", "you", "we", "he", "she", "it", "they", "my", "our", "there", "this", "that"];
 
@@ -114,20 +120,28 @@ fn publish(play: &mut Play, mut event: Value) -> Result<Last> {
 fn ask(play: &mut Play, question: &str) -> Result<Last> {
     let reply = play.ask(json!({"type": "recall", "query": question}))?;
     play.screen.recalled(&reply);
-    play.screen.block(&reply.value, usize::MAX);
-    Ok(Last::Question(question.to_owned()))
+    Ok(Last::Answer { question: question.to_owned(), reply: reply.value })
 }
 
 fn why(play: &mut Play, last: &Last) -> Result<()> {
     match last {
         Last::Nothing => play.screen.line("  nothing was decided yet"),
-        Last::Decisions(decisions) => decisions.as_array().into_iter().flatten().for_each(|decision| play.screen.explained(decision)),
-        Last::Question(question) => {
+        Last::Decisions(decisions) => {
+            decisions.as_array().into_iter().flatten().for_each(|decision| play.screen.explained(decision))
+        }
+        Last::Answer { question, .. } => {
             let reply = play.ask(json!({"type": "recall", "query": question, "explain": true, "format": "none"}))?;
             play.screen.ranked(&reply);
         }
     }
     Ok(())
+}
+
+fn block(play: &Play, last: &Last) {
+    match last {
+        Last::Answer { reply, .. } => play.screen.block(reply),
+        _ => play.screen.line("  the last thing was no question"),
+    }
 }
 
 fn stats(play: &mut Play) -> Result<()> {
@@ -154,7 +168,9 @@ mod tests {
 
     #[test]
     fn a_question_is_told_from_a_statement() {
-        for asked in ["Where do I live?", "where do I live", "my flight?", "Do I like tea", "is there anything about Anna", "(really?)"] {
+        for asked in
+            ["Where do I live?", "where do I live", "my flight?", "Do I like tea", "is there anything about Anna", "(really?)"]
+        {
             assert_eq!(heard(asked), Heard::Question(asked), "{asked}");
         }
         for said in [

@@ -61,6 +61,7 @@ pub const SESSIONS: [Session; 4] = [
             Ada("I prefer tea over coffee in the morning."),
             Assistant("Good to know! Is there any food you can't eat?"),
             Ada("Peanuts! I'm really, REALLY allergic."),
+            Ada("My dog is called Rex, he barks at every bicycle."),
             Ada("Thanks, that's great!"),
         ],
     },
@@ -73,6 +74,7 @@ pub const SESSIONS: [Session; 4] = [
             Ada("My sister Anna turns 30 that week, we'll celebrate on a boat in the harbour."),
             Ada("I prefer tea over coffee in the morning!"),
             Ada("ok"),
+            Ada("The flight back from Oslo is on 19 March at 21:05."),
             Ada("At the moment I'm reading a slow novel about lighthouses."),
         ],
     },
@@ -84,9 +86,9 @@ pub const SESSIONS: [Session; 4] = [
             Remember("In an emergency call Anna, 0171 5550199."),
             Ada("What is the capital of Norway?"),
             Assistant("Oslo is the capital of Norway."),
-            Ada("The code of my gym locker is 4711."),
+            Ada("My locker combination at the gym is 47-11-08."),
             Ada("We decided to use Postgres for the ward's rota, no more spreadsheets."),
-            Forget("gym locker code"),
+            Forget("locker combination"),
         ],
     },
     Session {
@@ -106,8 +108,10 @@ pub const SESSIONS: [Session; 4] = [
 pub struct Question {
     pub text: &'static str,
     pub format: &'static str,
-    /// Shows what a newer memory has replaced, too.
+    /// Asks for what a newer memory has replaced, too.
     pub explain: bool,
+    /// Shows the prompt block as the model would read it.
+    pub block: bool,
     /// What to look at.
     pub remark: &'static str,
 }
@@ -117,31 +121,36 @@ pub const QUESTIONS: [Question; 5] = [
         text: "Where do I live?",
         format: "markdown",
         explain: true,
-        remark: "changed in between: the newest first, the older one only because the question asks to explain",
+        block: true,
+        remark: "a changed fact: explained, so the older one comes too",
     },
     Question {
         text: "When does my flight leave?",
         format: "compact",
         explain: false,
-        remark: "numbers and dates come back as they were said",
+        block: true,
+        remark: "numbers and dates, in the shortest block",
     },
     Question {
         text: "What must never be in my meal?",
-        format: "compact",
+        format: "none",
         explain: false,
-        remark: "hardly a word in common with what was said",
+        block: false,
+        remark: "not a word in common with what was said: only meanings find it",
     },
     Question {
         text: "Do I prefer coffee or tea?",
         format: "xml",
         explain: false,
-        remark: "another changed mind, as an application gets it",
+        block: true,
+        remark: "a changed mind: only what holds now, as XML",
     },
     Question {
-        text: "What is the code of my gym locker?",
+        text: "What is my locker combination?",
         format: "markdown",
         explain: false,
-        remark: "forgotten on request",
+        block: true,
+        remark: "said, then forgotten on request",
     },
 ];
 
@@ -169,8 +178,7 @@ mod tests {
     #[test]
     fn every_format_of_a_block_but_json_is_shown() {
         for format in ["markdown", "compact", "xml"] {
-            assert!(QUESTIONS.iter().any(|question| question.format == format), "{format}");
+            assert!(QUESTIONS.iter().any(|question| question.block && question.format == format), "{format}");
         }
-        assert!(QUESTIONS[0].explain && QUESTIONS[0].format == "markdown", "the first block is shown in full");
     }
 }

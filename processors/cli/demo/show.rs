@@ -19,8 +19,17 @@ const WIDTH: usize = 100;
 const LEFT: usize = 12;
 /// Of a factor's bar, and of the factor's name above it.
 const FACTOR: usize = 6;
-const FACTORS: [(&str, &str); 5] =
-    [("novelty", "novel"), ("contradiction", "contra"), ("specificity", "specif"), ("emphasis", "emphas"), ("context_switch", "switch")];
+const FACTORS: [(&str, &str); 5] = [
+    ("novelty", "novel"),
+    ("contradiction", "contra"),
+    ("specificity", "specif"),
+    ("emphasis", "emphas"),
+    ("context_switch", "switch"),
+];
+
+/// The numbers of a recalled memory: what matched, what that is worth, and what nudges it.
+const TERMS: [&str; 10] =
+    ["cosine", "bm25", "dense", "words", "role", "superseded", "recency", "importance", "confidence", "nudge"];
 
 pub struct Screen {
     output: Output,
@@ -60,19 +69,27 @@ impl Screen {
     }
 
     pub fn note(&self, text: &str) {
-        self.line(&format!("{CHANGED}note{PLAIN}  {text}"));
+        for (row, part) in wrapped(text, WIDTH - 6).iter().enumerate() {
+            self.line(&format!("{CHANGED}{:<4}{PLAIN}  {part}", if row == 0 { "note" } else { "" }));
+        }
         self.record("note", json!({"text": text}));
     }
 
     pub fn title(&self, model: &str, profile: &str) {
-        self.line(&format!("{BOLD}Keepsake{PLAIN}, all of it in this process: a Kafka broker, the service, and one client that talks to it through Kafka."));
+        self.line(&format!(
+            "{BOLD}Keepsake{PLAIN}: a broker, the service and a client in one process; the client knows only Kafka."
+        ));
         self.line(&format!("{DIM}model {model}, profile {profile}; starting …{PLAIN}"));
         self.record("start", json!({"model": model, "profile": profile}));
     }
 
     pub fn ready(&self, servers: &str, partitions: i32, store: &Path, took: Duration) {
-        let text = format!("broker {servers}, {partitions} partitions, store {}, ready after {:.1} s", store.display(), took.as_secs_f32());
-        self.line(&format!("{DIM}{text}{PLAIN}"));
+        let text = format!(
+            "broker {servers}, {partitions} partitions; ready after {:.1} s; store {}",
+            took.as_secs_f32(),
+            store.display()
+        );
+        wrapped(&text, WIDTH).iter().for_each(|part| self.line(&format!("{DIM}{part}{PLAIN}")));
         let ms = took.as_millis() as u64;
         self.record("ready", json!({"servers": servers, "partitions": partitions, "store": store, "took_ms": ms}));
     }
@@ -85,8 +102,8 @@ impl Screen {
     pub fn legend(&self) {
         self.chapter("A conversation", "published to the events topic, each turn with its decision");
         for text in [
-            "Five factors from 0 to 1: novelty, contradiction, specificity, emphasis, context switch. With weights",
-            "and smaller signs they make the points; kept from the user's own threshold on, which is behind the /.",
+            "Five factors: novelty, contradiction, specificity, emphasis, context switch. Weighted, and with smaller",
+            "signs such as a date or a greeting, they make the points; the number behind / is the threshold.",
         ] {
             self.line(&format!("{DIM}{text}{PLAIN}"));
         }
@@ -96,7 +113,7 @@ impl Screen {
         let title = format!("Session {number}, \"{}\", {}", session.name, day(began_ms));
         self.line(&format!("\n{BOLD}{title}{PLAIN}"));
         let heads: String = FACTORS.iter().map(|(_, short)| format!("{short:<FACTOR$} ")).collect();
-        self.line(&format!("{DIM}{:LEFT$}{heads}points{PLAIN}", ""));
+        self.line(&format!("{DIM}{:LEFT$}{heads}points/needed{PLAIN}", ""));
         self.record("session", json!({"session": session.name, "at": moment(began_ms)}));
     }
 
@@ -116,12 +133,13 @@ impl Screen {
     pub fn question(&self, number: usize, question: &Question, request: &Value, reply: &Reply) {
         self.line(&format!("\n{BOLD}{number}  {}{PLAIN}  {DIM}{}{PLAIN}", question.text, question.remark));
         self.recalled(reply);
-        if question.explain {
-            self.block(&reply.value, usize::MAX);
-        } else if question.format == "xml" {
-            self.block(&reply.value, usize::MAX);
+        if question.block {
+            self.block(&reply.value);
         }
-        self.record("question", json!({"request": request, "reply": reply.value, "round_trip_us": reply.took.as_micros() as u64}));
+        self.record(
+            "question",
+            json!({"request": request, "reply": reply.value, "round_trip_us": reply.took.as_micros() as u64}),
+        );
     }
 
     /// Memories with their scores, and how long it took.
@@ -136,11 +154,13 @@ impl Screen {
             None | Some(0) => "no prompt block".to_owned(),
             Some(tokens) => format!("prompt block of {tokens} tokens"),
         };
-        self.line(&format!("   {DIM}{block} · {there_and_back:.1} ms there and back, {inside:.1} ms of them in the service{PLAIN}"));
+        self.line(&format!(
+            "   {DIM}{block} · {there_and_back:.1} ms there and back, {inside:.1} ms of them in the service{PLAIN}"
+        ));
     }
 
     /// The prompt block as a model would read it.
-    pub fn block(&self, reply: &Value, _lines: usize) {
+    pub fn block(&self, reply: &Value) {
         for line in text(reply, "prompt").lines() {
             wrapped(line, WIDTH - 5).iter().for_each(|part| self.line(&format!("   {DIM}│{PLAIN} {part}")));
         }
@@ -148,12 +168,20 @@ impl Screen {
 
     /// Every number of a decision.
     pub fn explained(&self, decision: &Value) {
-        self.line(&format!("  {}{}{PLAIN} {}", outcome_style(text(decision, "outcome")), text(decision, "outcome"), text(decision, "reason")));
+        self.line(&format!(
+            "  {}{}{PLAIN} {}",
+            outcome_style(text(decision, "outcome")),
+            text(decision, "outcome"),
+            text(decision, "reason")
+        ));
         let points = decision["surprise"]["points"].as_object();
-        for (name, points) in points.into_iter().flatten() {
-            self.line(&format!("  {DIM}{name:<15} {:>+6.2}{PLAIN}", points.as_f64().unwrap_or_default()));
+        let mut points: Vec<(&String, f64)> =
+            points.into_iter().flatten().map(|(name, points)| (name, points.as_f64().unwrap_or_default())).collect();
+        points.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for (name, points) in &points {
+            self.line(&format!("  {DIM}{name:<15} {points:>+6.2}{PLAIN}"));
         }
-        if points.is_some() {
+        if !points.is_empty() {
             let (total, threshold) = (number(&decision["surprise"], "total"), number(decision, "threshold"));
             self.line(&format!("  {:<15} {total:>+6.2}  {DIM}kept from {threshold:.2}{PLAIN}", "points"));
         }
@@ -164,9 +192,8 @@ impl Screen {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         for memory in memories {
             self.line(&found(memory, memories));
-            let terms = memory["explain"].as_object().into_iter().flatten();
-            let terms: Vec<String> = terms.map(|(name, value)| format!("{name} {:.2}", value.as_f64().unwrap_or_default())).collect();
-            self.line(&format!("     {DIM}{}{PLAIN}", shortened(&terms.join(" · "), WIDTH - 5)));
+            let terms: Vec<String> = TERMS.iter().map(|name| format!("{name} {:.2}", number(&memory["explain"], name))).collect();
+            wrapped(&terms.join(", "), WIDTH - 5).iter().for_each(|part| self.line(&format!("     {DIM}{part}{PLAIN}")));
         }
         if memories.is_empty() {
             self.line("  nothing was found, or nothing near enough to be an answer");
@@ -175,14 +202,14 @@ impl Screen {
 
     pub fn compaction(&self, when: &str, at: &str, proposed: usize, decided: &[Value]) {
         let day = at.get(..10).unwrap_or_default();
-        self.line(&format!("\n{BOLD}tick {when}{PLAIN} {DIM}({day}): {proposed} proposals{PLAIN}"));
+        self.line(&format!("\n{BOLD}tick {when}{PLAIN} {DIM}({day}): {proposed} proposed{PLAIN}"));
         for decision in decided {
             let outcome = text(decision, "outcome");
             let session = decision["session"].as_str().map_or(String::new(), |name| format!("session \"{name}\", "));
             self.line(&format!("{}{outcome:<LEFT$}{PLAIN}{session}{}", outcome_style(outcome), text(decision, "reason")));
             for memory in decision["memories"].as_array().into_iter().flatten() {
                 for quote in text(memory, "content").lines() {
-                    self.line(&format!("{:LEFT$}{DIM}{PLAIN}{}", "", shortened(quote, WIDTH - LEFT)));
+                    self.line(&format!("{:LEFT$}{DIM}{}{PLAIN}", "", shortened(quote, WIDTH - LEFT)));
                 }
             }
         }
@@ -210,10 +237,19 @@ impl Screen {
             ("process_resident_memory_bytes", format!("{:.0} MB", bytes / 1e6)),
         ];
         for (name, said) in &rows {
-            self.line(&format!("{name:<30} {said}"));
+            for (row, part) in wrapped(said, WIDTH - 31).iter().enumerate() {
+                self.line(&format!("{DIM}{:<30}{PLAIN} {part}", if row == 0 { name } else { "" }));
+            }
         }
-        let outcomes: Value = decisions.iter().map(|(outcome, count)| ((*outcome).to_owned(), json!(count))).collect::<serde_json::Map<_, _>>().into();
-        self.record("figures", json!({"url": url, "decisions": outcomes, "encode_ms": encode_ms, "apply_ms": apply_ms, "resident_bytes": bytes}));
+        let outcomes: Value = decisions
+            .iter()
+            .map(|(outcome, count)| ((*outcome).to_owned(), json!(count)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        self.record(
+            "figures",
+            json!({"url": url, "decisions": outcomes, "encode_ms": encode_ms, "apply_ms": apply_ms, "resident_bytes": bytes}),
+        );
     }
 }
 
@@ -238,13 +274,20 @@ fn found(memory: &Value, all: &[Value]) -> String {
     let at = all.iter().position(|other| other["id"] == memory["id"]).map_or(0, |at| at + 1);
     let old = match &memory["superseded_by"] {
         Value::Null => String::new(),
-        newer => format!("  superseded{} on {}", place(newer).unwrap_or_default(), text(memory, "valid_to").get(..10).unwrap_or_default()),
+        newer => format!(
+            "  superseded{} on {}",
+            place(newer).unwrap_or_default(),
+            text(memory, "valid_to").get(..10).unwrap_or_default()
+        ),
     };
     let score = number(memory, "score");
     let day = text(memory, "created_at").get(..10).unwrap_or_default();
-    let room = WIDTH - 36 - old.chars().count();
+    let room = WIDTH - 39 - old.chars().count();
     let (kind, content) = (text(memory, "kind"), shortened(text(memory, "content"), room));
-    format!("   {at} {} {score:.2} {NAME}{kind:<11}{PLAIN} {DIM}{day}{PLAIN} {content}{CHANGED}{old}{PLAIN}", show::meter(score, 5))
+    format!(
+        "   {at} {} {score:.2} {NAME}{kind:<11}{PLAIN} {DIM}{day}{PLAIN} {content}{CHANGED}{old}{PLAIN}",
+        show::meter(score, 5)
+    )
 }
 
 /// At spaces, where there are any.

@@ -1,6 +1,7 @@
 //! Where the demo plays: a service of its own in this process, a client of it, and its metrics. Takes what it needs from the user's
 //! configuration and leaves alone what only a real cluster needs.
 
+use super::script::USER;
 use super::show::Screen;
 use crate::cli::client::Client;
 use crate::config::Config;
@@ -10,6 +11,7 @@ use crate::ports::broker::{Consumer, Start};
 use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::kafka::Connection;
 use crate::run::{Service, store_dir};
+use serde_json::json;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -42,7 +44,10 @@ impl Stage {
         let mut scratch = None;
         let service = match Service::start(&config) {
             Err(Fault::Stop(stop)) if matches!(stop.name, StopName::StoreLocked | StopName::StoreUnwritable) => {
-                screen.note(&format!("{} cannot be used, another keepsake may run there: using a temporary one", store_dir(&config).display()));
+                screen.note(&format!(
+                    "{} cannot be used, another keepsake may run there: using a temporary one",
+                    store_dir(&config).display()
+                ));
                 config.store.dir = std::env::temp_dir().join(format!("keepsake-demo-{}", std::process::id()));
                 scratch = Some(config.store.dir.clone());
                 Service::start(&config)?
@@ -51,7 +56,9 @@ impl Stage {
         };
         service.wait_until_ready(START)?;
         let connection = Connection { servers: service.servers.clone(), options: Vec::new(), embedded: true };
-        let client = Client::over(connection, &config)?;
+        let mut client = Client::over(connection, &config)?;
+        // The first exchange pays for connections and lists of topics, which no later one does.
+        client.ask(&json!({"type": "stats", "user": USER}), START)?;
         screen.ready(&service.servers, client.partitions, &store_dir(&config), began.elapsed());
         Ok(Stage { client, service, decisions: config.topics.decisions(), scratch })
     }
@@ -129,7 +136,8 @@ impl Figures {
     pub fn by_label(&self, name: &str) -> Vec<(&str, f64)> {
         let of_metric = |sample: &str| sample.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));
         let samples = self.samples.iter().filter(|(sample, _)| of_metric(sample));
-        let mut found: Vec<(&str, f64)> = samples.map(|(sample, value)| (sample.split('"').nth(1).unwrap_or_default(), *value)).collect();
+        let mut found: Vec<(&str, f64)> =
+            samples.map(|(sample, value)| (sample.split('"').nth(1).unwrap_or_default(), *value)).collect();
         found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
         found
     }
