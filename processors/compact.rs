@@ -163,7 +163,9 @@ fn told(snapshot: &Snapshot, session: &str, profile: &Profile) -> Option<(String
     let mut memories: Vec<&Memory> = snapshot
         .memories
         .iter()
-        .filter(|memory| memory.session.as_deref() == Some(session) && memory.kind.as_str() != SUMMARY && !memory.archived)
+        // What no longer holds is not retold: a summary has no end of its own, and would say it as if it were true.
+        .filter(|memory| memory.session.as_deref() == Some(session) && memory.kind.as_str() != SUMMARY)
+        .filter(|memory| !memory.archived && memory.valid_to.is_none())
         .collect();
     if memories.len() < profile.summary.memories_min {
         return None;

@@ -20,10 +20,17 @@ pub fn bar(share: f64, width: usize) -> String {
     format!("{text}{}", " ".repeat(width - filled.min(width)))
 }
 
+/// A bar on a dim track, so that nothing can be told from a blank.
+pub fn meter(share: f64, width: usize) -> String {
+    let bar = bar(share, width);
+    let filled = bar.trim_end();
+    format!("{filled}{DIM}{}{PLAIN}", "·".repeat(width - filled.chars().count()))
+}
+
 pub fn outcome_style(outcome: &str) -> Style {
     match outcome {
         "kept" | "updated" | "summarised" => GOOD,
-        "merged" | "superseded" | "noted" | "pruned" => CHANGED,
+        "merged" | "superseded" | "noted" | "pruned" | "forgotten" => CHANGED,
         "refused" => BAD,
         _ => DIM,
     }

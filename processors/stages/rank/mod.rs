@@ -14,8 +14,8 @@ pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
 pub use prompt::{Prompt, prompt};
 
-use crate::domain::{Kind, Memory, Metadata, Recall, Role, Time};
-use std::collections::HashSet;
+use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
+use std::collections::{HashMap, HashSet};
 
 /// One memory that either engine found, with what both say about it.
 #[derive(Clone, Debug)]
@@ -102,10 +102,11 @@ pub struct Ranked {
 
 /// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
 pub fn order(mut hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
-    hits.retain(|hit| admitted(&hit.memory, question) && is_near(hit, weights));
+    let heirs = heirs(&hits, weights);
+    hits.retain(|hit| admitted(&hit.memory, question) && (is_near(hit, weights) || heirs.contains(&hit.memory.id)));
     let at = question.as_of.unwrap_or(now);
     let mut ranked = score::scored(hits, question, weights, at);
-    cut_far_behind(&mut ranked, weights.floor);
+    cut_far_behind(&mut ranked, weights.floor, &heirs);
     let mut ranked = arrange::arranged(ranked);
     collapse_duplicates(&mut ranked);
     ranked.truncate(question.limit);
@@ -116,11 +117,25 @@ fn is_near(hit: &Hit, weights: &Weights) -> bool {
     hit.words > 0.0 || hit.cosine >= weights.floor_cosine
 }
 
+/// What took the place of something near answers in its place, however differently it is worded.
+fn heirs(hits: &[Hit], weights: &Weights) -> HashSet<MemoryId> {
+    let next: HashMap<MemoryId, MemoryId> =
+        hits.iter().filter_map(|hit| Some((hit.memory.id, hit.memory.superseded_by?))).collect();
+    let mut heirs = HashSet::new();
+    for hit in hits.iter().filter(|hit| is_near(hit, weights)) {
+        let mut heir = hit.memory.superseded_by;
+        while let Some(id) = heir.filter(|id| heirs.insert(*id)) {
+            heir = next.get(&id).copied();
+        }
+    }
+    heirs
+}
+
 /// Measured against the best valid one: showing old versions as well must not hide a valid memory.
-fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32) {
+fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, heirs: &HashSet<MemoryId>) {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let best = ranked.iter().filter(|one| !(has_valid && one.superseded)).map(|one| one.score).fold(0.0, f32::max);
-    ranked.retain(|one| one.score >= floor * best);
+    ranked.retain(|one| one.score >= floor * best || heirs.contains(&one.memory.id));
 }
 
 /// The same words of the same person say nothing twice. An old version stays beside a valid one of the same words: it was
@@ -136,7 +151,6 @@ fn collapse_duplicates(ranked: &mut Vec<Ranked>) {
 mod tests {
     use super::samples::{ask, hit, memory, nothing};
     use super::*;
-    use crate::domain::MemoryId;
     use proptest::prelude::*;
 
     const NOW: Time = Time(1_700_000_000_000);
@@ -209,6 +223,23 @@ mod tests {
         let none = nothing();
         check(&chain, &ask("q", &none), &["train", "Porto", "Anna"]);
         check(&chain, &Question { explain: true, ..ask("q", &none) }, &["train", "Porto", "Lisbon", "Berlin", "Anna"]);
+    }
+
+    #[test]
+    fn what_replaced_a_near_memory_answers_for_it_in_other_words() {
+        let replaced = |number, text: &str, by, words, cosine| {
+            edited(hit(number, text, words, cosine), |memory| {
+                (memory.superseded_by, memory.valid_to) = (Some(id(by)), Some(Time(10)))
+            })
+        };
+        let none = nothing();
+        let chain = [replaced(1, "Berlin", 2, 9.0, 0.9), replaced(2, "Porto", 3, 0.0, 0.02), hit(3, "Lisbon", 0.0, 0.02)];
+        check(&chain, &ask("q", &none), &["Lisbon"]);
+        check(&chain, &Question { explain: true, ..ask("q", &none) }, &["Lisbon", "Porto", "Berlin"]);
+        let beside = [chain[0].clone(), hit(2, "Lisbon", 0.0, 0.02), hit(4, "Anna", 5.0, 0.5)];
+        check(&beside, &ask("q", &none), &["Anna", "Lisbon"]);
+        let far = [replaced(1, "Berlin", 2, 0.0, 0.02), hit(2, "Lisbon", 0.0, 0.02)];
+        check(&far, &ask("q", &none), &[]);
     }
 
     #[test]

@@ -112,6 +112,7 @@ pub fn surprise(text: &str, ground: &Ground<'_>, weights: &Weights) -> Surprise 
     let novelty = share((1.0 - nearest) / NOVELTY_FULL);
     let contradiction = held(ground.linked);
     let emphasis = said.emphasis();
+    let greets = said.greeting() && said.words <= GREETING_WORDS_MAX;
     let context_switch = share((1.0 - nearest_in_context) / CONTEXT_FULL);
     let parts = [
         ("specificity", specificity, weights.specificity),
@@ -128,9 +129,9 @@ pub fn surprise(text: &str, ground: &Ground<'_>, weights: &Weights) -> Surprise 
         ("correction", held(said.correction()), weights.correction),
         ("never", held(said.never()), weights.never),
         ("instruction", held(said.instruction()), weights.instruction),
-        ("answer", held(is_answer(ground)), weights.answer),
+        ("answer", held(is_answer(ground) && !greets && !said.only_asks()), weights.answer),
         ("about_other", share(said.share_about_other()), weights.about_other),
-        ("greeting", held(said.greeting() && said.words <= GREETING_WORDS_MAX), weights.greeting),
+        ("greeting", held(greets), weights.greeting),
         ("question_only", held(said.only_asks()), weights.question_only),
         ("short", held(is_short(&words) && !said.state()), weights.short),
         ("repetition", held(nearest > REPETITION_COSINE), weights.repetition),
@@ -241,6 +242,14 @@ mod tests {
         assert!(!asked("kim", "Where do you live?"));
         assert!(!asked("tom", "I see."));
         assert!(!asked("tom", &format!("Really? {}", "Then I went on and on. ".repeat(10))));
+    }
+
+    #[test]
+    fn greeting_back_or_asking_back_answers_nothing() {
+        let asked = [said("tom", "Hi there! How are you today?", &axis(1))];
+        for back in ["Hello! Doing great, what can I do for you?", "Hi! Good, and you?", "And what do you think?"] {
+            assert_eq!(point(&scored(back, &asked), "answer"), 0.0, "{back}");
+        }
     }
 
     #[test]

@@ -1,0 +1,60 @@
+//! A compaction round of the demo: a tick goes in, the worker proposes, and what became of each proposal is read from the decisions topic.
+
+use super::script::USER;
+use super::{DAY_MS, PATIENCE, Play, served, show, wait_until};
+use crate::domain::UserKey;
+use crate::fault::Result;
+use crate::ports::broker::{Consumer, Polled};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// For one round over one user's memories and the decisions about it: milliseconds, unless the machine is very busy.
+const ROUND: Duration = Duration::from_secs(10);
+/// Every end a proposal can come to.
+const ENDS: [&str; 3] = ["summarised", "pruned", "outdated"];
+
+impl Play {
+    /// Wakes the worker at a time of ours and waits until every proposal has its decision.
+    pub fn compact(&mut self, when: &str, days_ahead: i64) -> Result<()> {
+        let key = UserKey::new("default", USER).expect("the demo's user is a constant");
+        let mut decisions = self.stage.decisions(&key)?;
+        let before = self.stage.figures();
+        let at = show::moment(self.stage.now_ms() + days_ahead * DAY_MS);
+        served(self.stage.client.publish(&json!({"type": "tick", "at": at}), PATIENCE)?)?;
+        let (rounds, proposals) = ("keepsake_compaction_seconds_count", "keepsake_proposals_total");
+        wait_until(ROUND, || self.stage.figures().sum(rounds) > before.sum(rounds));
+        let proposed = (self.stage.figures().sum(proposals) - before.sum(proposals)) as usize;
+        let decided = ends(decisions.as_mut(), proposed)?;
+        decisions.close();
+        let decided = decided.into_iter().map(|decision| self.with_memories(decision)).collect::<Result<Vec<_>>>()?;
+        self.screen.compaction(when, &at, proposed, &decided);
+        std::thread::sleep(self.pace * 3);
+        Ok(())
+    }
+
+    /// The decision, with what the memories it names say.
+    fn with_memories(&mut self, mut decision: Value) -> Result<Value> {
+        let named = match decision["outcome"].as_str() {
+            Some("pruned") => decision["related"].as_array().cloned().unwrap_or_default(),
+            _ => vec![decision["memory"].clone()],
+        };
+        let mut memories = Vec::new();
+        for id in named.iter().filter(|id| id.is_string()) {
+            memories.push(self.ask(json!({"type": "get", "memory": id}))?.value["memory"].clone());
+        }
+        decision["memories"] = memories.into();
+        Ok(decision)
+    }
+}
+
+fn ends(decisions: &mut dyn Consumer, proposed: usize) -> Result<Vec<Value>> {
+    let (mut found, give_up) = (Vec::new(), Instant::now() + ROUND);
+    while found.len() < proposed && Instant::now() < give_up {
+        let Polled::Record(record) = decisions.poll(Duration::from_millis(20))? else { continue };
+        let decision: Value = serde_json::from_slice(&record.value.unwrap_or_default()).unwrap_or_default();
+        if decision["outcome"].as_str().is_some_and(|outcome| ENDS.contains(&outcome)) {
+            found.push(decision);
+        }
+    }
+    Ok(found)
+}

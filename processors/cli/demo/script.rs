@@ -1,0 +1,184 @@
+//! What is said in the demo: four sessions on different days, and five questions about them. Data only.
+//! Every outcome and every factor of the gate shows up at least once; what becomes of each line is the service's own decision.
+
+use serde_json::{Value, json};
+
+pub const USER: &str = "ada";
+
+/// One conversation, some days before today.
+pub struct Session {
+    pub name: &'static str,
+    pub days_ago: i64,
+    pub lines: &'static [Line],
+}
+
+/// One event of the conversation.
+pub enum Line {
+    Ada(&'static str),
+    Assistant(&'static str),
+    /// An application's explicit wish, not a turn.
+    Remember(&'static str),
+    Forget(&'static str),
+}
+
+use Line::{Ada, Assistant, Forget, Remember};
+
+impl Line {
+    /// As it is published, but for whom and when.
+    pub fn event(&self) -> Value {
+        match self {
+            Ada(said) => json!({"type": "turn", "role": "user", "content": said}),
+            Assistant(said) => json!({"type": "turn", "role": "assistant", "content": said}),
+            Remember(what) => json!({"type": "remember", "content": what, "kind": "fact"}),
+            Forget(what) => json!({"type": "forget", "query": what}),
+        }
+    }
+
+    pub fn who(&self) -> &'static str {
+        match self {
+            Ada(_) => USER,
+            Assistant(_) => "assistant",
+            Remember(_) => "remember",
+            Forget(_) => "forget",
+        }
+    }
+
+    pub fn text(&self) -> &'static str {
+        match self {
+            Ada(text) | Assistant(text) | Remember(text) | Forget(text) => text,
+        }
+    }
+}
+
+pub const SESSIONS: [Session; 4] = [
+    Session {
+        name: "hello",
+        days_ago: 12,
+        lines: &[
+            Ada("Hi there! How are you today?"),
+            Assistant("Hello! Doing great, what can I do for you?"),
+            Ada("I live in Berlin and work as a nurse at Charité."),
+            Ada("I prefer tea over coffee in the morning."),
+            Assistant("Good to know! Is there any food you can't eat?"),
+            Ada("Peanuts! I'm really, REALLY allergic."),
+            Ada("My dog is called Rex, he barks at every bicycle."),
+            Ada("Thanks, that's great!"),
+        ],
+    },
+    Session {
+        name: "travel",
+        days_ago: 9,
+        lines: &[
+            Ada("My flight to Oslo leaves on 12 March at 7:40, seat 14C."),
+            Assistant("Noted! The airport express takes 34 minutes from Alexanderplatz."),
+            Ada("My sister Anna turns 30 that week, we'll celebrate on a boat in the harbour."),
+            Ada("I prefer tea over coffee in the morning!"),
+            Ada("ok"),
+            Ada("The flight back from Oslo is on 19 March at 21:05."),
+            Ada("At the moment I'm reading a slow novel about lighthouses."),
+        ],
+    },
+    Session {
+        name: "work",
+        days_ago: 5,
+        lines: &[
+            Ada("Please always give me temperatures in Celsius."),
+            Remember("In an emergency call Anna, 0171 5550199."),
+            Ada("What is the capital of Norway?"),
+            Assistant("Oslo is the capital of Norway."),
+            Ada("My locker combination at the gym is 47-11-08."),
+            Ada("We decided to use Postgres for the ward's rota, no more spreadsheets."),
+            Forget("locker combination"),
+        ],
+    },
+    Session {
+        name: "news",
+        days_ago: 1,
+        lines: &[
+            Ada("Guess what, I moved to Lisbon last week!"),
+            Assistant("Wow, congratulations!"),
+            Ada("I changed my mind. I prefer coffee over tea now."),
+            Ada("Saturn's rings looked amazing through my new telescope on Sunday."),
+            Ada("Good night!"),
+        ],
+    },
+];
+
+/// One question, and how its answer is shown.
+pub struct Question {
+    pub text: &'static str,
+    pub format: &'static str,
+    /// Asks for what a newer memory has replaced, too.
+    pub explain: bool,
+    /// Shows the prompt block as the model would read it.
+    pub block: bool,
+    /// What to look at.
+    pub remark: &'static str,
+}
+
+pub const QUESTIONS: [Question; 5] = [
+    Question {
+        text: "Where do I live?",
+        format: "markdown",
+        explain: true,
+        block: true,
+        remark: "a changed fact: explained, so the older one comes too",
+    },
+    Question {
+        text: "When does my flight leave?",
+        format: "compact",
+        explain: false,
+        block: true,
+        remark: "numbers and dates, in the shortest block",
+    },
+    Question {
+        text: "What must never be in my meal?",
+        format: "none",
+        explain: false,
+        block: false,
+        remark: "not a word in common with what was said: only meanings find it",
+    },
+    Question {
+        text: "Do I prefer coffee or tea?",
+        format: "xml",
+        explain: false,
+        block: true,
+        remark: "a changed mind: only what holds now, as XML",
+    },
+    Question {
+        text: "What is my locker combination?",
+        format: "markdown",
+        explain: false,
+        block: true,
+        remark: "said, then forgotten on request",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn about_twenty_five_turns_over_four_sessions_on_different_days() {
+        let turns: usize = SESSIONS.iter().map(|session| session.lines.len()).sum();
+        assert!((20..=30).contains(&turns), "{turns}");
+        assert!(SESSIONS.windows(2).all(|pair| pair[0].days_ago > pair[1].days_ago));
+        assert!(SESSIONS.iter().all(|session| session.days_ago >= 1), "a session must be over to be summarised");
+    }
+
+    #[test]
+    fn all_that_can_be_said_is_said_once() {
+        let lines = || SESSIONS.iter().flat_map(|session| session.lines);
+        assert!(lines().any(|line| matches!(line, Remember(_))));
+        assert!(lines().any(|line| matches!(line, Forget(_))));
+        assert!(lines().filter(|line| matches!(line, Assistant(_))).count() >= 3);
+        assert!(lines().all(|line| line.text().chars().count() <= 84), "each fits on its line");
+    }
+
+    #[test]
+    fn every_format_of_a_block_but_json_is_shown() {
+        for format in ["markdown", "compact", "xml"] {
+            assert!(QUESTIONS.iter().any(|question| question.block && question.format == format), "{format}");
+        }
+    }
+}
