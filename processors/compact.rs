@@ -167,7 +167,12 @@ fn told(snapshot: &Snapshot, session: &str, profile: &Profile) -> Option<(String
         .filter(|memory| memory.session.as_deref() == Some(session) && memory.kind.as_str() != SUMMARY)
         .filter(|memory| !memory.archived && memory.valid_to.is_none())
         .collect();
-    if memories.len() < profile.summary.memories_min {
+    let told_already = snapshot.memories.iter().any(|summary| {
+        summary.session.as_deref() == Some(session)
+            && !summary.covers.is_empty()
+            && memories.iter().all(|one| summary.covers.contains(&one.id))
+    });
+    if memories.len() < profile.summary.memories_min || told_already {
         return None;
     }
     memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
