@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 /// A memory with more words than this says more than its one fact.
 const ONE_FACT_WORDS: usize = 16;
+/// What stands beside one of these is a statement of its own: "… and work as a nurse".
+const JOINING: &[&str] = &["and", "but", "because", "so", "where", "which"];
 
 /// Memories that hold another value of a fact that is stated now.
 pub fn replaced(work: &Work<'_>, key: &UserKey, slots: &[Slot]) -> Result<Vec<Memory>> {
@@ -51,7 +53,9 @@ pub fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: 
 }
 
 fn says_one_thing(content: &str) -> bool {
-    split::slots(content).len() <= 1 && text::words(content).count() <= ONE_FACT_WORDS
+    let lower = content.to_lowercase();
+    let joined = text::words(&lower).any(|word| JOINING.contains(&word));
+    !joined && split::slots(content).len() <= 1 && text::words(content).count() <= ONE_FACT_WORDS
 }
 
 /// The memory is from now on the one that holds its facts, unless something later has taken its place already.

@@ -57,7 +57,7 @@ pub const SESSIONS: [Session; 4] = [
         lines: &[
             Ada("Hi there! How are you today?"),
             Assistant("Hello! Doing great, what can I do for you?"),
-            Ada("I live in Berlin and work as a nurse at Charité."),
+            Ada("I live in Berlin, not far from the Spree."),
             Ada("I prefer tea over coffee in the morning."),
             Assistant("Good to know! Is there any food you can't eat?"),
             Ada("Peanuts! I'm really, REALLY allergic."),
