@@ -2,24 +2,25 @@
 
 mod http;
 mod loops;
+pub mod options;
+mod topics;
 
-use crate::compact::{self, Compact};
+pub use topics::{check_topics, topics};
+
+use crate::compact::Compact;
 use crate::config::Config;
 use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result, StopName};
-use crate::ingest::{self, Ingest};
+use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::ownership::{Place, Shards};
 use crate::ports::clock::{Clock, EventTime, SystemClock};
+use crate::ports::embedder::Model;
 use crate::ports::embedder::pool::{self, Pool};
-use crate::ports::embedder::{self, Model, ModelChoice};
-use crate::ports::kafka::{Connection, Embedded, TopicSpec};
+use crate::ports::kafka::{Connection, Embedded};
 use crate::profile::Profiles;
-use crate::recall::{self, Recall};
-use crate::shard;
+use crate::recall::Recall;
 use crate::stages::score::Rarity;
-use crate::stages::{decode, index, store};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,9 +28,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// bytes of vectors a shard may keep, however many shards there are: one user with 2,600 memories.
-const VECTOR_CACHE_LEAST: usize = 1 << 20;
 
 /// The file that tells clients on this machine where the embedded broker listens.
 pub const EMBEDDED_ADDRESS: &str = "embedded-broker";
@@ -102,7 +100,7 @@ impl Service {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
         let profiles = Profiles::load(config)?;
-        let model = Model::open(&embedder_options(config))?;
+        let model = Model::open(&options::embedder(config))?;
 
         let (embedded, connection) = connect(config)?;
         let dir = store_dir(config);
@@ -112,13 +110,13 @@ impl Service {
         }
         let place = Place {
             cluster: connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?,
-            partitions: ready_topics(config, &connection, embedded.as_ref())?,
+            partitions: topics::ready_topics(config, &connection, embedded.as_ref())?,
             topic: config.topics.events(),
             model: model.name().to_owned(),
             dimensions: model.dimensions() as u32,
             dir,
         };
-        let options = shard_options(config, place.partitions);
+        let options = options::shard(config, place.partitions);
         let shards = Arc::new(Shards::new(place, options, clock.clone(), metrics.clone()));
         let started = AtomicI64::new(clock.wall().0);
         let shared = Arc::new(Shared {
@@ -157,7 +155,7 @@ impl Service {
         }
         drop(worker);
         let ingest = Ingest {
-            options: ingest_options(config),
+            options: options::ingest(config),
             profiles: profiles.clone(),
             shards: shards.clone(),
             encoder,
@@ -176,7 +174,7 @@ impl Service {
         service.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))?;
 
         let recall = Recall::new(
-            recall_options(config),
+            options::recall(config),
             profiles.clone(),
             shards.clone(),
             model.session()?,
@@ -189,7 +187,7 @@ impl Service {
         };
         service.spawn("recall", move |shared| recall_loop.run(recall, &shared))?;
 
-        let compact = Compact::new(compact_options(config), profiles, shards.clone(), metrics.clone());
+        let compact = Compact::new(options::compact(config), profiles, shards.clone(), metrics.clone());
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked: compact_now,
@@ -285,65 +283,6 @@ fn connect(config: &Config) -> Result<(Option<Embedded>, Connection)> {
     Ok((None, Connection { servers: config.kafka.bootstrap_servers.clone(), options, embedded: false }))
 }
 
-/// The topics as they should be: what `serve` and `topics create` make.
-pub fn topics(config: &Config) -> Vec<TopicSpec> {
-    let topics = &config.topics;
-    let day_ms = 86_400_000i64;
-    let topic = |name: String, partitions, settings: &[(&'static str, String)]| TopicSpec {
-        name,
-        partitions,
-        replication: topics.replication,
-        settings: settings.to_vec(),
-    };
-    let forever = ("retention.ms", "-1".to_owned());
-    vec![
-        topic(topics.events(), topics.partitions, &[forever]),
-        topic(topics.recalls(), topics.partitions, &[("retention.ms", (day_ms / 24).to_string())]),
-        topic(topics.memories(), topics.partitions, &[("cleanup.policy", "compact".to_owned())]),
-        topic(topics.replies(), topics.partitions, &[("retention.ms", (day_ms / 24).to_string())]),
-        topic(topics.decisions(), topics.partitions, &[("retention.ms", (7 * day_ms).to_string())]),
-        topic(topics.dead_letters(), topics.partitions, &[("retention.ms", (30 * day_ms).to_string())]),
-    ]
-}
-
-/// Makes what is missing if it may, checks what must agree, and says how many partitions there are.
-fn ready_topics(config: &Config, connection: &Connection, embedded: Option<&Embedded>) -> Result<i32> {
-    let wanted = topics(config);
-    if let Some(embedded) = embedded {
-        embedded.create(&wanted)?;
-        return Ok(config.topics.partitions);
-    }
-    let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
-    let mut found = connection.partitions(&names)?;
-    let missing: Vec<TopicSpec> = wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
-    if !missing.is_empty() && config.topics.create {
-        connection.create_topics(&missing)?;
-        let give_up = Instant::now() + Duration::from_secs(10);
-        while found.len() < names.len() && Instant::now() < give_up {
-            found = connection.partitions(&names)?;
-        }
-    }
-    check_topics(config, &found)
-}
-
-/// What must hold before a record is read: all topics there, and events, recalls and memories of equal count.
-pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
-    if let Some(missing) = topics(config).iter().find(|topic| !found.contains_key(&topic.name)) {
-        let what = format!("topic {} is not there: run `keepsake topics create`, or set topics.create = true", missing.name);
-        return Err(Fault::stop(StopName::TopicMissing, what));
-    }
-    let count = |name: String| (found[&name], name);
-    let (events, _) = count(config.topics.events());
-    for (partitions, name) in [count(config.topics.recalls()), count(config.topics.memories())] {
-        if partitions != events {
-            let what =
-                format!("{name} has {partitions} partitions and {} has {events}: they must be equal", config.topics.events());
-            return Err(Fault::stop(StopName::PartitionsDiffer, what));
-        }
-    }
-    Ok(events)
-}
-
 /// The embedded broker forgets with the process, so its shards live apart from those of a real log.
 pub fn store_dir(config: &Config) -> PathBuf {
     if config.kafka.is_embedded() { config.store.dir.join("embedded") } else { config.store.dir.clone() }
@@ -375,83 +314,5 @@ fn pool_size(config: &Config) -> usize {
     match config.embedder.pool {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
         given => given,
-    }
-}
-
-// ---------------------------------------------------------------- each part's options
-
-pub fn embedder_options(config: &Config) -> embedder::Options {
-    let model = match config.embedder.model.as_str() {
-        "hash" => ModelChoice::Hash,
-        directory => ModelChoice::Directory(directory.into()),
-    };
-    let library = Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
-    embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
-}
-
-pub fn shard_options(config: &Config, partitions: i32) -> shard::Options {
-    shard::Options {
-        store: store::Options { cache_bytes: config.store.cache_bytes, flush_every_ms: Some(config.store.flush_ms) },
-        index: index::Options {
-            writer_bytes: config.index.writer_bytes,
-            tail_max: config.index.tail_max,
-            vectors_bytes_max: (config.index.vector_cache_bytes / partitions.max(1) as usize).max(VECTOR_CACHE_LEAST),
-        },
-        decisions_recent_max: config.limits.decisions_recent_max,
-    }
-}
-
-pub fn decode_options(config: &Config) -> decode::Options {
-    decode::Options {
-        message_bytes_max: config.limits.message_bytes_max,
-        content_bytes_max: config.limits.content_bytes_max,
-        metadata_bytes_max: config.limits.metadata_bytes_max,
-        reply_allowed: config.topics.reply_allowed.clone(),
-        replies_topic: config.topics.replies(),
-        default_deadline_ms: config.recall.deadline_ms,
-        trust_proposals: config.topics.trust_proposals,
-        proposal_token: config.topics.proposal_token.clone(),
-        recall_limit: config.recall.limit,
-        list_limit: config.recall.list_limit,
-        limit_max: config.recall.limit_max,
-        token_budget: config.recall.token_budget,
-        queries_max: config.recall.queries_max,
-        history_turns_max: 10,
-    }
-}
-
-pub fn ingest_options(config: &Config) -> ingest::Options {
-    ingest::Options {
-        events: config.topics.events().into(),
-        decisions: config.topics.decisions(),
-        memories: config.topics.memories(),
-        dead_letters: config.topics.dead_letters(),
-        decode: decode_options(config),
-        with_text: config.decisions.text,
-        candidates_max: config.limits.candidates_max,
-        forget_query_max: config.limits.forget_query_max,
-        history_max: config.limits.history_max,
-    }
-}
-
-fn recall_options(config: &Config) -> recall::Options {
-    recall::Options {
-        recalls: config.topics.recalls(),
-        dead_letters: config.topics.dead_letters(),
-        decode: decode_options(config),
-        candidates: config.recall.candidates,
-        token_budget_max: config.recall.token_budget_max,
-        min_offset_ms: config.recall.min_offset_ms,
-        waiting_max: config.recall.waiting_max,
-        silence_ms: config.ingest.silence_ms,
-    }
-}
-
-fn compact_options(config: &Config) -> compact::Options {
-    compact::Options {
-        events: config.topics.events(),
-        token: config.topics.proposal_token.clone(),
-        users_max: config.compact.users_max,
-        proposals_max: config.compact.proposals_max,
     }
 }

@@ -39,12 +39,12 @@ impl Bench {
         };
         let metrics = Arc::new(Metrics::new());
         let clock = Arc::new(ManualClock::at(Time(NOON)));
-        let shards = Arc::new(Shards::new(place, run::shard_options(&config, PARTITIONS), clock, metrics.clone()));
+        let shards = Arc::new(Shards::new(place, run::options::shard(&config, PARTITIONS), clock, metrics.clone()));
         for partition in 0..PARTITIONS {
             shards.open(partition).expect("a new shard");
         }
         let ingest = Ingest {
-            options: run::ingest_options(&config),
+            options: run::options::ingest(&config),
             profiles: Profiles::load(&config).expect("built in"),
             shards,
             encoder,

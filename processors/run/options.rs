@@ -1,0 +1,86 @@
+//! One configuration → the options of each part. Nothing here decides; it only names who gets what.
+
+use crate::config::Config;
+use crate::ports::embedder::{self, ModelChoice};
+use crate::stages::{decode, index, store};
+use crate::{compact, ingest, recall, shard};
+use std::path::PathBuf;
+
+/// bytes of vectors a shard may keep, however many shards there are: one user with 2,600 memories.
+const VECTOR_CACHE_LEAST: usize = 1 << 20;
+
+pub fn embedder(config: &Config) -> embedder::Options {
+    let model = match config.embedder.model.as_str() {
+        "hash" => ModelChoice::Hash,
+        directory => ModelChoice::Directory(directory.into()),
+    };
+    let library = Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
+    embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
+}
+
+pub fn shard(config: &Config, partitions: i32) -> shard::Options {
+    shard::Options {
+        store: store::Options { cache_bytes: config.store.cache_bytes, flush_every_ms: Some(config.store.flush_ms) },
+        index: index::Options {
+            writer_bytes: config.index.writer_bytes,
+            tail_max: config.index.tail_max,
+            vectors_bytes_max: (config.index.vector_cache_bytes / partitions.max(1) as usize).max(VECTOR_CACHE_LEAST),
+        },
+        decisions_recent_max: config.limits.decisions_recent_max,
+    }
+}
+
+pub fn decode(config: &Config) -> decode::Options {
+    decode::Options {
+        message_bytes_max: config.limits.message_bytes_max,
+        content_bytes_max: config.limits.content_bytes_max,
+        metadata_bytes_max: config.limits.metadata_bytes_max,
+        reply_allowed: config.topics.reply_allowed.clone(),
+        replies_topic: config.topics.replies(),
+        default_deadline_ms: config.recall.deadline_ms,
+        trust_proposals: config.topics.trust_proposals,
+        proposal_token: config.topics.proposal_token.clone(),
+        recall_limit: config.recall.limit,
+        list_limit: config.recall.list_limit,
+        limit_max: config.recall.limit_max,
+        token_budget: config.recall.token_budget,
+        queries_max: config.recall.queries_max,
+        history_turns_max: 10,
+    }
+}
+
+pub fn ingest(config: &Config) -> ingest::Options {
+    ingest::Options {
+        events: config.topics.events().into(),
+        decisions: config.topics.decisions(),
+        memories: config.topics.memories(),
+        dead_letters: config.topics.dead_letters(),
+        decode: decode(config),
+        with_text: config.decisions.text,
+        candidates_max: config.limits.candidates_max,
+        forget_query_max: config.limits.forget_query_max,
+        history_max: config.limits.history_max,
+    }
+}
+
+pub fn recall(config: &Config) -> recall::Options {
+    recall::Options {
+        recalls: config.topics.recalls(),
+        dead_letters: config.topics.dead_letters(),
+        decode: decode(config),
+        candidates: config.recall.candidates,
+        token_budget_max: config.recall.token_budget_max,
+        min_offset_ms: config.recall.min_offset_ms,
+        waiting_max: config.recall.waiting_max,
+        silence_ms: config.ingest.silence_ms,
+    }
+}
+
+pub fn compact(config: &Config) -> compact::Options {
+    compact::Options {
+        events: config.topics.events(),
+        token: config.topics.proposal_token.clone(),
+        users_max: config.compact.users_max,
+        proposals_max: config.compact.proposals_max,
+    }
+}
