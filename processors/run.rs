@@ -310,7 +310,8 @@ fn begin_empty(dir: &Path, servers: &str) -> Result<()> {
     std::fs::write(dir.join(EMBEDDED_ADDRESS), servers).map_err(about)
 }
 
-fn pool_size(config: &Config) -> usize {
+/// Threads that encode for ingest.
+pub fn pool_size(config: &Config) -> usize {
     match config.embedder.pool {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
         given => given,

@@ -1,15 +1,74 @@
-//! `keepsake bench`.
+//! `keepsake bench`: speed, as ratios to the bare parts measured in the same run, so that figures of two machines can be compared.
+
+mod distribution;
+mod echo;
+mod ingest;
+mod machine;
+mod memory;
+mod recall;
+mod report;
+mod speech;
+mod trial;
+
 use super::Output;
 use crate::config::Config;
 use crate::fault::Result;
+use clap::Subcommand;
+use report::Report;
 use std::process::ExitCode;
-#[derive(clap::Subcommand)]
+
+const RECALL_EXAMPLES: &str = "\
+How:
+  Both sides go through the same client, in alternating blocks. One side is a recall. The other is its bare parts: the same question
+  encoded by a session of its own, then a request → echo → reply over two topics, by a thread that does nothing else.
+  Turn to recallable is the time from publishing a turn to holding the reply of a recall that contains it: its receipt, then one recall.
+
+Examples:
+  keepsake bench recall --brokers localhost:9092
+  keepsake bench recall --brokers localhost:9092 --memory --json
+  keepsake bench recall --set embedder.model=hash --blocks 4    on the embedded broker, without a model";
+
+const INGEST_EXAMPLES: &str = "\
+How:
+  With the model: turns are published and timed until the last is applied; then as many threads as encoded for ingest encode exactly the
+  same strings and do nothing else; and so on, in rounds. With the stand-in `hash`, a backlog of turns of 1,000 users is published first;
+  then a service starts, and the processor time of the process is taken until all is applied. An embedded broker would count as well.
+
+Examples:
+  keepsake bench ingest --brokers localhost:9092
+  keepsake bench ingest --brokers localhost:9092 --turns 0 --json    only with `hash`
+  keepsake bench ingest --hash-turns 0 --rounds 1                    only with the model";
+
+#[derive(Subcommand)]
 pub enum Bench {
-    /// Recall
-    Recall,
+    /// Time recalls against encoding plus a bare round trip, and turns until they are recallable
+    #[command(after_help = RECALL_EXAMPLES)]
+    Recall(recall::Recall),
+    /// Time ingest against the bare encoder, and count turns per second of processor time
+    #[command(after_help = INGEST_EXAMPLES)]
+    Ingest(ingest::Ingest),
 }
+
 impl Bench {
-    pub fn run(self, _config: &Config, _output: Output) -> Result<ExitCode> {
+    /// Topics, group and store are made for the run and gone after it; a service that runs beside it is not touched.
+    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if cfg!(debug_assertions) {
+            say("this is a debug build: its figures say nothing; use a release build");
+        }
+        if config.kafka.is_embedded() {
+            say("on the embedded broker, which shares this process; name a real one with --brokers host:port");
+        }
+        let mut report = Report::new(machine::described(config));
+        match self {
+            Bench::Recall(recall) => recall.measure(config, &mut report)?,
+            Bench::Ingest(ingest) => ingest.measure(config, &mut report)?,
+        }
+        report.print(output);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Progress, for whoever waits.
+fn say(what: impl std::fmt::Display) {
+    anstream::eprintln!("bench: {what}");
 }

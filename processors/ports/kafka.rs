@@ -178,8 +178,7 @@ impl Connection {
 
     /// Makes topics on a real cluster. One that is there already is left as it is.
     pub fn create_topics(&self, topics: &[TopicSpec]) -> Result<()> {
-        let admin: AdminClient<DefaultClientContext> =
-            self.finished(self.client("keepsake-admin")).create().map_err(|e| refused("creates the admin client", &e))?;
+        let (admin, runtime, options) = self.admin()?;
         let new: Vec<NewTopic<'_>> = topics
             .iter()
             .map(|topic| {
@@ -187,11 +186,6 @@ impl Connection {
                 topic.settings.iter().fold(base, |topic, (name, value)| topic.set(name, value))
             })
             .collect();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| Fault::retry(format!("starts a runtime: {e}")))?;
-        let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(15)));
         let results =
             runtime.block_on(admin.create_topics(&new, &options)).map_err(|e| Fault::retry(format!("asks for topics: {e}")))?;
         for result in results {
@@ -205,6 +199,26 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Removes topics from a real cluster, with all that is in them.
+    pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
+        let (admin, runtime, options) = self.admin()?;
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        let results = runtime.block_on(admin.delete_topics(&names, &options)).map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
+        match results.into_iter().find_map(std::result::Result::err) {
+            Some((name, code)) => Err(Fault::retry(format!("removes topic {name}: {code}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn admin(&self) -> Result<(AdminClient<DefaultClientContext>, tokio::runtime::Runtime, AdminOptions)> {
+        let admin = self.finished(self.client("keepsake-admin")).create().map_err(|e| refused("creates the admin client", &e))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Fault::retry(format!("starts a runtime: {e}")))?;
+        Ok((admin, runtime, AdminOptions::new().operation_timeout(Some(Duration::from_secs(15)))))
     }
 }
 

@@ -5,7 +5,7 @@ use super::Embedder;
 use crate::fault::{Fault, Result, StopName};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// At most `queue` texts wait for a worker; a caller with more of them waits in turn.
@@ -27,6 +27,8 @@ pub struct Pool {
 struct Encoded {
     texts: AtomicU64,
     bytes: AtomicU64,
+    /// The texts themselves, once somebody wants them.
+    recorded: OnceLock<Mutex<Vec<String>>>,
 }
 
 struct Job {
@@ -62,6 +64,17 @@ impl Pool {
         self.encoded.bytes.load(Ordering::Relaxed)
     }
 
+    /// Keeps every text that is encoded from here on, for those who measure with the same ones.
+    pub fn record(&self) {
+        self.encoded.recorded.get_or_init(Mutex::default);
+    }
+
+    /// What was encoded since it was last asked for.
+    pub fn recorded(&self) -> Vec<String> {
+        let recorded = self.encoded.recorded.get().map(|texts| std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)));
+        recorded.unwrap_or_default()
+    }
+
     fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Vec<f32>>> {
         let mut vectors = vec![None; count];
         loop {
@@ -79,6 +92,9 @@ impl Pool {
         let bytes = texts.iter().map(String::len).sum::<usize>();
         self.encoded.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
         self.encoded.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(recorded) = self.encoded.recorded.get() {
+            recorded.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(texts);
+        }
     }
 }
 
@@ -159,6 +175,16 @@ mod tests {
             assert_eq!(pool.texts_encoded(), 500);
             assert_eq!(pool.bytes_encoded(), texts.iter().map(|text| text.len() as u64).sum::<u64>());
         }
+    }
+
+    #[test]
+    fn texts_are_kept_only_for_those_who_ask() {
+        let (_, pool) = encode_with(1, &["before"]);
+        assert!(pool.recorded().is_empty());
+        pool.record();
+        let _ = pool.encode_all(&["a".to_owned(), "b".to_owned()]);
+        assert_eq!(pool.recorded(), ["a", "b"]);
+        assert!(pool.recorded().is_empty());
     }
 
     #[test]
