@@ -1,0 +1,9 @@
+//! The contract, story by story, each on both brokers. Most share one service per broker: every story has users of its own.
+
+mod compaction;
+mod events;
+mod forgetting;
+mod refusals;
+mod requests;
+mod routing;
+mod scopes;

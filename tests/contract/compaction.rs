@@ -1,0 +1,80 @@
+//! A tick in the future: sessions are summarised, what has faded is archived, and the archive is still there for who asks.
+//! With services of their own: a tick makes everybody older.
+
+use crate::support::client::{contents, made, outcome};
+use crate::support::{Broker, Running, User, eventually, on_both_brokers};
+use serde_json::{Value, json};
+
+on_both_brokers! {
+    a_tick_summarises_and_archives
+}
+
+fn tick(user: &User<'_>, at: &str) {
+    // To every partition: each process has its own worker.
+    for partition in 0..user.wire.partitions("events") {
+        let mut message = user.message("events", json!({}));
+        message.value = Some(json!({"type": "tick", "at": at}).to_string().into_bytes());
+        message.partition = Some(partition);
+        user.wire.send(&message);
+    }
+}
+
+fn decided(user: &User<'_>, outcome: &str) -> Value {
+    eventually(&format!("a decision {outcome:?}"), || user.decisions().into_iter().find(|decision| decision["outcome"] == outcome))
+}
+
+fn a_tick_summarises_and_archives(broker: Broker) {
+    let running = Running::start(broker, &[]);
+    let wire = running.wire();
+    let ada = wire.user("ticks", "ada");
+    let said = [
+        "We decided to use Postgres for the billing service in March.",
+        "My sister Anna moved to Porto last week.",
+        "I am allergic to peanuts and to cats.",
+        "Always answer in French, please.",
+        "Our budget for the trip to Lisbon is 4000 euros.",
+    ];
+    let mut ids = Vec::new();
+    for content in said {
+        let reply = ada.event(json!({"type": "turn", "content": content, "session": "s1", "at": "2026-01-01T10:00:00Z"}));
+        assert_eq!(outcome(&reply), "kept", "{reply}");
+        ids.push(made(&reply));
+    }
+    tick(&ada, "2026-01-01T12:00:00Z");
+    tick(&ada, "2026-01-02T12:00:00Z");
+    let summarised = decided(&ada, "summarised");
+    assert_eq!(summarised["session"], "s1", "{summarised}");
+    let covered: Vec<&str> = summarised["related"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    assert_eq!(covered.len(), 5, "{summarised}");
+    assert!(ids.iter().all(|id| covered.contains(&id.as_str())));
+    let summary = summarised["memory"].as_str().expect("an id").to_owned();
+    let memory = ada.ask(json!({"type": "get", "memory": summary}))["memory"].clone();
+    assert_eq!((&memory["kind"], memory["covers"].as_array().map(Vec::len)), (&json!("summary"), Some(5)), "{memory}");
+
+    tick(&ada, "2060-01-01T00:00:00Z");
+    let pruned = decided(&ada, "pruned");
+    assert!(pruned["related"].as_array().is_some_and(|ids| !ids.is_empty()), "{pruned}");
+    let question = "Anna in Porto";
+    let usual = ada.recall(question);
+    assert!(!contents(&usual).contains(&said[1]), "archived: {usual}");
+    let all = ada.ask(json!({"type": "recall", "query": question, "include_archived": true}));
+    let found = all["memories"].as_array().expect("a list").iter().find(|memory| memory["content"] == said[1]);
+    assert_eq!(found.map(|memory| &memory["state"]), Some(&json!("archived")), "{all}");
+    assert!(ada.list().iter().any(|memory| memory["content"] == said[3]), "instructions never fade");
+
+    // A summary of what was forgotten goes with it, and the session is told again without it.
+    let bob = wire.user("ticks", "bob");
+    let mut ids = Vec::new();
+    for content in said {
+        ids.push(made(&bob.event(json!({"type": "turn", "content": content, "session": "s9", "at": "2059-12-01T10:00:00Z"}))));
+    }
+    tick(&bob, "2059-12-02T10:00:00Z");
+    decided(&bob, "summarised");
+    bob.event(json!({"type": "forget", "memory": ids[2], "at": "2059-12-02T11:00:00Z"}));
+    assert!(bob.list().iter().all(|memory| memory["kind"] != "summary"), "its summary told of it");
+    tick(&bob, "2059-12-03T10:00:00Z");
+    let told = eventually("the session is summarised again", || bob.list().into_iter().find(|memory| memory["kind"] == "summary"));
+    assert!(!told.to_string().contains("peanuts"), "{told}");
+    assert!(!told.to_string().contains(&ids[2]), "{told}");
+    running.stop();
+}

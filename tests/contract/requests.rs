@@ -1,0 +1,205 @@
+//! What can be asked: recall in its formats, within its budget and by its filters; list, get, explain, stats.
+
+use crate::support::client::{contents, made, outcome};
+use crate::support::{Broker, Running, User, on_both_brokers};
+use serde_json::{Value, json};
+
+on_both_brokers! {
+    recall_in_five_formats
+    the_prompt_never_exceeds_its_budget
+    recall_by_kind_and_metadata
+    recall_says_why
+    several_questions_at_once
+    a_follow_up_leans_on_the_turn_before
+    list_goes_page_by_page
+    explain_a_memory_and_an_event
+    stats_count_what_is_there
+}
+
+fn some_memories(user: &User<'_>) {
+    for (kind, content) in [
+        ("preference", "I prefer green tea in the morning."),
+        ("fact", "The tea shop on Elm Street closes at 18:30."),
+        ("instruction", "Always answer about tea in French."),
+        ("fact", "My tea <kettle> & \"pot\" broke\nyesterday."),
+    ] {
+        assert_eq!(outcome(&user.event(json!({"type": "remember", "content": content, "kind": kind}))), "kept");
+    }
+}
+
+fn recall_in_five_formats(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("formats", "ada");
+    some_memories(&ada);
+    let ask = |format: Value| ada.ask(json!({"type": "recall", "query": "tea", "format": format}));
+    for format in ["markdown", "xml", "compact", "json", "none"] {
+        let reply = ask(json!(format));
+        assert_eq!(reply["memories"].as_array().map(Vec::len), Some(4), "{format}: {reply}");
+        let prompt = reply["prompt"].as_str().expect("a text");
+        let tokens = reply["tokens"].as_u64().expect("a number");
+        let shown = ["green tea", "Elm Street", "French"].iter().all(|part| prompt.contains(part));
+        match format {
+            "none" => assert_eq!((prompt, tokens), ("", 0)),
+            "json" => assert!(serde_json::from_str::<Value>(prompt).is_ok() && shown, "{prompt}"),
+            "xml" => assert!(shown && prompt.contains("&lt;kettle&gt;") && prompt.trim_start().starts_with('<'), "{prompt}"),
+            _ => assert!(shown && tokens > 0, "{prompt}"),
+        }
+    }
+    assert_eq!(ask(Value::Null)["prompt"], ask(json!("markdown"))["prompt"], "markdown is what nobody asked for");
+    let scores: Vec<f64> = ask(json!("none"))["memories"].as_array().expect("a list").iter().filter_map(|m| m["score"].as_f64()).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b), "best first: {scores:?}");
+    let nothing = wire.user("formats", "nobody").recall("tea");
+    assert_eq!((contents(&nothing).len(), &nothing["prompt"]), (0, &json!("")));
+}
+
+fn the_prompt_never_exceeds_its_budget(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("budgets", "ada");
+    some_memories(&ada);
+    let mut most = 0;
+    for budget in [0, 1, 20, 40, 80, 2000] {
+        for format in ["markdown", "xml", "compact", "json"] {
+            let reply = ada.ask(json!({"type": "recall", "query": "tea", "format": format, "token_budget": budget}));
+            let (tokens, used) = (reply["tokens"].as_u64().expect("a number"), reply["budget_used"].as_f64().expect("a number"));
+            assert!(tokens <= budget && (0.0..=1.0).contains(&used), "{format}, {budget}: {reply}");
+            let prompt = reply["prompt"].as_str().expect("a text");
+            for memory in contents(&reply) {
+                let first_words = memory.split(['<', '\n']).next().expect("a first part").trim();
+                assert!(prompt.contains(first_words), "{format}, {budget}: what is in the answer is in the block: {reply}");
+            }
+            most = most.max(contents(&reply).len());
+        }
+    }
+    assert_eq!(most, 4, "with enough room all of them fit");
+    let limited = ada.ask(json!({"type": "recall", "query": "tea", "limit": 2}));
+    assert_eq!(contents(&limited).len(), 2);
+}
+
+fn recall_by_kind_and_metadata(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("filters", "ada");
+    for (kind, app) in [("fact", "chat"), ("fact", "mail"), ("preference", "chat")] {
+        let content = format!("The {kind} about rivers from {app}.");
+        ada.event(json!({"type": "remember", "content": content, "kind": kind, "metadata": {"app": app, "v": "1"}}));
+    }
+    let ask = |more: Value| {
+        let mut request = json!({"type": "recall", "query": "rivers"});
+        request.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        let reply = ada.ask(request);
+        let mut found: Vec<String> = contents(&reply).into_iter().map(str::to_owned).collect();
+        found.sort();
+        found
+    };
+    assert_eq!(ask(json!({"kinds": ["preference"]})), ["The preference about rivers from chat."]);
+    assert_eq!(ask(json!({"where": {"app": "mail"}})), ["The fact about rivers from mail."]);
+    assert_eq!(ask(json!({"kinds": ["fact"], "where": {"app": "chat", "v": "1"}})), ["The fact about rivers from chat."]);
+    assert_eq!(ask(json!({"where": {"app": "none"}})), [] as [String; 0]);
+    assert_eq!(ask(json!({})).len(), 3);
+}
+
+fn recall_says_why(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("whys", "ada");
+    some_memories(&ada);
+    let reply = ada.ask(json!({"type": "recall", "query": "green tea in the morning", "explain": true}));
+    for memory in reply["memories"].as_array().expect("a list") {
+        let numbers = memory["explain"].as_object().unwrap_or_else(|| panic!("no numbers: {memory}"));
+        assert!(numbers.len() > 2 && numbers.values().all(Value::is_number), "{memory}");
+    }
+    assert!(ada.recall("green tea")["memories"][0]["explain"].is_null(), "only where it was asked for");
+}
+
+fn several_questions_at_once(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("several", "ada");
+    let (tea, boat) = ("Green tea at seven.", "The boat is called Maria.");
+    (ada.remember(tea), ada.remember(boat), ada.remember("Rain in April."));
+    let reply = ada.ask(json!({"type": "recall", "queries": ["What is the boat called?", "When is tea?"]}));
+    let mut found = contents(&reply);
+    found.sort_unstable();
+    assert_eq!(found, [tea, boat]);
+    let many: Vec<String> = (0..9).map(|n| format!("question {n}")).collect();
+    assert_eq!(ada.ask(json!({"type": "recall", "queries": many}))["status"], "too_large");
+}
+
+fn a_follow_up_leans_on_the_turn_before(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("followups", "ada");
+    let sister = "My sister Anna lives in Porto.";
+    (ada.remember(sister), ada.remember("The printer is out of toner."));
+    assert_eq!(contents(&ada.recall("And she?")).len(), 0);
+    let history = json!([{"role": "user", "content": "Tell me about my sister Anna."}]);
+    let reply = ada.ask(json!({"type": "recall", "query": "And where?", "history": history}));
+    assert_eq!(contents(&reply), [sister]);
+}
+
+fn list_goes_page_by_page(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("pages", "ada");
+    let mut expected: Vec<String> = Vec::new();
+    for n in 0..7 {
+        // Two share their time: the order must still be one.
+        let at = format!("2026-03-0{}T00:00:00Z", 1 + n / 2);
+        let content = format!("The parcel number {n} has arrived.");
+        let session = if n % 2 == 0 { "even" } else { "odd" };
+        ada.event(json!({"type": "remember", "content": content, "at": at, "session": session, "kind": format!("k{}", n % 3)}));
+        expected.push(content);
+    }
+    let (mut found, mut after, mut pages) = (Vec::new(), Value::Null, 0);
+    loop {
+        let page = ada.ask(json!({"type": "list", "limit": 3, "after": after}));
+        found.extend(contents(&page).into_iter().map(str::to_owned));
+        pages += 1;
+        let times: Vec<&str> = page["memories"].as_array().expect("a list").iter().filter_map(|m| m["created_at"].as_str()).collect();
+        assert!(times.is_sorted_by(|a, b| a >= b), "newest first: {times:?}");
+        if page["after"].is_null() {
+            break;
+        }
+        after = page["after"].clone();
+    }
+    found.sort();
+    assert_eq!((pages, &found), (3, &expected), "each exactly once");
+    assert_eq!(contents(&ada.ask(json!({"type": "list", "session": "odd"}))).len(), 3);
+    assert_eq!(contents(&ada.ask(json!({"type": "list", "kinds": ["k0"]}))).len(), 3);
+    assert_eq!(ada.ask(json!({"type": "list", "after": "what?"}))["status"], "invalid");
+}
+
+fn explain_a_memory_and_an_event(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("explaining", "ada");
+    let kept = ada.turn("We decided to use Postgres for the billing service in March.");
+    let id = made(&kept);
+    ada.event(json!({"type": "feedback", "memory": id, "signal": "used"}));
+    ada.event(json!({"type": "update", "memory": id, "content": "We decided to use MySQL for the billing service in March."}));
+    let why = ada.ask(json!({"type": "explain", "memory": id}));
+    assert_eq!(why["decision"]["surprise"], kept["decisions"][0]["surprise"], "the numbers that made it");
+    let since: Vec<&str> = why["since"].as_array().expect("a list").iter().filter_map(|one| one["what"].as_str()).collect();
+    assert!(since.contains(&"used") && since.contains(&"updated"), "{why}");
+
+    let dropped = ada.turn("Hello!");
+    let place = json!({"topic": wire.topic("events"), "partition": dropped["partition"], "offset": dropped["offset"]});
+    let why = ada.ask(json!({"type": "explain", "event": place}));
+    assert_eq!(why["decision"], dropped["decisions"][0]);
+    let other = wire.user("explaining", "eve");
+    assert_eq!(other.ask(json!({"type": "explain", "memory": id}))["status"], "not_found");
+    assert_eq!(other.ask(json!({"type": "explain", "event": place}))["status"], "not_found", "another user's event");
+}
+
+fn stats_count_what_is_there(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("stats", "ada");
+    let empty = ada.ask(json!({"type": "stats"}));
+    assert_eq!(empty["memories"]["total"], 0);
+    for (kind, importance, at) in [("fact", 0.2, "2026-01-01T00:00:00Z"), ("fact", 0.4, "2025-01-01T00:00:00Z"), ("note", 0.6, "2026-02-01T00:00:00Z")] {
+        ada.event(json!({"type": "remember", "content": format!("{kind} {importance}"), "kind": kind, "importance": importance, "at": at}));
+    }
+    ada.turn("Hi there!");
+    let stats = ada.ask(json!({"type": "stats"}));
+    assert_eq!(stats["memories"]["total"], 3, "{stats}");
+    assert_eq!(stats["memories"]["by_kind"], json!({"fact": 2, "note": 1}));
+    assert_eq!(stats["memories"]["by_scope"], json!({"user": 3}));
+    assert_eq!(stats["memories"]["by_state"], json!({"active": 3}));
+    assert_eq!(stats["oldest"], "2025-01-01T00:00:00Z");
+    assert!((stats["importance_average"].as_f64().expect("a number") - 0.4).abs() < 1e-4, "{stats}");
+    assert_eq!(stats["decisions"], json!({"kept": 3, "dropped": 1}));
+}

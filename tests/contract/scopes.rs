@@ -1,0 +1,84 @@
+//! Who sees what: session, user and tenant memories, and the walls between users and tenants.
+
+use crate::support::client::{contents, made, outcome};
+use crate::support::{Broker, Running, User, eventually, on_both_brokers};
+use serde_json::{Value, json};
+
+on_both_brokers! {
+    session_memories_are_seen_only_where_the_session_is_named
+    tenant_memories_are_seen_by_every_user_of_the_tenant
+    users_and_tenants_see_nothing_of_each_other
+}
+
+fn recalled(user: &User<'_>, query: &str, session: Option<&str>) -> Vec<String> {
+    let reply = user.ask(json!({"type": "recall", "query": query, "session": session, "limit": 20}));
+    let mut found: Vec<String> = contents(&reply).into_iter().map(str::to_owned).collect();
+    found.sort();
+    found
+}
+
+fn session_memories_are_seen_only_where_the_session_is_named(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("sessions", "ada");
+    let everywhere = "The harbour tour is for everybody.";
+    let here = "The harbour tour costs nine euros.";
+    ada.event(json!({"type": "remember", "content": everywhere, "session": "s2"}));
+    ada.event(json!({"type": "remember", "content": here, "session": "s1", "scope": "session"}));
+    assert_eq!(recalled(&ada, "harbour tour", None), [everywhere]);
+    assert_eq!(recalled(&ada, "harbour tour", Some("s2")), [everywhere]);
+    assert_eq!(recalled(&ada, "harbour tour", Some("s1")), [here, everywhere], "adds its own and filters nothing else");
+}
+
+/// A change of a tenant's memory reaches the other shards a moment after its receipt.
+fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let users: Vec<User<'_>> = (0..8).map(|n| wire.user("shared", &format!("user-{n}"))).collect();
+    let house = "The guest wifi password is swordfish.";
+    let receipt = users[0].event(json!({"type": "remember", "content": house, "scope": "tenant"}));
+    assert_eq!(outcome(&receipt), "kept", "{receipt}");
+    let id = made(&receipt);
+    let see = |what: &str, expected: &[&str]| {
+        for user in &users {
+            eventually(&format!("{} sees {what}", user.user), || {
+                let reply = user.recall("guest wifi password");
+                (contents(&reply) == expected).then_some(())
+            });
+        }
+    };
+    see("the tenant's memory", &[house]);
+    assert_eq!(recalled(&wire.user("other", "user-0"), "guest wifi password", None), [] as [String; 0]);
+
+    let changed = "The guest wifi password is mackerel.";
+    let update = users[3].event(json!({"type": "update", "memory": id, "content": changed}));
+    assert_eq!(outcome(&update), "updated", "{update}");
+    see("the change", &[changed]);
+    assert_eq!(outcome(&users[5].event(json!({"type": "forget", "memory": id}))), "forgotten");
+    see("that it is gone", &[]);
+    let made_by = |decision: &&Value| decision["outcome"] == "kept";
+    assert_eq!(users[0].decisions().iter().filter(made_by).count(), 1, "the copies on other shards decide nothing aloud");
+}
+
+fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let people = [("walls", "ada"), ("walls", "adam"), ("walls2", "ada"), ("wall", "s/ada".trim_start_matches("s/"))];
+    for (tenant, user) in people {
+        let person = wire.user(tenant, user);
+        person.remember(&format!("My secret number is {tenant}-{user}."));
+        person.event(json!({"type": "turn", "content": "I live in Berlin", "session": "s"}));
+    }
+    for (tenant, user) in people {
+        let person = wire.user(tenant, user);
+        assert_eq!(recalled(&person, "secret number", None), [format!("My secret number is {tenant}-{user}.")]);
+        assert_eq!(person.list().len(), 2);
+        assert_eq!(person.ask(json!({"type": "stats"}))["memories"]["total"], 2);
+    }
+    let (ada, adam) = (wire.user("walls", "ada"), wire.user("walls", "adam"));
+    let id = ada.list()[0]["id"].clone();
+    for request in ["get", "explain"] {
+        assert_eq!(adam.ask(json!({"type": request, "memory": id}))["status"], "not_found", "{request}");
+    }
+    let forgotten = adam.event(json!({"type": "forget", "memory": id}));
+    assert!(forgotten["decisions"][0]["memory"].is_null(), "nothing of another's is forgotten: {forgotten}");
+    adam.event(json!({"type": "forget", "everything": true}));
+    assert_eq!((ada.list().len(), adam.list().len()), (2, 0));
+}

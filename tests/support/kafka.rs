@@ -1,0 +1,82 @@
+//! One real Apache Kafka for the whole run, started when the first story asks for it, gone with this process.
+
+use super::root;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whether this test may use Kafka. If not, everybody hears of it: a skip is not a pass.
+pub fn is_wanted(test: &str) -> bool {
+    if std::env::var("KEEPSAKE_TEST_KAFKA").as_deref() != Ok("skip") {
+        return true;
+    }
+    say(&format!("SKIPPED {test}: KEEPSAKE_TEST_KAFKA=skip\n"));
+    SKIPPED.lock().expect("no test panics while it holds this").push(test.to_owned());
+    false
+}
+
+pub fn say_what_was_skipped() {
+    let skipped = SKIPPED.lock().expect("no test panics while it holds this").len();
+    if skipped > 0 {
+        say(&format!("\n*** {skipped} tests SKIPPED, nothing of them holds on a real Kafka (KEEPSAKE_TEST_KAFKA=skip) ***\n"));
+    }
+}
+
+/// Past the harness, which would swallow the words of a test that passes.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// host:port of the broker.
+pub fn servers() -> &'static str {
+    static SERVERS: OnceLock<Result<String, String>> = OnceLock::new();
+    SERVERS.get_or_init(start).as_ref().unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn start() -> Result<String, String> {
+    let dir = scratch().join("kafka");
+    let parent = std::process::id().to_string();
+    let output = Command::new(root().join("deploy/kafka/kafka.sh"))
+        .arg("start")
+        .arg(&dir)
+        .args(["--parent", &parent])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("runs deploy/kafka/kafka.sh: {e}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "no Kafka to test with (KEEPSAKE_TEST_KAFKA=skip leaves these tests out):\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// A folder of this run. Those of earlier runs, which cannot clean up after themselves, go first.
+pub fn scratch() -> PathBuf {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let all = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        for old in std::fs::read_dir(&all).into_iter().flatten().flatten() {
+            let name = old.file_name().to_string_lossy().into_owned();
+            let is_left_over = name.strip_prefix("run-").is_some_and(|pid| !PathBuf::from("/proc").join(pid).exists());
+            if is_left_over {
+                let _ = std::fs::remove_dir_all(old.path());
+            }
+        }
+        let own = all.join(format!("run-{}", std::process::id()));
+        std::fs::create_dir_all(&own).unwrap_or_else(|e| panic!("makes {}: {e}", own.display()));
+        own
+    };
+    SCRATCH.get_or_init(make).clone()
+}
+
+/// A number no other story of this run has.
+pub fn number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
