@@ -104,7 +104,7 @@ fn turn(user: usize, content: &str) -> Value {
 
 /// As many as ingest has.
 fn sessions(config: &Config) -> Result<Vec<Box<dyn Embedder>>> {
-    let model = Model::open(&run::embedder_options(config))?;
+    let model = Model::open(&run::options::embedder(config))?;
     (0..run::pool_size(config)).map(|_| model.session()).collect()
 }
 

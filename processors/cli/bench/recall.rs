@@ -73,7 +73,7 @@ impl Recall {
     }
 
     fn alternate(&self, trial: &Trial, client: &mut Client) -> Result<Sides> {
-        let mut session = Model::open(&run::embedder_options(&trial.config))?.session()?;
+        let mut session = Model::open(&run::options::embedder(&trial.config))?.session()?;
         let echo = Echo::open(&trial.connection, &trial.bare)?;
         let mut bare_client = trial.bare_client()?;
         let stop = AtomicBool::new(false);
