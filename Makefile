@@ -20,7 +20,7 @@ endef
 define needs
 @missing=; for pair in $(1); do command -v "$${pair%%:*}" >/dev/null || missing+=" $$pair"; done; \
 for pair in $$missing; do \
-	if [[ $$pair == cargo:* ]]; then echo "missing: cargo (Rust 1.89 or newer); see https://rustup.rs"; \
+	if [[ $$pair == cargo:* ]]; then echo "missing: cargo (Rust 1.91 or newer); see https://rustup.rs"; \
 	else echo "missing: $${pair%%:*}; on Debian: apt-get install $${pair##*:}"; fi; \
 done >&2; \
 [[ -z $$missing ]]
