@@ -21,7 +21,7 @@ use crate::stages::decode::{self, Hop};
 use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
 use crate::stages::split::{self, Candidate};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,13 +69,16 @@ pub struct Write {
     pub shard: Arc<Shard>,
     pub effects: crate::shard::Effects,
     pub decisions: Vec<crate::domain::Decision>,
+    /// Which of them a later event of the batch has forgotten: the world hears them, the shard does not keep them.
+    pub forgotten: HashSet<usize>,
     pub applied: i64,
 }
 
 impl Write {
     pub fn carry_out(self) -> Result<Duration> {
         let took = self.shard.apply(self.effects, self.applied)?;
-        self.shard.remember_decisions(&self.decisions);
+        let decisions = self.decisions.into_iter().enumerate();
+        self.shard.remember_decisions(decisions.filter(|(n, _)| !self.forgotten.contains(n)).map(|(_, decision)| decision));
         Ok(took)
     }
 }

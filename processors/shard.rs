@@ -191,9 +191,9 @@ impl Shard {
         self.store.vectors(key)
     }
 
-    pub fn remember_decisions(&self, decisions: &[Decision]) {
+    pub fn remember_decisions(&self, decisions: impl Iterator<Item = Decision>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.extend(decisions.iter().cloned());
+        recent.extend(decisions);
         let over = recent.len().saturating_sub(self.recent_max);
         recent.drain(..over);
     }

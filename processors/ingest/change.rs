@@ -112,6 +112,8 @@ impl Ingest {
                     true
                 })?;
                 work.overlay.forget_session(key, session)?;
+                // The dropped ones too: they were said in it.
+                work.forget_decisions(|decision| decision.key == *key && decision.session.as_ref() == Some(session));
             }
             Forget::Query(query) => doomed = self.meant(work, here, query)?,
             Forget::Everything => {
@@ -128,7 +130,7 @@ impl Ingest {
         if matches!(forget, Forget::Everything) {
             work.overlay.forget_user(key)?;
             work.forget_fresh(key);
-            work.shard.forget_decisions(|decision| decision.key == *key);
+            work.forget_decisions(|decision| decision.key == *key);
         }
         let reason = match ids.len() {
             0 => "there was nothing to forget".to_owned(),
@@ -164,11 +166,16 @@ impl Ingest {
                 (memory.superseded_by, memory.valid_to) = (None, None);
                 revived.push(memory.clone());
             }
+            // Its reason may quote the one that goes.
+            memory.reason = "what it was held against is forgotten".to_owned();
             memory.version += 1;
             memory.changed = work.applied;
             work.put(&memory, None)?;
         }
         for memory in &doomed {
+            if memory.covers.iter().any(|id| gone.contains(id)) {
+                tell_again(work, key, memory)?;
+            }
             facts::let_go(work, memory)?;
             work.overlay.forget_tail(key, memory.session.as_deref())?;
             work.remove(memory)?;
@@ -177,7 +184,10 @@ impl Ingest {
             facts::hold(work, memory, &split::slots(&memory.content))?;
         }
         let ids: Vec<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
-        work.shard.forget_decisions(|decision| decision.key == *key && decision.memory.is_some_and(|id| ids.contains(&id)));
+        work.forget_decisions(|decision| {
+            let mut about = decision.memory.iter().chain(&decision.related);
+            decision.key == *key && about.any(|id| gone.contains(id))
+        });
         Ok(ids)
     }
 
@@ -292,6 +302,16 @@ fn missing(work: &mut Work<'_>, here: &Here<'_>, id: MemoryId) {
     let reject = no_such(id);
     work.decide(here.decision(Outcome::Refused, reject.message.clone()));
     work.not_found = Some(reject);
+}
+
+/// The session of a summary that told of something forgotten is summarised anew, without it.
+fn tell_again(work: &mut Work<'_>, key: &UserKey, summary: &Memory) -> Result<()> {
+    let Some(session) = &summary.session else { return Ok(()) };
+    if let Some(mut known) = work.overlay.session(key, session)? {
+        known.summarised = 0;
+        work.overlay.put_session(key, session, &known);
+    }
+    Ok(())
 }
 
 fn no_such(id: MemoryId) -> Reject {

@@ -24,6 +24,8 @@ pub struct Work<'a> {
     pub not_found: Option<Reject>,
     /// Vectors of this batch, which the index does not have yet.
     fresh: HashMap<UserKey, Vec<(MemoryId, Vector)>>,
+    /// Places in `decisions` of those that must not be explained any more.
+    forgotten: HashSet<usize>,
     /// Memories this batch erased, which the index still has.
     gone: HashSet<MemoryId>,
 }
@@ -42,6 +44,7 @@ impl<'a> Work<'a> {
             compact_at: None,
             not_found: None,
             fresh: HashMap::new(),
+            forgotten: HashSet::new(),
             gone: HashSet::new(),
         }
     }
@@ -106,6 +109,13 @@ impl<'a> Work<'a> {
         self.fresh.remove(key);
     }
 
+    /// What was decided stays published; it is no longer explained, whether it was decided long ago or in this batch.
+    pub fn forget_decisions(&mut self, forgotten: impl Fn(&Decision) -> bool) {
+        let own = self.decisions.iter().enumerate().filter(|(_, decision)| forgotten(decision)).map(|(n, _)| n);
+        self.forgotten.extend(own);
+        self.shard.forget_decisions(forgotten);
+    }
+
     /// The user's own, or the tenant's that the user sees.
     pub fn find(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
         match self.overlay.memory(key, id)? {
@@ -115,7 +125,7 @@ impl<'a> Work<'a> {
     }
 
     pub fn finished(self, shard: Arc<Shard>) -> Write {
-        Write { shard, effects: Effects::of(self.overlay), decisions: self.decisions, applied: self.applied }
+        Write { shard, effects: Effects::of(self.overlay), decisions: self.decisions, forgotten: self.forgotten, applied: self.applied }
     }
 }
 
