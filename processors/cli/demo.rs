@@ -3,6 +3,7 @@
 
 mod chat;
 mod compaction;
+mod lines;
 mod script;
 mod show;
 mod stage;
@@ -75,7 +76,7 @@ impl Play {
         for (place, line) in session.lines.iter().enumerate() {
             let mut event = line.event();
             event["session"] = session.name.into();
-            event["at"] = show::moment(began + place as i64 * LINE_MS).into();
+            event["at"] = lines::moment(began + place as i64 * LINE_MS).into();
             if matches!(line, Line::Forget(_)) {
                 // A forget that names a session means all of it.
                 event.as_object_mut().map(|fields| fields.remove("session"));
@@ -97,7 +98,7 @@ impl Play {
     }
 
     fn figures(&mut self) {
-        let figures = stage::Figures::of(&self.stage.service.metrics.page());
+        let figures = self.stage.figures();
         self.screen.figures(self.stage.service.http, &figures);
     }
 

@@ -1,9 +1,9 @@
 //! The chat after the demo: a question is recalled, a statement is published, and a few words behind a slash ask about it.
 
+use super::lines::moment;
 use super::script::USER;
-use super::show::moment;
 use super::{PATIENCE, Play, served};
-use crate::cli::show::{self, BOLD, DIM, NAME, PLAIN};
+use crate::cli::show::{self, DIM, NAME, PLAIN};
 use crate::fault::{Fault, Result};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -157,7 +157,7 @@ fn stats(play: &mut Play) -> Result<()> {
         ("decisions", counted(&reply["decisions"])),
         ("importance", format!("{:.2} on average", show::number(&reply, "importance_average"))),
     ] {
-        play.screen.line(&format!("  {BOLD}{name:<11}{PLAIN}{said}"));
+        play.screen.row(name, &said, 12);
     }
     Ok(())
 }

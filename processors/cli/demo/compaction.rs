@@ -1,7 +1,7 @@
 //! A compaction round of the demo: a tick goes in, the worker proposes, and what became of each proposal is read from the decisions topic.
 
 use super::script::USER;
-use super::{DAY_MS, PATIENCE, Play, served, show, wait_until};
+use super::{DAY_MS, PATIENCE, Play, lines, served, wait_until};
 use crate::domain::UserKey;
 use crate::fault::Result;
 use crate::ports::broker::{Consumer, Polled};
@@ -19,7 +19,7 @@ impl Play {
         let key = UserKey::new("default", USER).expect("the demo's user is a constant");
         let mut decisions = self.stage.decisions(&key)?;
         let before = self.stage.figures();
-        let at = show::moment(self.stage.now_ms() + days_ahead * DAY_MS);
+        let at = lines::moment(self.stage.now_ms() + days_ahead * DAY_MS);
         served(self.stage.client.publish(&json!({"type": "tick", "at": at}), PATIENCE)?)?;
         let (rounds, proposals) = ("keepsake_compaction_seconds_count", "keepsake_proposals_total");
         wait_until(ROUND, || self.stage.figures().sum(rounds) > before.sum(rounds));

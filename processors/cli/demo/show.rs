@@ -1,31 +1,17 @@
 //! What the demo prints: for a person in at most 100 columns, for a program one JSON object a line. Asks nobody anything.
 
+use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, found, moment, wrapped};
 use super::script::{Question, Session};
 use super::stage::Figures;
+use crate::cli::Output;
 use crate::cli::client::Reply;
 use crate::cli::show::*;
-use crate::cli::{Output, show};
 use crate::text::shortened;
-use crate::wire::Moment;
-use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-
-const WIDTH: usize = 100;
-/// Who, and below it what became of it.
-const LEFT: usize = 12;
-/// Of a factor's bar, and of the factor's name above it.
-const FACTOR: usize = 6;
-const FACTORS: [(&str, &str); 5] = [
-    ("novelty", "novel"),
-    ("contradiction", "contra"),
-    ("specificity", "specif"),
-    ("emphasis", "emphas"),
-    ("context_switch", "switch"),
-];
 
 /// The numbers of a recalled memory: what matched, what that is worth, and what nudges it.
 const TERMS: [&str; 10] =
@@ -33,18 +19,6 @@ const TERMS: [&str; 10] =
 
 pub struct Screen {
     output: Output,
-}
-
-/// As messages carry it.
-pub fn moment(ms: i64) -> String {
-    let text = serde_json::to_value(Moment(ms)).unwrap_or_default();
-    text.as_str().unwrap_or_default().to_owned()
-}
-
-/// "Tue 4 March"
-fn day(ms: i64) -> String {
-    let at = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    at.to_zoned(TimeZone::UTC).strftime("%a %-d %B").to_string()
 }
 
 impl Screen {
@@ -69,9 +43,7 @@ impl Screen {
     }
 
     pub fn note(&self, text: &str) {
-        for (row, part) in wrapped(text, WIDTH - 6).iter().enumerate() {
-            self.line(&format!("{CHANGED}{:<4}{PLAIN}  {part}", if row == 0 { "note" } else { "" }));
-        }
+        self.row("note", text, 6);
         self.record("note", json!({"text": text}));
     }
 
@@ -94,6 +66,13 @@ impl Screen {
         self.record("ready", json!({"servers": servers, "partitions": partitions, "store": store, "took_ms": ms}));
     }
 
+    /// A name and what there is to say about it, in as many lines as it takes.
+    pub fn row(&self, name: &str, said: &str, left: usize) {
+        for (line, part) in wrapped(said, WIDTH - left).iter().enumerate() {
+            self.line(&format!("{DIM}{:<left$}{PLAIN}{part}", if line == 0 { name } else { "" }));
+        }
+    }
+
     pub fn chapter(&self, title: &str, about: &str) {
         let rule = "─".repeat(WIDTH.saturating_sub(title.chars().count() + about.chars().count() + 8));
         self.line(&format!("\n{BOLD}── {title}{PLAIN} {DIM}── {about} {rule}{PLAIN}"));
@@ -102,8 +81,8 @@ impl Screen {
     pub fn legend(&self) {
         self.chapter("A conversation", "published to the events topic, each turn with its decision");
         for text in [
-            "Five factors: novelty, contradiction, specificity, emphasis, context switch. Weighted, and with smaller",
-            "signs such as a date or a greeting, they make the points; the number behind / is the threshold.",
+            "Five factors: novelty, contradiction, specificity, emphasis, context switch. Weighted, and with",
+            "smaller signs such as a date or a greeting, they make the points; behind / is the threshold.",
         ] {
             self.line(&format!("{DIM}{text}{PLAIN}"));
         }
@@ -236,11 +215,7 @@ impl Screen {
             ("keepsake_apply_seconds", format!("{apply_ms:.2} ms on average to apply a batch")),
             ("process_resident_memory_bytes", format!("{:.0} MB", bytes / 1e6)),
         ];
-        for (name, said) in &rows {
-            for (row, part) in wrapped(said, WIDTH - 31).iter().enumerate() {
-                self.line(&format!("{DIM}{:<30}{PLAIN} {part}", if row == 0 { name } else { "" }));
-            }
-        }
+        rows.iter().for_each(|(name, said)| self.row(name, said, 31));
         let outcomes: Value = decisions
             .iter()
             .map(|(outcome, count)| ((*outcome).to_owned(), json!(count)))
@@ -251,58 +226,4 @@ impl Screen {
             json!({"url": url, "decisions": outcomes, "encode_ms": encode_ms, "apply_ms": apply_ms, "resident_bytes": bytes}),
         );
     }
-}
-
-/// What became of it under who said it, a bar for each factor, the points, and why.
-fn decided(decision: &Value) -> String {
-    let (outcome, reason) = (text(decision, "outcome"), text(decision, "reason"));
-    let style = outcome_style(outcome);
-    let surprise = &decision["surprise"];
-    if !surprise.is_object() {
-        return format!("{style}{outcome:<LEFT$}{PLAIN}{DIM}{}{PLAIN}", shortened(reason, WIDTH - LEFT));
-    }
-    let bars: String = FACTORS.iter().map(|(name, _)| format!("{} ", meter(number(surprise, name), FACTOR))).collect();
-    let points = format!("{:>5.2}/{:.2}", number(surprise, "total"), number(decision, "threshold"));
-    let used = LEFT + FACTORS.len() * (FACTOR + 1) + points.len() + 2;
-    // The numbers in brackets are those of the bars, and `/why` has them all.
-    let reason = reason.split_once(" (").map_or(reason, |(words, _)| words);
-    format!("{style}{outcome:<LEFT$}{PLAIN}{bars}{DIM}{points}{PLAIN}  {}", shortened(reason, WIDTH - used))
-}
-
-fn found(memory: &Value, all: &[Value]) -> String {
-    let place = |id: &Value| all.iter().position(|other| other["id"] == *id).map(|at| format!(" by {}", at + 1));
-    let at = all.iter().position(|other| other["id"] == memory["id"]).map_or(0, |at| at + 1);
-    let old = match &memory["superseded_by"] {
-        Value::Null => String::new(),
-        newer => format!(
-            "  superseded{} on {}",
-            place(newer).unwrap_or_default(),
-            text(memory, "valid_to").get(..10).unwrap_or_default()
-        ),
-    };
-    let score = number(memory, "score");
-    let day = text(memory, "created_at").get(..10).unwrap_or_default();
-    let room = WIDTH - 39 - old.chars().count();
-    let (kind, content) = (text(memory, "kind"), shortened(text(memory, "content"), room));
-    format!(
-        "   {at} {} {score:.2} {NAME}{kind:<11}{PLAIN} {DIM}{day}{PLAIN} {content}{CHANGED}{old}{PLAIN}",
-        show::meter(score, 5)
-    )
-}
-
-/// At spaces, where there are any.
-fn wrapped(line: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in line.split(' ') {
-        let last = lines.last_mut().expect("begins with one and only grows");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            if !last.is_empty() {
-                last.push(' ');
-            }
-            last.push_str(word);
-        }
-    }
-    lines
 }

@@ -12,7 +12,7 @@ use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::kafka::Connection;
 use crate::run::{Service, store_dir};
 use serde_json::json;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ pub struct Stage {
     pub service: Service,
     pub client: Client,
     decisions: String,
-    /// Ours alone, and gone in the end.
-    scratch: Option<PathBuf>,
+    /// Ours alone if it is there, and gone in the end.
+    scratch: PathBuf,
 }
 
 impl Stage {
@@ -37,22 +37,13 @@ impl Stage {
         if let Some(note) = without_model(&mut config) {
             screen.note(&note);
         }
-        if let Some(note) = without_address(&mut config) {
-            screen.note(&note);
-        }
         screen.title(&config.embedder.model, &config.profile);
-        let mut scratch = None;
-        let service = match Service::start(&config) {
-            Err(Fault::Stop(stop)) if matches!(stop.name, StopName::StoreLocked | StopName::StoreUnwritable) => {
-                screen.note(&format!(
-                    "{} cannot be used, another keepsake may run there: using a temporary one",
-                    store_dir(&config).display()
-                ));
-                config.store.dir = std::env::temp_dir().join(format!("keepsake-demo-{}", std::process::id()));
-                scratch = Some(config.store.dir.clone());
-                Service::start(&config)?
+        let scratch = std::env::temp_dir().join(format!("keepsake-demo-{}", std::process::id()));
+        let service = loop {
+            match Service::start(&config) {
+                Ok(service) => break service,
+                Err(fault) => screen.note(&elsewhere(&mut config, &scratch, fault)?),
             }
-            started => started?,
         };
         service.wait_until_ready(START)?;
         let connection = Connection { servers: service.servers.clone(), options: Vec::new(), embedded: true };
@@ -84,9 +75,7 @@ impl Stage {
     pub fn close(self) -> Result<()> {
         drop(self.client);
         let stopped = self.service.stop();
-        if let Some(scratch) = self.scratch {
-            let _ = std::fs::remove_dir_all(scratch);
-        }
+        let _ = std::fs::remove_dir_all(self.scratch);
         stopped
     }
 }
@@ -101,16 +90,24 @@ fn without_model(config: &mut Config) -> Option<String> {
     Some(format!("no model in {model} (`make model` sets it up): going on with \"hash\", which knows words but no meanings"))
 }
 
-/// Its page may be somewhere else: nobody scrapes a demo.
-fn without_address(config: &mut Config) -> Option<String> {
-    let mut address: SocketAddr = config.http.listen.parse().ok()?;
-    if TcpListener::bind(address).is_ok() {
-        return None;
+/// Another keepsake may run here: nobody looks for a demo's store or scrapes its page, so they may be anywhere. Each is moved once.
+fn elsewhere(config: &mut Config, scratch: &Path, fault: Fault) -> Result<String> {
+    let Fault::Stop(stop) = &fault else { return Err(fault) };
+    match stop.name {
+        StopName::StoreLocked | StopName::StoreUnwritable if config.store.dir != scratch => {
+            let note = format!("{} is in use or not ours: going on with {}", store_dir(config).display(), scratch.display());
+            config.store.dir = scratch.to_owned();
+            Ok(note)
+        }
+        StopName::AddressTaken if !config.http.listen.ends_with(":0") => {
+            let note = format!("{} is taken: the metrics are on another port", config.http.listen);
+            let mut address: SocketAddr = config.http.listen.parse().map_err(|_| fault)?;
+            address.set_port(0);
+            config.http.listen = address.to_string();
+            Ok(note)
+        }
+        _ => Err(fault),
     }
-    address.set_port(0);
-    let note = format!("{} is taken: the metrics are on another port", config.http.listen);
-    config.http.listen = address.to_string();
-    Some(note)
 }
 
 /// The samples of a metrics page.
