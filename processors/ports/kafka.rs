@@ -205,7 +205,8 @@ impl Connection {
     pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
         let (admin, runtime, options) = self.admin()?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        let results = runtime.block_on(admin.delete_topics(&names, &options)).map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
+        let results =
+            runtime.block_on(admin.delete_topics(&names, &options)).map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
         match results.into_iter().find_map(std::result::Result::err) {
             Some((name, code)) => Err(Fault::retry(format!("removes topic {name}: {code}"))),
             None => Ok(()),
