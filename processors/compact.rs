@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::stages::rank;
 use crate::stages::reply::{self, Proposal};
 use crate::stages::store::{Reading, Session};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 use uuid::Uuid;
@@ -126,7 +126,10 @@ fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
 }
 
 fn plan(snapshot: &Snapshot, profile: &Profile, now: Time) -> Plan {
-    Plan { prune: faded(snapshot, profile, now), summaries: untold(snapshot, profile, now) }
+    let prune = faded(snapshot, profile, now);
+    // What goes into the archive in this round is not retold in it: the summary would be outdated before it was applied.
+    let going: BTreeSet<MemoryId> = prune.iter().flat_map(|(seen, _)| seen.iter().map(|one| one.id)).collect();
+    Plan { summaries: untold(snapshot, &going, profile, now), prune }
 }
 
 /// What has lost its strength, and the weakest of what is too many.
@@ -153,19 +156,24 @@ fn faded(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(Vec<Seen>, S
 }
 
 /// Sessions that have ended and have something to tell that no summary tells yet.
-fn untold(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(String, String, Vec<Seen>)> {
+fn untold(snapshot: &Snapshot, going: &BTreeSet<MemoryId>, profile: &Profile, now: Time) -> Vec<(String, String, Vec<Seen>)> {
     let ended = |session: &Session| now.ms_since(session.last_at) as f32 >= profile.summary.idle_hours * HOUR_MS;
     let sessions = snapshot.sessions.iter().filter(|(_, session)| ended(session) && session.turns > session.summarised);
-    sessions.filter_map(|(name, _)| told(snapshot, name, profile)).collect()
+    sessions.filter_map(|(name, _)| told(snapshot, going, name, profile)).collect()
 }
 
-fn told(snapshot: &Snapshot, session: &str, profile: &Profile) -> Option<(String, String, Vec<Seen>)> {
+fn told(
+    snapshot: &Snapshot,
+    going: &BTreeSet<MemoryId>,
+    session: &str,
+    profile: &Profile,
+) -> Option<(String, String, Vec<Seen>)> {
     let mut memories: Vec<&Memory> = snapshot
         .memories
         .iter()
         // What no longer holds is not retold: a summary has no end of its own, and would say it as if it were true.
         .filter(|memory| memory.session.as_deref() == Some(session) && memory.kind.as_str() != SUMMARY)
-        .filter(|memory| !memory.archived && memory.valid_to.is_none())
+        .filter(|memory| !memory.archived && memory.valid_to.is_none() && !going.contains(&memory.id))
         .collect();
     let told_already = snapshot.memories.iter().any(|summary| {
         summary.session.as_deref() == Some(session)

@@ -74,6 +74,7 @@ impl Ingest {
         };
         if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content) {
             facts::let_go(work, &memory)?;
+            retract_summaries(work, &memory.key, memory.id)?;
             memory
                 .history
                 .push(Revision { content: std::mem::replace(&mut memory.content, content.clone()), until: here.event.at });
@@ -292,6 +293,22 @@ impl Ingest {
             self.broadcast(work, here);
         }
     }
+}
+
+/// A summary that tells what no longer holds is told again without it.
+pub fn retract_summaries(work: &mut Work<'_>, key: &UserKey, of: MemoryId) -> Result<()> {
+    let mut stale = Vec::new();
+    work.overlay.memories(key, &mut |memory| {
+        if memory.covers.contains(&of) {
+            stale.push(memory);
+        }
+        true
+    })?;
+    for summary in stale {
+        tell_again(work, key, &summary)?;
+        work.remove(&summary)?;
+    }
+    Ok(())
 }
 
 fn about(here: &Here<'_>, outcome: Outcome, reason: String, memory: &Memory) -> Decision {

@@ -2,6 +2,7 @@
 //! A false alarm must cost at most a link: only a memory that says nothing else is closed.
 
 use super::Here;
+use super::change::retract_summaries;
 use super::work::{Work, touch};
 use crate::domain::{Memory, UserKey};
 use crate::fault::Result;
@@ -49,6 +50,9 @@ pub fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: 
     }
     touch(&mut old, here);
     work.put(&old, None)?;
+    if closes {
+        retract_summaries(work, here.key(), old.id)?;
+    }
     Ok(closes)
 }
 

@@ -289,3 +289,16 @@ fn a_shard_that_lost_its_store_reads_the_log_again_in_silence() {
     let (outputs, decisions) = bench.step(vec![record]);
     assert_eq!((outputs.len(), decisions.len(), bench.memories("ada").len()), (0, 1, 1));
 }
+
+#[test]
+fn a_summary_does_not_outlive_what_it_tells() {
+    let mut bench = Bench::new();
+    bench.ingest.options.decode.trust_proposals = true;
+    bench.outcomes(&[turn("I live in Berlin with my sister Anna.")]);
+    let covers: Vec<Value> =
+        bench.memories("ada").iter().map(|m| json!({"id": m.id.to_string(), "version": m.version})).collect();
+    let summary = json!({"type": "summary", "user": "ada", "session": "s", "id": "s1", "content": "Lives in Berlin.", "covers": covers,
+        "at": "2026-01-02T00:00:00Z"});
+    assert_eq!(bench.outcomes(&[summary, turn("I moved to Lisbon last month.")]), ["summarised", "superseded"]);
+    assert!(bench.memories("ada").iter().all(|memory| memory.covers.is_empty()));
+}

@@ -24,8 +24,8 @@ const PIECES: u8 = 0xff;
 /// Lies beside sled's files when a read met damage, so that the next start does not trust them.
 const DAMAGED: &str = "damaged";
 
-/// One second in all: far longer than a closing takes, short enough to say soon that somebody else has it.
-const LOCK_TRIES: u32 = 200;
+/// Five seconds in all: longer than a closing takes on a busy machine, short enough to say soon that somebody else has it.
+const LOCK_TRIES: u32 = 1000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug)]
