@@ -116,7 +116,8 @@ fn law_nothing_lost_under_kill_9() {
     drop(child);
 
     // The same log again, in one go: a new group, a new store, nobody killed.
-    let calm = Place { dir: torn.dir.with_extension("calm"), options: vec![("kafka.group_id".into(), "calm".into())], ..torn.clone() };
+    let calm =
+        Place { dir: torn.dir.with_extension("calm"), options: vec![("kafka.group_id".into(), "calm".into())], ..torn.clone() };
     let calm = Running::at(calm);
     settled(&wire, &ends);
     let never_killed = state(&wire, &users);
@@ -139,7 +140,13 @@ fn law_nothing_lost_under_kill_9() {
 fn law_isolated() {
     let running = Running::start(Broker::Embedded, &[]);
     let wire = running.wire();
-    let said = ["I live in Lisbon", "Always answer in French.", "My sister Anna moved to Porto last week.", "Hi there!", "I prefer tea."];
+    let said = [
+        "I live in Lisbon",
+        "Always answer in French.",
+        "My sister Anna moved to Porto last week.",
+        "Hi there!",
+        "I prefer tea.",
+    ];
     let people: Vec<User<'_>> =
         (0..10).map(|n| wire.user(if n % 2 == 0 { "even" } else { "odd" }, &format!("person-{n}"))).collect();
     let mut decisions: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -160,7 +167,12 @@ fn law_isolated() {
         let answer = person.ask(json!({"type": "recall", "query": "Where does Anna live?", "explain": true}));
         assert_eq!(answer["prompt"], alone["prompt"], "{}", person.key());
         let numbers = |reply: &Value| -> Vec<Value> {
-            reply["memories"].as_array().expect("a list").iter().map(|memory| json!([memory["score"], memory["explain"]])).collect()
+            reply["memories"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|memory| json!([memory["score"], memory["explain"]]))
+                .collect()
         };
         assert_eq!(numbers(&answer), numbers(&alone), "{}", person.key());
         let own: Vec<Value> = person.list();
@@ -177,7 +189,8 @@ fn answers(wire: &Wire, users: &[String]) -> Vec<Value> {
     for name in users {
         let user = wire.user("laws", name);
         for query in ["Where do I live?", "parcel in the attic", "Postgres billing", "locker"] {
-            let reply = user.ask(json!({"type": "recall", "query": query, "explain": true, "limit": 20, "as_of": "2026-02-01T00:00:00Z"}));
+            let reply = user
+                .ask(json!({"type": "recall", "query": query, "explain": true, "limit": 20, "as_of": "2026-02-01T00:00:00Z"}));
             answers.push(told(&reply));
         }
         answers.push(told(&user.ask(json!({"type": "stats"}))["memories"].clone()));
@@ -226,7 +239,8 @@ fn law_rebuildable() {
 on_both_brokers! { law_bounded }
 
 fn law_bounded(broker: Broker) {
-    let running = Running::start(broker, &[("limits.candidates_max", "8"), ("recall.waiting_max", "2"), ("limits.history_max", "3")]);
+    let running =
+        Running::start(broker, &[("limits.candidates_max", "8"), ("recall.waiting_max", "2"), ("limits.history_max", "3")]);
     let wire = running.wire();
     let ada = wire.user("bounds", "ada");
     let big = |field: &str, bytes: usize| json!({"type": "remember", "content": "x", field: "y".repeat(bytes)});
@@ -240,7 +254,8 @@ fn law_bounded(broker: Broker) {
     assert_eq!(outcome(&ada.event(big("content", 65_536))), "kept", "at the limit is within it");
     assert_eq!(outcome(&ada.event(json!({"type": "remember", "content": "x", "metadata": {"a": "y".repeat(2047)}}))), "kept");
 
-    let paragraphs: Vec<String> = (0..40).map(|n| format!("Paragraph {n}: {}", format!("the river {n} is long. ").repeat(60))).collect();
+    let paragraphs: Vec<String> =
+        (0..40).map(|n| format!("Paragraph {n}: {}", format!("the river {n} is long. ").repeat(60))).collect();
     let reply = ada.turn(&paragraphs.join("\n\n"));
     let decisions = reply["decisions"].as_array().expect("a list");
     assert!(decisions.len() <= 9, "eight candidates and what became of the rest: {}", decisions.len());
@@ -263,7 +278,10 @@ fn law_bounded(broker: Broker) {
     ada.remember("The last one.");
     let many = ada.ask(json!({"type": "list", "limit": 100_000}));
     assert_eq!(contents(&many).len(), 100, "recall.limit_max");
-    assert!(contents(&ada.ask(json!({"type": "recall", "query": "pebble", "limit": 100_000, "token_budget": 10_000_000}))).len() <= 100);
+    assert!(
+        contents(&ada.ask(json!({"type": "recall", "query": "pebble", "limit": 100_000, "token_budget": 10_000_000}))).len()
+            <= 100
+    );
 
     // The third that would wait for its offset is told so.
     let waiting = ada.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", "1000000");
@@ -272,7 +290,9 @@ fn law_bounded(broker: Broker) {
     }
     wire.flush();
     let mut statuses: Vec<String> = (0..3)
-        .map(|_| wire.reply_if(PATIENCE, |reply| reply.header("kafka_correlationId").is_some_and(|id| id.len() == 1)).expect("a reply"))
+        .map(|_| {
+            wire.reply_if(PATIENCE, |reply| reply.header("kafka_correlationId").is_some_and(|id| id.len() == 1)).expect("a reply")
+        })
         .map(|reply| reply.text("keepsake-status").to_owned())
         .collect();
     statuses.sort();
@@ -376,14 +396,21 @@ fn law_forgotten_stays_forgotten() {
 /// Whatever was decided or found, its numbers add up. On the real model, whose numbers are not round.
 #[test]
 fn law_explained() {
-    let model = std::env::var("KEEPSAKE_TEST_MODEL").unwrap_or_else(|_| crate::support::root().join(".keepsake/model").display().to_string());
+    let model = std::env::var("KEEPSAKE_TEST_MODEL")
+        .unwrap_or_else(|_| crate::support::root().join(".keepsake/model").display().to_string());
     let running = Running::start(Broker::Embedded, &[("embedder.model", &model)]);
     let wire = running.wire();
     let ada = wire.user("explained", "ada");
     let mut memories = Vec::new();
     for content in [
-        "I live in Berlin", "Hello!", "I moved to Lisbon last month.", "What time is it?", "Always answer in French.",
-        "My sister Anna has two cats called Miso and Tofu.", "my sister Anna has two cats called Miso and Tofu", "ok",
+        "I live in Berlin",
+        "Hello!",
+        "I moved to Lisbon last month.",
+        "What time is it?",
+        "Always answer in French.",
+        "My sister Anna has two cats called Miso and Tofu.",
+        "my sister Anna has two cats called Miso and Tofu",
+        "ok",
     ] {
         let reply = ada.turn(content);
         for decision in reply["decisions"].as_array().expect("a list") {
@@ -391,7 +418,10 @@ fn law_explained() {
             let total = surprise["total"].as_f64().unwrap_or_else(|| panic!("no total: {decision}"));
             let points: f64 = surprise["points"].as_object().expect("the parts").values().filter_map(Value::as_f64).sum();
             assert!((points - total).abs() < 1e-3, "{content}: the parts make {points}, the total is {total}");
-            assert!(decision["threshold"].is_number() && decision["reason"].as_str().is_some_and(|why| !why.is_empty()), "{decision}");
+            assert!(
+                decision["threshold"].is_number() && decision["reason"].as_str().is_some_and(|why| !why.is_empty()),
+                "{decision}"
+            );
             memories.extend(decision["memory"].as_str().map(str::to_owned));
         }
     }
@@ -404,7 +434,11 @@ fn law_explained() {
     for memory in reply["memories"].as_array().expect("a list") {
         assert!(memory["explain"].as_object().is_some_and(|numbers| numbers.len() > 2), "{memory}");
     }
-    assert_eq!(contents(&ada.recall("Which town is my home in?")).first(), Some(&"I moved to Lisbon last month."), "by meaning again");
+    assert_eq!(
+        contents(&ada.recall("Which town is my home in?")).first(),
+        Some(&"I moved to Lisbon last month."),
+        "by meaning again"
+    );
     running.stop();
 }
 
@@ -419,7 +453,10 @@ fn a_store_of_another_log_is_not_opened() {
     child.wait_until_ready();
     child.signal("-TERM");
     child.wait();
-    let other = Place { options: vec![("embedder.model".into(), crate::support::root().join(".keepsake/model").display().to_string())], ..first };
+    let other = Place {
+        options: vec![("embedder.model".into(), crate::support::root().join(".keepsake/model").display().to_string())],
+        ..first
+    };
     let output = command(&other).arg("serve").output().expect("it runs");
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{words}");

@@ -12,7 +12,14 @@ struct Wall {
 }
 
 const PROCESSORS: [&str; 8] = [
-    "crate::ingest", "crate::recall", "crate::compact", "crate::run", "crate::shard", "crate::ownership", "crate::cli", "crate::config",
+    "crate::ingest",
+    "crate::recall",
+    "crate::compact",
+    "crate::run",
+    "crate::shard",
+    "crate::ownership",
+    "crate::cli",
+    "crate::config",
 ];
 
 const WALLS: &[Wall] = &[
@@ -35,7 +42,12 @@ const WALLS: &[Wall] = &[
         never: &["serde", "std::fs", "std::net", "std::io", "crate::", "tokio"],
         why: "the words of the domain know nobody, no form and no I/O",
     },
-    Wall { of: &["wire.rs"], but: &[], never: &["crate::", "super::"], why: "wire types are a promise to strangers: nothing of ours is in them" },
+    Wall {
+        of: &["wire.rs"],
+        but: &[],
+        never: &["crate::", "super::"],
+        why: "wire types are a promise to strangers: nothing of ours is in them",
+    },
     Wall { of: &["stages/"], but: &[], never: &["now()"], why: "time is an argument" },
     Wall { of: &[""], but: &[], never: &[".unwrap()"], why: "an expect says which law makes it impossible" },
 ];
@@ -70,7 +82,8 @@ fn gather(dir: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.path();
         if path.is_dir() {
             gather(&path, found);
-        } else if path.extension().is_some_and(|ext| ext == "rs") && !path.ends_with("tests.rs") && !path.ends_with("samples.rs") {
+        } else if path.extension().is_some_and(|ext| ext == "rs") && !path.ends_with("tests.rs") && !path.ends_with("samples.rs")
+        {
             found.push(path);
         }
     }
@@ -94,7 +107,9 @@ fn code(text: &str) -> Vec<String> {
 fn breaches(source: &Source) -> Vec<String> {
     let begins = |list: &[&str]| list.iter().any(|start| source.name.starts_with(start));
     let walls = WALLS.iter().filter(|wall| begins(wall.of) && !begins(wall.but));
-    let breach = |wall: &Wall, number: usize, line: &str| format!("processors/{}: line of code {number}: {}: {}", source.name, wall.why, line.trim());
+    let breach = |wall: &Wall, number: usize, line: &str| {
+        format!("processors/{}: line of code {number}: {}: {}", source.name, wall.why, line.trim())
+    };
     walls
         .flat_map(|wall| {
             let named = |line: &&String| wall.never.iter().any(|word| names(line, word));
@@ -137,7 +152,12 @@ fn files_stay_short() {
     let sources = sources();
     for source in &sources {
         let is_excused = LONG.iter().any(|(name, _)| *name == source.name);
-        assert!(source.lines.len() <= 400 || is_excused, "processors/{} has {} lines of code: split it", source.name, source.lines.len());
+        assert!(
+            source.lines.len() <= 400 || is_excused,
+            "processors/{} has {} lines of code: split it",
+            source.name,
+            source.lines.len()
+        );
     }
     for (name, why) in LONG {
         assert!(sources.iter().any(|source| source.name == *name), "{name} is excused ({why}) and is not there");

@@ -125,7 +125,13 @@ impl<'a> Work<'a> {
     }
 
     pub fn finished(self, shard: Arc<Shard>) -> Write {
-        Write { shard, effects: Effects::of(self.overlay), decisions: self.decisions, forgotten: self.forgotten, applied: self.applied }
+        Write {
+            shard,
+            effects: Effects::of(self.overlay),
+            decisions: self.decisions,
+            forgotten: self.forgotten,
+            applied: self.applied,
+        }
     }
 }
 

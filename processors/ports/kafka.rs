@@ -207,7 +207,8 @@ impl Connection {
     pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
         let (admin, runtime, options) = self.admin()?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        let results = runtime.block_on(admin.delete_topics(&names, &options)).map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
+        let results =
+            runtime.block_on(admin.delete_topics(&names, &options)).map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
         match results.into_iter().find_map(std::result::Result::err) {
             Some((name, code)) => Err(Fault::retry(format!("removes topic {name}: {code}"))),
             None => Ok(()),
@@ -376,7 +377,9 @@ impl ProducerContext for DeliveryWatch {
 
     fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
         if let Err((error, message)) = result {
-            self.0.too_large.fetch_or(error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge), Ordering::Relaxed);
+            self.0
+                .too_large
+                .fetch_or(error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge), Ordering::Relaxed);
             self.0.failed.fetch_add(1, Ordering::Release);
             if let Ok(mut last) = self.0.last.lock() {
                 *last = format!("writes to {}/{}: {error}", message.topic(), message.partition());

@@ -20,7 +20,9 @@ fn tick(user: &User<'_>, at: &str) {
 }
 
 fn decided(user: &User<'_>, outcome: &str) -> Value {
-    eventually(&format!("a decision {outcome:?}"), || user.decisions().into_iter().find(|decision| decision["outcome"] == outcome))
+    eventually(&format!("a decision {outcome:?}"), || {
+        user.decisions().into_iter().find(|decision| decision["outcome"] == outcome)
+    })
 }
 
 fn a_tick_summarises_and_archives(broker: Broker) {
@@ -73,7 +75,8 @@ fn a_tick_summarises_and_archives(broker: Broker) {
     bob.event(json!({"type": "forget", "memory": ids[2], "at": "2059-12-02T11:00:00Z"}));
     assert!(bob.list().iter().all(|memory| memory["kind"] != "summary"), "its summary told of it");
     tick(&bob, "2059-12-03T10:00:00Z");
-    let told = eventually("the session is summarised again", || bob.list().into_iter().find(|memory| memory["kind"] == "summary"));
+    let told =
+        eventually("the session is summarised again", || bob.list().into_iter().find(|memory| memory["kind"] == "summary"));
     assert!(!told.to_string().contains("peanuts"), "{told}");
     assert!(!told.to_string().contains(&ids[2]), "{told}");
     running.stop();

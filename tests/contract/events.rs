@@ -27,7 +27,8 @@ fn every_event_type(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("events", "ada");
     let mut receipts: Vec<(&str, Value)> = Vec::new();
-    let remembered = ada.event(json!({"type": "remember", "content": "The blue notebook is in the attic.", "kind": "note", "importance": 0.5,
+    let remembered = ada
+        .event(json!({"type": "remember", "content": "The blue notebook is in the attic.", "kind": "note", "importance": 0.5,
         "confidence": 0.25, "metadata": {"app": "attic"}}));
     let id = made(&remembered);
     receipts.push(("kept", remembered));
@@ -54,7 +55,11 @@ fn every_event_type(broker: Broker) {
     for (field, value) in expected.as_object().expect("an object") {
         assert_eq!(first[field], *value, "{field} of {first}");
     }
-    assert_eq!(states.iter().map(|state| state.partition).collect::<std::collections::BTreeSet<_>>().len(), 1, "on the user's partition");
+    assert_eq!(
+        states.iter().map(|state| state.partition).collect::<std::collections::BTreeSet<_>>().len(),
+        1,
+        "on the user's partition"
+    );
     assert_eq!(states[0].partition, receipts[0].1["partition"].as_i64().map(|partition| partition as i32));
 }
 
@@ -158,13 +163,15 @@ fn feedback_moves_importance_and_confidence(broker: Broker) {
     let ada = wire.user("feedback", "ada");
     let event = json!({"type": "remember", "content": "The office is on the fifth floor.", "importance": 0.5, "confidence": 0.5});
     let (one, two) = (made(&ada.event(event)), ada.remember("The cantine is on the first floor."));
-    let number = |id: &str, field: &str| ada.ask(json!({"type": "get", "memory": id}))["memory"][field].as_f64().expect("a number");
+    let number =
+        |id: &str, field: &str| ada.ask(json!({"type": "get", "memory": id}))["memory"][field].as_f64().expect("a number");
     for (signal, importance, confidence) in [("used", 1, 0), ("confirmed", 1, 1), ("irrelevant", -1, 0), ("wrong", -1, -1)] {
         let before = (number(&one, "importance"), number(&one, "confidence"));
         let reply = ada.event(json!({"type": "feedback", "memories": [one, two], "signal": signal}));
         assert_eq!(outcome(&reply), "noted", "{reply}");
         let after = (number(&one, "importance"), number(&one, "confidence"));
-        let direction = |before: f64, after: f64| if (after - before).abs() < 1e-6 { 0 } else { (after - before).signum() as i32 };
+        let direction =
+            |before: f64, after: f64| if (after - before).abs() < 1e-6 { 0 } else { (after - before).signum() as i32 };
         let moved = (direction(before.0, after.0), direction(before.1, after.1));
         assert_eq!(moved, (importance, confidence), "{signal}: {before:?} → {after:?}");
     }

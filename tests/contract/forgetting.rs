@@ -37,7 +37,8 @@ fn nowhere(user: &User<'_>, word: &str, events: &[Value]) {
 fn forgetting_one_memory(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forget-one", "ada");
-    let secret = ada.event(json!({"type": "turn", "id": "secret", "content": "I am allergic to walnuts and to dust.", "session": "s1"}));
+    let secret =
+        ada.event(json!({"type": "turn", "id": "secret", "content": "I am allergic to walnuts and to dust.", "session": "s1"}));
     let kept = ada.remember("The tram to the harbour is number 28.");
     let gone = made(&secret);
     let reply = ada.event(json!({"type": "forget", "memory": gone}));
@@ -45,7 +46,8 @@ fn forgetting_one_memory(broker: Broker) {
     nowhere(&ada, "walnuts", &[secret]);
     assert_eq!(ada.ask(json!({"type": "get", "memory": gone}))["status"], "not_found");
     assert_eq!(ada.list()[0]["id"], kept);
-    let again = ada.event(json!({"type": "turn", "id": "secret", "content": "I am allergic to walnuts and to dust.", "session": "s1"}));
+    let again =
+        ada.event(json!({"type": "turn", "id": "secret", "content": "I am allergic to walnuts and to dust.", "session": "s1"}));
     assert_eq!(outcome(&again), "duplicate", "the same event again does not bring it back: {again}");
     nowhere(&ada, "walnuts", &[]);
     assert_eq!(outcome(&ada.event(json!({"type": "forget", "memory": gone}))), "forgotten", "there was nothing left to forget");
@@ -54,10 +56,11 @@ fn forgetting_one_memory(broker: Broker) {
 fn forgetting_a_session(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forget-session", "ada");
-    let events: Vec<Value> = ["My doctor is called Zanzibar.", "We decided that Zanzibar sees me on Friday.", "Is it far to Zanzibar?"]
-        .into_iter()
-        .map(|content| ada.event(json!({"type": "turn", "content": content, "session": "s1"})))
-        .collect();
+    let events: Vec<Value> =
+        ["My doctor is called Zanzibar.", "We decided that Zanzibar sees me on Friday.", "Is it far to Zanzibar?"]
+            .into_iter()
+            .map(|content| ada.event(json!({"type": "turn", "content": content, "session": "s1"})))
+            .collect();
     ada.event(json!({"type": "remember", "content": "Only Zanzibar knows.", "session": "s1", "scope": "session"}));
     let kept = "My dentist is called Miller.";
     ada.event(json!({"type": "turn", "content": kept, "session": "s2"}));
@@ -84,8 +87,7 @@ fn forgetting_what_a_query_means(broker: Broker) {
 fn forgetting_everything(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forget-all", "ada");
-    let mut events: Vec<Value> =
-        (0..12).map(|n| ada.turn(&format!("We decided on plan Quokka number {n} in March."))).collect();
+    let mut events: Vec<Value> = (0..12).map(|n| ada.turn(&format!("We decided on plan Quokka number {n} in March."))).collect();
     events.push(ada.turn("What about Quokka?"));
     let event = json!({"type": "remember", "id": "q", "content": "Quokka again."});
     ada.event(event.clone());
@@ -95,10 +97,15 @@ fn forgetting_everything(broker: Broker) {
     assert_eq!(outcome(&ada.event(event)), "duplicate", "an id outlives its memory");
     assert_eq!(ada.list().len(), 0);
     let fresh = ada.turn("I live in Lisbon");
-    assert_eq!((outcome(&fresh), fresh["decisions"][0]["surprise"]["novelty"].as_f64()), ("kept", Some(1.0)), "as if nothing had been said");
-    let tombstones = wire.read("memories").into_iter().filter(|record| {
-        record.value.is_none() && record.key.as_deref().is_some_and(|key| key.starts_with(b"forget-all/ada/"))
-    });
+    assert_eq!(
+        (outcome(&fresh), fresh["decisions"][0]["surprise"]["novelty"].as_f64()),
+        ("kept", Some(1.0)),
+        "as if nothing had been said"
+    );
+    let tombstones = wire
+        .read("memories")
+        .into_iter()
+        .filter(|record| record.value.is_none() && record.key.as_deref().is_some_and(|key| key.starts_with(b"forget-all/ada/")));
     assert!(tombstones.count() >= 12, "every one is gone from the change feed");
 }
 
@@ -121,7 +128,11 @@ fn what_a_forgotten_memory_left_in_others_goes_with_it(broker: Broker) {
     assert_eq!(contents(&bob.recall("Where do I live?")), ["I live in Berlin"]);
     assert!(bob.list()[0]["valid_to"].is_null(), "{berlin} is valid again");
     let porto = bob.turn("I moved to Porto last week");
-    assert_eq!((outcome(&porto), &porto["decisions"][0]["related"]), ("superseded", &json!([berlin])), "and can be replaced again");
+    assert_eq!(
+        (outcome(&porto), &porto["decisions"][0]["related"]),
+        ("superseded", &json!([berlin])),
+        "and can be replaced again"
+    );
 }
 
 /// One batch holds both: what is recent must not keep what the batch itself took away.
@@ -130,7 +141,10 @@ fn said_and_forgotten_in_one_breath(broker: Broker) {
     let ada = wire.user("forget-at-once", "ada");
     let mut places = Vec::new();
     for n in 0..10 {
-        let turn = ada.message("events", json!({"type": "turn", "content": format!("We decided on the Wombat plan {n} in March."), "session": "s1"}));
+        let turn = ada.message(
+            "events",
+            json!({"type": "turn", "content": format!("We decided on the Wombat plan {n} in March."), "session": "s1"}),
+        );
         let forget = ada.message("events", json!({"type": "forget", "everything": true}));
         let sent = wire.post(&turn);
         wire.post(&forget);

@@ -46,7 +46,8 @@ fn recall_in_five_formats(broker: Broker) {
         }
     }
     assert_eq!(ask(Value::Null)["prompt"], ask(json!("markdown"))["prompt"], "markdown is what nobody asked for");
-    let scores: Vec<f64> = ask(json!("none"))["memories"].as_array().expect("a list").iter().filter_map(|m| m["score"].as_f64()).collect();
+    let scores: Vec<f64> =
+        ask(json!("none"))["memories"].as_array().expect("a list").iter().filter_map(|m| m["score"].as_f64()).collect();
     assert!(scores.is_sorted_by(|a, b| a >= b), "best first: {scores:?}");
     let nothing = wire.user("formats", "nobody").recall("tea");
     assert_eq!((contents(&nothing).len(), &nothing["prompt"]), (0, &json!("")));
@@ -150,7 +151,8 @@ fn list_goes_page_by_page(broker: Broker) {
         let page = ada.ask(json!({"type": "list", "limit": 3, "after": after}));
         found.extend(contents(&page).into_iter().map(str::to_owned));
         pages += 1;
-        let times: Vec<&str> = page["memories"].as_array().expect("a list").iter().filter_map(|m| m["created_at"].as_str()).collect();
+        let times: Vec<&str> =
+            page["memories"].as_array().expect("a list").iter().filter_map(|m| m["created_at"].as_str()).collect();
         assert!(times.is_sorted_by(|a, b| a >= b), "newest first: {times:?}");
         if page["after"].is_null() {
             break;
@@ -190,7 +192,9 @@ fn stats_count_what_is_there(broker: Broker) {
     let ada = wire.user("stats", "ada");
     let empty = ada.ask(json!({"type": "stats"}));
     assert_eq!(empty["memories"]["total"], 0);
-    for (kind, importance, at) in [("fact", 0.2, "2026-01-01T00:00:00Z"), ("fact", 0.4, "2025-01-01T00:00:00Z"), ("note", 0.6, "2026-02-01T00:00:00Z")] {
+    for (kind, importance, at) in
+        [("fact", 0.2, "2026-01-01T00:00:00Z"), ("fact", 0.4, "2025-01-01T00:00:00Z"), ("note", 0.6, "2026-02-01T00:00:00Z")]
+    {
         ada.event(json!({"type": "remember", "content": format!("{kind} {importance}"), "kind": kind, "importance": importance, "at": at}));
     }
     ada.turn("Hi there!");

@@ -20,7 +20,8 @@ fn an_event_on_a_wrong_partition_arrives_all_the_same(broker: Broker) {
     for (n, key) in [Some("misrouted/ada"), None, Some("somebody/else")].into_iter().enumerate() {
         let wrong = (home + 1 + n as i32 % (count - 1)) % count;
         let event = json!({"type": "remember", "id": format!("wrong-{n}"), "content": format!("Detour number {n}."), "extra": {"kept": n}});
-        let message = Message { key: key.map(|key| key.as_bytes().to_vec()), partition: Some(wrong), ..ada.message("events", event) };
+        let message =
+            Message { key: key.map(|key| key.as_bytes().to_vec()), partition: Some(wrong), ..ada.message("events", event) };
         let reply = wire.exchange(message.clone()).json();
         assert_eq!(outcome(&reply), "kept", "{reply}");
         assert_eq!((&reply["misrouted"], reply["partition"].as_i64()), (&json!(true), Some(i64::from(home))), "{reply}");
@@ -33,7 +34,9 @@ fn an_event_on_a_wrong_partition_arrives_all_the_same(broker: Broker) {
         assert_eq!(copy.key.as_deref(), key.map(str::as_bytes), "the key too");
     }
     // No key and no partition: wherever the producer likes.
-    let reply = wire.exchange(Message { key: None, ..ada.message("events", json!({"type": "remember", "content": "No key at all."})) }).json();
+    let reply = wire
+        .exchange(Message { key: None, ..ada.message("events", json!({"type": "remember", "content": "No key at all."})) })
+        .json();
     assert_eq!(outcome(&reply), "kept", "{reply}");
     assert_eq!(ada.list().len(), 5);
     let mut order: Vec<String> = Vec::new();
@@ -45,16 +48,23 @@ fn an_event_on_a_wrong_partition_arrives_all_the_same(broker: Broker) {
         order.push(content);
     }
     wire.flush();
-    let arrived = |record: &Message| Some(record.json()["candidate"].as_str()?.to_owned()).filter(|text| text.starts_with("Step"));
+    let arrived =
+        |record: &Message| Some(record.json()["candidate"].as_str()?.to_owned()).filter(|text| text.starts_with("Step"));
     wire.find("decisions", "the last step", |record| arrived(record).as_ref() == order.last());
-    let found: Vec<String> = ada.decisions().iter().filter_map(|one| one["candidate"].as_str().map(str::to_owned)).filter(|text| text.starts_with("Step")).collect();
+    let found: Vec<String> = ada
+        .decisions()
+        .iter()
+        .filter_map(|one| one["candidate"].as_str().map(str::to_owned))
+        .filter(|text| text.starts_with("Step"))
+        .collect();
     assert_eq!(found, order, "the order of the source partition is kept");
 }
 
 fn a_request_on_a_wrong_partition_is_answered_all_the_same(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("misasked", "ada");
-    let home = ada.event(json!({"type": "remember", "content": "The answer is blue."}))["partition"].as_i64().expect("a number") as i32;
+    let home =
+        ada.event(json!({"type": "remember", "content": "The answer is blue."}))["partition"].as_i64().expect("a number") as i32;
     let request = ada.message("recalls", json!({"type": "recall", "query": "the answer"}));
     let count = wire.partitions("recalls");
     for (key, partition) in [(Some("misasked/ada"), (home + 1) % count), (None, (home + 2) % count), (None, (home + 1) % count)] {
@@ -95,7 +105,10 @@ fn springs_headers_are_echoed_byte_for_byte(broker: Broker) {
         }
     }
     // The other spelling comes back in the other spelling.
-    let plain = ada.message("recalls", json!({"type": "stats"})).with("reply-topic", wire.topic("replies")).with("correlation-id", "seven");
+    let plain = ada
+        .message("recalls", json!({"type": "stats"}))
+        .with("reply-topic", wire.topic("replies"))
+        .with("correlation-id", "seven");
     wire.send(&plain);
     let reply = wire.reply("correlation-id", b"seven");
     assert!(reply.header("kafka_correlationId").is_none(), "{reply:?}");

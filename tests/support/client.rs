@@ -20,7 +20,6 @@ pub struct Message {
     pub value: Option<Vec<u8>>,
     pub headers: Vec<(String, Vec<u8>)>,
     pub partition: Option<i32>,
-    pub offset: i64,
     pub timestamp_ms: i64,
 }
 
@@ -160,7 +159,8 @@ impl Wire {
     pub fn read(&self, name: &str) -> Vec<Message> {
         let topic = self.topic(name);
         let consumer = reader(&self.servers, &topic, true);
-        let mut left: Vec<(i32, i64)> = ends(&consumer, &topic).into_iter().filter(|(_, (low, high))| high > low).map(|(p, (_, h))| (p, h)).collect();
+        let mut left: Vec<(i32, i64)> =
+            ends(&consumer, &topic).into_iter().filter(|(_, (low, high))| high > low).map(|(p, (_, h))| (p, h)).collect();
         let mut messages = Vec::new();
         let give_up = Instant::now() + PATIENCE;
         while !left.is_empty() {
@@ -224,16 +224,15 @@ fn ends(consumer: &BaseConsumer, topic: &str) -> Vec<(i32, (i64, i64))> {
 }
 
 fn taken(record: &BorrowedMessage<'_>) -> Message {
-    let headers = record.headers().map(|headers| {
-        headers.iter().map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect()
-    });
+    let headers = record
+        .headers()
+        .map(|headers| headers.iter().map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect());
     Message {
         topic: record.topic().to_owned(),
         key: record.key().map(<[u8]>::to_vec),
         value: record.payload().map(<[u8]>::to_vec),
         headers: headers.unwrap_or_default(),
         partition: Some(record.partition()),
-        offset: record.offset(),
         timestamp_ms: record.timestamp().to_millis().unwrap_or_default(),
     }
 }

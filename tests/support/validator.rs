@@ -15,7 +15,8 @@ pub fn all() -> &'static BTreeMap<String, Validator> {
             let id = schema["$id"].as_str().unwrap_or_else(|| panic!("a schema without $id: {schema}"));
             (id.to_owned(), schema.clone())
         });
-        let registry = Registry::new().extend(resources).expect("all ids are absolute").prepare().expect("all references are local");
+        let registry =
+            Registry::new().extend(resources).expect("all ids are absolute").prepare().expect("all references are local");
         let validator = |schema: &Value| {
             jsonschema::options()
                 .with_registry(&registry)
@@ -29,9 +30,12 @@ pub fn all() -> &'static BTreeMap<String, Validator> {
 
 fn schemas() -> BTreeMap<String, Value> {
     let dir = root().join("schemas");
-    let files = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())).flatten().map(|file| file.path());
+    let files =
+        std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())).flatten().map(|file| file.path());
     files
-        .filter(|path| path.extension().is_some_and(|ext| ext == "json") && path.file_stem().is_some_and(|name| name != "headers"))
+        .filter(|path| {
+            path.extension().is_some_and(|ext| ext == "json") && path.file_stem().is_some_and(|name| name != "headers")
+        })
         .map(|path| {
             let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display()));
             let schema = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -61,7 +61,11 @@ impl Ingest {
                 let took = began.elapsed();
                 let texts = service.encoder.recorded();
                 let bare_took = encode_all(&mut sessions, &texts)?;
-                say(format!("round {round}: {} turns, {} strings: ingest {took:.2?}, bare encoder {bare_took:.2?}", self.turns, texts.len()));
+                say(format!(
+                    "round {round}: {} turns, {} strings: ingest {took:.2?}, bare encoder {bare_took:.2?}",
+                    self.turns,
+                    texts.len()
+                ));
                 if round > 0 {
                     ingest += took;
                     bare += bare_took;

@@ -34,7 +34,8 @@ pub fn rss_anon_bytes() -> Result<u64> {
 pub fn processor_time() -> Result<Duration> {
     let stat = proc("/proc/self/stat")?;
     // The second field is the program's name in brackets, which may hold blanks; user and system time are 12th and 13th after it.
-    let fields: Vec<u64> = stat.rsplit(") ").next().unwrap_or_default().split(' ').map(|field| field.parse().unwrap_or(0)).collect();
+    let fields: Vec<u64> =
+        stat.rsplit(") ").next().unwrap_or_default().split(' ').map(|field| field.parse().unwrap_or(0)).collect();
     match fields.get(11..13) {
         Some([user, system]) => Ok(Duration::from_millis((user + system) * 1000 / TICKS)),
         _ => Err(Fault::retry("reads processor time in /proc/self/stat: it is not there")),

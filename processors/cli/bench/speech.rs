@@ -29,7 +29,9 @@ impl Speech {
 
     fn filled(&mut self, template: &str) -> String {
         let (mut text, mut rest) = (String::new(), template);
-        while let Some((before, (name, after))) = rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        while let Some((before, (name, after))) =
+            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
             text.push_str(before);
             let words = WORDS.iter().find(|(class, _)| *class == name).map_or(&[][..], |(_, words)| words);
             text.push_str(self.pick(words));
@@ -107,55 +109,126 @@ const QUESTIONS: &[&str] = &[
 ];
 
 const WORDS: &[(&str, &[&str])] = &[
-    ("relative", &["sister", "brother", "mother", "father", "aunt", "uncle", "cousin", "grandmother", "nephew", "daughter", "son", "wife"]),
+    (
+        "relative",
+        &["sister", "brother", "mother", "father", "aunt", "uncle", "cousin", "grandmother", "nephew", "daughter", "son", "wife"],
+    ),
     (
         "person",
         &[
-            "Anna", "Boris", "Carla", "Dmitri", "Elena", "Farid", "Greta", "Hassan", "Ines", "Jonas", "Keiko", "Liam", "Mona", "Noah", "Olga",
-            "Pedro", "Quinn", "Rosa", "Samir", "Tilda", "Umar", "Vera", "Wanda", "Yusuf",
+            "Anna", "Boris", "Carla", "Dmitri", "Elena", "Farid", "Greta", "Hassan", "Ines", "Jonas", "Keiko", "Liam", "Mona",
+            "Noah", "Olga", "Pedro", "Quinn", "Rosa", "Samir", "Tilda", "Umar", "Vera", "Wanda", "Yusuf",
         ],
     ),
     (
         "city",
         &[
-            "Lisbon", "Berlin", "Kyoto", "Oslo", "Montreal", "Nairobi", "Porto", "Vienna", "Seoul", "Lima", "Dublin", "Tallinn", "Naples", "Cairo",
-            "Boston", "Krakow", "Bergen", "Hanoi", "Quito", "Zagreb",
+            "Lisbon", "Berlin", "Kyoto", "Oslo", "Montreal", "Nairobi", "Porto", "Vienna", "Seoul", "Lima", "Dublin", "Tallinn",
+            "Naples", "Cairo", "Boston", "Krakow", "Bergen", "Hanoi", "Quito", "Zagreb",
         ],
     ),
     (
         "month",
-        &["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"],
+        &[
+            "January",
+            "February",
+            "March",
+            "April",
+            "May",
+            "June",
+            "July",
+            "August",
+            "September",
+            "October",
+            "November",
+            "December",
+        ],
     ),
     ("day", &["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]),
     (
         "job",
-        &["nurse", "carpenter", "pilot", "teacher", "baker", "dentist", "gardener", "lawyer", "librarian", "plumber", "chemist", "translator"],
+        &[
+            "nurse",
+            "carpenter",
+            "pilot",
+            "teacher",
+            "baker",
+            "dentist",
+            "gardener",
+            "lawyer",
+            "librarian",
+            "plumber",
+            "chemist",
+            "translator",
+        ],
     ),
     (
         "skill",
         &[
-            "Portuguese", "pottery", "chess", "the cello", "woodworking", "calligraphy", "Rust", "juggling", "sign language", "beekeeping",
-            "photography", "origami",
+            "Portuguese",
+            "pottery",
+            "chess",
+            "the cello",
+            "woodworking",
+            "calligraphy",
+            "Rust",
+            "juggling",
+            "sign language",
+            "beekeeping",
+            "photography",
+            "origami",
         ],
     ),
     (
         "food",
         &[
-            "peanuts", "sushi", "lasagna", "mushrooms", "pancakes", "curry", "falafel", "oysters", "dumplings", "strawberries", "goulash", "tofu",
-            "rye bread", "blue cheese",
+            "peanuts",
+            "sushi",
+            "lasagna",
+            "mushrooms",
+            "pancakes",
+            "curry",
+            "falafel",
+            "oysters",
+            "dumplings",
+            "strawberries",
+            "goulash",
+            "tofu",
+            "rye bread",
+            "blue cheese",
         ],
     ),
     (
         "place",
         &[
-            "harbour", "old castle", "botanical garden", "library", "railway station", "lighthouse", "river", "market hall", "observatory",
-            "stadium", "opera", "cemetery",
+            "harbour",
+            "old castle",
+            "botanical garden",
+            "library",
+            "railway station",
+            "lighthouse",
+            "river",
+            "market hall",
+            "observatory",
+            "stadium",
+            "opera",
+            "cemetery",
         ],
     ),
     (
         "activity",
         &[
-            "climbing", "sailing", "running", "camping", "skiing", "dancing", "fishing", "cycling", "swimming", "bird watching", "bowling",
+            "climbing",
+            "sailing",
+            "running",
+            "camping",
+            "skiing",
+            "dancing",
+            "fishing",
+            "cycling",
+            "swimming",
+            "bird watching",
+            "bowling",
             "surfing",
         ],
     ),
@@ -163,8 +236,20 @@ const WORDS: &[(&str, &[&str])] = &[
     (
         "thing",
         &[
-            "bicycle", "tent", "violin", "coffee grinder", "telescope", "typewriter", "lamp", "raincoat", "drill", "suitcase", "record player",
-            "sofa", "kettle", "guitar",
+            "bicycle",
+            "tent",
+            "violin",
+            "coffee grinder",
+            "telescope",
+            "typewriter",
+            "lamp",
+            "raincoat",
+            "drill",
+            "suitcase",
+            "record player",
+            "sofa",
+            "kettle",
+            "guitar",
         ],
     ),
     ("animal", &["cat", "dog", "parrot", "rabbit", "tortoise", "hamster", "goat", "canary"]),

@@ -5,8 +5,8 @@ use super::Embedder;
 use crate::fault::{Fault, Result, StopName};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// At most `queue` texts wait for a worker; a caller with more of them waits in turn.
 pub fn pool(queue: usize) -> (Pool, Worker) {
@@ -71,7 +71,8 @@ impl Pool {
 
     /// What was encoded since it was last asked for.
     pub fn recorded(&self) -> Vec<String> {
-        let recorded = self.encoded.recorded.get().map(|texts| std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)));
+        let recorded =
+            self.encoded.recorded.get().map(|texts| std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)));
         recorded.unwrap_or_default()
     }
 
