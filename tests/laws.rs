@@ -2,7 +2,7 @@
 
 use crate::support::client::{contents, made, outcome};
 use crate::support::service::{Place, command};
-use crate::support::{Broker, Child, Message, PATIENCE, Running, User, Wire, eventually, kafka};
+use crate::support::{Broker, Child, Message, PATIENCE, Running, User, Wire, eventually, kafka, on_both_brokers};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -236,12 +236,11 @@ fn law_rebuildable() {
     rebuilt.stop();
 }
 
-#[test]
-fn law_bounded() {
-    let running = Running::start(
-        Broker::Embedded,
-        &[("limits.candidates_max", "8"), ("recall.waiting_max", "2"), ("limits.history_max", "3")],
-    );
+on_both_brokers! { law_bounded }
+
+fn law_bounded(broker: Broker) {
+    let running =
+        Running::start(broker, &[("limits.candidates_max", "8"), ("recall.waiting_max", "2"), ("limits.history_max", "3")]);
     let wire = running.wire();
     let ada = wire.user("bounds", "ada");
     let big = |field: &str, bytes: usize| json!({"type": "remember", "content": "x", field: "y".repeat(bytes)});
@@ -261,6 +260,11 @@ fn law_bounded() {
     let decisions = reply["decisions"].as_array().expect("a list");
     assert!(decisions.len() <= 9, "eight candidates and what became of the rest: {}", decisions.len());
     assert_eq!(decisions.last().map(|last| &last["outcome"]), Some(&json!("refused")), "{reply}");
+
+    // An answer of many large memories is an answer all the same.
+    let eve = wire.user("bounds", "eve");
+    (0..30).for_each(|n| drop(eve.event(json!({"type": "remember", "content": format!("{n} {}", "z".repeat(65_000))}))));
+    assert_eq!(eve.list().len(), 30);
 
     let id = ada.remember("Revision 0.");
     (1..=6).for_each(|n| drop(ada.event(json!({"type": "update", "memory": id, "content": format!("Revision {n}.")}))));

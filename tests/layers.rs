@@ -56,8 +56,8 @@ const WALLS: &[Wall] = &[
 const LONG: &[(&str, &str)] = &[
     ("domain.rs", "one shape repeated: the words of the domain"),
     ("wire.rs", "one shape repeated: a struct per message"),
+    ("ports/kafka.rs", "one client, asked and told: its two halves share how it is reached"),
     ("stages/store/format.rs", "one shape repeated: a format per record"),
-    ("run.rs", "the only spawner: opens every part once"),
 ];
 
 struct Source {

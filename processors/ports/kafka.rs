@@ -13,7 +13,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Produc
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -123,6 +123,8 @@ impl Connection {
             .set("linger.ms", "0")
             .set("partitioner", "murmur2_random")
             .set("message.timeout.ms", "60000")
+            // The topic's limit decides, not this client's own of 1 MB: a dead letter is longer than the record it is about.
+            .set("message.max.bytes", "33554432")
             .set("queue.buffering.max.kbytes", "65536");
         let deliveries = Arc::new(Deliveries::default());
         let producer = self
@@ -358,6 +360,7 @@ fn taken(message: &BorrowedMessage<'_>) -> Record {
 #[derive(Default)]
 struct Deliveries {
     failed: AtomicU64,
+    too_large: AtomicBool,
     last: Mutex<String>,
 }
 
@@ -374,7 +377,10 @@ impl ProducerContext for DeliveryWatch {
 
     fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
         if let Err((error, message)) = result {
-            self.0.failed.fetch_add(1, Ordering::Relaxed);
+            self.0
+                .too_large
+                .fetch_or(error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge), Ordering::Relaxed);
+            self.0.failed.fetch_add(1, Ordering::Release);
             if let Ok(mut last) = self.0.last.lock() {
                 *last = format!("writes to {}/{}: {error}", message.topic(), message.partition());
             }
@@ -399,6 +405,9 @@ impl Producer for KafkaProducer {
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) if Instant::now() < give_up => {
                     self.producer.poll(Duration::from_millis(5));
                 }
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => {
+                    return Err(too_large(&format!("a record for {}", outgoing.topic)));
+                }
                 Err((error, _)) => return Err(Fault::retry(format!("writes to {}: {error}", outgoing.topic))),
             }
         }
@@ -418,14 +427,22 @@ impl Producer for KafkaProducer {
 
     fn outstanding(&mut self) -> Result<usize> {
         self.producer.poll(Duration::ZERO);
-        match self.deliveries.failed.swap(0, Ordering::Relaxed) {
+        match self.deliveries.failed.swap(0, Ordering::Acquire) {
             0 => Ok(self.producer.in_flight_count() as usize),
             failed => {
                 let last = self.deliveries.last.lock().map(|last| last.clone()).unwrap_or_default();
+                if self.deliveries.too_large.swap(false, Ordering::Relaxed) {
+                    return Err(too_large(&last));
+                }
                 Err(Fault::retry(format!("{failed} records not written, the last: {last}")))
             }
         }
     }
+}
+
+/// The same record again would be refused again, for ever: a person has to choose.
+fn too_large(what: &str) -> Fault {
+    Fault::stop(StopName::BrokerRefuses, format!("{what}: longer than the topic takes; raise its max.message.bytes"))
 }
 
 fn record(outgoing: &Outgoing) -> BaseRecord<'_, [u8], [u8]> {

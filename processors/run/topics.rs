@@ -6,6 +6,9 @@ use crate::ports::kafka::{Connection, Embedded, TopicSpec};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// bytes: a hundred memories of 64 KiB each with room for escapes, or the ids of 300,000.
+const LARGE: usize = 12 << 20;
+
 /// The topics as they should be: what `serve` and `topics create` make.
 pub fn topics(config: &Config) -> Vec<TopicSpec> {
     let topics = &config.topics;
@@ -16,14 +19,18 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
         replication: topics.replication,
         settings: settings.to_vec(),
     };
-    let forever = ("retention.ms", "-1".to_owned());
+    let kept_for = |ms: i64| ("retention.ms", ms.to_string());
+    // What is read fits into what is written: an event passed on has a few more headers, a dead letter many more, and an answer
+    // may hold a hundred memories of 64 KiB.
+    let takes = |bytes: usize| ("max.message.bytes", bytes.to_string());
+    let (message, room) = (config.limits.message_bytes_max, 64 << 10);
     vec![
-        topic(topics.events(), topics.partitions, &[forever]),
-        topic(topics.recalls(), topics.partitions, &[("retention.ms", (day_ms / 24).to_string())]),
+        topic(topics.events(), topics.partitions, &[kept_for(-1), takes(message + room)]),
+        topic(topics.recalls(), topics.partitions, &[kept_for(day_ms / 24), takes(message + room)]),
         topic(topics.memories(), topics.partitions, &[("cleanup.policy", "compact".to_owned())]),
-        topic(topics.replies(), topics.partitions, &[("retention.ms", (day_ms / 24).to_string())]),
-        topic(topics.decisions(), topics.partitions, &[("retention.ms", (7 * day_ms).to_string())]),
-        topic(topics.dead_letters(), topics.partitions, &[("retention.ms", (30 * day_ms).to_string())]),
+        topic(topics.replies(), topics.partitions, &[kept_for(day_ms / 24), takes(LARGE)]),
+        topic(topics.decisions(), topics.partitions, &[kept_for(7 * day_ms), takes(LARGE)]),
+        topic(topics.dead_letters(), topics.partitions, &[kept_for(30 * day_ms), takes(message + 2 * room)]),
     ]
 }
 

@@ -20,7 +20,6 @@ pub struct Message {
     pub value: Option<Vec<u8>>,
     pub headers: Vec<(String, Vec<u8>)>,
     pub partition: Option<i32>,
-    pub offset: i64,
     pub timestamp_ms: i64,
 }
 
@@ -234,7 +233,6 @@ fn taken(record: &BorrowedMessage<'_>) -> Message {
         value: record.payload().map(<[u8]>::to_vec),
         headers: headers.unwrap_or_default(),
         partition: Some(record.partition()),
-        offset: record.offset(),
         timestamp_ms: record.timestamp().to_millis().unwrap_or_default(),
     }
 }
