@@ -152,7 +152,8 @@ fn the_same_said_again_is_merged(broker: Broker) {
     assert_eq!(memory["memory"]["confirmed"], 1, "{memory}");
     // Said together, too: the second is decided on what the first one did.
     let post = |content: &str| wire.post(&ada.message("events", json!({"type": "turn", "content": content})));
-    (post("I am allergic to peanuts."), post("I am allergic to peanuts."));
+    post("I am allergic to peanuts.");
+    post("I am allergic to peanuts.");
     wire.flush();
     ada.turn("ok");
     assert_eq!(ada.list().iter().filter(|memory| memory["content"] == "I am allergic to peanuts.").count(), 1);

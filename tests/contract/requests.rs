@@ -114,7 +114,9 @@ fn several_questions_at_once(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("several", "ada");
     let (tea, boat) = ("Green tea at seven.", "The boat is called Maria.");
-    (ada.remember(tea), ada.remember(boat), ada.remember("Rain in April."));
+    for content in [tea, boat, "Rain in April."] {
+        ada.remember(content);
+    }
     let reply = ada.ask(json!({"type": "recall", "queries": ["What is the boat called?", "When is tea?"]}));
     let mut found = contents(&reply);
     found.sort_unstable();
@@ -127,7 +129,8 @@ fn a_follow_up_leans_on_the_turn_before(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("followups", "ada");
     let sister = "My sister Anna lives in Porto.";
-    (ada.remember(sister), ada.remember("The printer is out of toner."));
+    ada.remember(sister);
+    ada.remember("The printer is out of toner.");
     assert_eq!(contents(&ada.recall("And she?")).len(), 0);
     let history = json!([{"role": "user", "content": "Tell me about my sister Anna."}]);
     let reply = ada.ask(json!({"type": "recall", "query": "And where?", "history": history}));
