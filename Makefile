@@ -54,10 +54,9 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-bench: check-build release model ## speed of recall, ingest and restore, as ratios to the bare parts
+bench: check-build release model ## speed of recall and ingest, as ratios to the bare parts
 	$(call step,recall,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench recall)
 	$(call step,ingest,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench ingest)
-	$(call step,restore,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench restore)
 
 lint: check-build ## format, lints and documentation only
 	$(call step,format,cargo fmt --check)
