@@ -108,7 +108,7 @@ impl Ingest {
         let mut effects = Effects::default();
 
         let (drafts, texts) = self.draft(records);
-        let vectors = self.encode(&texts)?;
+        let vectors = self.encode(texts)?;
         for draft in drafts {
             let work = work.get_mut(&draft.record.partition).expect("a shard was found for every record above");
             if draft.record.offset <= work.applied {
@@ -165,10 +165,10 @@ impl Ingest {
         split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &|text| self.tokens.count(text))
     }
 
-    fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+    fn encode(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
         let began = Instant::now();
         let vectors = self.encoder.encode_all(texts)?;
-        self.metrics.encoded(texts.len(), began.elapsed());
+        self.metrics.encoded(vectors.len(), began.elapsed());
         Ok(vectors)
     }
 

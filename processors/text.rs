@@ -2,8 +2,8 @@
 
 use crate::domain::Time;
 use rust_stemmers::{Algorithm, Stemmer};
-use std::borrow::Cow;
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 /// Longer ones are keys, hashes and addresses.
@@ -24,6 +24,17 @@ static STOP_WORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
         .collect()
 });
 
+/// 16,384 words and their stems: about 1.5 MB a thread, and most of what a language uses.
+const STEMS_REMEMBERED: usize = 16_384;
+/// What is longer is hardly a word and would not come again.
+const STEM_REMEMBERED_BYTES_MAX: usize = 32;
+
+thread_local! {
+    /// To stem a word takes ten times as long as to look it up, and a turn's words are stemmed three times: for its score, its vector's
+    /// stand-in and the index.
+    static STEMS: RefCell<HashMap<Box<str>, Box<str>>> = RefCell::default();
+}
+
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
 /// Runs of letters and digits of any script: "don't" is "don" and "t".
@@ -40,13 +51,26 @@ pub fn content_words(text: &str) -> Vec<String> {
         .collect()
 }
 
-pub fn stem(word: &str) -> Cow<'_, str> {
-    STEMMER.stem(word)
+pub fn stem(word: &str) -> String {
+    if word.len() > STEM_REMEMBERED_BYTES_MAX {
+        return STEMMER.stem(word).into_owned();
+    }
+    STEMS.with_borrow_mut(|stems| {
+        if let Some(stem) = stems.get(word) {
+            return stem.as_ref().to_owned();
+        }
+        if stems.len() >= STEMS_REMEMBERED {
+            stems.clear();
+        }
+        let stem = STEMMER.stem(word).into_owned();
+        stems.insert(word.into(), stem.as_str().into());
+        stem
+    })
 }
 
 /// What is indexed and searched: stems of the content words, in order, repetitions kept.
 pub fn terms(text: &str) -> Vec<String> {
-    content_words(text).iter().map(|word| stem(word).into_owned()).collect()
+    content_words(text).iter().map(|word| stem(word)).collect()
 }
 
 pub fn is_stop_word(word: &str) -> bool {
@@ -84,6 +108,15 @@ mod tests {
         assert_eq!(terms("I'm moving to Lisbon; the flats were cheaper!"), ["move", "lisbon", "flat", "cheaper"]);
         assert_eq!(terms("what is it"), Vec::<String>::new());
         assert_eq!(terms("東京 café"), ["東京", "café"]);
+    }
+
+    #[test]
+    fn a_stem_is_the_same_however_often_it_is_asked_for() {
+        let words: Vec<String> = (0..STEMS_REMEMBERED + 10).map(|n| format!("walking{n}s")).collect();
+        let first: Vec<String> = words.iter().map(|word| stem(word)).collect();
+        assert_eq!(first, words.iter().map(|word| stem(word)).collect::<Vec<_>>());
+        assert!(STEMS.with_borrow(HashMap::len) <= STEMS_REMEMBERED);
+        assert_eq!((stem("walking"), stem("walking")), ("walk".to_owned(), "walk".to_owned()));
     }
 
     #[test]

@@ -22,10 +22,10 @@ const EMBEDDED_TURNS_MAX: usize = 20_000;
 #[derive(Args)]
 pub struct Ingest {
     /// Turns of one round with the model, of 20 users; 0 leaves the model out
-    #[arg(long, default_value_t = 2000, value_name = "COUNT")]
+    #[arg(long, default_value_t = 1000, value_name = "COUNT")]
     turns: usize,
     /// Rounds with the model, each followed by the bare encoder
-    #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    #[arg(long, default_value_t = 6, value_name = "COUNT")]
     rounds: usize,
     /// Turns with `hash`, of 1,000 users; 0 leaves it out
     #[arg(long, default_value_t = 100_000, value_name = "COUNT")]

@@ -5,21 +5,24 @@ use super::Embedder;
 use crate::fault::{Fault, Result, StopName};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// At most `queue` texts wait for a worker; a caller with more of them waits in turn.
+/// At most `queue` shares of batches wait for a worker; a caller with more of them waits in turn.
 pub fn pool(queue: usize) -> (Pool, Worker) {
-    let (sender, jobs) = bounded(queue.max(1));
-    let (alive, workers) = bounded(0);
-    (Pool { jobs: sender, workers, encoded: Arc::default() }, Worker { jobs, _alive: alive })
+    let (sender, shares) = bounded(queue.max(1));
+    let (alive, ended) = bounded(0);
+    let workers = Arc::new(AtomicUsize::new(0));
+    (Pool { shares: sender, workers: workers.clone(), ended, encoded: Arc::default() }, Worker { shares, workers, _alive: alive })
 }
 
 #[derive(Clone)]
 pub struct Pool {
-    jobs: Sender<Job>,
-    /// Carries nothing: it ends with the last worker. The jobs' own channel cannot tell, it keeps what nobody will ever take.
-    workers: Receiver<Infallible>,
+    shares: Sender<Share>,
+    /// Workers that run.
+    workers: Arc<AtomicUsize>,
+    /// Carries nothing: it ends with the last worker. The shares' own channel cannot tell, it keeps what nobody will ever take.
+    ended: Receiver<Infallible>,
     encoded: Arc<Encoded>,
 }
 
@@ -31,27 +34,35 @@ struct Encoded {
     recorded: OnceLock<Mutex<Vec<String>>>,
 }
 
-struct Job {
-    text: String,
-    place: usize,
+/// One worker's part of a batch, whichever texts that will be: each takes the next one as soon as it is free.
+struct Share {
+    batch: Arc<Batch>,
     answer: Sender<Answer>,
 }
 
-type Answer = (usize, Result<Vec<f32>>);
+struct Batch {
+    texts: Vec<String>,
+    next: AtomicUsize,
+}
+
+/// All that one worker made of a batch, with the places. One message for all: to wake whoever asked costs more than a quick vector.
+type Answer = Result<Vec<(usize, Vec<f32>)>>;
 
 impl Pool {
     /// The vectors of these texts, in order. The first fault is the answer if there is one.
-    pub fn encode_all(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
-        // Invariant: it holds an answer to every text, so a worker never waits for whoever asked.
-        let (sender, answers) = bounded(texts.len());
-        for (place, text) in texts.iter().enumerate() {
-            let job = Job { text: text.clone(), place, answer: sender.clone() };
-            self.jobs.send(job).map_err(|_| workers_gone())?;
+    pub fn encode_all(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
+        let batch = Arc::new(Batch { texts, next: AtomicUsize::new(0) });
+        let count = batch.texts.len();
+        let shares = self.workers.load(Ordering::Relaxed).max(1).min(count);
+        // Invariant: it holds the answer to every share, so a worker never waits for whoever asked.
+        let (sender, answers) = bounded(shares);
+        for _ in 0..shares {
+            self.shares.send(Share { batch: batch.clone(), answer: sender.clone() }).map_err(|_| workers_gone())?;
         }
         // Order matters: only without our own sender do the answers end when the workers' have.
         drop(sender);
-        let vectors = self.in_order(&answers, texts.len())?;
-        self.count(texts);
+        let vectors = self.in_order(&answers, count)?;
+        self.count(&batch.texts);
         Ok(vectors)
     }
 
@@ -78,13 +89,14 @@ impl Pool {
 
     fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Vec<f32>>> {
         let mut vectors = vec![None; count];
-        loop {
+        while vectors.iter().any(Option::is_none) {
             let answer = select! {
                 recv(answers) -> answer => answer.ok(),
-                recv(self.workers) -> _ => answers.try_recv().ok(),
+                recv(self.ended) -> _ => answers.try_recv().ok(),
             };
-            let Some((place, vector)) = answer else { break };
-            vectors[place] = Some(vector?);
+            for (place, vector) in answer.ok_or_else(workers_gone)?? {
+                vectors[place] = Some(vector);
+            }
         }
         vectors.into_iter().collect::<Option<_>>().ok_or_else(workers_gone)
     }
@@ -102,17 +114,38 @@ impl Pool {
 /// One for each thread. Those that are not run must be dropped, else a caller waits for them when the others have died.
 #[derive(Clone)]
 pub struct Worker {
-    jobs: Receiver<Job>,
+    shares: Receiver<Share>,
+    workers: Arc<AtomicUsize>,
     _alive: Sender<Infallible>,
 }
 
 impl Worker {
     /// Encodes until every handle of the pool is gone.
     pub fn run(self, mut embedder: Box<dyn Embedder>) {
-        for job in &self.jobs {
-            let vector = embedder.encode(&job.text);
+        // Never counted down: too many shares are finished at once, too few would leave a worker idle.
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        for share in &self.shares {
+            let vectors = share.batch.encode(embedder.as_mut());
             // Whoever asked may have stopped at an earlier fault.
-            let _ = job.answer.send((job.place, vector));
+            let _ = share.answer.send(vectors);
+        }
+    }
+}
+
+impl Batch {
+    fn encode(&self, embedder: &mut dyn Embedder) -> Answer {
+        let mut vectors = Vec::new();
+        loop {
+            let place = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(text) = self.texts.get(place) else { return Ok(vectors) };
+            match embedder.encode(text) {
+                Ok(vector) => vectors.push((place, vector)),
+                Err(fault) => {
+                    // The others need not go on.
+                    self.next.store(self.texts.len(), Ordering::Relaxed);
+                    return Err(fault);
+                }
+            }
         }
     }
 }
@@ -155,7 +188,7 @@ mod tests {
         }
         drop(worker);
         let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
-        (pool.encode_all(&texts), pool)
+        (pool.encode_all(texts), pool)
     }
 
     fn check_stops(workers: usize, texts: &[&str], expected: StopName) {
@@ -183,7 +216,7 @@ mod tests {
         let (_, pool) = encode_with(1, &["before"]);
         assert!(pool.recorded().is_empty());
         pool.record();
-        let _ = pool.encode_all(&["a".to_owned(), "b".to_owned()]);
+        let _ = pool.encode_all(vec!["a".to_owned(), "b".to_owned()]);
         assert_eq!(pool.recorded(), ["a", "b"]);
         assert!(pool.recorded().is_empty());
     }
@@ -211,7 +244,7 @@ mod tests {
         let handle = thread::spawn(move || worker.run(Box::new(Length)));
         let other = pool.clone();
         drop(pool);
-        assert_eq!(other.encode_all(&["ab".to_owned()]).unwrap(), [[2.0]]);
+        assert_eq!(other.encode_all(vec!["ab".to_owned()]).unwrap(), [[2.0]]);
         drop(other);
         handle.join().unwrap();
     }

@@ -3,6 +3,7 @@
 
 use super::Document;
 use super::segments::{Fields, Segments};
+use super::tokens::{KEYED, Keyed};
 use crate::domain::MemoryId;
 use crate::fault::{Fault, Result, StopName};
 use crate::text::STEMS_VERSION;
@@ -59,6 +60,7 @@ impl Disk {
     }
 
     fn of(index: tantivy::Index, writer_bytes: usize, generation: &str) -> tantivy::Result<Disk> {
+        index.tokenizers().register(KEYED, Keyed::default());
         let options = IndexWriterOptions::builder()
             .memory_budget_per_thread(writer_bytes)
             .num_worker_threads(1)

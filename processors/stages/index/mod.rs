@@ -6,6 +6,7 @@ mod disk;
 mod segments;
 mod tail;
 mod text;
+mod tokens;
 mod vectors;
 
 pub use bm25::Bm25;

@@ -3,17 +3,14 @@
 
 use super::Document;
 use super::bm25::{Found, Row};
+use super::tokens::{KEYED, joined, spelled};
 use crate::domain::{MemoryId, UserKey};
 use std::sync::Arc;
 use tantivy::columnar::ColumnValues;
 use tantivy::postings::Postings;
 use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
-use tantivy::tokenizer::{PreTokenizedString, Token};
 use tantivy::{DocId, DocSet, InvertedIndexReader, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 use uuid::Uuid;
-
-/// No name holds a control character, so a key ends where this begins.
-const SEPARATOR: char = '\u{1f}';
 
 /// No stored fields and no field norms: lengths are kept exactly, contents live in the store.
 #[derive(Clone, Copy)]
@@ -30,7 +27,10 @@ const LENGTH: &str = "length";
 impl Fields {
     pub fn schema() -> (Schema, Fields) {
         let mut schema = Schema::builder();
-        let indexing = TextFieldIndexing::default().set_fieldnorms(false).set_index_option(IndexRecordOption::WithFreqs);
+        let indexing = TextFieldIndexing::default()
+            .set_tokenizer(KEYED)
+            .set_fieldnorms(false)
+            .set_index_option(IndexRecordOption::WithFreqs);
         let terms = schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
         let id = schema.add_bytes_field("id", BytesOptions::default().set_indexed());
         for name in [ID_HIGH, ID_LOW, LENGTH] {
@@ -42,7 +42,7 @@ impl Fields {
     pub fn document(&self, schema: &Schema, document: &Document) -> tantivy::Result<TantivyDocument> {
         let (high, low) = document.id.0.as_u64_pair();
         let mut written = TantivyDocument::default();
-        written.add_pre_tokenized_text(self.terms, tokens(document));
+        written.add_text(self.terms, joined(document));
         written.add_bytes(self.id, document.id.0.as_bytes());
         for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTH, u64::from(document.length()))] {
             written.add_u64(schema.get_field(name)?, value);
@@ -53,18 +53,6 @@ impl Fields {
     pub fn id_term(&self, id: MemoryId) -> Term {
         Term::from_field_bytes(self.id, id.0.as_bytes())
     }
-}
-
-/// Every stem with the user's key before it, and the key alone, whose postings are the list of the user's documents.
-fn tokens(document: &Document) -> PreTokenizedString {
-    let stems = document.terms.iter().map(|stem| spelled(&document.key, stem));
-    let texts = stems.chain([document.key.as_str().to_owned()]);
-    let tokens = texts.enumerate().map(|(position, text)| Token { position, text, ..Token::default() }).collect();
-    PreTokenizedString { text: String::new(), tokens }
-}
-
-fn spelled(key: &UserKey, stem: &str) -> String {
-    format!("{key}{SEPARATOR}{stem}")
 }
 
 /// The segments of one commit.

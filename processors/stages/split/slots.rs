@@ -61,7 +61,7 @@ fn differ(new: &str, old: &str) -> bool {
 
 /// The words of one are all in the other.
 fn alike(a: &str, b: &str) -> bool {
-    let stems = |value| text::words(value).map(|word| text::stem(word).into_owned()).collect::<BTreeSet<_>>();
+    let stems = |value| text::words(value).map(text::stem).collect::<BTreeSet<_>>();
     let (a, b) = (stems(a), stems(b));
     a.is_subset(&b) || b.is_subset(&a)
 }
@@ -142,7 +142,7 @@ fn single(owned: &str) -> Option<String> {
     let word = owned.split(' ').next_back()?.to_lowercase();
     let word = word.strip_suffix("our").filter(|start| start.len() > 2).map_or(word.clone(), |start| format!("{start}or"));
     let first = owned.split(' ').next()?;
-    (!SEVERAL.contains(&word.as_str()) && !SEVERAL.contains(&first)).then(|| text::stem(&word).into_owned())
+    (!SEVERAL.contains(&word.as_str()) && !SEVERAL.contains(&first)).then(|| text::stem(&word))
 }
 
 fn pair(a: &str, b: &str) -> String {

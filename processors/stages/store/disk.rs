@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub struct Disk {
     /// sled's own flush leaves the file's length unsynced.
     file: File,
     existed: bool,
+    /// Whether any value has more than one piece. Hardly ever: then the values that a batch replaces need not be looked at.
+    has_pieces: AtomicBool,
 }
 
 impl Disk {
@@ -76,7 +79,8 @@ impl Disk {
             .flush_every_ms(options.flush_every_ms);
         let db = open_unlocked(&config)?;
         let file = File::open(file).map_err(|error| unwritable(error.to_string()))?;
-        Ok(Disk { db, dir: dir.to_owned(), file, existed })
+        let has_pieces = AtomicBool::new(db.scan_prefix([PIECES]).next().is_some());
+        Ok(Disk { db, dir: dir.to_owned(), file, existed, has_pieces })
     }
 
     /// Whether there was something to open.
@@ -158,7 +162,7 @@ impl Records for Disk {
     fn apply(&self, changes: &Changes) -> Result<()> {
         let mut batch = Batch::default();
         for (key, value) in &changes.records {
-            let before = self.pieces_behind(key)?;
+            let before = if self.has_pieces.load(Ordering::Relaxed) { self.pieces_behind(key)? } else { 0 };
             let now = match value {
                 Some(value) => put_pieces(&mut batch, key, value),
                 None => {
@@ -167,6 +171,7 @@ impl Records for Disk {
                 }
             };
             (now..before).for_each(|number| batch.remove(piece_key(key, number)));
+            self.has_pieces.fetch_or(now > 0, Ordering::Relaxed);
         }
         self.db.apply_batch(batch).map_err(|error| unwritable(error.to_string()))
     }
