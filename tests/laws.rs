@@ -95,15 +95,27 @@ fn law_nothing_lost_under_kill_9() {
     let mut ends = BTreeMap::new();
     let share = events.len() / (KILLS + 1);
     for (n, part) in events.chunks(share.max(1)).enumerate() {
-        let sent: Vec<_> = part.iter().map(|event| (event, wire.post(&message(&wire, event)))).collect();
-        if n < KILLS {
-            // At some moment of its work on this part, or of its start.
-            std::thread::sleep(Duration::from_millis(dice.below(250)));
-            child.process.kill().expect("it runs");
-            child.process.wait().expect("it ends");
-            child = Child::start(&torn);
+        // Every other time in the midst of its work, else while it starts, joins its group or catches up.
+        if n % 2 == 0 {
+            child.wait_until_ready();
+        } else {
+            std::thread::sleep(Duration::from_millis(dice.below(1500)));
+        }
+        let fatal = dice.below(part.len() as u64) as usize;
+        let mut sent = Vec::new();
+        for (m, event) in part.iter().enumerate() {
+            sent.push((event, wire.post(&message(&wire, event))));
+            if m == fatal && n < KILLS {
+                wire.flush();
+                std::thread::sleep(Duration::from_micros(dice.below(20_000)));
+                child.process.kill().expect("it runs");
+                child.process.wait().expect("it ends");
+            }
         }
         wire.flush();
+        if n < KILLS {
+            child = Child::start(&torn);
+        }
         for (event, delivery) in sent {
             let (partition, offset) = delivery.get().expect("flushed").clone().expect("acknowledged");
             ends.insert(partition, (event["user"].as_str().expect("a name").to_owned(), offset));
@@ -149,6 +161,16 @@ fn law_isolated() {
     ];
     let people: Vec<User<'_>> =
         (0..10).map(|n| wire.user(if n % 2 == 0 { "even" } else { "odd" }, &format!("person-{n}"))).collect();
+    // In each tenant, on every partition, somebody chatters: enough to lower a threshold, a rarity, a novelty, were they shared.
+    for (n, tenant) in ["even", "odd"].into_iter().cycle().take(12).enumerate() {
+        let chatter = wire.user(tenant, &format!("chatter-{n}"));
+        let content = ["Hi there!", "I live in Lisbon", "ok"];
+        for m in 0..60 {
+            wire.post(&chatter.message("events", json!({"type": "turn", "content": content[m % 3]})));
+        }
+        wire.flush();
+        chatter.turn("Hi there!");
+    }
     let mut decisions: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for content in said {
         for person in &people {
