@@ -2,10 +2,11 @@
 
 use super::format::{self, Gate};
 use super::keys;
-use super::reading::{Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS};
+use super::reading::{Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, said_in};
 use super::records::{Changes, Records, Visit};
 use crate::domain::{Memory, MemoryId, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -18,8 +19,8 @@ pub struct Overlay<'a> {
     /// The same changes as they were before they became bytes; nothing is a removal.
     memories: BTreeMap<(UserKey, MemoryId), Option<Memory>>,
     vectors: BTreeMap<(UserKey, MemoryId), Vector>,
-    /// The number of the next turn in each tail written to, so that only the first write to it must look.
-    next_numbers: HashMap<Vec<u8>, u64>,
+    /// The number of the next turn in each tail read or written, so that a write hardly ever must look.
+    next_numbers: RefCell<HashMap<Vec<u8>, u64>>,
 }
 
 /// What the index and the change feed need to know of a batch, in key order.
@@ -36,7 +37,7 @@ impl<'a> Overlay<'a> {
     }
 
     pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
-        Overlay { below, changes, memories: BTreeMap::new(), vectors: BTreeMap::new(), next_numbers: HashMap::new() }
+        Overlay { below, changes, memories: BTreeMap::new(), vectors: BTreeMap::new(), next_numbers: RefCell::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -96,24 +97,16 @@ impl<'a> Overlay<'a> {
     /// Over the oldest of the last six: a turn writes one small record, not all six again.
     pub fn push_tail(&mut self, key: &UserKey, session: Option<&str>, said: &SaidBefore) -> Result<()> {
         let ring = keys::tail(key, session.unwrap_or_default());
-        let number = match self.next_numbers.get(&ring) {
-            Some(number) => *number,
-            None => self.after_the_newest_said(&ring)?,
+        let known = self.next_numbers.borrow().get(&ring).copied();
+        let number = match known {
+            Some(number) => number,
+            None => next_number(&self.numbered_tail(&ring)?),
         };
         let mut place = ring.clone();
         place.push((number % TAIL_TURNS) as u8);
         self.changes.put(place, format::said_bytes(number, said));
-        self.next_numbers.insert(ring, number + 1);
+        self.next_numbers.get_mut().insert(ring, number + 1);
         Ok(())
-    }
-
-    fn after_the_newest_said(&self, ring: &[u8]) -> Result<u64> {
-        let mut next = 0;
-        self.each(ring, &mut |_, value| {
-            next = next.max(format::said(value)?.0 + 1);
-            Ok(true)
-        })?;
-        Ok(next)
     }
 
     pub fn put_session(&mut self, key: &UserKey, name: &str, session: &Session) {
@@ -190,7 +183,7 @@ impl<'a> Overlay<'a> {
         for record in self.keys_of(&ring)? {
             self.changes.remove(record);
         }
-        self.next_numbers.remove(&ring);
+        self.next_numbers.get_mut().remove(&ring);
         Ok(())
     }
 
@@ -213,7 +206,7 @@ impl<'a> Overlay<'a> {
         if ids > 0 {
             self.changes.put(keys::gate(key), format::gate_bytes(&Gate { ids, scores: Vec::new() }));
         }
-        self.next_numbers.retain(|ring, _| !ring.starts_with(&user));
+        self.next_numbers.get_mut().retain(|ring, _| !ring.starts_with(&user));
         Ok(())
     }
 
@@ -233,6 +226,13 @@ impl Reading for Overlay<'_> {
             Some(changed) => Ok(changed.clone()),
             None => self.below.get(key),
         }
+    }
+
+    /// Whoever adds a turn has read the tail it goes to.
+    fn numbered_tail(&self, ring: &[u8]) -> Result<Vec<(u64, SaidBefore)>> {
+        let numbered = said_in(self, ring)?;
+        self.next_numbers.borrow_mut().insert(ring.to_vec(), next_number(&numbered));
+        Ok(numbered)
     }
 
     /// Merges two sorted runs; of one key in both, the change is what counts.
@@ -260,4 +260,8 @@ impl Reading for Overlay<'_> {
         }
         Ok(())
     }
+}
+
+fn next_number(numbered: &[(u64, SaidBefore)]) -> u64 {
+    numbered.last().map_or(0, |(number, _)| number + 1)
 }

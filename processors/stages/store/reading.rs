@@ -94,14 +94,14 @@ pub trait Reading {
 
     /// The session's last turns, oldest first. Turns without a session have one tail of their own.
     fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Vec<SaidBefore>> {
-        let mut numbered = Vec::with_capacity(TAIL_TURNS as usize);
-        self.each(&keys::tail(key, session.unwrap_or_default()), &mut |_, value| {
-            numbered.push(format::said(value)?);
-            Ok(true)
-        })
-        .map_err(|fault| fault.about(format!("reads the last turns of {key}")))?;
-        numbered.sort_by_key(|(number, _)| *number);
+        let numbered = self.numbered_tail(&keys::tail(key, session.unwrap_or_default()));
+        let numbered = numbered.map_err(|fault| fault.about(format!("reads the last turns of {key}")))?;
         Ok(numbered.into_iter().map(|(_, said)| said).collect())
+    }
+
+    /// The same with their numbers.
+    fn numbered_tail(&self, ring: &[u8]) -> Result<Vec<(u64, SaidBefore)>> {
+        said_in(self, ring)
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
@@ -151,6 +151,16 @@ pub trait Reading {
         let Some(bytes) = self.record(&keys::via(source_partition))? else { return Ok(None) };
         format::offset(&bytes).map(Some).map_err(|fault| fault.about(format!("reads what came via partition {source_partition}")))
     }
+}
+
+pub fn said_in<R: Reading + ?Sized>(records: &R, ring: &[u8]) -> Result<Vec<(u64, SaidBefore)>> {
+    let mut numbered = Vec::with_capacity(TAIL_TURNS as usize);
+    records.each(ring, &mut |_, value| {
+        numbered.push(format::said(value)?);
+        Ok(true)
+    })?;
+    numbered.sort_by_key(|(number, _)| *number);
+    Ok(numbered)
 }
 
 fn identified(rest: &[u8]) -> Result<MemoryId> {
