@@ -5,6 +5,9 @@ use super::Ranked;
 use super::frame::Frame;
 use crate::domain::Format;
 
+/// What has more bytes for each token of the budget will not fit: prose has about 5.
+const BYTES_A_TOKEN: usize = 8;
+
 /// A finished block. Invariant: `tokens` is what the caller's count says of `text`, and is never over the budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
@@ -19,6 +22,9 @@ pub fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &d
     let Some(frame) = Frame::of(format) else {
         return Prompt::default();
     };
+    if let Some(all) = all_of_them(ranked, &frame, budget, count_tokens) {
+        return all;
+    }
     let mut pieces = fitting(ranked, &frame, budget, count_tokens);
     loop {
         if pieces.is_empty() {
@@ -31,6 +37,18 @@ pub fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &d
         }
         drop_last(&mut pieces, tokens - budget);
     }
+}
+
+/// Nearly always all fit, and then to count the parts first would take longer than all the rest of a recall but encoding.
+fn all_of_them(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
+    let texts: Vec<String> = in_sections(ranked).into_iter().map(|place| frame.memory(&ranked[place])).collect();
+    let bytes: usize = texts.iter().map(String::len).sum();
+    if ranked.is_empty() || bytes / BYTES_A_TOKEN > budget {
+        return None;
+    }
+    let text = frame.around(texts.iter().map(String::as_str));
+    let tokens = count_tokens(&text);
+    (tokens <= budget).then(|| Prompt { text, tokens, taken: (0..ranked.len()).collect() })
 }
 
 struct Piece {
