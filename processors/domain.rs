@@ -594,9 +594,10 @@ impl Vector {
         Vector { scale, values: exact.iter().map(|x| (x / scale).round() as i8).collect() }
     }
 
-    /// The cosine of two vectors that were of unit length before they were rounded.
+    /// The cosine of two vectors that were of unit length before they were rounded. Invariant: to the bit the same both ways round and
+    /// in the index's blocks, so the scales are multiplied first: else a score would depend on where a batch ended.
     pub fn cosine(&self, other: &Vector) -> f32 {
-        dot(&self.values, &other.values) as f32 * self.scale * other.scale
+        dot(&self.values, &other.values) as f32 * (self.scale * other.scale)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -200,14 +200,14 @@ impl Block {
             return Vec::new();
         }
         let vectors = self.values.chunks_exact(self.width).zip(&self.scales);
-        let cosines = vectors.map(|(values, scale)| dot(values, &query.values) as f32 * scale * query.scale);
+        let cosines = vectors.map(|(values, scale)| dot(values, &query.values) as f32 * (scale * query.scale));
         self.ids.iter().copied().zip(cosines).collect()
     }
 
     fn cosine(&self, id: MemoryId, query: &Vector) -> Option<f32> {
         let row = *self.rows.get(&id).filter(|_| self.compares_with(query))?;
         let values = &self.values[row * self.width..][..self.width];
-        Some(dot(values, &query.values) as f32 * self.scales[row] * query.scale)
+        Some(dot(values, &query.values) as f32 * (self.scales[row] * query.scale))
     }
 
     fn compares_with(&self, query: &Vector) -> bool {
@@ -334,5 +334,18 @@ mod tests {
         check(&vectors, &user(0), &store);
         let near = vectors.nearest(&user(0), &mut || load(&store), &Vector::of(&[1.0, 0.0]), 9).unwrap();
         assert_eq!(near, []);
+    }
+
+    #[test]
+    fn a_cosine_is_the_same_to_the_bit_in_a_block_and_out_of_it() {
+        for n in 1..500 {
+            let turned = |m: usize| Vector::of(&(0..WIDTH).map(|k| ((n * m * (k + 1)) as f32).sin()).collect::<Vec<_>>());
+            let (said, asked) = (turned(3), turned(7));
+            let block = Block::of(vec![(id(n), said.clone())]);
+            let expected = said.cosine(&asked).to_bits();
+            assert_eq!(asked.cosine(&said).to_bits(), expected);
+            assert_eq!(block.cosine(id(n), &asked).unwrap().to_bits(), expected);
+            assert_eq!(block.all_cosines(&asked)[0].1.to_bits(), expected);
+        }
     }
 }
