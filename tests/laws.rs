@@ -4,7 +4,7 @@ use crate::support::client::{contents, made, outcome};
 use crate::support::service::{Place, command};
 use crate::support::{Broker, Child, Message, PATIENCE, Running, User, Wire, eventually, kafka, on_both_brokers};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What a person may see of all these users' memories, without what differs from one log to another.
@@ -26,6 +26,29 @@ fn told(reply: &Value) -> Value {
         reply.as_object_mut().expect("an object").remove(field);
     }
     reply
+}
+
+/// Field by field, so that a failure can be read.
+fn different(ours: &[Value], theirs: &[Value]) -> Vec<String> {
+    let by_id = |all: &[Value]| -> BTreeMap<String, Value> {
+        all.iter().map(|one| (one["memory"]["id"].to_string(), one["memory"].clone())).collect()
+    };
+    let (ours, theirs) = (by_id(ours), by_id(theirs));
+    let ids: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let mut found = Vec::new();
+    for id in ids {
+        let (Some(one), Some(other)) = (ours.get(id), theirs.get(id)) else {
+            found.push(format!("{id}: {:?} and {:?}", ours.get(id), theirs.get(id)));
+            continue;
+        };
+        let fields: BTreeSet<&String> =
+            [one, other].into_iter().filter_map(Value::as_object).flat_map(|all| all.keys()).collect();
+        let fields = fields.into_iter().filter(|field| one[field.as_str()] != other[field.as_str()]);
+        found.extend(
+            fields.map(|field| format!("{} of {}: {} and {}", field, one["content"], one[field.as_str()], other[field.as_str()])),
+        );
+    }
+    found
 }
 
 /// A stream in which every event depends on those before it: repetitions confirm, moves supersede, ids repeat.
@@ -138,7 +161,8 @@ fn law_nothing_lost_under_kill_9() {
     settled(&wire, &ends);
     let never_killed = state(&wire, &users);
     for user in &users {
-        assert_eq!(after_kills[user], never_killed[user], "{user}, seed {seed}");
+        let different = different(&after_kills[user], &never_killed[user]);
+        assert!(different.is_empty(), "{user}, seed {seed}: killed and never killed differ in {different:#?}");
         assert!(never_killed[user].len() > 10, "the stream leaves something to compare: {}", never_killed[user].len());
     }
     let confirmed = never_killed.values().flatten().filter(|memory| memory["memory"]["confirmed"].as_u64() > Some(1)).count();
