@@ -114,6 +114,7 @@ pub struct Store {
     pub dir: PathBuf,
     pub durability: String,
     pub cache_bytes: u64,
+    pub tails_max: usize,
     pub flush_ms: u64,
 }
 
@@ -162,6 +163,7 @@ pub struct Recall {
 pub struct Index {
     pub vector_cache_bytes: usize,
     pub settle_ms: u64,
+    pub settle_max: usize,
     pub tail_max: usize,
     pub writer_bytes: usize,
 }
@@ -298,6 +300,7 @@ fn check(config: &Config) -> std::result::Result<(), String> {
         ("recall.candidates", config.recall.candidates),
         ("recall.queries_max", config.recall.queries_max),
         ("recall.waiting_max", config.recall.waiting_max),
+        ("index.settle_max", config.index.settle_max),
         ("index.tail_max", config.index.tail_max),
         ("embedder.tokens_max", config.embedder.tokens_max),
         ("embedder.queue", config.embedder.queue),

@@ -196,8 +196,12 @@ impl Service {
         };
         service.spawn("compact", move |shared| compact_loop.run(compact, &shared))?;
 
-        let (settled, every) = (shards.clone(), Duration::from_millis(config.index.settle_ms));
-        service.spawn("index", move |shared| loops::settle(&settled, every, &shared))?;
+        let settling = loops::Settling {
+            shards: shards.clone(),
+            every: Duration::from_millis(config.index.settle_ms),
+            pending_max: config.index.settle_max,
+        };
+        service.spawn("index", move |shared| settling.run(&shared))?;
         service.spawn("http", move |shared| page.serve(shared, shards))?;
         Ok(service)
     }

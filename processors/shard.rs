@@ -118,7 +118,7 @@ impl Shard {
     pub fn apply(&self, overlay: Effects, applied: i64) -> Result<Duration> {
         let _alone = self.view.write().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
-        self.store.apply(overlay.changes, applied)?;
+        self.store.apply(overlay.batch, applied)?;
         for (key, id) in &overlay.touched.removed {
             self.index.text.remove(*id);
             self.index.vectors.remove(key, *id);
@@ -221,14 +221,14 @@ impl Shard {
 
 /// What a batch does to a shard: the bytes for the store, and the same in domain words for the index and the change feed.
 pub struct Effects {
-    pub changes: store::Changes,
+    pub batch: store::Finished,
     pub touched: store::Touched,
 }
 
 impl Effects {
     pub fn of(mut overlay: Overlay<'_>) -> Effects {
         let touched = overlay.take_touched();
-        Effects { changes: overlay.into_changes(), touched }
+        Effects { batch: overlay.finished(), touched }
     }
 }
 

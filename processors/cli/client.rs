@@ -78,14 +78,14 @@ impl Client {
     /// Publishes an event without asking for a receipt.
     pub fn publish_only(&mut self, event: &Value) -> Result<()> {
         let outgoing = Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
-        self.producer.send(outgoing)
+        self.producer.send(&outgoing)
     }
 
     /// The same event to every partition: a tick wakes every process.
     pub fn publish_everywhere(&mut self, event: &Value) -> Result<()> {
         for partition in 0..self.partitions {
             let outgoing = Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
-            self.producer.send(Outgoing { partition: Some(partition), ..outgoing })?;
+            self.producer.send(&Outgoing { partition: Some(partition), ..outgoing })?;
         }
         self.flush()
     }
@@ -119,7 +119,7 @@ impl Client {
     fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<Reply> {
         let correlation = header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
         let began = Instant::now();
-        self.producer.send(outgoing)?;
+        self.producer.send(&outgoing)?;
         loop {
             let left = within.saturating_sub(began.elapsed());
             if left.is_zero() {

@@ -222,7 +222,7 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
     let key = UserKey::new("default", "ada").expect("a name");
     let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
     assert_eq!(bench.memories("ada").iter().filter(|memory| memory.content.contains("Berlin")).count(), 0);
-    assert!(shard.store.tail(&key, Some("s")).expect("a disk").is_empty());
+    assert!(shard.store.tail(&key, Some("s")).expect("a disk").said.is_empty());
     assert!(shard.store.slot(&key, "lives_in").expect("a disk").is_none());
     let hits = shard.index.text.search(&key, &crate::text::terms("Berlin"), crate::stages::index::Bm25 { k1: 0.9, b: 0.4 }, 10);
     assert!(hits.expect("an index").is_empty());

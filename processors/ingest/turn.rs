@@ -74,15 +74,15 @@ impl Ingest {
         let ground = Ground {
             vector: &vector,
             nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
-            recent: &recent,
+            recent: &recent.said,
             speaker: speaker(turn),
             linked: !replaced.is_empty(),
             rarity: &self.rarity,
         };
         let surprise = score::surprise(&candidate.text, &ground, &profile.weights);
         // Order matters: the total that is judged is one of those it is judged among.
-        work.overlay.push_score(key, surprise.total)?;
-        let threshold = score::threshold(&profile.gate, &work.overlay.scores(key)?);
+        let totals = work.overlay.push_score(key, surprise.total)?;
+        let threshold = score::threshold(&profile.gate, &totals);
         let verdict = score::verdict(&surprise, threshold);
         let same = if replaced.is_empty() { same(work, here, turn, candidate, &near)? } else { None };
         let keep = verdict.keep || profile.treatment(turn.role) == Treatment::Keep;

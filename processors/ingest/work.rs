@@ -89,11 +89,9 @@ impl<'a> Work<'a> {
     }
 
     pub fn put(&mut self, memory: &Memory, vector: Option<Vector>) -> Result<()> {
-        self.overlay.put_memory(memory)?;
-        if let Some(vector) = vector {
-            self.overlay.put_vector(&memory.key, memory.id, &vector)?;
-            self.fresh.entry(memory.key.clone()).or_default().push((memory.id, vector));
-        }
+        let Some(vector) = vector else { return self.overlay.put_memory(memory) };
+        self.overlay.put_memory_and_vector(memory, &vector);
+        self.fresh.entry(memory.key.clone()).or_default().push((memory.id, vector));
         Ok(())
     }
 

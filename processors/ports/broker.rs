@@ -81,7 +81,7 @@ pub trait Consumer: Send {
 
 /// Writes records. What is sent is on its way; `flush` says whether all of it arrived.
 pub trait Producer: Send {
-    fn send(&mut self, record: Outgoing) -> Result<()>;
+    fn send(&mut self, record: &Outgoing) -> Result<()>;
     /// Waits until everything sent is acknowledged.
     fn flush(&mut self, within: Duration) -> Result<()>;
     /// Lets acknowledgements in without waiting; how many are still outstanding.

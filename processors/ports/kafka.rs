@@ -400,10 +400,10 @@ const QUEUE_FULL_WAIT: Duration = Duration::from_secs(30);
 const ACKNOWLEDGED_LOOK: Duration = Duration::from_micros(100);
 
 impl Producer for KafkaProducer {
-    fn send(&mut self, outgoing: Outgoing) -> Result<()> {
+    fn send(&mut self, outgoing: &Outgoing) -> Result<()> {
         let give_up = Instant::now() + QUEUE_FULL_WAIT;
         loop {
-            match self.producer.send(record(&outgoing)) {
+            match self.producer.send(record(outgoing)) {
                 Ok(()) => return Ok(()),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) if Instant::now() < give_up => {
                     self.producer.poll(Duration::from_millis(5));

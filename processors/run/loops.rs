@@ -10,6 +10,7 @@ use crate::ownership::Shards;
 use crate::ports::broker::{Consumer, Outgoing, Polled, Producer, Record, Start};
 use crate::recall::Recall;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a thread sleeps at most before it looks whether it should stop.
@@ -137,7 +138,7 @@ fn deliver(producer: &mut dyn Producer, outputs: Vec<Outgoing>, within: Duration
     }
     loop {
         shared.turned(thread);
-        let sent = outputs.iter().try_for_each(|output| producer.send(output.clone())).and_then(|()| producer.flush(within));
+        let sent = outputs.iter().try_for_each(|output| producer.send(output)).and_then(|()| producer.flush(within));
         match sent {
             Ok(()) => return Ok(()),
             Err(fault) if shared.is_stopping() => return Err(fault),
@@ -160,9 +161,8 @@ fn try_again(fault: Fault, shared: &Shared) -> Result<()> {
 
 /// A reply that cannot even be handed to the client is logged: its sender will ask again.
 fn send(producer: &mut dyn Producer, reply: Outgoing) {
-    let topic = reply.topic.clone();
-    if let Err(fault) = producer.send(reply) {
-        tracing::warn!(%fault, topic, "sends a reply");
+    if let Err(fault) = producer.send(&reply) {
+        tracing::warn!(%fault, topic = reply.topic, "sends a reply");
     }
 }
 
@@ -266,21 +266,36 @@ impl CompactLoop {
 }
 
 /// Moves words into segments behind everybody's back, and takes the measures that need no hurry.
-pub fn settle(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
-    let mut next = Instant::now() + every;
-    while !shared.is_stopping() {
-        shared.turned("index");
-        std::thread::sleep(LOOK_UP.min(every));
-        if Instant::now() < next {
-            continue;
-        }
-        next = Instant::now() + every;
-        let (mut bytes, mut hits, mut misses) = (0, 0, 0);
-        for shard in shards.all() {
-            let began = Instant::now();
-            if shard.settle()? {
-                shared.metrics.settled(began.elapsed());
+pub struct Settling {
+    pub shards: Arc<Shards>,
+    pub every: Duration,
+    pub pending_max: usize,
+}
+
+impl Settling {
+    pub fn run(self, shared: &Shared) -> Result<()> {
+        let mut next = Instant::now() + self.every;
+        while !shared.is_stopping() {
+            shared.turned("index");
+            std::thread::sleep(LOOK_UP.min(self.every));
+            let is_time = Instant::now() >= next;
+            for shard in self.shards.all() {
+                let began = Instant::now();
+                if (is_time || shard.index.text.pending() >= self.pending_max) && shard.settle()? {
+                    shared.metrics.settled(began.elapsed());
+                }
             }
+            if is_time {
+                next = Instant::now() + self.every;
+                self.measure(shared);
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(&self, shared: &Shared) {
+        let (mut bytes, mut hits, mut misses) = (0, 0, 0);
+        for shard in self.shards.all() {
             let counts = shard.index.vectors.counts();
             bytes += counts.bytes as u64;
             hits += counts.hits;
@@ -289,5 +304,4 @@ pub fn settle(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
         }
         shared.metrics.vector_cache(bytes, hits, misses);
     }
-    Ok(())
 }

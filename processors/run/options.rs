@@ -20,7 +20,11 @@ pub fn embedder(config: &Config) -> embedder::Options {
 
 pub fn shard(config: &Config, partitions: i32) -> shard::Options {
     shard::Options {
-        store: store::Options { cache_bytes: config.store.cache_bytes, flush_every_ms: Some(config.store.flush_ms) },
+        store: store::Options {
+            cache_bytes: config.store.cache_bytes,
+            tails_max: config.store.tails_max,
+            flush_every_ms: Some(config.store.flush_ms),
+        },
         index: index::Options {
             writer_bytes: config.index.writer_bytes,
             tail_max: config.index.tail_max,

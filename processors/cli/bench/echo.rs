@@ -26,7 +26,7 @@ impl Echo {
     pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) {
             if let Polled::Record(record) = self.consumer.poll(LOOK_UP)? {
-                self.producer.send(reply(record))?;
+                self.producer.send(&reply(record))?;
             }
             self.producer.outstanding()?;
         }

@@ -104,9 +104,10 @@ const ANSWER_TAIL_CHARS: usize = 120;
 pub fn surprise(text: &str, ground: &Ground<'_>, weights: &Weights) -> Surprise {
     let said = Reading::of(text);
     let words = text::content_words(&said.prose);
-    let said_before = |turns: &[SaidBefore]| turns.iter().map(|turn| turn.vector.cosine(ground.vector)).fold(0.0, f32::max);
-    let nearest = said_before(ground.recent).max(ground.nearest);
-    let nearest_in_context = said_before(&ground.recent[ground.recent.len().saturating_sub(CONTEXT_TURNS)..]);
+    let cosines: Vec<f32> = ground.recent.iter().map(|turn| turn.vector.cosine(ground.vector)).collect();
+    let best = |cosines: &[f32]| cosines.iter().copied().fold(0.0, f32::max);
+    let nearest = best(&cosines).max(ground.nearest);
+    let nearest_in_context = best(&cosines[cosines.len().saturating_sub(CONTEXT_TURNS)..]);
 
     let specificity = share(rarest_bits(&words, ground.rarity) / SPECIFICITY_FULL);
     let novelty = share((1.0 - nearest) / NOVELTY_FULL);

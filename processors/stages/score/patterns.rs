@@ -1,7 +1,46 @@
 //! The wordings that `reading.rs` looks for, in lower-case ASCII. Word lists and nothing else: `mod.rs` says what a match is worth.
 
-use regex::{Regex, RegexBuilder};
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
+
+/// What a text is searched for anywhere, as places in `ANYWHERE`.
+#[derive(Clone, Copy)]
+pub enum Wording {
+    FirstPerson,
+    Greeting,
+    Time,
+    Number,
+    Fact,
+    State,
+    Mine,
+    Never,
+    Decision,
+    Correction,
+    Order,
+    Strong,
+    Emphatic,
+}
+
+/// All of them in one pass over the text: one by one each would be a pass of its own.
+pub static ANYWHERE: LazyLock<RegexSet> = LazyLock::new(|| {
+    let wordings = [
+        &FIRST_PERSON,
+        &GREETING,
+        &TIME,
+        &NUMBER,
+        &FACT,
+        &STATE,
+        &MINE,
+        &NEVER,
+        &DECISION,
+        &CORRECTION,
+        &ORDER,
+        &STRONG,
+        &EMPHATIC,
+    ];
+    let wordings = wordings.map(|wording| wording.as_str());
+    RegexSetBuilder::new(wordings).unicode(false).build().expect("each of them was compiled before")
+});
 
 pub static FIRST_PERSON: LazyLock<Regex> =
     LazyLock::new(|| words(&["i(?:'m|'ve|'d|'ll)?", "my|mine|me", "we(?:'re|'ve)?", "our|us"]));

@@ -1,6 +1,7 @@
 //! What can be told from a text's wording alone: facts, times, names, greetings, questions. English; elsewhere these parts stay 0.
 
 use super::patterns::*;
+use regex::SetMatches;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -11,12 +12,13 @@ pub struct Reading<'a> {
     pub words: usize,
     /// The prose in lower-case ASCII, so that the regex engine never leaves its quick path.
     plain: String,
+    found: SetMatches,
 }
 
 /// The whole text is one question.
 pub fn is_question(text: &str) -> bool {
-    let reading = Reading::of(text);
-    let mut sentences = reading.sentences();
+    let plain = plain(&prose(text));
+    let mut sentences = sentences(&plain);
     sentences.next().is_some_and(asks) && sentences.next().is_none()
 }
 
@@ -24,7 +26,11 @@ impl<'a> Reading<'a> {
     pub fn of(text: &'a str) -> Reading<'a> {
         let prose = prose(text);
         let plain = plain(&prose);
-        Reading { words: count_words(&plain), prose, plain }
+        Reading { words: count_words(&plain), found: ANYWHERE.matches(&plain), prose, plain }
+    }
+
+    fn holds(&self, wording: Wording) -> bool {
+        self.found.matched(wording as usize)
     }
 
     fn sentences(&self) -> impl Iterator<Item = &str> {
@@ -33,45 +39,47 @@ impl<'a> Reading<'a> {
 
     /// What "I moved", "we bought", "I'm a" begin: at most 2 are counted.
     pub fn facts(&self) -> usize {
-        FACT.find_iter(&self.plain).take(2).count()
+        if self.holds(Wording::Fact) { FACT.find_iter(&self.plain).take(2).count() } else { 0 }
     }
 
     /// A lasting state of the speaker, worth keeping in however few words.
     pub fn state(&self) -> bool {
-        STATE.is_match(&self.plain)
+        self.holds(Wording::State)
     }
 
     pub fn mine(&self) -> bool {
-        MINE.captures_iter(&self.plain).any(|found| !matches!(&found["what"], "god" | "gosh" | "pleasure" | "bad"))
+        self.holds(Wording::Mine)
+            && MINE.captures_iter(&self.plain).any(|found| !matches!(&found["what"], "god" | "gosh" | "pleasure" | "bad"))
     }
 
     pub fn time(&self) -> bool {
-        TIME.is_match(&self.plain)
+        self.holds(Wording::Time)
     }
 
     pub fn number(&self) -> bool {
-        self.plain.bytes().any(|byte| byte.is_ascii_digit()) || NUMBER.is_match(&self.plain)
+        self.plain.bytes().any(|byte| byte.is_ascii_digit()) || self.holds(Wording::Number)
     }
 
     pub fn decision(&self) -> bool {
-        DECISION.is_match(&self.plain)
+        self.holds(Wording::Decision)
     }
 
     pub fn correction(&self) -> bool {
-        CORRECTION.is_match(&self.plain)
+        self.holds(Wording::Correction)
     }
 
     pub fn never(&self) -> bool {
-        NEVER.is_match(&self.plain)
+        self.holds(Wording::Never)
     }
 
     /// "Do you remember that day?" asks, and "I remember that day" tells: neither is an order.
     pub fn instruction(&self) -> bool {
-        ORDER_FIRST.is_match(opening(&self.plain)) || ORDER.captures_iter(&self.plain).any(|found| found.name("told").is_none())
+        ORDER_FIRST.is_match(opening(&self.plain))
+            || self.holds(Wording::Order) && ORDER.captures_iter(&self.plain).any(|found| found.name("told").is_none())
     }
 
     pub fn greeting(&self) -> bool {
-        GREETING_FIRST.is_match(opening(&self.plain)) || GREETING.is_match(&self.plain)
+        GREETING_FIRST.is_match(opening(&self.plain)) || self.holds(Wording::Greeting)
     }
 
     /// Nothing but questions, and none about the speaker.
@@ -79,16 +87,16 @@ impl<'a> Reading<'a> {
         self.plain.contains('?')
             && self.sentences().all(asks)
             && self.sentences().next().is_some()
-            && !FIRST_PERSON.is_match(&self.plain)
+            && !self.holds(Wording::FirstPerson)
     }
 
     /// 0 to 1.
     pub fn emphasis(&self) -> f32 {
-        let strong = if STRONG.is_match(&self.plain) { 0.5 } else { 0.0 };
-        let emphatic = EMPHATIC.find_iter(&self.plain).take(2).count() as f32;
+        let strong = if self.holds(Wording::Strong) { 0.5 } else { 0.0 };
+        let emphatic = if self.holds(Wording::Emphatic) { EMPHATIC.find_iter(&self.plain).take(2).count() } else { 0 };
         let marks = self.plain.bytes().filter(|byte| *byte == b'!').take(2).count() as f32;
         let shouted = if self.prose.split_whitespace().any(is_shouted) { 0.2 } else { 0.0 };
-        (strong + 0.2 * emphatic + 0.1 * marks + shouted).min(1.0)
+        (strong + 0.2 * emphatic as f32 + 0.1 * marks + shouted).min(1.0)
     }
 
     /// The share of the words in sentences that praise, or speak of "you" without "I".

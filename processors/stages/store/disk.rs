@@ -32,13 +32,15 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub cache_bytes: u64,
+    /// Sessions whose last turns are kept decoded.
+    pub tails_max: usize,
     /// How often what is applied leaves the process: a killed one goes back by at most this, records and offset together.
     pub flush_every_ms: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache_bytes: 32 << 20, flush_every_ms: Some(500) }
+        Options { cache_bytes: 32 << 20, tails_max: 400, flush_every_ms: Some(500) }
     }
 }
 

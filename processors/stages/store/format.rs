@@ -81,6 +81,11 @@ pub fn memory_bytes(memory: &Memory, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
     Ok(postcard::to_extend(&memory_v1(memory), bytes).expect("postcard writes plain structs into memory"))
 }
 
+pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
+    let bytes = with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, 384 + memory.content.len());
+    postcard::to_extend(&memory_v1(memory), bytes).expect("postcard writes plain structs into memory")
+}
+
 /// The record with this vector; its memory is the one in the record so far.
 pub fn vector_bytes(vector: &Vector, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
     let memory = so_far.map(split).transpose()?.map_or(&[][..], |(_, memory)| memory);

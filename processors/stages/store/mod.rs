@@ -7,11 +7,12 @@ mod keys;
 pub mod overlay;
 pub mod reading;
 pub mod records;
+mod tails;
 #[cfg(test)]
 mod tests;
 
 pub use disk::Options;
-pub use overlay::{Overlay, Touched};
+pub use overlay::{Finished, Overlay, Touched};
 pub use reading::{Reading, SeenBefore, Session, SlotHolder};
 pub use records::Changes;
 
@@ -21,6 +22,10 @@ use disk::{Disk, NotOpened};
 use records::{InMemory, Records, Visit};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
+use tails::Tails;
+
+/// Of a store that ends with its process.
+const IN_MEMORY_TAILS_MAX: usize = 100;
 
 /// Which log a store was made from, and with which encoder: with any other its records would mean something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,7 @@ pub struct Opened {
 
 pub struct Store {
     records: Box<dyn Records>,
+    tails: Tails,
     applied: AtomicI64,
 }
 
@@ -65,7 +71,7 @@ impl Store {
     pub fn in_memory(identity: &Identity) -> Store {
         let records = InMemory::default();
         write_identity(&records, identity).expect("memory takes every batch");
-        Store { records: Box::new(records), applied: AtomicI64::new(-1) }
+        Store { records: Box::new(records), tails: Tails::new(IN_MEMORY_TAILS_MAX), applied: AtomicI64::new(-1) }
     }
 
     fn open_as_it_is(dir: &Path, options: &Options, identity: &Identity) -> std::result::Result<Store, NotOpened> {
@@ -77,7 +83,7 @@ impl Store {
         }
         let applied = disk.get(&keys::applied()).and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
         let applied = damaged_if_unreadable(applied)?;
-        Ok(Store { records: Box::new(disk), applied: AtomicI64::new(applied) })
+        Ok(Store { records: Box::new(disk), tails: Tails::new(options.tails_max), applied: AtomicI64::new(applied) })
     }
 
     /// The offset of the last event whose effects are here; -1 before the first.
@@ -86,15 +92,17 @@ impl Store {
     }
 
     /// Invariant: records and offset are one batch, so whatever happens they agree.
-    pub fn apply(&self, mut changes: Changes, applied: i64) -> Result<()> {
+    pub fn apply(&self, batch: Finished, applied: i64) -> Result<()> {
+        let Finished { mut changes, tails } = batch;
         changes.put(keys::applied(), format::offset_bytes(applied));
         self.records.apply(&changes)?;
+        self.tails.put_all(tails);
         self.applied.store(applied, Ordering::Release);
         Ok(())
     }
 
     pub fn overlay(&self) -> Overlay<'_> {
-        Overlay::new(&*self.records)
+        Overlay::new(&*self.records, &self.tails)
     }
 
     /// Whoever has a record, in the store's own order (not that of names), a tenant's shared records among them.

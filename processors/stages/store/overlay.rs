@@ -2,25 +2,35 @@
 
 use super::format::{self, Gate};
 use super::keys;
-use super::reading::{Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, said_in};
+use super::reading::{Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail, decoded_tail};
 use super::records::{Changes, Records, Visit};
+use super::tails::Tails;
 use crate::domain::{Memory, MemoryId, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Older ids leave so many at a time: a sweep reads all of a user's, one by one each would cost three more records.
 pub const SEEN_IDS_SWEPT: u64 = 250;
 
 pub struct Overlay<'a> {
     below: &'a dyn Records,
+    tails_below: Option<&'a Tails>,
     changes: Changes,
     /// The same changes as they were before they became bytes; nothing is a removal.
     memories: BTreeMap<(UserKey, MemoryId), Option<Memory>>,
     vectors: BTreeMap<(UserKey, MemoryId), Vector>,
-    /// The number of the next turn in each tail read or written, so that a write hardly ever must look.
-    next_numbers: RefCell<HashMap<Vec<u8>, u64>>,
+    /// Each tail read or written, as it is by now.
+    tails: RefCell<HashMap<Vec<u8>, Arc<Tail>>>,
+}
+
+/// A batch as it goes to the store: its bytes, and the tails that would otherwise be read and decoded again by the next one.
+#[derive(Default)]
+pub struct Finished {
+    pub changes: Changes,
+    pub tails: HashMap<Vec<u8>, Arc<Tail>>,
 }
 
 /// What the index and the change feed need to know of a batch, in key order.
@@ -32,20 +42,21 @@ pub struct Touched {
 }
 
 impl<'a> Overlay<'a> {
-    pub fn new(below: &'a dyn Records) -> Overlay<'a> {
-        Overlay::with(below, Changes::default())
+    pub fn new(below: &'a dyn Records, tails: &'a Tails) -> Overlay<'a> {
+        Overlay { tails_below: Some(tails), ..Overlay::with(below, Changes::default()) }
     }
 
     pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
-        Overlay { below, changes, memories: BTreeMap::new(), vectors: BTreeMap::new(), next_numbers: RefCell::default() }
+        let (memories, vectors, tails) = (BTreeMap::new(), BTreeMap::new(), RefCell::default());
+        Overlay { below, tails_below: None, changes, memories, vectors, tails }
     }
 
     pub fn is_empty(&self) -> bool {
         self.changes.records.is_empty()
     }
 
-    pub fn into_changes(self) -> Changes {
-        self.changes
+    pub fn finished(self) -> Finished {
+        Finished { changes: self.changes, tails: self.tails.into_inner() }
     }
 
     /// Hands out the memories and vectors changed so far; reads still see them.
@@ -68,6 +79,14 @@ impl<'a> Overlay<'a> {
         self.changes.put(record, bytes);
         self.memories.insert((memory.key.clone(), memory.id), Some(memory.clone()));
         Ok(())
+    }
+
+    /// Both at once: nothing of what may be there now is kept.
+    pub fn put_memory_and_vector(&mut self, memory: &Memory, vector: &Vector) {
+        self.changes.put(keys::memory(&memory.key, memory.id), format::memory_and_vector_bytes(memory, vector));
+        let both = (memory.key.clone(), memory.id);
+        self.vectors.insert(both.clone(), vector.clone());
+        self.memories.insert(both, Some(memory.clone()));
     }
 
     pub fn put_vector(&mut self, key: &UserKey, id: MemoryId, vector: &Vector) -> Result<()> {
@@ -97,15 +116,12 @@ impl<'a> Overlay<'a> {
     /// Over the oldest of the last six: a turn writes one small record, not all six again.
     pub fn push_tail(&mut self, key: &UserKey, session: Option<&str>, said: &SaidBefore) -> Result<()> {
         let ring = keys::tail(key, session.unwrap_or_default());
-        let known = self.next_numbers.borrow().get(&ring).copied();
-        let number = match known {
-            Some(number) => number,
-            None => next_number(&self.numbered_tail(&ring)?),
-        };
+        let mut tail = self.tail_in(&ring)?;
         let mut place = ring.clone();
-        place.push((number % TAIL_TURNS) as u8);
-        self.changes.put(place, format::said_bytes(number, said));
-        self.next_numbers.get_mut().insert(ring, number + 1);
+        place.push((tail.next % TAIL_TURNS) as u8);
+        self.changes.put(place, format::said_bytes(tail.next, said));
+        Arc::make_mut(&mut tail).push(said.clone());
+        self.tails.get_mut().insert(ring, tail);
         Ok(())
     }
 
@@ -113,12 +129,13 @@ impl<'a> Overlay<'a> {
         self.changes.put(keys::session(key, name), format::session_bytes(session));
     }
 
-    pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<()> {
+    /// The user's last totals, with this one as the last.
+    pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
         let mut gate = self.gate(key)?;
         gate.scores.push(score);
         gate.scores.drain(..gate.scores.len().saturating_sub(SCORES_WINDOW));
         self.changes.put(keys::gate(key), format::gate_bytes(&gate));
-        Ok(())
+        Ok(gate.scores)
     }
 
     fn gate(&self, key: &UserKey) -> Result<Gate> {
@@ -183,7 +200,7 @@ impl<'a> Overlay<'a> {
         for record in self.keys_of(&ring)? {
             self.changes.remove(record);
         }
-        self.next_numbers.get_mut().remove(&ring);
+        self.tails.get_mut().insert(ring, Arc::default());
         Ok(())
     }
 
@@ -206,8 +223,16 @@ impl<'a> Overlay<'a> {
         if ids > 0 {
             self.changes.put(keys::gate(key), format::gate_bytes(&Gate { ids, scores: Vec::new() }));
         }
-        self.next_numbers.get_mut().retain(|ring, _| !ring.starts_with(&user));
+        self.forget_tails_of(&user);
         Ok(())
+    }
+
+    /// The tails that are only known below are gone too, but by name: nothing else tells the store's cache.
+    fn forget_tails_of(&mut self, user: &[u8]) {
+        let rings = self.tails_below.map(|tails| tails.of(user)).unwrap_or_default();
+        let tails = self.tails.get_mut();
+        tails.retain(|ring, _| !ring.starts_with(user));
+        tails.extend(rings.into_iter().map(|ring| (ring, Arc::default())));
     }
 
     fn keys_of(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
@@ -228,11 +253,16 @@ impl Reading for Overlay<'_> {
         }
     }
 
-    /// Whoever adds a turn has read the tail it goes to.
-    fn numbered_tail(&self, ring: &[u8]) -> Result<Vec<(u64, SaidBefore)>> {
-        let numbered = said_in(self, ring)?;
-        self.next_numbers.borrow_mut().insert(ring.to_vec(), next_number(&numbered));
-        Ok(numbered)
+    fn tail_in(&self, ring: &[u8]) -> Result<Arc<Tail>> {
+        if let Some(tail) = self.tails.borrow().get(ring) {
+            return Ok(tail.clone());
+        }
+        let tail = match self.tails_below.and_then(|tails| tails.get(ring)) {
+            Some(tail) => tail,
+            None => Arc::new(decoded_tail(self, ring)?),
+        };
+        self.tails.borrow_mut().insert(ring.to_vec(), tail.clone());
+        Ok(tail)
     }
 
     /// Merges two sorted runs; of one key in both, the change is what counts.
@@ -260,8 +290,4 @@ impl Reading for Overlay<'_> {
         }
         Ok(())
     }
-}
-
-fn next_number(numbered: &[(u64, SaidBefore)]) -> u64 {
-    numbered.last().map_or(0, |(number, _)| number + 1)
 }

@@ -5,6 +5,7 @@ use super::keys;
 use super::records::Visit;
 use crate::domain::{Memory, MemoryId, Position, SaidBefore, Time, UserKey, Vector};
 use crate::fault::{Fault, Result};
+use std::sync::Arc;
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,23 @@ pub struct SeenBefore {
 pub struct SlotHolder {
     pub memory: MemoryId,
     pub value: String,
+}
+
+/// A session's last turns, oldest first, and the number of the next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tail {
+    pub said: Vec<SaidBefore>,
+    pub next: u64,
+}
+
+impl Tail {
+    pub fn push(&mut self, said: SaidBefore) {
+        if self.said.len() as u64 == TAIL_TURNS {
+            self.said.remove(0);
+        }
+        self.said.push(said);
+        self.next += 1;
+    }
 }
 
 /// How many of a session's last turns are ground for the next.
@@ -92,16 +110,14 @@ pub trait Reading {
         Ok(vectors)
     }
 
-    /// The session's last turns, oldest first. Turns without a session have one tail of their own.
-    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Vec<SaidBefore>> {
-        let numbered = self.numbered_tail(&keys::tail(key, session.unwrap_or_default()));
-        let numbered = numbered.map_err(|fault| fault.about(format!("reads the last turns of {key}")))?;
-        Ok(numbered.into_iter().map(|(_, said)| said).collect())
+    /// The session's last turns. Turns without a session have one tail of their own.
+    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<Tail>> {
+        let tail = self.tail_in(&keys::tail(key, session.unwrap_or_default()));
+        tail.map_err(|fault| fault.about(format!("reads the last turns of {key}")))
     }
 
-    /// The same with their numbers.
-    fn numbered_tail(&self, ring: &[u8]) -> Result<Vec<(u64, SaidBefore)>> {
-        said_in(self, ring)
+    fn tail_in(&self, ring: &[u8]) -> Result<Arc<Tail>> {
+        decoded_tail(self, ring).map(Arc::new)
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
@@ -153,14 +169,15 @@ pub trait Reading {
     }
 }
 
-pub fn said_in<R: Reading + ?Sized>(records: &R, ring: &[u8]) -> Result<Vec<(u64, SaidBefore)>> {
+pub fn decoded_tail<R: Reading + ?Sized>(records: &R, ring: &[u8]) -> Result<Tail> {
     let mut numbered = Vec::with_capacity(TAIL_TURNS as usize);
     records.each(ring, &mut |_, value| {
         numbered.push(format::said(value)?);
         Ok(true)
     })?;
     numbered.sort_by_key(|(number, _)| *number);
-    Ok(numbered)
+    let next = numbered.last().map_or(0, |(number, _)| number + 1);
+    Ok(Tail { said: numbered.into_iter().map(|(_, said)| said).collect(), next })
 }
 
 fn identified(rest: &[u8]) -> Result<MemoryId> {

@@ -89,7 +89,7 @@ fn on_both(story: impl Fn(&Store)) {
 fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
     let mut overlay = store.overlay();
     story(&mut overlay);
-    store.apply(overlay.into_changes(), applied).unwrap();
+    store.apply(overlay.finished(), applied).unwrap();
 }
 
 fn said(content: impl Into<String>) -> SaidBefore {
@@ -97,7 +97,7 @@ fn said(content: impl Into<String>) -> SaidBefore {
 }
 
 fn contents(reading: &dyn Reading, key: &UserKey, session: Option<&str>) -> Vec<String> {
-    reading.tail(key, session).unwrap().into_iter().map(|said| said.content).collect()
+    reading.tail(key, session).unwrap().said.iter().map(|said| said.content.clone()).collect()
 }
 
 fn memories(reading: &dyn Reading, key: &UserKey) -> Vec<Memory> {
@@ -269,7 +269,7 @@ fn what_was_written_is_read_from_overlay_and_store_alike() {
             assert_eq!(reading.memory(&zoe, expected.id).unwrap(), Some(expected.clone()));
             assert_eq!(reading.vectors(&zoe).unwrap(), [(expected.id, a_vector(2))]);
             assert_eq!(reading.vector(&zoe, expected.id).unwrap(), Some(a_vector(2)));
-            assert_eq!(reading.tail(&zoe, Some("monday")).unwrap(), [said("hello")]);
+            assert_eq!(reading.tail(&zoe, Some("monday")).unwrap().said, [said("hello")]);
             let monday = Session { turns: 1, ..Session::default() };
             assert_eq!(reading.session(&zoe, "monday").unwrap(), Some(monday));
             assert_eq!(reading.sessions(&zoe).unwrap(), [("monday".to_owned(), monday)]);
@@ -283,7 +283,7 @@ fn what_was_written_is_read_from_overlay_and_store_alike() {
         };
         check(&overlay);
         assert_eq!(store.memory(&zoe, expected.id).unwrap(), None);
-        store.apply(overlay.into_changes(), 7).unwrap();
+        store.apply(overlay.finished(), 7).unwrap();
         check(store);
         assert_eq!(store.applied(), 7);
     });
@@ -356,8 +356,8 @@ fn a_tail_keeps_the_last_turns_in_order_across_batches() {
 fn scores_are_a_window() {
     on_both(|store| {
         let zoe = key("zoe");
-        write(store, 0, |overlay| (0..150).for_each(|n| overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()));
-        write(store, 1, |overlay| (150..300).for_each(|n| overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()));
+        write(store, 0, |overlay| (0..150).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap())));
+        write(store, 1, |overlay| (150..300).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap())));
         let scores = store.scores(&zoe).unwrap();
         assert_eq!((scores.len(), scores[0], scores[199]), (SCORES_WINDOW, 0.1, 0.299));
     });
@@ -392,7 +392,7 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
         overlay.forget_user(&zoe).unwrap();
         let touched = overlay.take_touched();
         assert_eq!((touched.upserted.len(), touched.removed.len(), touched.vectors.len()), (0, 2, 0));
-        store.apply(overlay.into_changes(), 1).unwrap();
+        store.apply(overlay.finished(), 1).unwrap();
         assert_eq!(memories(store, &zoe), []);
         assert_eq!(store.scores(&zoe).unwrap(), [0.0; 0]);
         let mut kept = Vec::new();
@@ -422,7 +422,7 @@ fn a_removed_memory_takes_its_vector_and_its_slots_along() {
         let mut overlay = store.overlay();
         overlay.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
         assert_eq!(overlay.take_touched().removed, [(zoe.clone(), memory_of(&zoe, 1, "").id)]);
-        store.apply(overlay.into_changes(), 1).unwrap();
+        store.apply(overlay.finished(), 1).unwrap();
         assert_eq!(memories(store, &zoe).len(), 1);
         assert_eq!(store.vectors(&zoe).unwrap().len(), 1);
         let names: Vec<_> = store.slots(&zoe).unwrap().into_iter().map(|(name, _)| name).collect();
@@ -537,7 +537,7 @@ fn a_newer_store_stops_by_name_and_stays_as_it_was() {
     let store = open(&shard).unwrap().store;
     let mut changes = Changes::default();
     changes.put(keys::identity(), vec![format::VERSION + 1, 42]);
-    store.apply(changes, 8).unwrap();
+    store.apply(Finished { changes, ..Finished::default() }, 8).unwrap();
     drop(store);
     assert_eq!(stop_of(open(&shard)).0, StopName::StoreNewer);
     let Ok(disk) = Disk::open(&shard, &Options::default()) else { panic!("it is not damaged") };
