@@ -80,6 +80,7 @@ pub struct Topics {
     pub reply_allowed: Vec<String>,
     pub trust_proposals: bool,
     pub proposal_token: String,
+    pub tombstones_ms: i64,
 }
 
 impl Topics {
@@ -113,6 +114,8 @@ impl Topics {
 pub struct Store {
     pub dir: PathBuf,
     pub durability: String,
+    pub restore_threads: usize,
+    pub restore_batch_max: usize,
     pub cache_bytes: u64,
     pub tails_max: usize,
     pub flush_ms: u64,
@@ -300,6 +303,8 @@ fn check(config: &Config) -> std::result::Result<(), String> {
         ("recall.candidates", config.recall.candidates),
         ("recall.queries_max", config.recall.queries_max),
         ("recall.waiting_max", config.recall.waiting_max),
+        ("store.restore_threads", config.store.restore_threads),
+        ("store.restore_batch_max", config.store.restore_batch_max),
         ("index.settle_max", config.index.settle_max),
         ("index.tail_max", config.index.tail_max),
         ("embedder.tokens_max", config.embedder.tokens_max),
@@ -322,11 +327,13 @@ fn check(config: &Config) -> std::result::Result<(), String> {
     if config.topics.replication < 1 {
         return Err("topics.replication: must be at least 1".into());
     }
-    if config.store.durability != "local" {
-        return Err(format!(
-            "store.durability: only \"local\" is there in this version, not \"{}\"; transactions with \"changelog\" come next",
-            config.store.durability
-        ));
+    match config.store.durability.as_str() {
+        "auto" | "local" => {}
+        "changelog" if !config.kafka.is_embedded() => {}
+        "changelog" => {
+            return Err("store.durability: \"changelog\" needs a real Kafka, and kafka.bootstrap_servers is \"embedded\"".into());
+        }
+        other => return Err(format!("store.durability: must be \"auto\", \"local\" or \"changelog\", not \"{other}\"")),
     }
     if config.http.listen.parse::<std::net::SocketAddr>().is_err() {
         return Err(format!("http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"", config.http.listen));

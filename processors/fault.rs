@@ -76,12 +76,14 @@ pub enum StopName {
     IndexUnwritable,
     ModelUnusable,
     ModelChanged,
+    DurabilityDiffers,
+    InstanceTaken,
     AddressTaken,
     ThreadDied,
 }
 
 impl StopName {
-    pub const ALL: [StopName; 15] = [
+    pub const ALL: [StopName; 17] = [
         StopName::ConfigInvalid,
         StopName::BrokerUnreachable,
         StopName::BrokerRefuses,
@@ -95,6 +97,8 @@ impl StopName {
         StopName::IndexUnwritable,
         StopName::ModelUnusable,
         StopName::ModelChanged,
+        StopName::DurabilityDiffers,
+        StopName::InstanceTaken,
         StopName::AddressTaken,
         StopName::ThreadDied,
     ];
@@ -114,6 +118,8 @@ impl StopName {
             StopName::IndexUnwritable => "index-unwritable",
             StopName::ModelUnusable => "model-unusable",
             StopName::ModelChanged => "model-changed",
+            StopName::DurabilityDiffers => "durability-differs",
+            StopName::InstanceTaken => "instance-taken",
             StopName::AddressTaken => "address-taken",
             StopName::ThreadDied => "thread-died",
         }
@@ -129,7 +135,9 @@ impl StopName {
             | StopName::StoreUnreadable
             | StopName::StoreUnwritable
             | StopName::IndexUnwritable
-            | StopName::ModelChanged => 3,
+            | StopName::ModelChanged
+            | StopName::DurabilityDiffers
+            | StopName::InstanceTaken => 3,
             _ => 1,
         }
     }

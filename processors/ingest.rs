@@ -8,7 +8,7 @@ mod tests;
 mod turn;
 mod work;
 
-use crate::domain::{Action, Event, Position, ReplyTo, Time, UserKey};
+use crate::domain::{Action, Event, Memory, Position, ReplyTo, Time, UserKey};
 use crate::fault::{Fault, Reject, RejectCode, Result, StopName};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
@@ -21,6 +21,8 @@ use crate::stages::decode::{self, Hop};
 use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
 use crate::stages::split::{self, Candidate};
+use crate::stages::store::changelog::META;
+use crate::stages::store::{Mark, Place};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -33,6 +35,8 @@ pub struct Options {
     pub events: Arc<str>,
     pub decisions: String,
     pub memories: String,
+    /// Whether the memories topic is what shards are restored from, not only what others may follow.
+    pub changelog: bool,
     pub dead_letters: String,
     pub decode: decode::Options,
     pub with_text: bool,
@@ -75,8 +79,9 @@ pub struct Write {
 }
 
 impl Write {
-    pub fn carry_out(self) -> Result<Duration> {
-        let took = self.shard.apply(self.effects, self.applied)?;
+    /// With the place of its meta record, if there is a changelog.
+    pub fn carry_out(self, changelog: Option<Place>) -> Result<Duration> {
+        let took = self.shard.apply(self.effects, Mark { applied: self.applied, changelog })?;
         let decisions = self.decisions.into_iter().enumerate();
         self.shard.remember_decisions(decisions.filter(|(n, _)| !self.forgotten.contains(n)).map(|(_, decision)| decision));
         Ok(took)
@@ -279,9 +284,20 @@ impl Ingest {
         let touched = &write.effects.touched;
         let decisions =
             write.decisions.iter().map(|decision| reply::decision(decision, &self.options.decisions, self.options.with_text));
-        let states = touched.upserted.iter().map(|memory| reply::memory_state(memory, &self.options.memories, partition));
-        let gone = touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, &self.options.memories, partition));
-        decisions.chain(states).chain(gone).collect()
+        let topic = self.options.memories.as_str();
+        let state = |memory: &Memory| {
+            let state = write.effects.batch.memory(&memory.key, memory.id).filter(|_| self.options.changelog);
+            reply::memory_state(memory, state, topic, partition)
+        };
+        let gone = touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, topic, partition));
+        let mut outputs: Vec<Outgoing> = decisions.chain(touched.upserted.iter().map(state)).chain(gone).collect();
+        if self.options.changelog {
+            let states = write.effects.batch.states();
+            outputs.extend(states.map(|(name, state)| reply::shard_state(name, state, topic, partition)));
+            // Order matters: whoever restores up to here has everything before it.
+            outputs.push(reply::shard_meta(META, write.shard.store.meta(write.applied), topic, partition));
+        }
+        outputs
     }
 
     /// The same change for every other shard: what a whole tenant sees is kept by all of them.

@@ -10,6 +10,8 @@ pub mod recall;
 
 pub mod compact;
 
+pub mod restore;
+
 pub mod ownership;
 pub mod profile;
 pub mod shard;

@@ -22,6 +22,10 @@ pub struct Metrics {
     batch_records: Histogram,
     batch_seconds: Histogram,
     apply_seconds: Histogram,
+    transactions: IntCounterVec,
+    transaction_seconds: Histogram,
+    restoring_shards: IntGauge,
+    restored_records: IntCounter,
     encoded_texts: IntCounter,
     encode_seconds: Histogram,
     shards_owned: IntGauge,
@@ -77,6 +81,15 @@ impl Metrics {
                 "From the first record of a batch to its being applied",
                 SECONDS,
             ),
+            transactions: counters(r, "keepsake_transactions_total", "Transactions, by how they ended", &["outcome"]),
+            transaction_seconds: histogram(
+                r,
+                "keepsake_transaction_seconds",
+                "From begin to a known end of a transaction",
+                SECONDS,
+            ),
+            restoring_shards: gauge(r, "keepsake_restoring_shards", "Shards that are ours and still being restored"),
+            restored_records: counter(r, "keepsake_restored_records_total", "Records of the changelog read to restore shards"),
             apply_seconds: histogram(r, "keepsake_apply_seconds", "Holding the view lock to apply a batch", SECONDS),
             encoded_texts: counter(r, "keepsake_encoded_texts_total", "Texts encoded for ingest"),
             encode_seconds: histogram(r, "keepsake_encode_seconds", "Encoding all texts of a batch", SECONDS),
@@ -144,6 +157,10 @@ impl Metrics {
             &self.batch_records,
             &self.batch_seconds,
             &self.apply_seconds,
+            &self.transactions,
+            &self.transaction_seconds,
+            &self.restoring_shards,
+            &self.restored_records,
             &self.encoded_texts,
             &self.encode_seconds,
             &self.shards_owned,
@@ -195,6 +212,19 @@ impl Metrics {
     pub fn batch_applied(&self, records: usize, took: Duration) {
         self.batch_records.observe(records as f64);
         self.batch_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn transaction(&self, outcome: &str, took: Duration) {
+        self.transactions.with_label_values(&[outcome]).inc();
+        self.transaction_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn restoring(&self, shards: usize) {
+        self.restoring_shards.set(shards as i64);
+    }
+
+    pub fn restored(&self, records: u64) {
+        self.restored_records.inc_by(records);
     }
 
     pub fn shard_applied(&self, partition: i32, offset: i64, tail: usize, took: Duration) {

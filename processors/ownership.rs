@@ -3,14 +3,20 @@
 use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result};
 use crate::metrics::Metrics;
-use crate::ports::broker::{Ownership, Start};
+use crate::ports::broker::{Log, Ownership, Start};
 use crate::ports::clock::Clock;
-use crate::shard::{Options, Shard};
+use crate::restore::{self, Progress};
+use crate::shard::{Options, Restoring, Shard};
 use crate::stages::store::Identity;
-use std::collections::BTreeMap;
+use crossbeam_channel::Sender;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Between two tries to read a changelog that the world refused.
+const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 
 /// Who we are to our stores: a store of another log, or of another model, is not opened.
 #[derive(Clone, Debug)]
@@ -23,12 +29,24 @@ pub struct Place {
     pub dimensions: u32,
 }
 
+/// What shards are restored from, and who is told that one is to be.
+pub struct Changelog {
+    pub log: Arc<dyn Log>,
+    pub options: restore::Options,
+    pub wanted: Sender<i32>,
+}
+
 pub struct Shards {
     place: Place,
     options: Options,
+    changelog: Option<Changelog>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     open: RwLock<BTreeMap<i32, Arc<Shard>>>,
+    /// Ours, but not here yet.
+    restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
+    /// Here since the ingest thread last looked.
+    restored: Mutex<Vec<i32>>,
     /// Counts changes of ownership, so that recall sees at a glance whether to look again.
     changes: AtomicU64,
     /// When ingest last polled: past the session timeout somebody else may own what we think is ours.
@@ -37,10 +55,27 @@ pub struct Shards {
 }
 
 impl Shards {
-    pub fn new(place: Place, options: Options, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Shards {
+    pub fn new(
+        place: Place,
+        options: Options,
+        changelog: Option<Changelog>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Shards {
         let polled_at = AtomicI64::new(clock.wall().0);
-        let (open, changes) = (RwLock::default(), AtomicU64::new(0));
-        Shards { place, options, clock, metrics, open, changes, polled_at, fault: Mutex::new(None) }
+        Shards {
+            place,
+            options,
+            changelog,
+            clock,
+            metrics,
+            open: RwLock::default(),
+            restoring: RwLock::default(),
+            restored: Mutex::default(),
+            changes: AtomicU64::new(0),
+            polled_at,
+            fault: Mutex::new(None),
+        }
     }
 
     pub fn get(&self, partition: i32) -> Option<Arc<Shard>> {
@@ -49,6 +84,19 @@ impl Shards {
 
     pub fn all(&self) -> Vec<Arc<Shard>> {
         self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Partitions that are ours and not here yet, with the share that is.
+    pub fn restoring(&self) -> BTreeMap<i32, f64> {
+        let restoring = self.restoring.read().unwrap_or_else(PoisonError::into_inner);
+        restoring.iter().map(|(partition, progress)| (*partition, progress.share())).collect()
+    }
+
+    /// Everything that is ours, here or on its way.
+    pub fn owned(&self) -> BTreeSet<i32> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let restoring = self.restoring.read().unwrap_or_else(PoisonError::into_inner);
+        open.keys().chain(restoring.keys()).copied().collect()
     }
 
     pub fn partitions(&self) -> i32 {
@@ -76,6 +124,13 @@ impl Shards {
     }
 
     pub fn open(&self, partition: i32) -> Result<Arc<Shard>> {
+        let shard = self.opened(partition, None)?;
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(partition, shard.clone());
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        Ok(shard)
+    }
+
+    fn opened(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
         let identity = Identity {
             cluster: self.place.cluster.clone(),
             topic: self.place.topic.clone(),
@@ -85,15 +140,81 @@ impl Shards {
             dimensions: self.place.dimensions,
         };
         let dir = self.place.dir.join(format!("{}-{partition}", self.place.topic));
-        let (shard, found) = Shard::open(&dir, &self.options, &identity, self.clock.wall())?;
+        let (shard, found) = Shard::open(&dir, &self.options, &identity, self.clock.wall(), from)?;
         if let Some(aside) = found.set_aside {
-            tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding from the log");
+            tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding");
         }
-        tracing::info!(partition, applied = shard.applied(), caught_up = found.caught_up, "shard open");
-        let shard = Arc::new(shard);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(partition, shard.clone());
+        if found.outdated {
+            tracing::warn!(partition, "store was away for longer than the changelog tells of what is gone: rebuilding");
+        }
+        self.metrics.restored(found.restored);
+        tracing::info!(
+            partition,
+            applied = shard.applied(),
+            restored = found.restored,
+            caught_up = found.caught_up,
+            "shard open"
+        );
+        Ok(Arc::new(shard))
+    }
+
+    /// Carries out what was asked for when the partition was assigned: called on a thread that may wait. A fault of ours is for the
+    /// thread that polls.
+    pub fn restore(&self, partition: i32) {
+        let Some(changelog) = &self.changelog else { return };
+        let progress = self.restoring.read().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned();
+        let Some(progress) = progress else { return };
+        while !progress.is_cancelled() {
+            let (log, options, clock) = (&*changelog.log, &changelog.options, &*self.clock);
+            match self.opened(partition, Some(&Restoring { log, options, progress: &progress, clock })) {
+                Ok(shard) => return self.restored(partition, &progress, shard),
+                Err(Fault::Retry(retry)) => {
+                    tracing::warn!(partition, what = retry.what, "restores again");
+                    self.clock.sleep(RESTORE_AGAIN);
+                }
+                Err(stop) => return *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop),
+            }
+        }
+    }
+
+    /// Unless somebody else has it by now, or it was asked for a second time.
+    fn restored(&self, partition: i32, progress: &Arc<Progress>, shard: Arc<Shard>) {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
+        if progress.is_cancelled() || !restoring.get(&partition).is_some_and(|known| Arc::ptr_eq(known, progress)) {
+            return;
+        }
+        restoring.remove(&partition);
+        self.metrics.restoring(restoring.len());
+        open.insert(partition, shard);
+        self.restored.lock().unwrap_or_else(PoisonError::into_inner).push(partition);
         self.changes.fetch_add(1, Ordering::AcqRel);
-        Ok(shard)
+    }
+
+    /// Shards that are here since the last call: reading goes on behind what they have applied.
+    pub fn take_restored(&self) -> Vec<i32> {
+        std::mem::take(&mut self.restored.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is in the changelog is no longer known here: all is read again from where the disk is.
+    pub fn restore_all_again(&self) {
+        for partition in self.owned() {
+            self.close(partition);
+            self.want(partition);
+        }
+    }
+
+    fn want(&self, partition: i32) {
+        let Some(changelog) = &self.changelog else { return };
+        let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = restoring.insert(partition, Arc::default()) {
+            before.cancel();
+        }
+        self.metrics.restoring(restoring.len());
+        drop(restoring);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        // Cannot be full: it holds as many as there can be partitions. Gone only when the process ends.
+        let _ = changelog.wanted.try_send(partition);
     }
 
     /// Flushes and lets go. Readers that still hold a shard finish first; the files close with the last of them.
@@ -121,6 +242,11 @@ impl Ownership for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         let mut starts = Vec::new();
         for (partition, committed) in partitions {
+            if self.changelog.is_some() {
+                self.want(*partition);
+                starts.push((*partition, Start::Paused));
+                continue;
+            }
             match self.open(*partition) {
                 // Resume from the shard's own offset: it cannot be torn from the data, the group's committed one can.
                 Ok(shard) => {
@@ -136,7 +262,15 @@ impl Ownership for Shards {
     }
 
     fn revoked(&self, partitions: &[i32]) {
-        partitions.iter().for_each(|partition| self.close(*partition));
+        for partition in partitions {
+            let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(progress) = restoring.remove(partition) {
+                progress.cancel();
+            }
+            self.metrics.restoring(restoring.len());
+            drop(restoring);
+            self.close(*partition);
+        }
         self.metrics.rebalanced("revoked", partitions.len(), self.count());
     }
 }

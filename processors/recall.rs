@@ -51,7 +51,7 @@ struct Asked {
     misrouted: bool,
 }
 
-/// Waits for ingest to reach its offset.
+/// Waits for ingest to reach its offset, or for its shard to be restored.
 struct Waiting {
     asked: Asked,
     until: Time,
@@ -140,9 +140,11 @@ impl Recall {
             return Some(self.refuse(&asked, &Reject::new(RejectCode::Expired, "its deadline had passed before work began")));
         }
         let Some(shard) = self.shard(now, asked.partition) else {
-            let reject =
-                Reject::new(RejectCode::Unavailable, format!("partition {} is changing hands: ask again", asked.partition));
-            return Some(self.refuse(&asked, &reject));
+            if self.shards.restoring().contains_key(&asked.partition) {
+                let offset = asked.request.min_offset.unwrap_or(-1);
+                return self.wait(now, asked, offset);
+            }
+            return Some(self.refuse(&asked, &self.unavailable(asked.partition)));
         };
         match asked.request.min_offset {
             Some(offset) if shard.applied() < offset => self.wait(now, asked, offset),
@@ -161,6 +163,14 @@ impl Recall {
         None
     }
 
+    fn unavailable(&self, partition: i32) -> Reject {
+        let message = match self.shards.restoring().get(&partition) {
+            Some(share) => format!("partition {partition} is being restored, {:.0} % is here: ask again", 100.0 * share),
+            None => format!("partition {partition} is changing hands: ask again"),
+        };
+        Reject::new(RejectCode::Unavailable, message)
+    }
+
     /// Answers what waited long enough, in the order it came.
     fn wake(&mut self, now: Now) -> Vec<Outgoing> {
         let mut out = Vec::new();
@@ -168,9 +178,13 @@ impl Recall {
             let shard = self.shard(now, waiting.asked.partition);
             match shard {
                 Some(shard) if shard.applied() >= waiting.offset => out.push(self.answer(now, &shard, waiting.asked)),
-                _ if now.wall >= waiting.until => {
+                Some(_) if now.wall >= waiting.until => {
                     let message = format!("offset {} was not reached in time", waiting.offset);
                     out.push(self.refuse(&waiting.asked, &Reject::new(RejectCode::Stale, message)));
+                }
+                None if now.wall >= waiting.until => {
+                    let reject = self.unavailable(waiting.asked.partition);
+                    out.push(self.refuse(&waiting.asked, &reject));
                 }
                 _ => self.waiting.push_back(waiting),
             }

@@ -1,7 +1,8 @@
 //! Opens everything, starts the threads, waits, drains: the only place that spawns, and the only one that knows all parts.
 
 mod http;
-mod loops;
+pub mod ingesting;
+pub mod loops;
 pub mod options;
 mod topics;
 
@@ -13,7 +14,8 @@ use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result, StopName};
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
-use crate::ownership::{Place, Shards};
+use crate::ownership::{Changelog, Place, Shards};
+use crate::ports::broker::Broker;
 use crate::ports::clock::{Clock, EventTime, SystemClock};
 use crate::ports::embedder::Model;
 use crate::ports::embedder::pool::{self, Pool};
@@ -21,6 +23,8 @@ use crate::ports::kafka::{Connection, Embedded};
 use crate::profile::Profiles;
 use crate::recall::Recall;
 use crate::stages::score::Rarity;
+use ingesting::{Durability, IngestLoop};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -64,6 +68,10 @@ pub struct Shared {
 impl Shared {
     pub fn now(&self) -> Now {
         self.event_time.now(self.clock.as_ref(), self.from_events)
+    }
+
+    pub fn sleep(&self, time: Duration) {
+        self.clock.sleep(time);
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -117,7 +125,22 @@ impl Service {
             dir,
         };
         let options = options::shard(config, place.partitions);
-        let shards = Arc::new(Shards::new(place, options, clock.clone(), metrics.clone()));
+        let (wanted, to_restore) = crossbeam_channel::bounded(2 * place.partitions as usize);
+        let changelog = match options::has_changelog(config) {
+            true => {
+                Some(Changelog { log: connection.log(&config.topics.memories())?, options: options::restore(config), wanted })
+            }
+            false => None,
+        };
+        let durability = match &changelog {
+            Some(_) => {
+                let id = format!("{}-{}", config.kafka.group_id, instance_id(&place.dir)?);
+                let (events, memories) = (config.topics.events(), config.topics.memories());
+                Durability::Changelog(connection.transactor(&id, &events, &memories)?)
+            }
+            None => Durability::Local(connection.producer("keepsake-ingest")?),
+        };
+        let shards = Arc::new(Shards::new(place, options, changelog, clock.clone(), metrics.clone()));
         let started = AtomicI64::new(clock.wall().0);
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
@@ -163,13 +186,19 @@ impl Service {
             rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             metrics: metrics.clone(),
         };
-        let ingest_loop = loops::IngestLoop {
+        for _ in 0..config.store.restore_threads {
+            let (shards, to_restore) = (shards.clone(), to_restore.clone());
+            service.spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
+        }
+        let ingest_loop = IngestLoop {
             consumer: connection.join(&config.kafka.group_id, &config.topics.events(), shards.clone())?,
-            producer: connection.producer("keepsake-ingest")?,
+            durability,
             replier: connection.producer("keepsake-receipts")?,
             compactor,
             limits: config.ingest.clone(),
             acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
+            behind: BTreeSet::new(),
+            fenced: 0,
         };
         service.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))?;
 
@@ -290,6 +319,21 @@ fn connect(config: &Config) -> Result<(Option<Embedded>, Connection)> {
 /// The embedded broker forgets with the process, so its shards live apart from those of a real log.
 pub fn store_dir(config: &Config) -> PathBuf {
     if config.kafka.is_embedded() { config.store.dir.join("embedded") } else { config.store.dir.clone() }
+}
+
+/// The name under which this store's process writes transactions, whoever runs it and wherever it is moved.
+fn instance_id(dir: &Path) -> Result<String> {
+    let file = dir.join("instance.id");
+    let about = |error: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("{}: {error}", file.display()));
+    match std::fs::read_to_string(&file) {
+        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(about(error)),
+        _ => {
+            let id = uuid::Uuid::new_v4().simple().to_string();
+            std::fs::write(&file, &id).map_err(about)?;
+            Ok(id)
+        }
+    }
 }
 
 fn lock_dir(dir: &Path) -> Result<File> {

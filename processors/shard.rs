@@ -1,9 +1,12 @@
 //! One partition's state: its store and its index, changed together and seen together. Knows no broker and decides nothing.
 
 use crate::domain::{Decision, Memory, Position, Time, UserKey};
-use crate::fault::Result;
+use crate::fault::{Fault, Result, StopName};
+use crate::ports::broker::Log;
+use crate::ports::clock::Clock;
+use crate::restore::{self, Progress};
 use crate::stages::index::{self, Document, Index};
-use crate::stages::store::{self, Identity, Overlay, Reading, Store};
+use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store};
 use crate::text;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -42,19 +45,50 @@ pub struct Shard {
 pub struct Opened {
     /// A store that could not be read was set aside here.
     pub set_aside: Option<PathBuf>,
+    /// A store that had been away too long was removed.
+    pub outdated: bool,
+    /// Records read from the changelog.
+    pub restored: u64,
     /// Memories the index had not seen yet.
     pub caught_up: usize,
 }
 
+/// Where the rest of a shard's state is, and who watches how it comes.
+pub struct Restoring<'a> {
+    pub log: &'a dyn Log,
+    pub options: &'a restore::Options,
+    pub progress: &'a Progress,
+    pub clock: &'a dyn Clock,
+}
+
 impl Shard {
-    pub fn open(dir: &Path, options: &Options, identity: &Identity, now: Time) -> Result<(Shard, Opened)> {
-        let about = |fault: crate::fault::Fault| fault.about(format!("opens the shard of partition {}", identity.partition));
-        let opened = Store::open(&dir.join("store"), &options.store, identity, now.0).map_err(about)?;
+    /// From what lies on this disk, and from its changelog if it has one.
+    pub fn open(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+        now: Time,
+        from: Option<&Restoring<'_>>,
+    ) -> Result<(Shard, Opened)> {
+        let about = |fault: Fault| fault.about(format!("opens the shard of partition {}", identity.partition));
+        let open = || Store::open(&dir.join("store"), &options.store, identity, now.0);
+        let mut opened = open().map_err(about)?;
+        check_durability(&opened.store, from.is_some()).map_err(about)?;
+        let (mut outdated, mut restored) = (false, 0);
+        if let Some(from) = from {
+            outdated = !restore::is_recent(&opened.store, now.0, from.options);
+            if outdated {
+                drop(opened);
+                wipe(dir).map_err(about)?;
+                opened = open().map_err(about)?;
+            }
+            restored = restore::restore(&opened.store, from.log, from.options, from.progress, from.clock).map_err(about)?;
+        }
         let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
         let index = Index::open(&dir.join("index"), options.index, &generation).map_err(about)?;
         let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
         let caught_up = shard.catch_up().map_err(about)?;
-        Ok((shard, Opened { set_aside: opened.rebuilt, caught_up }))
+        Ok((shard, Opened { set_aside: opened.rebuilt, outdated, restored, caught_up }))
     }
 
     pub fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
@@ -115,10 +149,11 @@ impl Shard {
     }
 
     /// Makes one batch's effects visible, all at once.
-    pub fn apply(&self, overlay: Effects, applied: i64) -> Result<Duration> {
+    pub fn apply(&self, overlay: Effects, mark: Mark) -> Result<Duration> {
+        let applied = mark.applied;
         let _alone = self.view.write().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
-        self.store.apply(overlay.batch, applied)?;
+        self.store.apply(overlay.batch, mark)?;
         for (key, id) in &overlay.touched.removed {
             self.index.text.remove(*id);
             self.index.vectors.remove(key, *id);
@@ -216,6 +251,30 @@ impl Shard {
     /// The user's recent decisions whose memory is gone must not be explained either.
     pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|decision| !forgotten(decision));
+    }
+}
+
+/// A store that was written without a changelog is not in one, and one written with it would be ahead of it.
+fn check_durability(store: &Store, changelog: bool) -> Result<()> {
+    let what = match (changelog, store.changelog()) {
+        (true, None) if store.applied() >= 0 => {
+            "it was written with store.durability = \"local\", so the changelog lacks what it holds"
+        }
+        (false, Some(_)) => "it was written with store.durability = \"changelog\", which would miss what is written without",
+        _ => return Ok(()),
+    };
+    Err(Fault::stop(
+        StopName::DurabilityDiffers,
+        format!("{what}; set store.durability back, or move the directory away to have it rebuilt"),
+    ))
+}
+
+fn wipe(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Fault::stop(StopName::StoreUnwritable, format!("removes {}: {error}", dir.display())))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::domain::UserKey;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Consumer, Headers, Outgoing, Polled, Producer, Start, header};
+use crate::ports::broker::{Broker, Consumer, Headers, Outgoing, Polled, Producer, Start, header};
 use crate::ports::kafka::Connection;
 use crate::run;
 use serde_json::Value;

@@ -39,7 +39,7 @@ impl Bench {
         };
         let metrics = Arc::new(Metrics::new());
         let clock = Arc::new(ManualClock::at(Time(NOON)));
-        let shards = Arc::new(Shards::new(place, run::options::shard(&config, PARTITIONS), clock, metrics.clone()));
+        let shards = Arc::new(Shards::new(place, run::options::shard(&config, PARTITIONS), None, clock, metrics.clone()));
         for partition in 0..PARTITIONS {
             shards.open(partition).expect("a new shard");
         }
@@ -78,7 +78,7 @@ impl Bench {
         let effects = self.ingest.step(records).expect("a machine without a world has no faults");
         let decisions = effects.writes.iter().flat_map(|write| write.decisions.clone()).collect();
         for write in effects.writes {
-            write.carry_out().expect("a disk");
+            write.carry_out(None).expect("a disk");
         }
         (effects.outputs, decisions)
     }

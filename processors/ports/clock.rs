@@ -3,10 +3,11 @@
 use crate::domain::{Now, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub trait Clock: Send + Sync {
     fn wall(&self) -> Time;
+    fn sleep(&self, time: Duration);
 }
 
 pub struct SystemClock;
@@ -15,6 +16,10 @@ impl Clock for SystemClock {
     fn wall(&self) -> Time {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Time(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
     }
 }
 
@@ -41,6 +46,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn wall(&self) -> Time {
         Time(self.ms.load(Ordering::Relaxed))
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.advance(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
     }
 }
 

@@ -65,6 +65,9 @@ fn livez(shared: &Shared) -> (StatusCode, String) {
 
 /// Owns partitions and has read each to its end once.
 fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
+    let restoring = shards.restoring();
+    let restoring =
+        restoring.iter().map(|(partition, share)| format!("partition {partition} restoring, {:.0} % is here\n", 100.0 * share));
     let lines: String = shards
         .all()
         .iter()
@@ -72,6 +75,7 @@ fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
             let state = if shard.was_caught_up() { "ready" } else { "catching up" };
             format!("partition {} {state}, offset {}, behind {}\n", shard.partition, shard.applied(), shard.behind())
         })
+        .chain(restoring)
         .collect();
     let status = if is_ready(shared, shards) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, if lines.is_empty() { "no partitions yet\n".into() } else { lines })
@@ -79,5 +83,5 @@ fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
 
 pub fn is_ready(shared: &Shared, shards: &Shards) -> bool {
     let all = shards.all();
-    !shared.is_stopping() && !all.is_empty() && all.iter().all(|shard| shard.was_caught_up())
+    !shared.is_stopping() && !all.is_empty() && shards.restoring().is_empty() && all.iter().all(|shard| shard.was_caught_up())
 }

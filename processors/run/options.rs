@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::ports::embedder::{self, ModelChoice};
 use crate::stages::{decode, index, store};
-use crate::{compact, ingest, recall, shard};
+use crate::{compact, ingest, recall, restore, shard};
 use std::path::PathBuf;
 
 /// bytes of vectors a shard may keep, however many shards there are: one user with 2,600 memories.
@@ -34,6 +34,18 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
     }
 }
 
+/// Whether shards are restored from the log, or live on this disk only.
+pub fn has_changelog(config: &Config) -> bool {
+    match config.store.durability.as_str() {
+        "auto" => !config.kafka.is_embedded(),
+        durability => durability == "changelog",
+    }
+}
+
+pub fn restore(config: &Config) -> restore::Options {
+    restore::Options { batch_max: config.store.restore_batch_max, away_ms_max: config.topics.tombstones_ms / 2 }
+}
+
 pub fn decode(config: &Config) -> decode::Options {
     decode::Options {
         message_bytes_max: config.limits.message_bytes_max,
@@ -58,6 +70,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         events: config.topics.events().into(),
         decisions: config.topics.decisions(),
         memories: config.topics.memories(),
+        changelog: has_changelog(config),
         dead_letters: config.topics.dead_letters(),
         decode: decode(config),
         with_text: config.decisions.text,

@@ -13,6 +13,10 @@ const LARGE: usize = 12 << 20;
 pub fn topics(config: &Config) -> Vec<TopicSpec> {
     let topics = &config.topics;
     let day_ms = 86_400_000i64;
+    // What is read fits into what is written: an event passed on has a few more headers, a dead letter many more, and an answer
+    // may hold a hundred memories of 64 KiB.
+    let takes = |bytes: usize| ("max.message.bytes", bytes.to_string());
+    let (message, room) = (config.limits.message_bytes_max, 64 << 10);
     let topic = |name: String, partitions, settings: &[(&'static str, String)]| TopicSpec {
         name,
         partitions,
@@ -20,14 +24,18 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
         settings: settings.to_vec(),
     };
     let kept_for = |ms: i64| ("retention.ms", ms.to_string());
-    // What is read fits into what is written: an event passed on has a few more headers, a dead letter many more, and an answer
-    // may hold a hundred memories of 64 KiB.
-    let takes = |bytes: usize| ("max.message.bytes", bytes.to_string());
-    let (message, room) = (config.limits.message_bytes_max, 64 << 10);
     vec![
         topic(topics.events(), topics.partitions, &[kept_for(-1), takes(message + room)]),
         topic(topics.recalls(), topics.partitions, &[kept_for(day_ms / 24), takes(message + room)]),
-        topic(topics.memories(), topics.partitions, &[("cleanup.policy", "compact".to_owned())]),
+        topic(
+            topics.memories(),
+            topics.partitions,
+            &[
+                ("cleanup.policy", "compact".to_owned()),
+                ("delete.retention.ms", topics.tombstones_ms.to_string()),
+                takes(2 * message + room),
+            ],
+        ),
         topic(topics.replies(), topics.partitions, &[kept_for(day_ms / 24), takes(LARGE)]),
         topic(topics.decisions(), topics.partitions, &[kept_for(7 * day_ms), takes(LARGE)]),
         topic(topics.dead_letters(), topics.partitions, &[kept_for(30 * day_ms), takes(message + 2 * room)]),

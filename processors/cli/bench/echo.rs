@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::fault::Result;
-use crate::ports::broker::{Consumer, Outgoing, Polled, Producer, Record, Start};
+use crate::ports::broker::{Broker, Consumer, Outgoing, Polled, Producer, Record, Start};
 use crate::ports::kafka::Connection;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

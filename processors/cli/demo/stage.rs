@@ -7,7 +7,7 @@ use crate::cli::client::Client;
 use crate::config::Config;
 use crate::domain::UserKey;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Consumer, Start};
+use crate::ports::broker::{Broker, Consumer, Start};
 use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::kafka::Connection;
 use crate::run::{Service, store_dir};

@@ -8,6 +8,8 @@ use crate::ports::broker::{Headers, Outgoing, Record};
 
 /// Tells the state of memories from what else a shard keeps on the same topic.
 const RECORD: &str = "keepsake-record";
+/// The bytes from which another machine goes on.
+const STATE: &str = "keepsake-state";
 
 /// No partition: that of the user's key, whatever number of partitions the decisions topic has.
 pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
@@ -22,12 +24,40 @@ pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
     }
 }
 
-/// The partition is the user's, not that of this longer key.
-pub fn memory_state(memory: &Memory, topic: &str, partition: i32) -> Outgoing {
+/// The partition is the user's, not that of this longer key. With its bytes, if the topic is to restore from.
+pub fn memory_state(memory: &Memory, state: Option<&[u8]>, topic: &str, partition: i32) -> Outgoing {
     let mut record = memory_gone(&memory.key, memory.id, topic, partition);
     record.value = Some(json(&view::whole_memory(memory)));
     record.headers.push(("content-type".to_owned(), JSON.into()));
+    record.headers.extend(state.map(|state| (STATE.to_owned(), state.to_vec())));
     record
+}
+
+/// What else a shard keeps. For whoever reads the topic as a change feed it is JSON that says only that.
+pub fn shard_state(name: String, state: Option<&[u8]>, topic: &str, partition: i32) -> Outgoing {
+    let value = state.map(|_| br#"{"type":"state"}"#.to_vec());
+    let mut headers = vec![(RECORD.to_owned(), b"state".to_vec())];
+    headers.extend(state.map(|state| (STATE.to_owned(), state.to_vec())));
+    Outgoing {
+        topic: topic.to_owned(),
+        partition: Some(partition),
+        timestamp_ms: None,
+        key: Some(name.into_bytes()),
+        value,
+        headers,
+    }
+}
+
+/// How far the shard has come.
+pub fn shard_meta(name: &str, meta: Vec<u8>, topic: &str, partition: i32) -> Outgoing {
+    Outgoing {
+        topic: topic.to_owned(),
+        partition: Some(partition),
+        timestamp_ms: None,
+        key: Some(name.into()),
+        value: Some(meta),
+        headers: vec![(RECORD.to_owned(), b"meta".to_vec())],
+    }
 }
 
 /// A tombstone.

@@ -241,7 +241,7 @@ fn a_dead_letter_is_the_record_and_two_sets_of_headers() {
 #[test]
 fn a_memory_is_on_its_users_partition_until_its_tombstone() {
     let memory = a_memory();
-    let state = memory_state(&memory, "keepsake.memories", 3);
+    let state = memory_state(&memory, None, "keepsake.memories", 3);
     let gone = memory_gone(&memory.key, memory.id, "keepsake.memories", 3);
     assert_eq!(state.key, Some(format!("acme/zoe/{}", memory.id).into_bytes()));
     assert_eq!((&state.key, state.partition), (&gone.key, gone.partition));

@@ -43,7 +43,7 @@ fn body(bytes: &[u8]) -> Result<&[u8]> {
     }
 }
 
-fn newer(version: u8) -> Fault {
+pub fn newer(version: u8) -> Fault {
     Fault::stop(
         StopName::StoreNewer,
         format!("was written in format {version} by a newer keepsake, this one reads up to {VERSION}; start the newer one again"),
@@ -58,7 +58,7 @@ fn known<T: Copy>(list: &[T], place: u8) -> Result<T> {
     list.get(usize::from(place)).copied().ok_or_else(|| unreadable(format!("no such choice {place}")))
 }
 
-fn place<T: PartialEq>(list: &[T], choice: T) -> u8 {
+fn place_in<T: PartialEq>(list: &[T], choice: T) -> u8 {
     list.iter().position(|known| *known == choice).expect("the lists hold every choice") as u8
 }
 
@@ -170,11 +170,11 @@ struct SurpriseV1<'a> {
 
 fn memory_v1(memory: &Memory) -> MemoryV1<'_> {
     MemoryV1 {
-        scope: place(&SCOPES, memory.scope),
+        scope: place_in(&SCOPES, memory.scope),
         session: memory.session.as_deref(),
         kind: memory.kind.as_str(),
         content: &memory.content,
-        role: place(&ROLES, memory.role),
+        role: place_in(&ROLES, memory.role),
         speaker: memory.speaker.as_deref(),
         importance: memory.importance,
         confidence: memory.confidence,
@@ -460,6 +460,15 @@ pub fn offset_bytes(offset: i64) -> Vec<u8> {
 
 pub fn offset(bytes: &[u8]) -> Result<i64> {
     decode(bytes)
+}
+
+/// A place in the changelog, and when it was reached.
+pub fn place_bytes(offset: i64, at: Time) -> Vec<u8> {
+    encode(&(offset, at.0), 21)
+}
+
+pub fn place(bytes: &[u8]) -> Result<(i64, Time)> {
+    decode(bytes).map(|(offset, at)| (offset, Time(at)))
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ pub fn applied() -> Vec<u8> {
     vec![SHARD, b'a']
 }
 
+/// How far the changelog has been read or written.
+pub fn changelog() -> Vec<u8> {
+    vec![SHARD, b'c']
+}
+
 pub fn via(source_partition: i32) -> Vec<u8> {
     let mut key = vec![SHARD, b'v'];
     key.extend(source_partition.to_be_bytes());

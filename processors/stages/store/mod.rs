@@ -1,6 +1,7 @@
 //! The shard's records: memories, vectors and what the gate must remember, changed batch by batch, each batch with the offset it came from.
 //! It decides nothing about what is kept, and knows neither the index nor the log it is rebuilt from.
 
+pub mod changelog;
 pub mod disk;
 mod format;
 mod keys;
@@ -16,7 +17,7 @@ pub use overlay::{Finished, Overlay, Touched};
 pub use reading::{Reading, SeenBefore, Session, SlotHolder};
 pub use records::Changes;
 
-use crate::domain::UserKey;
+use crate::domain::{Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use disk::{Disk, NotOpened};
 use records::{InMemory, Records, Visit};
@@ -44,10 +45,26 @@ pub struct Opened {
     pub rebuilt: Option<PathBuf>,
 }
 
+/// How far a shard has come: in its input, and in its changelog if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub applied: i64,
+    pub changelog: Option<Place>,
+}
+
+/// An offset of the changelog, and when this store had come so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub offset: i64,
+    pub at: Time,
+}
+
 pub struct Store {
     records: Box<dyn Records>,
+    identity: Identity,
     tails: Tails,
     applied: AtomicI64,
+    changelog: Option<Place>,
 }
 
 impl Store {
@@ -71,19 +88,33 @@ impl Store {
     pub fn in_memory(identity: &Identity) -> Store {
         let records = InMemory::default();
         write_identity(&records, identity).expect("memory takes every batch");
-        Store { records: Box::new(records), tails: Tails::new(IN_MEMORY_TAILS_MAX), applied: AtomicI64::new(-1) }
+        Store {
+            records: Box::new(records),
+            identity: identity.clone(),
+            tails: Tails::new(IN_MEMORY_TAILS_MAX),
+            applied: AtomicI64::new(-1),
+            changelog: None,
+        }
     }
 
     fn open_as_it_is(dir: &Path, options: &Options, identity: &Identity) -> std::result::Result<Store, NotOpened> {
         let disk = Disk::open(dir, options)?;
         match damaged_if_unreadable(disk.get(&keys::identity()))? {
-            Some(bytes) => check_identity(&bytes, identity)?,
+            Some(bytes) => check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?,
             None if disk.existed() => return Err(NotOpened::Damaged("does not say which log it is made from".into())),
             None => write_identity(&disk, identity)?,
         }
         let applied = disk.get(&keys::applied()).and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
         let applied = damaged_if_unreadable(applied)?;
-        Ok(Store { records: Box::new(disk), tails: Tails::new(options.tails_max), applied: AtomicI64::new(applied) })
+        let place = |bytes: Vec<u8>| format::place(&bytes).map(|(offset, at)| Place { offset, at });
+        let changelog = disk.get(&keys::changelog()).and_then(|bytes| bytes.map(place).transpose());
+        Ok(Store {
+            records: Box::new(disk),
+            identity: identity.clone(),
+            tails: Tails::new(options.tails_max),
+            applied: AtomicI64::new(applied),
+            changelog: damaged_if_unreadable(changelog)?,
+        })
     }
 
     /// The offset of the last event whose effects are here; -1 before the first.
@@ -91,10 +122,28 @@ impl Store {
         self.applied.load(Ordering::Acquire)
     }
 
-    /// Invariant: records and offset are one batch, so whatever happens they agree.
-    pub fn apply(&self, batch: Finished, applied: i64) -> Result<()> {
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Where in the changelog this store was when it was opened. None: it has none, or nothing of it has been read.
+    pub fn changelog(&self) -> Option<Place> {
+        self.changelog
+    }
+
+    /// The changelog's record of how far this store will have come.
+    pub fn meta(&self, applied: i64) -> Vec<u8> {
+        changelog::meta_bytes(&self.identity, applied)
+    }
+
+    /// Invariant: records and offsets are one batch, so whatever happens they agree.
+    pub fn apply(&self, batch: Finished, mark: Mark) -> Result<()> {
         let Finished { mut changes, tails } = batch;
+        let Mark { applied, changelog } = mark;
         changes.put(keys::applied(), format::offset_bytes(applied));
+        if let Some(Place { offset, at }) = changelog {
+            changes.put(keys::changelog(), format::place_bytes(offset, at));
+        }
         self.records.apply(&changes)?;
         self.tails.put_all(tails);
         self.applied.store(applied, Ordering::Release);
@@ -158,21 +207,20 @@ fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
     records.flush()
 }
 
-fn check_identity(bytes: &[u8], ours: &Identity) -> std::result::Result<(), NotOpened> {
-    let theirs = damaged_if_unreadable(format::identity(bytes))?;
+fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
     let log = |identity: &Identity| format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
     let model = |identity: &Identity| format!("{} ({} dimensions)", identity.model, identity.dimensions);
-    let (name, what) = if log(&theirs) != log(ours) {
-        (StopName::StoreOfAnotherLog, format!("it is made from {}, not from {}", log(&theirs), log(ours)))
+    let (name, what) = if log(theirs) != log(ours) {
+        (StopName::StoreOfAnotherLog, format!("it is made from {}, not from {}", log(theirs), log(ours)))
     } else if theirs.partitions != ours.partitions {
         let what = format!("it was made when the topic had {} partitions, now it has {}", theirs.partitions, ours.partitions);
         (StopName::PartitionsDiffer, what)
-    } else if model(&theirs) != model(ours) {
-        (StopName::ModelChanged, format!("its vectors are of {}, not of {}", model(&theirs), model(ours)))
+    } else if model(theirs) != model(ours) {
+        (StopName::ModelChanged, format!("its vectors are of {}, not of {}", model(theirs), model(ours)))
     } else {
         return Ok(());
     };
-    Err(Fault::stop(name, format!("{what}; move the directory away to have it rebuilt from the log, or undo the change")).into())
+    Err(Fault::stop(name, format!("{what}; move the directory away to have it rebuilt from the log, or undo the change")))
 }
 
 /// While opening, bytes that say nothing are damage to set aside; a newer format is not.

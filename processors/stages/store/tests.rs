@@ -63,7 +63,11 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
     }
 }
 
-fn identity() -> Identity {
+pub(super) fn mark(applied: i64) -> Mark {
+    Mark { applied, changelog: None }
+}
+
+pub(super) fn identity() -> Identity {
     Identity {
         cluster: "c-1".into(),
         topic: "keepsake.events".into(),
@@ -89,7 +93,7 @@ fn on_both(story: impl Fn(&Store)) {
 fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
     let mut overlay = store.overlay();
     story(&mut overlay);
-    store.apply(overlay.finished(), applied).unwrap();
+    store.apply(overlay.finished(), mark(applied)).unwrap();
 }
 
 fn said(content: impl Into<String>) -> SaidBefore {
@@ -283,7 +287,7 @@ fn what_was_written_is_read_from_overlay_and_store_alike() {
         };
         check(&overlay);
         assert_eq!(store.memory(&zoe, expected.id).unwrap(), None);
-        store.apply(overlay.finished(), 7).unwrap();
+        store.apply(overlay.finished(), mark(7)).unwrap();
         check(store);
         assert_eq!(store.applied(), 7);
     });
@@ -392,7 +396,7 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
         overlay.forget_user(&zoe).unwrap();
         let touched = overlay.take_touched();
         assert_eq!((touched.upserted.len(), touched.removed.len(), touched.vectors.len()), (0, 2, 0));
-        store.apply(overlay.finished(), 1).unwrap();
+        store.apply(overlay.finished(), mark(1)).unwrap();
         assert_eq!(memories(store, &zoe), []);
         assert_eq!(store.scores(&zoe).unwrap(), [0.0; 0]);
         let mut kept = Vec::new();
@@ -422,7 +426,7 @@ fn a_removed_memory_takes_its_vector_and_its_slots_along() {
         let mut overlay = store.overlay();
         overlay.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
         assert_eq!(overlay.take_touched().removed, [(zoe.clone(), memory_of(&zoe, 1, "").id)]);
-        store.apply(overlay.finished(), 1).unwrap();
+        store.apply(overlay.finished(), mark(1)).unwrap();
         assert_eq!(memories(store, &zoe).len(), 1);
         assert_eq!(store.vectors(&zoe).unwrap().len(), 1);
         let names: Vec<_> = store.slots(&zoe).unwrap().into_iter().map(|(name, _)| name).collect();
@@ -537,7 +541,7 @@ fn a_newer_store_stops_by_name_and_stays_as_it_was() {
     let store = open(&shard).unwrap().store;
     let mut changes = Changes::default();
     changes.put(keys::identity(), vec![format::VERSION + 1, 42]);
-    store.apply(Finished { changes, ..Finished::default() }, 8).unwrap();
+    store.apply(Finished { changes, ..Finished::default() }, mark(8)).unwrap();
     drop(store);
     assert_eq!(stop_of(open(&shard)).0, StopName::StoreNewer);
     let Ok(disk) = Disk::open(&shard, &Options::default()) else { panic!("it is not damaged") };

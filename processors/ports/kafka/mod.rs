@@ -1,0 +1,285 @@
+//! The real broker: Apache Kafka through librdkafka, and the same client against the in-process broker. Knows no event and no memory.
+
+mod consumer;
+mod producer;
+mod transactor;
+
+use super::broker::{Broker, Consumer, Log, Ownership, Producer, Start, Transactor};
+use crate::fault::{Fault, Result, StopName};
+use consumer::{KafkaConsumer, Watch};
+use producer::{DeliveryWatch, KafkaProducer};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use transactor::KafkaTransactor;
+
+/// How to reach the brokers, and what every client of ours tells them.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub servers: String,
+    pub options: Vec<(String, String)>,
+    /// The in-process broker does not wake long polls, so it is asked every millisecond.
+    pub embedded: bool,
+}
+
+/// The broker's own sweep for what is older comes on top.
+const TRANSACTION: Duration = Duration::from_secs(3);
+
+/// Isolation levels: to what is written, and to what has been decided.
+const UNDECIDED: &str = "read_uncommitted";
+const DECIDED: &str = "read_committed";
+
+/// A topic as it should be.
+#[derive(Clone, Debug)]
+pub struct TopicSpec {
+    pub name: String,
+    pub partitions: i32,
+    pub replication: i32,
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// The broker inside this process: real TCP, real groups, nothing kept. Limit: 5 MiB or 100,000 records a partition, then the oldest go.
+pub struct Embedded {
+    cluster: MockCluster<'static, DefaultProducerContext>,
+}
+
+impl Embedded {
+    pub fn start() -> Result<Embedded> {
+        let cluster = MockCluster::new(1).map_err(|e| refused("starts the embedded broker", &e))?;
+        Ok(Embedded { cluster })
+    }
+
+    pub fn servers(&self) -> String {
+        self.cluster.bootstrap_servers()
+    }
+
+    pub fn create(&self, topics: &[TopicSpec]) -> Result<()> {
+        for topic in topics {
+            self.cluster
+                .create_topic(&topic.name, topic.partitions, 1)
+                .map_err(|e| refused(format!("creates {}", topic.name), &e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn client(&self, client_id: &str) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config
+            .set("bootstrap.servers", &self.servers)
+            .set("client.id", client_id)
+            .set("reconnect.backoff.ms", "20")
+            .set("reconnect.backoff.max.ms", "1000")
+            .set("topic.metadata.refresh.interval.ms", "60000")
+            .set_log_level(RDKafkaLogLevel::Warning);
+        config
+    }
+
+    fn finished(&self, mut config: ClientConfig) -> ClientConfig {
+        for (name, value) in &self.options {
+            config.set(name, value);
+        }
+        config
+    }
+
+    fn consumer(&self, client_id: &str, group: &str) -> ClientConfig {
+        let mut config = self.client(client_id);
+        config
+            .set("group.id", group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "earliest")
+            .set("enable.partition.eof", "true")
+            .set("isolation.level", DECIDED)
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            // 16 MiB fetched ahead at most, over all partitions: two batches of ingest.
+            .set("queued.max.messages.kbytes", "16384")
+            .set("fetch.wait.max.ms", if self.embedded { "1" } else { "500" });
+        config
+    }
+
+    /// Idempotent, every record acknowledged by all in-sync copies, nothing held back to fill a batch.
+    fn writer(&self, client_id: &str) -> ClientConfig {
+        let mut config = self.client(client_id);
+        config
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("linger.ms", "0")
+            .set("partitioner", "murmur2_random")
+            .set("message.timeout.ms", "60000")
+            // The topic's limit decides, not this client's own of 1 MB: a dead letter is longer than the record it is about.
+            .set("message.max.bytes", "33554432")
+            .set("queue.buffering.max.kbytes", "65536");
+        config
+    }
+
+    fn probe(&self, isolation: &str) -> Result<BaseConsumer<Watch>> {
+        let mut config = self.client("keepsake-probe");
+        config.set("group.id", "keepsake-probe").set("enable.auto.commit", "false").set("isolation.level", isolation);
+        self.finished(config).create_with_context(Watch::alone()).map_err(|e| refused("creates a client", &e))
+    }
+
+    /// The cluster's own id, once a broker answers.
+    pub fn cluster_id(&self, within: Duration) -> Result<String> {
+        let probe = self.probe(UNDECIDED)?;
+        let give_up = Instant::now() + within;
+        loop {
+            if let Some(id) = probe.client().fetch_cluster_id(Duration::from_millis(500)) {
+                return Ok(id);
+            }
+            if Instant::now() >= give_up {
+                let what = format!("no broker answers at {} within {} s: is it running?", self.servers, within.as_secs());
+                return Err(Fault::stop(StopName::BrokerUnreachable, what));
+            }
+        }
+    }
+
+    /// Partition counts of the named topics; a topic that is not there has none.
+    pub fn partitions(&self, topics: &[String]) -> Result<BTreeMap<String, i32>> {
+        let probe = self.probe(UNDECIDED)?;
+        let metadata = probe
+            .fetch_metadata(None, Duration::from_secs(10))
+            .map_err(|e| Fault::retry(format!("reads the list of topics: {e}")))?;
+        Ok(metadata
+            .topics()
+            .iter()
+            .filter(|topic| topics.iter().any(|name| name == topic.name()) && !topic.partitions().is_empty())
+            .map(|topic| (topic.name().to_owned(), topic.partitions().len() as i32))
+            .collect())
+    }
+
+    /// (first offset still there, offset of the next record).
+    pub fn offsets(&self, topic: &str, partition: i32) -> Result<(i64, i64)> {
+        self.watermarks(topic, partition, UNDECIDED)
+    }
+
+    fn watermarks(&self, topic: &str, partition: i32, isolation: &str) -> Result<(i64, i64)> {
+        self.probe(isolation)?
+            .fetch_watermarks(topic, partition, Duration::from_secs(10))
+            .map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}")))
+    }
+
+    /// Makes topics on a real cluster. One that is there already is left as it is.
+    pub fn create_topics(&self, topics: &[TopicSpec]) -> Result<()> {
+        let (admin, runtime, options) = self.admin()?;
+        let new: Vec<NewTopic<'_>> = topics
+            .iter()
+            .map(|topic| {
+                let base = NewTopic::new(&topic.name, topic.partitions, TopicReplication::Fixed(topic.replication));
+                topic.settings.iter().fold(base, |topic, (name, value)| topic.set(name, value))
+            })
+            .collect();
+        let results =
+            runtime.block_on(admin.create_topics(&new, &options)).map_err(|e| Fault::retry(format!("asks for topics: {e}")))?;
+        for result in results {
+            match result {
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((name, code)) => {
+                    let what =
+                        format!("the broker does not make topic {name}: {code}; make it by hand, or set topics.create = false");
+                    return Err(Fault::stop(StopName::TopicMissing, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes topics from a real cluster, with all that is in them.
+    pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
+        let (admin, runtime, options) = self.admin()?;
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        let results =
+            runtime.block_on(admin.delete_topics(&names, &options)).map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
+        match results.into_iter().find_map(std::result::Result::err) {
+            Some((name, code)) => Err(Fault::retry(format!("removes topic {name}: {code}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn admin(&self) -> Result<(AdminClient<DefaultClientContext>, tokio::runtime::Runtime, AdminOptions)> {
+        let admin = self.finished(self.client("keepsake-admin")).create().map_err(|e| refused("creates the admin client", &e))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Fault::retry(format!("starts a runtime: {e}")))?;
+        Ok((admin, runtime, AdminOptions::new().operation_timeout(Some(Duration::from_secs(15)))))
+    }
+}
+
+fn refused(what: impl std::fmt::Display, error: &KafkaError) -> Fault {
+    Fault::stop(StopName::BrokerRefuses, format!("{what}: {error}"))
+}
+
+impl Broker for Connection {
+    fn join(&self, group: &str, topic: &str, owner: Arc<dyn Ownership>) -> Result<Box<dyn Consumer>> {
+        let config = self.finished(self.consumer(&format!("{group}-ingest"), group));
+        let consumer: BaseConsumer<Watch> =
+            config.create_with_context(Watch::of_group(topic, owner)).map_err(|e| refused("creates the events consumer", &e))?;
+        consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
+        Ok(Box::new(KafkaConsumer::new(consumer, topic)))
+    }
+
+    fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {
+        let config = self.finished(self.consumer(group, group));
+        let consumer =
+            config.create_with_context(Watch::alone()).map_err(|e| refused(format!("creates a reader of {topic}"), &e))?;
+        Ok(Box::new(KafkaConsumer::new(consumer, topic)))
+    }
+
+    fn producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
+        let context = DeliveryWatch::default();
+        let deliveries = context.deliveries();
+        let producer =
+            self.finished(self.writer(client_id)).create_with_context(context).map_err(|e| refused("creates a producer", &e))?;
+        Ok(Box::new(KafkaProducer { producer, deliveries }))
+    }
+
+    fn transactor(&self, id: &str, topic: &str, changelog: &str) -> Result<Box<dyn Transactor>> {
+        let mut config = self.writer(id);
+        config
+            .set("transactional.id", id)
+            // A dead process's open transaction holds its partitions back for so long.
+            .set("transaction.timeout.ms", TRANSACTION.as_millis().to_string())
+            .set("message.timeout.ms", TRANSACTION.as_millis().to_string())
+            // After a commit the broker is busy with it for a moment, and the next begin is asked again after this long.
+            .set("retry.backoff.ms", "1");
+        Ok(Box::new(KafkaTransactor::new(self.finished(config), topic, changelog)))
+    }
+
+    fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
+        Ok(Arc::new(KafkaLog { connection: self.clone(), topic: topic.to_owned() }))
+    }
+}
+
+struct KafkaLog {
+    connection: Connection,
+    topic: String,
+}
+
+impl Log for KafkaLog {
+    fn end(&self, partition: i32) -> Result<i64> {
+        Ok(self.connection.watermarks(&self.topic, partition, UNDECIDED)?.1)
+    }
+
+    fn stable_end(&self, partition: i32) -> Result<i64> {
+        Ok(self.connection.watermarks(&self.topic, partition, DECIDED)?.1)
+    }
+
+    fn beginning(&self, partition: i32) -> Result<i64> {
+        Ok(self.connection.watermarks(&self.topic, partition, DECIDED)?.0)
+    }
+
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
+        let mut reader = self.connection.reader("keepsake-restore", &self.topic)?;
+        reader.assign(&[(partition, Start::At(from))])?;
+        Ok(reader)
+    }
+}

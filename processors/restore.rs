@@ -1,0 +1,150 @@
+//! The restore processor: changelog → store. Brings a shard to where its last owner left it, before anybody reads or writes it.
+//! Decides nothing: what is in the changelog is what happened.
+
+use crate::fault::{Fault, Result, StopName};
+use crate::ports::broker::{Log, Polled, Record};
+use crate::ports::clock::Clock;
+use crate::stages::store::changelog::{self, META};
+use crate::stages::store::{Changes, Finished, Mark, Place, Store};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Records applied together.
+    pub batch_max: usize,
+    /// A store that was away longer may have missed that something was forgotten: the topic no longer tells.
+    pub away_ms_max: i64,
+}
+
+/// How far a restore has come, for whoever waits for it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    from: AtomicI64,
+    at: AtomicI64,
+    end: AtomicI64,
+    cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// 0 to 1.
+    pub fn share(&self) -> f64 {
+        let [from, at, end] = [&self.from, &self.at, &self.end].map(|offset| offset.load(Ordering::Acquire));
+        if end <= from { 0.0 } else { ((at - from) as f64 / (end - from) as f64).clamp(0.0, 1.0) }
+    }
+
+    /// The partition is no longer ours: what has been restored stays, and is gone on from another time.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    fn begin(&self, from: i64, end: i64) {
+        self.from.store(from, Ordering::Release);
+        self.at.store(from, Ordering::Release);
+        self.end.store(end, Ordering::Release);
+    }
+
+    fn reached(&self, offset: i64) {
+        self.at.store(offset, Ordering::Release);
+    }
+}
+
+/// How a poll waits, and how long a reader may say nothing before it is made anew.
+const LOOK: Duration = Duration::from_millis(20);
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Whether this store can be gone on from: it is not so old that tombstones it needs may be gone.
+pub fn is_recent(store: &Store, now_ms: i64, options: &Options) -> bool {
+    store.changelog().is_none_or(|place| now_ms - place.at.0 <= options.away_ms_max)
+}
+
+/// Returns how many records were read. Ends when everything that was written before it began is here, decided, or is cancelled.
+pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<u64> {
+    let partition = store.identity().partition;
+    // Order matters: the end as it is now, an open transaction included. Its outcome is part of what is restored.
+    let end = log.end(partition)?;
+    let from = match store.changelog() {
+        Some(place) => place.offset + 1,
+        None => log.beginning(partition)?,
+    };
+    if from > end {
+        let what =
+            format!("the store has read the changelog up to {from}, which ends at {end}: it is not the one it was made from");
+        return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
+    }
+    progress.begin(from, end);
+    let mut batch = Batch { store, changes: Changes::default(), applied: store.applied(), next: from, records: 0 };
+    if from < end {
+        batch.read(log, end, options, progress, clock)?;
+    }
+    batch.apply(clock)?;
+    Ok(batch.records)
+}
+
+struct Batch<'a> {
+    store: &'a Store,
+    changes: Changes,
+    applied: i64,
+    next: i64,
+    records: u64,
+}
+
+impl Batch<'_> {
+    fn read(&mut self, log: &dyn Log, end: i64, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<()> {
+        let partition = self.store.identity().partition;
+        let mut reader = log.read(partition, self.next)?;
+        let mut heard = Instant::now();
+        while !progress.is_cancelled() {
+            match reader.poll(LOOK)? {
+                Polled::Record(record) => {
+                    heard = Instant::now();
+                    self.take(record)?;
+                    progress.reached(self.next);
+                    if self.changes.records.len() >= options.batch_max {
+                        self.apply(clock)?;
+                    }
+                }
+                // Markers and aborted records have offsets too: the last record need not be the last offset.
+                Polled::End { .. } if log.stable_end(partition)? >= end => return Ok(()),
+                Polled::End { .. } => {}
+                Polled::Nothing if heard.elapsed() < SILENCE => {}
+                Polled::Nothing => {
+                    // A transaction was open, and is decided by now without a record for us.
+                    reader = log.read(partition, self.next)?;
+                    heard = Instant::now();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, record: Record) -> Result<()> {
+        self.next = record.offset + 1;
+        self.records += 1;
+        let name = String::from_utf8_lossy(record.key.as_deref().unwrap_or_default());
+        if name == META {
+            self.applied = changelog::applied_of(record.value.as_deref().unwrap_or_default(), self.store.identity())?;
+            return Ok(());
+        }
+        let key = changelog::store_key(&name)?;
+        match (&record.value, record.header(changelog::STATE_HEADER)) {
+            (None, _) => self.changes.remove(key),
+            (Some(_), Some(state)) => self.changes.put(key, state.to_vec()),
+            (Some(_), None) => {
+                let what = format!("offset {} of the changelog holds {name:?} without its record", record.offset);
+                return Err(Fault::stop(StopName::DurabilityDiffers, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, clock: &dyn Clock) -> Result<()> {
+        let batch = Finished { changes: std::mem::take(&mut self.changes), ..Finished::default() };
+        let place = Place { offset: self.next - 1, at: clock.wall() };
+        self.store.apply(batch, Mark { applied: self.applied, changelog: Some(place) })
+    }
+}

@@ -1,0 +1,172 @@
+//! A shard's records under names that a topic can hold, and back: what another machine needs to go on where this one stopped.
+//! Knows no broker. A memory's record travels with what people read of it; the rest travels by itself.
+
+use super::format;
+use super::keys;
+use super::overlay::Finished;
+use super::{Identity, check_identity};
+use crate::domain::{MemoryId, UserKey};
+use crate::fault::{Fault, Result, StopName};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// The name of the last record of every transaction in every partition it read.
+pub const META: &str = "meta";
+/// The header that holds the bytes of a record, beside what people read of it.
+pub const STATE_HEADER: &str = "keepsake-state";
+const VIA: &str = "via";
+
+/// How far the shard has come, and of which log and model it speaks.
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    #[serde(rename = "type")]
+    kind: String,
+    format: u8,
+    applied_offset: i64,
+    cluster: String,
+    topic: String,
+    partition: i32,
+    partitions: i32,
+    model: String,
+    dimensions: u32,
+}
+
+impl Finished {
+    /// The new record of a memory that this batch changed.
+    pub fn memory(&self, key: &UserKey, id: MemoryId) -> Option<&[u8]> {
+        self.changes.records.get(&keys::memory(key, id))?.as_deref()
+    }
+
+    /// Everything else that changed, by name; nothing instead of bytes is a removal.
+    pub fn states(&self) -> impl Iterator<Item = (String, Option<&[u8]>)> {
+        self.changes.records.iter().filter_map(|(key, value)| Some((state_name(key)?, value.as_deref())))
+    }
+}
+
+/// Nothing for memories, which are named by their ids, and for what the meta record says.
+fn state_name(key: &[u8]) -> Option<String> {
+    if let [keys::SHARD, b'v', partition @ ..] = key {
+        return Some(format!("{VIA}.{}", i32::from_be_bytes(partition.try_into().ok()?)));
+    }
+    let user = keys::user_of(key)?;
+    let (tag, rest) = key[keys::user(&user).len()..].split_first()?;
+    if *tag == keys::MEMORY {
+        return None;
+    }
+    // The full stop keeps it apart from every memory's name, whatever a session is called.
+    let mut name = format!("{user}/{}.", char::from(*tag));
+    rest.iter().for_each(|byte| write!(name, "{byte:02x}").expect("a string takes everything"));
+    Some(name)
+}
+
+/// Where in the store the record of that name lies.
+pub fn store_key(name: &str) -> Result<Vec<u8>> {
+    key_of(name).ok_or_else(|| unknown(format!("the changelog has a record named {name:?}")))
+}
+
+fn key_of(name: &str) -> Option<Vec<u8>> {
+    let Some((user, rest)) = name.rsplit_once('/') else {
+        let (VIA, partition) = name.split_once('.')? else { return None };
+        return Some(keys::via(partition.parse().ok()?));
+    };
+    let (tenant, user) = user.split_once('/')?;
+    let user = if user.is_empty() { UserKey::everyone_of(tenant).ok()? } else { UserKey::new(tenant, user).ok()? };
+    match rest.split_once('.') {
+        None => Some(keys::memory(&user, MemoryId(rest.parse().ok()?))),
+        Some((tag, hex)) if tag.len() == 1 => {
+            let mut key = keys::all(&user, tag.as_bytes()[0]);
+            for at in (0..hex.len()).step_by(2) {
+                key.push(u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?);
+            }
+            Some(key)
+        }
+        Some(_) => None,
+    }
+}
+
+pub fn meta_bytes(identity: &Identity, applied: i64) -> Vec<u8> {
+    let meta = Meta {
+        kind: META.to_owned(),
+        format: format::VERSION,
+        applied_offset: applied,
+        cluster: identity.cluster.clone(),
+        topic: identity.topic.clone(),
+        partition: identity.partition,
+        partitions: identity.partitions,
+        model: identity.model.clone(),
+        dimensions: identity.dimensions,
+    };
+    serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
+}
+
+/// The input offset it tells, if it speaks of our log and our model.
+pub fn applied_of(meta: &[u8], ours: &Identity) -> Result<i64> {
+    let meta: Meta = serde_json::from_slice(meta).map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
+    if meta.format > format::VERSION {
+        return Err(format::newer(meta.format));
+    }
+    let theirs = Identity {
+        cluster: meta.cluster,
+        topic: meta.topic,
+        partition: meta.partition,
+        partitions: meta.partitions,
+        model: meta.model,
+        dimensions: meta.dimensions,
+    };
+    check_identity(&theirs, ours).map_err(|fault| fault.about("the changelog"))?;
+    Ok(meta.applied_offset)
+}
+
+fn unknown(what: String) -> Fault {
+    Fault::stop(StopName::StoreNewer, format!("{what}; a newer keepsake may have written it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::key;
+    use super::*;
+
+    #[test]
+    fn every_record_is_found_again_by_its_name() {
+        let zoe = key("zo\u{eb}");
+        let place = [keys::tail(&zoe, "a/b.c \u{1f600}"), vec![5]].concat();
+        let keys = [
+            place,
+            keys::session(&zoe, "monday"),
+            keys::gate(&zoe),
+            keys::slot(&zoe, "home"),
+            keys::seen(&zoe.everyone(), "id-1"),
+            keys::via(12),
+        ];
+        for key in keys {
+            let name = state_name(&key).unwrap();
+            assert_eq!(store_key(&name).unwrap(), key, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_memory_is_named_by_its_id_as_people_see_it() {
+        let id = MemoryId(uuid::Uuid::from_u128(7));
+        for user in [key("zoe"), key("zoe").everyone()] {
+            assert_eq!(state_name(&keys::memory(&user, id)), None);
+            assert_eq!(store_key(&format!("{user}/{id}")).unwrap(), keys::memory(&user, id));
+        }
+        assert_eq!(state_name(&keys::applied()), None);
+    }
+
+    #[test]
+    fn what_is_no_name_of_ours_stops_and_is_not_skipped() {
+        for name in ["", "meta2", "a", "a/b", "a/b/c", "a/b/s.f", "a/b/s.zz", "a/b/xy.00", "via.x", "//s.00"] {
+            assert!(store_key(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_meta_record_tells_its_offset_to_its_own_shard_only() {
+        let ours = super::super::tests::identity();
+        let bytes = meta_bytes(&ours, 41);
+        assert_eq!(applied_of(&bytes, &ours).unwrap(), 41);
+        assert!(applied_of(&bytes, &Identity { partition: 9, ..ours.clone() }).is_err());
+        assert!(applied_of(&bytes, &Identity { model: "another".into(), ..ours }).is_err());
+    }
+}
