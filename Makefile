@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint model kafka clean check-build check-kafka release
+.PHONY: help run test torture bench lint model kafka clean check-build check-kafka release
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -54,9 +54,14 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
+torture: check-build check-kafka ## 200 kills, sleeps and broker restarts on a real Kafka (KEEPSAKE_TORTURE_KILLS)
+	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
+	$(call step,torture,KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) cargo test --locked --test integration torture:: -- --nocapture)
+
 bench: check-build release model ## speed of recall and ingest, as ratios to the bare parts
 	$(call step,recall,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench recall)
 	$(call step,ingest,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench ingest)
+	@echo 'bench restore needs a real Kafka: $(KEEPSAKE) bench restore --brokers host:port'
 
 lint: check-build ## format, lints and documentation only
 	$(call step,format,cargo fmt --check)

@@ -7,12 +7,13 @@ mod machine;
 mod memory;
 mod recall;
 mod report;
+mod restore;
 mod speech;
 mod trial;
 
 use super::Output;
 use crate::config::Config;
-use crate::fault::Result;
+use crate::fault::{Fault, Result, StopName};
 use clap::Subcommand;
 use report::Report;
 use std::process::ExitCode;
@@ -39,6 +40,16 @@ Examples:
   keepsake bench ingest --brokers localhost:9092 --turns 0 --json    only with `hash`
   keepsake bench ingest --hash-turns 0 --rounds 1                    only with the model";
 
+const RESTORE_EXAMPLES: &str = "\
+How:
+  A service ingests turns with the stand-in `hash` and transactions, and stops. Then each shard is restored from the memories topic into
+  an empty store, and the records it ends up with are written to another empty store, sorted, in batches as large.
+  Needs a real Kafka: the embedded broker has no transactions.
+
+Examples:
+  keepsake bench restore --brokers localhost:9092
+  keepsake bench restore --brokers localhost:9092 --turns 20000 --json";
+
 #[derive(Subcommand)]
 pub enum Bench {
     /// Time recalls against encoding plus a bare round trip, and turns until they are recallable
@@ -47,6 +58,9 @@ pub enum Bench {
     /// Time ingest against the bare encoder, and count turns per second of processor time
     #[command(after_help = INGEST_EXAMPLES)]
     Ingest(ingest::Ingest),
+    /// Time restoring shards from their changelog against writing the same records to a store
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(restore::Restore),
 }
 
 impl Bench {
@@ -58,10 +72,17 @@ impl Bench {
         if config.kafka.is_embedded() {
             say("on the embedded broker, which shares this process; name a real one with --brokers host:port");
         }
+        if config.kafka.is_embedded() && matches!(self, Bench::Restore(_)) {
+            return Err(Fault::stop(
+                StopName::ConfigInvalid,
+                "bench restore needs a real Kafka: name one with --brokers host:port",
+            ));
+        }
         let mut report = Report::new(machine::described(config));
         match self {
             Bench::Recall(recall) => recall.measure(config, &mut report)?,
             Bench::Ingest(ingest) => ingest.measure(config, &mut report)?,
+            Bench::Restore(restore) => restore.measure(config, &mut report)?,
         }
         report.print(output);
         Ok(ExitCode::SUCCESS)

@@ -2,7 +2,7 @@
 
 use super::root;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -38,11 +38,15 @@ pub fn servers() -> &'static str {
 }
 
 fn start() -> Result<String, String> {
-    let dir = scratch().join("kafka");
+    start_in(&scratch().join("kafka"))
+}
+
+/// A broker of one's own, for whoever restarts it. Gone with this process.
+pub fn start_in(dir: &Path) -> Result<String, String> {
     let parent = std::process::id().to_string();
     let output = Command::new(root().join("deploy/kafka/kafka.sh"))
         .arg("start")
-        .arg(&dir)
+        .arg(dir)
         .args(["--parent", &parent])
         .stdin(Stdio::null())
         .output()
@@ -54,6 +58,13 @@ fn start() -> Result<String, String> {
         ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The same address and data, after some seconds without.
+pub fn restart(dir: &Path) {
+    let done = Command::new(root().join("deploy/kafka/kafka.sh")).arg("restart").arg(dir).stdin(Stdio::null()).output();
+    let done = done.unwrap_or_else(|e| panic!("runs deploy/kafka/kafka.sh: {e}"));
+    assert!(done.status.success(), "restarts Kafka: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// A folder of this run. Those of earlier runs, which cannot clean up after themselves, go first.

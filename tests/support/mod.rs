@@ -3,6 +3,7 @@
 pub mod client;
 pub mod kafka;
 pub mod service;
+pub mod story;
 pub mod validator;
 
 pub use client::{Message, User, Wire};

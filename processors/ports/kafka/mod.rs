@@ -158,13 +158,7 @@ impl Connection {
 
     /// (first offset still there, offset of the next record).
     pub fn offsets(&self, topic: &str, partition: i32) -> Result<(i64, i64)> {
-        self.watermarks(topic, partition, UNDECIDED)
-    }
-
-    fn watermarks(&self, topic: &str, partition: i32, isolation: &str) -> Result<(i64, i64)> {
-        self.probe(isolation)?
-            .fetch_watermarks(topic, partition, Duration::from_secs(10))
-            .map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}")))
+        watermarks(&self.probe(UNDECIDED)?, topic, partition)
     }
 
     /// Makes topics on a real cluster. One that is there already is left as it is.
@@ -255,31 +249,55 @@ impl Broker for Connection {
     }
 
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
-        Ok(Arc::new(KafkaLog { connection: self.clone(), topic: topic.to_owned() }))
+        Ok(Arc::new(KafkaLog {
+            undecided: self.probe(UNDECIDED)?,
+            decided: self.probe(DECIDED)?,
+            connection: self.clone(),
+            topic: topic.to_owned(),
+        }))
     }
 }
 
+fn watermarks(probe: &BaseConsumer<Watch>, topic: &str, partition: i32) -> Result<(i64, i64)> {
+    probe
+        .fetch_watermarks(topic, partition, Duration::from_secs(10))
+        .map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}")))
+}
+
+/// Its two handles stay open: to make one, and to close it, takes longer than to restore a small shard.
 struct KafkaLog {
+    undecided: BaseConsumer<Watch>,
+    decided: BaseConsumer<Watch>,
     connection: Connection,
     topic: String,
 }
 
 impl Log for KafkaLog {
     fn end(&self, partition: i32) -> Result<i64> {
-        Ok(self.connection.watermarks(&self.topic, partition, UNDECIDED)?.1)
+        Ok(watermarks(&self.undecided, &self.topic, partition)?.1)
     }
 
     fn stable_end(&self, partition: i32) -> Result<i64> {
-        Ok(self.connection.watermarks(&self.topic, partition, DECIDED)?.1)
+        Ok(watermarks(&self.decided, &self.topic, partition)?.1)
     }
 
     fn beginning(&self, partition: i32) -> Result<i64> {
-        Ok(self.connection.watermarks(&self.topic, partition, DECIDED)?.0)
+        Ok(watermarks(&self.decided, &self.topic, partition)?.0)
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
-        let mut reader = self.connection.reader("keepsake-restore", &self.topic)?;
+        let mut config = self.connection.consumer("keepsake-restore", "keepsake-restore");
+        config
+            // The end is only told by an answer that has nothing more, and a broker waits this long before it gives one.
+            .set("fetch.wait.max.ms", "5")
+            .set("queued.max.messages.kbytes", "65536");
+        let consumer = self
+            .connection
+            .finished(config)
+            .create_with_context(Watch::alone())
+            .map_err(|e| refused(format!("creates a reader of {}", self.topic), &e))?;
+        let mut reader = KafkaConsumer::new(consumer, &self.topic);
         reader.assign(&[(partition, Start::At(from))])?;
-        Ok(reader)
+        Ok(Box::new(reader))
     }
 }

@@ -87,6 +87,11 @@ fn length(name: &str) -> [u8; 4] {
     (name.len() as u32).to_be_bytes()
 }
 
+/// Whether a memory lies there, with its vector.
+pub fn is_memory(bytes: &[u8]) -> bool {
+    user_of(bytes).is_some_and(|key| bytes[user(&key).len()..].first() == Some(&MEMORY))
+}
+
 /// Whose record this is. Nothing for the shard's own records, and for what is no key of ours.
 pub fn user_of(bytes: &[u8]) -> Option<UserKey> {
     let mut parts = bytes.splitn(3, |byte| *byte == b'/');

@@ -13,6 +13,7 @@ mod tails;
 mod tests;
 
 pub use disk::Options;
+pub use keys::is_memory;
 pub use overlay::{Finished, Overlay, Touched};
 pub use reading::{Reading, SeenBefore, Session, SlotHolder};
 pub use records::Changes;
@@ -173,6 +174,18 @@ impl Store {
 
     pub fn bytes_on_disk(&self) -> u64 {
         self.records.bytes()
+    }
+
+    /// Every user's records.
+    pub fn everything(&self) -> Result<Changes> {
+        let mut all = Changes::default();
+        self.records.scan(&[], &mut |key, value| {
+            if key.first() != Some(&keys::SHARD) {
+                all.put(key.to_vec(), value.to_vec());
+            }
+            true
+        })?;
+        Ok(all)
     }
 
     /// Of every user's records in order. Without the shard's own: stores that say the same at different offsets are equal.
