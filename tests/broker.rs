@@ -1,10 +1,13 @@
 //! One suite for every broker: what the processors rely on, held by each of them alike. A twin that is not held to it could lie.
 
-use crate::support::{PATIENCE, eventually};
+use crate::support::{PATIENCE, eventually, kafka};
 use keepsake::domain::UserKey;
 use keepsake::fault::Fault;
 use keepsake::ports::broker::{Broker, Consumer, Membership, Outgoing, Ownership, Polled, Record, Start, Transactor, Unwritten};
+use keepsake::ports::kafka::{Connection, TopicSpec};
 use keepsake::ports::memory::{Cluster, Mishap};
+use rdkafka::config::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -45,6 +48,32 @@ impl Ground {
         };
         let [events, changelog, narrow, group] = ["events", "changelog", "narrow", "keepsake"].map(str::to_owned);
         Ground { broker, events, changelog, narrow, group, leave_open: Box::new(leave_open) }
+    }
+
+    fn on_kafka() -> Ground {
+        let group = format!("broker{}", kafka::number());
+        let servers = kafka::servers().to_owned();
+        // A group that is polled hears of a change with its next heartbeat.
+        let options = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let broker = Connection { servers: servers.clone(), options, embedded: false };
+        let [events, changelog, narrow] = ["events", "changelog", "narrow"].map(|topic| format!("{group}.{topic}"));
+        let topic = |name: &String, partitions, settings| TopicSpec { name: name.clone(), partitions, replication: 1, settings };
+        let narrowed = vec![("max.message.bytes", RECORD_BYTES_MAX.to_string())];
+        let topics = [topic(&events, PARTITIONS, vec![]), topic(&changelog, 1, vec![]), topic(&narrow, 1, narrowed)];
+        broker.create_topics(&topics).expect("makes topics");
+        let leave_open = move |id: &str, record: &Outgoing| {
+            let mut config = ClientConfig::new();
+            config.set("bootstrap.servers", &servers).set("transactional.id", id);
+            let producer: BaseProducer = config.create().expect("makes a transactional producer");
+            producer.init_transactions(PATIENCE).expect("begins to write transactions");
+            producer.begin_transaction().expect("begins");
+            let value = record.value.as_deref().expect("it has a value");
+            let sent = BaseRecord::<(), [u8]>::to(&record.topic).payload(value).partition(0);
+            producer.send(sent).map_err(|(error, _)| error).expect("sends");
+            producer.flush(PATIENCE).expect("it arrives");
+        };
+        Ground { broker: Box::new(broker), events, changelog, narrow, group, leave_open: Box::new(leave_open) }
     }
 
     fn publish(&self, records: impl IntoIterator<Item = Outgoing>) {
@@ -238,6 +267,13 @@ macro_rules! on_every_broker {
             #[test]
             fn in_memory() {
                 super::$story(&super::Ground::in_memory());
+            }
+
+            #[test]
+            fn on_kafka() {
+                if crate::support::kafka::is_wanted(concat!(module_path!(), "::on_kafka")) {
+                    super::$story(&super::Ground::on_kafka());
+                }
             }
         })*
     };
