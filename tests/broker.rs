@@ -23,8 +23,10 @@ struct Ground {
     narrow: String,
     group: String,
     /// Writes one record to the changelog in a transaction of that name, and leaves it open.
-    leave_open: Box<dyn Fn(&str, &Outgoing)>,
+    leave_open: LeaveOpen,
 }
+
+type LeaveOpen = Box<dyn Fn(&str, &Outgoing)>;
 
 const PARTITIONS: i32 = 4;
 const RECORD_BYTES_MAX: usize = 1_000;
