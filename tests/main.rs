@@ -3,6 +3,7 @@
 
 mod support;
 
+mod broker;
 mod cli;
 mod contract;
 mod documents;

@@ -4,4 +4,5 @@ pub mod broker;
 pub mod clock;
 pub mod embedder;
 pub mod kafka;
+pub mod memory;
 pub mod summarizer;

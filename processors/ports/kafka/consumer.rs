@@ -118,8 +118,10 @@ impl Consumer for KafkaConsumer {
     }
 
     fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
-        let list = positions(&self.topic, partitions);
-        self.consumer.incremental_assign(&list).map_err(|e| Fault::retry(format!("assigns {}: {e}", self.topic)))
+        let (list, paused) = (positions(&self.topic, partitions), positions(&self.topic, &paused(partitions)));
+        let assigned = self.consumer.incremental_assign(&list);
+        let done = assigned.and_then(|()| if paused.count() > 0 { self.consumer.pause(&paused) } else { Ok(()) });
+        done.map_err(|e| Fault::retry(format!("assigns {}: {e}", self.topic)))
     }
 
     fn unassign(&mut self, partitions: &[i32]) -> Result<()> {

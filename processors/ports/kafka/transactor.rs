@@ -103,13 +103,12 @@ impl Open {
     fn unwritten(&self, step: &str, error: KafkaError) -> Unwritten {
         let KafkaError::Transaction(failure) = &error else { return Unwritten::Unknown(format!("{step}: {error}")) };
         let what = format!("{step}: {}", failure.string());
-        match failure.code() {
-            RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch => {
-                Unwritten::Fenced(what)
-            }
-            _ if failure.is_fatal() => Unwritten::Unknown(what),
-            _ if failure.txn_requires_abort() => self.aborted(what),
-            _ => Unwritten::Unknown(what),
+        if is_fenced(&error) {
+            Unwritten::Fenced(what)
+        } else if failure.txn_requires_abort() && !failure.is_fatal() {
+            self.aborted(what)
+        } else {
+            Unwritten::Unknown(what)
         }
     }
 
@@ -117,9 +116,16 @@ impl Open {
     fn aborted(&self, what: String) -> Unwritten {
         match self.producer.producer.abort_transaction(WITHIN) {
             Ok(()) => Unwritten::Nothing(what),
+            // The first sign of it may be a record that was not delivered.
+            Err(error) if is_fenced(&error) => Unwritten::Fenced(format!("{what}: {error}")),
             Err(error) => Unwritten::Unknown(format!("{what}; and the abort: {error}")),
         }
     }
+}
+
+fn is_fenced(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{Fenced, InvalidProducerEpoch, ProducerFenced};
+    matches!(error, KafkaError::Transaction(failure) if matches!(failure.code(), Fenced | ProducerFenced | InvalidProducerEpoch))
 }
 
 fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {

@@ -1,0 +1,295 @@
+//! What can go wrong, once each: what is in the log afterwards, and what its writer was told.
+
+use super::*;
+use crate::fault::Fault;
+use crate::ports::broker::{Membership, Outgoing, Polled, Start, Unwritten, Written};
+use std::time::Duration;
+
+const WAIT: Duration = Duration::ZERO;
+
+/// Reads everything it is given from where the group committed, and writes down what it was told.
+#[derive(Default)]
+struct Owner {
+    told: Mutex<Vec<String>>,
+}
+
+impl Owner {
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+}
+
+impl Ownership for Owner {
+    fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
+        self.told.lock().unwrap().push(format!("assigned {partitions:?}"));
+        partitions.iter().map(|(partition, _)| (*partition, Start::Committed)).collect()
+    }
+
+    fn revoked(&self, partitions: &[i32]) {
+        self.told.lock().unwrap().push(format!("revoked {partitions:?}"));
+    }
+}
+
+/// One instance: a member of the group, and a transactor whose name is that of the connection.
+struct Instance {
+    connection: Connection,
+    owner: Arc<Owner>,
+    consumer: Box<dyn Consumer>,
+    transactor: Box<dyn Transactor>,
+}
+
+impl Instance {
+    fn start(cluster: &Cluster, name: &str) -> Instance {
+        let connection = cluster.connect(name);
+        let owner = Arc::new(Owner::default());
+        let mut consumer = connection.join("keepsake", "events", owner.clone()).unwrap();
+        consumer.poll(WAIT).unwrap();
+        let mut transactor = connection.transactor(name, "events", "changelog").unwrap();
+        transactor.renew().unwrap();
+        Instance { connection, owner, consumer, transactor }
+    }
+
+    fn membership(&self) -> Membership {
+        self.consumer.membership().expect("it joined")
+    }
+
+    /// Two records to partition 0 of the changelog, and the events of partition 0 read up to an offset.
+    fn write(&mut self, text: &str, read: i64) -> std::result::Result<Written, Unwritten> {
+        let records = [change(&format!("{text}1")), change(&format!("{text}2"))];
+        let membership = self.membership();
+        self.transactor.transact(&records, &[(0, read)], &membership)
+    }
+}
+
+fn change(text: &str) -> Outgoing {
+    Outgoing { topic: "changelog".into(), partition: Some(0), value: Some(text.into()), ..Outgoing::default() }
+}
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::new();
+    cluster.create("events", 2);
+    cluster.create("changelog", 1);
+    cluster
+}
+
+/// What readers of the changelog are given, in one word.
+fn changes(cluster: &Cluster) -> String {
+    let records = cluster.records("changelog", 0).unwrap();
+    let text = |record: Record| String::from_utf8(record.value.unwrap()).unwrap();
+    records.into_iter().map(text).collect::<Vec<String>>().join(" ")
+}
+
+/// Offset read up to, and how the changelog stands: (stable end, end).
+fn standing(cluster: &Cluster) -> (Option<i64>, (i64, i64)) {
+    let log = cluster.connect("looks").log("changelog").unwrap();
+    (cluster.committed("keepsake", "events", 0), (log.stable_end(0).unwrap(), log.end(0).unwrap()))
+}
+
+fn is_unknown(outcome: &std::result::Result<Written, Unwritten>) -> bool {
+    matches!(outcome, Err(Unwritten::Unknown(_)))
+}
+
+#[test]
+fn a_transaction_is_there_with_its_offsets_and_says_where() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    assert_eq!(ann.write("a", 7).unwrap().changelog, [(0, 1)].into());
+    assert_eq!(ann.write("b", 8).unwrap().changelog, [(0, 4)].into(), "the marker took an offset");
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("a1 a2 b1 b2", (Some(8), (6, 6))));
+}
+
+#[test]
+fn a_lost_acknowledgement_leaves_a_committed_transaction_and_an_unknown_outcome() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(Mishap::LoseAcknowledgement);
+    assert!(is_unknown(&ann.write("a", 7)));
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("a1 a2", (Some(7), (3, 3))));
+    assert!(is_unknown(&ann.write("b", 8)), "not before it is renewed");
+    ann.transactor.renew().unwrap();
+    ann.write("c", 9).unwrap();
+    assert_eq!(changes(&cluster), "a1 a2 c1 c2");
+}
+
+#[test]
+fn what_timed_out_before_the_commit_is_aborted_by_the_next_life_of_its_name() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(Mishap::TimeOutBefore);
+    assert!(is_unknown(&ann.write("a", 7)));
+    assert_eq!(standing(&cluster), (None, (0, 2)));
+    ann.transactor.renew().unwrap();
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("", (None, (3, 3))));
+}
+
+#[test]
+fn what_timed_out_before_the_commit_is_aborted_when_it_expires() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(Mishap::TimeOutBefore);
+    assert!(is_unknown(&ann.write("a", 7)));
+    cluster.expire_transactions();
+    assert_eq!(standing(&cluster), (None, (3, 3)));
+    assert!(is_unknown(&ann.write("b", 7)));
+    ann.transactor.renew().unwrap();
+    ann.write("c", 7).unwrap();
+    assert_eq!(changes(&cluster), "c1 c2");
+}
+
+#[test]
+fn a_late_commit_is_held_back_and_then_there() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(Mishap::CommitLate);
+    assert!(is_unknown(&ann.write("a", 7)));
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("", (None, (0, 2))));
+    ann.transactor.renew().unwrap();
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("a1 a2", (Some(7), (3, 3))));
+}
+
+#[test]
+fn an_aborted_transaction_leaves_nothing_and_may_be_tried_again() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(Mishap::Abort);
+    assert!(matches!(ann.write("a", 7), Err(Unwritten::Nothing(_))));
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("", (None, (3, 3))));
+    ann.write("a", 7).unwrap();
+    assert_eq!(changes(&cluster), "a1 a2");
+}
+
+#[test]
+fn whoever_dies_in_a_transaction_leaves_it_open_or_committed() {
+    let check = |mishap, changelog: &str, standing_then, standing_after_expiry| {
+        let cluster = cluster();
+        let mut ann = Instance::start(&cluster, "ann");
+        cluster.next(mishap);
+        assert!(is_unknown(&ann.write("a", 7)));
+        assert!(ann.connection.is_dead());
+        assert!(matches!(ann.consumer.poll(WAIT), Err(Fault::Retry(_))));
+        assert!(matches!(ann.transactor.renew(), Err(Fault::Retry(_))));
+        assert_eq!(standing(&cluster), standing_then, "{mishap:?}");
+        cluster.expire_transactions();
+        assert_eq!((changes(&cluster).as_str(), standing(&cluster)), (changelog, standing_after_expiry), "{mishap:?}");
+    };
+    check(Mishap::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
+    check(Mishap::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
+    check(Mishap::DieBeforeCommit, "", (None, (0, 2)), (None, (3, 3)));
+    check(Mishap::DieAfterCommit, "a1 a2", (Some(7), (3, 3)), (Some(7), (3, 3)));
+}
+
+#[test]
+fn the_dead_hold_no_partition_and_are_told_nothing() {
+    let cluster = cluster();
+    let ann = Instance::start(&cluster, "ann");
+    let mut bob = Instance::start(&cluster, "bob");
+    assert_eq!((ann.owner.told().len(), bob.owner.told().len()), (1, 0));
+    cluster.kill("ann");
+    bob.consumer.poll(WAIT).unwrap();
+    assert_eq!(bob.owner.told(), ["assigned [(0, None), (1, None)]"]);
+    let owner = ann.owner.clone();
+    drop(ann);
+    assert!(owner.told().is_empty());
+    assert!(!cluster.connect("ann").is_dead(), "the next of that name lives");
+}
+
+#[test]
+fn an_expelled_member_cannot_write_and_hears_of_it_when_it_polls() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    ann.owner.told();
+    cluster.expel("ann");
+    let mut bob = Instance::start(&cluster, "bob");
+    assert_eq!(bob.owner.told(), ["assigned [(0, None), (1, None)]"]);
+    assert!(matches!(ann.write("a", 7), Err(Unwritten::Nothing(_))));
+    ann.consumer.commit(&[(0, 5)]).unwrap();
+    assert_eq!(cluster.committed("keepsake", "events", 0), None, "nor commit");
+    bob.write("b", 3).unwrap();
+    ann.consumer.poll(WAIT).unwrap();
+    assert_eq!(ann.owner.told(), ["revoked [0, 1]"]);
+    bob.consumer.poll(WAIT).unwrap();
+    ann.consumer.poll(WAIT).unwrap();
+    assert_eq!((bob.owner.told(), ann.owner.told()), (vec!["revoked [1]".into()], vec!["assigned [(1, None)]".into()]));
+    assert_eq!(changes(&cluster), "b1 b2");
+}
+
+#[test]
+fn a_member_that_has_not_heard_of_the_new_generation_writes_after_its_next_poll() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    let _bob = Instance::start(&cluster, "bob");
+    assert!(matches!(ann.write("a", 7), Err(Unwritten::Nothing(_))));
+    ann.consumer.poll(WAIT).unwrap();
+    ann.write("b", 7).unwrap();
+    assert_eq!(changes(&cluster), "b1 b2");
+}
+
+#[test]
+fn a_plain_record_that_is_said_to_be_lost_may_be_there_or_not() {
+    let cluster = cluster();
+    let mut producer = cluster.connect("ann").producer("ann").unwrap();
+    for (mishap, expected) in [(Mishap::DuplicateDelivery, "x x"), (Mishap::LoseDelivery, "x x x")] {
+        cluster.next(mishap);
+        producer.send(&change("x")).unwrap();
+        assert!(matches!(producer.flush(WAIT), Err(Fault::Retry(_))), "{mishap:?}");
+        producer.send(&change("x")).unwrap();
+        producer.flush(WAIT).unwrap();
+        assert_eq!(changes(&cluster), expected, "{mishap:?}");
+    }
+}
+
+#[test]
+fn a_refused_poll_is_refused_once() {
+    let cluster = cluster();
+    let mut reader = cluster.connect("ann").reader("answers", "events").unwrap();
+    reader.assign(&[(0, Start::At(0))]).unwrap();
+    cluster.next(Mishap::RefusePoll);
+    assert!(matches!(reader.poll(WAIT), Err(Fault::Retry(_))));
+    assert!(matches!(reader.poll(WAIT), Ok(Polled::End { partition: 0 })));
+    cluster.next(Mishap::RefusePoll);
+    cluster.heal();
+    assert!(matches!(reader.poll(WAIT), Ok(Polled::Nothing)));
+}
+
+#[test]
+fn a_reader_behind_the_beginning_goes_on_at_the_beginning() {
+    let cluster = cluster();
+    let connection = cluster.connect("ann");
+    let mut producer = connection.producer("ann").unwrap();
+    (0..4).for_each(|n| producer.send(&change(&n.to_string())).unwrap());
+    let mut reader = connection.log("changelog").unwrap().read(0, 0).unwrap();
+    assert!(matches!(reader.poll(WAIT), Ok(Polled::Record(record)) if record.offset == 0));
+    cluster.truncate("changelog", 0, 3).unwrap();
+    assert!(matches!(reader.poll(WAIT), Ok(Polled::Record(record)) if record.offset == 3));
+}
+
+/// Joins another member while it is told of a loss, and looks into the log.
+struct Busy {
+    connection: Connection,
+    guest: Mutex<Option<Box<dyn Consumer>>>,
+}
+
+impl Ownership for Busy {
+    fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
+        let end = self.connection.log("events").unwrap().end(0).unwrap();
+        partitions.iter().map(|(partition, _)| (*partition, Start::At(end))).collect()
+    }
+
+    fn revoked(&self, _: &[i32]) {
+        let guest = self.connection.join("keepsake", "events", Arc::new(Owner::default())).unwrap();
+        *self.guest.lock().unwrap() = Some(guest);
+    }
+}
+
+#[test]
+fn whoever_is_told_of_a_change_may_use_the_cluster_meanwhile() {
+    let cluster = cluster();
+    let busy = Arc::new(Busy { connection: cluster.connect("busy"), guest: Mutex::new(None) });
+    let mut consumer = busy.connection.join("keepsake", "events", busy.clone()).unwrap();
+    consumer.poll(WAIT).unwrap();
+    let mut bob = Instance::start(&cluster, "bob");
+    consumer.poll(WAIT).unwrap();
+    bob.consumer.poll(WAIT).unwrap();
+    assert_eq!(bob.owner.told(), ["assigned [(1, None)]"]);
+    assert!(busy.guest.lock().unwrap().is_some());
+}
