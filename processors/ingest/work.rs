@@ -75,15 +75,16 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The user's memories nearest to a vector, best first, this batch's own included.
+    /// The user's memories nearest to a vector, best first and of equals the one with the smaller id, this batch's own included.
+    /// Invariant: what it finds does not depend on where a batch ends.
     pub fn nearest(&self, key: &UserKey, vector: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
         let mut load = || self.shard.vectors(key);
-        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit + self.gone.len())?;
-        near.retain(|(id, _)| !self.gone.contains(id));
-        if let Some(fresh) = self.fresh.get(key) {
-            near.extend(fresh.iter().map(|(id, other)| (*id, vector.cosine(other))));
-            near.sort_by(|a, b| b.1.total_cmp(&a.1));
-        }
+        let fresh = self.fresh.get(key).map_or(&[][..], Vec::as_slice);
+        let is_outdated = |id: &MemoryId| self.gone.contains(id) || fresh.iter().any(|(other, _)| other == id);
+        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit + self.gone.len() + fresh.len())?;
+        near.retain(|(id, _)| !is_outdated(id));
+        near.extend(fresh.iter().map(|(id, other)| (*id, vector.cosine(other))));
+        near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         near.truncate(limit);
         Ok(near)
     }
@@ -91,7 +92,9 @@ impl<'a> Work<'a> {
     pub fn put(&mut self, memory: &Memory, vector: Option<Vector>) -> Result<()> {
         let Some(vector) = vector else { return self.overlay.put_memory(memory) };
         self.overlay.put_memory_and_vector(memory, &vector);
-        self.fresh.entry(memory.key.clone()).or_default().push((memory.id, vector));
+        let fresh = self.fresh.entry(memory.key.clone()).or_default();
+        fresh.retain(|(id, _)| *id != memory.id);
+        fresh.push((memory.id, vector));
         Ok(())
     }
 
