@@ -12,6 +12,7 @@ pub mod compact;
 
 pub mod restore;
 
+pub mod home;
 pub mod ownership;
 pub mod profile;
 pub mod shard;

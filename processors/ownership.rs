@@ -2,6 +2,7 @@
 
 use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result};
+use crate::home::Home;
 use crate::metrics::Metrics;
 use crate::ports::broker::{Log, Ownership, Start};
 use crate::ports::clock::Clock;
@@ -10,7 +11,6 @@ use crate::shard::{Options, Restoring, Shard};
 use crate::stages::store::Identity;
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 /// Who we are to our stores: a store of another log, or of another model, is not opened.
 #[derive(Clone, Debug)]
 pub struct Place {
-    pub dir: PathBuf,
+    pub home: Home,
     pub cluster: String,
     pub topic: String,
     pub partitions: i32,
@@ -139,8 +139,7 @@ impl Shards {
             model: self.place.model.clone(),
             dimensions: self.place.dimensions,
         };
-        let dir = self.place.dir.join(format!("{}-{partition}", self.place.topic));
-        let (shard, found) = Shard::open(&dir, &self.options, &identity, self.clock.wall(), from)?;
+        let (shard, found) = Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
         if let Some(aside) = found.set_aside {
             tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding");
         }

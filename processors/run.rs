@@ -12,6 +12,7 @@ use crate::compact::Compact;
 use crate::config::Config;
 use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result, StopName};
+use crate::home::Home;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Place, Shards};
@@ -66,6 +67,19 @@ pub struct Shared {
 }
 
 impl Shared {
+    pub fn new(clock: Arc<dyn Clock>, from_events: bool, metrics: Arc<Metrics>) -> Shared {
+        let began = clock.wall().0;
+        Shared {
+            stop: AtomicBool::new(false),
+            fault: Mutex::new(None),
+            event_time: EventTime::new(),
+            from_events,
+            turns: THREADS.iter().map(|name| (*name, AtomicI64::new(began))).collect(),
+            metrics,
+            clock,
+        }
+    }
+
     pub fn now(&self) -> Now {
         self.event_time.now(self.clock.as_ref(), self.from_events)
     }
@@ -122,7 +136,7 @@ impl Service {
             topic: config.topics.events(),
             model: model.name().to_owned(),
             dimensions: model.dimensions() as u32,
-            dir,
+            home: Home::Directory(dir.clone()),
         };
         let options = options::shard(config, place.partitions);
         let (wanted, to_restore) = crossbeam_channel::bounded(2 * place.partitions as usize);
@@ -134,24 +148,15 @@ impl Service {
         };
         let durability = match &changelog {
             Some(_) => {
-                let id = format!("{}-{}", config.kafka.group_id, instance_id(&place.dir)?);
+                let id = format!("{}-{}", config.kafka.group_id, instance_id(&dir)?);
                 let (events, memories) = (config.topics.events(), config.topics.memories());
                 Durability::Changelog(connection.transactor(&id, &events, &memories)?)
             }
             None => Durability::Local(connection.producer("keepsake-ingest")?),
         };
         let shards = Arc::new(Shards::new(place, options, changelog, clock.clone(), metrics.clone()));
-        let started = AtomicI64::new(clock.wall().0);
-        let shared = Arc::new(Shared {
-            stop: AtomicBool::new(false),
-            fault: Mutex::new(None),
-            event_time: EventTime::new(),
-            from_events: config.clock.from_events,
-            turns: THREADS.iter().map(|name| (*name, AtomicI64::new(started.load(Ordering::Relaxed)))).collect(),
-            metrics: metrics.clone(),
-            clock,
-        });
-        metrics.started(started.into_inner() / 1000);
+        metrics.started(clock.wall().0 / 1000);
+        let shared = Arc::new(Shared::new(clock, config.clock.from_events, metrics.clone()));
         let (encoder, worker) = pool::pool(config.embedder.queue);
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
         let (http, page) = http::listen(&config.http.listen)?;

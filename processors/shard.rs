@@ -2,6 +2,7 @@
 
 use crate::domain::{Decision, Memory, Position, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
+use crate::home::Home;
 use crate::ports::broker::Log;
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
@@ -9,7 +10,7 @@ use crate::stages::index::{self, Document, Index};
 use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store};
 use crate::text;
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -62,16 +63,16 @@ pub struct Restoring<'a> {
 }
 
 impl Shard {
-    /// From what lies on this disk, and from its changelog if it has one.
+    /// From what lies here, and from its changelog if it has one.
     pub fn open(
-        dir: &Path,
+        home: &Home,
         options: &Options,
         identity: &Identity,
         now: Time,
         from: Option<&Restoring<'_>>,
     ) -> Result<(Shard, Opened)> {
         let about = |fault: Fault| fault.about(format!("opens the shard of partition {}", identity.partition));
-        let open = || Store::open(&dir.join("store"), &options.store, identity, now.0);
+        let open = || home.store(&options.store, identity, now.0);
         let mut opened = open().map_err(about)?;
         check_durability(&opened.store, from.is_some()).map_err(about)?;
         let (mut outdated, mut restored) = (false, 0);
@@ -79,13 +80,12 @@ impl Shard {
             outdated = !restore::is_recent(&opened.store, now.0, from.options);
             if outdated {
                 drop(opened);
-                wipe(dir).map_err(about)?;
+                home.wipe(identity).map_err(about)?;
                 opened = open().map_err(about)?;
             }
             restored = restore::restore(&opened.store, from.log, from.options, from.progress, from.clock).map_err(about)?;
         }
-        let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
-        let index = Index::open(&dir.join("index"), options.index, &generation).map_err(about)?;
+        let index = home.index(options.index, identity).map_err(about)?;
         let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
         let caught_up = shard.catch_up().map_err(about)?;
         Ok((shard, Opened { set_aside: opened.rebuilt, outdated, restored, caught_up }))
@@ -267,15 +267,6 @@ fn check_durability(store: &Store, changelog: bool) -> Result<()> {
         StopName::DurabilityDiffers,
         format!("{what}; set store.durability back, or move the directory away to have it rebuilt"),
     ))
-}
-
-fn wipe(dir: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Fault::stop(StopName::StoreUnwritable, format!("removes {}: {error}", dir.display())))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// What a batch does to a shard: the bytes for the store, and the same in domain words for the index and the change feed.

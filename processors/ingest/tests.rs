@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::Layers;
 use crate::domain::Time;
+use crate::home::Home;
 use crate::ownership::Place;
 use crate::ports::clock::ManualClock;
 use crate::ports::embedder::pool;
@@ -30,7 +31,7 @@ impl Bench {
         let session = model.session().expect("needs nothing");
         std::thread::spawn(move || worker.run(session));
         let place = Place {
-            dir: dir.path().to_owned(),
+            home: Home::Directory(dir.path().to_owned()),
             cluster: "test".into(),
             topic: "keepsake.events".into(),
             partitions: PARTITIONS,
@@ -279,6 +280,20 @@ fn an_updated_memory_holds_what_it_says_now() {
     let id = bench.memories("ada")[0].id.to_string();
     let update = json!({"type": "update", "user": "ada", "memory": id, "content": "I live in Rome with my sister Anna."});
     assert_eq!(bench.outcomes(&[update, remember("I live in Berlin.")]), ["updated", "superseded"]);
+}
+
+#[test]
+fn where_a_batch_ends_changes_nothing() {
+    let [mut together, mut apart] = [Bench::new(), Bench::new()];
+    for bench in [&mut together, &mut apart] {
+        bench.outcomes(&[remember("The parcel code is 4711.")]);
+    }
+    let id = together.memories("ada")[0].id.to_string();
+    let update = json!({"type": "update", "user": "ada", "memory": id, "content": "I live in Rome with my sister Anna."});
+    let said = [update, turn("The parcel code of today is 4711.")];
+    let outcomes = together.outcomes(&said);
+    assert_eq!(outcomes, said.map(|event| apart.outcomes(&[event])[0]));
+    assert_eq!(together.digest(), apart.digest());
 }
 
 #[test]

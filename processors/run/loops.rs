@@ -151,13 +151,18 @@ impl CompactLoop {
                 continue;
             }
             next = Instant::now() + self.every;
-            let mut now = shared.now();
-            now.events = asked.unwrap_or(now.events);
-            let events = compact.step(now)?;
-            tracing::debug!(proposals = events.len(), "compaction round");
-            deliver(self.producer.as_mut(), events, self.acknowledge, shared, "compact")?;
+            self.round(&mut compact, shared, asked)?;
         }
         Ok(())
+    }
+
+    /// At the time of the tick that asked for it, if one did.
+    pub fn round(&mut self, compact: &mut Compact, shared: &Shared, asked: Option<Time>) -> Result<()> {
+        let mut now = shared.now();
+        now.events = asked.unwrap_or(now.events);
+        let events = compact.step(now)?;
+        tracing::debug!(proposals = events.len(), "compaction round");
+        deliver(self.producer.as_mut(), events, self.acknowledge, shared, "compact")
     }
 }
 

@@ -13,17 +13,34 @@ pub fn pool(queue: usize) -> (Pool, Worker) {
     let (sender, shares) = bounded(queue.max(1));
     let (alive, ended) = bounded(0);
     let workers = Arc::new(AtomicUsize::new(0));
-    (Pool { shares: sender, workers: workers.clone(), ended, encoded: Arc::default() }, Worker { shares, workers, _alive: alive })
+    let threads = Threads { shares: sender, workers: workers.clone(), ended };
+    (Pool { by: By::Threads(threads), encoded: Arc::default() }, Worker { shares, workers, _alive: alive })
+}
+
+/// Without a worker: whoever asks encodes.
+pub fn in_place(embedder: Box<dyn Embedder>) -> Pool {
+    Pool { by: By::Caller(Arc::new(Mutex::new(embedder))), encoded: Arc::default() }
 }
 
 #[derive(Clone)]
 pub struct Pool {
+    by: By,
+    encoded: Arc<Encoded>,
+}
+
+#[derive(Clone)]
+enum By {
+    Threads(Threads),
+    Caller(Arc<Mutex<Box<dyn Embedder>>>),
+}
+
+#[derive(Clone)]
+struct Threads {
     shares: Sender<Share>,
     /// Workers that run.
     workers: Arc<AtomicUsize>,
     /// Carries nothing: it ends with the last worker. The shares' own channel cannot tell, it keeps what nobody will ever take.
     ended: Receiver<Infallible>,
-    encoded: Arc<Encoded>,
 }
 
 #[derive(Default)]
@@ -52,16 +69,13 @@ impl Pool {
     /// The vectors of these texts, in order. The first fault is the answer if there is one.
     pub fn encode_all(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
         let batch = Arc::new(Batch { texts, next: AtomicUsize::new(0) });
-        let count = batch.texts.len();
-        let shares = self.workers.load(Ordering::Relaxed).max(1).min(count);
-        // Invariant: it holds the answer to every share, so a worker never waits for whoever asked.
-        let (sender, answers) = bounded(shares);
-        for _ in 0..shares {
-            self.shares.send(Share { batch: batch.clone(), answer: sender.clone() }).map_err(|_| workers_gone())?;
-        }
-        // Order matters: only without our own sender do the answers end when the workers' have.
-        drop(sender);
-        let vectors = self.in_order(&answers, count)?;
+        let vectors = match &self.by {
+            By::Threads(threads) => threads.encode(&batch)?,
+            By::Caller(embedder) => {
+                let mut embedder = embedder.lock().unwrap_or_else(PoisonError::into_inner);
+                batch.encode(embedder.as_mut())?.into_iter().map(|(_, vector)| vector).collect()
+            }
+        };
         self.count(&batch.texts);
         Ok(vectors)
     }
@@ -87,6 +101,30 @@ impl Pool {
         recorded.unwrap_or_default()
     }
 
+    fn count(&self, texts: &[String]) {
+        let bytes = texts.iter().map(String::len).sum::<usize>();
+        self.encoded.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
+        self.encoded.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(recorded) = self.encoded.recorded.get() {
+            recorded.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(texts);
+        }
+    }
+}
+
+impl Threads {
+    fn encode(&self, batch: &Arc<Batch>) -> Result<Vec<Vec<f32>>> {
+        let count = batch.texts.len();
+        let shares = self.workers.load(Ordering::Relaxed).max(1).min(count);
+        // Invariant: it holds the answer to every share, so a worker never waits for whoever asked.
+        let (sender, answers) = bounded(shares);
+        for _ in 0..shares {
+            self.shares.send(Share { batch: batch.clone(), answer: sender.clone() }).map_err(|_| workers_gone())?;
+        }
+        // Order matters: only without our own sender do the answers end when the workers' have.
+        drop(sender);
+        self.in_order(&answers, count)
+    }
+
     fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Vec<f32>>> {
         let mut vectors = vec![None; count];
         while vectors.iter().any(Option::is_none) {
@@ -99,15 +137,6 @@ impl Pool {
             }
         }
         vectors.into_iter().collect::<Option<_>>().ok_or_else(workers_gone)
-    }
-
-    fn count(&self, texts: &[String]) {
-        let bytes = texts.iter().map(String::len).sum::<usize>();
-        self.encoded.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
-        self.encoded.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        if let Some(recorded) = self.encoded.recorded.get() {
-            recorded.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(texts);
-        }
     }
 }
 
@@ -224,6 +253,14 @@ mod tests {
     #[test]
     fn nothing_to_encode_needs_no_worker() {
         assert!(encode_with(0, &[]).0.unwrap().is_empty());
+    }
+
+    #[test]
+    fn whoever_asks_may_encode_itself() {
+        let pool = in_place(Box::new(Length));
+        assert_eq!(pool.encode_all(vec!["ab".to_owned(), "a".to_owned()]).unwrap(), [[2.0], [1.0]]);
+        assert!(pool.encode_all(vec!["fault".to_owned()]).is_err());
+        assert_eq!(pool.texts_encoded(), 2);
     }
 
     #[test]

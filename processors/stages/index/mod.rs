@@ -56,6 +56,10 @@ impl Index {
         Ok(Index { text, vectors: Vectors::new(options.vectors_bytes_max) })
     }
 
+    pub fn in_memory(options: Options) -> Index {
+        Index { text: TextIndex::in_memory(options), vectors: Vectors::new(options.vectors_bytes_max) }
+    }
+
     /// Order matters: the store must have the memory already, since a block of vectors that is not loaded is read from there.
     pub fn put(&self, document: Document, vector: &Vector) {
         self.vectors.put(&document.key, document.id, vector);

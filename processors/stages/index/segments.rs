@@ -60,7 +60,7 @@ pub struct Segments {
     fields: Fields,
     all: Vec<Segment>,
     /// Keeps the files of this commit from being collected.
-    _searcher: Searcher,
+    _searcher: Option<Searcher>,
 }
 
 /// Invariant: every document has one value in each column, so that a document's number is its row there.
@@ -76,7 +76,12 @@ impl Segments {
     pub fn of(searcher: Searcher, fields: Fields) -> tantivy::Result<Segments> {
         let all =
             searcher.segment_readers().iter().map(|reader| Segment::open(reader, fields)).collect::<tantivy::Result<_>>()?;
-        Ok(Segments { fields, all, _searcher: searcher })
+        Ok(Segments { fields, all, _searcher: Some(searcher) })
+    }
+
+    /// Of an index without a disk.
+    pub fn none() -> Segments {
+        Segments { fields: Fields::schema().1, all: Vec::new(), _searcher: None }
     }
 
     /// Adds the user's documents that nothing newer hides.

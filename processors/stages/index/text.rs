@@ -10,11 +10,11 @@ use crate::domain::{MemoryId, UserKey};
 use crate::fault::Result;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub struct TextIndex {
-    /// Order matters: a settling holds the disk, then the view, and the view never for long.
-    disk: Mutex<Disk>,
+    /// Order matters: a settling holds the disk, then the view, and the view never for long. None: words stay in memory.
+    disk: Option<Mutex<Disk>>,
     view: RwLock<View>,
     discarded: Option<String>,
     tail_max: usize,
@@ -34,7 +34,13 @@ impl TextIndex {
     pub fn open(dir: &Path, options: Options, generation: &str) -> Result<TextIndex> {
         let Opened { disk, mark, discarded } = Disk::open(dir, options.writer_bytes, generation)?;
         let view = View { segments: disk.segments()?, mark, settling: Arc::default(), fresh: Tail::default() };
-        Ok(TextIndex { disk: Mutex::new(disk), view: RwLock::new(view), discarded, tail_max: options.tail_max })
+        Ok(TextIndex { disk: Some(Mutex::new(disk)), view: RwLock::new(view), discarded, tail_max: options.tail_max })
+    }
+
+    /// Begins empty each time and ends with its process. Limit: nothing of it ever leaves the memory.
+    pub fn in_memory(options: Options) -> TextIndex {
+        let view = View { segments: Segments::none(), mark: None, settling: Arc::default(), fresh: Tail::default() };
+        TextIndex { disk: None, view: RwLock::new(view), discarded: None, tail_max: options.tail_max }
     }
 
     /// The event offset up to which the index on disk has read the store. None: nothing of it, read all.
@@ -93,7 +99,8 @@ impl TextIndex {
     /// put. False if there was nothing to note. Searches and changes go on meanwhile; after a failure all is still found, and tried again
     /// by the next call.
     pub fn settle(&self, mark: i64) -> Result<bool> {
-        let mut disk = self.disk();
+        let Some(disk) = &self.disk else { return Ok(self.write().noted(mark)) };
+        let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(settling) = self.write().freeze(mark) else { return Ok(false) };
         disk.commit(settling.changes(), mark)?;
         let segments = disk.segments()?;
@@ -104,10 +111,6 @@ impl TextIndex {
     }
 
     // A panic while one of these is held leaves whole layers behind, as each is replaced or changed by one document at a time.
-
-    fn disk(&self) -> MutexGuard<'_, Disk> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 
     fn read(&self) -> RwLockReadGuard<'_, View> {
         self.view.read().unwrap_or_else(PoisonError::into_inner)
@@ -149,6 +152,11 @@ impl View {
         }
         let something = !self.settling.is_empty() || self.mark != Some(mark);
         something.then(|| Arc::clone(&self.settling))
+    }
+
+    /// As if it were on disk.
+    fn noted(&mut self, mark: i64) -> bool {
+        self.mark.replace(mark) != Some(mark)
     }
 
     fn settled(&mut self, segments: Segments, mark: i64) -> (Segments, Arc<Tail>) {
@@ -281,6 +289,17 @@ mod tests {
                 check(&index, &model);
             }
         }
+    }
+
+    #[test]
+    fn an_index_without_a_disk_finds_the_same_whether_settled_or_not() {
+        let index = TextIndex::in_memory(OPTIONS);
+        let model: BTreeMap<_, _> = (0..5).map(|n| (id(n), document(n, n % 2, "berlin flat"))).collect();
+        model.values().for_each(|document| index.put(document.clone()));
+        assert_eq!(index.mark(), None);
+        assert_eq!([index.settle(7).unwrap(), index.settle(7).unwrap()], [true, false]);
+        assert_eq!((index.mark(), index.pending()), (Some(7), 5));
+        check(&index, &model);
     }
 
     #[test]

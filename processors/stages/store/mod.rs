@@ -16,12 +16,12 @@ pub use disk::Options;
 pub use keys::is_memory;
 pub use overlay::{Finished, Overlay, Touched};
 pub use reading::{Reading, SeenBefore, Session, SlotHolder};
-pub use records::Changes;
+pub use records::{Changes, InMemory};
 
 use crate::domain::{Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use disk::{Disk, NotOpened};
-use records::{InMemory, Records, Visit};
+use records::{Records, Visit};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tails::Tails;
@@ -87,34 +87,45 @@ impl Store {
 
     /// A store that ends with its process.
     pub fn in_memory(identity: &Identity) -> Store {
-        let records = InMemory::default();
-        write_identity(&records, identity).expect("memory takes every batch");
-        Store {
-            records: Box::new(records),
-            identity: identity.clone(),
-            tails: Tails::new(IN_MEMORY_TAILS_MAX),
-            applied: AtomicI64::new(-1),
-            changelog: None,
-        }
+        Store::over(InMemory::default(), identity).expect("new records are of no other log")
+    }
+
+    /// A store that ends with the last holder of its records.
+    pub fn over(records: InMemory, identity: &Identity) -> Result<Store> {
+        Store::of(Box::new(records), false, IN_MEMORY_TAILS_MAX, identity).map_err(|not_opened| match not_opened {
+            NotOpened::Fault(fault) => fault,
+            NotOpened::Damaged(why) => format::unreadable(why),
+        })
     }
 
     fn open_as_it_is(dir: &Path, options: &Options, identity: &Identity) -> std::result::Result<Store, NotOpened> {
         let disk = Disk::open(dir, options)?;
-        match damaged_if_unreadable(disk.get(&keys::identity()))? {
+        let existed = disk.existed();
+        Store::of(Box::new(disk), existed, options.tails_max, identity)
+    }
+
+    fn of(
+        records: Box<dyn Records>,
+        existed: bool,
+        tails_max: usize,
+        identity: &Identity,
+    ) -> std::result::Result<Store, NotOpened> {
+        match damaged_if_unreadable(records.get(&keys::identity()))? {
             Some(bytes) => check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?,
-            None if disk.existed() => return Err(NotOpened::Damaged("does not say which log it is made from".into())),
-            None => write_identity(&disk, identity)?,
+            None if existed => return Err(NotOpened::Damaged("does not say which log it is made from".into())),
+            None => write_identity(&*records, identity)?,
         }
-        let applied = disk.get(&keys::applied()).and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
+        let applied = records.get(&keys::applied()).and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
         let applied = damaged_if_unreadable(applied)?;
         let place = |bytes: Vec<u8>| format::place(&bytes).map(|(offset, at)| Place { offset, at });
-        let changelog = disk.get(&keys::changelog()).and_then(|bytes| bytes.map(place).transpose());
+        let changelog = records.get(&keys::changelog()).and_then(|bytes| bytes.map(place).transpose());
+        let changelog = damaged_if_unreadable(changelog)?;
         Ok(Store {
-            records: Box::new(disk),
+            records,
             identity: identity.clone(),
-            tails: Tails::new(options.tails_max),
+            tails: Tails::new(tails_max),
             applied: AtomicI64::new(applied),
-            changelog: damaged_if_unreadable(changelog)?,
+            changelog,
         })
     }
 

@@ -4,7 +4,7 @@
 use crate::fault::Result;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Called with each key and value in key order; says whether to go on.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
@@ -43,23 +43,47 @@ impl Changes {
     }
 }
 
-/// Records that end with the process.
-#[derive(Default)]
+/// Records that end with the process. Clones are the same records.
+#[derive(Clone, Debug, Default)]
 pub struct InMemory {
-    records: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
+    held: Arc<RwLock<Held>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Held {
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// What undoes each batch since the last flush, the newest last.
+    undo: Vec<Changes>,
 }
 
 /// So many records are copied at a time, because a visitor that reads again must not find the lock held.
 const SCANNED_AT_ONCE: usize = 64;
 
 impl InMemory {
-    /// A panic elsewhere cannot leave a map of plain bytes half changed.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Vec<u8>, Vec<u8>>> {
-        self.records.read().unwrap_or_else(PoisonError::into_inner)
+    /// What the next process would find if this one died now: without its last batches, as many as that, as far as they are not flushed.
+    /// Whoever holds these records goes on with them, and nobody sees it.
+    pub fn found_after_crash(&self, batches_lost: usize) -> InMemory {
+        let mut held = self.read().clone();
+        for _ in 0..batches_lost {
+            let Some(undo) = held.undo.pop() else { break };
+            held.change(&undo);
+        }
+        held.undo.clear();
+        InMemory { held: Arc::new(RwLock::new(held)) }
+    }
+
+    /// A panic elsewhere cannot leave maps of plain bytes half changed.
+    fn read(&self) -> RwLockReadGuard<'_, Held> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Held> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn some_from(&self, from: Bound<&[u8]>, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.read()
+            .records
             .range::<[u8], _>((from, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
             .take(SCANNED_AT_ONCE)
@@ -70,7 +94,7 @@ impl InMemory {
 
 impl Records for InMemory {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.read().get(key).cloned())
+        Ok(self.read().records.get(key).cloned())
     }
 
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
@@ -87,27 +111,39 @@ impl Records for InMemory {
     }
 
     fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let records = self.read();
-        let next = records.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded)).next();
+        let held = self.read();
+        let next = held.records.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded)).next();
         Ok(next.map(|(key, _)| key.clone()))
     }
 
     fn apply(&self, changes: &Changes) -> Result<()> {
-        let mut records = self.records.write().unwrap_or_else(PoisonError::into_inner);
-        for (key, value) in &changes.records {
-            match value {
-                Some(value) => records.insert(key.clone(), value.clone()),
-                None => records.remove(key),
-            };
-        }
+        let mut held = self.write();
+        let undo = held.change(changes);
+        held.undo.push(undo);
         Ok(())
     }
 
     fn flush(&self) -> Result<()> {
+        self.write().undo.clear();
         Ok(())
     }
 
     fn bytes(&self) -> u64 {
-        self.read().iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+        self.read().records.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+    }
+}
+
+impl Held {
+    /// What undoes it.
+    fn change(&mut self, changes: &Changes) -> Changes {
+        let mut undo = Changes::default();
+        for (key, value) in &changes.records {
+            let before = match value {
+                Some(value) => self.records.insert(key.clone(), value.clone()),
+                None => self.records.remove(key),
+            };
+            undo.records.insert(key.clone(), before);
+        }
+        undo
     }
 }

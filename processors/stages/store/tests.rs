@@ -226,6 +226,31 @@ proptest! {
 }
 
 #[test]
+fn a_crash_takes_whole_batches_and_none_that_was_flushed() {
+    let records = InMemory::default();
+    let put = |value: u8| {
+        let mut changes = Changes::default();
+        changes.put(b"a".to_vec(), vec![value]);
+        changes.put(vec![b'b', value], vec![value]);
+        records.apply(&changes).unwrap();
+    };
+    let check = |lost: usize, expected: u8| {
+        let found = records.found_after_crash(lost);
+        assert_eq!(found.get(b"a").unwrap(), Some(vec![expected]), "{lost} lost");
+        assert_eq!(scanned(&found, b"b", usize::MAX).len(), expected as usize, "{lost} lost");
+    };
+    put(1);
+    records.flush().unwrap();
+    put(2);
+    put(3);
+    for (lost, expected) in [(0, 3), (1, 2), (2, 1), (9, 1)] {
+        check(lost, expected);
+    }
+    records.flush().unwrap();
+    check(9, 3);
+}
+
+#[test]
 fn a_big_value_made_small_leaves_no_pieces() {
     let dir = tempfile::tempdir().unwrap();
     let Ok(disk) = Disk::open(dir.path(), &Options::default()) else { panic!("a plain directory opens") };
