@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test torture bench lint model kafka clean check-build check-kafka release
+.PHONY: help run test sim torture bench lint model kafka clean check-build check-kafka release
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -53,6 +53,9 @@ endif
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
+
+sim: check-build ## 10,000 stories on a simulated broker in which everything goes wrong (KEEPSAKE_SIM_SEEDS; KEEPSAKE_SIM_SEED tells one)
+	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
 
 torture: check-build check-kafka ## 200 kills, sleeps and broker restarts on a real Kafka (KEEPSAKE_TORTURE_KILLS)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)

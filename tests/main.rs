@@ -10,6 +10,7 @@ mod documents;
 mod laws;
 mod layers;
 mod schemas;
+mod sim;
 mod torture;
 
 /// Tests run in the order of their names, so this one comes when every other has at least begun to be skipped.

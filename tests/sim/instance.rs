@@ -1,0 +1,230 @@
+//! One process of a simulated Keepsake: the production parts without their threads, on a home that outlives it.
+
+use super::bugs::{Bug, Saboteur};
+use super::stream::PARTITIONS;
+use crossbeam_channel::Receiver;
+use keepsake::compact::Compact;
+use keepsake::config::{Config, Layers};
+use keepsake::domain::Time;
+use keepsake::fault::Result;
+use keepsake::home::{Home, MemoryHome};
+use keepsake::ingest::Ingest;
+use keepsake::metrics::Metrics;
+use keepsake::ownership::{Changelog, Place, Shards};
+use keepsake::ports::broker::{Broker, Log};
+use keepsake::ports::clock::{Clock, ManualClock};
+use keepsake::ports::embedder::{Model, ModelChoice, pool};
+use keepsake::ports::memory::{Cluster, Connection};
+use keepsake::profile::Profiles;
+use keepsake::run::ingesting::{Durability, IngestLoop};
+use keepsake::run::loops::CompactLoop;
+use keepsake::run::{Shared, options};
+use keepsake::stages::score::Rarity;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// What all processes of all worlds of one thread share: read once, changed by nobody.
+pub struct Kit {
+    pub config: Config,
+    pub profiles: Profiles,
+    pub model: Model,
+    pub metrics: Arc<Metrics>,
+}
+
+impl Kit {
+    pub fn new() -> Kit {
+        let mut layers = Layers::defaults();
+        let partitions = PARTITIONS.to_string();
+        // A batch ends by its size, never by the time of the machine that the simulator runs on.
+        for (path, text) in [
+            ("kafka.bootstrap_servers", "nowhere:9092"),
+            ("store.durability", "changelog"),
+            ("topics.partitions", partitions.as_str()),
+            ("store.restore_batch_max", "5"),
+            ("ingest.batch_ms", "1000"),
+        ] {
+            layers.set(path, text, "the simulator").expect("an option");
+        }
+        let config = layers.checked().expect("options");
+        let embedder =
+            keepsake::ports::embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        Kit {
+            profiles: Profiles::load(&config).expect("built in"),
+            model: Model::open(&embedder).expect("needs nothing"),
+            metrics: Arc::new(Metrics::new()),
+            config,
+        }
+    }
+
+    pub fn shards(&self, home: &MemoryHome, changelog: Option<Changelog>, clock: Arc<dyn Clock>) -> Arc<Shards> {
+        let place = Place {
+            home: Home::Memory(home.clone()),
+            cluster: "sim".into(),
+            topic: self.config.topics.events(),
+            partitions: PARTITIONS,
+            model: self.model.name().into(),
+            dimensions: self.model.dimensions() as u32,
+        };
+        Arc::new(Shards::new(place, options::shard(&self.config, PARTITIONS), changelog, clock, self.metrics.clone()))
+    }
+
+    pub fn ingest(&self, shards: &Arc<Shards>) -> Ingest {
+        Ingest {
+            options: options::ingest(&self.config),
+            profiles: self.profiles.clone(),
+            shards: shards.clone(),
+            encoder: pool::in_place(self.model.session().expect("needs nothing")),
+            tokens: self.model.tokens(),
+            rarity: Rarity::flat(),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+/// The clock of one process. Whoever waits finds out that the process is dead: then it is told to stop, and what its disk lost is lost.
+struct Pulse {
+    clock: ManualClock,
+    connection: Connection,
+    home: MemoryHome,
+    batches_lost: usize,
+    is_over: AtomicBool,
+    shared: OnceLock<Weak<Shared>>,
+}
+
+impl Clock for Pulse {
+    fn wall(&self) -> Time {
+        self.clock.wall()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.clock.sleep(time);
+        if self.connection.is_dead() {
+            if !self.is_over.swap(true, Ordering::Relaxed) {
+                self.home.crash(self.batches_lost);
+            }
+            if let Some(shared) = self.shared.get().and_then(Weak::upgrade) {
+                shared.stop();
+            }
+        }
+    }
+}
+
+/// What a life begins with.
+pub struct Birth<'w> {
+    pub kit: &'w Kit,
+    pub cluster: &'w Cluster,
+    pub clock: &'w ManualClock,
+    /// Of its connection; the name it writes under is made of it and of its home.
+    pub name: &'w str,
+    pub writes_as: &'w str,
+    pub home: &'w MemoryHome,
+    /// What it reads at most together.
+    pub batch_records_max: usize,
+    /// What a death that nobody ordered takes from the disk.
+    pub batches_lost: usize,
+    pub bug: Option<Bug>,
+}
+
+/// One life of a process.
+pub struct Running {
+    pub connection: Connection,
+    pub shards: Arc<Shards>,
+    shared: Arc<Shared>,
+    ingest: Ingest,
+    ingest_loop: IngestLoop,
+    compact: Compact,
+    compact_loop: CompactLoop,
+    memories: Arc<dyn Log>,
+    wanted: Receiver<i32>,
+    /// Asked for, and not restored yet.
+    pub to_restore: VecDeque<i32>,
+}
+
+impl Running {
+    pub fn start(birth: &Birth<'_>) -> Result<Running> {
+        let Birth { kit, cluster, .. } = birth;
+        let connection = cluster.connect(birth.name);
+        let pulse = Arc::new(Pulse {
+            clock: birth.clock.clone(),
+            connection: connection.clone(),
+            home: birth.home.clone(),
+            batches_lost: birth.batches_lost,
+            is_over: AtomicBool::new(false),
+            shared: OnceLock::new(),
+        });
+        let clock: Arc<dyn Clock> = pulse.clone();
+        let shared = Arc::new(Shared::new(clock.clone(), false, kit.metrics.clone()));
+        pulse.shared.set(Arc::downgrade(&shared)).expect("it was just made");
+        let topics = &kit.config.topics;
+        let (sender, wanted) = crossbeam_channel::bounded(2 * PARTITIONS as usize);
+        let memories = connection.log(&topics.memories())?;
+        let changelog = Changelog { log: memories.clone(), options: options::restore(&kit.config), wanted: sender };
+        let shards = kit.shards(birth.home, Some(changelog), clock);
+        let transactor = connection.transactor(birth.writes_as, &topics.events(), &topics.memories())?;
+        let transactor = Saboteur::between(transactor, birth.bug, memories.clone());
+        let (compactor, asked) = crossbeam_channel::bounded(1);
+        let mut limits = kit.config.ingest.clone();
+        (limits.batch_records_max, limits.batch_ms) = (birth.batch_records_max, 3_600_000);
+        let mut ingest_loop = IngestLoop {
+            consumer: connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?,
+            durability: Durability::Changelog(transactor),
+            replier: connection.producer("receipts")?,
+            compactor,
+            limits,
+            acknowledge: Duration::ZERO,
+            behind: BTreeSet::new(),
+            fenced: 0,
+        };
+        ingest_loop.begin(&shared)?;
+        Ok(Running {
+            ingest: kit.ingest(&shards),
+            compact: Compact::new(options::compact(&kit.config), kit.profiles.clone(), shards.clone(), kit.metrics.clone()),
+            compact_loop: CompactLoop {
+                producer: connection.producer("compact")?,
+                asked,
+                every: Duration::ZERO,
+                acknowledge: Duration::ZERO,
+            },
+            connection,
+            shards,
+            shared,
+            ingest_loop,
+            memories,
+            wanted,
+            to_restore: VecDeque::new(),
+        })
+    }
+
+    pub fn round(&mut self) -> Result<()> {
+        let done = self.ingest_loop.round(&mut self.ingest, &self.shared);
+        self.to_restore.extend(self.wanted.try_iter());
+        done
+    }
+
+    /// One shard. None: there is none to restore, or a transaction is open there, for which a real one waits.
+    pub fn restore(&mut self) -> Option<i32> {
+        let next = *self.to_restore.front()?;
+        let decided = |log: &dyn Log| Ok::<bool, keepsake::fault::Fault>(log.stable_end(next)? == log.end(next)?);
+        if !decided(&*self.memories).unwrap_or(false) {
+            self.to_restore.rotate_left(1);
+            return None;
+        }
+        self.to_restore.pop_front();
+        self.shards.restore(next);
+        Some(next)
+    }
+
+    /// The compaction worker's turn.
+    pub fn compact(&mut self) -> Result<()> {
+        let asked = self.compact_loop.asked.try_recv().ok();
+        self.compact_loop.round(&mut self.compact, &self.shared, asked)
+    }
+
+    /// Told to go: in good order.
+    pub fn stop(self) {
+        self.ingest_loop.consumer.close();
+        self.shards.close_all();
+    }
+}
