@@ -2,6 +2,7 @@
 
 use super::bugs::{Bug, Saboteur};
 use super::stream::PARTITIONS;
+use super::unsteady::{Blows, Unsteady, UnsteadyLog};
 use crossbeam_channel::Receiver;
 use keepsake::compact::Compact;
 use keepsake::config::{Config, Layers};
@@ -11,7 +12,7 @@ use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
 use keepsake::metrics::Metrics;
 use keepsake::ownership::{Changelog, Place, Shards};
-use keepsake::ports::broker::{Broker, Log};
+use keepsake::ports::broker::{Broker, Log, Ownership};
 use keepsake::ports::clock::{Clock, ManualClock};
 use keepsake::ports::embedder::{Model, ModelChoice, pool};
 use keepsake::ports::memory::{Cluster, Connection};
@@ -83,14 +84,15 @@ impl Kit {
     }
 }
 
-/// The clock of one process. Whoever waits finds out that the process is dead: then it is told to stop, and what its disk lost is lost.
+/// The clock of one process. Whoever waits finds out that the process is dead: then what its disk lost is lost, and all that still runs is
+/// told that it need not go on.
 struct Pulse {
     clock: ManualClock,
     connection: Connection,
     home: MemoryHome,
     batches_lost: usize,
     is_over: AtomicBool,
-    shared: OnceLock<Weak<Shared>>,
+    runs: OnceLock<(Weak<Shared>, Weak<Shards>)>,
 }
 
 impl Clock for Pulse {
@@ -100,13 +102,16 @@ impl Clock for Pulse {
 
     fn sleep(&self, time: Duration) {
         self.clock.sleep(time);
-        if self.connection.is_dead() {
-            if !self.is_over.swap(true, Ordering::Relaxed) {
-                self.home.crash(self.batches_lost);
-            }
-            if let Some(shared) = self.shared.get().and_then(Weak::upgrade) {
-                shared.stop();
-            }
+        if !self.connection.is_dead() || self.is_over.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.home.crash(self.batches_lost);
+        let Some((shared, shards)) = self.runs.get() else { return };
+        if let Some(shared) = shared.upgrade() {
+            shared.stop();
+        }
+        if let Some(shards) = shards.upgrade() {
+            shards.revoked(&shards.owned().into_iter().collect::<Vec<_>>());
         }
     }
 }
@@ -117,13 +122,14 @@ pub struct Birth<'w> {
     pub cluster: &'w Cluster,
     pub clock: &'w ManualClock,
     /// Of its connection; the name it writes under is made of it and of its home.
-    pub name: &'w str,
+    pub name: &'static str,
     pub writes_as: &'w str,
     pub home: &'w MemoryHome,
     /// What it reads at most together.
     pub batch_records_max: usize,
     /// What a death that nobody ordered takes from the disk.
     pub batches_lost: usize,
+    pub blows: &'w Blows,
     pub bug: Option<Bug>,
 }
 
@@ -152,23 +158,25 @@ impl Running {
             home: birth.home.clone(),
             batches_lost: birth.batches_lost,
             is_over: AtomicBool::new(false),
-            shared: OnceLock::new(),
+            runs: OnceLock::new(),
         });
         let clock: Arc<dyn Clock> = pulse.clone();
         let shared = Arc::new(Shared::new(clock.clone(), false, kit.metrics.clone()));
-        pulse.shared.set(Arc::downgrade(&shared)).expect("it was just made");
         let topics = &kit.config.topics;
         let (sender, wanted) = crossbeam_channel::bounded(2 * PARTITIONS as usize);
         let memories = connection.log(&topics.memories())?;
-        let changelog = Changelog { log: memories.clone(), options: options::restore(&kit.config), wanted: sender };
+        let unsteady = UnsteadyLog { inner: memories.clone(), blows: birth.blows.clone() };
+        let changelog = Changelog { log: Arc::new(unsteady), options: options::restore(&kit.config), wanted: sender };
         let shards = kit.shards(birth.home, Some(changelog), clock);
+        pulse.runs.set((Arc::downgrade(&shared), Arc::downgrade(&shards))).expect("it was just made");
         let transactor = connection.transactor(birth.writes_as, &topics.events(), &topics.memories())?;
         let transactor = Saboteur::between(transactor, birth.bug, memories.clone());
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         (limits.batch_records_max, limits.batch_ms) = (birth.batch_records_max, 3_600_000);
+        let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
         let mut ingest_loop = IngestLoop {
-            consumer: connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?,
+            consumer: Box::new(Unsteady { inner, blows: birth.blows.clone(), restores: false }),
             durability: Durability::Changelog(transactor),
             replier: connection.producer("receipts")?,
             compactor,

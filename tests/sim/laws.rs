@@ -42,6 +42,7 @@ struct Ended {
     events: Vec<Vec<Record>>,
     decisions: Vec<Record>,
     dead_letters: Vec<Record>,
+    receipts: Vec<Record>,
     memories: Vec<Vec<Record>>,
 }
 
@@ -57,6 +58,8 @@ pub fn hold(world: &mut World<'_>, processes: &[Arc<Shards>]) -> Result<u64, Str
     the_index_has_what_the_store_has(&ended)?;
     forgotten_stays_forgotten(world, &ended)?;
     a_tenants_memory_is_everywhere(&ended)?;
+    told_once(&ended)?;
+    note(world, &ended, &fold)?;
     digest(&ended)
 }
 
@@ -71,6 +74,7 @@ impl Ended {
             events: all(&topics.events())?,
             decisions: all(&topics.decisions())?.concat(),
             dead_letters: all(&topics.dead_letters())?.concat(),
+            receipts: all(&topics.replies())?.concat(),
             memories: all(&topics.memories())?,
         })
     }
@@ -332,6 +336,30 @@ fn a_tenants_memory_is_everywhere(ended: &Ended) -> Law {
             ));
         }
     }
+    Ok(())
+}
+
+/// No sender gets two answers. None is possible: a crash may come between what is done and what is told.
+fn told_once(ended: &Ended) -> Law {
+    let mut told = BTreeSet::new();
+    for receipt in &ended.receipts {
+        if !told.insert(receipt.header("correlation-id").unwrap_or_default()) {
+            return Err(format!("a second receipt: {}", text(receipt.value.as_deref().unwrap_or_default())));
+        }
+    }
+    Ok(())
+}
+
+fn note(world: &mut World<'_>, ended: &Ended, fold: &Fold) -> Law {
+    for record in &ended.decisions {
+        world.note(json(record)?["outcome"].as_str().unwrap_or_default(), 1);
+    }
+    let is_broadcast = |told: &Told| header(&told.2, "keepsake-broadcast").is_some();
+    for ((_, told), times) in &fold.forwarded {
+        world.note(if is_broadcast(told) { "told everywhere" } else { "forwarded" }, *times);
+    }
+    world.note("dead letter", ended.dead_letters.len());
+    world.note("receipt", ended.receipts.len());
     Ok(())
 }
 

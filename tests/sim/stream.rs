@@ -2,13 +2,13 @@
 
 use crate::support::story::Dice;
 use keepsake::domain::{MemoryId, Position, UserKey};
-use keepsake::ports::broker::Outgoing;
+use keepsake::ports::broker::{Headers, Outgoing};
 use serde_json::{Value, json};
 
 pub const TENANT: &str = "sim";
 pub const PARTITIONS: i32 = 3;
 /// They live on all three partitions.
-const USERS: [&str; 6] = ["ada", "bob", "mia", "fay", "kim", "eve"];
+pub const USERS: [&str; 6] = ["ada", "bob", "mia", "fay", "kim", "eve"];
 const CITIES: [&str; 5] = ["Berlin", "Lisbon", "Porto", "Vienna", "Oslo"];
 const REPEATED: [&str; 3] = [
     "We decided to use Postgres for the billing service in March.",
@@ -54,9 +54,9 @@ impl Next {
     }
 }
 
-pub fn next(dice: &mut Dice, topic: &str, before: &[Sent]) -> Next {
+pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next {
     let n = before.len();
-    let user = dice.below(USERS.len() as u64) as usize;
+    let user = dice.below(users as u64) as usize;
     let mut secret = None;
     let mut is_broken = false;
     let kind = dice.below(100);
@@ -111,6 +111,7 @@ pub fn next(dice: &mut Dice, topic: &str, before: &[Sent]) -> Next {
         partition: Some(partition),
         key: Some(key.as_str().into()),
         value: Some(value),
+        headers: if dice.below(2) == 0 { asks_for_a_receipt(n) } else { Vec::new() },
         ..Outgoing::default()
     };
     Next { outgoing, partition, user, event, is_broken, secret }
@@ -162,6 +163,10 @@ fn again<'s>(dice: &mut Dice, before: &'s [Sent]) -> Option<&'s Sent> {
     let can: Vec<&Sent> =
         before.iter().filter(|sent| !sent.is_broken && (sent.secret.is_none() || !sent.event["id"].is_null())).collect();
     if can.is_empty() { None } else { Some(can[dice.below(can.len() as u64) as usize]) }
+}
+
+fn asks_for_a_receipt(n: usize) -> Headers {
+    vec![("reply-topic".into(), b"keepsake.replies".to_vec()), ("correlation-id".into(), n.to_string().into_bytes())]
 }
 
 fn turn(content: &str) -> Value {

@@ -5,6 +5,7 @@ use super::bugs::Bug;
 use super::instance::{Birth, Kit, Running};
 use super::laws;
 use super::stream::{self, NOON_MS, PARTITIONS, Sent};
+use super::unsteady::{Blow, Blows};
 use crate::support::story::Dice;
 use keepsake::domain::Time;
 use keepsake::fault::Fault;
@@ -12,10 +13,13 @@ use keepsake::home::MemoryHome;
 use keepsake::ports::broker::Broker;
 use keepsake::ports::clock::ManualClock;
 use keepsake::ports::memory::{Cluster, Connection, Mishap, Tombstones};
+use std::collections::BTreeMap;
 
 const NAMES: [&str; 2] = ["ann", "bob"];
-const STEPS: usize = 130;
-const EVENTS: usize = 36;
+const STEPS: usize = 100;
+/// Some stories are short: what goes wrong in one event needs no other.
+const EVENTS_MIN: u64 = 10;
+const EVENTS_MAX: u64 = 36;
 /// Enough for any backlog that so few events can make.
 const STEPS_TO_REST: usize = 400;
 const HOUR_MS: i64 = 3_600_000;
@@ -26,18 +30,27 @@ pub struct Story {
     /// The digest of all that is left, if every law holds; else what does not.
     pub end: Result<u64, String>,
     pub trace: Vec<String>,
+    /// What it was a story of.
+    pub happened: Happened,
 }
+
+/// How often what happened, so that nobody believes in a simulator in which nothing does.
+pub type Happened = BTreeMap<String, usize>;
 
 pub struct World<'k> {
     pub kit: &'k Kit,
     pub cluster: Cluster,
     pub sent: Vec<Sent>,
+    /// How many there will be, and of how many users.
+    events: usize,
+    users: usize,
     pub dice: Dice,
     clock: ManualClock,
     client: Connection,
     processes: [Process; 2],
     bug: Option<Bug>,
-    pub trace: Vec<String>,
+    trace: Vec<String>,
+    happened: Happened,
 }
 
 /// A machine, and the process on it if one runs.
@@ -46,6 +59,7 @@ struct Process {
     home: MemoryHome,
     /// Who loses the disk loses the name it wrote under.
     homes_before: usize,
+    blows: Blows,
     running: Option<Running>,
 }
 
@@ -56,7 +70,7 @@ pub fn tell(kit: &Kit, seed: u64, bug: Option<Bug>) -> Story {
     let mut world = World::new(kit, seed, bug);
     let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.live()));
     let end = lived.unwrap_or_else(|_| Err("a panic, see above".to_owned()));
-    Story { end, trace: world.trace }
+    Story { end, trace: world.trace, happened: world.happened }
 }
 
 impl<'k> World<'k> {
@@ -67,19 +81,28 @@ impl<'k> World<'k> {
         for topic in [topics.events(), topics.memories(), topics.decisions(), topics.dead_letters(), topics.replies()] {
             cluster.create(&topic, PARTITIONS);
         }
-        let process = |name| Process { name, home: MemoryHome::default(), homes_before: 0, running: None };
+        let process = |name| {
+            let (home, blows) = (MemoryHome::default(), Blows::to(name, &cluster));
+            Process { name, home, homes_before: 0, blows, running: None }
+        };
+        let processes = NAMES.map(process);
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d);
         dice.below(2);
+        let events = (EVENTS_MIN + dice.below(EVENTS_MAX - EVENTS_MIN)) as usize;
+        let users = 1 + dice.below(stream::USERS.len() as u64) as usize;
         World {
             kit,
             client: cluster.connect("client"),
             cluster,
             sent: Vec::new(),
+            events,
+            users,
             dice,
             clock,
-            processes: NAMES.map(process),
+            processes,
             bug,
             trace: Vec::new(),
+            happened: Happened::new(),
         }
     }
 
@@ -98,8 +121,9 @@ impl<'k> World<'k> {
     fn step(&mut self) -> Step {
         let which = self.dice.below(2) as usize;
         match self.dice.below(100) {
-            0..=21 => self.send(),
-            22..=54 => self.round(which),
+            0..=17 => self.send(),
+            18..=20 => self.expect_blow(which),
+            21..=54 => self.round(which),
             55..=71 => self.restore(which),
             72..=78 => self.expect_mishap(),
             79..=80 => self.kill(which),
@@ -119,11 +143,11 @@ impl<'k> World<'k> {
 
     fn send(&mut self) -> Step {
         for _ in 0..=self.dice.below(3) {
-            if self.sent.len() == EVENTS {
+            if self.sent.len() == self.events {
                 break;
             }
             let topic = self.kit.config.topics.events();
-            let next = stream::next(&mut self.dice, &topic, &self.sent);
+            let next = stream::next(&mut self.dice, self.users, &topic, &self.sent);
             let offset = self.client.log(&topic).and_then(|log| log.end(next.partition)).map_err(said)?;
             let mut producer = self.client.producer("client").map_err(said)?;
             producer.send(&next.outgoing).map_err(said)?;
@@ -153,6 +177,7 @@ impl<'k> World<'k> {
         self.say(format!("{name} {what}: {before:?} → {after:?}{}", if is_dead { ", and dies" } else { "" }));
         if is_dead {
             self.processes[which].running = None;
+            self.note("died at work", 1);
             return Ok(());
         }
         done.map_err(|fault| format!("{name} {what}: {fault}"))
@@ -163,8 +188,15 @@ impl<'k> World<'k> {
         let name = process.name;
         let Some(running) = &mut process.running else { return Ok(()) };
         let Some(partition) = running.restore() else { return Ok(()) };
+        if running.connection.is_dead() {
+            process.running = None;
+            self.say(format!("{name} restores {partition}, and dies"));
+            self.note("died restoring", 1);
+            return Ok(());
+        }
         let applied = running.shards.get(partition).map(|shard| shard.applied());
         self.say(format!("{name} restores {partition}: {applied:?}"));
+        self.note("restored", 1);
         Ok(())
     }
 
@@ -182,11 +214,27 @@ impl<'k> World<'k> {
             _ => Mishap::LoseDelivery,
         };
         // The client is not what is tested: what it sends must stand where it believes.
-        if matches!(mishap, Mishap::LoseDelivery) && self.sent.len() < EVENTS {
+        if matches!(mishap, Mishap::LoseDelivery) && self.sent.len() < self.events {
             return Ok(());
         }
         self.say(format!("next: {mishap:?}"));
         self.cluster.next(mishap);
+        Ok(())
+    }
+
+    fn expect_blow(&mut self, which: usize) -> Step {
+        let blow = match self.dice.below(4) {
+            0 => Blow::ExpelledBeforeCommit,
+            1 => Blow::DiesRestoring { polls: self.dice.below(30) as usize },
+            _ => {
+                let who = NAMES[self.dice.below(2) as usize];
+                Blow::ExpelledWhilePolling { polls: self.dice.below(6) as usize, who }
+            }
+        };
+        let process = &self.processes[which];
+        process.blows.expect(blow.clone());
+        let name = process.name;
+        self.say(format!("next for {name}: {blow:?}"));
         Ok(())
     }
 
@@ -200,6 +248,7 @@ impl<'k> World<'k> {
         self.cluster.kill(name);
         process.home.crash(lost);
         process.running = None;
+        self.note("killed", 1);
         self.say(format!("kill -9 of {name}; its disk loses {lost} batches"));
         Ok(())
     }
@@ -220,6 +269,7 @@ impl<'k> World<'k> {
             home: &process.home,
             batch_records_max,
             batches_lost,
+            blows: &process.blows,
             bug: self.bug,
         };
         let name = process.name;
@@ -233,6 +283,7 @@ impl<'k> World<'k> {
         let Some(running) = process.running.take() else { return Ok(()) };
         running.stop();
         let name = process.name;
+        self.note("stopped", 1);
         self.say(format!("{name} stops in good order"));
         Ok(())
     }
@@ -266,6 +317,7 @@ impl<'k> World<'k> {
     fn pass_a_week(&mut self) -> Step {
         self.expire()?;
         self.clock.advance(WEEK_MS);
+        self.note("a week", 1);
         self.say("a week passes, and the changelog forgets what is gone".into());
         self.cluster.compact(&self.kit.config.topics.memories(), Tombstones::Drop).map_err(said)
     }
@@ -278,6 +330,7 @@ impl<'k> World<'k> {
         process.home = MemoryHome::default();
         process.homes_before += 1;
         let name = process.name;
+        self.note("lost its disk", 1);
         self.say(format!("{name} loses its disk"));
         Ok(())
     }
@@ -290,6 +343,7 @@ impl<'k> World<'k> {
 
     fn come_to_rest(&mut self) -> Step {
         self.cluster.heal();
+        self.processes.iter().for_each(|process| process.blows.forget());
         self.say("nothing goes wrong any more".into());
         for _ in 0..STEPS_TO_REST {
             for which in 0..NAMES.len() {
@@ -328,6 +382,10 @@ impl<'k> World<'k> {
     fn unfinished(&self) -> String {
         let state = |p: i32| format!("partition {p} is applied {:?} of {:?}", self.shards_of(p), self.last_event(p));
         (0..PARTITIONS).map(state).collect::<Vec<_>>().join("; ")
+    }
+
+    pub fn note(&mut self, what: &str, times: usize) {
+        *self.happened.entry(what.to_owned()).or_default() += times;
     }
 
     fn say(&mut self, what: String) {
