@@ -109,7 +109,7 @@ impl Batch<'_> {
                     }
                 }
                 // Markers and aborted records have offsets too: the last record need not be the last offset.
-                Polled::End { .. } if log.stable_end(partition)? >= end => return Ok(()),
+                Polled::End { partition: ended } if ended == partition && log.stable_end(partition)? >= end => return Ok(()),
                 Polled::End { .. } => {}
                 Polled::Nothing if heard.elapsed() < SILENCE => {}
                 Polled::Nothing => {

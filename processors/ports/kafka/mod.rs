@@ -1,12 +1,14 @@
 //! The real broker: Apache Kafka through librdkafka, and the same client against the in-process broker. Knows no event and no memory.
 
 mod consumer;
+mod log;
 mod producer;
 mod transactor;
 
-use super::broker::{Broker, Consumer, Log, Ownership, Producer, Start, Transactor};
+use super::broker::{Broker, Consumer, Log, Ownership, Producer, Transactor};
 use crate::fault::{Fault, Result, StopName};
 use consumer::{KafkaConsumer, Watch};
+use log::KafkaLog;
 use producer::{DeliveryWatch, KafkaProducer};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -249,12 +251,7 @@ impl Broker for Connection {
     }
 
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
-        Ok(Arc::new(KafkaLog {
-            undecided: self.probe(UNDECIDED)?,
-            decided: self.probe(DECIDED)?,
-            connection: self.clone(),
-            topic: topic.to_owned(),
-        }))
+        Ok(Arc::new(KafkaLog::new(self, topic)?))
     }
 }
 
@@ -262,42 +259,4 @@ fn watermarks(probe: &BaseConsumer<Watch>, topic: &str, partition: i32) -> Resul
     probe
         .fetch_watermarks(topic, partition, Duration::from_secs(10))
         .map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}")))
-}
-
-/// Its two handles stay open: to make one, and to close it, takes longer than to restore a small shard.
-struct KafkaLog {
-    undecided: BaseConsumer<Watch>,
-    decided: BaseConsumer<Watch>,
-    connection: Connection,
-    topic: String,
-}
-
-impl Log for KafkaLog {
-    fn end(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.undecided, &self.topic, partition)?.1)
-    }
-
-    fn stable_end(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.decided, &self.topic, partition)?.1)
-    }
-
-    fn beginning(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.decided, &self.topic, partition)?.0)
-    }
-
-    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
-        let mut config = self.connection.consumer("keepsake-restore", "keepsake-restore");
-        config
-            // The end is only told by an answer that has nothing more, and a broker waits this long before it gives one.
-            .set("fetch.wait.max.ms", "5")
-            .set("queued.max.messages.kbytes", "65536");
-        let consumer = self
-            .connection
-            .finished(config)
-            .create_with_context(Watch::alone())
-            .map_err(|e| refused(format!("creates a reader of {}", self.topic), &e))?;
-        let mut reader = KafkaConsumer::new(consumer, &self.topic);
-        reader.assign(&[(partition, Start::At(from))])?;
-        Ok(Box::new(reader))
-    }
 }
