@@ -144,6 +144,7 @@ pub struct Ingest {
     pub batch_bytes_max: usize,
     pub batch_ms: u64,
     pub silence_ms: i64,
+    pub skip_gone: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]

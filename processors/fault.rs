@@ -68,6 +68,7 @@ pub enum StopName {
     BrokerRefuses,
     TopicMissing,
     PartitionsDiffer,
+    EventsGone,
     StoreLocked,
     StoreOfAnotherLog,
     StoreNewer,
@@ -83,12 +84,13 @@ pub enum StopName {
 }
 
 impl StopName {
-    pub const ALL: [StopName; 17] = [
+    pub const ALL: [StopName; 18] = [
         StopName::ConfigInvalid,
         StopName::BrokerUnreachable,
         StopName::BrokerRefuses,
         StopName::TopicMissing,
         StopName::PartitionsDiffer,
+        StopName::EventsGone,
         StopName::StoreLocked,
         StopName::StoreOfAnotherLog,
         StopName::StoreNewer,
@@ -110,6 +112,7 @@ impl StopName {
             StopName::BrokerRefuses => "broker-refuses",
             StopName::TopicMissing => "topic-missing",
             StopName::PartitionsDiffer => "partitions-differ",
+            StopName::EventsGone => "events-gone",
             StopName::StoreLocked => "store-locked",
             StopName::StoreOfAnotherLog => "store-of-another-log",
             StopName::StoreNewer => "store-newer",
@@ -130,6 +133,7 @@ impl StopName {
         match self {
             StopName::ConfigInvalid => 2,
             StopName::PartitionsDiffer
+            | StopName::EventsGone
             | StopName::StoreOfAnotherLog
             | StopName::StoreNewer
             | StopName::StoreUnreadable

@@ -1,7 +1,7 @@
 //! Which partitions this process owns, and their open shards. Asked by the broker during a rebalance, read by recall and compact.
 
 use crate::domain::{Now, Time};
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, StopName};
 use crate::metrics::Metrics;
 use crate::ports::broker::{Log, Ownership, Start};
 use crate::ports::clock::Clock;
@@ -172,7 +172,7 @@ impl Shards {
                     tracing::warn!(partition, what = retry.what, "restores again");
                     self.clock.sleep(RESTORE_AGAIN);
                 }
-                Err(stop) => return *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop),
+                Err(stop) => return self.failed(stop),
             }
         }
     }
@@ -233,6 +233,21 @@ impl Shards {
         partitions.into_iter().for_each(|partition| self.close(partition));
     }
 
+    fn open_now(&self, partition: i32, committed: i64) {
+        match self.open(partition) {
+            Ok(shard) => {
+                // A batch is committed after its outputs were acknowledged: up to here the world has heard it all.
+                shard.was_told_until(committed);
+                self.restored.lock().unwrap_or_else(PoisonError::into_inner).push(partition);
+            }
+            Err(fault) => self.failed(fault),
+        }
+    }
+
+    fn failed(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+
     fn count(&self) -> usize {
         self.open.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -242,20 +257,19 @@ impl Ownership for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         let mut starts = Vec::new();
         for (partition, committed) in partitions {
-            if self.changelog.is_some() {
+            if *partition >= self.place.partitions {
+                let what = format!(
+                    "{} has a partition {partition}, and had {} when this process started: users would be looked for on other shards",
+                    self.place.topic, self.place.partitions
+                );
+                self.failed(Fault::stop(StopName::PartitionsDiffer, what));
+            } else if self.changelog.is_some() {
                 self.want(*partition);
-                starts.push((*partition, Start::Paused));
-                continue;
+            } else {
+                self.open_now(*partition, committed.unwrap_or(0));
             }
-            match self.open(*partition) {
-                // Resume from the shard's own offset: it cannot be torn from the data, the group's committed one can.
-                Ok(shard) => {
-                    // A batch is committed after its outputs were acknowledged: up to here the world has heard it all.
-                    shard.was_told_until(committed.unwrap_or(0));
-                    starts.push((*partition, Start::At(shard.applied() + 1)));
-                }
-                Err(fault) => *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault),
-            }
+            // Its state says where reading begins, once it is here.
+            starts.push((*partition, Start::Paused));
         }
         self.metrics.rebalanced("assigned", partitions.len(), self.count());
         starts

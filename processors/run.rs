@@ -193,6 +193,7 @@ impl Service {
         let ingest_loop = IngestLoop {
             consumer: connection.join(&config.kafka.group_id, &config.topics.events(), shards.clone())?,
             durability,
+            events: connection.log(&config.topics.events())?,
             replier: connection.producer("keepsake-receipts")?,
             compactor,
             limits: config.ingest.clone(),

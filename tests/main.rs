@@ -7,6 +7,7 @@ mod broker;
 mod cli;
 mod contract;
 mod documents;
+mod faults;
 mod handover;
 mod laws;
 mod layers;

@@ -148,11 +148,16 @@ pub struct Child {
 
 impl Child {
     pub fn start(place: &Place) -> Child {
+        let mut serve = command(place);
+        serve.arg("serve").env("KEEPSAKE_LOG", "info");
+        Child::run(serve, place)
+    }
+
+    /// A command that becomes a service of that place in the end.
+    pub fn run(mut serve: Command, place: &Place) -> Child {
         let log = place.dir.with_extension(format!("log{}", kafka::number()));
         let file = File::create(&log).unwrap_or_else(|e| panic!("makes {}: {e}", log.display()));
-        let process = command(place)
-            .arg("serve")
-            .env("KEEPSAKE_LOG", "info")
+        let process = serve
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)

@@ -82,7 +82,9 @@ fn positions(topic: &str, starts: &[(i32, Start)]) -> TopicPartitionList {
     for (partition, start) in starts {
         let offset = match start {
             Start::At(offset) => Offset::Offset(*offset),
-            Start::Committed | Start::Paused => Offset::Stored,
+            Start::Committed => Offset::Stored,
+            // Never read from: an offset that needs no lookup of what the group has committed.
+            Start::Paused => Offset::Beginning,
             Start::End => Offset::End,
         };
         list.add_partition_offset(topic, *partition, offset).expect("every offset above is one librdkafka knows");
@@ -110,6 +112,13 @@ impl Consumer for KafkaConsumer {
             None => Ok(Polled::Nothing),
             Some(Ok(message)) => Ok(Polled::Record(taken(&message))),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
+            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange))) => {
+                let what = format!("{} no longer has what comes next: its retention took records nobody had read", self.topic);
+                Err(Fault::stop(StopName::EventsGone, what))
+            }
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition,
+            ))) => Err(Fault::stop(StopName::TopicMissing, format!("{} was there and is gone", self.topic))),
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
                 Err(Fault::stop(StopName::BrokerRefuses, format!("the broker no longer accepts this consumer: {code}")))
             }

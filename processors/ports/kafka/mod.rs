@@ -216,7 +216,10 @@ fn refused(what: impl std::fmt::Display, error: &KafkaError) -> Fault {
 
 impl Broker for Connection {
     fn join(&self, group: &str, topic: &str, owner: Arc<dyn Ownership>) -> Result<Box<dyn Consumer>> {
-        let config = self.finished(self.consumer(&format!("{group}-ingest"), group));
+        let mut config = self.consumer(&format!("{group}-ingest"), group);
+        // Where it begins is said for every partition. If that is no longer there, going on elsewhere would lose what was between.
+        config.set("auto.offset.reset", "error");
+        let config = self.finished(config);
         let consumer: BaseConsumer<Watch> =
             config.create_with_context(Watch::of_group(topic, owner)).map_err(|e| refused("creates the events consumer", &e))?;
         consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
