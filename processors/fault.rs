@@ -77,13 +77,14 @@ pub enum StopName {
     ModelUnusable,
     ModelChanged,
     DurabilityDiffers,
+    DeadLetterFlood,
     InstanceTaken,
     AddressTaken,
     ThreadDied,
 }
 
 impl StopName {
-    pub const ALL: [StopName; 17] = [
+    pub const ALL: [StopName; 18] = [
         StopName::ConfigInvalid,
         StopName::BrokerUnreachable,
         StopName::BrokerRefuses,
@@ -98,6 +99,7 @@ impl StopName {
         StopName::ModelUnusable,
         StopName::ModelChanged,
         StopName::DurabilityDiffers,
+        StopName::DeadLetterFlood,
         StopName::InstanceTaken,
         StopName::AddressTaken,
         StopName::ThreadDied,
@@ -119,6 +121,7 @@ impl StopName {
             StopName::ModelUnusable => "model-unusable",
             StopName::ModelChanged => "model-changed",
             StopName::DurabilityDiffers => "durability-differs",
+            StopName::DeadLetterFlood => "dead-letter-flood",
             StopName::InstanceTaken => "instance-taken",
             StopName::AddressTaken => "address-taken",
             StopName::ThreadDied => "thread-died",
@@ -137,6 +140,7 @@ impl StopName {
             | StopName::IndexUnwritable
             | StopName::ModelChanged
             | StopName::DurabilityDiffers
+            | StopName::DeadLetterFlood
             | StopName::InstanceTaken => 3,
             _ => 1,
         }

@@ -2,13 +2,14 @@
 
 use crate::support::client::outcome;
 use crate::support::service::{Place, command};
-use crate::support::{Broker, Message, Running, Wire, eventually, on_both_brokers};
+use crate::support::{Broker, Child, Message, Running, Wire, eventually, on_both_brokers};
 use keepsake::ports::kafka::Embedded;
 use keepsake::run;
 use serde_json::{Value, json};
 
 on_both_brokers! {
     a_dead_letter_is_sent_again_once_its_reason_has_gone_away
+    a_flood_of_dead_letters_stops_the_process_and_nothing_is_lost_or_told_twice
 }
 
 /// A log that outlives the services on it: the embedded broker of a service would end with it.
@@ -131,4 +132,42 @@ fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
     log.json(&["dlq", "redrive", "--yes", "--redriven-max", "1"]);
     let (code, said, _) = log.typed(&["dlq", "redrive", "--yes"]);
     assert!(code == Some(0) && said.contains("nothing was redriven"), "{code:?}: {said}");
+}
+
+fn a_flood_of_dead_letters_stops_the_process_and_nothing_is_lost_or_told_twice(broker: Broker) {
+    const LIMIT: &str = "ingest.dead_letters_in_a_row_max";
+    let log = Log::new(broker);
+    let mut child = Child::start(&log.with(LIMIT, "5"));
+    child.wait_until_ready();
+    let wire = log.wire();
+    let ada = wire.user("flood", "ada");
+    // All on one partition, so that they come in this order.
+    let bad = |n: usize| ada.message("events", json!({"type": "shout", "number": n}));
+    let mut sent: Vec<(i32, i64)> = (0..3).map(|n| wire.send(&bad(n))).collect();
+    eventually("three are the exception", || (wire.read("dead-letters").len() == 3).then_some(()));
+
+    let good = |content: &str| wire.post(&ada.message("events", json!({"type": "remember", "content": content})));
+    good("The blue key opens the shed.");
+    let posted: Vec<_> = (3..15).map(|n| wire.post(&bad(n))).collect();
+    good("The red key opens the hut.");
+    wire.flush();
+    sent.extend(posted.iter().map(|delivery| delivery.get().expect("acknowledged").clone().expect("written")));
+    let status = child.wait();
+    assert_eq!(status.code(), Some(3), "{status}: {}", child.log());
+    assert!(child.log().contains("[dead-letter-flood, see deploy/RUNBOOK.md]"), "{}", child.log());
+    let letters = wire.read("dead-letters").len();
+    assert!((3..=3 + 5).contains(&letters), "{letters} are put aside: the three, and at most five in a row behind the good one");
+
+    let mut again = Child::start(&log.with(LIMIT, "100"));
+    again.wait_until_ready();
+    eventually("all that was sent is dealt with", || (ada.list().len() == 2).then_some(()));
+    let place = |letter: &Message| -> (i32, i64) {
+        let number = |name: &str| letter.text(name).parse::<i64>().expect("a number");
+        (number("__connect.errors.partition") as i32, number("__connect.errors.offset"))
+    };
+    let mut told: Vec<(i32, i64)> = wire.read("dead-letters").iter().map(place).collect();
+    told.sort_unstable();
+    assert_eq!(told, sent, "every one is a dead letter, once");
+    let outcomes: Vec<Value> = ada.decisions().iter().map(|decision| decision["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["kept", "kept"], "what was good is decided once");
 }

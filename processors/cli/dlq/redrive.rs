@@ -16,7 +16,9 @@ use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 What is sent: key, value and headers as they came, without the headers that made it a dead letter, and with \
-keepsake-redriven: how often. An event keeps its time, a request gets a new one. The dead letter itself stays where it is.
+keepsake-redriven: how often. An event keeps its time, a request gets a new one. The dead letter itself stays where it is. \
+Where the reason has not gone away they become dead letters again, and over ingest.dead_letters_in_a_row_max of them stop \
+the service.
 
 What is remembered: how far a run with --yes and without --reason, --partition and --offset has come. Later runs begin \
 behind that place; --all begins at the beginning again. Runs with one of these three remember nothing: the same command \
