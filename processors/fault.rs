@@ -78,13 +78,14 @@ pub enum StopName {
     ModelUnusable,
     ModelChanged,
     DurabilityDiffers,
+    DeadLetterFlood,
     InstanceTaken,
     AddressTaken,
     ThreadDied,
 }
 
 impl StopName {
-    pub const ALL: [StopName; 18] = [
+    pub const ALL: [StopName; 19] = [
         StopName::ConfigInvalid,
         StopName::BrokerUnreachable,
         StopName::BrokerRefuses,
@@ -100,6 +101,7 @@ impl StopName {
         StopName::ModelUnusable,
         StopName::ModelChanged,
         StopName::DurabilityDiffers,
+        StopName::DeadLetterFlood,
         StopName::InstanceTaken,
         StopName::AddressTaken,
         StopName::ThreadDied,
@@ -122,6 +124,7 @@ impl StopName {
             StopName::ModelUnusable => "model-unusable",
             StopName::ModelChanged => "model-changed",
             StopName::DurabilityDiffers => "durability-differs",
+            StopName::DeadLetterFlood => "dead-letter-flood",
             StopName::InstanceTaken => "instance-taken",
             StopName::AddressTaken => "address-taken",
             StopName::ThreadDied => "thread-died",
@@ -141,6 +144,7 @@ impl StopName {
             | StopName::IndexUnwritable
             | StopName::ModelChanged
             | StopName::DurabilityDiffers
+            | StopName::DeadLetterFlood
             | StopName::InstanceTaken => 3,
             _ => 1,
         }

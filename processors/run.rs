@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result, StopName};
 use crate::ingest::Ingest;
+use crate::ingest::flood::Flood;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Place, Shards};
 use crate::ports::broker::Broker;
@@ -184,6 +185,7 @@ impl Service {
             encoder,
             tokens: model.tokens(),
             rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            flood: Flood::new(options::flood(config)),
             metrics: metrics.clone(),
         };
         for _ in 0..config.store.restore_threads {

@@ -6,6 +6,7 @@ mod support;
 mod broker;
 mod cli;
 mod contract;
+mod dlq;
 mod documents;
 mod faults;
 mod handover;

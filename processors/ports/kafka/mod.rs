@@ -13,10 +13,11 @@ use producer::{DeliveryWatch, KafkaProducer};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -161,6 +162,44 @@ impl Connection {
     /// (first offset still there, offset of the next record).
     pub fn offsets(&self, topic: &str, partition: i32) -> Result<(i64, i64)> {
         watermarks(&self.probe(UNDECIDED)?, topic, partition)
+    }
+
+    /// The same of all partitions, by one client.
+    pub fn all_offsets(&self, topic: &str, partitions: i32) -> Result<Vec<(i64, i64)>> {
+        let probe = self.probe(UNDECIDED)?;
+        (0..partitions).map(|partition| watermarks(&probe, topic, partition)).collect()
+    }
+
+    /// What a group has committed of these partitions, and nothing of the others.
+    pub fn committed(&self, group: &str, topic: &str, partitions: &[i32]) -> Result<BTreeMap<i32, i64>> {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(topic, *partition);
+        }
+        let found = self
+            .outside(group)?
+            .committed_offsets(list, Duration::from_secs(10))
+            .map_err(|e| Fault::retry(format!("reads what group {group} has committed of {topic}: {e}")))?;
+        let offset = |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+        Ok(found.elements().iter().filter_map(|element| Some((element.partition(), offset(element.offset())?))).collect())
+    }
+
+    /// Commits for a group that has no members, and waits for the answer.
+    pub fn commit(&self, group: &str, topic: &str, offsets: &BTreeMap<i32, i64>) -> Result<()> {
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(topic, *partition, Offset::Offset(*offset))
+                .expect("an offset of a record plus one is an offset");
+        }
+        let about = |e: KafkaError| Fault::retry(format!("commits {topic} for group {group}: {e}"));
+        self.outside(group)?.commit(&list, CommitMode::Sync).map_err(about)
+    }
+
+    /// Speaks of a group without joining it.
+    fn outside(&self, group: &str) -> Result<BaseConsumer<Watch>> {
+        let mut config = self.client("keepsake-probe");
+        config.set("group.id", group).set("enable.auto.commit", "false");
+        self.finished(config).create_with_context(Watch::alone()).map_err(|e| refused("creates a client", &e))
     }
 
     /// Makes topics on a real cluster. One that is there already is left as it is.
