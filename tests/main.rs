@@ -12,6 +12,7 @@ mod faults;
 mod handover;
 mod laws;
 mod layers;
+mod readable;
 mod schemas;
 mod torture;
 
