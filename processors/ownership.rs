@@ -29,6 +29,23 @@ pub struct Place {
     pub dimensions: u32,
 }
 
+impl Place {
+    pub fn identity(&self, partition: i32) -> Identity {
+        Identity {
+            cluster: self.cluster.clone(),
+            topic: self.topic.clone(),
+            partition,
+            partitions: self.partitions,
+            model: self.model.clone(),
+            dimensions: self.dimensions,
+        }
+    }
+
+    pub fn shard_dir(&self, partition: i32) -> PathBuf {
+        self.dir.join(format!("{}-{partition}", self.topic))
+    }
+}
+
 /// What shards are restored from, and who is told that one is to be.
 pub struct Changelog {
     pub log: Arc<dyn Log>,
@@ -131,15 +148,7 @@ impl Shards {
     }
 
     fn opened(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
-        let identity = Identity {
-            cluster: self.place.cluster.clone(),
-            topic: self.place.topic.clone(),
-            partition,
-            partitions: self.place.partitions,
-            model: self.place.model.clone(),
-            dimensions: self.place.dimensions,
-        };
-        let dir = self.place.dir.join(format!("{}-{partition}", self.place.topic));
+        let (identity, dir) = (self.place.identity(partition), self.place.shard_dir(partition));
         let (shard, found) = Shard::open(&dir, &self.options, &identity, self.clock.wall(), from)?;
         if let Some(aside) = found.set_aside {
             tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding");

@@ -339,7 +339,8 @@ fn instance_id(dir: &Path) -> Result<String> {
     }
 }
 
-fn lock_dir(dir: &Path) -> Result<File> {
+/// Held as long as the file is: nobody else serves from this directory.
+pub fn lock_dir(dir: &Path) -> Result<File> {
     let about = |e: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("makes {}: {e}", dir.display()));
     std::fs::create_dir_all(dir).map_err(about)?;
     let file = File::create(dir.join("LOCK")).map_err(about)?;

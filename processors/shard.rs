@@ -84,8 +84,7 @@ impl Shard {
             }
             restored = restore::restore(&opened.store, from.log, from.options, from.progress, from.clock).map_err(about)?;
         }
-        let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
-        let index = Index::open(&dir.join("index"), options.index, &generation).map_err(about)?;
+        let index = Index::open(&dir.join("index"), options.index, &generation(identity)).map_err(about)?;
         let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
         let caught_up = shard.catch_up().map_err(about)?;
         Ok((shard, Opened { set_aside: opened.rebuilt, outdated, restored, caught_up }))
@@ -254,8 +253,13 @@ impl Shard {
     }
 }
 
+/// Which store an index is derived from.
+pub fn generation(identity: &Identity) -> String {
+    format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
+}
+
 /// A store that was written without a changelog is not in one, and one written with it would be ahead of it.
-fn check_durability(store: &Store, changelog: bool) -> Result<()> {
+pub fn check_durability(store: &Store, changelog: bool) -> Result<()> {
     let what = match (changelog, store.changelog()) {
         (true, None) if store.applied() >= 0 => {
             "it was written with store.durability = \"local\", so the changelog lacks what it holds"

@@ -15,6 +15,7 @@ mod layers;
 mod readable;
 mod schemas;
 mod torture;
+mod verify;
 
 /// Tests run in the order of their names, so this one comes when every other has at least begun to be skipped.
 mod zz_summary {

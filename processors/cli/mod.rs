@@ -11,6 +11,7 @@ mod requests;
 mod serve;
 mod show;
 mod topics;
+mod verify;
 
 use crate::config::{Config, Layers};
 use crate::fault::Result;
@@ -87,6 +88,8 @@ enum Command {
     /// See what could not be processed, and send it again
     #[command(subcommand)]
     Dlq(dlq::Dlq),
+    /// Compare the shards here with the memories topic, after the service was stopped
+    Verify(verify::Verify),
     /// Check the configuration, or show every value and where it came from
     #[command(subcommand)]
     Config(config::Configuration),
@@ -138,6 +141,7 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Compact(compact) => compact.run(&config, output),
         Command::Topics(topics) => topics.run(&config, output),
         Command::Dlq(dlq) => dlq.run(&config, output),
+        Command::Verify(verify) => verify.run(&config, output),
         Command::Config(_) => unreachable!("returned above, before the configuration had to be valid"),
         Command::Bench(bench) => bench.run(&config, output),
     }

@@ -43,7 +43,7 @@ pub fn has_changelog(config: &Config) -> bool {
 }
 
 pub fn restore(config: &Config) -> restore::Options {
-    restore::Options { batch_max: config.store.restore_batch_max, away_ms_max: config.topics.tombstones_ms / 2 }
+    restore::Options { batch_max: config.store.restore_batch_max, away_ms_max: config.topics.tombstones_ms / 2, until: None }
 }
 
 pub fn decode(config: &Config) -> decode::Options {
