@@ -41,7 +41,10 @@ fn identity(told: &Value) -> Identity {
 fn contents(store: &Store) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for user in store.users(None, 100).expect("readable") {
-        let each = &mut |memory: keepsake::domain::Memory| found.insert(memory.content) || true;
+        let each = &mut |memory: keepsake::domain::Memory| {
+            found.insert(memory.content);
+            true
+        };
         store.memories(&user, each).expect("readable");
     }
     found
