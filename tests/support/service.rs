@@ -178,6 +178,11 @@ impl Child {
         Some(line[from..].split_whitespace().next()?.to_owned())
     }
 
+    /// From then on a signal to stop is heard.
+    pub fn wait_until_it_listens(&self) {
+        eventually("keepsake serve starts", || self.log().contains("keepsake starts").then_some(()));
+    }
+
     pub fn wait_until_ready(&mut self) {
         eventually("keepsake serve gets ready", || {
             if let Some(status) = self.process.try_wait().expect("it is our child") {
