@@ -144,6 +144,10 @@ pub struct Ingest {
     pub batch_bytes_max: usize,
     pub batch_ms: u64,
     pub silence_ms: i64,
+    pub skip_gone: bool,
+    pub dead_letters_in_a_row_max: usize,
+    pub dead_letters_share_max: f64,
+    pub dead_letters_window: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -296,6 +300,8 @@ fn check(config: &Config) -> std::result::Result<(), String> {
     let positive = [
         ("ingest.batch_records_max", config.ingest.batch_records_max),
         ("ingest.batch_bytes_max", config.ingest.batch_bytes_max),
+        ("ingest.dead_letters_in_a_row_max", config.ingest.dead_letters_in_a_row_max),
+        ("ingest.dead_letters_window", config.ingest.dead_letters_window),
         ("recall.limit", config.recall.limit),
         ("recall.limit_max", config.recall.limit_max),
         ("recall.token_budget", config.recall.token_budget),
@@ -317,6 +323,9 @@ fn check(config: &Config) -> std::result::Result<(), String> {
     ];
     if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
         return Err(format!("{path}: must be at least 1"));
+    }
+    if !(0.0..=1.0).contains(&config.ingest.dead_letters_share_max) {
+        return Err(format!("ingest.dead_letters_share_max: must be 0 to 1, not {}", config.ingest.dead_letters_share_max));
     }
     if config.kafka.bootstrap_servers.trim().is_empty() {
         return Err("kafka.bootstrap_servers: is empty; give host:port or \"embedded\"".into());

@@ -68,6 +68,7 @@ pub enum StopName {
     BrokerRefuses,
     TopicMissing,
     PartitionsDiffer,
+    EventsGone,
     StoreLocked,
     StoreOfAnotherLog,
     StoreNewer,
@@ -77,18 +78,20 @@ pub enum StopName {
     ModelUnusable,
     ModelChanged,
     DurabilityDiffers,
+    DeadLetterFlood,
     InstanceTaken,
     AddressTaken,
     ThreadDied,
 }
 
 impl StopName {
-    pub const ALL: [StopName; 17] = [
+    pub const ALL: [StopName; 19] = [
         StopName::ConfigInvalid,
         StopName::BrokerUnreachable,
         StopName::BrokerRefuses,
         StopName::TopicMissing,
         StopName::PartitionsDiffer,
+        StopName::EventsGone,
         StopName::StoreLocked,
         StopName::StoreOfAnotherLog,
         StopName::StoreNewer,
@@ -98,6 +101,7 @@ impl StopName {
         StopName::ModelUnusable,
         StopName::ModelChanged,
         StopName::DurabilityDiffers,
+        StopName::DeadLetterFlood,
         StopName::InstanceTaken,
         StopName::AddressTaken,
         StopName::ThreadDied,
@@ -110,6 +114,7 @@ impl StopName {
             StopName::BrokerRefuses => "broker-refuses",
             StopName::TopicMissing => "topic-missing",
             StopName::PartitionsDiffer => "partitions-differ",
+            StopName::EventsGone => "events-gone",
             StopName::StoreLocked => "store-locked",
             StopName::StoreOfAnotherLog => "store-of-another-log",
             StopName::StoreNewer => "store-newer",
@@ -119,6 +124,7 @@ impl StopName {
             StopName::ModelUnusable => "model-unusable",
             StopName::ModelChanged => "model-changed",
             StopName::DurabilityDiffers => "durability-differs",
+            StopName::DeadLetterFlood => "dead-letter-flood",
             StopName::InstanceTaken => "instance-taken",
             StopName::AddressTaken => "address-taken",
             StopName::ThreadDied => "thread-died",
@@ -130,6 +136,7 @@ impl StopName {
         match self {
             StopName::ConfigInvalid => 2,
             StopName::PartitionsDiffer
+            | StopName::EventsGone
             | StopName::StoreOfAnotherLog
             | StopName::StoreNewer
             | StopName::StoreUnreadable
@@ -137,6 +144,7 @@ impl StopName {
             | StopName::IndexUnwritable
             | StopName::ModelChanged
             | StopName::DurabilityDiffers
+            | StopName::DeadLetterFlood
             | StopName::InstanceTaken => 3,
             _ => 1,
         }

@@ -33,10 +33,7 @@ impl Home {
 
     pub fn index(&self, options: index::Options, identity: &Identity) -> Result<Index> {
         match self {
-            Home::Directory(dir) => {
-                let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
-                Index::open(&shard_dir(dir, identity).join("index"), options, &generation)
-            }
+            Home::Directory(dir) => Index::open(&shard_dir(dir, identity).join("index"), options, &generation(identity)),
             Home::Memory(_) => Ok(Index::in_memory(options)),
         }
     }
@@ -76,7 +73,13 @@ fn name(identity: &Identity) -> String {
     format!("{}-{}", identity.topic, identity.partition)
 }
 
-fn shard_dir(dir: &Path, identity: &Identity) -> PathBuf {
+/// Which store an index is derived from.
+pub fn generation(identity: &Identity) -> String {
+    format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
+}
+
+/// The directory of one shard, among those of all shards.
+pub fn shard_dir(dir: &Path, identity: &Identity) -> PathBuf {
     dir.join(name(identity))
 }
 

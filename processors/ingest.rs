@@ -3,6 +3,7 @@
 
 mod change;
 mod facts;
+pub mod flood;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -23,6 +24,7 @@ use crate::stages::score::Rarity;
 use crate::stages::split::{self, Candidate};
 use crate::stages::store::changelog::META;
 use crate::stages::store::{Mark, Place};
+use flood::Flood;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -52,6 +54,7 @@ pub struct Ingest {
     pub encoder: Pool,
     pub tokens: TokenCounter,
     pub rarity: Rarity,
+    pub flood: Flood,
     pub metrics: Arc<Metrics>,
 }
 
@@ -106,7 +109,7 @@ impl Draft {
 }
 
 impl Ingest {
-    /// Records of owned partitions, in order, to everything they cause.
+    /// Records of owned partitions, in order, to everything they cause. A fault leaves all of them where they are: nothing is written yet.
     pub fn step(&mut self, records: Vec<Record>) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
         let mut work: BTreeMap<i32, Work<'_>> = shards.iter().map(|(partition, shard)| (*partition, Work::on(shard))).collect();
@@ -120,7 +123,13 @@ impl Ingest {
                 continue; // it came again after a rebalance: done already
             }
             work.applied = draft.record.offset;
+            let (partition, offset) = (draft.record.partition, draft.record.offset);
             self.decide(work, draft, &vectors)?;
+            let rejected = work.rejected.take();
+            // What was told long ago is read again in silence: nothing of it is put aside now.
+            if offset >= work.shard.told_until() {
+                self.flood.saw(partition, offset, rejected.as_ref())?;
+            }
         }
 
         for (partition, work) in work {
@@ -260,6 +269,7 @@ impl Ingest {
         if let Some(to) = &draft.reply {
             work.replies.push(reply::refusal(to, reject, None));
         }
+        work.rejected = Some(reject.clone());
         Ok(())
     }
 

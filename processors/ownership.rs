@@ -1,7 +1,7 @@
 //! Which partitions this process owns, and their open shards. Asked by the broker during a rebalance, read by recall and compact.
 
 use crate::domain::{Now, Time};
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::metrics::Metrics;
 use crate::ports::broker::{Log, Ownership, Start};
@@ -27,6 +27,19 @@ pub struct Place {
     pub partitions: i32,
     pub model: String,
     pub dimensions: u32,
+}
+
+impl Place {
+    pub fn identity(&self, partition: i32) -> Identity {
+        Identity {
+            cluster: self.cluster.clone(),
+            topic: self.topic.clone(),
+            partition,
+            partitions: self.partitions,
+            model: self.model.clone(),
+            dimensions: self.dimensions,
+        }
+    }
 }
 
 /// What shards are restored from, and who is told that one is to be.
@@ -131,14 +144,7 @@ impl Shards {
     }
 
     fn opened(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
-        let identity = Identity {
-            cluster: self.place.cluster.clone(),
-            topic: self.place.topic.clone(),
-            partition,
-            partitions: self.place.partitions,
-            model: self.place.model.clone(),
-            dimensions: self.place.dimensions,
-        };
+        let identity = self.place.identity(partition);
         let (shard, found) = Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
         if let Some(aside) = found.set_aside {
             tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding");
@@ -171,7 +177,7 @@ impl Shards {
                     tracing::warn!(partition, what = retry.what, "restores again");
                     self.clock.sleep(RESTORE_AGAIN);
                 }
-                Err(stop) => return *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop),
+                Err(stop) => return self.failed(stop),
             }
         }
     }
@@ -232,6 +238,21 @@ impl Shards {
         partitions.into_iter().for_each(|partition| self.close(partition));
     }
 
+    fn open_now(&self, partition: i32, committed: i64) {
+        match self.open(partition) {
+            Ok(shard) => {
+                // A batch is committed after its outputs were acknowledged: up to here the world has heard it all.
+                shard.was_told_until(committed);
+                self.restored.lock().unwrap_or_else(PoisonError::into_inner).push(partition);
+            }
+            Err(fault) => self.failed(fault),
+        }
+    }
+
+    fn failed(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+
     fn count(&self) -> usize {
         self.open.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -241,20 +262,19 @@ impl Ownership for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         let mut starts = Vec::new();
         for (partition, committed) in partitions {
-            if self.changelog.is_some() {
+            if *partition >= self.place.partitions {
+                let what = format!(
+                    "{} has a partition {partition}, and had {} when this process started: users would be looked for on other shards",
+                    self.place.topic, self.place.partitions
+                );
+                self.failed(Fault::stop(StopName::PartitionsDiffer, what));
+            } else if self.changelog.is_some() {
                 self.want(*partition);
-                starts.push((*partition, Start::Paused));
-                continue;
+            } else {
+                self.open_now(*partition, committed.unwrap_or(0));
             }
-            match self.open(*partition) {
-                // Resume from the shard's own offset: it cannot be torn from the data, the group's committed one can.
-                Ok(shard) => {
-                    // A batch is committed after its outputs were acknowledged: up to here the world has heard it all.
-                    shard.was_told_until(committed.unwrap_or(0));
-                    starts.push((*partition, Start::At(shard.applied() + 1)));
-                }
-                Err(fault) => *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault),
-            }
+            // Its state says where reading begins, once it is here.
+            starts.push((*partition, Start::Paused));
         }
         self.metrics.rebalanced("assigned", partitions.len(), self.count());
         starts

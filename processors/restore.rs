@@ -15,6 +15,8 @@ pub struct Options {
     pub batch_max: usize,
     /// A store that was away longer may have missed that something was forgotten: the topic no longer tells.
     pub away_ms_max: i64,
+    /// The last offset that is read; without it all that is there.
+    pub until: Option<i64>,
 }
 
 /// How far a restore has come, for whoever waits for it.
@@ -66,7 +68,7 @@ pub fn is_recent(store: &Store, now_ms: i64, options: &Options) -> bool {
 pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<u64> {
     let partition = store.identity().partition;
     // Order matters: the end as it is now, an open transaction included. Its outcome is part of what is restored.
-    let end = log.end(partition)?;
+    let end = log.end(partition)?.min(options.until.map_or(i64::MAX, |until| until + 1));
     let from = match store.changelog() {
         Some(place) => place.offset + 1,
         None => log.beginning(partition)?,
@@ -100,6 +102,7 @@ impl Batch<'_> {
         let mut heard = Instant::now();
         while !progress.is_cancelled() {
             match reader.poll(LOOK)? {
+                Polled::Record(record) if options.until.is_some_and(|until| record.offset > until) => return Ok(()),
                 Polled::Record(record) => {
                     heard = Instant::now();
                     self.take(record)?;
@@ -109,7 +112,7 @@ impl Batch<'_> {
                     }
                 }
                 // Markers and aborted records have offsets too: the last record need not be the last offset.
-                Polled::End { .. } if log.stable_end(partition)? >= end => return Ok(()),
+                Polled::End { partition: ended } if ended == partition && log.stable_end(partition)? >= end => return Ok(()),
                 Polled::End { .. } => {}
                 Polled::Nothing if heard.elapsed() < SILENCE => {}
                 Polled::Nothing => {

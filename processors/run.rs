@@ -14,6 +14,7 @@ use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::ingest::Ingest;
+use crate::ingest::flood::Flood;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Place, Shards};
 use crate::ports::broker::Broker;
@@ -189,6 +190,7 @@ impl Service {
             encoder,
             tokens: model.tokens(),
             rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            flood: Flood::new(options::flood(config)),
             metrics: metrics.clone(),
         };
         for _ in 0..config.store.restore_threads {
@@ -198,6 +200,7 @@ impl Service {
         let ingest_loop = IngestLoop {
             consumer: connection.join(&config.kafka.group_id, &config.topics.events(), shards.clone())?,
             durability,
+            events: connection.log(&config.topics.events())?,
             replier: connection.producer("keepsake-receipts")?,
             compactor,
             limits: config.ingest.clone(),
@@ -341,7 +344,8 @@ fn instance_id(dir: &Path) -> Result<String> {
     }
 }
 
-fn lock_dir(dir: &Path) -> Result<File> {
+/// Held as long as the file is: nobody else serves from this directory.
+pub fn lock_dir(dir: &Path) -> Result<File> {
     let about = |e: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("makes {}: {e}", dir.display()));
     std::fs::create_dir_all(dir).map_err(about)?;
     let file = File::create(dir.join("LOCK")).map_err(about)?;

@@ -255,7 +255,7 @@ impl Shard {
 }
 
 /// A store that was written without a changelog is not in one, and one written with it would be ahead of it.
-fn check_durability(store: &Store, changelog: bool) -> Result<()> {
+pub fn check_durability(store: &Store, changelog: bool) -> Result<()> {
     let what = match (changelog, store.changelog()) {
         (true, None) if store.applied() >= 0 => {
             "it was written with store.durability = \"local\", so the changelog lacks what it holds"

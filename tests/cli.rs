@@ -25,6 +25,7 @@ fn every_command_explains_itself() {
     let mut commands: Vec<Vec<&str>> = listed.filter_map(|line| line.split_whitespace().next()).map(|name| vec![name]).collect();
     assert!(commands.len() >= 16, "{commands:?}");
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
+    commands.extend([vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
     commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"]]);
     for mut command in commands {
         if command != ["help"] {

@@ -6,12 +6,17 @@ mod support;
 mod broker;
 mod cli;
 mod contract;
+mod dlq;
 mod documents;
+mod faults;
+mod handover;
 mod laws;
 mod layers;
+mod readable;
 mod schemas;
 mod sim;
 mod torture;
+mod verify;
 
 /// Tests run in the order of their names, so this one comes when every other has at least begun to be skipped.
 mod zz_summary {

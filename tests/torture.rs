@@ -55,6 +55,7 @@ impl Pair {
                 format!("{n}: kill -9 of {victim}")
             }
             7 => {
+                self.children[victim].wait_until_it_listens();
                 self.children[victim].signal("-TERM");
                 let status = self.children[victim].wait();
                 assert!(status.success(), "SIGTERM ends it in good order: {status}\n{}", self.children[victim].log());

@@ -5,11 +5,13 @@ mod client;
 mod compact;
 mod config;
 mod demo;
+mod dlq;
 mod events;
 mod requests;
 mod serve;
 mod show;
 mod topics;
+mod verify;
 
 use crate::config::{Config, Layers};
 use crate::fault::Result;
@@ -83,6 +85,11 @@ enum Command {
     /// Make or check the topics on a cluster
     #[command(subcommand)]
     Topics(topics::Topics),
+    /// See what could not be processed, and send it again
+    #[command(subcommand)]
+    Dlq(dlq::Dlq),
+    /// Compare the shards here with the memories topic, after the service was stopped
+    Verify(verify::Verify),
     /// Check the configuration, or show every value and where it came from
     #[command(subcommand)]
     Config(config::Configuration),
@@ -133,6 +140,8 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Stats(stats) => stats.run(&config, output),
         Command::Compact(compact) => compact.run(&config, output),
         Command::Topics(topics) => topics.run(&config, output),
+        Command::Dlq(dlq) => dlq.run(&config, output),
+        Command::Verify(verify) => verify.run(&config, output),
         Command::Config(_) => unreachable!("returned above, before the configuration had to be valid"),
         Command::Bench(bench) => bench.run(&config, output),
     }

@@ -7,26 +7,29 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub fn run(config: &Config) -> Result<ExitCode> {
+    let about = |e: std::io::Error| Fault::retry(format!("listens for signals: {e}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
+    // Before anything else: who is told to stop while it starts still leaves in good order.
+    let listens = async { std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
+    let (mut terminate, mut interrupt) = runtime.block_on(listens).map_err(about)?;
+    tracing::info!("keepsake starts");
     let service = Service::start(config)?;
     tracing::info!(brokers = service.servers, http = %service.http, profile = config.profile, "keepsake serves");
     let shared = service.handle();
-    let about = |e: std::io::Error| Fault::retry(format!("listens for signals: {e}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
     let told = runtime.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         loop {
             tokio::select! {
-                _ = terminate.recv() => return Ok("SIGTERM"),
-                _ = interrupt.recv() => return Ok("SIGINT"),
+                _ = terminate.recv() => return "SIGTERM",
+                _ = interrupt.recv() => return "SIGINT",
                 () = tokio::time::sleep(std::time::Duration::from_millis(20)) => {
                     if shared.is_stopping() {
-                        return Ok("a fault");
+                        return "a fault";
                     }
                 }
             }
         }
     });
-    tracing::info!(by = told.map_err(about)?, "told to stop: draining");
+    tracing::info!(by = told, "told to stop: draining");
     service.stop()?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)

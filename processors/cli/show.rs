@@ -1,7 +1,9 @@
 //! How things look on a terminal: colours that go away when nobody is looking, small bars, tables.
 
 use anstyle::{AnsiColor, Style};
+use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 pub const PLAIN: anstyle::Reset = anstyle::Reset;
 pub const BOLD: Style = Style::new().bold();
@@ -51,6 +53,30 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         text.push_str(&line(&mut row.iter().cloned()));
     }
     text
+}
+
+/// What each name counts, the most first; with bars where somebody looks.
+pub fn tally(counts: &BTreeMap<String, u64>) -> String {
+    let mut counts: Vec<(&String, u64)> = counts.iter().map(|(name, count)| (name, *count)).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let most = counts.first().map_or(1, |(_, count)| *count).max(1);
+    let width = counts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let is_seen = std::io::IsTerminal::is_terminal(&std::io::stdout());
+    let line = |(name, count): &(&String, u64)| {
+        let bar = if is_seen { format!("  {}", bar(*count as f64 / most as f64, 20)) } else { String::new() };
+        format!("  {NAME}{name:<width$}{PLAIN} {count:>6}{}\n", bar.trim_end())
+    };
+    counts.iter().map(line).collect()
+}
+
+/// A moment in UTC, for a column.
+pub fn moment(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// The same for a program.
+pub fn rfc_3339(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| at.to_string())
 }
 
 pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {

@@ -51,6 +51,7 @@ impl Bench {
             encoder,
             tokens: model.tokens(),
             rarity: Rarity::flat(),
+            flood: Flood::new(run::options::flood(&config)),
             metrics,
         };
         Bench { ingest, next: [0; PARTITIONS as usize], _dir: dir }
@@ -249,6 +250,39 @@ fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
     let (outputs, decisions) = bench.step(vec![record]);
     assert_eq!((outputs.len(), outputs[0].topic.as_str(), decisions.len()), (1, "keepsake.dead-letters", 0));
     assert_eq!(bench.ingest.shards.get(1).expect("open").applied(), 0);
+}
+
+#[test]
+fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
+    let mut bench = Bench::new();
+    bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+    let bad = json!({"type": "turn", "content": "no user"});
+    let few: Vec<Record> = (0..3).map(|_| bench.record_on(1, &bad)).collect();
+    assert_eq!(bench.step(few).0.len(), 3, "the exception is a dead letter");
+
+    let good = bench.record_on(1, &json!({"type": "tick"}));
+    let batch: Vec<Record> = std::iter::once(good).chain((0..4).map(|_| bench.record_on(1, &bad))).collect();
+    let before = (bench.ingest.shards.get(1).expect("open").applied(), bench.digest());
+    for _ in 0..2 {
+        let Err(Fault::Stop(stop)) = bench.ingest.step(batch.clone()) else { panic!("four in a row are too many") };
+        assert_eq!(stop.name, StopName::DeadLetterFlood);
+        // As after a restart, with the same records again.
+        bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+    }
+    assert_eq!((bench.ingest.shards.get(1).expect("open").applied(), bench.digest()), before, "nothing of the batch was taken");
+    bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
+    let (outputs, decisions) = bench.step(batch);
+    let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();
+    assert_eq!((letters, decisions.len()), (4, 1), "with a higher limit each is one dead letter");
+}
+
+#[test]
+fn dead_letters_that_were_told_long_ago_are_no_flood() {
+    let mut bench = Bench::new();
+    bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+    let records: Vec<Record> = (0..10).map(|_| bench.record_on(1, &json!({"type": "turn"}))).collect();
+    bench.ingest.shards.get(1).expect("open").was_told_until(10);
+    assert_eq!(bench.step(records).0.len(), 0);
 }
 
 #[test]

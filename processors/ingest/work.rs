@@ -22,6 +22,8 @@ pub struct Work<'a> {
     pub compact_at: Option<Time>,
     /// The event just handled named a memory that is not there: its sender is told so.
     pub not_found: Option<Reject>,
+    /// The record just handled became a dead letter.
+    pub rejected: Option<Reject>,
     /// Vectors of this batch, which the index does not have yet.
     fresh: HashMap<UserKey, Vec<(MemoryId, Vector)>>,
     /// Places in `decisions` of those that must not be explained any more.
@@ -43,6 +45,7 @@ impl<'a> Work<'a> {
             newest: None,
             compact_at: None,
             not_found: None,
+            rejected: None,
             fresh: HashMap::new(),
             forgotten: HashSet::new(),
             gone: HashSet::new(),

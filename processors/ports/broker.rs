@@ -50,6 +50,7 @@ pub enum Start {
     At(i64),
     /// At the group's committed offset; the beginning if there is none.
     Committed,
+    Beginning,
     End,
     /// Nothing is read before `resume` says from where: its state is not here yet.
     Paused,

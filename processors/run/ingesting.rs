@@ -6,14 +6,18 @@ use crate::config;
 use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
 use crate::ingest::{Effects, Ingest, Write};
-use crate::ports::broker::{Consumer, Outgoing, Polled, Producer, Record, Transactor, Unwritten, Written};
+use crate::ports::broker::{Consumer, Log, Outgoing, Polled, Producer, Record, Transactor, Unwritten, Written};
+use crate::shard::Shard;
 use crate::stages::store::Place;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub struct IngestLoop {
     pub consumer: Box<dyn Consumer>,
     pub durability: Durability,
+    /// The topic it reads, for its first offset.
+    pub events: Arc<dyn Log>,
     /// Apart from what writes outputs: a reply topic that is not there must not hold back a batch.
     pub replier: Box<dyn Producer>,
     pub compactor: crossbeam_channel::Sender<Time>,
@@ -64,7 +68,7 @@ impl IngestLoop {
     pub fn round(&mut self, ingest: &mut Ingest, shared: &Shared) -> Result<()> {
         shared.turned("ingest");
         let began = Instant::now();
-        self.go_on_with_restored(ingest);
+        self.go_on_with_restored(ingest)?;
         let records = self.collect(ingest, shared)?;
         if records.is_empty() {
             return Ok(());
@@ -76,19 +80,40 @@ impl IngestLoop {
         Ok(())
     }
 
-    fn go_on_with_restored(&mut self, ingest: &Ingest) {
+    fn go_on_with_restored(&mut self, ingest: &Ingest) -> Result<()> {
         self.behind.extend(ingest.shards.take_restored());
-        let consumer = &mut self.consumer;
-        self.behind.retain(|partition| match ingest.shards.get(*partition) {
-            Some(shard) => match consumer.resume(*partition, shard.applied() + 1) {
-                Ok(()) => false,
-                Err(fault) => {
-                    tracing::warn!(%fault, "tries again");
-                    true
+        for partition in std::mem::take(&mut self.behind) {
+            // None: revoked meanwhile, or on its way a second time.
+            let Some(shard) = ingest.shards.get(partition) else { continue };
+            match self.go_on(&shard) {
+                Ok(()) => {}
+                Err(Fault::Retry(retry)) => {
+                    tracing::warn!(partition, what = retry.what, "tries again");
+                    self.behind.insert(partition);
                 }
-            },
-            None => false, // revoked meanwhile, or on its way a second time
-        });
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, shard: &Shard) -> Result<()> {
+        let (next, first) = (shard.applied() + 1, self.events.beginning(shard.partition)?);
+        if next > 0 && first > next && self.limits.skip_gone {
+            tracing::error!(
+                partition = shard.partition,
+                from = next,
+                to = first,
+                "skips events that are gone, as it was told to"
+            );
+        } else if next > 0 && first > next {
+            let what = format!(
+                "partition {} of the events begins at {first}, and its shard has only come to {next}: what is between was never read",
+                shard.partition
+            );
+            return Err(Fault::stop(StopName::EventsGone, what));
+        }
+        self.consumer.resume(shard.partition, next.max(first))
     }
 
     /// Records up to the batch limits; an idle input ends the batch at once.

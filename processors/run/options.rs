@@ -43,7 +43,7 @@ pub fn has_changelog(config: &Config) -> bool {
 }
 
 pub fn restore(config: &Config) -> restore::Options {
-    restore::Options { batch_max: config.store.restore_batch_max, away_ms_max: config.topics.tombstones_ms / 2 }
+    restore::Options { batch_max: config.store.restore_batch_max, away_ms_max: config.topics.tombstones_ms / 2, until: None }
 }
 
 pub fn decode(config: &Config) -> decode::Options {
@@ -77,6 +77,14 @@ pub fn ingest(config: &Config) -> ingest::Options {
         candidates_max: config.limits.candidates_max,
         forget_query_max: config.limits.forget_query_max,
         history_max: config.limits.history_max,
+    }
+}
+
+pub fn flood(config: &Config) -> ingest::flood::Limits {
+    ingest::flood::Limits {
+        in_a_row_max: config.ingest.dead_letters_in_a_row_max,
+        share_max: config.ingest.dead_letters_share_max,
+        window: config.ingest.dead_letters_window,
     }
 }
 

@@ -10,6 +10,7 @@ use keepsake::domain::Time;
 use keepsake::fault::Result;
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
+use keepsake::ingest::flood::Flood;
 use keepsake::metrics::Metrics;
 use keepsake::ownership::{Changelog, Place, Shards};
 use keepsake::ports::broker::{Broker, Log, Ownership};
@@ -45,6 +46,7 @@ impl Kit {
             ("topics.partitions", partitions.as_str()),
             ("store.restore_batch_max", "5"),
             ("ingest.batch_ms", "1000"),
+            ("profile", hasty()),
         ] {
             layers.set(path, text, "the simulator").expect("an option");
         }
@@ -79,9 +81,25 @@ impl Kit {
             encoder: pool::in_place(self.model.session().expect("needs nothing")),
             tokens: self.model.tokens(),
             rarity: Rarity::flat(),
+            flood: Flood::new(options::flood(&self.config)),
             metrics: self.metrics.clone(),
         }
     }
+}
+
+/// A profile in which happens within hours, and with a handful of memories, what otherwise takes months and thousands.
+fn hasty() -> &'static str {
+    static PATH: OnceLock<&str> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let keepsake = include_str!("../../config/profiles/keepsake.toml");
+        let mut profile: toml::Table = keepsake.parse().expect("it is built in");
+        profile["prune"] = toml::Value::Table("age_days = 3.0\nstrength = 0.99\ncount_max = 8".parse().expect("a table"));
+        profile["summary"]["idle_hours"] = 1.0.into();
+        profile["summary"]["memories_min"] = 2.into();
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/hasty.toml");
+        std::fs::write(path, profile.to_string()).unwrap_or_else(|e| panic!("writes {path}: {e}"));
+        path
+    })
 }
 
 /// The clock of one process. Whoever waits finds out that the process is dead: then what its disk lost is lost, and all that still runs is
@@ -177,6 +195,7 @@ impl Running {
         let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
         let mut ingest_loop = IngestLoop {
             consumer: Box::new(Unsteady { inner, blows: birth.blows.clone(), restores: false }),
+            events: connection.log(&topics.events())?,
             durability: Durability::Changelog(transactor),
             replier: connection.producer("receipts")?,
             compactor,

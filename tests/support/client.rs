@@ -158,6 +158,21 @@ impl Wire {
 
     /// Everything a topic holds now, partition by partition. Decisions and memory states are checked against their schemas.
     pub fn read(&self, name: &str) -> Vec<Message> {
+        let mut messages = self.everything(name);
+        match name {
+            "decisions" => messages.iter().for_each(|message| validator::valid("decision", &message.json())),
+            // The shard's own records lie there too; whoever follows the memories skips them by their header.
+            "memories" => {
+                messages.retain(|message| message.header("keepsake-record") == Some(b"memory"));
+                messages.iter().filter(|m| m.value.is_some()).for_each(|m| validator::valid("memory-state", &m.json()));
+            }
+            _ => {}
+        }
+        messages
+    }
+
+    /// Everything a topic holds now, partition by partition, whatever it is.
+    pub fn everything(&self, name: &str) -> Vec<Message> {
         let topic = self.topic(name);
         let consumer = reader(&self.servers, &topic, true);
         let mut left: Vec<(i32, i64)> =
@@ -175,15 +190,6 @@ impl Wire {
                 Some(Err(KafkaError::PartitionEOF(partition))) => left.retain(|(other, _)| *other != partition),
                 _ => {}
             }
-        }
-        match name {
-            "decisions" => messages.iter().for_each(|message| validator::valid("decision", &message.json())),
-            // The shard's own records lie there too; whoever follows the memories skips them by their header.
-            "memories" => {
-                messages.retain(|message| message.header("keepsake-record") == Some(b"memory"));
-                messages.iter().filter(|m| m.value.is_some()).for_each(|m| validator::valid("memory-state", &m.json()));
-            }
-            _ => {}
         }
         messages
     }

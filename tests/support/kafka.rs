@@ -60,11 +60,20 @@ pub fn start_in(dir: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// In good order; its data stay.
+pub fn stop(dir: &Path) {
+    tell("stop", dir);
+}
+
 /// The same address and data, after some seconds without.
 pub fn restart(dir: &Path) {
-    let done = Command::new(root().join("deploy/kafka/kafka.sh")).arg("restart").arg(dir).stdin(Stdio::null()).output();
+    tell("restart", dir);
+}
+
+fn tell(what: &str, dir: &Path) {
+    let done = Command::new(root().join("deploy/kafka/kafka.sh")).arg(what).arg(dir).stdin(Stdio::null()).output();
     let done = done.unwrap_or_else(|e| panic!("runs deploy/kafka/kafka.sh: {e}"));
-    assert!(done.status.success(), "restarts Kafka: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{what} of Kafka: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// A folder of this run. Those of earlier runs, which cannot clean up after themselves, go first.

@@ -148,11 +148,16 @@ pub struct Child {
 
 impl Child {
     pub fn start(place: &Place) -> Child {
+        let mut serve = command(place);
+        serve.arg("serve").env("KEEPSAKE_LOG", "info");
+        Child::run(serve, place)
+    }
+
+    /// A command that becomes a service of that place in the end.
+    pub fn run(mut serve: Command, place: &Place) -> Child {
         let log = place.dir.with_extension(format!("log{}", kafka::number()));
         let file = File::create(&log).unwrap_or_else(|e| panic!("makes {}: {e}", log.display()));
-        let process = command(place)
-            .arg("serve")
-            .env("KEEPSAKE_LOG", "info")
+        let process = serve
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)
@@ -171,6 +176,11 @@ impl Child {
         let line = log.lines().find(|line| line.contains("keepsake serves"))?;
         let from = line.find(" http=")? + " http=".len();
         Some(line[from..].split_whitespace().next()?.to_owned())
+    }
+
+    /// From then on a signal to stop is heard.
+    pub fn wait_until_it_listens(&self) {
+        eventually("keepsake serve starts", || self.log().contains("keepsake starts").then_some(()));
     }
 
     pub fn wait_until_ready(&mut self) {

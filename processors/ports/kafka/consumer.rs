@@ -45,7 +45,7 @@ impl ConsumerContext for Watch {
         let partitions: Vec<i32> = list.elements().iter().map(|element| element.partition()).collect();
         let cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
         let done = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            let starts = if partitions.is_empty() { Vec::new() } else { owner.assigned(&committed(consumer, list)) };
+            let starts = if partitions.is_empty() { Vec::new() } else { begins(&committed(consumer, list), owner.as_ref()) };
             let (list, paused) = (positions(&self.topic, &starts), positions(&self.topic, &paused(&starts)));
             let assigned = if cooperative { consumer.incremental_assign(&list) } else { consumer.assign(&list) };
             assigned.and_then(|()| if paused.count() > 0 { consumer.pause(&paused) } else { Ok(()) })
@@ -59,6 +59,16 @@ impl ConsumerContext for Watch {
             tracing::error!(%error, ?partitions, "carries out a rebalance");
         }
     }
+}
+
+/// Where the owner wants each to begin. What the group has committed is known here: no second lookup, and none that finds nothing.
+fn begins(committed: &[(i32, Option<i64>)], owner: &dyn Ownership) -> Vec<(i32, Start)> {
+    let offset = |partition: i32| committed.iter().find(|(known, _)| *known == partition).and_then(|(_, offset)| *offset);
+    let mut starts = owner.assigned(committed);
+    for (partition, start) in starts.iter_mut().filter(|(_, start)| *start == Start::Committed) {
+        *start = offset(*partition).map_or(Start::Beginning, Start::At);
+    }
+    starts
 }
 
 /// What the group has committed. Not known within the time is as good as nothing: it only spares repetitions.
@@ -82,7 +92,9 @@ fn positions(topic: &str, starts: &[(i32, Start)]) -> TopicPartitionList {
     for (partition, start) in starts {
         let offset = match start {
             Start::At(offset) => Offset::Offset(*offset),
-            Start::Committed | Start::Paused => Offset::Stored,
+            Start::Committed => Offset::Stored,
+            // Who is paused never reads from there: an offset that needs no lookup of what the group has committed.
+            Start::Beginning | Start::Paused => Offset::Beginning,
             Start::End => Offset::End,
         };
         list.add_partition_offset(topic, *partition, offset).expect("every offset above is one librdkafka knows");
@@ -110,6 +122,13 @@ impl Consumer for KafkaConsumer {
             None => Ok(Polled::Nothing),
             Some(Ok(message)) => Ok(Polled::Record(taken(&message))),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
+            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange))) => {
+                let what = format!("{} no longer has what comes next: its retention took records nobody had read", self.topic);
+                Err(Fault::stop(StopName::EventsGone, what))
+            }
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition,
+            ))) => Err(Fault::stop(StopName::TopicMissing, format!("{} was there and is gone", self.topic))),
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
                 Err(Fault::stop(StopName::BrokerRefuses, format!("the broker no longer accepts this consumer: {code}")))
             }

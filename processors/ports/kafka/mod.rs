@@ -1,20 +1,23 @@
 //! The real broker: Apache Kafka through librdkafka, and the same client against the in-process broker. Knows no event and no memory.
 
 mod consumer;
+mod log;
 mod producer;
 mod transactor;
 
-use super::broker::{Broker, Consumer, Log, Ownership, Producer, Start, Transactor};
+use super::broker::{Broker, Consumer, Log, Ownership, Producer, Transactor};
 use crate::fault::{Fault, Result, StopName};
 use consumer::{KafkaConsumer, Watch};
+use log::KafkaLog;
 use producer::{DeliveryWatch, KafkaProducer};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -161,6 +164,44 @@ impl Connection {
         watermarks(&self.probe(UNDECIDED)?, topic, partition)
     }
 
+    /// The same of all partitions, by one client.
+    pub fn all_offsets(&self, topic: &str, partitions: i32) -> Result<Vec<(i64, i64)>> {
+        let probe = self.probe(UNDECIDED)?;
+        (0..partitions).map(|partition| watermarks(&probe, topic, partition)).collect()
+    }
+
+    /// What a group has committed of these partitions, and nothing of the others.
+    pub fn committed(&self, group: &str, topic: &str, partitions: &[i32]) -> Result<BTreeMap<i32, i64>> {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(topic, *partition);
+        }
+        let found = self
+            .outside(group)?
+            .committed_offsets(list, Duration::from_secs(10))
+            .map_err(|e| Fault::retry(format!("reads what group {group} has committed of {topic}: {e}")))?;
+        let offset = |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+        Ok(found.elements().iter().filter_map(|element| Some((element.partition(), offset(element.offset())?))).collect())
+    }
+
+    /// Commits for a group that has no members, and waits for the answer.
+    pub fn commit(&self, group: &str, topic: &str, offsets: &BTreeMap<i32, i64>) -> Result<()> {
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(topic, *partition, Offset::Offset(*offset))
+                .expect("an offset of a record plus one is an offset");
+        }
+        let about = |e: KafkaError| Fault::retry(format!("commits {topic} for group {group}: {e}"));
+        self.outside(group)?.commit(&list, CommitMode::Sync).map_err(about)
+    }
+
+    /// Speaks of a group without joining it.
+    fn outside(&self, group: &str) -> Result<BaseConsumer<Watch>> {
+        let mut config = self.client("keepsake-probe");
+        config.set("group.id", group).set("enable.auto.commit", "false");
+        self.finished(config).create_with_context(Watch::alone()).map_err(|e| refused("creates a client", &e))
+    }
+
     /// Makes topics on a real cluster. One that is there already is left as it is.
     pub fn create_topics(&self, topics: &[TopicSpec]) -> Result<()> {
         let (admin, runtime, options) = self.admin()?;
@@ -214,7 +255,10 @@ fn refused(what: impl std::fmt::Display, error: &KafkaError) -> Fault {
 
 impl Broker for Connection {
     fn join(&self, group: &str, topic: &str, owner: Arc<dyn Ownership>) -> Result<Box<dyn Consumer>> {
-        let config = self.finished(self.consumer(&format!("{group}-ingest"), group));
+        let mut config = self.consumer(&format!("{group}-ingest"), group);
+        // Where it begins is said for every partition. If that is no longer there, going on elsewhere would lose what was between.
+        config.set("auto.offset.reset", "error");
+        let config = self.finished(config);
         let consumer: BaseConsumer<Watch> =
             config.create_with_context(Watch::of_group(topic, owner)).map_err(|e| refused("creates the events consumer", &e))?;
         consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
@@ -249,12 +293,7 @@ impl Broker for Connection {
     }
 
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
-        Ok(Arc::new(KafkaLog {
-            undecided: self.probe(UNDECIDED)?,
-            decided: self.probe(DECIDED)?,
-            connection: self.clone(),
-            topic: topic.to_owned(),
-        }))
+        Ok(Arc::new(KafkaLog::new(self, topic)?))
     }
 }
 
@@ -262,42 +301,4 @@ fn watermarks(probe: &BaseConsumer<Watch>, topic: &str, partition: i32) -> Resul
     probe
         .fetch_watermarks(topic, partition, Duration::from_secs(10))
         .map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}")))
-}
-
-/// Its two handles stay open: to make one, and to close it, takes longer than to restore a small shard.
-struct KafkaLog {
-    undecided: BaseConsumer<Watch>,
-    decided: BaseConsumer<Watch>,
-    connection: Connection,
-    topic: String,
-}
-
-impl Log for KafkaLog {
-    fn end(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.undecided, &self.topic, partition)?.1)
-    }
-
-    fn stable_end(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.decided, &self.topic, partition)?.1)
-    }
-
-    fn beginning(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.decided, &self.topic, partition)?.0)
-    }
-
-    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
-        let mut config = self.connection.consumer("keepsake-restore", "keepsake-restore");
-        config
-            // The end is only told by an answer that has nothing more, and a broker waits this long before it gives one.
-            .set("fetch.wait.max.ms", "5")
-            .set("queued.max.messages.kbytes", "65536");
-        let consumer = self
-            .connection
-            .finished(config)
-            .create_with_context(Watch::alone())
-            .map_err(|e| refused(format!("creates a reader of {}", self.topic), &e))?;
-        let mut reader = KafkaConsumer::new(consumer, &self.topic);
-        reader.assign(&[(partition, Start::At(from))])?;
-        Ok(Box::new(reader))
-    }
 }

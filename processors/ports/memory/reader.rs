@@ -235,6 +235,7 @@ fn begin(state: &State, group: &GroupId, starts: &[(i32, Start)]) -> Result<Vec<
         let next = match start {
             Start::At(offset) => *offset,
             Start::Committed | Start::Paused => state.committed(group, *partition).unwrap_or(log.beginning()),
+            Start::Beginning => log.beginning(),
             Start::End => log.stable_end(),
         };
         Ok((*partition, Place { next, is_paused: *start == Start::Paused, told: None, is_settled: false }))

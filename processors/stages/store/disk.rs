@@ -95,7 +95,8 @@ impl Disk {
             // If even this cannot be written, the next start finds the damage by itself or stops here again.
             let _ = fs::write(self.dir.join(DAMAGED), error.to_string());
         }
-        unreadable(error.to_string())
+        // Reads too report that the disk refused an earlier write.
+        if matches!(error, sled::Error::Io(_)) { unwritable(error.to_string()) } else { unreadable(error.to_string()) }
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<IVec>> {

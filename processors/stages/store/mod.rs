@@ -2,6 +2,7 @@
 //! It decides nothing about what is kept, and knows neither the index nor the log it is rebuilt from.
 
 pub mod changelog;
+pub mod compare;
 pub mod disk;
 mod format;
 mod keys;
@@ -83,6 +84,16 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// As it lies there: damage is told, not set aside.
+    pub fn open_as_found(dir: &Path, options: &Options, identity: &Identity) -> Result<Store> {
+        Store::open_as_it_is(dir, options, identity)
+            .map_err(|why| match why {
+                NotOpened::Damaged(why) => format::unreadable(why),
+                NotOpened::Fault(fault) => fault,
+            })
+            .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
     }
 
     /// A store that ends with its process.

@@ -1,0 +1,122 @@
+//! A topic read again from the beginning. Its handles stay open: to make one, and above all to close it, takes longer than to restore
+//! a small shard.
+
+use super::consumer::{KafkaConsumer, Watch};
+use super::{Connection, DECIDED, UNDECIDED, refused, watermarks};
+use crate::fault::Result;
+use crate::ports::broker::{Consumer, Log, Membership, Polled, Start};
+use rdkafka::consumer::BaseConsumer;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Nobody subscribes with it, and nothing is committed under it.
+const GROUP: &str = "keepsake-restore";
+
+pub struct KafkaLog {
+    undecided: BaseConsumer<Watch>,
+    decided: BaseConsumer<Watch>,
+    connection: Connection,
+    topic: String,
+    /// Readers that nobody uses now: at most as many as ever restored at the same time.
+    idle: Arc<Mutex<Vec<KafkaConsumer>>>,
+}
+
+impl KafkaLog {
+    pub fn new(connection: &Connection, topic: &str) -> Result<KafkaLog> {
+        Ok(KafkaLog {
+            undecided: connection.probe(UNDECIDED)?,
+            decided: connection.probe(DECIDED)?,
+            connection: connection.clone(),
+            topic: topic.to_owned(),
+            idle: Arc::default(),
+        })
+    }
+
+    fn reader(&self) -> Result<KafkaConsumer> {
+        if let Some(reader) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(reader);
+        }
+        let mut config = self.connection.consumer(GROUP, GROUP);
+        config
+            // The end is only told by an answer that has nothing more, and a broker waits this long before it gives one.
+            .set("fetch.wait.max.ms", "5")
+            .set("queued.max.messages.kbytes", "65536");
+        let consumer = self.connection.finished(config).create_with_context(Watch::alone());
+        Ok(KafkaConsumer::new(consumer.map_err(|e| refused(format!("creates a reader of {}", self.topic), &e))?, &self.topic))
+    }
+}
+
+impl Log for KafkaLog {
+    fn end(&self, partition: i32) -> Result<i64> {
+        Ok(watermarks(&self.undecided, &self.topic, partition)?.1)
+    }
+
+    fn stable_end(&self, partition: i32) -> Result<i64> {
+        Ok(watermarks(&self.decided, &self.topic, partition)?.1)
+    }
+
+    fn beginning(&self, partition: i32) -> Result<i64> {
+        Ok(watermarks(&self.decided, &self.topic, partition)?.0)
+    }
+
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
+        let mut reader = self.reader()?;
+        reader.assign(&[(partition, Start::At(from))])?;
+        Ok(Box::new(Lent { reader: Some(reader), partition, idle: self.idle.clone() }))
+    }
+}
+
+/// Goes back to where it came from.
+struct Lent {
+    reader: Option<KafkaConsumer>,
+    partition: i32,
+    idle: Arc<Mutex<Vec<KafkaConsumer>>>,
+}
+
+impl Lent {
+    fn reader(&mut self) -> &mut KafkaConsumer {
+        self.reader.as_mut().expect("it is taken only when it is dropped")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let Some(mut reader) = self.reader.take() else { return };
+        // One that cannot let go of its partition would hand it to the next who reads another.
+        if reader.unassign(&[self.partition]).is_ok() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        }
+    }
+}
+
+impl Consumer for Lent {
+    fn poll(&mut self, wait: Duration) -> Result<Polled> {
+        self.reader().poll(wait)
+    }
+
+    fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
+        self.reader().assign(partitions)
+    }
+
+    fn unassign(&mut self, partitions: &[i32]) -> Result<()> {
+        self.reader().unassign(partitions)
+    }
+
+    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()> {
+        self.reader().commit(offsets)
+    }
+
+    fn pause(&mut self, partitions: &[i32]) -> Result<()> {
+        self.reader().pause(partitions)
+    }
+
+    fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
+        self.reader().resume(partition, offset)
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        None
+    }
+
+    fn close(self: Box<Self>) {}
+}

@@ -1,0 +1,119 @@
+//! How long a user goes without an answer while partitions change hands: told to go, and killed in the midst of its work.
+//! The limits here are generous, because machines are; the times are printed.
+
+use crate::support::service::Place;
+use crate::support::{Broker, Child, Wire, kafka};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const USERS: usize = 6;
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// Two processes of one group, and somebody who asks for every user all the time.
+struct Pair {
+    left: Place,
+    right: Place,
+    children: Vec<Child>,
+}
+
+impl Pair {
+    fn start(session_ms: &str) -> Pair {
+        let left = Place::new(Broker::Kafka, &[("kafka.librdkafka.session.timeout.ms", session_ms)]);
+        let right = Place { dir: left.dir.with_extension("right"), ..left.clone() };
+        let mut first = Child::start(&left);
+        first.wait_until_ready();
+        let mut second = Child::start(&right);
+        second.wait_until_ready();
+        Pair { left, right, children: vec![first, second] }
+    }
+}
+
+/// Asks and counts until `done` says so; the longest time that some user had no answer.
+fn longest_silence(wire: &Wire, mut each_round: impl FnMut(Duration) -> bool) -> Duration {
+    let began = Instant::now();
+    let mut heard: BTreeMap<String, Instant> = (0..USERS).map(|n| (format!("asker-{n}"), began)).collect();
+    let mut longest = Duration::ZERO;
+    let mut finishing = None;
+    loop {
+        for name in heard.keys() {
+            let user = wire.user("handover", name);
+            let request = user.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
+            wire.post(&request.with("kafka_replyTopic", wire.topic("replies")).with("kafka_correlationId", name.as_bytes()));
+        }
+        wire.flush();
+        let next = Instant::now() + ASK_EVERY;
+        while Instant::now() < next {
+            let ok = wire.reply_if(next - Instant::now(), |reply| reply.json()["status"] == "ok");
+            let Some(reply) = ok else { break };
+            let name = String::from_utf8_lossy(reply.header("kafka_correlationId").expect("echoed")).into_owned();
+            let silent = heard.insert(name, Instant::now()).expect("one of those asked for").elapsed();
+            longest = longest.max(silent);
+        }
+        if each_round(began.elapsed()) {
+            // Everybody has an answer to what was asked after the end.
+            let end = *finishing.get_or_insert_with(Instant::now);
+            if heard.values().all(|at| *at > end) {
+                return longest;
+            }
+            assert!(end.elapsed() < Duration::from_secs(60), "some are never answered: {heard:?}");
+        }
+    }
+}
+
+fn teach(wire: &Wire) {
+    for n in 0..USERS {
+        wire.user("handover", &format!("asker-{n}")).turn("I live in Lisbon");
+    }
+}
+
+#[test]
+fn a_rolling_restart_is_hardly_noticed() {
+    if !kafka::is_wanted("a_rolling_restart_is_hardly_noticed") {
+        return;
+    }
+    let mut pair = Pair::start("6000");
+    let wire = pair.left.wire();
+    teach(&wire);
+    let calm = longest_silence(&wire, |since| since > Duration::from_secs(2));
+    let (mut step, places) = (0, [pair.left.clone(), pair.right.clone()]);
+    let longest = longest_silence(&wire, |since| {
+        let due = Duration::from_secs(1 + 6 * step as u64);
+        if step < 2 && since > due {
+            pair.children[step].signal("-TERM");
+            let status = pair.children[step].wait();
+            assert!(status.success(), "it ends in good order: {status}");
+            pair.children[step] = Child::start(&places[step]);
+            step += 1;
+        }
+        step == 2 && since > due + Duration::from_secs(6)
+    });
+    eprintln!("longest time without an answer: calm {calm:.2?}, in a rolling restart {longest:.2?}");
+    assert!(longest < Duration::from_secs(10), "{longest:?}");
+}
+
+#[test]
+fn after_a_kill_in_mid_transaction_the_other_takes_over() {
+    if !kafka::is_wanted("after_a_kill_in_mid_transaction_the_other_takes_over") {
+        return;
+    }
+    let mut pair = Pair::start("6000");
+    let wire = pair.left.wire();
+    teach(&wire);
+    let mut killed = false;
+    let longest = longest_silence(&wire, |since| {
+        // Work for it, so that the kill meets an open transaction more often than not.
+        for n in 0..USERS {
+            let user = wire.user("handover", &format!("asker-{n}"));
+            wire.post(&user.message("events", json!({"type": "turn", "content": "My locker number is 12."})));
+        }
+        if !killed && since > Duration::from_secs(2) {
+            pair.children[0].process.kill().expect("it runs");
+            pair.children[0].process.wait().expect("it ends");
+            killed = true;
+        }
+        since > Duration::from_secs(12)
+    });
+    eprintln!("longest time without an answer after kill -9: {longest:.2?}");
+    assert!(longest < Duration::from_secs(20), "{longest:?}");
+}
