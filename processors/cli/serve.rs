@@ -4,7 +4,11 @@ use crate::config::Config;
 use crate::fault::{Fault, Result};
 use crate::run::Service;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// Between two attempts to start.
+const AGAIN: Duration = Duration::from_millis(500);
 
 pub fn run(config: &Config) -> Result<ExitCode> {
     let about = |e: std::io::Error| Fault::retry(format!("listens for signals: {e}"));
@@ -13,7 +17,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
     let listens = async { std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
     let (mut terminate, mut interrupt) = runtime.block_on(listens).map_err(about)?;
     tracing::info!("keepsake starts");
-    let service = Service::start(config)?;
+    let service = started(config)?;
     tracing::info!(brokers = service.servers, http = %service.http, profile = config.profile, "keepsake serves");
     let shared = service.handle();
     let told = runtime.block_on(async {
@@ -21,7 +25,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             tokio::select! {
                 _ = terminate.recv() => return "SIGTERM",
                 _ = interrupt.recv() => return "SIGINT",
-                () = tokio::time::sleep(std::time::Duration::from_millis(20)) => {
+                () = tokio::time::sleep(Duration::from_millis(20)) => {
                     if shared.is_stopping() {
                         return "a fault";
                     }
@@ -33,4 +37,18 @@ pub fn run(config: &Config) -> Result<ExitCode> {
     service.stop()?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// A broker that goes away while a service starts is waited for as long as one that is not there yet.
+fn started(config: &Config) -> Result<Service> {
+    let give_up = Instant::now() + Duration::from_millis(config.kafka.connect_ms);
+    loop {
+        match Service::start(config) {
+            Err(Fault::Retry(retry)) if Instant::now() < give_up => {
+                tracing::warn!(what = retry.what, "cannot start yet: tries again")
+            }
+            outcome => return outcome,
+        }
+        std::thread::sleep(AGAIN);
+    }
 }

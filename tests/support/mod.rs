@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that should take milliseconds: two busy cores, a broker in Java.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks again until there is an answer; fails with what was waited for.
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
