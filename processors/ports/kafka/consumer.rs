@@ -1,5 +1,6 @@
 //! The reading half: a member of a group, or a reader of the partitions it is told to read. Who owns what is the group's and the owner's.
 
+use super::complaints::Complaints;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Consumer, Membership, Ownership, Polled, Record, Start};
 use rdkafka::client::ClientContext;
@@ -17,15 +18,16 @@ const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
 pub struct Watch {
     topic: String,
     owner: Option<Arc<dyn Ownership>>,
+    complaints: Complaints,
 }
 
 impl Watch {
     pub fn of_group(topic: &str, owner: Arc<dyn Ownership>) -> Watch {
-        Watch { topic: topic.to_owned(), owner: Some(owner) }
+        Watch { topic: topic.to_owned(), owner: Some(owner), complaints: Complaints::default() }
     }
 
     pub fn alone() -> Watch {
-        Watch { topic: String::new(), owner: None }
+        Watch { topic: String::new(), owner: None, complaints: Complaints::default() }
     }
 }
 
@@ -33,7 +35,7 @@ impl ClientContext for Watch {
     fn error(&self, error: KafkaError, reason: &str) {
         // The end of a partition is asked for and comes as an event; the client reports it here a second time.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
-            tracing::warn!(%error, reason, "broker client");
+            self.complaints.hear(&error, reason);
         }
     }
 }
@@ -122,6 +124,11 @@ impl Consumer for KafkaConsumer {
             None => Ok(Polled::Nothing),
             Some(Ok(message)) => Ok(Polled::Record(taken(&message))),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
+            // The client connects again by itself, and says of each attempt in the queue of the records that it failed: after an outage
+            // hundreds lie there, before the first record. To wait after each would be an outage of our own.
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::Resolve,
+            ))) => Ok(Polled::Nothing),
             Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange))) => {
                 let what = format!("{} no longer has what comes next: its retention took records nobody had read", self.topic);
                 Err(Fault::stop(StopName::EventsGone, what))

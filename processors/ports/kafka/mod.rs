@@ -1,5 +1,6 @@
 //! The real broker: Apache Kafka through librdkafka, and the same client against the in-process broker. Knows no event and no memory.
 
+mod complaints;
 mod consumer;
 mod log;
 mod producer;

@@ -1,5 +1,6 @@
 //! The writing half: what is sent is on its way, and what became of it is counted.
 
+use super::complaints::Complaints;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Outgoing, Producer};
 use rdkafka::client::ClientContext;
@@ -25,6 +26,7 @@ pub struct DeliveryWatch {
     deliveries: Arc<Deliveries>,
     followed: String,
     places: Arc<Mutex<BTreeMap<i32, i64>>>,
+    complaints: Complaints,
 }
 
 impl DeliveryWatch {
@@ -43,7 +45,7 @@ impl DeliveryWatch {
 
 impl ClientContext for DeliveryWatch {
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(%error, reason, "broker client");
+        self.complaints.hear(&error, reason);
     }
 }
 
