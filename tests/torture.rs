@@ -3,7 +3,7 @@
 //!
 //! `make torture` does it 200 times; `KEEPSAKE_TORTURE_KILLS` and `KEEPSAKE_TORTURE_SEED` say otherwise.
 
-use crate::support::service::Place;
+use crate::support::service::{Place, command};
 use crate::support::story::{Dice, different, message, settled, state, stream};
 use crate::support::{Broker, Child, Running, Wire, kafka};
 use serde_json::{Value, json};
@@ -180,6 +180,11 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     for child in [left, right] {
         child.signal("-TERM");
         assert!(child.wait().success(), "ends in good order:\n{}", child.log());
+    }
+    for place in &pair.places {
+        let verified = command(place).arg("verify").output().expect("keepsake runs");
+        let said = String::from_utf8_lossy(&verified.stdout);
+        assert!(verified.status.success(), "{said}\n{}: {case}", String::from_utf8_lossy(&verified.stderr));
     }
     let calm = calm(&pair.places[0], &wire, &ends, &users);
     for user in &users {
