@@ -26,6 +26,7 @@ pub struct Metrics {
     transaction_seconds: Histogram,
     restoring_shards: IntGauge,
     restored_records: IntCounter,
+    standby_records: IntCounterVec,
     encoded_texts: IntCounter,
     encode_seconds: Histogram,
     shards_owned: IntGauge,
@@ -90,6 +91,12 @@ impl Metrics {
             ),
             restoring_shards: gauge(r, "keepsake_restoring_shards", "Shards that are ours and still being restored"),
             restored_records: counter(r, "keepsake_restored_records_total", "Records of the changelog read to restore shards"),
+            standby_records: counters(
+                r,
+                "keepsake_standby_records_total",
+                "Records of the changelog read for shards that others own",
+                &["partition"],
+            ),
             apply_seconds: histogram(r, "keepsake_apply_seconds", "Holding the view lock to apply a batch", SECONDS),
             encoded_texts: counter(r, "keepsake_encoded_texts_total", "Texts encoded for ingest"),
             encode_seconds: histogram(r, "keepsake_encode_seconds", "Encoding all texts of a batch", SECONDS),
@@ -161,6 +168,7 @@ impl Metrics {
             &self.transaction_seconds,
             &self.restoring_shards,
             &self.restored_records,
+            &self.standby_records,
             &self.encoded_texts,
             &self.encode_seconds,
             &self.shards_owned,
@@ -225,6 +233,10 @@ impl Metrics {
 
     pub fn restored(&self, records: u64) {
         self.restored_records.inc_by(records);
+    }
+
+    pub fn stood_by(&self, partition: i32, records: u64) {
+        self.standby_records.with_label_values(&[&partition.to_string()]).inc_by(records);
     }
 
     pub fn shard_applied(&self, partition: i32, offset: i64, tail: usize, took: Duration) {

@@ -1,6 +1,5 @@
 //! Which partitions this process owns, and their open shards. Asked by the broker during a rebalance, read by recall and compact.
 
-use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::metrics::Metrics;
@@ -12,11 +11,13 @@ use crate::stages::store::Identity;
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Between two tries to read a changelog that the world refused.
 const RESTORE_AGAIN: Duration = Duration::from_millis(200);
+/// Between two looks whether what stood by has let go.
+const STAND_DOWN: Duration = Duration::from_millis(5);
 
 /// Who we are to our stores: a store of another log, or of another model, is not opened.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub struct Shards {
     open: RwLock<BTreeMap<i32, Arc<Shard>>>,
     /// Ours, but not here yet.
     restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
+    /// Not ours, and being brought up to date in case it becomes ours.
+    standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
     /// Here since the ingest thread last looked.
     restored: Mutex<Vec<i32>>,
     /// Counts changes of ownership, so that recall sees at a glance whether to look again.
@@ -75,7 +78,7 @@ impl Shards {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Shards {
-        let polled_at = AtomicI64::new(clock.wall().0);
+        let polled_at = AtomicI64::new(clock.steady_ms());
         Shards {
             place,
             options,
@@ -84,6 +87,7 @@ impl Shards {
             metrics,
             open: RwLock::default(),
             restoring: RwLock::default(),
+            standing_by: Mutex::default(),
             restored: Mutex::default(),
             changes: AtomicU64::new(0),
             polled_at,
@@ -120,12 +124,13 @@ impl Shards {
         self.changes.load(Ordering::Acquire)
     }
 
-    pub fn polled(&self, now: Now) {
-        self.polled_at.store(now.wall.0, Ordering::Release);
+    pub fn polled(&self) {
+        self.polled_at.store(self.clock.steady_ms(), Ordering::Release);
     }
 
-    pub fn silent_ms(&self, now: Time) -> i64 {
-        now.0 - self.polled_at.load(Ordering::Acquire)
+    /// Since ingest last polled.
+    pub fn silent_ms(&self) -> i64 {
+        self.clock.steady_ms() - self.polled_at.load(Ordering::Acquire)
     }
 
     /// A shard that could not be opened: told to the thread that polls, because a rebalance cannot fail.
@@ -169,6 +174,7 @@ impl Shards {
         let Some(changelog) = &self.changelog else { return };
         let progress = self.restoring.read().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned();
         let Some(progress) = progress else { return };
+        self.stand_down(partition);
         while !progress.is_cancelled() {
             let (log, options, clock) = (&*changelog.log, &changelog.options, &*self.clock);
             match self.opened(partition, Some(&Restoring { log, options, progress: &progress, clock })) {
@@ -180,6 +186,46 @@ impl Shards {
                 Err(stop) => return self.failed(stop),
             }
         }
+    }
+
+    /// Brings what lies here of a shard that somebody else owns to where its changelog is now, so that taking it over is short. Nobody
+    /// reads it, and it is closed again at once: a directory has one process and one shard that has it open.
+    pub fn stand_by(&self, partition: i32) -> Result<()> {
+        let (Some(changelog), progress) = (&self.changelog, Arc::<Progress>::default()) else { return Ok(()) };
+        self.standing_by().insert(partition, progress.clone());
+        // Asked after it is known that we stand by: whoever gets it from now on waits for us.
+        let outcome = if self.owned().contains(&partition) {
+            Ok(())
+        } else {
+            let (log, options, clock) = (&*changelog.log, &changelog.options, &*self.clock);
+            let from = Restoring { log, options, progress: &progress, clock };
+            let opened = Shard::open(&self.place.home, &self.options, &self.place.identity(partition), clock.wall(), Some(&from));
+            opened.and_then(|(shard, found)| {
+                self.metrics.stood_by(partition, found.restored);
+                shard.settle()?;
+                shard.store.flush()
+            })
+        };
+        self.standing_by().remove(&partition);
+        outcome
+    }
+
+    /// Partitions that somebody else owns.
+    pub fn of_others(&self) -> Vec<i32> {
+        let owned = self.owned();
+        (0..self.place.partitions).filter(|partition| !owned.contains(partition)).collect()
+    }
+
+    /// It is ours now: what stands by for it ends and lets go of its files.
+    fn stand_down(&self, partition: i32) {
+        while let Some(standing_by) = self.standing_by().get(&partition).cloned() {
+            standing_by.cancel();
+            self.clock.sleep(STAND_DOWN);
+        }
+    }
+
+    fn standing_by(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<Progress>>> {
+        self.standing_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Unless somebody else has it by now, or it was asked for a second time.

@@ -139,7 +139,7 @@ impl Recall {
         if now.wall > asked.request.deadline {
             return Some(self.refuse(&asked, &Reject::new(RejectCode::Expired, "its deadline had passed before work began")));
         }
-        let Some(shard) = self.shard(now, asked.partition) else {
+        let Some(shard) = self.shard(asked.partition) else {
             if self.shards.restoring().contains_key(&asked.partition) {
                 let offset = asked.request.min_offset.unwrap_or(-1);
                 return self.wait(now, asked, offset);
@@ -175,7 +175,7 @@ impl Recall {
     fn wake(&mut self, now: Now) -> Vec<Outgoing> {
         let mut out = Vec::new();
         for waiting in std::mem::take(&mut self.waiting) {
-            let shard = self.shard(now, waiting.asked.partition);
+            let shard = self.shard(waiting.asked.partition);
             match shard {
                 Some(shard) if shard.applied() >= waiting.offset => out.push(self.answer(now, &shard, waiting.asked)),
                 Some(_) if now.wall >= waiting.until => {
@@ -193,8 +193,8 @@ impl Recall {
     }
 
     /// Only while ingest polls: past that, another process may own the partition and know better.
-    fn shard(&self, now: Now, partition: i32) -> Option<Arc<Shard>> {
-        if self.shards.silent_ms(now.wall) > self.options.silence_ms {
+    fn shard(&self, partition: i32) -> Option<Arc<Shard>> {
+        if self.shards.silent_ms() > self.options.silence_ms {
             return None;
         }
         self.shards.get(partition)

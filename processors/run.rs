@@ -62,14 +62,14 @@ pub struct Shared {
     clock: Arc<dyn Clock>,
     event_time: EventTime,
     from_events: bool,
-    /// When each thread last went round, on the wall clock.
+    /// When each thread last went round, in steady ms.
     turns: Vec<(&'static str, AtomicI64)>,
     metrics: Arc<Metrics>,
 }
 
 impl Shared {
     pub fn new(clock: Arc<dyn Clock>, from_events: bool, metrics: Arc<Metrics>) -> Shared {
-        let began = clock.wall().0;
+        let began = clock.steady_ms();
         Shared {
             stop: AtomicBool::new(false),
             fault: Mutex::new(None),
@@ -105,12 +105,12 @@ impl Shared {
     }
 
     fn turned(&self, thread: &str) {
-        let now = self.clock.wall();
+        let now = self.clock.steady_ms();
         if let Some((_, at)) = self.turns.iter().find(|(name, _)| *name == thread) {
             // Once a second is enough to notice a thread that stopped, and costs nothing.
-            if now.0 - at.load(Ordering::Relaxed) >= 1000 {
-                at.store(now.0, Ordering::Relaxed);
-                self.metrics.thread_turned(thread, now.0 / 1000);
+            if now - at.load(Ordering::Relaxed) >= 1000 {
+                at.store(now, Ordering::Relaxed);
+                self.metrics.thread_turned(thread, self.clock.wall().0 / 1000);
             }
         }
     }
@@ -196,6 +196,10 @@ impl Service {
         for _ in 0..config.store.restore_threads {
             let (shards, to_restore) = (shards.clone(), to_restore.clone());
             service.spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
+        }
+        if config.store.standby && options::has_changelog(config) {
+            let (shards, every) = (shards.clone(), Duration::from_millis(config.store.standby_ms));
+            service.spawn("standby", move |shared| loops::stand_by(&shards, every, &shared))?;
         }
         let ingest_loop = IngestLoop {
             consumer: connection.join(&config.kafka.group_id, &config.topics.events(), shards.clone())?,

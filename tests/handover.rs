@@ -2,7 +2,7 @@
 //! The limits here are generous, because machines are; the times are printed.
 
 use crate::support::service::Place;
-use crate::support::{Broker, Child, Wire, kafka};
+use crate::support::{Broker, Child, Wire, eventually, kafka};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -116,4 +116,52 @@ fn after_a_kill_in_mid_transaction_the_other_takes_over() {
     });
     eprintln!("longest time without an answer after kill -9: {longest:.2?}");
     assert!(longest < Duration::from_secs(20), "{longest:?}");
+}
+
+/// `restored=` of the shards that a process has opened since a place in its log.
+fn restored(log: &str) -> Vec<u64> {
+    let lines = log.lines().filter(|line| line.contains("shard open"));
+    let number = |line: &str| line.split(" restored=").nth(1)?.split_whitespace().next()?.parse().ok();
+    lines.map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
+}
+
+#[test]
+fn what_stood_by_takes_over_without_reading_everything_again() {
+    if !kafka::is_wanted("what_stood_by_takes_over_without_reading_everything_again") {
+        return;
+    }
+    let options = [("kafka.librdkafka.session.timeout.ms", "6000"), ("store.standby", "true"), ("store.standby_ms", "100")];
+    let left = Place::new(Broker::Kafka, &options);
+    let mut owner = Child::start(&left);
+    owner.wait_until_ready();
+    let wire = left.wire();
+    let users: Vec<String> = (0..12).map(|n| format!("asker-{n}")).collect();
+    for n in 0..20 {
+        for user in &users {
+            let told = json!({"type": "remember", "content": format!("The code of parcel {n} is {}.", 1000 + n)});
+            wire.post(&wire.user("handover", user).message("events", told));
+        }
+    }
+    wire.flush();
+    let codes = |user: &String| wire.user("handover", user).list().len();
+    eventually("everything is remembered", || users.iter().all(|user| codes(user) == 20).then_some(()));
+
+    let right = Place { dir: left.dir.with_extension("right"), ..left.clone() };
+    let mut heir = Child::start(&right);
+    heir.wait_until_ready();
+    let partitions = |log: &str| restored(log).len();
+    eventually("each has some of the partitions", || (partitions(&heir.log()) > 0).then_some(()));
+    // The group may move one more, and then another round: what was met in the middle is read by now.
+    std::thread::sleep(Duration::from_secs(3));
+    let owned = partitions(&heir.log());
+    assert!((1..3).contains(&owned), "{owned} of 3 partitions");
+    let page = heir.get("/metrics");
+    assert!(page.lines().any(|line| line.starts_with("keepsake_standby_records_total{")), "it stands by:\n{page}");
+    owner.process.kill().expect("it runs");
+    owner.process.wait().expect("it ends");
+    eventually("all partitions are taken over", || (partitions(&heir.log()) >= 3).then_some(()));
+    let taken_over = &restored(&heir.log())[owned..];
+    assert!(taken_over.iter().all(|records| *records == 0), "read again when taken over: {taken_over:?} of hundreds each");
+    heir.wait_until_ready();
+    assert!(users.iter().all(|user| codes(user) == 20));
 }

@@ -19,7 +19,7 @@ const SEEDS_FOR_A_BUG: u64 = 200;
 /// Enough for everything to happen that can.
 const SEEDS_FOR_EVERYTHING: u64 = 500;
 /// Ends of events, and of processes. A simulator in which one of them never happens proves nothing about it.
-const HAPPENS: [&str; 23] = [
+const HAPPENS: [&str; 25] = [
     "kept",
     "merged",
     "superseded",
@@ -43,6 +43,8 @@ const HAPPENS: [&str; 23] = [
     "stopped",
     "lost its disk",
     "a week",
+    "stood by",
+    "the clock goes back",
 ];
 /// Of the trace of a failure.
 const LAST_STEPS: usize = 60;

@@ -1,12 +1,14 @@
 //! What time it is: on the wall, and by the events themselves. Stages never ask; processors hand them a `Now`.
 
 use crate::domain::{Now, Time};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub trait Clock: Send + Sync {
     fn wall(&self) -> Time;
+    /// ms since no moment in particular. Whoever sets the clock of the machine does not change these: for how long something has been silent.
+    fn steady_ms(&self) -> i64;
     fn sleep(&self, time: Duration);
 }
 
@@ -18,6 +20,11 @@ impl Clock for SystemClock {
         Time(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
     }
 
+    fn steady_ms(&self) -> i64 {
+        static BEGAN: OnceLock<Instant> = OnceLock::new();
+        i64::try_from(BEGAN.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -27,11 +34,13 @@ impl Clock for SystemClock {
 #[derive(Clone, Default)]
 pub struct ManualClock {
     ms: Arc<AtomicI64>,
+    /// What has passed; to set it back takes nothing from that.
+    passed_ms: Arc<AtomicI64>,
 }
 
 impl ManualClock {
     pub fn at(time: Time) -> ManualClock {
-        ManualClock { ms: Arc::new(AtomicI64::new(time.0)) }
+        ManualClock { ms: Arc::new(AtomicI64::new(time.0)), passed_ms: Arc::default() }
     }
 
     pub fn set(&self, time: Time) {
@@ -40,12 +49,17 @@ impl ManualClock {
 
     pub fn advance(&self, ms: i64) {
         self.ms.fetch_add(ms, Ordering::Relaxed);
+        self.passed_ms.fetch_add(ms.max(0), Ordering::Relaxed);
     }
 }
 
 impl Clock for ManualClock {
     fn wall(&self) -> Time {
         Time(self.ms.load(Ordering::Relaxed))
+    }
+
+    fn steady_ms(&self) -> i64 {
+        self.passed_ms.load(Ordering::Relaxed)
     }
 
     fn sleep(&self, time: Duration) {
@@ -111,6 +125,7 @@ mod tests {
         assert_eq!(seen.wall(), Time(15));
         clock.set(Time(3));
         assert_eq!(seen.wall(), Time(3));
+        assert_eq!(seen.steady_ms(), 10, "to set a clock back takes nothing from what has passed");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Page {
 
 /// Every loop has gone round lately.
 fn livez(shared: &Shared) -> (StatusCode, String) {
-    let now = shared.clock.wall().0;
+    let now = shared.clock.steady_ms();
     let stuck: Vec<&str> =
         shared.turns.iter().filter(|(_, at)| now - at.load(Ordering::Relaxed) > STUCK_MS).map(|(name, _)| *name).collect();
     if stuck.is_empty() {

@@ -149,7 +149,7 @@ impl IngestLoop {
                 }
             }
         }
-        ingest.shards.polled(shared.now());
+        ingest.shards.polled();
         ingest.shards.fault()?;
         self.note_how_far_behind(ingest, records.len());
         // A rebalance may have come between two polls: what is no longer ours, or will come again, is not for us.

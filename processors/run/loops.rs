@@ -7,6 +7,7 @@ use crate::fault::{Fault, Result};
 use crate::ownership::Shards;
 use crate::ports::broker::{Consumer, Outgoing, Polled, Producer, Start};
 use crate::recall::Recall;
+use crossbeam_channel::RecvTimeoutError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -207,11 +208,33 @@ impl Settling {
     }
 }
 
+/// Follows the changelog of every shard that somebody else owns, a round at a time.
+pub fn stand_by(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
+    while !shared.is_stopping() {
+        for partition in shards.of_others() {
+            match shards.stand_by(partition) {
+                Err(Fault::Retry(retry)) => tracing::warn!(partition, what = retry.what, "stands by again later"),
+                outcome => outcome?,
+            }
+            if shared.is_stopping() {
+                return Ok(());
+            }
+        }
+        let began = Instant::now();
+        while !shared.is_stopping() && began.elapsed() < every {
+            std::thread::sleep(LOOK_UP);
+        }
+    }
+    Ok(())
+}
+
 /// Restores whatever shard is asked for next. Waits on the log, so the polling thread need not.
 pub fn restore(shards: &Shards, wanted: &crossbeam_channel::Receiver<i32>, shared: &Shared) -> Result<()> {
     while !shared.is_stopping() {
-        if let Ok(partition) = wanted.recv_timeout(LOOK_UP) {
-            shards.restore(partition);
+        match wanted.recv_timeout(LOOK_UP) {
+            Ok(partition) => shards.restore(partition),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     Ok(())

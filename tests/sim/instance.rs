@@ -118,6 +118,10 @@ impl Clock for Pulse {
         self.clock.wall()
     }
 
+    fn steady_ms(&self) -> i64 {
+        self.clock.steady_ms()
+    }
+
     fn sleep(&self, time: Duration) {
         self.clock.sleep(time);
         if !self.connection.is_dead() || self.is_over.swap(true, Ordering::Relaxed) {
@@ -241,6 +245,16 @@ impl Running {
         self.to_restore.pop_front();
         self.shards.restore(next);
         Some(next)
+    }
+
+    /// The turn of the thread that stands by, for one partition of somebody else. None: as with `restore`.
+    pub fn stand_by(&self, chosen: usize) -> Result<Option<i32>> {
+        let of_others = self.shards.of_others();
+        let Some(partition) = of_others.get(chosen % of_others.len().max(1)).copied() else { return Ok(None) };
+        if self.memories.stable_end(partition)? != self.memories.end(partition)? {
+            return Ok(None);
+        }
+        self.shards.stand_by(partition).map(|()| Some(partition))
     }
 
     /// The compaction worker's turn.

@@ -124,7 +124,8 @@ impl<'k> World<'k> {
             0..=17 => self.send(),
             18..=20 => self.expect_blow(which),
             21..=54 => self.round(which),
-            55..=71 => self.restore(which),
+            55..=68 => self.restore(which),
+            69..=71 => self.stand_by(which),
             72..=78 => self.expect_mishap(),
             79..=80 => self.kill(which),
             81..=85 => self.start(which),
@@ -133,7 +134,8 @@ impl<'k> World<'k> {
             89..=91 => self.expire(),
             92..=93 => self.compact_log(),
             94..=95 => self.compact(which),
-            96..=97 => self.pass(),
+            96 => self.pass(),
+            97 => self.go_back(),
             98 => self.pass_a_week(),
             _ => self.lose_home(which),
         }
@@ -197,6 +199,29 @@ impl<'k> World<'k> {
         let applied = running.shards.get(partition).map(|shard| shard.applied());
         self.say(format!("{name} restores {partition}: {applied:?}"));
         self.note("restored", 1);
+        Ok(())
+    }
+
+    fn stand_by(&mut self, which: usize) -> Step {
+        let chosen = self.dice.below(PARTITIONS as u64) as usize;
+        let process = &mut self.processes[which];
+        let name = process.name;
+        let Some(running) = &mut process.running else { return Ok(()) };
+        let outcome = running.stand_by(chosen);
+        if running.connection.is_dead() {
+            process.running = None;
+            self.say(format!("{name} stands by, and dies"));
+            return Ok(());
+        }
+        match outcome {
+            Ok(Some(partition)) => {
+                self.note("stood by", 1);
+                self.say(format!("{name} stands by for {partition}"));
+            }
+            Ok(None) => {}
+            Err(Fault::Retry(retry)) => self.say(format!("{name} cannot stand by now: {}", retry.what)),
+            Err(stop) => return Err(format!("{name} stands by: {stop}")),
+        }
         Ok(())
     }
 
@@ -310,6 +335,15 @@ impl<'k> World<'k> {
         let hours = 1 + self.dice.below(48) as i64;
         self.clock.advance(hours * HOUR_MS);
         self.say(format!("{hours} hours pass"));
+        Ok(())
+    }
+
+    /// Somebody sets the clock.
+    fn go_back(&mut self) -> Step {
+        let minutes = 1 + self.dice.below(600) as i64;
+        self.clock.advance(-minutes * 60_000);
+        self.note("the clock goes back", 1);
+        self.say(format!("the clock goes back by {minutes} minutes"));
         Ok(())
     }
 

@@ -302,9 +302,20 @@ impl User<'_> {
     }
 
     pub fn list(&self) -> Vec<Value> {
-        let reply = self.ask(json!({"type": "list", "limit": 100}));
-        assert_eq!(reply["status"], "ok", "{reply}");
-        reply["memories"].as_array().expect("a list").clone()
+        let (mut memories, mut after) = (Vec::new(), Value::Null);
+        loop {
+            let mut request = json!({"type": "list", "limit": 100});
+            if !after.is_null() {
+                request["after"] = after;
+            }
+            let reply = self.ask(request);
+            assert_eq!(reply["status"], "ok", "{reply}");
+            memories.extend(reply["memories"].as_array().expect("a list").iter().cloned());
+            after = reply["after"].clone();
+            if after.is_null() {
+                return memories;
+            }
+        }
     }
 
     pub fn decisions(&self) -> Vec<Value> {
