@@ -8,6 +8,7 @@ mod cli;
 mod contract;
 mod dlq;
 mod documents;
+mod eval;
 mod faults;
 mod handover;
 mod laws;

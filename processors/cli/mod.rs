@@ -6,6 +6,7 @@ mod compact;
 mod config;
 mod demo;
 mod dlq;
+mod eval;
 mod events;
 mod requests;
 mod serve;
@@ -93,6 +94,9 @@ enum Command {
     /// Check the configuration, or show every value and where it came from
     #[command(subcommand)]
     Config(config::Configuration),
+    /// Measure quality on conversations whose questions have known answers
+    #[command(subcommand)]
+    Eval(eval::Eval),
     /// Measure speed, as ratios to the bare parts measured in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -143,6 +147,7 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Dlq(dlq) => dlq.run(&config, output),
         Command::Verify(verify) => verify.run(&config, output),
         Command::Config(_) => unreachable!("returned above, before the configuration had to be valid"),
+        Command::Eval(eval) => eval.run(&config, output),
         Command::Bench(bench) => bench.run(&config, output),
     }
 }

@@ -1,0 +1,138 @@
+//! Vectors from one run to the next, so that a second run takes seconds: an embedder before the real one. Wrong in production, where no
+//! text comes twice.
+
+use super::say;
+use crate::fault::{Fault, Result};
+use crate::ports::embedder::{Embedder, Model};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use uuid::Uuid;
+
+const KEY_BYTES: usize = 16;
+/// Of the length of a vector that was written whole: a torn one is not of unit length.
+const LENGTH_TOLERANCE: f32 = 1e-3;
+
+/// All vectors of one model: in memory, and behind each other in a file: the text's hash, then the numbers.
+pub struct Cache {
+    known: RwLock<HashMap<Uuid, Box<[f32]>>>,
+    /// None: another run writes it.
+    file: Mutex<Option<File>>,
+}
+
+impl Cache {
+    /// `name` tells everything that a vector depends on besides its text.
+    pub fn open(dir: &Path, name: &str, dimensions: usize) -> Result<Cache> {
+        let path = dir.join(format!("{}.vectors", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple()));
+        let about = |error: std::io::Error| Fault::retry(format!("opens {}: {error}", path.display()));
+        std::fs::create_dir_all(dir).map_err(about)?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(about)?;
+        let is_ours = file.try_lock().is_ok();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(about)?;
+        let record = KEY_BYTES + 4 * dimensions;
+        let known: HashMap<Uuid, Box<[f32]>> = bytes.chunks_exact(record).map_while(vector).collect();
+        let file = if is_ours {
+            file.set_len((known.len() * record) as u64).map_err(about)?;
+            Some(file)
+        } else {
+            say(format!("{} is being written by another run: this one adds nothing to it", path.display()));
+            None
+        };
+        Ok(Cache { known: RwLock::new(known), file: Mutex::new(file) })
+    }
+
+    fn get(&self, key: &Uuid) -> Option<Vec<f32>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(key).map(|vector| vector.to_vec())
+    }
+
+    /// A text that two threads encode at the same time is written once.
+    fn put(&self, key: Uuid, vector: &[f32]) -> Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.known.write().unwrap_or_else(PoisonError::into_inner).insert(key, vector.into());
+        let Some(file) = file.as_mut().filter(|_| before.is_none()) else { return Ok(()) };
+        let record: Vec<u8> = key.into_bytes().into_iter().chain(vector.iter().flat_map(|x| x.to_le_bytes())).collect();
+        file.write_all(&record).map_err(|e| Fault::retry(format!("writes the cache of vectors: {e}")))
+    }
+}
+
+/// None: what a run that was killed left behind, and nothing after it.
+fn vector(record: &[u8]) -> Option<(Uuid, Box<[f32]>)> {
+    let (key, numbers) = record.split_first_chunk::<KEY_BYTES>()?;
+    let (numbers, _) = numbers.as_chunks::<4>();
+    let vector: Box<[f32]> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let length = vector.iter().map(|x| x * x).sum::<f32>();
+    ((length - 1.0).abs() < LENGTH_TOLERANCE).then_some((Uuid::from_bytes(*key), vector))
+}
+
+/// An embedder that asks the model only for what is new. Clones share one session, opened when it is first needed.
+#[derive(Clone)]
+pub struct Encoder {
+    model: Arc<Model>,
+    cache: Arc<Cache>,
+    session: Arc<Mutex<Option<Box<dyn Embedder>>>>,
+}
+
+impl Encoder {
+    pub fn new(model: Arc<Model>, cache: Arc<Cache>) -> Encoder {
+        Encoder { model, cache, session: Arc::default() }
+    }
+}
+
+impl Embedder for Encoder {
+    fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
+        let key = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
+        if let Some(known) = self.cache.get(&key) {
+            return Ok(known);
+        }
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = match session.as_mut() {
+            Some(session) => session,
+            None => session.insert(self.model.session()?),
+        };
+        let vector = session.encode(text)?;
+        self.cache.put(key, &vector)?;
+        Ok(vector)
+    }
+
+    fn dimensions(&self) -> usize {
+        self.model.dimensions()
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(cache: &Cache) -> usize {
+        cache.known.read().unwrap().len()
+    }
+
+    #[test]
+    fn what_a_killed_run_left_behind_is_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Cache::open(dir.path(), "model", 2).unwrap();
+        let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let cache = open();
+        cache.put(a, &[0.6, 0.8]).unwrap();
+        cache.file.lock().unwrap().as_mut().unwrap().write_all(&[7; 30]).unwrap();
+        drop(cache);
+        let cache = open();
+        assert_eq!((keys(&cache), cache.get(&a), cache.get(&b)), (1, Some(vec![0.6, 0.8]), None));
+        cache.put(b, &[1.0, 0.0]).unwrap();
+        assert_eq!(open().get(&b), Some(vec![1.0, 0.0]), "it is read by a second run while the first one has it");
+    }
+
+    #[test]
+    fn another_model_has_other_vectors() {
+        let dir = tempfile::tempdir().unwrap();
+        Cache::open(dir.path(), "one", 2).unwrap().put(Uuid::from_u128(1), &[1.0, 0.0]).unwrap();
+        assert_eq!(keys(&Cache::open(dir.path(), "two", 2).unwrap()), 0);
+    }
+}

@@ -1,0 +1,138 @@
+//! Evaluation files: conversations with questions whose evidence is known. Knows the form only, not what is measured.
+
+use crate::domain::{Time, UserKey};
+use crate::fault::{Fault, Result, StopName};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// No ranking of single turns answers these.
+const NOT_IN_HEADLINE: [&str; 3] = ["adversarial", "event_ordering", "summarization"];
+
+#[derive(Debug, Deserialize)]
+pub struct Conversation {
+    #[serde(rename = "conversation")]
+    pub name: String,
+    pub turns: Vec<Turn>,
+    #[serde(default)]
+    pub questions: Vec<Question>,
+    #[serde(default)]
+    pub conflicts: Vec<Conflict>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Turn {
+    pub id: String,
+    pub session: Option<String>,
+    pub at: String,
+    pub speaker: Option<String>,
+    pub role: String,
+    pub content: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Question {
+    pub id: String,
+    pub text: String,
+    pub category: String,
+    #[serde(default)]
+    pub evidence: Vec<String>,
+}
+
+/// Turns that say otherwise than turns before them.
+#[derive(Debug, Deserialize)]
+pub struct Conflict {
+    pub kind: String,
+    pub earlier: Vec<String>,
+    pub later: Vec<String>,
+}
+
+impl Conversation {
+    pub fn headline(&self) -> impl Iterator<Item = &Question> {
+        self.questions.iter().filter(|question| question.is_headline())
+    }
+
+    pub fn positions(&self) -> HashMap<&str, usize> {
+        self.turns.iter().enumerate().map(|(position, turn)| (turn.id.as_str(), position)).collect()
+    }
+}
+
+impl Turn {
+    pub fn is_users(&self) -> bool {
+        self.role == "user"
+    }
+
+    pub fn time(&self) -> Option<Time> {
+        self.at.parse::<jiff::Timestamp>().ok().map(|at| Time(at.as_millisecond()))
+    }
+}
+
+impl Question {
+    pub fn is_headline(&self) -> bool {
+        !NOT_IN_HEADLINE.contains(&self.category.as_str()) && !self.evidence.is_empty()
+    }
+}
+
+/// All conversations of all files, checked.
+pub fn read(files: &[PathBuf]) -> Result<Vec<Conversation>> {
+    let mut found = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e))?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let about = |why: &dyn std::fmt::Display| invalid(file, &format!("line {}: {why}", number + 1));
+            found.push(conversation(line).map_err(|why| about(&why))?);
+        }
+    }
+    if found.is_empty() {
+        return Err(Fault::stop(StopName::ConfigInvalid, "--data: there is no conversation in it"));
+    }
+    Ok(found)
+}
+
+fn conversation(line: &str) -> std::result::Result<Conversation, String> {
+    let found: Conversation = serde_json::from_str(line).map_err(|e| e.to_string())?;
+    let name = &found.name;
+    if let Err(not) = UserKey::new("default", name) {
+        return Err(format!("conversation {name:?} {}: it becomes the name of a user", not.why));
+    }
+    if let Some(turn) = found.turns.iter().find(|turn| turn.time().is_none()) {
+        return Err(format!("conversation {name}, turn {}: not a time: {:?}", turn.id, turn.at));
+    }
+    if found.positions().len() < found.turns.len() {
+        return Err(format!("conversation {name}: two turns have the same id"));
+    }
+    Ok(found)
+}
+
+fn invalid(file: &Path, why: &dyn std::fmt::Display) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, format!("reads {}: {why}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: &str) {
+        let error = conversation(line).expect_err(line);
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_conversation_is_said() {
+        check(r#"{"turns": []}"#, "conversation");
+        check(r#"{"conversation": "a/b", "turns": []}"#, "'/'");
+        let turn = |at: &str| format!(r#"{{"id": "1", "at": "{at}", "role": "user", "content": "Hi"}}"#);
+        check(&format!(r#"{{"conversation": "a", "turns": [{}]}}"#, turn("noon")), "not a time");
+        let twice = turn("2024-05-01T09:00:00Z");
+        check(&format!(r#"{{"conversation": "a", "turns": [{twice}, {twice}]}}"#), "same id");
+    }
+
+    #[test]
+    fn a_question_without_evidence_is_not_counted() {
+        let line = r#"{"conversation": "a", "turns": [], "questions": [{"id": "1", "text": "?", "category": "temporal"},
+            {"id": "2", "text": "?", "category": "adversarial", "evidence": ["1"]},
+            {"id": "3", "text": "?", "category": "temporal", "evidence": ["1"]}]}"#;
+        let found = conversation(line).expect("well-formed");
+        assert_eq!(found.headline().map(|question| question.id.as_str()).collect::<Vec<_>>(), ["3"]);
+    }
+}

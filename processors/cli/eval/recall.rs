@@ -1,0 +1,68 @@
+//! `keepsake eval recall`: which turns are found by the questions of a file, and how high they stand.
+
+use super::data::{Conversation, Question};
+use super::harness::{Kit, Life};
+use super::metrics::Figures;
+use super::{Report, number, percent, show};
+use crate::fault::Result;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// One question with the turns that answer it, best first.
+struct Asked<'c> {
+    conversation: &'c str,
+    question: &'c Question,
+    ranking: Vec<String>,
+}
+
+pub fn measure(kit: &Kit, conversations: &[Conversation]) -> Result<Report> {
+    let rankings = kit.each(conversations, |encoder, conversation| {
+        let mut life = Life::begin(kit, &kit.profiles, encoder, &conversation.name)?;
+        life.hear(&conversation.turns)?;
+        conversation.questions.iter().map(|question| life.ask(&question.text)).collect::<Result<Vec<_>>>()
+    })?;
+    let mut asked = Vec::new();
+    for (conversation, rankings) in conversations.iter().zip(rankings) {
+        for (question, ranking) in conversation.questions.iter().zip(rankings) {
+            asked.push(Asked { conversation: &conversation.name, question, ranking });
+        }
+    }
+    Ok(report(kit, &asked))
+}
+
+fn report(kit: &Kit, asked: &[Asked<'_>]) -> Report {
+    let mut by_category: BTreeMap<&str, Vec<Figures>> = BTreeMap::new();
+    for Asked { question, ranking, .. } in asked.iter().filter(|asked| asked.question.is_headline()) {
+        by_category.entry(&question.category).or_default().push(Figures::of(ranking, &question.evidence));
+    }
+    let all: Vec<Figures> = by_category.values().flatten().copied().collect();
+    let questions = asked.iter().map(|Asked { conversation, question, ranking }| {
+        json!({"conversation": conversation, "id": question.id, "category": question.category, "ranking": ranking})
+    });
+    let categories: Map<String, Value> = by_category.iter().map(|(name, rows)| ((*name).to_owned(), figures(rows))).collect();
+    let json = json!({
+        "questions": questions.collect::<Vec<_>>(),
+        "metrics": {"all": figures(&all), "by_category": categories},
+        "config": {
+            "profile": kit.config.profile,
+            "model": kit.model_name(),
+            "candidates": kit.config.recall.candidates,
+            "tokens_max": kit.config.embedder.tokens_max,
+        },
+    });
+    let rows = std::iter::once(row("all", &all)).chain(by_category.iter().map(|(name, rows)| row(name, rows)));
+    let text = show::table(&["questions", "R@5", "R@10", "R@20", "NDCG@10", "MRR", "n"], &rows.collect::<Vec<_>>());
+    Report { json, text }
+}
+
+fn figures(rows: &[Figures]) -> Value {
+    let mut named: Map<String, Value> =
+        Figures::mean(rows).named().into_iter().map(|(name, value)| (name.to_owned(), number(value))).collect();
+    named.insert("n".to_owned(), rows.len().into());
+    Value::Object(named)
+}
+
+fn row(name: &str, rows: &[Figures]) -> Vec<String> {
+    let cells = Figures::mean(rows).named().map(|(_, value)| percent(value));
+    std::iter::once(name.to_owned()).chain(cells).chain([rows.len().to_string()]).collect()
+}

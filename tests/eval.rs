@@ -1,0 +1,119 @@
+//! `keepsake eval` on two small chats made for it: what is kept, found and noticed there can be told by reading them.
+
+use crate::support::service::bare_command;
+use crate::support::{kafka, root};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+const CHATS: &str = "tests/data/eval/two-chats.jsonl";
+
+fn folder() -> PathBuf {
+    let dir = kafka::scratch().join(format!("eval{}", kafka::number()));
+    std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
+    dir
+}
+
+/// Exit code, standard output and standard error of `keepsake eval` with the stand-in for a model.
+fn typed(dir: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = bare_command(dir);
+    let output = command.arg("eval").args(arguments).args(["--set", "embedder.model=hash"]).output();
+    let output = output.expect("the program was built with this test");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn chats() -> String {
+    root().join(CHATS).to_string_lossy().into_owned()
+}
+
+fn measured(dir: &Path, what: &str) -> Value {
+    let (code, said, words) = typed(dir, &[what, "--data", &chats(), "--json"]);
+    assert_eq!(code, Some(0), "{what}: {words}");
+    serde_json::from_str(&said).unwrap_or_else(|e| panic!("{what}: nothing but the result on standard output: {e}: {said}"))
+}
+
+#[test]
+fn recall_is_measured_on_the_turns_that_answers_came_from() {
+    let report = measured(&folder(), "recall");
+    let ranking = |id: &str| {
+        let asked = report["questions"].as_array().into_iter().flatten().find(|question| question["id"] == id);
+        asked.unwrap_or_else(|| panic!("{id} was asked: {report:#}"))["ranking"].clone()
+    };
+    assert_eq!((&ranking("ada-parrots")[0], &ranking("bob-table")[0]), (&json!("4"), &json!("2")), "{report:#}");
+    let home = ranking("ada-home");
+    assert!(home[0] == "6" && !home.as_array().expect("a list").contains(&json!("3")), "Berlin is over: {home}");
+    assert_eq!(ranking("bob-greeting"), json!(["2"]), "a greeting was not kept, and the other chat is another user's");
+    // Found whole; half of it; whole; not at all. What asks in vain does not count.
+    let all = &report["metrics"]["all"];
+    assert_eq!((&all["n"], &all["R@10"], &all["R@5"]), (&json!(4), &json!(0.625), &json!(0.625)), "{all}");
+    assert_eq!((&all["MRR"], &report["metrics"]["by_category"]["temporal"]["n"]), (&json!(0.75), &json!(1)), "{all}");
+    assert_eq!(report["metrics"]["by_category"]["adversarial"], Value::Null);
+}
+
+#[test]
+fn the_gate_is_measured_on_what_the_user_said() {
+    let report = measured(&folder(), "gate");
+    let turns = report["turns"].as_array().expect("a list");
+    let outcomes: Vec<(&str, &str, &str)> = turns
+        .iter()
+        .map(|turn| ["conversation", "id", "outcome"].map(|field| turn[field].as_str().unwrap_or_default()))
+        .map(|[conversation, id, outcome]| (conversation, id, outcome))
+        .collect();
+    let expected = [
+        ("ada", "1", "dropped"),
+        ("ada", "3", "kept"),
+        ("ada", "4", "kept"),
+        ("ada", "5", "dropped"),
+        ("ada", "6", "superseded"),
+        ("ada", "7", "kept"),
+        ("bob", "1", "dropped"),
+        ("bob", "2", "kept"),
+        ("bob", "3", "dropped"),
+    ];
+    assert_eq!(outcomes, expected);
+    for turn in turns {
+        let points: f64 = turn["points"].as_object().into_iter().flatten().filter_map(|(_, points)| points.as_f64()).sum();
+        assert!((points - turn["total"].as_f64().expect("a number")).abs() < 1e-4, "{turn}");
+    }
+    let metrics = &report["metrics"];
+    // Five of nine are stored, among them four of the five that are evidence: one is a greeting.
+    assert_eq!((&metrics["stored"], &metrics["gold_kept"]), (&json!(0.555556), &json!(0.8)), "{metrics}");
+    assert_eq!((&metrics["R@10"], &metrics["R@10_ungated"]), (&json!(0.625), &json!(0.875)), "{metrics}");
+    assert!(metrics["auc"].as_f64().is_some_and(|auc| auc > 0.7 && auc < 1.0), "{metrics}");
+}
+
+#[test]
+fn what_changed_is_measured_by_the_links_of_decisions() {
+    let report = measured(&folder(), "change");
+    let pairs = json!([
+        {"conversation": "ada", "kind": "knowledge_update", "earlier": "3", "later": "6", "linked": true, "how": "superseded"},
+        {"conversation": "ada", "kind": "contradiction_resolution", "earlier": "4", "later": "7", "linked": false, "how": null},
+    ]);
+    assert_eq!(report["pairs"], pairs, "a turn that contradicts itself is no pair");
+    let linked = json!({"knowledge_update": 1.0, "contradiction_resolution": 0.0});
+    assert_eq!(report["metrics"], json!({"linked": linked, "false": 0.0, "newest_first": 1.0}));
+}
+
+#[test]
+fn a_second_run_says_the_same_and_a_person_can_read_it() {
+    let dir = folder();
+    assert_eq!(measured(&dir, "gate"), measured(&dir, "gate"));
+    let vectors = std::fs::read_dir(dir.join(".keepsake/eval")).expect("vectors are kept").count();
+    assert_eq!(vectors, 1, "of one model");
+    for (what, word) in [("recall", "knowledge_update"), ("gate", "evidence kept"), ("change", "the newest first")] {
+        let (code, said, words) = typed(&dir, &[what, "--data", &chats()]);
+        assert!(code == Some(0) && said.contains(word) && words.contains("2 of 2 conversations"), "{what}: {said}{words}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_evaluation_is_refused() {
+    let dir = folder();
+    std::fs::write(dir.join("bad.jsonl"), "\n{\"conversation\": \"a\"}\n").expect("the scratch folder is ours");
+    for (file, why) in [("nowhere.jsonl", "nowhere.jsonl"), ("bad.jsonl", "line 2: missing field `turns`")] {
+        let (code, said, words) = typed(&dir, &["recall", "--data", file]);
+        assert!(code == Some(2) && words.contains(why), "{file}: {code:?} {said}{words}");
+    }
+    let (code, _, words) = typed(&dir, &["gate", "--data", &chats(), "--profile", "none-such"]);
+    assert!(code == Some(2) && words.contains("none-such"), "{code:?} {words}");
+}
