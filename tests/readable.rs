@@ -84,7 +84,8 @@ fn law_readable_forever() {
         write(&data.join(name));
     }
     let mut formats = 0;
-    for format in std::fs::read_dir(&data).expect("tests/data is there").flatten() {
+    let samples = std::fs::read_dir(&data).expect("tests/data is there").flatten();
+    for format in samples.filter(|entry| entry.file_name().to_string_lossy().starts_with("format-")) {
         formats += 1;
         let told: Value =
             serde_json::from_slice(&std::fs::read(format.path().join("told.json")).expect("told.json")).expect("JSON");
