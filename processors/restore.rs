@@ -6,6 +6,7 @@ use crate::ports::broker::{Log, Polled, Record};
 use crate::ports::clock::Clock;
 use crate::stages::store::changelog::{self, META};
 use crate::stages::store::{Changes, Finished, Mark, Place, Store};
+use crossbeam_channel::Sender;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -79,16 +80,26 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
         return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
     }
     progress.begin(from, end);
-    let mut batch = Batch { store, changes: Changes::default(), applied: store.applied(), next: from, records: 0 };
-    if from < end {
-        batch.read(log, end, options, progress, clock)?;
-    }
-    batch.apply(clock)?;
-    Ok(batch.records)
+    let (ready, to_apply) = crossbeam_channel::bounded(1);
+    std::thread::scope(|scope| {
+        // One batch is written while the next is read: each takes about as long.
+        let applier = scope.spawn(move || to_apply.iter().try_for_each(|(batch, mark)| store.apply(batch, mark)));
+        let mut batch = Batch { store, ready, changes: Changes::default(), applied: store.applied(), next: from, records: 0 };
+        let read = if from < end { batch.read(log, end, options, progress, clock) } else { Ok(()) };
+        if read.is_ok() {
+            batch.pass_on(clock);
+        }
+        let records = batch.records;
+        drop(batch);
+        let applied = applier.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        applied.and(read).map(|()| records)
+    })
 }
 
 struct Batch<'a> {
     store: &'a Store,
+    /// To the thread that writes.
+    ready: Sender<(Finished, Mark)>,
     changes: Changes,
     applied: i64,
     next: i64,
@@ -107,8 +118,8 @@ impl Batch<'_> {
                     heard = Instant::now();
                     self.take(record)?;
                     progress.reached(self.next);
-                    if self.changes.records.len() >= options.batch_max {
-                        self.apply(clock)?;
+                    if self.changes.records.len() >= options.batch_max && !self.pass_on(clock) {
+                        return Ok(());
                     }
                 }
                 // Markers and aborted records have offsets too: the last record need not be the last offset.
@@ -134,9 +145,10 @@ impl Batch<'_> {
             return Ok(());
         }
         let key = changelog::store_key(&name)?;
-        match (&record.value, record.header(changelog::STATE_HEADER)) {
+        let state = record.headers.into_iter().find(|(name, _)| name == changelog::STATE_HEADER);
+        match (record.value, state) {
             (None, _) => self.changes.remove(key),
-            (Some(_), Some(state)) => self.changes.put(key, state.to_vec()),
+            (Some(_), Some((_, state))) => self.changes.put(key, state),
             (Some(_), None) => {
                 let what = format!("offset {} of the changelog holds {name:?} without its record", record.offset);
                 return Err(Fault::stop(StopName::DurabilityDiffers, what));
@@ -145,9 +157,10 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn apply(&mut self, clock: &dyn Clock) -> Result<()> {
+    /// Whether somebody takes it. If not, writing has failed, and that thread says why.
+    fn pass_on(&mut self, clock: &dyn Clock) -> bool {
         let batch = Finished { changes: std::mem::take(&mut self.changes), ..Finished::default() };
         let place = Place { offset: self.next - 1, at: clock.wall() };
-        self.store.apply(batch, Mark { applied: self.applied, changelog: Some(place) })
+        self.ready.send((batch, Mark { applied: self.applied, changelog: Some(place) })).is_ok()
     }
 }

@@ -136,6 +136,12 @@ fn a_record_too_large_for_the_broker_stops_it_by_name_and_is_not_lost() {
 }
 
 #[test]
+fn a_disk_that_takes_no_writes_stops_it_by_name() {
+    let place = Place::new(Broker::Embedded, &[("store.dir", "/proc/keepsake")]);
+    stops(&mut Child::start(&place), 3, "store-unwritable");
+}
+
+#[test]
 fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     if !kafka::is_wanted("a_full_disk_stops_it_by_name_and_nothing_is_lost") {
         return;
