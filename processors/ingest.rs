@@ -1,9 +1,10 @@
-//! The ingest processor: event → decode → split → score → store → index → reply. The only writer of a shard.
+//! The ingest processor: event → decode → redact → split → score → store → index → reply. The only writer of a shard.
 //! A machine without I/O of its own: `step` reads shards and returns what is to be done; the thread in `run.rs` does it.
 
 mod change;
 mod facts;
 pub mod flood;
+mod redaction;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -149,7 +150,7 @@ impl Ingest {
         Ok(found)
     }
 
-    /// decode → split, for the whole batch, so that all its texts are encoded together.
+    /// decode → redact → split, for the whole batch, so that all its texts are encoded together.
     fn draft(&self, records: Vec<Record>) -> (Vec<Draft>, Vec<String>) {
         let mut texts = Vec::new();
         let drafts = records.into_iter().map(|record| self.draft_one(record, &mut texts)).collect();
@@ -157,12 +158,13 @@ impl Ingest {
     }
 
     fn draft_one(&self, record: Record, texts: &mut Vec<String>) -> Draft {
-        let decoded = decode::event(&record, &self.options.decode);
+        let mut decoded = decode::event(&record, &self.options.decode);
         let first = texts.len();
         let mut candidates = Vec::new();
-        if let Ok(event) = &decoded.outcome {
+        if let Ok(event) = &mut decoded.outcome {
             self.metrics.event_read(event.action.name());
             if self.belongs_here(event, &record) || decoded.hop.is_some() {
+                self.redact(event, decoded.hop.as_ref().is_none_or(|hop| !hop.broadcast));
                 candidates = self.split(event);
                 texts.extend(texts_of(event, &candidates));
             }

@@ -37,6 +37,7 @@ pub struct Metrics {
     decisions: IntCounterVec,
     surprise: Histogram,
     dead_letters: IntCounterVec,
+    redacted: IntCounterVec,
     misrouted: IntCounterVec,
     proposals: IntCounterVec,
     compaction_seconds: Histogram,
@@ -117,6 +118,7 @@ impl Metrics {
                 "Records that could not be processed, by reason",
                 &["reason"],
             ),
+            redacted: counters(r, "keepsake_redacted_total", "Secrets taken out of texts, by rule", &["rule"]),
             misrouted: counters(
                 r,
                 "keepsake_misrouted_total",
@@ -176,10 +178,11 @@ impl Metrics {
             &self.broker_errors,
             &self.last_poll_seconds,
         ];
-        all.extend::<[&dyn Collector; 6]>([
+        all.extend::<[&dyn Collector; 7]>([
             &self.decisions,
             &self.surprise,
             &self.dead_letters,
+            &self.redacted,
             &self.misrouted,
             &self.proposals,
             &self.compaction_seconds,
@@ -284,6 +287,10 @@ impl Metrics {
 
     pub fn dead_letter(&self, reason: &str) {
         self.dead_letters.with_label_values(&[reason]).inc();
+    }
+
+    pub fn redacted(&self, rule: &str) {
+        self.redacted.with_label_values(&[rule]).inc();
     }
 
     pub fn forwarded(&self, topic: &str) {

@@ -3,7 +3,8 @@
 use crate::config::Config;
 use crate::domain::{Role, Signal, UserKey};
 use crate::fault::{Fault, Result, StopName};
-use crate::stages::{index, rank, score, split};
+use crate::stages::redact::Rule;
+use crate::stages::{index, rank, redact, score, split};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ const BUILT_IN: &[(&str, &str)] = &[("keepsake", include_str!("../config/profile
 #[derive(Clone)]
 pub struct Profile {
     pub name: Arc<str>,
+    pub redact: redact::Options,
     pub split: split::Options,
     pub roles: Roles,
     pub gate: score::Gate,
@@ -186,6 +188,7 @@ fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    redact: WrittenRedact,
     split: WrittenSplit,
     roles: Roles,
     gate: WrittenGate,
@@ -196,6 +199,35 @@ struct Written {
     prune: Prune,
     summary: Summary,
     feedback: Feedback,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRedact {
+    private_key: bool,
+    jwt: bool,
+    api_key: bool,
+    bearer: bool,
+    card: bool,
+    iban: bool,
+    email: bool,
+    phone: bool,
+}
+
+impl WrittenRedact {
+    fn checked(&self) -> redact::Options {
+        let is_on = |rule: &Rule| match rule {
+            Rule::PrivateKey => self.private_key,
+            Rule::Jwt => self.jwt,
+            Rule::ApiKey => self.api_key,
+            Rule::Bearer => self.bearer,
+            Rule::Card => self.card,
+            Rule::Iban => self.iban,
+            Rule::Email => self.email,
+            Rule::Phone => self.phone,
+        };
+        redact::Options { rules: Rule::ALL.into_iter().filter(is_on).collect() }
+    }
 }
 
 #[derive(Deserialize)]
@@ -266,6 +298,7 @@ impl Written {
         let standard_half_life = self.fade.half_life_days.get("default").copied().unwrap_or(60.0);
         Profile {
             name: name.into(),
+            redact: self.redact.checked(),
             split: split::Options { tokens_min: self.split.tokens_min, tokens_max: self.split.tokens_max.max(1) },
             roles: self.roles,
             gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share, window: GATE_WINDOW },

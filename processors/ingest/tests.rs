@@ -351,3 +351,46 @@ fn a_summary_does_not_outlive_what_it_tells() {
     assert_eq!(bench.outcomes(&[summary, turn("I moved to Lisbon last month.")]), ["summarised", "superseded"]);
     assert!(bench.memories("ada").iter().all(|memory| memory.covers.is_empty()));
 }
+
+#[test]
+fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
+    let mut bench = Bench::new();
+    let card = "4242 4242 4242 4242";
+    let of = |mut event: Value| {
+        event["metadata"] = json!({"note": format!("paid with {card}")});
+        event
+    };
+    let mut said = turn(&format!("I pay my rent in Lisbon with {card}."));
+    said["speaker"] = json!(card);
+    bench.outcomes(&[of(said), of(remember(&format!("My sister's card is {card}.")))]);
+    let id = bench.memories("ada").iter().find(|memory| memory.speaker.is_none()).expect("remembered").id.to_string();
+    let update = json!({"type": "update", "user": "ada", "memory": id, "content": format!("Our card is {card}.")});
+    assert_eq!(bench.outcomes(&[of(update)]), ["updated"]);
+    let house = json!({"type": "remember", "user": "ada", "scope": "tenant", "content": format!("The house's card is {card}.")});
+    let record = bench.record(&of(house));
+    let copies = bench.step(vec![record]).0;
+    let memories = bench.memories("ada");
+    assert_eq!(memories.len(), 2);
+    for memory in memories {
+        assert!(memory.content.contains("[redacted:card]"), "{memory:?}");
+        assert!(!format!("{memory:?}").contains("4242"), "{memory:?}");
+    }
+    // Two or three texts an event: a turn's speaker too.
+    let counted = |bench: &Bench| bench.ingest.metrics.page().contains("keepsake_redacted_total{rule=\"card\"} 9\n");
+    assert!(counted(&bench), "{}", bench.ingest.metrics.page());
+    let copies: Vec<Record> = copies
+        .into_iter()
+        .filter(|copy| copy.topic == "keepsake.events")
+        .map(|copy| Record {
+            partition: copy.partition.expect("another shard's"),
+            offset: 1_000,
+            value: copy.value,
+            headers: copy.headers,
+            topic: copy.topic,
+            ..Record::default()
+        })
+        .collect();
+    assert_eq!(copies.len(), PARTITIONS as usize - 1);
+    bench.step(copies);
+    assert!(counted(&bench), "a copy for another shard was counted at home: {}", bench.ingest.metrics.page());
+}

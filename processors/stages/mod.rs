@@ -3,6 +3,7 @@
 pub mod decode;
 pub mod index;
 pub mod rank;
+pub mod redact;
 pub mod reply;
 pub mod score;
 pub mod split;
