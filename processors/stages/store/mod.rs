@@ -122,7 +122,13 @@ impl Store {
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
         match damaged_if_unreadable(records.get(&keys::identity()))? {
-            Some(bytes) => check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?,
+            Some(bytes) => {
+                check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?;
+                if format::is_older(&bytes) {
+                    // Order matters: before anything else is written, so that an older program stops here and reads nothing wrong.
+                    write_identity(&*records, identity)?;
+                }
+            }
             None if existed => return Err(NotOpened::Damaged("does not say which log it is made from".into())),
             None => write_identity(&*records, identity)?,
         }
