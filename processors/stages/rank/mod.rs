@@ -9,10 +9,12 @@ mod prompt;
 #[cfg(test)]
 mod samples;
 mod score;
+pub mod seeds;
 
 pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
-pub use prompt::{Prompt, prompt};
+pub use prompt::{Prompt, block};
+pub use seeds::Rule;
 
 use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
 use std::collections::{HashMap, HashSet};
@@ -60,6 +62,8 @@ impl<'a> Question<'a> {
 /// How a profile weighs what is known of a hit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
+    /// Another system's ranking instead of the one below.
+    pub rule: Option<Rule>,
     /// The cosine's share of relevance; the rest is the words'.
     pub dense: f32,
     /// The factor on what an assistant or a tool said.
@@ -79,6 +83,7 @@ pub struct Weights {
 impl Default for Weights {
     fn default() -> Weights {
         Weights {
+            rule: None,
             dense: 0.55,    // .50 and .60 differ by less than the noise
             assistant: 0.5, // long answers repeat the user's words: without it a fifth of the evidence is missed
             bound: 0.1,     // as additive peers of relevance the same signals halve recall; within a tenth they cost nothing
@@ -102,6 +107,9 @@ pub struct Ranked {
 
 /// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
 pub fn order(mut hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
+    if let Some(rule) = &weights.rule {
+        return seeds::order(rule, hits, question, question.as_of.unwrap_or(now));
+    }
     let heirs = heirs(&hits, weights);
     hits.retain(|hit| admitted(&hit.memory, question) && (is_near(hit, weights) || heirs.contains(&hit.memory.id)));
     let at = question.as_of.unwrap_or(now);
