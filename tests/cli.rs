@@ -25,7 +25,7 @@ fn every_command_explains_itself() {
     let mut commands: Vec<Vec<&str>> = listed.filter_map(|line| line.split_whitespace().next()).map(|name| vec![name]).collect();
     assert!(commands.len() >= 16, "{commands:?}");
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
-    commands.extend([vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
+    commands.extend([vec!["tail", "decisions"], vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
     commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"]]);
     commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"]]);
     for mut command in commands {
@@ -116,6 +116,12 @@ fn commands_talk_to_a_service_on_the_embedded_broker() {
         assert!(code == Some(0) && said.contains(word), "{arguments:?}: {code:?} {said}{words}");
         assert!(!said.contains('\u{1b}'), "no colours where nobody looks: {said:?}");
     }
+
+    let watch = ["tail", "decisions", "--user", "ada", "--outcome", "dropped", "--exit", "--json"];
+    let (code, said, words) = run(command(&place).args(watch));
+    let decisions: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
+    let candidates: Vec<&str> = decisions.iter().filter_map(|decision| decision["candidate"].as_str()).collect();
+    assert_eq!((code, candidates), (Some(0), vec!["Hi there!"]), "{said}{words}");
 
     for (page, head, body) in [
         ("/livez", "HTTP/1.1 200", "ok"),

@@ -1,10 +1,9 @@
 //! `keepsake dlq list|redrive`: what could not be processed, and sending it again once the reason has gone away.
 
 mod letter;
-mod reading;
 mod redrive;
 
-use super::{Output, client, show};
+use super::{Output, client, reading, show};
 use crate::config::Config;
 use crate::fault::{RejectCode, Result};
 use clap::builder::PossibleValuesParser;
@@ -87,10 +86,12 @@ const ROWS: usize = 1000;
 impl List {
     fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let (connection, homes) = (client::connection(config)?, Homes::of(config));
-        let spans = reading::everything(&connection, config)?;
+        let topic = config.topics.dead_letters();
+        let spans = reading::everything(&connection, config, &topic)?;
         let limit = self.limit.or((output == Output::Person).then_some(ROWS));
         let (mut latest, mut counts) = (Latest::default(), BTreeMap::new());
-        reading::read(&connection, &config.topics.dead_letters(), &spans, &mut |letter| {
+        reading::read(&connection, &topic, &spans, &mut |record| {
+            let letter = Letter(record);
             if !self.fits(&letter, &homes) {
                 return Ok(());
             }

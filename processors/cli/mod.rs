@@ -8,9 +8,11 @@ mod demo;
 mod dlq;
 mod eval;
 mod events;
+mod reading;
 mod requests;
 mod serve;
 mod show;
+mod tail;
 mod topics;
 mod verify;
 
@@ -81,6 +83,9 @@ enum Command {
     Explain(requests::Explain),
     /// Count a user's memories
     Stats(requests::Stats),
+    /// Watch what is decided, live
+    #[command(subcommand)]
+    Tail(tail::Tail),
     /// Wake the compaction worker of every process
     Compact(compact::Compact),
     /// Make or check the topics on a cluster
@@ -142,6 +147,7 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Get(get) => get.run(&config, output),
         Command::Explain(explain) => explain.run(&config, output),
         Command::Stats(stats) => stats.run(&config, output),
+        Command::Tail(tail) => tail.run(&config, output),
         Command::Compact(compact) => compact.run(&config, output),
         Command::Topics(topics) => topics.run(&config, output),
         Command::Dlq(dlq) => dlq.run(&config, output),

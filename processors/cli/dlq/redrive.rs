@@ -1,9 +1,9 @@
 //! `keepsake dlq redrive`: dead letters back to the topic they came from, counted, and remembered so that it happens once.
 
 use super::letter::{Homes, Letter};
-use super::reading::{self, Span};
 use super::{Reasons, client, named, show};
 use crate::cli::Output;
+use crate::cli::reading::{self, Span};
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Broker, Producer};
@@ -79,7 +79,8 @@ impl Redrive {
             pending: 0,
             found: Found::default(),
         };
-        reading::read(&connection, &topic, &spans, &mut |letter| {
+        reading::read(&connection, &topic, &spans, &mut |record| {
+            let letter = Letter(record);
             if self.reasons.fit(&letter) { run.take(&letter, self.redriven_max) } else { Ok(()) }
         })?;
         run.settle()?;
@@ -101,9 +102,10 @@ impl Redrive {
         !self.reasons.is_given() && self.partition.is_none()
     }
 
-    /// What is to be read: all of the topic, without what an earlier run has dealt with.
+    /// What is to be read: all of the topic, without what an earlier run has dealt with. What comes later is for the next time: redriven
+    /// records that fail again come back here.
     fn spans(&self, connection: &Connection, config: &Config, topic: &str, group: &str) -> Result<Vec<Span>> {
-        let mut spans = reading::everything(connection, config)?;
+        let mut spans = reading::everything(connection, config, topic)?;
         let partitions: Vec<i32> = spans.iter().map(|span| span.partition).collect();
         let done = if self.all { BTreeMap::new() } else { connection.committed(group, topic, &partitions)? };
         let begins = |span: &Span| match done.get(&span.partition) {

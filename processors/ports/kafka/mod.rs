@@ -36,6 +36,10 @@ pub struct Connection {
 /// The broker's own sweep for what is older comes on top.
 const TRANSACTION: Duration = Duration::from_secs(3);
 
+/// For an answer about offsets; and between two attempts while a new partition has no leader yet.
+const OFFSETS: Duration = Duration::from_secs(10);
+const LEADER_AWAITED: Duration = Duration::from_millis(100);
+
 /// Isolation levels: to what is written, and to what has been decided.
 const UNDECIDED: &str = "read_uncommitted";
 const DECIDED: &str = "read_committed";
@@ -298,8 +302,17 @@ impl Broker for Connection {
     }
 }
 
+/// A partition that was made or moved a moment ago is asked for again until its new leader answers.
 fn watermarks(probe: &BaseConsumer<Watch>, topic: &str, partition: i32) -> Result<(i64, i64)> {
-    probe
-        .fetch_watermarks(topic, partition, Duration::from_secs(10))
-        .map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}")))
+    let give_up = Instant::now() + OFFSETS;
+    loop {
+        match probe.fetch_watermarks(topic, partition, OFFSETS) {
+            Err(e) if is_without_leader(&e) && Instant::now() < give_up => std::thread::sleep(LEADER_AWAITED),
+            read => return read.map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}"))),
+        }
+    }
+}
+
+fn is_without_leader(e: &KafkaError) -> bool {
+    matches!(e.rdkafka_error_code(), Some(RDKafkaErrorCode::NotLeaderForPartition | RDKafkaErrorCode::LeaderNotAvailable))
 }

@@ -4,15 +4,20 @@
 
 use super::Identity;
 use super::reading::{SeenBefore, Session, SlotHolder};
-use crate::domain::{Kind, Memory, MemoryId, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey, Vector};
+use crate::domain::{
+    Kind, Memory, MemoryId, OwnWords, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey, Vector,
+};
 use crate::fault::{Fault, Result, StopName};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use uuid::Uuid;
 
-/// Order matters: a program that raises it writes the identity anew before anything else, so that older ones stop there.
-pub const VERSION: u8 = 1;
+/// Order matters: with the first batch that is written under it the identity is written anew (`Store::apply`), so that an older program
+/// stops there.
+///
+/// 2: the gate's record counts the user's own words.
+pub const VERSION: u8 = 2;
 
 /// What the compact form holds: a place in these lists. Only ever appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -27,20 +32,25 @@ fn encode<T: Serialize>(record: &T, bytes_about: usize) -> Vec<u8> {
 }
 
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    from_body(body(bytes)?)
+    from_body(body(bytes)?.1)
 }
 
 fn from_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
     postcard::from_bytes(body).map_err(|fault| unreadable(fault.to_string()))
 }
 
-/// What stands behind the version, if it is ours. The next format's reader branches here.
-fn body(bytes: &[u8]) -> Result<&[u8]> {
+/// The version and what stands behind it, if it is ours. A record that is the same in several versions need not ask which.
+fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
     match bytes {
-        [VERSION, body @ ..] => Ok(body),
+        [version @ 1..=VERSION, body @ ..] => Ok((*version, body)),
         [version, ..] if *version > VERSION => Err(newer(*version)),
         _ => Err(unreadable("no known format")),
     }
+}
+
+/// Written by an older program: it would not understand what this one writes.
+pub fn is_older(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|version| *version < VERSION)
 }
 
 pub fn newer(version: u8) -> Fault {
@@ -109,7 +119,7 @@ pub fn vector(bytes: &[u8]) -> Result<Option<Vector>> {
 }
 
 fn split(bytes: &[u8]) -> Result<(VectorV1<'_>, &[u8])> {
-    postcard::take_from_bytes(body(bytes)?).map_err(|fault| unreadable(fault.to_string()))
+    postcard::take_from_bytes(body(bytes)?.1).map_err(|fault| unreadable(fault.to_string()))
 }
 
 /// Without its key and id, which are the record's key.
@@ -367,28 +377,62 @@ pub fn session(bytes: &[u8]) -> Result<Session> {
 pub struct Gate {
     /// How many ids came: the number of the next.
     pub ids: u64,
-    /// The last totals, oldest first.
-    pub scores: Vec<f32>,
+    /// The last totals, oldest first. In whole thousandths, so that it makes no difference where a batch ended and they were written.
+    pub thousandths: Vec<i16>,
+    pub words: OwnWords,
+}
+
+impl Gate {
+    /// The cast of a float to an integer saturates: totals far beyond the scale stay the largest.
+    pub fn push(&mut self, score: f32, window: usize) {
+        self.thousandths.push((score * 1000.0).round() as i16);
+        self.thousandths.drain(..self.thousandths.len().saturating_sub(window));
+    }
+
+    pub fn scores(&self) -> impl Iterator<Item = f32> {
+        self.thousandths.iter().map(|score| f32::from(*score) / 1000.0)
+    }
+}
+
+#[derive(Deserialize)]
+struct GateV1<'a> {
+    ids: u64,
+    thousandths: &'a [u8],
 }
 
 #[derive(Serialize, Deserialize)]
-struct GateV1<'a> {
+struct GateV2<'a> {
     ids: u64,
     /// Two bytes each: a threshold taken from them needs no more.
     #[serde(serialize_with = "as_bytes")]
     thousandths: &'a [u8],
+    words_total: u32,
+    /// `OwnWords::packed`
+    #[serde(serialize_with = "as_bytes")]
+    words: &'a [u8],
 }
 
 pub fn gate_bytes(gate: &Gate) -> Vec<u8> {
-    // The cast of a float to an integer saturates: totals far beyond the scale stay the largest.
-    let thousandths: Vec<u8> = gate.scores.iter().flat_map(|score| ((score * 1000.0).round() as i16).to_le_bytes()).collect();
-    encode(&GateV1 { ids: gate.ids, thousandths: &thousandths }, thousandths.len() + 12)
+    let thousandths: Vec<u8> = gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
+    let words = gate.words.packed();
+    let record = GateV2 { ids: gate.ids, thousandths: &thousandths, words_total: gate.words.total(), words: &words };
+    encode(&record, thousandths.len() + words.len() + 20)
 }
 
 pub fn gate(bytes: &[u8]) -> Result<Gate> {
-    let GateV1 { ids, thousandths } = decode(bytes)?;
-    let scores = thousandths.chunks_exact(2).map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 1000.0);
-    Ok(Gate { ids, scores: scores.collect() })
+    let (ids, thousandths, words) = match body(bytes)? {
+        (1, body) => {
+            let GateV1 { ids, thousandths } = from_body(body)?;
+            (ids, thousandths, Some(OwnWords::default()))
+        }
+        (_, body) => {
+            let GateV2 { ids, thousandths, words_total, words } = from_body(body)?;
+            (ids, thousandths, OwnWords::unpacked(words_total, words))
+        }
+    };
+    let words = words.ok_or_else(|| unreadable("no counts of words"))?;
+    let thousandths = thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+    Ok(Gate { ids, thousandths, words })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -516,10 +560,24 @@ mod tests {
         assert_eq!(offset(&offset_bytes(-1)).unwrap(), -1);
     }
 
+    fn a_gate(ids: u64, scores: &[f32], words: &[&str]) -> Gate {
+        let mut gate = Gate { ids, ..Gate::default() };
+        scores.iter().for_each(|score| gate.push(*score, 200));
+        words.iter().for_each(|word| gate.words.add(word));
+        gate
+    }
+
     #[test]
     fn scores_keep_three_digits_and_never_wrap() {
-        let was = Gate { ids: 7, scores: vec![0.4567, -0.1, 1e9, f32::NAN] };
-        assert_eq!(gate(&gate_bytes(&was)).unwrap(), Gate { ids: 7, scores: vec![0.457, -0.1, 32.767, 0.0] });
+        let was = a_gate(7, &[0.4567, -0.1, 1e9, f32::NAN], &["tea", "boat", "tea"]);
+        let is = gate(&gate_bytes(&was)).unwrap();
+        assert_eq!(is.scores().collect::<Vec<_>>(), [0.457, -0.1, 32.767, 0.0]);
+        assert_eq!(is, was);
+    }
+
+    #[test]
+    fn a_gate_of_format_1_has_counted_no_words_yet() {
+        assert_eq!(gate(&[1, 0x82, 0x01, 2, 1, 0]).unwrap(), a_gate(130, &[0.001], &[]));
     }
 
     #[test]
@@ -535,11 +593,16 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_format_1_are_the_same_forever() {
-        let bytes = session_bytes(&Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 });
-        assert_eq!(bytes, [1, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+    fn the_bytes_of_format_2_are_the_same_forever() {
+        let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
+        assert_eq!(session_bytes(&was), [2, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session(&[1, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
-        assert_eq!(vector_bytes(&vector, None).unwrap(), [1, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
-        assert_eq!(gate_bytes(&Gate { ids: 130, scores: vec![0.001] }), [1, 0x82, 0x01, 2, 1, 0]);
+        assert_eq!(vector_bytes(&vector, None).unwrap(), [2, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        let words = [2, 2, 0x02, 0x35, 0x01, 0x3e]; // two of them: "tea" twice in place 848, "boat" once in 992
+        assert_eq!(
+            gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
+            [&[2, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
+        );
     }
 }

@@ -1,9 +1,8 @@
-//! The dead-letters topic from one place to another, letter by letter. Decides nothing about any of them.
+//! A topic from one place to another, record by record. Decides nothing about any of them.
 
-use super::letter::Letter;
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Broker, Polled, Start};
+use crate::ports::broker::{Broker, Polled, Record, Start};
 use crate::ports::kafka::Connection;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,27 +19,25 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A broker that restarts is back by then.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Everything that is in the topic now, partition by partition. What comes later is for the next time: redriven records that fail again
-/// come back here.
-pub fn everything(connection: &Connection, config: &Config) -> Result<Vec<Span>> {
+/// Everything that is in the topic now, partition by partition.
+pub fn everything(connection: &Connection, config: &Config, topic: &str) -> Result<Vec<Span>> {
     connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
-    let topic = config.topics.dead_letters();
-    let Some(partitions) = connection.partitions(std::slice::from_ref(&topic))?.get(&topic).copied() else {
+    let Some(partitions) = connection.partitions(&[topic.to_owned()])?.get(topic).copied() else {
         let what = format!("topic {topic} is not there: run `keepsake serve` or `keepsake topics create`, or see topics.prefix");
         return Err(Fault::stop(StopName::TopicMissing, what));
     };
-    let offsets = connection.all_offsets(&topic, partitions)?;
+    let offsets = connection.all_offsets(topic, partitions)?;
     Ok((0..partitions).zip(offsets).map(|(partition, (from, end))| Span { partition, from, end }).collect())
 }
 
-/// Hands out each letter of the spans, in order within a partition.
-pub fn read(connection: &Connection, topic: &str, spans: &[Span], visit: &mut dyn FnMut(Letter) -> Result<()>) -> Result<()> {
+/// Hands out each record of the spans, in order within a partition.
+pub fn read(connection: &Connection, topic: &str, spans: &[Span], visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
     let mut left: BTreeMap<i32, i64> =
         spans.iter().filter(|span| span.from < span.end).map(|span| (span.partition, span.end)).collect();
     if left.is_empty() {
         return Ok(());
     }
-    let mut reader = connection.reader("keepsake-dlq", topic)?;
+    let mut reader = connection.reader("keepsake-reading", topic)?;
     let starts: Vec<(i32, Start)> =
         spans.iter().filter(|span| span.from < span.end).map(|span| (span.partition, Start::At(span.from))).collect();
     reader.assign(&starts)?;
@@ -52,7 +49,7 @@ pub fn read(connection: &Connection, topic: &str, spans: &[Span], visit: &mut dy
                 let (partition, offset) = (record.partition, record.offset);
                 let Some(end) = left.get(&partition).copied() else { continue };
                 if offset < end {
-                    visit(Letter(record))?;
+                    visit(record)?;
                 }
                 if offset + 1 >= end {
                     left.remove(&partition);
