@@ -301,7 +301,8 @@ pub struct Remember {
     pub content: String,
     pub kind: Option<Kind>,
     pub importance: f32,
-    pub confidence: f32,
+    /// Where the sender does not say, the profile may.
+    pub confidence: Option<f32>,
     pub scope: Scope,
 }
 
@@ -401,6 +402,14 @@ pub struct Recall {
     pub explain: bool,
     /// The last turns before the question, oldest first.
     pub history: Vec<String>,
+    pub unsaid: Unsaid,
+}
+
+/// What the sender of a recall did not say, so that a profile's own word counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsaid {
+    pub limit: bool,
+    pub format: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod change;
 mod facts;
 pub mod flood;
 mod redaction;
+mod seeds;
 #[cfg(test)]
 mod tests;
 mod turn;

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const BUILT_IN: &[(&str, &str)] = &[("keepsake", include_str!("../config/profiles/keepsake.toml"))];
+const BUILT_IN: &[(&str, &str)] =
+    &[("keepsake", include_str!("../config/profiles/keepsake.toml")), ("lynkr", include_str!("../config/profiles/lynkr.toml"))];
 
 /// How each stage decides, for the tenants that use it.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub struct Profile {
     pub redact: redact::Options,
     pub split: split::Options,
     pub roles: Roles,
+    /// Another system's gate instead of the one that follows.
+    pub rule: Option<score::seeds::Rule>,
     pub gate: score::Gate,
     pub weights: score::Weights,
     pub merge: Merge,
@@ -46,7 +49,7 @@ impl Profile {
             Signal::Confirmed => self.feedback.confirmed,
             Signal::Wrong => self.feedback.wrong,
             Signal::Irrelevant => self.feedback.irrelevant,
-            Signal::Returned => Effect::default(),
+            Signal::Returned => self.feedback.returned,
         }
     }
 
@@ -111,6 +114,7 @@ struct Feedback {
     confirmed: Effect,
     wrong: Effect,
     irrelevant: Effect,
+    returned: Effect,
     returned_counts: bool,
 }
 
@@ -176,9 +180,47 @@ fn load(name: &str) -> Result<Profile> {
             ));
         }
     };
-    let table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    if let Some(base) = table.remove("base") {
+        table = over(based_on(name, &base)?, table);
+    }
     let written: Written = serde_path_to_error::deserialize(table).map_err(|e| invalid(name, &e))?;
     Ok(written.checked(name))
+}
+
+/// The built-in profile that a profile differs from, which may differ from another one itself.
+fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
+    let found = BUILT_IN.iter().find(|(built_in, _)| Some(*built_in) == base.as_str() && *built_in != name);
+    let (_, text) = found.ok_or_else(|| invalid(name, &format!("base: {base} is not the name of another built-in profile")))?;
+    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    match table.remove("base") {
+        Some(next) => Ok(over(based_on(name, &next)?, table)),
+        None => Ok(table),
+    }
+}
+
+/// Options replace options. Two levels deep and not deeper, so that a table that is an option, like half-lives by kind, is replaced whole.
+fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
+    for (name, section) in profile {
+        match (base.get_mut(&name), section) {
+            (Some(toml::Value::Table(before)), toml::Value::Table(options)) => {
+                for (option, value) in options {
+                    let value = if option == "rule" { same_rule(before.remove(&option), value) } else { value };
+                    before.insert(option, value);
+                }
+            }
+            (_, section) => {
+                base.insert(name, section);
+            }
+        }
+    }
+    base
+}
+
+/// A rule's numbers are options too, as long as it is the same rule.
+fn same_rule(before: Option<toml::Value>, rule: toml::Value) -> toml::Value {
+    let (Some(toml::Value::Table(before)), toml::Value::Table(rule)) = (before, &rule) else { return rule };
+    if before.keys().eq(rule.keys()) { toml::Value::Table(over(before, rule.clone())) } else { toml::Value::Table(rule.clone()) }
 }
 
 fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
@@ -244,6 +286,7 @@ struct WrittenSplit {
 struct WrittenGate {
     fixed: f32,
     keep_share: f32,
+    rule: Option<score::seeds::Rule>,
 }
 
 #[derive(Deserialize)]
@@ -303,11 +346,14 @@ struct WrittenRank {
     floor: f32,
     floor_cosine: f32,
     superseded: f32,
+    rule: Option<rank::Rule>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenFade {
+    shape: rank::Shape,
+    uses_prolong: bool,
     half_life_days: BTreeMap<String, f32>,
     exempt: Vec<String>,
 }
@@ -324,6 +370,7 @@ impl Written {
             redact: self.redact.checked(),
             split: split::Options { tokens_min: self.split.tokens_min, tokens_max: self.split.tokens_max.max(1) },
             roles: self.roles,
+            rule: self.gate.rule,
             gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share, window: GATE_WINDOW },
             weights: score::Weights {
                 specificity: w.specificity,
@@ -356,6 +403,7 @@ impl Written {
             },
             first_person: self.rank.first_person,
             rank: rank::Weights {
+                rule: self.rank.rule,
                 dense: self.rank.dense,
                 answer: self.rank.answer,
                 neighbour: self.rank.neighbour,
@@ -370,7 +418,8 @@ impl Written {
                 fade: rank::Fade {
                     half_life_days: standard_half_life,
                     half_life_days_by_kind: self.fade.half_life_days,
-                    shape: rank::Shape::PowerLaw,
+                    shape: self.fade.shape,
+                    uses_prolong: self.fade.uses_prolong,
                     exempt: self.fade.exempt.into_iter().collect(),
                 },
                 floor_cosine: self.rank.floor_cosine,
@@ -393,6 +442,25 @@ mod tests {
         for (name, _) in BUILT_IN {
             load(name).unwrap_or_else(|e| panic!("{e}"));
         }
+    }
+
+    fn lynkr(text: &str) -> Result<score::seeds::lynkr::Gate> {
+        let table: toml::Table = text.parse().expect("a test's own");
+        let written: Written = over(based_on("mine", &"lynkr".into())?, table).try_into().map_err(|e| invalid("mine", &e))?;
+        match written.gate.rule {
+            Some(score::seeds::Rule::Lynkr(gate)) => Ok(gate),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_profile_may_say_only_what_it_has_different_from_another() {
+        let as_it_is = lynkr("").expect("built in");
+        let stricter = lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
+        assert_eq!((as_it_is.threshold, stricter.threshold, stricter.novelty), (0.3, 0.5, as_it_is.novelty));
+        assert!(lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").is_err(), "a word that is none");
+        assert!(based_on("mine", &"nobody".into()).is_err());
+        assert!(based_on("lynkr", &"lynkr".into()).is_err());
     }
 
     #[test]

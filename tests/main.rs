@@ -16,6 +16,7 @@ mod layers;
 mod readable;
 mod redaction;
 mod schemas;
+mod seeds;
 mod sim;
 mod torture;
 mod verify;

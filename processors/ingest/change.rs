@@ -36,12 +36,14 @@ impl Ingest {
             work.decide(here.decision(Outcome::Dropped, "nothing was said".into()));
             return Ok(());
         };
+        let told = here.profile.rule.as_ref().map(|rule| rule.told(&asked.content, asked.kind.as_ref()));
+        let (kind, confidence) = told.map_or((candidate.kind.clone(), 1.0), |told| (told.kind, told.confidence));
         let mut memory = Memory {
             scope: asked.scope,
             importance: asked.importance,
-            confidence: asked.confidence,
+            confidence: asked.confidence.unwrap_or(confidence),
             reason: "asked to remember".into(),
-            ..here.memory(0, &asked.content, candidate.kind.clone())
+            ..here.memory(0, &asked.content, kind)
         };
         if asked.scope == Scope::Tenant {
             memory.key = here.key().everyone();

@@ -24,8 +24,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::with("keepsake")
+    }
+
+    fn with(profile: &str) -> Bench {
         let dir = tempfile::tempdir().expect("a directory");
-        let config = Layers::defaults().checked().expect("defaults");
+        let mut layers = Layers::defaults();
+        layers.set("profile", profile, "test").expect("a string");
+        let config = layers.checked().expect("defaults");
         let options = crate::ports::embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
         let model = Model::open(&options).expect("needs nothing");
         let (encoder, worker) = pool::pool(64);
@@ -329,6 +335,38 @@ fn where_a_batch_ends_changes_nothing() {
     let outcomes = together.outcomes(&said);
     assert_eq!(outcomes, said.map(|event| apart.outcomes(&[event])[0]));
     assert_eq!(together.digest(), apart.digest());
+}
+
+#[test]
+fn where_a_batch_ends_changes_nothing_under_any_profile() {
+    let said = [
+        "I prefer Python",
+        "I prefer Python",
+        "Actually, I prefer Go",
+        "I live in Berlin with my sister Anna.",
+        "Hello",
+        "This API uses port 3000.",
+        "I moved to Lisbon last month, now I work on the billing service.",
+        "We decided to use PostgreSQL.",
+    ];
+    let roles = ["user", "assistant"];
+    let mut events: Vec<Value> = said.iter().cycle().take(3 * said.len()).map(|content| turn(content)).collect();
+    for (n, event) in events.iter_mut().enumerate() {
+        event["role"] = json!(roles[n % 2]);
+        event["at"] = json!(format!("2026-01-{:02}T00:00:00Z", n + 1));
+    }
+    events.insert(9, remember("My timezone is EST."));
+    events.push(remember("My timezone is EST timezone."));
+    let names: Vec<String> = Bench::new().ingest.profiles.names().map(str::to_owned).collect();
+    assert!(names.len() > 1);
+    for name in names {
+        let [mut together, mut apart] = [Bench::with(&name), Bench::with(&name)];
+        let outcomes = together.outcomes(&events);
+        let one_by_one: Vec<&str> = events.iter().flat_map(|event| apart.outcomes(std::slice::from_ref(event))).collect();
+        assert_eq!(outcomes, one_by_one, "{name}");
+        assert_eq!(together.digest(), apart.digest(), "{name}");
+        assert!(outcomes.contains(&"kept"), "{name}: {outcomes:?}");
+    }
 }
 
 #[test]

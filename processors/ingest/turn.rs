@@ -52,8 +52,14 @@ impl Ingest {
         let kept = candidates.len().min(self.options.candidates_max);
         let mut last = None;
         for (candidate, vector) in candidates[..kept].iter().zip(here.vectors) {
-            let scored = self.score(work, here, turn, candidate, Vector::of(vector))?;
-            let decision = self.settle(work, here, turn, scored)?;
+            let vector = Vector::of(vector);
+            let decision = match &here.profile.rule {
+                Some(rule) => self.judge(work, here, turn, candidate, vector, rule)?,
+                None => {
+                    let scored = self.score(work, here, turn, candidate, vector)?;
+                    self.settle(work, here, turn, scored)?
+                }
+            };
             last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
             work.decide(decision);
         }
@@ -237,7 +243,7 @@ fn same(
     Ok(None)
 }
 
-fn confirm(memory: &mut Memory, here: &Here<'_>, confidence: f32) {
+pub(super) fn confirm(memory: &mut Memory, here: &Here<'_>, confidence: f32) {
     memory.confirmed += 1;
     memory.confidence = (memory.confidence + confidence).clamp(0.0, 1.0);
     memory.fresh_at = memory.fresh_at.max(here.event.at);

@@ -48,6 +48,7 @@ impl Recall {
         too_late: &dyn Fn() -> bool,
     ) -> Answered {
         let profile = self.profile(&request.key, asked.profile.as_deref())?;
+        let asked = &profile.rank.rule.as_ref().map_or_else(|| asked.clone(), |rule| rule.completed(asked));
         let (mut ranked, mut seen) = (Vec::new(), Seen::of(shard));
         for query in &asked.queries {
             if !ranked.is_empty() && too_late() {
@@ -68,7 +69,7 @@ impl Recall {
         let mut ranked = best_of(ranked);
         ranked.truncate(asked.limit);
         let budget = asked.token_budget.min(self.options.token_budget_max);
-        let prompt = rank::prompt(&ranked, asked.format, budget, &|text| self.tokens.count(text));
+        let prompt = rank::block(&ranked, asked, profile.rank.rule.as_ref(), budget, &|text| self.tokens.count(text));
         if asked.format != Format::None {
             // What did not fit into the block is not in the answer either: one budget for both.
             let taken = prompt.taken;
@@ -97,7 +98,8 @@ impl Recall {
     ) -> Result<(Vec<Hit>, Seen), Fault> {
         let is_filtered =
             !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
-        let limit = if is_filtered { FILTERED_CANDIDATES } else { self.options.candidates };
+        let takes_all = profile.rank.rule.as_ref().is_some_and(rank::Rule::takes_all);
+        let limit = if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();
         let mut hits = Vec::new();
         for key in [key.clone(), key.everyone()] {

@@ -98,7 +98,7 @@ fn remember(message: &Message<'_>) -> Result<Action, Reject> {
         content: content("content", required("content", remember.content)?, message.options)?,
         kind: kind(remember.kind)?,
         importance: share("importance", remember.importance)?.unwrap_or(1.0),
-        confidence: share("confidence", remember.confidence)?.unwrap_or(1.0),
+        confidence: share("confidence", remember.confidence)?,
         scope,
     }))
 }

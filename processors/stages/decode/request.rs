@@ -3,7 +3,7 @@
 use super::envelope::{self, Envelope};
 use super::fields::{brief, content, count, kinds, not_a_name, read as fields, required, time, word};
 use super::{Options, headers};
-use crate::domain::{Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, UserKey};
+use crate::domain::{Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, Unsaid, UserKey};
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::Record;
 use crate::wire;
@@ -51,6 +51,7 @@ fn recall(message: &Message<'_>) -> Result<Ask, Reject> {
         return Err(Reject::of_field("as_of_offset", "is less than 0"));
     }
     Ok(Ask::Recall(Box::new(Recall {
+        unsaid: Unsaid { limit: recall.limit.is_none(), format: recall.format.is_none() },
         queries,
         session: message.session.clone(),
         limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),

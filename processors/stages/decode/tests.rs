@@ -109,7 +109,7 @@ fn every_event_becomes_its_action() {
     let Action::Remember(remember) = of(json!({"type": "remember", "user": "zoe", "content": "tea", "scope": "tenant"})) else {
         panic!()
     };
-    assert_eq!((remember.importance, remember.confidence, remember.scope), (1.0, 1.0, Scope::Tenant));
+    assert_eq!((remember.importance, remember.confidence, remember.scope), (1.0, None, Scope::Tenant));
     let Action::Update(update) = of(json!({"type": "update", "user": "zoe", "memory": MEMORY, "metadata": {}})) else { panic!() };
     assert_eq!((update.memory, update.content, update.metadata.map(|m| m.len())), (id, None, Some(0)));
     let feedback = of(json!({"type": "feedback", "user": "zoe", "memory": MEMORY, "memories": ["gone"], "signal": "wrong"}));

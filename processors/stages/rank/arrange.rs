@@ -22,7 +22,7 @@ pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
 }
 
 /// Equal scores: the newer one, then the smaller id, so that no two ever tie.
-fn better_first(a: &Ranked, b: &Ranked) -> Ordering {
+pub(super) fn better_first(a: &Ranked, b: &Ranked) -> Ordering {
     b.score.total_cmp(&a.score).then(b.memory.created_at.cmp(&a.memory.created_at)).then(a.memory.id.cmp(&b.memory.id))
 }
 

@@ -1,9 +1,11 @@
 //! How memories fade: computed whenever it is read, from what never changes by time alone, and never stored.
 
 use crate::domain::{Memory, Time};
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// Half at the half-life, then ever slower: a quarter at five of them. How people forget.
     #[default]
@@ -20,6 +22,8 @@ pub struct Fade {
     pub half_life_days_by_kind: BTreeMap<String, f32>,
     /// Kinds that never fade.
     pub exempt: BTreeSet<String>,
+    /// Longer for what proved useful.
+    pub uses_prolong: bool,
 }
 
 impl Default for Fade {
@@ -30,6 +34,7 @@ impl Default for Fade {
             half_life_days: 384.0,
             half_life_days_by_kind: BTreeMap::new(),
             exempt: ["instruction", "preference"].map(str::to_owned).into(),
+            uses_prolong: true,
         }
     }
 }
@@ -54,7 +59,7 @@ pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
 /// Longer for what proved useful. A confirmation is worth two uses; the logarithm keeps a favourite from becoming eternal.
 fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
     let of_kind = fade.half_life_days_by_kind.get(memory.kind.as_str()).copied().unwrap_or(fade.half_life_days);
-    let proofs = memory.uses as f32 + 2.0 * memory.confirmed as f32;
+    let proofs = if fade.uses_prolong { memory.uses as f32 + 2.0 * memory.confirmed as f32 } else { 0.0 };
     of_kind.max(f32::MIN_POSITIVE) * (1.0 + proofs.ln_1p())
 }
 

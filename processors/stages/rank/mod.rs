@@ -9,11 +9,13 @@ mod prompt;
 #[cfg(test)]
 mod samples;
 mod score;
+pub mod seeds;
 mod wording;
 
 pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
-pub use prompt::{Prompt, prompt};
+pub use prompt::{Prompt, block};
+pub use seeds::Rule;
 pub use wording::{Named, named};
 
 use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
@@ -74,6 +76,8 @@ impl<'a> Question<'a> {
 /// How a profile weighs what is known of a hit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
+    /// Another system's ranking instead of the one below.
+    pub rule: Option<Rule>,
     /// The cosine's share of relevance; the rest is the words'.
     pub dense: f32,
     /// The share of a question's relevance that the turn after it gets, for it may be the answer.
@@ -107,6 +111,7 @@ pub struct Weights {
 impl Default for Weights {
     fn default() -> Weights {
         Weights {
+            rule: None,
             dense: 0.55, // .50 and .60 differ by less than the noise
             answer: 0.2,
             neighbour: 0.2,
@@ -137,6 +142,9 @@ pub struct Ranked {
 
 /// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
 pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
+    if let Some(rule) = &weights.rule {
+        return seeds::order(rule, hits, question, question.as_of.unwrap_or(now));
+    }
     let heirs = heirs(&hits, weights);
     let may_answer = |hit: &Hit| admitted(&hit.memory, question) && (is_near(hit, weights) || heirs.contains(&hit.memory.id));
     let at = question.as_of.unwrap_or(now);

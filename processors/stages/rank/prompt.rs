@@ -1,9 +1,9 @@
 //! The block of memories that goes into a model's prompt: which of them fit the token budget, and in which order they stand.
 //! Does not know what a token is: the caller counts.
 
-use super::Ranked;
 use super::frame::Frame;
-use crate::domain::Format;
+use super::{Ranked, Rule};
+use crate::domain::{Format, Recall};
 
 /// What has more bytes for each token of the budget will not fit: prose has about 5.
 const BYTES_A_TOKEN: usize = 8;
@@ -17,15 +17,28 @@ pub struct Prompt {
     pub taken: Vec<usize>,
 }
 
+/// In the format that was asked for; where none was, in the rule's own if it has one.
+pub fn block(
+    ranked: &[Ranked],
+    asked: &Recall,
+    rule: Option<&Rule>,
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Prompt {
+    let own = rule.filter(|_| asked.unsaid.format).and_then(|rule| rule.block(ranked, budget, count_tokens));
+    own.unwrap_or_else(|| prompt(ranked, asked.format, budget, count_tokens))
+}
+
+fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
+    Frame::of(format).map_or_else(Prompt::default, |frame| framed(ranked, &frame, budget, count_tokens))
+}
+
 /// Memories are whole or left out; one that is too long leaves its room to shorter ones after it.
-pub fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
-    let Some(frame) = Frame::of(format) else {
-        return Prompt::default();
-    };
-    if let Some(all) = all_of_them(ranked, &frame, budget, count_tokens) {
+pub(super) fn framed(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
+    if let Some(all) = all_of_them(ranked, frame, budget, count_tokens) {
         return all;
     }
-    let mut pieces = fitting(ranked, &frame, budget, count_tokens);
+    let mut pieces = fitting(ranked, frame, budget, count_tokens);
     loop {
         if pieces.is_empty() {
             return Prompt::default();
@@ -41,7 +54,7 @@ pub fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &d
 
 /// Nearly always all fit, and then to count the parts first would take longer than all the rest of a recall but encoding.
 fn all_of_them(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
-    let texts: Vec<String> = in_sections(ranked).into_iter().map(|place| frame.memory(&ranked[place])).collect();
+    let texts: Vec<String> = in_sections(ranked, frame).into_iter().map(|place| frame.memory(&ranked[place])).collect();
     let bytes: usize = texts.iter().map(String::len).sum();
     if ranked.is_empty() || bytes / BYTES_A_TOKEN > budget {
         return None;
@@ -61,7 +74,7 @@ struct Piece {
 fn fitting(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Piece> {
     let mut left = budget.saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
     let mut pieces = Vec::new();
-    for place in in_sections(ranked) {
+    for place in in_sections(ranked, frame) {
         let text = frame.memory(&ranked[place]);
         let tokens = count_tokens(&text).saturating_add(count_tokens(frame.between));
         if tokens <= left {
@@ -72,21 +85,11 @@ fn fitting(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn F
     pieces
 }
 
-/// What must not be missing, then the rest, then summaries: within each as ranked.
-fn in_sections(ranked: &[Ranked]) -> Vec<usize> {
+/// The frame's sections in their order, within each as ranked.
+fn in_sections(ranked: &[Ranked], frame: &Frame) -> Vec<usize> {
     let mut places: Vec<usize> = (0..ranked.len()).collect();
-    places.sort_by_key(|place| section(&ranked[*place]));
+    places.sort_by_key(|place| (frame.section)(&ranked[*place]));
     places
-}
-
-fn section(one: &Ranked) -> u8 {
-    let wished = matches!(one.memory.kind.as_str(), "instruction" | "preference");
-    match () {
-        () if !one.memory.covers.is_empty() => 2,
-        // An old wish stays behind the one that replaced it, whatever that one's kind.
-        () if wished && !one.superseded => 0,
-        () => 1,
-    }
 }
 
 /// As many as the excess needs, so that a whole longer than its parts does not take a count for each; at least one, at most

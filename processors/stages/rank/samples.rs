@@ -1,7 +1,7 @@
 //! Plain memories and questions for this stage's tests.
 
 use super::{Hit, Near, Question};
-use crate::domain::{Around, Kind, Memory, MemoryId, Metadata, Position, Role, Scope, Time, UserKey};
+use crate::domain::{Around, Format, Kind, Memory, MemoryId, Metadata, Position, Recall, Role, Scope, Time, Unsaid, UserKey};
 
 pub(super) fn memory(number: u32, content: &str) -> Memory {
     let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
@@ -62,4 +62,29 @@ pub(super) fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
         limit: 100,
         speaker: None,
     }
+}
+
+pub(super) fn recall(query: &str) -> Recall {
+    Recall {
+        queries: vec![query.to_owned()],
+        session: None,
+        limit: 5,
+        token_budget: 2000,
+        kinds: vec![],
+        metadata: nothing(),
+        as_of: None,
+        as_of_offset: None,
+        include_archived: false,
+        format: Format::Markdown,
+        profile: None,
+        explain: false,
+        history: vec![],
+        unsaid: Unsaid::default(),
+    }
+}
+
+/// The numbers of a rule as the profile has them that is built in.
+pub(super) fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
+    let profile: toml::Table = profile.parse().expect("it is built in");
+    profile["rank"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
 }

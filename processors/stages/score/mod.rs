@@ -6,6 +6,7 @@ mod patterns;
 mod rarity;
 mod reading;
 mod repetition;
+pub mod seeds;
 
 pub use gate::{Gate, Verdict, threshold, verdict};
 pub use rarity::Rarity;

@@ -1,0 +1,75 @@
+//! A turn under another system's gate: the same ground and the same outcomes, decided by the rule that the profile has chosen.
+
+use super::turn::confirm;
+use super::work::Work;
+use super::{Here, Ingest};
+use crate::domain::{Decision, Memory, Outcome, Signal, Turn, Vector};
+use crate::fault::Result;
+use crate::stages::score::seeds::{self, Ground, Judged, Rule};
+use crate::stages::split::Candidate;
+use crate::stages::store::Reading;
+use crate::text;
+
+impl Ingest {
+    pub(super) fn judge(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        candidate: &Candidate,
+        vector: Vector,
+        rule: &Rule,
+    ) -> Result<Decision> {
+        let memories = own(work, here)?;
+        let tail = work.overlay.tail(here.key(), here.event.session.as_deref())?;
+        let ground = Ground { memories: &memories, recent: &tail.said, role: turn.role, hint: turn.kind.as_ref() };
+        let judged = seeds::judge(rule, &candidate.text, &ground);
+        let mut decision = Decision {
+            candidate: Some(candidate.text.clone()),
+            kind: Some(judged.kind.clone()),
+            surprise: Some(judged.surprise.clone()),
+            threshold: Some(judged.threshold),
+            ..here.decision(Outcome::Dropped, judged.reason.clone())
+        };
+        if let Some(mut old) = judged.same.and_then(|id| memories.into_iter().find(|memory| memory.id == id)) {
+            confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
+            work.put(&old, None)?;
+            decision.outcome = Outcome::Merged;
+            decision.reason = format!("said before on {}", text::day(old.created_at));
+            decision.memory = Some(old.id);
+        } else if judged.keep {
+            let memory = remembered(here, turn, candidate, judged);
+            decision.outcome = Outcome::Kept;
+            decision.memory = Some(memory.id);
+            work.put(&memory, Some(vector))?;
+        }
+        Ok(decision)
+    }
+}
+
+/// The user's memories without those in the archive, oldest first. Limit: all of them are read for each candidate; the documents speak of
+/// hundreds, and a profile's `prune.count_max` is the bound.
+fn own(work: &Work<'_>, here: &Here<'_>) -> Result<Vec<Memory>> {
+    let mut memories = Vec::new();
+    work.overlay.memories(here.key(), &mut |memory| {
+        if !memory.archived {
+            memories.push(memory);
+        }
+        true
+    })?;
+    memories.sort_by_key(|memory| (memory.created_at, memory.id));
+    Ok(memories)
+}
+
+fn remembered(here: &Here<'_>, turn: &Turn, candidate: &Candidate, judged: Judged) -> Memory {
+    Memory {
+        speaker: turn.speaker.clone(),
+        role: turn.role,
+        importance: judged.importance,
+        confidence: judged.confidence,
+        surprise: Some(judged.surprise),
+        threshold: Some(judged.threshold),
+        reason: judged.reason,
+        ..here.memory(candidate.span, &candidate.text, judged.kind)
+    }
+}

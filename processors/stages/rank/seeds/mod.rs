@@ -1,0 +1,71 @@
+//! The rankings and prompt blocks of published memory systems, each as its document has it. A profile chooses one; without one
+//! Keepsake's own decides. Pure.
+
+pub mod lynkr;
+
+use super::admit::{admitted, is_superseded};
+use super::arrange::better_first;
+use super::prompt::{Prompt, framed};
+use super::{Hit, Question, Ranked};
+use crate::domain::{Memory, Recall, Time};
+use serde::Deserialize;
+
+/// A system's numbers, under its name: `[rank.rule.lynkr]` in a profile.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    Lynkr(lynkr::Rank),
+}
+
+impl Rule {
+    /// All of a user's memories are ranked, whatever the engines find for the question.
+    pub fn takes_all(&self) -> bool {
+        match self {
+            Rule::Lynkr(_) => false,
+        }
+    }
+
+    /// With what the sender left open as the document has it.
+    pub fn completed(&self, asked: &Recall) -> Recall {
+        let (standard, most) = match self {
+            Rule::Lynkr(rank) => (rank.limit, rank.limit_max),
+        };
+        let limit = if asked.unsaid.limit { standard } else { asked.limit.min(most) };
+        Recall { limit, ..asked.clone() }
+    }
+
+    /// The document's own block for a prompt, if it has one.
+    pub fn block(&self, ranked: &[Ranked], budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
+        let frame = match self {
+            Rule::Lynkr(rank) => lynkr::frame(rank),
+        };
+        Some(framed(ranked, &frame, budget, count_tokens))
+    }
+}
+
+/// The admitted hits, best first, at most as many as asked for. No bounds, no floors, no arranging: the documents know none.
+pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+    hits.retain(|hit| admitted(&hit.memory, question));
+    let mut ranked = match rule {
+        Rule::Lynkr(rank) => lynkr::ranked(rank, hits, question, at),
+    };
+    ranked.sort_by(better_first);
+    ranked.truncate(question.limit);
+    ranked
+}
+
+/// The sum of weighted parts, each part listed with what it adds.
+fn summed(memory: Memory, question: &Question, parts: &[(&'static str, f32)]) -> Ranked {
+    let score = parts.iter().map(|(_, points)| points).sum();
+    let terms = parts.iter().copied().chain([("score", score)]).collect();
+    Ranked { superseded: is_superseded(&memory, question), memory, score, terms }
+}
+
+/// Days since it was last used, confirmed or, if never, said.
+fn days_since_access(memory: &Memory, at: Time) -> f32 {
+    at.days_since(memory.fresh_at).max(0.0)
+}
+
+fn as_ranked(_: &Ranked) -> u8 {
+    0
+}

@@ -1,0 +1,70 @@
+//! The gates of published memory systems, each as its document has it. A profile chooses one; without one Keepsake's own decides.
+//! Pure: what the user's memories are comes as an argument.
+
+pub mod lynkr;
+#[cfg(test)]
+pub mod samples;
+mod wording;
+
+use crate::domain::{Kind, Memory, MemoryId, Role, SaidBefore, Surprise};
+use serde::Deserialize;
+
+/// A system's numbers, under its name: `[gate.rule.lynkr]` in a profile.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    Lynkr(lynkr::Gate),
+}
+
+/// What a candidate is judged on.
+pub struct Ground<'a> {
+    /// The user's, without those in the archive, oldest first.
+    pub memories: &'a [Memory],
+    /// The last turns of this session, oldest first.
+    pub recent: &'a [SaidBefore],
+    pub role: Role,
+    /// The sender's word for the kind, which wins.
+    pub hint: Option<&'a Kind>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    pub surprise: Surprise,
+    pub threshold: f32,
+    pub keep: bool,
+    pub reason: String,
+    pub kind: Kind,
+    pub importance: f32,
+    pub confidence: f32,
+    /// The memory that says the same already: confirmed instead of said twice.
+    pub same: Option<MemoryId>,
+}
+
+/// What an explicit wish to remember is taken for, where the sender does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    pub kind: Kind,
+    pub confidence: f32,
+}
+
+impl Rule {
+    pub fn told(&self, _content: &str, hint: Option<&Kind>) -> Told {
+        match self {
+            Rule::Lynkr(_) => Told { kind: hint.cloned().unwrap_or_else(|| Kind::new("fact")), confidence: 1.0 },
+        }
+    }
+}
+
+pub fn judge(rule: &Rule, text: &str, ground: &Ground<'_>) -> Judged {
+    match rule {
+        Rule::Lynkr(gate) => lynkr::judge(gate, text, ground),
+    }
+}
+
+/// "novelty .40, emphasis .10": what made the total, the most first.
+fn told(points: &[(&'static str, f32)]) -> String {
+    let mut parts: Vec<_> = points.iter().filter(|point| point.1 != 0.0).collect();
+    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let parts: Vec<String> = parts.iter().map(|(name, points)| format!("{name} {points:.2}").replacen("0.", ".", 1)).collect();
+    if parts.is_empty() { "nothing in it".to_owned() } else { parts.join(", ") }
+}

@@ -1,0 +1,59 @@
+//! Plain memories and turns for the seeds' tests.
+
+use crate::domain::{Around, Kind, Memory, MemoryId, Metadata, Position, Role, SaidBefore, Scope, Time, UserKey, Vector};
+
+pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
+    let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
+    let at = Time(i64::from(number));
+    Memory {
+        around: Around::default(),
+        id: MemoryId::of(&source, 0),
+        key: UserKey::new("default", "anna").expect("a plain name"),
+        scope: Scope::User,
+        session: None,
+        kind: Kind::new(kind),
+        content: content.to_owned(),
+        role: Role::User,
+        speaker: None,
+        importance: 0.5,
+        confidence: 1.0,
+        created_at: at,
+        valid_from: at,
+        valid_to: None,
+        source,
+        event_id: None,
+        metadata: Metadata::new(),
+        supersedes: vec![],
+        superseded_by: None,
+        conflicts_with: vec![],
+        archived: false,
+        version: 1,
+        changed: i64::from(number),
+        uses: 0,
+        confirmed: 0,
+        fresh_at: at,
+        surprise: None,
+        threshold: None,
+        reason: String::new(),
+        profile: "keepsake".into(),
+        covers: vec![],
+        history: vec![],
+    }
+}
+
+pub fn said(content: &str) -> SaidBefore {
+    SaidBefore {
+        speaker: "user".into(),
+        content: content.into(),
+        vector: Vector::default(),
+        source: None,
+        question: 0.0,
+        memory: None,
+    }
+}
+
+/// The numbers of a rule as the profile has them that is built in.
+pub fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
+    let profile: toml::Table = profile.parse().expect("it is built in");
+    profile["gate"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
+}

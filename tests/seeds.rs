@@ -1,0 +1,42 @@
+//! The profiles of published memory systems, told as their documents tell it: what is stored, what comes back, and in which block.
+
+use crate::support::client::{contents, outcome};
+use crate::support::{Broker, Running};
+use serde_json::{Value, json};
+
+fn started(profile: &str) -> Running {
+    Running::start(Broker::Embedded, &[("profile", profile)])
+}
+
+fn about(reply: &Value) -> (String, String) {
+    let decision = &reply["decisions"][0];
+    (outcome(reply).to_owned(), decision["kind"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
+    let running = started("lynkr");
+    let wire = running.wire();
+    let ada = wire.user("lynkr", "ada");
+    let said = |content: &str| about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})));
+    let (kept, dropped) = (|kind: &str| ("kept".to_owned(), kind.to_owned()), "dropped".to_owned());
+    assert_eq!(said("I prefer Python"), kept("preference"));
+    assert_eq!(said("I prefer Python").0, dropped);
+    assert_eq!(said("Actually, I prefer Go"), kept("preference"));
+    assert_eq!(said("This API uses port 3000"), kept("fact"));
+    assert_eq!(said("Let's use PostgreSQL"), kept("decision"));
+    for dull in ["Hello", "Thanks", "OK", "Got it", "That's good", "What should I do?"] {
+        assert_eq!(said(dull).0, dropped, "{dull}");
+    }
+    assert_eq!(about(&ada.event(json!({"type": "remember", "content": "We're using PostgreSQL for this project"}))).1, "fact");
+    let reply = ada.recall("How do I test the API?");
+    assert_eq!(contents(&reply), ["This API uses port 3000"]);
+    let block = "## Relevant Context from Previous Conversations\n\n- [Fact] This API uses port 3000\n";
+    assert_eq!(reply["prompt"], block);
+    let asked = ada.ask(json!({"type": "recall", "query": "API", "format": "compact", "profile": "keepsake"}));
+    assert_eq!(
+        asked["prompt"], "[fact] This API uses port 3000\n",
+        "another profile for one recall, and a format that was asked for"
+    );
+    running.stop();
+}
