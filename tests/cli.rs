@@ -27,7 +27,7 @@ fn every_command_explains_itself() {
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
     commands.extend([vec!["tail", "decisions"], vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
     commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"]]);
-    commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"]]);
+    commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"], vec!["whatif"]]);
     for mut command in commands {
         if command != ["help"] {
             command.push("--help");

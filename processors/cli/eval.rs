@@ -3,9 +3,9 @@
 
 mod cache;
 mod change;
-mod data;
+pub mod data;
 mod gate;
-mod harness;
+pub mod harness;
 mod metrics;
 mod recall;
 
