@@ -165,6 +165,8 @@ pub struct Recall {
     pub deadline_ms: i64,
     pub min_offset_ms: i64,
     pub waiting_max: usize,
+    pub returned_ms: i64,
+    pub returned_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
