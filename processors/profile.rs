@@ -9,8 +9,11 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const BUILT_IN: &[(&str, &str)] =
-    &[("keepsake", include_str!("../config/profiles/keepsake.toml")), ("lynkr", include_str!("../config/profiles/lynkr.toml"))];
+const BUILT_IN: &[(&str, &str)] = &[
+    ("keepsake", include_str!("../config/profiles/keepsake.toml")),
+    ("lynkr", include_str!("../config/profiles/lynkr.toml")),
+    ("memory-spec", include_str!("../config/profiles/memory-spec.toml")),
+];
 
 /// How each stage decides, for the tenants that use it.
 #[derive(Clone)]

@@ -40,3 +40,30 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
     );
     running.stop();
 }
+
+#[test]
+fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
+    let running = started("memory-spec");
+    let wire = running.wire();
+    let ada = wire.user("memory-spec", "ada");
+    let said = |content: &str| about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})));
+    let kept = |kind: &str| ("kept".to_owned(), kind.to_owned());
+    assert_eq!(said("I always want short answers from Anna"), kept("procedural"));
+    assert_eq!(said("My sister Anna lives in Porto"), kept("semantic"));
+    assert_eq!(said("I'm debugging the Lisbon server right now"), kept("working"));
+    assert_eq!(said("On Monday we discussed the migration to PostgreSQL 18"), kept("episodic"));
+    let hinted = ada.event(json!({"type": "turn", "content": "We met Bob in Rome.", "kind": "semantic"}));
+    assert_eq!(about(&hinted), kept("semantic"));
+    let decision = &hinted["decisions"][0];
+    let (total, novelty) = (decision["surprise"]["total"].as_f64(), decision["surprise"]["novelty"].as_f64());
+    let salience = 0.3;
+    assert!((total.expect("a number") - 0.6 * novelty.expect("a number") - 0.4 * salience).abs() < 1e-4, "{decision}");
+    let prompt = ada.recall("Where does Anna live?")["prompt"].clone();
+    let lines: Vec<&str> = prompt.as_str().expect("a text").lines().collect();
+    assert_eq!(
+        lines[..3],
+        ["<memory>", "[PROCEDURAL] I always want short answers from Anna", "[SEMANTIC] My sister Anna lives in Porto"]
+    );
+    assert_eq!((lines.last(), lines.len()), (Some(&"</memory>"), 7));
+    running.stop();
+}

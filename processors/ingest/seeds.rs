@@ -22,7 +22,14 @@ impl Ingest {
     ) -> Result<Decision> {
         let memories = own(work, here)?;
         let tail = work.overlay.tail(here.key(), here.event.session.as_deref())?;
-        let ground = Ground { memories: &memories, recent: &tail.said, role: turn.role, hint: turn.kind.as_ref() };
+        let ground = Ground {
+            memories: &memories,
+            recent: &tail.said,
+            nearness_to_all: work.nearness_to_all(here.key(), &vector)?,
+            rarity: &self.rarity,
+            role: turn.role,
+            hint: turn.kind.as_ref(),
+        };
         let judged = seeds::judge(rule, &candidate.text, &ground);
         let mut decision = Decision {
             candidate: Some(candidate.text.clone()),

@@ -11,7 +11,7 @@ mod vectors;
 
 pub use bm25::Bm25;
 pub use text::TextIndex;
-pub use vectors::{Counts, Vectors};
+pub use vectors::{Counts, Sum, Vectors};
 
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;

@@ -2,6 +2,7 @@
 //! Keepsake's own decides. Pure.
 
 pub mod lynkr;
+pub mod memory_spec;
 
 use super::admit::{admitted, is_superseded};
 use super::arrange::better_first;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     Lynkr(lynkr::Rank),
+    MemorySpec(memory_spec::Rank),
 }
 
 impl Rule {
@@ -22,6 +24,7 @@ impl Rule {
     pub fn takes_all(&self) -> bool {
         match self {
             Rule::Lynkr(_) => false,
+            Rule::MemorySpec(_) => true,
         }
     }
 
@@ -29,6 +32,7 @@ impl Rule {
     pub fn completed(&self, asked: &Recall) -> Recall {
         let (standard, most) = match self {
             Rule::Lynkr(rank) => (rank.limit, rank.limit_max),
+            Rule::MemorySpec(rank) => (rank.top_k, usize::MAX),
         };
         let limit = if asked.unsaid.limit { standard } else { asked.limit.min(most) };
         Recall { limit, ..asked.clone() }
@@ -38,6 +42,7 @@ impl Rule {
     pub fn block(&self, ranked: &[Ranked], budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
         let frame = match self {
             Rule::Lynkr(rank) => lynkr::frame(rank),
+            Rule::MemorySpec(_) => memory_spec::frame(),
         };
         Some(framed(ranked, &frame, budget, count_tokens))
     }
@@ -48,8 +53,8 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
     hits.retain(|hit| admitted(&hit.memory, question));
     let mut ranked = match rule {
         Rule::Lynkr(rank) => lynkr::ranked(rank, hits, question, at),
+        Rule::MemorySpec(rank) => memory_spec::ranked(rank, hits, question),
     };
-    ranked.sort_by(better_first);
     ranked.truncate(question.limit);
     ranked
 }
@@ -59,6 +64,11 @@ fn summed(memory: Memory, question: &Question, parts: &[(&'static str, f32)]) ->
     let score = parts.iter().map(|(_, points)| points).sum();
     let terms = parts.iter().copied().chain([("score", score)]).collect();
     Ranked { superseded: is_superseded(&memory, question), memory, score, terms }
+}
+
+fn best_first(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
+    ranked.sort_by(better_first);
+    ranked
 }
 
 /// Days since it was last used, confirmed or, if never, said.

@@ -2,10 +2,12 @@
 //! Pure: what the user's memories are comes as an argument.
 
 pub mod lynkr;
+pub mod memory_spec;
 #[cfg(test)]
 pub mod samples;
 mod wording;
 
+use super::Rarity;
 use crate::domain::{Kind, Memory, MemoryId, Role, SaidBefore, Surprise};
 use serde::Deserialize;
 
@@ -14,6 +16,7 @@ use serde::Deserialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     Lynkr(lynkr::Gate),
+    MemorySpec(memory_spec::Gate),
 }
 
 /// What a candidate is judged on.
@@ -22,6 +25,9 @@ pub struct Ground<'a> {
     pub memories: &'a [Memory],
     /// The last turns of this session, oldest first.
     pub recent: &'a [SaidBefore],
+    /// The cosine to the centroid of the user's memories; none where there is no memory.
+    pub nearness_to_all: Option<f32>,
+    pub rarity: &'a Rarity,
     pub role: Role,
     /// The sender's word for the kind, which wins.
     pub hint: Option<&'a Kind>,
@@ -48,8 +54,9 @@ pub struct Told {
 }
 
 impl Rule {
-    pub fn told(&self, _content: &str, hint: Option<&Kind>) -> Told {
+    pub fn told(&self, content: &str, hint: Option<&Kind>) -> Told {
         match self {
+            Rule::MemorySpec(_) => Told { kind: hint.cloned().unwrap_or_else(|| memory_spec::kind(content)), confidence: 1.0 },
             Rule::Lynkr(_) => Told { kind: hint.cloned().unwrap_or_else(|| Kind::new("fact")), confidence: 1.0 },
         }
     }
@@ -58,7 +65,17 @@ impl Rule {
 pub fn judge(rule: &Rule, text: &str, ground: &Ground<'_>) -> Judged {
     match rule {
         Rule::Lynkr(gate) => lynkr::judge(gate, text, ground),
+        Rule::MemorySpec(gate) => memory_spec::judge(gate, text, ground),
     }
+}
+
+/// What somebody says of themselves is sure, what is concluded for them less so.
+fn confidence(role: Role) -> f32 {
+    if role == Role::User { 1.0 } else { 0.7 }
+}
+
+fn held(holds: bool) -> f32 {
+    if holds { 1.0 } else { 0.0 }
 }
 
 /// "novelty .40, emphasis .10": what made the total, the most first.
