@@ -1,6 +1,6 @@
 //! A turn under another system's gate: the same ground and the same outcomes, decided by the rule that the profile has chosen.
 
-use super::turn::confirm;
+use super::turn::{around, confirm};
 use super::work::Work;
 use super::{Here, Ingest};
 use crate::domain::{Decision, Memory, Outcome, Signal, Turn, Vector};
@@ -45,7 +45,7 @@ impl Ingest {
             decision.reason = format!("said before on {}", text::day(old.created_at));
             decision.memory = Some(old.id);
         } else if judged.keep {
-            let memory = remembered(here, turn, candidate, judged);
+            let memory = Memory { around: around(&tail.said), ..remembered(here, turn, candidate, judged) };
             decision.outcome = Outcome::Kept;
             decision.memory = Some(memory.id);
             work.put(&memory, Some(vector))?;

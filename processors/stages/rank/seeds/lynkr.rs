@@ -37,14 +37,14 @@ pub enum Injection {
 
 /// What a full-text search finds; of no memory without a common word anything is said. BM25 has no upper end: its best is 1.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
-    let best = hits.iter().map(|hit| hit.words).fold(0.0, f32::max);
-    let found = hits.into_iter().filter(|hit| hit.words > 0.0);
+    let best = hits.iter().map(|hit| hit.own.words).fold(0.0, f32::max);
+    let found = hits.into_iter().filter(|hit| hit.own.words > 0.0);
     let one = |hit: Hit| {
         let recency = (-days_since_access(&hit.memory, at) / rank.recency_days.max(f32::MIN_POSITIVE)).exp();
         let parts = [
             ("recency", rank.recency * recency),
             ("importance", rank.importance * hit.memory.importance),
-            ("relevance", rank.relevance * hit.words / best),
+            ("relevance", rank.relevance * hit.own.words / best),
         ];
         summed(hit.memory, question, &parts)
     };

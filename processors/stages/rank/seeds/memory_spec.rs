@@ -24,12 +24,12 @@ const PROCEDURAL: &str = "procedural";
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
     let one = |hit: Hit| {
         let importance = hit.memory.importance;
-        let blend = [("cosine", rank.blend_cosine * hit.cosine), ("importance", rank.blend_importance * importance)];
-        let parts = if rank.reranker { &blend[..] } else { &[("cosine", hit.cosine)] };
+        let blend = [("cosine", rank.blend_cosine * hit.own.cosine), ("importance", rank.blend_importance * importance)];
+        let parts = if rank.reranker { &blend[..] } else { &[("cosine", hit.own.cosine)] };
         summed(hit.memory, question, parts)
     };
     let (procedural, mut others): (Vec<Hit>, Vec<Hit>) = hits.into_iter().partition(|hit| hit.memory.kind.as_str() == PROCEDURAL);
-    others.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.memory.id.cmp(&b.memory.id)));
+    others.sort_by(|a, b| b.own.cosine.total_cmp(&a.own.cosine).then(a.memory.id.cmp(&b.memory.id)));
     others.truncate(question.limit.saturating_mul(rank.candidates_factor));
     let important = |hits: Vec<Hit>| hits.into_iter().filter(|hit| hit.memory.importance >= rank.importance_min).map(one);
     let (procedural, others) = (important(procedural).collect(), important(others).collect());

@@ -1,7 +1,7 @@
 //! Plain memories and turns for the seeds' tests.
 
 use super::Ground;
-use crate::domain::{Kind, Memory, MemoryId, Metadata, Position, Role, SaidBefore, Scope, Time, UserKey, Vector};
+use crate::domain::{Around, Kind, Memory, MemoryId, Metadata, Position, Role, SaidBefore, Scope, Time, UserKey, Vector};
 use crate::stages::score::Rarity;
 use std::sync::LazyLock;
 
@@ -47,11 +47,19 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![],
+        around: Around::default(),
     }
 }
 
 pub fn said(content: &str) -> SaidBefore {
-    SaidBefore { speaker: "user".into(), content: content.into(), vector: Vector::default() }
+    SaidBefore {
+        speaker: "user".into(),
+        content: content.into(),
+        vector: Vector::default(),
+        source: None,
+        question: 0.0,
+        memory: None,
+    }
 }
 
 /// The numbers of a rule as the profile has them that is built in.
