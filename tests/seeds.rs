@@ -1,6 +1,6 @@
 //! The profiles of published memory systems, told as their documents tell it: what is stored, what comes back, and in which block.
 
-use crate::support::client::{contents, outcome};
+use crate::support::client::{contents, made, outcome};
 use crate::support::{Broker, Running};
 use serde_json::{Value, json};
 
@@ -29,11 +29,11 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
         assert_eq!(said(dull).0, dropped, "{dull}");
     }
     assert_eq!(about(&ada.event(json!({"type": "remember", "content": "We're using PostgreSQL for this project"}))).1, "fact");
-    let reply = ada.recall("How do I test the API?");
+    let reply = ada.ask(json!({"type": "recall", "query": "How do I test the API?", "limit": 1}));
     assert_eq!(contents(&reply), ["This API uses port 3000"]);
     let block = "## Relevant Context from Previous Conversations\n\n- [Fact] This API uses port 3000\n";
     assert_eq!(reply["prompt"], block);
-    let asked = ada.ask(json!({"type": "recall", "query": "API", "format": "compact", "profile": "keepsake"}));
+    let asked = ada.ask(json!({"type": "recall", "query": "API", "limit": 1, "format": "compact", "profile": "keepsake"}));
     assert_eq!(
         asked["prompt"], "[fact] This API uses port 3000\n",
         "another profile for one recall, and a format that was asked for"
@@ -65,5 +65,33 @@ fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
         ["<memory>", "[PROCEDURAL] I always want short answers from Anna", "[SEMANTIC] My sister Anna lives in Porto"]
     );
     assert_eq!((lines.last(), lines.len()), (Some(&"</memory>"), 7));
+    running.stop();
+}
+
+#[test]
+fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
+    let running = started("talome");
+    let wire = running.wire();
+    let ada = wire.user("talome", "ada");
+    assert_eq!(about(&ada.turn("I prefer Jellyfin over Plex")).0, "dropped");
+    let remember = |content: &str| ada.event(json!({"type": "remember", "content": content}));
+    let first = remember("My timezone is EST");
+    assert_eq!(about(&first), ("kept".to_owned(), "fact".to_owned()));
+    let again = remember("My timezone is EST timezone");
+    assert_eq!((outcome(&again), made(&again)), ("merged", made(&first)), "{again}");
+    remember("Setting up media stack this week");
+    let memories = ada.list();
+    let seen: Vec<_> = memories.iter().map(|memory| (memory["content"].as_str(), memory["confidence"].as_f64())).collect();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen.contains(&(Some("My timezone is EST timezone"), Some(1.0))), "{seen:?}");
+    let context = seen.iter().find(|(content, _)| *content == Some("Setting up media stack this week")).expect("remembered");
+    assert!((context.1.expect("a number") - 0.8).abs() < 1e-6);
+    ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
+    let prompt = ada.recall("something else entirely")["prompt"].clone();
+    assert_eq!(prompt, "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n");
+    let facts = ["Plex is gone", "Our NAS has four disks", "Grafana watches the fans", "Mum likes jazz", "Docker eats memory"];
+    let more = ["The UPS beeps", "Vault holds keys", "Backups go to Porto", "Sonarr sleeps", "Jellyfin: port 8096"];
+    facts.into_iter().chain(more).for_each(|fact| assert_eq!(about(&remember(fact)).0, "kept", "{fact}"));
+    assert_eq!(contents(&ada.recall("anything")).len(), 10);
     running.stop();
 }

@@ -3,9 +3,9 @@
 use super::turn::{around, confirm};
 use super::work::Work;
 use super::{Here, Ingest};
-use crate::domain::{Decision, Memory, Outcome, Signal, Turn, Vector};
+use crate::domain::{Decision, Memory, Outcome, Remember, Scope, Signal, Turn, Vector};
 use crate::fault::Result;
-use crate::stages::score::seeds::{self, Ground, Judged, Rule};
+use crate::stages::score::seeds::{self, Ground, Judged, Rule, Told};
 use crate::stages::split::Candidate;
 use crate::stages::store::Reading;
 use crate::text;
@@ -52,6 +52,13 @@ impl Ingest {
         }
         Ok(decision)
     }
+}
+
+/// What the rule takes an explicit wish for, and the memory that says nearly the same.
+pub fn told(work: &Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<Option<Told>> {
+    let Some(rule) = &here.profile.rule else { return Ok(None) };
+    let memories = if asked.scope == Scope::Tenant { Vec::new() } else { own(work, here)? };
+    Ok(Some(rule.told(&asked.content, asked.kind.as_ref(), &memories)))
 }
 
 /// The user's memories without those in the archive, oldest first. Limit: all of them are read for each candidate; the documents speak of

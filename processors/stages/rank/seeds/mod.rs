@@ -3,6 +3,7 @@
 
 pub mod lynkr;
 pub mod memory_spec;
+pub mod talome;
 
 use super::admit::{admitted, is_superseded};
 use super::arrange::better_first;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 pub enum Rule {
     Lynkr(lynkr::Rank),
     MemorySpec(memory_spec::Rank),
+    Talome(talome::Rank),
 }
 
 impl Rule {
@@ -24,7 +26,7 @@ impl Rule {
     pub fn takes_all(&self) -> bool {
         match self {
             Rule::Lynkr(_) => false,
-            Rule::MemorySpec(_) => true,
+            Rule::MemorySpec(_) | Rule::Talome(_) => true,
         }
     }
 
@@ -33,6 +35,7 @@ impl Rule {
         let (standard, most) = match self {
             Rule::Lynkr(rank) => (rank.limit, rank.limit_max),
             Rule::MemorySpec(rank) => (rank.top_k, usize::MAX),
+            Rule::Talome(rank) => (rank.top, usize::MAX),
         };
         let limit = if asked.unsaid.limit { standard } else { asked.limit.min(most) };
         Recall { limit, ..asked.clone() }
@@ -43,6 +46,7 @@ impl Rule {
         let frame = match self {
             Rule::Lynkr(rank) => lynkr::frame(rank),
             Rule::MemorySpec(_) => memory_spec::frame(),
+            Rule::Talome(_) => talome::frame(),
         };
         Some(framed(ranked, &frame, budget, count_tokens))
     }
@@ -54,6 +58,7 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
     let mut ranked = match rule {
         Rule::Lynkr(rank) => lynkr::ranked(rank, hits, question, at),
         Rule::MemorySpec(rank) => memory_spec::ranked(rank, hits, question),
+        Rule::Talome(rank) => talome::ranked(rank, hits, question, at),
     };
     ranked.truncate(question.limit);
     ranked

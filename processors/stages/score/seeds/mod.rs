@@ -5,6 +5,7 @@ pub mod lynkr;
 pub mod memory_spec;
 #[cfg(test)]
 pub mod samples;
+pub mod talome;
 mod wording;
 
 use super::Rarity;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 pub enum Rule {
     Lynkr(lynkr::Gate),
     MemorySpec(memory_spec::Gate),
+    Talome(talome::Gate),
 }
 
 /// What a candidate is judged on.
@@ -51,13 +53,18 @@ pub struct Judged {
 pub struct Told {
     pub kind: Kind,
     pub confidence: f32,
+    /// Nearly the same in other words, which takes the new ones.
+    pub same: Option<Memory>,
 }
 
 impl Rule {
-    pub fn told(&self, content: &str, hint: Option<&Kind>) -> Told {
+    pub fn told(&self, content: &str, hint: Option<&Kind>, memories: &[Memory]) -> Told {
+        let kind_or = |standard: &dyn Fn() -> Kind| hint.cloned().unwrap_or_else(standard);
+        let sure = |kind: Kind| Told { kind, confidence: 1.0, same: None };
         match self {
-            Rule::MemorySpec(_) => Told { kind: hint.cloned().unwrap_or_else(|| memory_spec::kind(content)), confidence: 1.0 },
-            Rule::Lynkr(_) => Told { kind: hint.cloned().unwrap_or_else(|| Kind::new("fact")), confidence: 1.0 },
+            Rule::Lynkr(_) => sure(kind_or(&|| Kind::new("fact"))),
+            Rule::MemorySpec(_) => sure(kind_or(&|| memory_spec::kind(content))),
+            Rule::Talome(gate) => talome::told(gate, content, kind_or(&|| talome::kind(content)), memories),
         }
     }
 }
@@ -66,6 +73,7 @@ pub fn judge(rule: &Rule, text: &str, ground: &Ground<'_>) -> Judged {
     match rule {
         Rule::Lynkr(gate) => lynkr::judge(gate, text, ground),
         Rule::MemorySpec(gate) => memory_spec::judge(gate, text, ground),
+        Rule::Talome(_) => talome::judge(text, ground),
     }
 }
 
