@@ -131,6 +131,7 @@ pub struct Embedder {
     pub tokens_max: usize,
     pub pool: usize,
     pub queue: usize,
+    pub remembered: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,16 +1,17 @@
 //! A profile as written (`config/profiles/*.toml`) → the options of each stage. A profile is data: nothing asks for its name.
 
+mod file;
+mod written;
+
 use crate::config::Config;
 use crate::domain::{Role, Signal, UserKey};
-use crate::fault::{Fault, Result, StopName};
-use crate::stages::redact::Rule;
+use crate::fault::Result;
 use crate::stages::{index, rank, redact, score, split};
+use file::{BUILT_IN, load};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-const BUILT_IN: &[(&str, &str)] =
-    &[("keepsake", include_str!("../config/profiles/keepsake.toml")), ("lynkr", include_str!("../config/profiles/lynkr.toml"))];
+pub use written::GATE_WINDOW;
 
 /// How each stage decides, for the tenants that use it.
 #[derive(Clone)]
@@ -178,270 +179,6 @@ impl Profiles {
     }
 }
 
-fn load(name: &str) -> Result<Profile> {
-    let text = match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
-        Some((_, text)) => (*text).to_owned(),
-        None if name.ends_with(".toml") => std::fs::read_to_string(name).map_err(|e| invalid(name, &e))?,
-        None => {
-            let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            return Err(invalid(
-                name,
-                &format!("there is no such profile; known: {}, or a path that ends in .toml", known.join(", ")),
-            ));
-        }
-    };
-    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
-    if let Some(base) = table.remove("base") {
-        table = over(based_on(name, &base)?, table);
-    }
-    let written: Written = serde_path_to_error::deserialize(table).map_err(|e| invalid(name, &e))?;
-    Ok(written.checked(name))
-}
-
-/// The built-in profile that a profile differs from, which may differ from another one itself.
-fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
-    let found = BUILT_IN.iter().find(|(built_in, _)| Some(*built_in) == base.as_str() && *built_in != name);
-    let (_, text) = found.ok_or_else(|| invalid(name, &format!("base: {base} is not the name of another built-in profile")))?;
-    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
-    match table.remove("base") {
-        Some(next) => Ok(over(based_on(name, &next)?, table)),
-        None => Ok(table),
-    }
-}
-
-/// Options replace options. Two levels deep and not deeper, so that a table that is an option, like half-lives by kind, is replaced whole.
-fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
-    for (name, section) in profile {
-        match (base.get_mut(&name), section) {
-            (Some(toml::Value::Table(before)), toml::Value::Table(options)) => {
-                for (option, value) in options {
-                    let value = if option == "rule" { same_rule(before.remove(&option), value) } else { value };
-                    before.insert(option, value);
-                }
-            }
-            (_, section) => {
-                base.insert(name, section);
-            }
-        }
-    }
-    base
-}
-
-/// A rule's numbers are options too, as long as it is the same rule.
-fn same_rule(before: Option<toml::Value>, rule: toml::Value) -> toml::Value {
-    let (Some(toml::Value::Table(before)), toml::Value::Table(rule)) = (before, &rule) else { return rule };
-    if before.keys().eq(rule.keys()) { toml::Value::Table(over(before, rule.clone())) } else { toml::Value::Table(rule.clone()) }
-}
-
-fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
-    Fault::stop(StopName::ConfigInvalid, format!("profile \"{name}\": {why}"))
-}
-
-// ---------------------------------------------------------------- as written
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    redact: WrittenRedact,
-    split: WrittenSplit,
-    roles: Roles,
-    gate: WrittenGate,
-    weights: WrittenWeights,
-    merge: Merge,
-    rank: WrittenRank,
-    fade: WrittenFade,
-    prune: Prune,
-    summary: Summary,
-    feedback: Feedback,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenRedact {
-    private_key: bool,
-    jwt: bool,
-    api_key: bool,
-    bearer: bool,
-    card: bool,
-    iban: bool,
-    email: bool,
-    phone: bool,
-}
-
-impl WrittenRedact {
-    fn checked(&self) -> redact::Options {
-        let is_on = |rule: &Rule| match rule {
-            Rule::PrivateKey => self.private_key,
-            Rule::Jwt => self.jwt,
-            Rule::ApiKey => self.api_key,
-            Rule::Bearer => self.bearer,
-            Rule::Card => self.card,
-            Rule::Iban => self.iban,
-            Rule::Email => self.email,
-            Rule::Phone => self.phone,
-        };
-        redact::Options { rules: Rule::ALL.into_iter().filter(is_on).collect() }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenSplit {
-    tokens_min: usize,
-    tokens_max: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenGate {
-    fixed: f32,
-    keep_share: f32,
-    rule: Option<score::seeds::Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenWeights {
-    specificity: f32,
-    novelty: f32,
-    contradiction: f32,
-    emphasis: f32,
-    context_switch: f32,
-    fact: f32,
-    mine: f32,
-    time: f32,
-    number: f32,
-    name: f32,
-    decision: f32,
-    correction: f32,
-    never: f32,
-    instruction: f32,
-    answer: f32,
-    about_other: f32,
-    greeting: f32,
-    question_only: f32,
-    short: f32,
-    repetition: f32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenRank {
-    dense: f32,
-    k1: f32,
-    b: f32,
-    // What is not written adds nothing: a profile that ranks by less says less.
-    #[serde(default)]
-    previous: f32,
-    #[serde(default)]
-    short_words: f32,
-    #[serde(default)]
-    first_person: bool,
-    #[serde(default)]
-    answer: f32,
-    #[serde(default)]
-    neighbour: f32,
-    #[serde(default)]
-    speaker: f32,
-    #[serde(default)]
-    when: f32,
-    #[serde(default)]
-    question: f32,
-    #[serde(default)]
-    month: f32,
-    #[serde(default)]
-    specificity: f32,
-    assistant: f32,
-    bound: f32,
-    floor: f32,
-    floor_cosine: f32,
-    superseded: f32,
-    rule: Option<rank::Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenFade {
-    shape: rank::Shape,
-    uses_prolong: bool,
-    half_life_days: BTreeMap<String, f32>,
-    exempt: Vec<String>,
-}
-
-/// Recent totals the running quantile is taken over: 50 and 400 differ by two points of the share stored.
-pub const GATE_WINDOW: usize = 200;
-
-impl Written {
-    fn checked(self, name: &str) -> Profile {
-        let w = self.weights;
-        let standard_half_life = self.fade.half_life_days.get("default").copied().unwrap_or(60.0);
-        Profile {
-            name: name.into(),
-            redact: self.redact.checked(),
-            split: split::Options { tokens_min: self.split.tokens_min, tokens_max: self.split.tokens_max.max(1) },
-            roles: self.roles,
-            rule: self.gate.rule,
-            gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share, window: GATE_WINDOW },
-            weights: score::Weights {
-                specificity: w.specificity,
-                novelty: w.novelty,
-                contradiction: w.contradiction,
-                emphasis: w.emphasis,
-                context_switch: w.context_switch,
-                fact: w.fact,
-                mine: w.mine,
-                time: w.time,
-                number: w.number,
-                name: w.name,
-                decision: w.decision,
-                correction: w.correction,
-                never: w.never,
-                instruction: w.instruction,
-                answer: w.answer,
-                about_other: w.about_other,
-                greeting: w.greeting,
-                question_only: w.question_only,
-                short: w.short,
-                repetition: w.repetition,
-            },
-            merge: self.merge,
-            words: index::Bm25 {
-                k1: self.rank.k1,
-                b: self.rank.b,
-                previous: self.rank.previous,
-                short_words: self.rank.short_words,
-            },
-            first_person: self.rank.first_person,
-            rank: rank::Weights {
-                rule: self.rank.rule,
-                dense: self.rank.dense,
-                answer: self.rank.answer,
-                neighbour: self.rank.neighbour,
-                speaker: self.rank.speaker,
-                when: self.rank.when,
-                question: self.rank.question,
-                month: self.rank.month,
-                specificity: self.rank.specificity,
-                assistant: self.rank.assistant,
-                bound: self.rank.bound,
-                floor: self.rank.floor,
-                fade: rank::Fade {
-                    half_life_days: standard_half_life,
-                    half_life_days_by_kind: self.fade.half_life_days,
-                    shape: self.fade.shape,
-                    uses_prolong: self.fade.uses_prolong,
-                    exempt: self.fade.exempt.into_iter().collect(),
-                },
-                floor_cosine: self.rank.floor_cosine,
-                superseded: self.rank.superseded,
-            },
-            prune: self.prune,
-            summary: self.summary,
-            feedback: self.feedback,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -452,25 +189,6 @@ mod tests {
         for (name, _) in BUILT_IN {
             load(name).unwrap_or_else(|e| panic!("{e}"));
         }
-    }
-
-    fn lynkr(text: &str) -> Result<score::seeds::lynkr::Gate> {
-        let table: toml::Table = text.parse().expect("a test's own");
-        let written: Written = over(based_on("mine", &"lynkr".into())?, table).try_into().map_err(|e| invalid("mine", &e))?;
-        match written.gate.rule {
-            Some(score::seeds::Rule::Lynkr(gate)) => Ok(gate),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_profile_may_say_only_what_it_has_different_from_another() {
-        let as_it_is = lynkr("").expect("built in");
-        let stricter = lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
-        assert_eq!((as_it_is.threshold, stricter.threshold, stricter.novelty), (0.3, 0.5, as_it_is.novelty));
-        assert!(lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").is_err(), "a word that is none");
-        assert!(based_on("mine", &"nobody".into()).is_err());
-        assert!(based_on("lynkr", &"lynkr".into()).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The profiles of published memory systems, told as their documents tell it: what is stored, what comes back, and in which block.
 
-use crate::support::client::{contents, outcome};
+use crate::support::client::{contents, made, outcome};
 use crate::support::{Broker, Running};
 use serde_json::{Value, json};
 
@@ -29,14 +29,69 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
         assert_eq!(said(dull).0, dropped, "{dull}");
     }
     assert_eq!(about(&ada.event(json!({"type": "remember", "content": "We're using PostgreSQL for this project"}))).1, "fact");
-    let reply = ada.recall("How do I test the API?");
+    let reply = ada.ask(json!({"type": "recall", "query": "How do I test the API?", "limit": 1}));
     assert_eq!(contents(&reply), ["This API uses port 3000"]);
     let block = "## Relevant Context from Previous Conversations\n\n- [Fact] This API uses port 3000\n";
     assert_eq!(reply["prompt"], block);
-    let asked = ada.ask(json!({"type": "recall", "query": "API", "format": "compact", "profile": "keepsake"}));
+    let asked = ada.ask(json!({"type": "recall", "query": "API", "limit": 1, "format": "compact", "profile": "keepsake"}));
     assert_eq!(
         asked["prompt"], "[fact] This API uses port 3000\n",
         "another profile for one recall, and a format that was asked for"
     );
+    running.stop();
+}
+
+#[test]
+fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
+    let running = started("memory-spec");
+    let wire = running.wire();
+    let ada = wire.user("memory-spec", "ada");
+    let said = |content: &str| about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})));
+    let kept = |kind: &str| ("kept".to_owned(), kind.to_owned());
+    assert_eq!(said("I always want short answers from Anna"), kept("procedural"));
+    assert_eq!(said("My sister Anna lives in Porto"), kept("semantic"));
+    assert_eq!(said("I'm debugging the Lisbon server right now"), kept("working"));
+    assert_eq!(said("On Monday we discussed the migration to PostgreSQL 18"), kept("episodic"));
+    let hinted = ada.event(json!({"type": "turn", "content": "We met Bob in Rome.", "kind": "semantic"}));
+    assert_eq!(about(&hinted), kept("semantic"));
+    let decision = &hinted["decisions"][0];
+    let (total, novelty) = (decision["surprise"]["total"].as_f64(), decision["surprise"]["novelty"].as_f64());
+    let salience = 0.3;
+    assert!((total.expect("a number") - 0.6 * novelty.expect("a number") - 0.4 * salience).abs() < 1e-4, "{decision}");
+    let prompt = ada.recall("Where does Anna live?")["prompt"].clone();
+    let lines: Vec<&str> = prompt.as_str().expect("a text").lines().collect();
+    assert_eq!(
+        lines[..3],
+        ["<memory>", "[PROCEDURAL] I always want short answers from Anna", "[SEMANTIC] My sister Anna lives in Porto"]
+    );
+    assert_eq!((lines.last(), lines.len()), (Some(&"</memory>"), 7));
+    running.stop();
+}
+
+#[test]
+fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
+    let running = started("talome");
+    let wire = running.wire();
+    let ada = wire.user("talome", "ada");
+    assert_eq!(about(&ada.turn("I prefer Jellyfin over Plex")).0, "dropped");
+    let remember = |content: &str| ada.event(json!({"type": "remember", "content": content}));
+    let first = remember("My timezone is EST");
+    assert_eq!(about(&first), ("kept".to_owned(), "fact".to_owned()));
+    let again = remember("My timezone is EST timezone");
+    assert_eq!((outcome(&again), made(&again)), ("merged", made(&first)), "{again}");
+    remember("Setting up media stack this week");
+    let memories = ada.list();
+    let seen: Vec<_> = memories.iter().map(|memory| (memory["content"].as_str(), memory["confidence"].as_f64())).collect();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen.contains(&(Some("My timezone is EST timezone"), Some(1.0))), "{seen:?}");
+    let context = seen.iter().find(|(content, _)| *content == Some("Setting up media stack this week")).expect("remembered");
+    assert!((context.1.expect("a number") - 0.8).abs() < 1e-6);
+    ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
+    let prompt = ada.recall("something else entirely")["prompt"].clone();
+    assert_eq!(prompt, "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n");
+    let facts = ["Plex is gone", "Our NAS has four disks", "Grafana watches the fans", "Mum likes jazz", "Docker eats memory"];
+    let more = ["The UPS beeps", "Vault holds keys", "Backups go to Porto", "Sonarr sleeps", "Jellyfin: port 8096"];
+    facts.into_iter().chain(more).for_each(|fact| assert_eq!(about(&remember(fact)).0, "kept", "{fact}"));
+    assert_eq!(contents(&ada.recall("anything")).len(), 10);
     running.stop();
 }

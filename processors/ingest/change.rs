@@ -1,5 +1,6 @@
 //! Everything that changes memories without asking how surprising it is: remember, update, forget, feedback, and the worker's proposals.
 
+use super::seeds::told;
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
 use crate::domain::{
@@ -36,7 +37,10 @@ impl Ingest {
             work.decide(here.decision(Outcome::Dropped, "nothing was said".into()));
             return Ok(());
         };
-        let told = here.profile.rule.as_ref().map(|rule| rule.told(&asked.content, asked.kind.as_ref()));
+        let mut told = told(work, here, asked)?;
+        if let Some(same) = told.as_mut().and_then(|told| told.same.take()) {
+            return self.said_again(work, here, asked, same);
+        }
         let (kind, confidence) = told.map_or((candidate.kind.clone(), 1.0), |told| (told.kind, told.confidence));
         let mut memory = Memory {
             scope: asked.scope,
@@ -55,7 +59,7 @@ impl Ingest {
             memory: Some(memory.id),
             ..here.decision(Outcome::Kept, "asked to remember".into())
         };
-        if asked.scope == Scope::User {
+        if asked.scope == Scope::User && here.profile.rule.is_none() {
             for old in facts::replaced(work, here.key(), &candidate.slots)? {
                 decided.related.push(old.id);
                 if facts::succeed(work, here, &mut memory, old)? {
@@ -70,10 +74,16 @@ impl Ingest {
     }
 
     pub(super) fn update(&self, work: &mut Work<'_>, here: &Here<'_>, update: &Update) -> Result<()> {
-        let Some(mut memory) = work.find(here.key(), update.memory)? else {
+        let Some(memory) = work.find(here.key(), update.memory)? else {
             missing(work, here, update.memory);
             return Ok(());
         };
+        let memory = self.change(work, here, memory, update)?;
+        work.decide(about(here, Outcome::Updated, "changed as asked".into(), &memory));
+        Ok(())
+    }
+
+    fn change(&self, work: &mut Work<'_>, here: &Here<'_>, mut memory: Memory, update: &Update) -> Result<Memory> {
         if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content) {
             facts::let_go(work, &memory)?;
             retract_summaries(work, &memory.key, memory.id)?;
@@ -99,7 +109,16 @@ impl Ingest {
         self.reach(work, here, &memory.key);
         let vector = update.content.as_ref().and(here.vectors.first()).map(|vector| Vector::of(vector));
         work.put(&memory, vector)?;
-        work.decide(about(here, Outcome::Updated, "changed as asked".into(), &memory));
+        Ok(memory)
+    }
+
+    /// Nearly the same is remembered already: that memory takes the new words and their time.
+    fn said_again(&self, work: &mut Work<'_>, here: &Here<'_>, asked: &Remember, same: Memory) -> Result<()> {
+        let reason = format!("nearly the same as \"{}\"", text::shortened(&same.content, 60));
+        let content = Some(asked.content.clone());
+        let update = Update { memory: same.id, content, kind: None, importance: None, confidence: None, metadata: None };
+        let memory = self.change(work, here, same, &update)?;
+        work.decide(Decision { candidate: Some(asked.content.clone()), ..about(here, Outcome::Merged, reason, &memory) });
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! A turn under another system's gate: the same ground and the same outcomes, decided by the rule that the profile has chosen.
 
-use super::turn::confirm;
+use super::turn::{around, confirm};
 use super::work::Work;
 use super::{Here, Ingest};
-use crate::domain::{Decision, Memory, Outcome, Signal, Turn, Vector};
+use crate::domain::{Decision, Memory, Outcome, Remember, Scope, Signal, Turn, Vector};
 use crate::fault::Result;
-use crate::stages::score::seeds::{self, Ground, Judged, Rule};
+use crate::stages::score::seeds::{self, Ground, Judged, Rule, Told};
 use crate::stages::split::Candidate;
 use crate::stages::store::Reading;
 use crate::text;
@@ -22,7 +22,14 @@ impl Ingest {
     ) -> Result<Decision> {
         let memories = own(work, here)?;
         let tail = work.overlay.tail(here.key(), here.event.session.as_deref())?;
-        let ground = Ground { memories: &memories, recent: &tail.said, role: turn.role, hint: turn.kind.as_ref() };
+        let ground = Ground {
+            memories: &memories,
+            recent: &tail.said,
+            nearness_to_all: work.nearness_to_all(here.key(), &vector)?,
+            rarity: &self.rarity,
+            role: turn.role,
+            hint: turn.kind.as_ref(),
+        };
         let judged = seeds::judge(rule, &candidate.text, &ground);
         let mut decision = Decision {
             candidate: Some(candidate.text.clone()),
@@ -38,13 +45,20 @@ impl Ingest {
             decision.reason = format!("said before on {}", text::day(old.created_at));
             decision.memory = Some(old.id);
         } else if judged.keep {
-            let memory = remembered(here, turn, candidate, judged);
+            let memory = Memory { around: around(&tail.said), ..remembered(here, turn, candidate, judged) };
             decision.outcome = Outcome::Kept;
             decision.memory = Some(memory.id);
             work.put(&memory, Some(vector))?;
         }
         Ok(decision)
     }
+}
+
+/// What the rule takes an explicit wish for, and the memory that says nearly the same.
+pub fn told(work: &Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<Option<Told>> {
+    let Some(rule) = &here.profile.rule else { return Ok(None) };
+    let memories = if asked.scope == Scope::Tenant { Vec::new() } else { own(work, here)? };
+    Ok(Some(rule.told(&asked.content, asked.kind.as_ref(), &memories)))
 }
 
 /// The user's memories without those in the archive, oldest first. Limit: all of them are read for each candidate; the documents speak of

@@ -183,7 +183,7 @@ fn lend(work: &mut Work<'_>, here: &Here<'_>, said: &SaidBefore) -> Result<()> {
 }
 
 /// What the session said last, as a memory keeps it.
-fn around(recent: &[SaidBefore]) -> Around {
+pub(super) fn around(recent: &[SaidBefore]) -> Around {
     let mut last = recent.iter().rev();
     let before = last.next().and_then(neighbour);
     let earlier = last.next().and_then(neighbour).map(|earlier| Neighbour { vector: Vector::default(), ..earlier });

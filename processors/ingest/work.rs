@@ -92,6 +92,17 @@ impl<'a> Work<'a> {
         Ok(near)
     }
 
+    /// The cosine to the centroid of the user's memories, this batch's own included; none where there is no memory yet.
+    /// Invariant: as with `nearest`.
+    pub fn nearness_to_all(&self, key: &UserKey, vector: &Vector) -> Result<Option<f32>> {
+        let mut load = || self.shard.vectors(key);
+        let fresh = self.fresh.get(key).map_or(&[][..], Vec::as_slice);
+        let is_outdated = |id: &MemoryId| self.gone.contains(id) || fresh.iter().any(|(other, _)| other == id);
+        let mut sum = self.shard.index.vectors.sum(key, &mut load, &is_outdated)?;
+        fresh.iter().for_each(|(_, other)| sum.add(&other.values, other.scale));
+        Ok(sum.cosine(vector))
+    }
+
     pub fn put(&mut self, memory: &Memory, vector: Option<Vector>) -> Result<()> {
         let Some(vector) = vector else { return self.overlay.put_memory(memory) };
         self.overlay.put_memory_and_vector(memory, &vector);

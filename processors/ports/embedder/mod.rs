@@ -2,6 +2,7 @@
 //! Knows nothing of memories; who calls it decides what is worth encoding.
 
 mod hash;
+mod known;
 mod onnx;
 pub mod pool;
 

@@ -2,6 +2,7 @@
 //! It starts no thread; whoever does hands each worker a session of its own.
 
 use super::Embedder;
+use super::known::Known;
 use crate::fault::{Fault, Result, StopName};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::convert::Infallible;
@@ -14,18 +15,19 @@ pub fn pool(queue: usize) -> (Pool, Worker) {
     let (alive, ended) = bounded(0);
     let workers = Arc::new(AtomicUsize::new(0));
     let threads = Threads { shares: sender, workers: workers.clone(), ended };
-    (Pool { by: By::Threads(threads), encoded: Arc::default() }, Worker { shares, workers, _alive: alive })
+    (Pool { by: By::Threads(threads), encoded: Arc::default(), known: None }, Worker { shares, workers, _alive: alive })
 }
 
 /// Without a worker: whoever asks encodes.
 pub fn in_place(embedder: Box<dyn Embedder>) -> Pool {
-    Pool { by: By::Caller(Arc::new(Mutex::new(embedder))), encoded: Arc::default() }
+    Pool { by: By::Caller(Arc::new(Mutex::new(embedder))), encoded: Arc::default(), known: None }
 }
 
 #[derive(Clone)]
 pub struct Pool {
     by: By,
     encoded: Arc<Encoded>,
+    known: Option<Arc<Known>>,
 }
 
 #[derive(Clone)]
@@ -66,8 +68,20 @@ struct Batch {
 type Answer = Result<Vec<(usize, Vec<f32>)>>;
 
 impl Pool {
+    /// With the vectors of so many texts at hand that were encoded last.
+    pub fn remembering(self, texts: usize) -> Pool {
+        Pool { known: (texts > 0).then(|| Arc::new(Known::of(texts))), ..self }
+    }
+
     /// The vectors of these texts, in order. The first fault is the answer if there is one.
     pub fn encode_all(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
+        let Some(known) = &self.known else { return self.encode(texts) };
+        let (asked, unknown) = known.ask(texts);
+        let encoded = self.encode(unknown)?;
+        Ok(known.complete(asked, encoded))
+    }
+
+    fn encode(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
         let batch = Arc::new(Batch { texts, next: AtomicUsize::new(0) });
         let vectors = match &self.by {
             By::Threads(threads) => threads.encode(&batch)?,
@@ -187,6 +201,22 @@ fn workers_gone() -> Fault {
 mod tests {
     use super::*;
     use std::thread;
+
+    #[test]
+    fn the_same_text_is_encoded_once_as_long_as_it_is_remembered() {
+        let pool = in_place(Box::new(Length)).remembering(2);
+        let encode = |texts: &[&str]| {
+            let vectors = pool.encode_all(texts.iter().map(|text| (*text).to_owned()).collect()).expect("no fault was asked for");
+            assert_eq!(vectors, texts.iter().map(|text| vec![text.len() as f32]).collect::<Vec<_>>());
+            pool.texts_encoded()
+        };
+        assert_eq!(encode(&["a", "bb", "a", "a"]), 2);
+        assert_eq!(encode(&["bb", "a"]), 2);
+        assert_eq!(encode(&["ccc", "a"]), 3);
+        assert_eq!(encode(&["bb"]), 4, "the one longest unused had to go");
+        assert!(pool.encode_all(vec!["fault".into()]).is_err());
+        assert_eq!(encode(&[]), 4);
+    }
 
     /// The length of the text; faults and panics on demand.
     struct Length;

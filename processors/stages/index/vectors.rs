@@ -22,6 +22,36 @@ pub struct Counts {
     pub bytes: usize,
 }
 
+/// The sum of vectors, from which follows the cosine to their centroid. Invariant: in whatever order they are added the same to the bit,
+/// so a score does not depend on where a batch ended; therefore whole numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    parts: Vec<i64>,
+}
+
+/// Parts of one: enough for eight digits, and room for 2^31 vectors.
+const PARTS_OF_ONE: f64 = (1u64 << 32) as f64;
+
+impl Sum {
+    pub fn add(&mut self, values: &[i8], scale: f32) {
+        self.parts.resize(values.len().max(self.parts.len()), 0);
+        for (part, value) in self.parts.iter_mut().zip(values) {
+            *part += (f64::from(*value) * f64::from(scale) * PARTS_OF_ONE) as i64;
+        }
+    }
+
+    /// None where there is nothing to compare with.
+    pub fn cosine(&self, vector: &Vector) -> Option<f32> {
+        let parts = || self.parts.iter().map(|part| *part as f64 / PARTS_OF_ONE);
+        let length = parts().map(|part| part * part).sum::<f64>().sqrt();
+        if length == 0.0 || vector.values.len() != self.parts.len() {
+            return None;
+        }
+        let product: f64 = parts().zip(&vector.values).map(|(part, value)| part * f64::from(*value)).sum();
+        Some((product * f64::from(vector.scale) / length) as f32)
+    }
+}
+
 struct Cache {
     blocks: LruCache<UserKey, Arc<Block>>,
     counts: Counts,
@@ -46,6 +76,15 @@ impl Vectors {
     pub fn cosines(&self, key: &UserKey, load: &mut Load, query: &Vector, ids: &[MemoryId]) -> Result<Vec<f32>> {
         let block = self.block(key, load)?;
         Ok(ids.iter().map(|id| block.cosine(*id, query).unwrap_or_default()).collect())
+    }
+
+    /// The sum of the user's vectors, without some.
+    pub fn sum(&self, key: &UserKey, load: &mut Load, without: &dyn Fn(&MemoryId) -> bool) -> Result<Sum> {
+        let (block, mut sum) = (self.block(key, load)?, Sum::default());
+        for (row, _) in block.ids.iter().enumerate().filter(|(_, id)| !without(id)) {
+            sum.add(&block.values[row * block.width..][..block.width], block.scales[row]);
+        }
+        Ok(sum)
     }
 
     /// Only a block that is loaded takes it: the others find it in the store. An empty vector is none.
@@ -244,6 +283,27 @@ mod tests {
     }
 
     type Store = BTreeMap<MemoryId, Vector>;
+
+    #[test]
+    fn the_sum_in_any_order_is_the_same_and_tells_the_cosine_to_the_centroid() {
+        let (mut forth, mut back) = (Sum::default(), Sum::default());
+        let all: Vec<Vector> = (0..50).map(vector).collect();
+        all.iter().for_each(|vector| forth.add(&vector.values, vector.scale));
+        all.iter().rev().for_each(|vector| back.add(&vector.values, vector.scale));
+        assert_eq!(forth, back);
+        let exact = |vector: &Vector| vector.values.iter().map(|x| f32::from(*x) * vector.scale).collect::<Vec<f32>>();
+        let centroid = (0..WIDTH).map(|n| all.iter().map(|vector| exact(vector)[n]).sum::<f32>() / 50.0).collect::<Vec<f32>>();
+        let product: f32 = centroid.iter().zip(exact(&vector(999))).map(|(x, y)| x * y).sum();
+        let expected = product / centroid.iter().map(|x| x * x).sum::<f32>().sqrt();
+        let cosine = forth.cosine(&vector(999)).expect("there are vectors");
+        assert!((cosine - expected).abs() < 1e-4, "{cosine}, not {expected}");
+        assert_eq!((Sum::default().cosine(&vector(1)), forth.cosine(&Vector::default())), (None, None));
+        let (vectors, user, store) =
+            (Vectors::new(1_000_000), user(1), all.into_iter().enumerate().map(|(n, v)| (id(n), v)).collect());
+        let sum = |without: &dyn Fn(&MemoryId) -> bool| vectors.sum(&user, &mut || load(&store), without).expect("no fault");
+        assert_eq!(sum(&|_| false), forth);
+        assert_ne!(sum(&|other| *other == id(3)), forth);
+    }
 
     fn load(store: &Store) -> Result<Vec<(MemoryId, Vector)>> {
         Ok(store.iter().map(|(id, vector)| (*id, vector.clone())).collect())

@@ -2,7 +2,7 @@
 
 use super::super::frame::{Frame, bare, date, one_line};
 use super::super::{Hit, Question, Ranked};
-use super::{as_ranked, days_since_access, summed};
+use super::{as_ranked, best_first, days_since_access, summed};
 use crate::domain::Time;
 use serde::Deserialize;
 
@@ -48,7 +48,7 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
         ];
         summed(hit.memory, question, &parts)
     };
-    found.map(one).collect()
+    best_first(found.map(one).collect())
 }
 
 pub(super) fn frame(rank: &Rank) -> Frame {

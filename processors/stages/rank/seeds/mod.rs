@@ -2,6 +2,8 @@
 //! Keepsake's own decides. Pure.
 
 pub mod lynkr;
+pub mod memory_spec;
+pub mod talome;
 
 use super::admit::{admitted, is_superseded};
 use super::arrange::better_first;
@@ -15,6 +17,8 @@ use serde::Deserialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     Lynkr(lynkr::Rank),
+    MemorySpec(memory_spec::Rank),
+    Talome(talome::Rank),
 }
 
 impl Rule {
@@ -22,6 +26,7 @@ impl Rule {
     pub fn takes_all(&self) -> bool {
         match self {
             Rule::Lynkr(_) => false,
+            Rule::MemorySpec(_) | Rule::Talome(_) => true,
         }
     }
 
@@ -29,6 +34,8 @@ impl Rule {
     pub fn completed(&self, asked: &Recall) -> Recall {
         let (standard, most) = match self {
             Rule::Lynkr(rank) => (rank.limit, rank.limit_max),
+            Rule::MemorySpec(rank) => (rank.top_k, usize::MAX),
+            Rule::Talome(rank) => (rank.top, usize::MAX),
         };
         let limit = if asked.unsaid.limit { standard } else { asked.limit.min(most) };
         Recall { limit, ..asked.clone() }
@@ -38,6 +45,8 @@ impl Rule {
     pub fn block(&self, ranked: &[Ranked], budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
         let frame = match self {
             Rule::Lynkr(rank) => lynkr::frame(rank),
+            Rule::MemorySpec(_) => memory_spec::frame(),
+            Rule::Talome(_) => talome::frame(),
         };
         Some(framed(ranked, &frame, budget, count_tokens))
     }
@@ -48,8 +57,9 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
     hits.retain(|hit| admitted(&hit.memory, question));
     let mut ranked = match rule {
         Rule::Lynkr(rank) => lynkr::ranked(rank, hits, question, at),
+        Rule::MemorySpec(rank) => memory_spec::ranked(rank, hits, question),
+        Rule::Talome(rank) => talome::ranked(rank, hits, question, at),
     };
-    ranked.sort_by(better_first);
     ranked.truncate(question.limit);
     ranked
 }
@@ -59,6 +69,11 @@ fn summed(memory: Memory, question: &Question, parts: &[(&'static str, f32)]) ->
     let score = parts.iter().map(|(_, points)| points).sum();
     let terms = parts.iter().copied().chain([("score", score)]).collect();
     Ranked { superseded: is_superseded(&memory, question), memory, score, terms }
+}
+
+fn best_first(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
+    ranked.sort_by(better_first);
+    ranked
 }
 
 /// Days since it was last used, confirmed or, if never, said.

@@ -2,8 +2,8 @@
 //! factor is read from a text is ours, and so chosen that every example comes out within 0.02.
 
 use super::wording::{self, content, information, specifics, stems};
-use super::{Ground, Judged, told};
-use crate::domain::{Kind, Memory, MemoryId, Role, Surprise};
+use super::{Ground, Judged, confidence, held, told};
+use crate::domain::{Kind, Memory, MemoryId, Surprise};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
         reason: format!("{verb} {}: {}", gate.threshold, told(&surprise.points)),
         threshold: gate.threshold,
         importance: surprise.total.clamp(0.0, 1.0),
-        confidence: if ground.role == Role::User { 1.0 } else { 0.7 },
+        confidence: confidence(ground.role),
         same: if keep { same(gate, text, ground.memories) } else { None },
         surprise,
         keep,
@@ -158,13 +158,9 @@ fn kind(text: &str) -> Kind {
     Kind::new(KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind))
 }
 
-fn held(holds: bool) -> f32 {
-    if holds { 1.0 } else { 0.0 }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{memory, said, shipped};
+    use super::super::samples::{RARITY, ground, memory, said, shipped};
     use super::*;
 
     fn gate() -> Gate {
@@ -175,7 +171,7 @@ mod tests {
         let memories: Vec<Memory> =
             known.iter().enumerate().map(|(n, text)| memory(n as u32, kind(text).as_str(), text)).collect();
         let recent: Vec<_> = known.iter().map(|text| said(text)).collect();
-        judge(&gate(), text, &Ground { memories: &memories, recent: &recent, role: Role::User, hint: None })
+        judge(&gate(), text, &Ground { memories: &memories, recent: &recent, ..ground(&RARITY) })
     }
 
     fn check(text: &str, known: &[&str], score: f32, kind: &str) {
@@ -260,7 +256,7 @@ mod tests {
     fn a_lower_threshold_stores_more_and_a_higher_one_only_novel_information() {
         let kept = |threshold, known: &[&str]| {
             let memories: Vec<Memory> = known.iter().map(|text| memory(1, "preference", text)).collect();
-            let ground = Ground { memories: &memories, recent: &[], role: Role::User, hint: None };
+            let ground = Ground { memories: &memories, ..ground(&RARITY) };
             judge(&Gate { threshold, ..gate() }, "I prefer Python", &ground).keep
         };
         assert_eq!((kept(0.1, &["I prefer Python"]), kept(0.3, &["I prefer Python"])), (true, false));
@@ -278,7 +274,7 @@ mod tests {
         let found = |after| {
             let memories: Vec<Memory> =
                 known(after).iter().enumerate().map(|(n, text)| memory(n as u32, "preference", text)).collect();
-            judge(&lenient, text, &Ground { memories: &memories, recent: &[], role: Role::User, hint: None }).same
+            judge(&lenient, text, &Ground { memories: &memories, ..ground(&RARITY) }).same
         };
         assert!(found(4).is_some());
         assert_eq!(found(5), None);
@@ -287,7 +283,7 @@ mod tests {
     #[test]
     fn the_senders_kind_wins() {
         let hint = Kind::new("ritual");
-        let judged = judge(&gate(), "I prefer tea", &Ground { memories: &[], recent: &[], role: Role::User, hint: Some(&hint) });
+        let judged = judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) });
         assert_eq!(judged.kind, hint);
     }
 }

@@ -2,10 +2,13 @@
 //! Pure: what the user's memories are comes as an argument.
 
 pub mod lynkr;
+pub mod memory_spec;
 #[cfg(test)]
 pub mod samples;
+pub mod talome;
 mod wording;
 
+use super::Rarity;
 use crate::domain::{Kind, Memory, MemoryId, Role, SaidBefore, Surprise};
 use serde::Deserialize;
 
@@ -14,6 +17,8 @@ use serde::Deserialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     Lynkr(lynkr::Gate),
+    MemorySpec(memory_spec::Gate),
+    Talome(talome::Gate),
 }
 
 /// What a candidate is judged on.
@@ -22,6 +27,9 @@ pub struct Ground<'a> {
     pub memories: &'a [Memory],
     /// The last turns of this session, oldest first.
     pub recent: &'a [SaidBefore],
+    /// The cosine to the centroid of the user's memories; none where there is no memory.
+    pub nearness_to_all: Option<f32>,
+    pub rarity: &'a Rarity,
     pub role: Role,
     /// The sender's word for the kind, which wins.
     pub hint: Option<&'a Kind>,
@@ -45,12 +53,18 @@ pub struct Judged {
 pub struct Told {
     pub kind: Kind,
     pub confidence: f32,
+    /// Nearly the same in other words, which takes the new ones.
+    pub same: Option<Memory>,
 }
 
 impl Rule {
-    pub fn told(&self, _content: &str, hint: Option<&Kind>) -> Told {
+    pub fn told(&self, content: &str, hint: Option<&Kind>, memories: &[Memory]) -> Told {
+        let kind_or = |standard: &dyn Fn() -> Kind| hint.cloned().unwrap_or_else(standard);
+        let sure = |kind: Kind| Told { kind, confidence: 1.0, same: None };
         match self {
-            Rule::Lynkr(_) => Told { kind: hint.cloned().unwrap_or_else(|| Kind::new("fact")), confidence: 1.0 },
+            Rule::Lynkr(_) => sure(kind_or(&|| Kind::new("fact"))),
+            Rule::MemorySpec(_) => sure(kind_or(&|| memory_spec::kind(content))),
+            Rule::Talome(gate) => talome::told(gate, content, kind_or(&|| talome::kind(content)), memories),
         }
     }
 }
@@ -58,7 +72,18 @@ impl Rule {
 pub fn judge(rule: &Rule, text: &str, ground: &Ground<'_>) -> Judged {
     match rule {
         Rule::Lynkr(gate) => lynkr::judge(gate, text, ground),
+        Rule::MemorySpec(gate) => memory_spec::judge(gate, text, ground),
+        Rule::Talome(_) => talome::judge(text, ground),
     }
+}
+
+/// What somebody says of themselves is sure, what is concluded for them less so.
+fn confidence(role: Role) -> f32 {
+    if role == Role::User { 1.0 } else { 0.7 }
+}
+
+fn held(holds: bool) -> f32 {
+    if holds { 1.0 } else { 0.0 }
 }
 
 /// "novelty .40, emphasis .10": what made the total, the most first.

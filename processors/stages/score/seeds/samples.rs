@@ -1,12 +1,21 @@
 //! Plain memories and turns for the seeds' tests.
 
+use super::Ground;
 use crate::domain::{Around, Kind, Memory, MemoryId, Metadata, Position, Role, SaidBefore, Scope, Time, UserKey, Vector};
+use crate::stages::score::Rarity;
+use std::sync::LazyLock;
+
+pub static RARITY: LazyLock<Rarity> = LazyLock::new(Rarity::flat);
+
+/// A user's first words.
+pub fn ground(rarity: &Rarity) -> Ground<'_> {
+    Ground { memories: &[], recent: &[], nearness_to_all: None, rarity, role: Role::User, hint: None }
+}
 
 pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
     let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
     let at = Time(i64::from(number));
     Memory {
-        around: Around::default(),
         id: MemoryId::of(&source, 0),
         key: UserKey::new("default", "anna").expect("a plain name"),
         scope: Scope::User,
@@ -38,6 +47,7 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![],
+        around: Around::default(),
     }
 }
 

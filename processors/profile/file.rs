@@ -1,0 +1,96 @@
+//! The files of profiles: the built-in ones, those of a user's own, and what one says that it does not have different from another.
+
+use super::Profile;
+use super::written::Written;
+use crate::fault::{Fault, Result, StopName};
+
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("keepsake", include_str!("../../config/profiles/keepsake.toml")),
+    ("lynkr", include_str!("../../config/profiles/lynkr.toml")),
+    ("memory-spec", include_str!("../../config/profiles/memory-spec.toml")),
+    ("talome", include_str!("../../config/profiles/talome.toml")),
+];
+
+pub fn load(name: &str) -> Result<Profile> {
+    let text = match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+        Some((_, text)) => (*text).to_owned(),
+        None if name.ends_with(".toml") => std::fs::read_to_string(name).map_err(|e| invalid(name, &e))?,
+        None => {
+            let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            return Err(invalid(
+                name,
+                &format!("there is no such profile; known: {}, or a path that ends in .toml", known.join(", ")),
+            ));
+        }
+    };
+    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    if let Some(base) = table.remove("base") {
+        table = over(based_on(name, &base)?, table);
+    }
+    let written: Written = serde_path_to_error::deserialize(table).map_err(|e| invalid(name, &e))?;
+    Ok(written.checked(name))
+}
+
+fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, format!("profile \"{name}\": {why}"))
+}
+
+/// The built-in profile that a profile differs from, which may differ from another one itself.
+fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
+    let found = BUILT_IN.iter().find(|(built_in, _)| Some(*built_in) == base.as_str() && *built_in != name);
+    let (_, text) = found.ok_or_else(|| invalid(name, &format!("base: {base} is not the name of another built-in profile")))?;
+    let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    match table.remove("base") {
+        Some(next) => Ok(over(based_on(name, &next)?, table)),
+        None => Ok(table),
+    }
+}
+
+/// Options replace options. Two levels deep and not deeper, so that a table that is an option, like half-lives by kind, is replaced whole.
+fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
+    for (name, section) in profile {
+        match (base.get_mut(&name), section) {
+            (Some(toml::Value::Table(before)), toml::Value::Table(options)) => {
+                for (option, value) in options {
+                    let value = if option == "rule" { same_rule(before.remove(&option), value) } else { value };
+                    before.insert(option, value);
+                }
+            }
+            (_, section) => {
+                base.insert(name, section);
+            }
+        }
+    }
+    base
+}
+
+/// A rule's numbers are options too, as long as it is the same rule.
+fn same_rule(before: Option<toml::Value>, rule: toml::Value) -> toml::Value {
+    let (Some(toml::Value::Table(before)), toml::Value::Table(rule)) = (before, &rule) else { return rule };
+    if before.keys().eq(rule.keys()) { toml::Value::Table(over(before, rule.clone())) } else { toml::Value::Table(rule.clone()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stages::score;
+
+    fn lynkr(text: &str) -> Result<score::seeds::lynkr::Gate> {
+        let table: toml::Table = text.parse().expect("a test's own");
+        let written: Written = over(based_on("mine", &"lynkr".into())?, table).try_into().map_err(|e| invalid("mine", &e))?;
+        match written.gate.rule {
+            Some(score::seeds::Rule::Lynkr(gate)) => Ok(gate),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_profile_may_say_only_what_it_has_different_from_another() {
+        let as_it_is = lynkr("").expect("built in");
+        let stricter = lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
+        assert_eq!((as_it_is.threshold, stricter.threshold, stricter.novelty), (0.3, 0.5, as_it_is.novelty));
+        assert!(lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").is_err(), "a word that is none");
+        assert!(based_on("mine", &"nobody".into()).is_err());
+        assert!(based_on("lynkr", &"lynkr".into()).is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! A profile as it is written, table by table, and what each stage makes of it.
+
+use super::{Feedback, Merge, Profile, Prune, Roles, Summary};
+use crate::stages::redact::Rule;
+use crate::stages::{index, rank, redact, score, split};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    redact: WrittenRedact,
+    split: WrittenSplit,
+    roles: Roles,
+    pub gate: WrittenGate,
+    weights: WrittenWeights,
+    merge: Merge,
+    rank: WrittenRank,
+    fade: WrittenFade,
+    prune: Prune,
+    summary: Summary,
+    feedback: Feedback,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRedact {
+    private_key: bool,
+    jwt: bool,
+    api_key: bool,
+    bearer: bool,
+    card: bool,
+    iban: bool,
+    email: bool,
+    phone: bool,
+}
+
+impl WrittenRedact {
+    fn checked(&self) -> redact::Options {
+        let is_on = |rule: &Rule| match rule {
+            Rule::PrivateKey => self.private_key,
+            Rule::Jwt => self.jwt,
+            Rule::ApiKey => self.api_key,
+            Rule::Bearer => self.bearer,
+            Rule::Card => self.card,
+            Rule::Iban => self.iban,
+            Rule::Email => self.email,
+            Rule::Phone => self.phone,
+        };
+        redact::Options { rules: Rule::ALL.into_iter().filter(is_on).collect() }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSplit {
+    tokens_min: usize,
+    tokens_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenGate {
+    fixed: f32,
+    keep_share: f32,
+    pub rule: Option<score::seeds::Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenWeights {
+    specificity: f32,
+    novelty: f32,
+    contradiction: f32,
+    emphasis: f32,
+    context_switch: f32,
+    fact: f32,
+    mine: f32,
+    time: f32,
+    number: f32,
+    name: f32,
+    decision: f32,
+    correction: f32,
+    never: f32,
+    instruction: f32,
+    answer: f32,
+    about_other: f32,
+    greeting: f32,
+    question_only: f32,
+    short: f32,
+    repetition: f32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRank {
+    dense: f32,
+    k1: f32,
+    b: f32,
+    // What is not written adds nothing: a profile that ranks by less says less.
+    #[serde(default)]
+    previous: f32,
+    #[serde(default)]
+    short_words: f32,
+    #[serde(default)]
+    first_person: bool,
+    #[serde(default)]
+    answer: f32,
+    #[serde(default)]
+    neighbour: f32,
+    #[serde(default)]
+    speaker: f32,
+    #[serde(default)]
+    when: f32,
+    #[serde(default)]
+    question: f32,
+    #[serde(default)]
+    month: f32,
+    #[serde(default)]
+    specificity: f32,
+    assistant: f32,
+    bound: f32,
+    floor: f32,
+    floor_cosine: f32,
+    superseded: f32,
+    rule: Option<rank::Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenFade {
+    shape: rank::Shape,
+    uses_prolong: bool,
+    half_life_days: BTreeMap<String, f32>,
+    exempt: Vec<String>,
+}
+
+/// Recent totals the running quantile is taken over: 50 and 400 differ by two points of the share stored.
+pub const GATE_WINDOW: usize = 200;
+
+impl Written {
+    pub fn checked(self, name: &str) -> Profile {
+        let w = self.weights;
+        let standard_half_life = self.fade.half_life_days.get("default").copied().unwrap_or(60.0);
+        Profile {
+            name: name.into(),
+            redact: self.redact.checked(),
+            split: split::Options { tokens_min: self.split.tokens_min, tokens_max: self.split.tokens_max.max(1) },
+            roles: self.roles,
+            rule: self.gate.rule,
+            gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share, window: GATE_WINDOW },
+            weights: score::Weights {
+                specificity: w.specificity,
+                novelty: w.novelty,
+                contradiction: w.contradiction,
+                emphasis: w.emphasis,
+                context_switch: w.context_switch,
+                fact: w.fact,
+                mine: w.mine,
+                time: w.time,
+                number: w.number,
+                name: w.name,
+                decision: w.decision,
+                correction: w.correction,
+                never: w.never,
+                instruction: w.instruction,
+                answer: w.answer,
+                about_other: w.about_other,
+                greeting: w.greeting,
+                question_only: w.question_only,
+                short: w.short,
+                repetition: w.repetition,
+            },
+            merge: self.merge,
+            words: index::Bm25 {
+                k1: self.rank.k1,
+                b: self.rank.b,
+                previous: self.rank.previous,
+                short_words: self.rank.short_words,
+            },
+            first_person: self.rank.first_person,
+            rank: rank::Weights {
+                rule: self.rank.rule,
+                dense: self.rank.dense,
+                answer: self.rank.answer,
+                neighbour: self.rank.neighbour,
+                speaker: self.rank.speaker,
+                when: self.rank.when,
+                question: self.rank.question,
+                month: self.rank.month,
+                specificity: self.rank.specificity,
+                assistant: self.rank.assistant,
+                bound: self.rank.bound,
+                floor: self.rank.floor,
+                fade: rank::Fade {
+                    half_life_days: standard_half_life,
+                    half_life_days_by_kind: self.fade.half_life_days,
+                    shape: self.fade.shape,
+                    uses_prolong: self.fade.uses_prolong,
+                    exempt: self.fade.exempt.into_iter().collect(),
+                },
+                floor_cosine: self.rank.floor_cosine,
+                superseded: self.rank.superseded,
+            },
+            prune: self.prune,
+            summary: self.summary,
+            feedback: self.feedback,
+        }
+    }
+}
