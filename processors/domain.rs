@@ -1,5 +1,9 @@
 //! The words of Keepsake: who, when, what was said, what is remembered and how surprising it was. No serde, no I/O.
 
+mod own_words;
+
+pub use own_words::OwnWords;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ const WALLS: &[Wall] = &[
     Wall { of: &[""], but: &["ports/kafka/", "cli/"], never: &["rdkafka::"], why: "Kafka's client is the port's own" },
     Wall { of: &[""], but: &["ports/embedder/"], never: &["ort::"], why: "the ONNX Runtime is the embedder's own" },
     Wall {
-        of: &["domain.rs"],
+        of: &["domain.rs", "domain/"],
         but: &[],
         never: &["serde", "std::fs", "std::net", "std::io", "crate::", "tokio"],
         why: "the words of the domain know nobody, no form and no I/O",

@@ -7,7 +7,7 @@ use crate::domain::{
 };
 use crate::fault::Result;
 use crate::profile::Treatment;
-use crate::stages::score::{self, Ground};
+use crate::stages::score::{self, Ground, Said};
 use crate::stages::split::Candidate;
 use crate::stages::store::{Reading, Session};
 use crate::text;
@@ -77,6 +77,8 @@ impl Ingest {
         let near = work.nearest(key, &vector, NEIGHBOURS)?;
         let replaced = facts::replaced(work, key, &candidate.slots)?;
         let recent = work.overlay.tail(key, here.event.session.as_deref())?;
+        let said = Said::of(&candidate.text);
+        let own_words = work.overlay.own_words(key)?;
         let ground = Ground {
             vector: &vector,
             nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
@@ -84,8 +86,12 @@ impl Ingest {
             speaker: speaker(turn),
             linked: !replaced.is_empty(),
             rarity: &self.rarity,
+            own_words: &own_words,
         };
-        let surprise = score::surprise(&candidate.text, &ground, &profile.weights);
+        let surprise = score::surprise(&said, &ground, &profile.weights);
+        if turn.role == Role::User {
+            work.overlay.add_own_words(key, said.stems())?;
+        }
         // Order matters: the total that is judged is one of those it is judged among.
         let totals = work.overlay.push_score(key, surprise.total)?;
         let threshold = score::threshold(&profile.gate, &totals);

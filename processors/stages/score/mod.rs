@@ -12,10 +12,31 @@ pub use rarity::Rarity;
 pub use reading::is_question;
 pub use repetition::says_the_same;
 
-use crate::domain::{SaidBefore, Surprise, Vector};
+use crate::domain::{OwnWords, SaidBefore, Surprise, Vector};
 use crate::text;
 use reading::Reading;
 use std::collections::{HashMap, HashSet};
+
+/// A candidate's text, read once: by its wording, and as words with their stems.
+pub struct Said<'a> {
+    reading: Reading<'a>,
+    words: Vec<String>,
+    stems: Vec<String>,
+}
+
+impl<'a> Said<'a> {
+    pub fn of(text: &'a str) -> Said<'a> {
+        let reading = Reading::of(text);
+        let words = text::content_words(&reading.prose);
+        let stems = words.iter().map(|word| text::stem(word)).collect();
+        Said { reading, words, stems }
+    }
+
+    /// Of the words that carry meaning, in order, repetitions kept; code is left out.
+    pub fn stems(&self) -> &[String] {
+        &self.stems
+    }
+}
 
 /// What each part is worth at its fullest; every part is 0 to 1. Round numbers by judgement: weights fitted to one kind of
 /// conversation were worth little on another.
@@ -84,8 +105,12 @@ pub struct Ground<'a> {
     /// Another value of something said before is given here.
     pub linked: bool,
     pub rarity: &'a Rarity,
+    /// What the user said so far, this text not among it.
+    pub own_words: &'a OwnWords,
 }
 
+/// The rarity of a word in the language counts like so many words of the user's own. From 30 to 3,000 makes little difference.
+const PRIOR_WORDS: f32 = 300.0;
 /// Words summed up: a long text is not rarer for each further word.
 const RAREST_WORDS: usize = 10;
 /// Bits of the ten rarest words of a rich turn.
@@ -101,15 +126,14 @@ const SHORT_WORDS: usize = 4;
 /// A question is answered if it stands at the end of what the other said.
 const ANSWER_TAIL_CHARS: usize = 120;
 
-pub fn surprise(text: &str, ground: &Ground<'_>, weights: &Weights) -> Surprise {
-    let said = Reading::of(text);
-    let words = text::content_words(&said.prose);
+pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surprise {
+    let (said, words) = (&text.reading, &text.words);
     let cosines: Vec<f32> = ground.recent.iter().map(|turn| turn.vector.cosine(ground.vector)).collect();
     let best = |cosines: &[f32]| cosines.iter().copied().fold(0.0, f32::max);
     let nearest = best(&cosines).max(ground.nearest);
     let nearest_in_context = best(&cosines[cosines.len().saturating_sub(CONTEXT_TURNS)..]);
 
-    let specificity = share(rarest_bits(&words, ground.rarity) / SPECIFICITY_FULL);
+    let specificity = share(rarest_bits(text, ground) / SPECIFICITY_FULL);
     let novelty = share((1.0 - nearest) / NOVELTY_FULL);
     let contradiction = held(ground.linked);
     let emphasis = said.emphasis();
@@ -134,7 +158,7 @@ pub fn surprise(text: &str, ground: &Ground<'_>, weights: &Weights) -> Surprise 
         ("about_other", share(said.share_about_other()), weights.about_other),
         ("greeting", held(greets), weights.greeting),
         ("question_only", held(said.only_asks()), weights.question_only),
-        ("short", held(is_short(&words) && !said.state()), weights.short),
+        ("short", held(is_short(words) && !said.state()), weights.short),
         ("repetition", held(nearest > REPETITION_COSINE), weights.repetition),
     ];
     let points: Vec<_> =
@@ -143,12 +167,15 @@ pub fn surprise(text: &str, ground: &Ground<'_>, weights: &Weights) -> Surprise 
     Surprise { total, novelty, contradiction, specificity, emphasis, context_switch, points }
 }
 
-/// Of each stem the rarest form, of those the rarest ten.
-fn rarest_bits(words: &[String], rarity: &Rarity) -> f32 {
-    let mut bits_of_stem = HashMap::with_capacity(words.len());
-    for word in words {
-        let bits = bits_of_stem.entry(text::stem(word)).or_insert(0f32);
-        *bits = bits.max(rarity.bits(word));
+/// Of each stem the rarest form, of those the rarest ten, in bits of self-information: by how common the word is, and by how often this
+/// user has said it.
+fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
+    let all = ground.own_words.total() as f32 + PRIOR_WORDS;
+    let mut bits_of_stem = HashMap::with_capacity(text.words.len());
+    for (word, stem) in text.words.iter().zip(&text.stems) {
+        let expected = ground.own_words.count(stem) as f32 + PRIOR_WORDS * (-ground.rarity.bits(word)).exp2();
+        let bits = bits_of_stem.entry(stem.as_str()).or_insert(0f32);
+        *bits = bits.max((all / expected).log2());
     }
     let mut bits: Vec<f32> = bits_of_stem.into_values().collect();
     bits.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -189,9 +216,13 @@ mod tests {
     }
 
     fn scored(text: &str, recent: &[SaidBefore]) -> Surprise {
+        scored_after(text, recent, &OwnWords::default())
+    }
+
+    fn scored_after(text: &str, recent: &[SaidBefore], own_words: &OwnWords) -> Surprise {
         let (vector, rarity) = (axis(0), Rarity::flat());
-        let ground = Ground { vector: &vector, nearest: 0.0, recent, speaker: "kim", linked: false, rarity: &rarity };
-        surprise(text, &ground, &Weights::default())
+        let ground = Ground { vector: &vector, nearest: 0.0, recent, speaker: "kim", linked: false, rarity: &rarity, own_words };
+        surprise(&Said::of(text), &ground, &Weights::default())
     }
 
     fn point(surprise: &Surprise, name: &str) -> f32 {
@@ -262,6 +293,19 @@ mod tests {
         assert_eq!((switched.context_switch, switched.novelty), (1.0, 0.0));
     }
 
+    #[test]
+    fn a_users_commonplace_is_not_rare() {
+        let (mut sailor, text) = (OwnWords::default(), "The spinnaker tore.");
+        for _ in 0..10 {
+            ["spinnak", "sail", "harbour"].into_iter().for_each(|stem| sailor.add(stem));
+        }
+        let (known, new) = (scored_after(text, &[], &sailor), scored(text, &[]));
+        assert!(known.specificity < new.specificity - 0.05, "{} {}", known.specificity, new.specificity);
+        let elsewhere = "The gearbox broke.";
+        let (known, new) = (scored_after(elsewhere, &[], &sailor), scored(elsewhere, &[]));
+        assert!(known.specificity > new.specificity - 0.01, "{} {}", known.specificity, new.specificity);
+    }
+
     proptest! {
         #[test]
         fn any_text_has_factors_from_0_to_1_and_points_that_add_up(
@@ -269,10 +313,11 @@ mod tests {
             nearest in any::<f32>(),
             linked: bool,
         ) {
-            let (vector, rarity) = (axis(0), Rarity::flat());
+            let (vector, rarity, own_words) = (axis(0), Rarity::flat(), OwnWords::default());
             let recent = [said("tom", &text, &axis(1)), said("tom", "so?", &Vector::default())];
-            let ground = Ground { vector: &vector, nearest, recent: &recent, speaker: "kim", linked, rarity: &rarity };
-            let surprise = surprise(&text, &ground, &Weights::default());
+            let ground =
+                Ground { vector: &vector, nearest, recent: &recent, speaker: "kim", linked, rarity: &rarity, own_words: &own_words };
+            let surprise = surprise(&Said::of(&text), &ground, &Weights::default());
             let Surprise { novelty, contradiction, specificity, emphasis, context_switch, .. } = surprise;
             for factor in [novelty, contradiction, specificity, emphasis, context_switch] {
                 prop_assert!((0.0..=1.0).contains(&factor), "{surprise:?}");

@@ -5,7 +5,8 @@
 use super::Identity;
 use super::reading::{SeenBefore, Session, SlotHolder};
 use crate::domain::{
-    Around, Kind, Memory, MemoryId, Neighbour, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey, Vector,
+    Around, Kind, Memory, MemoryId, Neighbour, OwnWords, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey,
+    Vector,
 };
 use crate::fault::{Fault, Result, StopName};
 use serde::{Deserialize, Serialize, Serializer};
@@ -14,9 +15,11 @@ use std::collections::BTreeSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use uuid::Uuid;
 
-/// Order matters: a program that raises it writes the identity anew before anything else, so that older ones stop there.
+/// Order matters: with the first batch that is written under it the identity is written anew (`Store::apply`), so that an older program
+/// stops there.
+///
+/// 2: the gate's record counts the user's own words; a memory knows what was said around it; a session's last turns know where they came from.
 pub const VERSION: u8 = 2;
-/// Without what was said around a memory, and where a session's last turns came from.
 const VERSION_1: u8 = 1;
 
 /// What the compact form holds: a place in these lists. Only ever appended to.
@@ -40,13 +43,18 @@ fn from_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
     postcard::from_bytes(body).map_err(|fault| unreadable(fault.to_string()))
 }
 
-/// The version, if it is ours, and what stands behind it.
+/// The version and what stands behind it, if it is ours. A record that is the same in several versions need not ask which.
 fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
     match bytes {
         [version @ VERSION_1..=VERSION, body @ ..] => Ok((*version, body)),
         [version, ..] if *version > VERSION => Err(newer(*version)),
         _ => Err(unreadable("no known format")),
     }
+}
+
+/// Written by an older program: it would not understand what this one writes.
+pub fn is_older(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|version| *version < VERSION)
 }
 
 pub fn newer(version: u8) -> Fault {
@@ -490,28 +498,62 @@ pub fn session(bytes: &[u8]) -> Result<Session> {
 pub struct Gate {
     /// How many ids came: the number of the next.
     pub ids: u64,
-    /// The last totals, oldest first.
-    pub scores: Vec<f32>,
+    /// The last totals, oldest first. In whole thousandths, so that it makes no difference where a batch ended and they were written.
+    pub thousandths: Vec<i16>,
+    pub words: OwnWords,
+}
+
+impl Gate {
+    /// The cast of a float to an integer saturates: totals far beyond the scale stay the largest.
+    pub fn push(&mut self, score: f32, window: usize) {
+        self.thousandths.push((score * 1000.0).round() as i16);
+        self.thousandths.drain(..self.thousandths.len().saturating_sub(window));
+    }
+
+    pub fn scores(&self) -> impl Iterator<Item = f32> {
+        self.thousandths.iter().map(|score| f32::from(*score) / 1000.0)
+    }
+}
+
+#[derive(Deserialize)]
+struct GateV1<'a> {
+    ids: u64,
+    thousandths: &'a [u8],
 }
 
 #[derive(Serialize, Deserialize)]
-struct GateV1<'a> {
+struct GateV2<'a> {
     ids: u64,
     /// Two bytes each: a threshold taken from them needs no more.
     #[serde(serialize_with = "as_bytes")]
     thousandths: &'a [u8],
+    words_total: u32,
+    /// `OwnWords::packed`
+    #[serde(serialize_with = "as_bytes")]
+    words: &'a [u8],
 }
 
 pub fn gate_bytes(gate: &Gate) -> Vec<u8> {
-    // The cast of a float to an integer saturates: totals far beyond the scale stay the largest.
-    let thousandths: Vec<u8> = gate.scores.iter().flat_map(|score| ((score * 1000.0).round() as i16).to_le_bytes()).collect();
-    encode(&GateV1 { ids: gate.ids, thousandths: &thousandths }, thousandths.len() + 12)
+    let thousandths: Vec<u8> = gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
+    let words = gate.words.packed();
+    let record = GateV2 { ids: gate.ids, thousandths: &thousandths, words_total: gate.words.total(), words: &words };
+    encode(&record, thousandths.len() + words.len() + 20)
 }
 
 pub fn gate(bytes: &[u8]) -> Result<Gate> {
-    let GateV1 { ids, thousandths } = decode(bytes)?;
-    let scores = thousandths.chunks_exact(2).map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 1000.0);
-    Ok(Gate { ids, scores: scores.collect() })
+    let (ids, thousandths, words) = match body(bytes)? {
+        (1, body) => {
+            let GateV1 { ids, thousandths } = from_body(body)?;
+            (ids, thousandths, Some(OwnWords::default()))
+        }
+        (_, body) => {
+            let GateV2 { ids, thousandths, words_total, words } = from_body(body)?;
+            (ids, thousandths, OwnWords::unpacked(words_total, words))
+        }
+    };
+    let words = words.ok_or_else(|| unreadable("no counts of words"))?;
+    let thousandths = thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+    Ok(Gate { ids, thousandths, words })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -563,11 +605,6 @@ pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
     let Identity { cluster, topic, partition, partitions, model, dimensions } = identity;
     let (partition, partitions, dimensions) = (*partition, *partitions, *dimensions);
     encode(&IdentityV1 { cluster, topic, partition, partitions, model, dimensions }, 128)
-}
-
-/// Whether an older program would take what it says for its own.
-pub fn is_older(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|version| *version < VERSION)
 }
 
 pub fn identity(bytes: &[u8]) -> Result<Identity> {
@@ -651,10 +688,24 @@ mod tests {
         assert_eq!(offset(&offset_bytes(-1)).unwrap(), -1);
     }
 
+    fn a_gate(ids: u64, scores: &[f32], words: &[&str]) -> Gate {
+        let mut gate = Gate { ids, ..Gate::default() };
+        scores.iter().for_each(|score| gate.push(*score, 200));
+        words.iter().for_each(|word| gate.words.add(word));
+        gate
+    }
+
     #[test]
     fn scores_keep_three_digits_and_never_wrap() {
-        let was = Gate { ids: 7, scores: vec![0.4567, -0.1, 1e9, f32::NAN] };
-        assert_eq!(gate(&gate_bytes(&was)).unwrap(), Gate { ids: 7, scores: vec![0.457, -0.1, 32.767, 0.0] });
+        let was = a_gate(7, &[0.4567, -0.1, 1e9, f32::NAN], &["tea", "boat", "tea"]);
+        let is = gate(&gate_bytes(&was)).unwrap();
+        assert_eq!(is.scores().collect::<Vec<_>>(), [0.457, -0.1, 32.767, 0.0]);
+        assert_eq!(is, was);
+    }
+
+    #[test]
+    fn a_gate_of_format_1_has_counted_no_words_yet() {
+        assert_eq!(gate(&[1, 0x82, 0x01, 2, 1, 0]).unwrap(), a_gate(130, &[0.001], &[]));
     }
 
     #[test]
@@ -698,7 +749,11 @@ mod tests {
         assert_eq!(session_bytes(&was), [2, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         assert_eq!(vector_bytes(&vector, None).unwrap(), [2, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
-        assert_eq!(gate_bytes(&Gate { ids: 130, scores: vec![0.001] }), [2, 0x82, 0x01, 2, 1, 0]);
+        let words = [2, 2, 0x02, 0x35, 0x01, 0x3e]; // two of them: "tea" twice in place 848, "boat" once in 992
+        assert_eq!(
+            gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
+            [&[2, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
+        );
         let around = Around { before: None, earlier: None, after: Some(a_neighbour(&a_memory(1, "").source)) };
         let written = postcard::to_stdvec(&around_v2(&around)).unwrap();
         assert_eq!(written[..13], [0, 0, 1, 6, 0, 4, b'z', b'o', 0xc3, 0xab, 5, b'h', b'e']);

@@ -24,7 +24,7 @@ use crate::fault::{Fault, Result, StopName};
 use disk::{Disk, NotOpened};
 use records::{Records, Visit};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tails::Tails;
 
 /// Of a store that ends with its process.
@@ -67,6 +67,8 @@ pub struct Store {
     tails: Tails,
     applied: AtomicI64,
     changelog: Option<Place>,
+    /// Everything here is of an older format so far.
+    is_older: AtomicBool,
 }
 
 impl Store {
@@ -121,13 +123,11 @@ impl Store {
         tails_max: usize,
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
+        let mut is_older = false;
         match damaged_if_unreadable(records.get(&keys::identity()))? {
             Some(bytes) => {
                 check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?;
-                if format::is_older(&bytes) {
-                    // Order matters: before anything else is written, so that an older program stops here and reads nothing wrong.
-                    write_identity(&*records, identity)?;
-                }
+                is_older = format::is_older(&bytes);
             }
             None if existed => return Err(NotOpened::Damaged("does not say which log it is made from".into())),
             None => write_identity(&*records, identity)?,
@@ -143,6 +143,7 @@ impl Store {
             tails: Tails::new(tails_max),
             applied: AtomicI64::new(applied),
             changelog,
+            is_older: AtomicBool::new(is_older),
         })
     }
 
@@ -165,7 +166,8 @@ impl Store {
         changelog::meta_bytes(&self.identity, applied)
     }
 
-    /// Invariant: records and offsets are one batch, so whatever happens they agree.
+    /// Invariant: records and offsets are one batch, so whatever happens they agree. The first of a newer format says so in the identity,
+    /// where an older program stops.
     pub fn apply(&self, batch: Finished, mark: Mark) -> Result<()> {
         let Finished { mut changes, tails } = batch;
         let Mark { applied, changelog } = mark;
@@ -173,7 +175,11 @@ impl Store {
         if let Some(Place { offset, at }) = changelog {
             changes.put(keys::changelog(), format::place_bytes(offset, at));
         }
+        if self.is_older.load(Ordering::Acquire) {
+            changes.put(keys::identity(), format::identity_bytes(&self.identity));
+        }
         self.records.apply(&changes)?;
+        self.is_older.store(false, Ordering::Release);
         self.tails.put_all(tails);
         self.applied.store(applied, Ordering::Release);
         Ok(())

@@ -5,8 +5,9 @@ use super::keys;
 use super::reading::{Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail, decoded_tail};
 use super::records::{Changes, Records, Visit};
 use super::tails::Tails;
-use crate::domain::{Memory, MemoryId, SaidBefore, UserKey, Vector};
+use crate::domain::{Memory, MemoryId, OwnWords, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -22,6 +23,8 @@ pub struct Overlay<'a> {
     /// The same changes as they were before they became bytes; nothing is a removal.
     memories: BTreeMap<(UserKey, MemoryId), Option<Memory>>,
     vectors: BTreeMap<(UserKey, MemoryId), Vector>,
+    /// What the gate knows of each user whom it judged, as it is by now: several turns become bytes once, at the end.
+    gates: BTreeMap<UserKey, Gate>,
     /// Each tail read or written, as it is by now.
     tails: RefCell<HashMap<Vec<u8>, Arc<Tail>>>,
 }
@@ -47,15 +50,18 @@ impl<'a> Overlay<'a> {
     }
 
     pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
-        let (memories, vectors, tails) = (BTreeMap::new(), BTreeMap::new(), RefCell::default());
-        Overlay { below, tails_below: None, changes, memories, vectors, tails }
+        let (memories, vectors, gates, tails) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), RefCell::default());
+        Overlay { below, tails_below: None, changes, memories, vectors, gates, tails }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.changes.records.is_empty()
+        self.changes.records.is_empty() && self.gates.is_empty()
     }
 
-    pub fn finished(self) -> Finished {
+    pub fn finished(mut self) -> Finished {
+        for (key, gate) in &self.gates {
+            self.changes.put(keys::gate(key), format::gate_bytes(gate));
+        }
         Finished { changes: self.changes, tails: self.tails.into_inner() }
     }
 
@@ -129,17 +135,40 @@ impl<'a> Overlay<'a> {
         self.changes.put(keys::session(key, name), format::session_bytes(session));
     }
 
-    /// The user's last totals, with this one as the last.
-    pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
-        let mut gate = self.gate(key)?;
-        gate.scores.push(score);
-        gate.scores.drain(..gate.scores.len().saturating_sub(SCORES_WINDOW));
-        self.changes.put(keys::gate(key), format::gate_bytes(&gate));
-        Ok(gate.scores)
+    /// What the user said so far, as counts of words.
+    pub fn own_words(&self, key: &UserKey) -> Result<Cow<'_, OwnWords>> {
+        Ok(match self.gate(key)? {
+            Cow::Borrowed(gate) => Cow::Borrowed(&gate.words),
+            Cow::Owned(gate) => Cow::Owned(gate.words),
+        })
     }
 
-    fn gate(&self, key: &UserKey) -> Result<Gate> {
-        self.record(&keys::gate(key))?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes))
+    pub fn add_own_words(&mut self, key: &UserKey, stems: &[String]) -> Result<()> {
+        let words = &mut self.gate_mut(key)?.words;
+        stems.iter().for_each(|stem| words.add(stem));
+        Ok(())
+    }
+
+    /// The user's last totals, with this one as the last.
+    pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
+        let gate = self.gate_mut(key)?;
+        gate.push(score, SCORES_WINDOW);
+        Ok(gate.scores().collect())
+    }
+
+    fn gate(&self, key: &UserKey) -> Result<Cow<'_, Gate>> {
+        match self.gates.get(key) {
+            Some(gate) => Ok(Cow::Borrowed(gate)),
+            None => self.record(&keys::gate(key))?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes)).map(Cow::Owned),
+        }
+    }
+
+    fn gate_mut(&mut self, key: &UserKey) -> Result<&mut Gate> {
+        if !self.gates.contains_key(key) {
+            let gate = self.gate(key)?.into_owned();
+            self.gates.insert(key.clone(), gate);
+        }
+        Ok(self.gates.get_mut(key).expect("it was put there if it was not there"))
     }
 
     /// An id that is known already keeps its place in the order.
@@ -154,10 +183,9 @@ impl<'a> Overlay<'a> {
     }
 
     fn number_of_new_id(&mut self, key: &UserKey) -> Result<u64> {
-        let mut gate = self.gate(key)?;
+        let gate = self.gate_mut(key)?;
         let number = gate.ids;
         gate.ids += 1;
-        self.changes.put(keys::gate(key), format::gate_bytes(&gate));
         if number > SEEN_IDS && number.is_multiple_of(SEEN_IDS_SWEPT) {
             self.sweep_seen_before(key, number - SEEN_IDS)?;
         }
@@ -238,8 +266,9 @@ impl<'a> Overlay<'a> {
             }
             self.changes.remove(record);
         }
+        self.gates.remove(key);
         if ids > 0 {
-            self.changes.put(keys::gate(key), format::gate_bytes(&Gate { ids, scores: Vec::new() }));
+            self.gates.insert(key.clone(), Gate { ids, ..Gate::default() });
         }
         self.forget_tails_of(&user);
         Ok(())
@@ -269,6 +298,10 @@ impl Reading for Overlay<'_> {
             Some(changed) => Ok(changed.clone()),
             None => self.below.get(key),
         }
+    }
+
+    fn scores(&self, key: &UserKey) -> Result<Vec<f32>> {
+        Ok(self.gate(key)?.scores().collect())
     }
 
     fn tail_in(&self, ring: &[u8]) -> Result<Arc<Tail>> {

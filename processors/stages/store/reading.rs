@@ -138,7 +138,8 @@ pub trait Reading {
     /// The totals the gate gave last, oldest first.
     fn scores(&self, key: &UserKey) -> Result<Vec<f32>> {
         let Some(bytes) = self.record(&keys::gate(key))? else { return Ok(Vec::new()) };
-        Ok(format::gate(&bytes).map_err(|fault| fault.about(format!("reads the scores of {key}")))?.scores)
+        let gate = format::gate(&bytes).map_err(|fault| fault.about(format!("reads the scores of {key}")))?;
+        Ok(gate.scores().collect())
     }
 
     fn seen(&self, key: &UserKey, id: &str) -> Result<Option<SeenBefore>> {

@@ -137,6 +137,7 @@ fn write_all(overlay: &mut Overlay<'_>, key: &UserKey, offset: i64) {
     overlay.push_tail(key, Some("monday"), &said("hello")).unwrap();
     overlay.put_session(key, "monday", &Session { turns: 1, ..Session::default() });
     overlay.push_score(key, 0.5).unwrap();
+    overlay.add_own_words(key, &["drink".to_owned(), "tea".to_owned()]).unwrap();
     overlay.put_seen(key, &format!("e-{offset}"), &seen_at(offset)).unwrap();
     overlay.put_slot(key, "drink", &SlotHolder { memory: memory.id, value: "tea".into() });
 }
@@ -402,6 +403,27 @@ fn scores_are_a_window() {
 }
 
 #[test]
+fn a_users_own_words_are_counted_from_batch_to_batch() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        let counted = |overlay: &Overlay<'_>| {
+            let words = overlay.own_words(&zoe).unwrap();
+            (words.count("tea"), words.count("boat"), words.total())
+        };
+        for batch in 0..3 {
+            write(store, batch, |overlay| {
+                overlay.add_own_words(&zoe, &["tea".to_owned()]).unwrap();
+                overlay.add_own_words(&zoe, &["tea".to_owned(), "cake".to_owned()]).unwrap();
+                assert_eq!(counted(overlay), (2 * batch as u32 + 2, 0, 3 * batch as u32 + 3));
+            });
+        }
+        assert_eq!(counted(&store.overlay()), (6, 0, 9));
+        write(store, 3, |overlay| overlay.forget_user(&zoe).unwrap());
+        assert_eq!(counted(&store.overlay()), (0, 0, 0));
+    });
+}
+
+#[test]
 fn ids_are_recognised_until_a_thousand_newer_ones_came() {
     on_both(|store| {
         let zoe = key("zoe");
@@ -581,6 +603,20 @@ fn a_newer_store_stops_by_name_and_stays_as_it_was() {
     let Ok(disk) = Disk::open(&shard, &Options::default()) else { panic!("it is not damaged") };
     assert_eq!(disk.get(&keys::identity()).unwrap(), Some(vec![format::VERSION + 1, 42]));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_older_store_is_of_the_new_format_from_its_first_batch_on() {
+    let below = InMemory::default();
+    let (mut older, mut bytes) = (Changes::default(), format::identity_bytes(&identity()));
+    bytes[0] = 1;
+    older.put(keys::identity(), bytes);
+    below.apply(&older).unwrap();
+    let store = Store::over(below, &identity()).unwrap();
+    let version = || store.record(&keys::identity()).unwrap().unwrap()[0];
+    assert_eq!(version(), 1, "whoever only reads changes nothing");
+    write(&store, 0, |overlay| write_all(overlay, &key("zoe"), 0));
+    assert_eq!(version(), format::VERSION);
 }
 
 #[test]
