@@ -101,7 +101,6 @@ enum Command {
     #[command(subcommand)]
     Config(config::Configuration),
     /// Measure quality on conversations whose questions have known answers
-    #[command(subcommand)]
     Eval(eval::Eval),
     /// Try another profile on the same turns: what would be kept, and what would be lost
     #[command(after_help = whatif::EXAMPLES)]
