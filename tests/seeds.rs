@@ -95,3 +95,28 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
     assert_eq!(contents(&ada.recall("anything")).len(), 10);
     running.stop();
 }
+
+#[test]
+fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
+    let running = started("memory-platform");
+    let wire = running.wire();
+    let ada = wire.user("memory-platform", "ada");
+    let said = |role: &str, content: &str| ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}));
+    assert_eq!(about(&said("user", "My birthday is on 3 May")), ("kept".to_owned(), "fact".to_owned()));
+    assert_eq!(about(&said("assistant", "You prefer tea to coffee")), ("kept".to_owned(), "preference".to_owned()));
+    assert_eq!(about(&said("user", "ok")).0, "dropped");
+    let confidence = |content: &str| {
+        let memories = ada.list();
+        let memory = memories.iter().find(|memory| memory["content"] == content).unwrap_or_else(|| panic!("{memories:#?}"));
+        (memory["confidence"].as_f64().expect("a number") * 100.0).round()
+    };
+    assert_eq!((confidence("My birthday is on 3 May"), confidence("You prefer tea to coffee")), (100.0, 60.0));
+    assert_eq!(about(&said("assistant", "You prefer tea to coffee")).0, "merged");
+    assert_eq!(confidence("You prefer tea to coffee"), 70.0);
+    let reply = ada.ask(json!({"type": "recall", "query": "birthday", "explain": true}));
+    assert_eq!(contents(&reply)[0], "My birthday is on 3 May");
+    let terms = &reply["memories"][0]["explain"];
+    let sum: f64 = ["similarity", "salience", "confidence"].iter().map(|name| terms[name].as_f64().expect("a number")).sum();
+    assert!((sum - terms["score"].as_f64().expect("a number")).abs() < 1e-4, "{terms}");
+    running.stop();
+}

@@ -2,6 +2,7 @@
 //! Keepsake's own decides. Pure.
 
 pub mod lynkr;
+pub mod memory_platform;
 pub mod memory_spec;
 pub mod talome;
 
@@ -19,13 +20,14 @@ pub enum Rule {
     Lynkr(lynkr::Rank),
     MemorySpec(memory_spec::Rank),
     Talome(talome::Rank),
+    MemoryPlatform(memory_platform::Rank),
 }
 
 impl Rule {
     /// All of a user's memories are ranked, whatever the engines find for the question.
     pub fn takes_all(&self) -> bool {
         match self {
-            Rule::Lynkr(_) => false,
+            Rule::Lynkr(_) | Rule::MemoryPlatform(_) => false,
             Rule::MemorySpec(_) | Rule::Talome(_) => true,
         }
     }
@@ -33,6 +35,7 @@ impl Rule {
     /// With what the sender left open as the document has it.
     pub fn completed(&self, asked: &Recall) -> Recall {
         let (standard, most) = match self {
+            Rule::MemoryPlatform(_) => (asked.limit, usize::MAX),
             Rule::Lynkr(rank) => (rank.limit, rank.limit_max),
             Rule::MemorySpec(rank) => (rank.top_k, usize::MAX),
             Rule::Talome(rank) => (rank.top, usize::MAX),
@@ -47,6 +50,7 @@ impl Rule {
             Rule::Lynkr(rank) => lynkr::frame(rank),
             Rule::MemorySpec(_) => memory_spec::frame(),
             Rule::Talome(_) => talome::frame(),
+            Rule::MemoryPlatform(_) => return None,
         };
         Some(framed(ranked, &frame, budget, count_tokens))
     }
@@ -59,6 +63,7 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
         Rule::Lynkr(rank) => lynkr::ranked(rank, hits, question, at),
         Rule::MemorySpec(rank) => memory_spec::ranked(rank, hits, question),
         Rule::Talome(rank) => talome::ranked(rank, hits, question, at),
+        Rule::MemoryPlatform(rank) => memory_platform::ranked(rank, hits, question, at),
     };
     ranked.truncate(question.limit);
     ranked

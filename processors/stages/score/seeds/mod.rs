@@ -2,6 +2,7 @@
 //! Pure: what the user's memories are comes as an argument.
 
 pub mod lynkr;
+pub mod memory_platform;
 pub mod memory_spec;
 #[cfg(test)]
 pub mod samples;
@@ -19,6 +20,7 @@ pub enum Rule {
     Lynkr(lynkr::Gate),
     MemorySpec(memory_spec::Gate),
     Talome(talome::Gate),
+    MemoryPlatform(memory_platform::Gate),
 }
 
 /// What a candidate is judged on.
@@ -58,12 +60,22 @@ pub struct Told {
 }
 
 impl Rule {
+    /// Whether it judges on the user's memories, which must be read for it.
+    pub fn reads_memories(&self) -> bool {
+        matches!(self, Rule::Lynkr(_) | Rule::MemoryPlatform(_))
+    }
+
+    pub fn reads_centroid(&self) -> bool {
+        matches!(self, Rule::MemorySpec(_))
+    }
+
     pub fn told(&self, content: &str, hint: Option<&Kind>, memories: &[Memory]) -> Told {
         let kind_or = |standard: &dyn Fn() -> Kind| hint.cloned().unwrap_or_else(standard);
         let sure = |kind: Kind| Told { kind, confidence: 1.0, same: None };
         match self {
             Rule::Lynkr(_) => sure(kind_or(&|| Kind::new("fact"))),
             Rule::MemorySpec(_) => sure(kind_or(&|| memory_spec::kind(content))),
+            Rule::MemoryPlatform(_) => sure(kind_or(&|| Kind::new(memory_platform::kind(content).unwrap_or("fact")))),
             Rule::Talome(gate) => talome::told(gate, content, kind_or(&|| talome::kind(content)), memories),
         }
     }
@@ -74,6 +86,7 @@ pub fn judge(rule: &Rule, text: &str, ground: &Ground<'_>) -> Judged {
         Rule::Lynkr(gate) => lynkr::judge(gate, text, ground),
         Rule::MemorySpec(gate) => memory_spec::judge(gate, text, ground),
         Rule::Talome(_) => talome::judge(text, ground),
+        Rule::MemoryPlatform(gate) => memory_platform::judge(gate, text, ground),
     }
 }
 
