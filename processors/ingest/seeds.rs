@@ -66,14 +66,19 @@ pub fn told(work: &Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<Option
 /// The user's memories without those in the archive, oldest first. Limit: all of them are read for each candidate; the documents speak of
 /// hundreds, and a profile's `prune.count_max` is the bound.
 fn own(work: &Work<'_>, here: &Here<'_>) -> Result<Vec<Memory>> {
+    let mut memories = everything(work, here)?;
+    memories.retain(|memory| !memory.archived);
+    Ok(memories)
+}
+
+/// With the archive, oldest first.
+pub fn everything(work: &Work<'_>, here: &Here<'_>) -> Result<Vec<Memory>> {
     let mut memories = Vec::new();
     work.overlay.memories(here.key(), &mut |memory| {
-        if !memory.archived {
-            memories.push(memory);
-        }
+        memories.push(memory);
         true
     })?;
-    memories.sort_by_key(|memory| (memory.created_at, memory.id));
+    memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
     Ok(memories)
 }
 
@@ -83,6 +88,7 @@ fn remembered(here: &Here<'_>, turn: &Turn, candidate: &Candidate, judged: Judge
         role: turn.role,
         importance: judged.importance,
         confidence: judged.confidence,
+        archived: judged.waits,
         surprise: Some(judged.surprise),
         threshold: Some(judged.threshold),
         reason: judged.reason,

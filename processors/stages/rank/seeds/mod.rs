@@ -1,6 +1,7 @@
 //! The rankings and prompt blocks of published memory systems, each as its document has it. A profile chooses one; without one
 //! Keepsake's own decides. Pure.
 
+pub mod alma;
 pub mod lynkr;
 pub mod memory_platform;
 pub mod memory_spec;
@@ -21,6 +22,7 @@ pub enum Rule {
     MemorySpec(memory_spec::Rank),
     Talome(talome::Rank),
     MemoryPlatform(memory_platform::Rank),
+    Alma(alma::Rank),
 }
 
 impl Rule {
@@ -28,7 +30,7 @@ impl Rule {
     pub fn takes_all(&self) -> bool {
         match self {
             Rule::Lynkr(_) | Rule::MemoryPlatform(_) => false,
-            Rule::MemorySpec(_) | Rule::Talome(_) => true,
+            Rule::MemorySpec(_) | Rule::Talome(_) | Rule::Alma(_) => true,
         }
     }
 
@@ -39,6 +41,7 @@ impl Rule {
             Rule::Lynkr(rank) => (rank.limit, rank.limit_max),
             Rule::MemorySpec(rank) => (rank.top_k, usize::MAX),
             Rule::Talome(rank) => (rank.top, usize::MAX),
+            Rule::Alma(rank) => (rank.limit, usize::MAX),
         };
         let limit = if asked.unsaid.limit { standard } else { asked.limit.min(most) };
         Recall { limit, ..asked.clone() }
@@ -51,6 +54,7 @@ impl Rule {
             Rule::MemorySpec(_) => memory_spec::frame(),
             Rule::Talome(_) => talome::frame(),
             Rule::MemoryPlatform(_) => return None,
+            Rule::Alma(rank) => return Some(alma::block(rank, ranked, budget, count_tokens)),
         };
         Some(framed(ranked, &frame, budget, count_tokens))
     }
@@ -64,6 +68,7 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
         Rule::MemorySpec(rank) => memory_spec::ranked(rank, hits, question),
         Rule::Talome(rank) => talome::ranked(rank, hits, question, at),
         Rule::MemoryPlatform(rank) => memory_platform::ranked(rank, hits, question, at),
+        Rule::Alma(rank) => alma::ranked(rank, hits, question, at),
     };
     ranked.truncate(question.limit);
     ranked

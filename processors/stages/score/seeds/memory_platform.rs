@@ -65,6 +65,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
         confidence: if ground.role == Role::User { gate.stated } else { gate.inferred },
         same: if keep { same(gate, text, ground.memories) } else { None },
         kind: ground.hint.cloned().unwrap_or_else(|| Kind::new(read.unwrap_or("fact"))),
+        waits: false,
     }
 }
 
