@@ -144,6 +144,16 @@ impl Profiles {
         Ok(Profiles { standard: of(&config.profile), by_tenant, by_name })
     }
 
+    /// One for everybody.
+    pub fn only(name: &str) -> Result<Profiles> {
+        let profile = Arc::new(load(name)?);
+        Ok(Profiles {
+            by_name: BTreeMap::from([(name.to_owned(), profile.clone())]),
+            standard: profile,
+            by_tenant: BTreeMap::new(),
+        })
+    }
+
     pub fn of(&self, key: &UserKey) -> &Arc<Profile> {
         self.by_tenant.get(key.tenant()).unwrap_or(&self.standard)
     }

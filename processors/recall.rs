@@ -2,6 +2,7 @@
 //! A machine without I/O of its own: `step` takes a request or a moment and returns what is to be sent.
 
 mod ask;
+pub mod returned;
 
 use crate::domain::{Ask, Now, ReplyTo, Request, Time};
 use crate::fault::{Reject, RejectCode};
@@ -13,6 +14,7 @@ use crate::profile::Profiles;
 use crate::shard::Shard;
 use crate::stages::decode::{self, Hop};
 use crate::stages::reply::{self, Answer, Freshness};
+use returned::Returned;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,6 +29,7 @@ pub struct Options {
     pub min_offset_ms: i64,
     pub waiting_max: usize,
     pub silence_ms: i64,
+    pub returned: returned::Options,
 }
 
 pub struct Recall {
@@ -39,6 +42,7 @@ pub struct Recall {
     waiting: VecDeque<Waiting>,
     /// The offset after the newest request read, by partition.
     read: BTreeMap<i32, i64>,
+    returned: Returned,
 }
 
 /// A request, checked, with where it came from and where its answer goes.
@@ -68,7 +72,7 @@ impl Recall {
         metrics: Arc<Metrics>,
     ) -> Recall {
         let (waiting, read) = (VecDeque::new(), BTreeMap::new());
-        Recall { options, profiles, shards, encoder, tokens, metrics, waiting, read }
+        Recall { options, profiles, shards, encoder, tokens, metrics, waiting, read, returned: Returned::default() }
     }
 
     /// A request, or a moment in which those that wait may go on.
@@ -79,7 +83,13 @@ impl Recall {
             out.extend(self.take(now, record));
         }
         self.metrics.waiting(self.waiting.len());
+        out.extend(self.returned.due(now.wall, &self.options.returned));
         out
+    }
+
+    /// What would be told later: nobody steps any more.
+    pub fn last_words(&mut self) -> Vec<Outgoing> {
+        self.returned.all(&self.options.returned)
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -215,6 +225,11 @@ impl Recall {
                 };
                 if let Answer::Recalled { memories, tokens, .. } = &answer {
                     self.metrics.recalled(memories.len(), *tokens);
+                    let key = &asked.request.key;
+                    if self.profiles.of(key).returned_counts() {
+                        let ids = memories.iter().map(|found| found.memory.id);
+                        self.returned.count(key, (asked.partition, asked.offset), now.events, ids);
+                    }
                 }
                 self.metrics.answered(name, "ok", asked.began.elapsed());
                 reply::answer(&asked.to, &answer, &freshness)

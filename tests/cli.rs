@@ -27,7 +27,7 @@ fn every_command_explains_itself() {
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
     commands.extend([vec!["tail", "decisions"], vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
     commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"]]);
-    commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"]]);
+    commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"], vec!["whatif"]]);
     for mut command in commands {
         if command != ["help"] {
             command.push("--help");
@@ -36,7 +36,7 @@ fn every_command_explains_itself() {
         assert_eq!(code, Some(0), "{command:?}: {words}");
         assert!(help.contains("Usage: keepsake"), "{command:?}: {help}");
     }
-    for wrong in [vec!["fly"], vec!["recall"], vec!["forget", "--user", "ada"], vec![]] {
+    for wrong in [vec!["fly"], vec!["eval"], vec!["recall"], vec!["forget", "--user", "ada"], vec![]] {
         assert_eq!(typed(&wrong).0, Some(2), "{wrong:?} is used wrongly");
     }
 }
@@ -122,6 +122,16 @@ fn commands_talk_to_a_service_on_the_embedded_broker() {
     let decisions: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
     let candidates: Vec<&str> = decisions.iter().filter_map(|decision| decision["candidate"].as_str()).collect();
     assert_eq!((code, candidates), (Some(0), vec!["Hi there!"]), "{said}{words}");
+
+    let questions = place.dir.join("questions.jsonl");
+    let lines = [
+        json!({"user": "ada", "query": "Where do I live?", "expect": ["lisbon"]}),
+        json!({"user": "ada", "query": "Where do I live?", "expect": ["Porto"]}),
+    ];
+    std::fs::write(&questions, lines.map(|line| format!("{line}\n")).concat()).expect("the scratch folder is ours");
+    let (code, said, words) = run(command(&place).args(["eval", "--json", "--own"]).arg(&questions));
+    let report: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
+    assert_eq!((code, &report["n"], &report["metrics"]["R@5"]), (Some(0), &json!(2), &json!(0.5)), "{report:#}");
 
     for (page, head, body) in [
         ("/livez", "HTTP/1.1 200", "ok"),

@@ -117,3 +117,32 @@ fn a_file_that_is_no_evaluation_is_refused() {
     let (code, _, words) = typed(&dir, &["gate", "--data", &chats(), "--profile", "none-such"]);
     assert!(code == Some(2) && words.contains("none-such"), "{code:?} {words}");
 }
+
+#[test]
+fn another_profile_is_tried_on_the_same_turns() {
+    let dir = folder();
+    let tried = |data: &str, profile: &str| {
+        let mut command = bare_command(&dir);
+        command.args(["whatif", "--profile", profile, "--data", data, "--json", "--set", "embedder.model=hash"]);
+        let output = command.output().expect("the program was built with this test");
+        let words = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|e| panic!("{profile}: {e}: {words}"))
+    };
+    let same = tried(&chats(), "keepsake");
+    assert_eq!((&same["agree"], &same["lost"], &same["gained"]), (&json!(1.0), &json!([]), &json!([])), "{same:#}");
+    let strict = "base = \"keepsake\"\n[gate]\nfixed = 9.0\nkeep_share = 0.05\n";
+    std::fs::write(dir.join("strict.toml"), strict).expect("the scratch folder is ours");
+    let events = [
+        json!({"type": "turn", "user": "ada", "content": "Hello there!"}),
+        json!({"type": "turn", "user": "ada", "content": "I moved from Berlin to Lisbon last May with my sister Anna."}),
+        json!({"type": "turn", "user": "ada", "content": "I usually drink tea in the morning"}),
+        json!({"type": "remember", "user": "ada", "content": "Ada has a dog."}),
+    ];
+    let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+    std::fs::write(dir.join("events.jsonl"), lines).expect("the scratch folder is ours");
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let less = tried(&path("events.jsonl"), &path("strict.toml"));
+    assert_eq!((&less["turns"], &less["gained"]), (&json!(3), &json!([])), "{less:#}");
+    let (lost, kept) = (less["lost"].as_array().map_or(0, Vec::len), less["kept"].as_u64());
+    assert!(lost > 0 && less["kept_with"].as_u64() == kept.map(|kept| kept - lost as u64), "{less:#}");
+}

@@ -3,10 +3,11 @@
 
 mod cache;
 mod change;
-mod data;
+pub mod data;
 mod gate;
-mod harness;
+pub mod harness;
 mod metrics;
+mod own;
 mod recall;
 
 use super::{Output, show};
@@ -29,8 +30,28 @@ Examples:
   keepsake eval gate --data a.jsonl b.jsonl --json | jq .metrics
   keepsake eval change --data chats.jsonl --profile mine.toml --set embedder.model=hash";
 
+const OWN_EXAMPLES: &str = "\
+A file of your own questions holds one a line: {\"user\": \"acme/ada\", \"query\": \"Where does she live?\", \"expect\": [\"Lisbon\"]}. What is expected is \
+a part of a memory's text, its id, or its event's id; a session may be named. The running service is asked, so what is measured is \
+what your users get.
+
+Examples:
+  keepsake eval --own questions.jsonl
+  keepsake eval --own questions.jsonl --json | jq '.questions[] | select(.MRR < 1)'
+  keepsake eval recall --data conversations.jsonl";
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_required = false, after_help = OWN_EXAMPLES)]
+pub struct Eval {
+    /// Ask a running service your own questions, one a line with what the answer should hold
+    #[arg(long, value_name = "FILE", required = true)]
+    own: Option<PathBuf>,
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
 #[derive(Subcommand)]
-pub enum Eval {
+enum What {
     /// Which turns are found: recall at k, NDCG and MRR of the answers to the file's questions
     #[command(after_help = EXAMPLES)]
     Recall(Run),
@@ -57,23 +78,33 @@ pub struct Run {
 
 impl Eval {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let (Eval::Recall(run) | Eval::Gate(run) | Eval::Change(run)) = &self;
-        let conversations = data::read(&run.data)?;
-        let mut config = config.clone();
-        if let Some(profile) = &run.profile {
-            config.profile = profile.clone();
-        }
-        let kit = Kit::open(&config, &run.cache)?;
-        let report = match self {
-            Eval::Recall(_) => recall::measure(&kit, &conversations)?,
-            Eval::Gate(_) => gate::measure(&kit, &conversations)?,
-            Eval::Change(_) => change::measure(&kit, &conversations)?,
+        let report = match (self.what, self.own) {
+            (Some(what), _) => what.measure(config)?,
+            (None, Some(own)) => own::measure(config, &own)?,
+            (None, None) => unreachable!("clap asks for one of them"),
         };
         match output {
             Output::Json => println!("{}", report.json),
             Output::Person => anstream::print!("{}", report.text),
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl What {
+    fn measure(&self, config: &Config) -> Result<Report> {
+        let (What::Recall(run) | What::Gate(run) | What::Change(run)) = self;
+        let conversations = data::read(&run.data)?;
+        let mut config = config.clone();
+        if let Some(profile) = &run.profile {
+            config.profile = profile.clone();
+        }
+        let kit = Kit::open(&config, &run.cache)?;
+        match self {
+            What::Recall(_) => recall::measure(&kit, &conversations),
+            What::Gate(_) => gate::measure(&kit, &conversations),
+            What::Change(_) => change::measure(&kit, &conversations),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod show;
 mod tail;
 mod topics;
 mod verify;
+mod whatif;
 
 use crate::config::{Config, Layers};
 use crate::fault::Result;
@@ -100,8 +101,10 @@ enum Command {
     #[command(subcommand)]
     Config(config::Configuration),
     /// Measure quality on conversations whose questions have known answers
-    #[command(subcommand)]
     Eval(eval::Eval),
+    /// Try another profile on the same turns: what would be kept, and what would be lost
+    #[command(after_help = whatif::EXAMPLES)]
+    Whatif(whatif::WhatIf),
     /// Measure speed, as ratios to the bare parts measured in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -154,6 +157,7 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Verify(verify) => verify.run(&config, output),
         Command::Config(_) => unreachable!("returned above, before the configuration had to be valid"),
         Command::Eval(eval) => eval.run(&config, output),
+        Command::Whatif(whatif) => whatif.run(&config, output),
         Command::Bench(bench) => bench.run(&config, output),
     }
 }

@@ -100,6 +100,9 @@ impl RecallLoop {
                 self.commit(&recall, &mut committed);
             }
         }
+        for outgoing in recall.last_words() {
+            send(self.producer.as_mut(), outgoing);
+        }
         let _ = self.producer.flush(CLOSE);
         self.commit(&recall, &mut committed);
         self.consumer.close();

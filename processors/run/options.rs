@@ -98,6 +98,12 @@ pub fn recall(config: &Config) -> recall::Options {
         min_offset_ms: config.recall.min_offset_ms,
         waiting_max: config.recall.waiting_max,
         silence_ms: config.ingest.silence_ms,
+        returned: recall::returned::Options {
+            events: config.topics.events(),
+            token: config.topics.proposal_token.clone(),
+            wait_ms: config.recall.returned_ms,
+            memories_max: config.recall.returned_max,
+        },
     }
 }
 

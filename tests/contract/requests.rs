@@ -210,3 +210,18 @@ fn stats_count_what_is_there(broker: Broker) {
     assert!((stats["importance_average"].as_f64().expect("a number") - 0.4).abs() < 1e-4, "{stats}");
     assert_eq!(stats["decisions"], json!({"kept": 3, "dropped": 1}));
 }
+
+#[test]
+fn where_a_profile_counts_it_what_was_returned_has_been_used() {
+    let running = Running::start(Broker::Embedded, &[("profile", "lynkr"), ("recall.returned_ms", "50")]);
+    let wire = running.wire();
+    let ada = wire.user("returned", "ada");
+    let id = made(&ada.event(json!({"type": "remember", "content": "The API uses port 3000"})));
+    for _ in 0..2 {
+        assert_eq!(contents(&ada.recall("Which port does the API use?")), ["The API uses port 3000"]);
+    }
+    let noted = wire.find("decisions", "that it was returned", |message| message.json()["outcome"] == "noted").json();
+    assert_eq!((&noted["related"][0], &noted["user"]), (&json!(id), &json!("ada")), "{noted}");
+    assert!(noted["reason"].as_str().is_some_and(|reason| reason.starts_with("returned for ")), "{noted}");
+    running.stop();
+}

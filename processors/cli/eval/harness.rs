@@ -50,6 +50,10 @@ impl Kit {
         Ok(Kit { profiles, model, cache, metrics: Arc::new(Metrics::new()), config })
     }
 
+    pub fn encoder(&self) -> Encoder {
+        Encoder::new(self.model.clone(), self.cache.clone())
+    }
+
     pub fn model_name(&self) -> &str {
         self.model.name()
     }
@@ -67,7 +71,7 @@ impl Kit {
             Some((place, conversations.get(place)?))
         };
         let run = || {
-            let encoder = Encoder::new(self.model.clone(), self.cache.clone());
+            let encoder = self.encoder();
             while let Some((place, conversation)) = take() {
                 let result = work(&encoder, conversation).map_err(|fault| fault.about(&conversation.name));
                 *results[place].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
@@ -134,10 +138,15 @@ impl<'k> Life<'k> {
 
     /// Everything that was decided about these turns, in order. One that cannot be processed has no decision.
     pub fn hear(&mut self, turns: &[Turn]) -> Result<Vec<Decision>> {
+        let records = turns.iter().map(|turn| self.turn(turn)).collect();
+        self.apply(records)
+    }
+
+    /// The same for events of any kind, which bring their offsets along.
+    pub fn apply(&mut self, records: Vec<Record>) -> Result<Vec<Decision>> {
         let mut decisions = Vec::new();
-        for batch in turns.chunks(self.kit.config.ingest.batch_records_max) {
-            let records = batch.iter().map(|turn| self.turn(turn)).collect();
-            let effects = self.ingest.step(records)?;
+        for batch in records.chunks(self.kit.config.ingest.batch_records_max) {
+            let effects = self.ingest.step(batch.to_vec())?;
             for write in effects.writes {
                 let shard = write.shard.clone();
                 decisions.extend(write.decisions.iter().cloned());
@@ -171,14 +180,19 @@ impl<'k> Life<'k> {
 
     fn turn(&mut self, turn: &Turn) -> Record {
         self.now = turn.time().unwrap_or(self.now);
-        let body = json!({
-            "type": "turn", "user": self.user, "id": turn.id, "session": turn.session, "at": turn.at,
-            "role": turn.role, "speaker": turn.speaker, "content": turn.content,
-        });
-        let record = record(&self.kit.config.topics.events(), self.told, self.now, &body);
+        let offset = self.told;
         self.told += 1;
-        record
+        Record { offset, timestamp_ms: self.now.0, ..event(&self.kit.config.topics.events(), self.user, turn) }
     }
+}
+
+/// A turn as an application would publish it.
+pub fn event(topic: &str, user: &str, turn: &Turn) -> Record {
+    let body = json!({
+        "type": "turn", "user": user, "id": turn.id, "session": turn.session, "at": turn.at,
+        "role": turn.role, "speaker": turn.speaker, "content": turn.content,
+    });
+    record(topic, 0, turn.time().unwrap_or_default(), &body)
 }
 
 fn record(topic: &str, offset: i64, at: Time, body: &Value) -> Record {

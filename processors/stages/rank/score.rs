@@ -50,35 +50,52 @@ impl Own {
     }
 }
 
-/// What the turns around a hit are worth, as far as they were found too.
+/// What the memories around a hit are worth, as far as they were found too.
 struct Context<'h> {
-    of_turn: HashMap<&'h Position, f32>,
-    /// The best of the memories that know this turn as the one before them.
-    of_followers: HashMap<&'h Position, f32>,
+    of_turn: HashMap<&'h Position, Best>,
+    /// Of the memories that know this turn as the one before them.
+    of_followers: HashMap<&'h Position, Best>,
+}
+
+/// The greatest two sums, so that one of them is another memory's whoever asks.
+#[derive(Clone, Copy, Default)]
+struct Best {
+    first: f32,
+    second: f32,
+}
+
+impl Best {
+    fn raise(&mut self, sum: f32) {
+        self.second = self.second.max(sum.min(self.first));
+        self.first = self.first.max(sum);
+    }
+
+    /// Besides the one of this sum.
+    fn of_others(&self, sum: f32) -> f32 {
+        if sum < self.first { self.first } else { self.second }
+    }
 }
 
 impl<'h> Context<'h> {
     fn of<'o>(hits: impl Iterator<Item = (&'h Hit, &'o Own)>) -> Context<'h> {
-        let (mut of_turn, mut of_followers) = (HashMap::new(), HashMap::new());
-        let raise = |best: &mut HashMap<&'h Position, f32>, turn, sum: f32| {
-            best.entry(turn).and_modify(|best| *best = best.max(sum)).or_insert(sum);
-        };
+        let mut context = Context { of_turn: HashMap::new(), of_followers: HashMap::new() };
         for (hit, own) in hits {
-            raise(&mut of_turn, &hit.memory.source, own.sum());
+            context.of_turn.entry(&hit.memory.source).or_default().raise(own.sum());
             if let Some(before) = &hit.memory.around.before {
-                raise(&mut of_followers, &before.source, own.sum());
+                context.of_followers.entry(&before.source).or_default().raise(own.sum());
             }
         }
-        Context { of_turn, of_followers }
+        context
     }
 
-    /// The better neighbour: one that was not kept is known from the hit itself.
+    /// The better neighbour: the turn before, another part of the same turn, or the turn after. One that was not kept is known from the hit.
     fn of_neighbours(&self, hit: &Hit, own: &Own, field: &Field) -> f32 {
         let around = &hit.memory.around;
-        let found = around.before.as_ref().and_then(|before| self.of_turn.get(&before.source));
-        let followers = self.of_followers.get(&hit.memory.source);
-        let after = if around.after.is_some() { field.relevance(&hit.after) } else { 0.0 };
-        [found, followers].into_iter().flatten().copied().fold(own.before.max(after), f32::max)
+        let before = around.before.as_ref().and_then(|before| self.of_turn.get(&before.source)).map(|best| best.first);
+        let beside = self.of_turn.get(&hit.memory.source).map(|best| best.of_others(own.sum()));
+        let followers = self.of_followers.get(&hit.memory.source).map(|best| best.first);
+        let after = around.after.as_ref().map(|_| field.relevance(&hit.after));
+        [before, beside, followers, after].into_iter().flatten().fold(own.before, f32::max)
     }
 }
 

@@ -1,0 +1,183 @@
+//! The sections of the configuration, as `config/default.toml` has them, and what follows from a few of their values.
+
+use super::leaves;
+use serde::Deserialize;
+use std::path::PathBuf;
+use toml::{Table, Value};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kafka {
+    pub bootstrap_servers: String,
+    pub group_id: String,
+    pub connect_ms: u64,
+    pub acknowledge_ms: u64,
+    /// Nested tables are names with dots: `session.timeout.ms = 6000` needs no quotes.
+    pub librdkafka: Table,
+}
+
+impl Kafka {
+    pub fn is_embedded(&self) -> bool {
+        self.bootstrap_servers == "embedded"
+    }
+
+    /// `librdkafka.*` as the client wants it: dotted names, text values.
+    pub fn client_options(&self) -> Vec<(String, String)> {
+        leaves(&self.librdkafka)
+            .into_iter()
+            .map(|(path, value)| match value {
+                Value::String(text) => (path, text),
+                other => (path, other.to_string()),
+            })
+            .collect()
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topics {
+    pub prefix: String,
+    pub create: bool,
+    pub partitions: i32,
+    pub replication: i32,
+    pub reply_allowed: Vec<String>,
+    pub trust_proposals: bool,
+    pub proposal_token: String,
+    pub tombstones_ms: i64,
+}
+
+impl Topics {
+    pub fn events(&self) -> String {
+        format!("{}events", self.prefix)
+    }
+
+    pub fn recalls(&self) -> String {
+        format!("{}recalls", self.prefix)
+    }
+
+    pub fn replies(&self) -> String {
+        format!("{}replies", self.prefix)
+    }
+
+    pub fn decisions(&self) -> String {
+        format!("{}decisions", self.prefix)
+    }
+
+    pub fn memories(&self) -> String {
+        format!("{}memories", self.prefix)
+    }
+
+    pub fn dead_letters(&self) -> String {
+        format!("{}dead-letters", self.prefix)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    pub dir: PathBuf,
+    pub durability: String,
+    pub restore_threads: usize,
+    pub restore_batch_max: usize,
+    pub standby: bool,
+    pub standby_ms: u64,
+    pub cache_bytes: u64,
+    pub tails_max: usize,
+    pub flush_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embedder {
+    pub model: String,
+    pub library: String,
+    pub tokens_max: usize,
+    pub pool: usize,
+    pub queue: usize,
+    pub remembered: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ingest {
+    pub batch_records_max: usize,
+    pub batch_bytes_max: usize,
+    pub batch_ms: u64,
+    pub silence_ms: i64,
+    pub skip_gone: bool,
+    pub dead_letters_in_a_row_max: usize,
+    pub dead_letters_share_max: f64,
+    pub dead_letters_window: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recall {
+    pub limit: usize,
+    pub limit_max: usize,
+    pub token_budget: usize,
+    pub token_budget_max: usize,
+    pub list_limit: usize,
+    pub candidates: usize,
+    pub queries_max: usize,
+    pub deadline_ms: i64,
+    pub min_offset_ms: i64,
+    pub waiting_max: usize,
+    pub returned_ms: i64,
+    pub returned_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Index {
+    pub vector_cache_bytes: usize,
+    pub settle_ms: u64,
+    pub settle_max: usize,
+    pub tail_max: usize,
+    pub writer_bytes: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compact {
+    pub every_ms: u64,
+    pub users_max: usize,
+    pub proposals_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    pub message_bytes_max: usize,
+    pub content_bytes_max: usize,
+    pub metadata_bytes_max: usize,
+    pub candidates_max: usize,
+    pub forget_query_max: usize,
+    pub history_max: usize,
+    pub decisions_recent_max: usize,
+    pub shutdown_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decisions {
+    pub text: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clock {
+    pub from_events: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    pub level: String,
+}
