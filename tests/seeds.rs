@@ -95,3 +95,68 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
     assert_eq!(contents(&ada.recall("anything")).len(), 10);
     running.stop();
 }
+
+#[test]
+fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
+    let running = started("memory-platform");
+    let wire = running.wire();
+    let ada = wire.user("memory-platform", "ada");
+    let said = |role: &str, content: &str| ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}));
+    assert_eq!(about(&said("user", "My birthday is on 3 May")), ("kept".to_owned(), "fact".to_owned()));
+    assert_eq!(about(&said("assistant", "You prefer tea to coffee")), ("kept".to_owned(), "preference".to_owned()));
+    assert_eq!(about(&said("user", "ok")).0, "dropped");
+    let confidence = |content: &str| {
+        let memories = ada.list();
+        let memory = memories.iter().find(|memory| memory["content"] == content).unwrap_or_else(|| panic!("{memories:#?}"));
+        (memory["confidence"].as_f64().expect("a number") * 100.0).round()
+    };
+    assert_eq!((confidence("My birthday is on 3 May"), confidence("You prefer tea to coffee")), (100.0, 60.0));
+    assert_eq!(about(&said("assistant", "You prefer tea to coffee")).0, "merged");
+    assert_eq!(confidence("You prefer tea to coffee"), 70.0);
+    let reply = ada.ask(json!({"type": "recall", "query": "birthday", "explain": true}));
+    assert_eq!(contents(&reply)[0], "My birthday is on 3 May");
+    let terms = &reply["memories"][0]["explain"];
+    let sum: f64 = ["similarity", "salience", "confidence"].iter().map(|name| terms[name].as_f64().expect("a number")).sum();
+    assert!((sum - terms["score"].as_f64().expect("a number")).abs() < 1e-4, "{terms}");
+    running.stop();
+}
+
+#[test]
+fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
+    let running = started("alma");
+    let wire = running.wire();
+    let ada = wire.user("alma", "ada");
+    let said = |role: &str, content: &str| ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}));
+    ada.event(json!({"type": "remember", "kind": "identity", "content": "A patient engineer"}));
+    let talk = [
+        ("Migrating auth to PostgreSQL", "ok"),
+        ("Prefers concise code reviews", "Got it"),
+        ("Hello", "Hello"),
+        ("User prefers TypeScript in new services", "ok"),
+    ];
+    for (question, answer) in talk {
+        assert_eq!(about(&said("user", question)).0, "kept");
+        said("assistant", answer);
+    }
+    assert_eq!(contents(&ada.recall("PostgreSQL")), ["A patient engineer"], "four answers: nothing is extracted yet");
+    said("user", "User strongly prefers TypeScript in services");
+    let fifth = said("assistant", "Great");
+    let decision = &fifth["decisions"][0];
+    assert_eq!((outcome(&fifth), &decision["reason"]), ("dropped", &json!("3 of 10 messages extracted")), "{fifth}");
+    let reply = ada.recall("PostgreSQL");
+    let prompt = reply["prompt"].as_str().expect("a text");
+    let soul = "<alma_soul>\n<identity>A patient engineer</identity>\n</alma_soul>\n<alma_memories>\n";
+    assert!(prompt.starts_with(soul), "{prompt}");
+    assert!(
+        prompt.contains("<memory importance=\"0.9\" category=\"project\">Migrating auth to PostgreSQL</memory>\n"),
+        "{prompt}"
+    );
+    assert!(
+        prompt.contains("<memory importance=\"0.7\" category=\"preference\">Prefers concise code reviews</memory>\n"),
+        "{prompt}"
+    );
+    assert_eq!(prompt.matches("TypeScript").count(), 2, "once as a memory, once in the episode: {prompt}");
+    assert!(prompt.contains("<episode topics=\"") && prompt.contains("typescript"), "{prompt}");
+    assert!(!prompt.contains("Hello") && !prompt.contains("Great"), "{prompt}");
+    running.stop();
+}

@@ -5,6 +5,7 @@ use super::work::Work;
 use super::{Here, Ingest};
 use crate::domain::{Decision, Memory, Outcome, Remember, Scope, Signal, Turn, Vector};
 use crate::fault::Result;
+use crate::profile::Treatment;
 use crate::stages::score::seeds::{self, Ground, Judged, Rule, Told};
 use crate::stages::split::Candidate;
 use crate::stages::store::Reading;
@@ -20,12 +21,13 @@ impl Ingest {
         vector: Vector,
         rule: &Rule,
     ) -> Result<Decision> {
-        let memories = own(work, here)?;
+        let memories = if rule.reads_memories() { own(work, here)? } else { Vec::new() };
+        let nearness_to_all = if rule.reads_centroid() { work.nearness_to_all(here.key(), &vector)? } else { None };
         let tail = work.overlay.tail(here.key(), here.event.session.as_deref())?;
         let ground = Ground {
             memories: &memories,
             recent: &tail.said,
-            nearness_to_all: work.nearness_to_all(here.key(), &vector)?,
+            nearness_to_all,
             rarity: &self.rarity,
             role: turn.role,
             hint: turn.kind.as_ref(),
@@ -44,7 +46,7 @@ impl Ingest {
             decision.outcome = Outcome::Merged;
             decision.reason = format!("said before on {}", text::day(old.created_at));
             decision.memory = Some(old.id);
-        } else if judged.keep {
+        } else if judged.keep || here.profile.treatment(turn.role) == Treatment::Keep {
             let memory = Memory { around: around(&tail.said), ..remembered(here, turn, candidate, judged) };
             decision.outcome = Outcome::Kept;
             decision.memory = Some(memory.id);
@@ -64,14 +66,19 @@ pub fn told(work: &Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<Option
 /// The user's memories without those in the archive, oldest first. Limit: all of them are read for each candidate; the documents speak of
 /// hundreds, and a profile's `prune.count_max` is the bound.
 fn own(work: &Work<'_>, here: &Here<'_>) -> Result<Vec<Memory>> {
+    let mut memories = everything(work, here)?;
+    memories.retain(|memory| !memory.archived);
+    Ok(memories)
+}
+
+/// With the archive, oldest first.
+pub fn everything(work: &Work<'_>, here: &Here<'_>) -> Result<Vec<Memory>> {
     let mut memories = Vec::new();
     work.overlay.memories(here.key(), &mut |memory| {
-        if !memory.archived {
-            memories.push(memory);
-        }
+        memories.push(memory);
         true
     })?;
-    memories.sort_by_key(|memory| (memory.created_at, memory.id));
+    memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
     Ok(memories)
 }
 
@@ -81,6 +88,7 @@ fn remembered(here: &Here<'_>, turn: &Turn, candidate: &Candidate, judged: Judge
         role: turn.role,
         importance: judged.importance,
         confidence: judged.confidence,
+        archived: judged.waits,
         surprise: Some(judged.surprise),
         threshold: Some(judged.threshold),
         reason: judged.reason,

@@ -508,3 +508,19 @@ fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
     bench.step(copies);
     assert!(counted(&bench), "a copy for another shard was counted at home: {}", bench.ingest.metrics.page());
 }
+
+#[test]
+fn what_no_extraction_will_read_does_not_wait_for_one() {
+    let mut bench = Bench::with("alma");
+    let said = |n: usize| turn(&format!("We met Anna in house number {n}"));
+    let events: Vec<Value> = (0..30).map(said).collect();
+    bench.outcomes(&events);
+    let waiting = bench.memories("ada");
+    assert_eq!((waiting.len(), waiting.iter().all(|memory| memory.archived)), (20, true));
+    let mut answers: Vec<Value> = (0..5).map(|_| turn("ok")).collect();
+    answers.iter_mut().for_each(|answer| answer["role"] = json!("assistant"));
+    assert_eq!(bench.outcomes(&answers), ["kept", "kept", "kept", "kept", "dropped"]);
+    let kept = bench.memories("ada");
+    assert!(kept.iter().all(|memory| !memory.archived) && kept.len() <= 11, "{kept:#?}");
+    assert!(kept.iter().any(|memory| memory.kind.as_str() == "episode"), "{kept:#?}");
+}

@@ -67,6 +67,7 @@ impl Ingest {
             let reason = format!("the turn has {} parts, the limit is {kept}: the rest was not looked at", candidates.len());
             work.decide(here.decision(Outcome::Refused, reason));
         }
+        self.extract(work, here, turn, kept)?;
         self.follow(work, here, turn, last)
     }
 

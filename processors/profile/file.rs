@@ -6,8 +6,10 @@ use crate::fault::{Fault, Result, StopName};
 
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("keepsake", include_str!("../../config/profiles/keepsake.toml")),
+    ("alma", include_str!("../../config/profiles/alma.toml")),
     ("lynkr", include_str!("../../config/profiles/lynkr.toml")),
     ("memory-spec", include_str!("../../config/profiles/memory-spec.toml")),
+    ("memory-platform", include_str!("../../config/profiles/memory-platform.toml")),
     ("talome", include_str!("../../config/profiles/talome.toml")),
 ];
 

@@ -1,7 +1,9 @@
 //! The rankings and prompt blocks of published memory systems, each as its document has it. A profile chooses one; without one
 //! Keepsake's own decides. Pure.
 
+pub mod alma;
 pub mod lynkr;
+pub mod memory_platform;
 pub mod memory_spec;
 pub mod talome;
 
@@ -19,23 +21,27 @@ pub enum Rule {
     Lynkr(lynkr::Rank),
     MemorySpec(memory_spec::Rank),
     Talome(talome::Rank),
+    MemoryPlatform(memory_platform::Rank),
+    Alma(alma::Rank),
 }
 
 impl Rule {
     /// All of a user's memories are ranked, whatever the engines find for the question.
     pub fn takes_all(&self) -> bool {
         match self {
-            Rule::Lynkr(_) => false,
-            Rule::MemorySpec(_) | Rule::Talome(_) => true,
+            Rule::Lynkr(_) | Rule::MemoryPlatform(_) => false,
+            Rule::MemorySpec(_) | Rule::Talome(_) | Rule::Alma(_) => true,
         }
     }
 
     /// With what the sender left open as the document has it.
     pub fn completed(&self, asked: &Recall) -> Recall {
         let (standard, most) = match self {
+            Rule::MemoryPlatform(_) => (asked.limit, usize::MAX),
             Rule::Lynkr(rank) => (rank.limit, rank.limit_max),
             Rule::MemorySpec(rank) => (rank.top_k, usize::MAX),
             Rule::Talome(rank) => (rank.top, usize::MAX),
+            Rule::Alma(rank) => (rank.limit, usize::MAX),
         };
         let limit = if asked.unsaid.limit { standard } else { asked.limit.min(most) };
         Recall { limit, ..asked.clone() }
@@ -47,6 +53,8 @@ impl Rule {
             Rule::Lynkr(rank) => lynkr::frame(rank),
             Rule::MemorySpec(_) => memory_spec::frame(),
             Rule::Talome(_) => talome::frame(),
+            Rule::MemoryPlatform(_) => return None,
+            Rule::Alma(rank) => return Some(alma::block(rank, ranked, budget, count_tokens)),
         };
         Some(framed(ranked, &frame, budget, count_tokens))
     }
@@ -59,6 +67,8 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
         Rule::Lynkr(rank) => lynkr::ranked(rank, hits, question, at),
         Rule::MemorySpec(rank) => memory_spec::ranked(rank, hits, question),
         Rule::Talome(rank) => talome::ranked(rank, hits, question, at),
+        Rule::MemoryPlatform(rank) => memory_platform::ranked(rank, hits, question, at),
+        Rule::Alma(rank) => alma::ranked(rank, hits, question, at),
     };
     ranked.truncate(question.limit);
     ranked

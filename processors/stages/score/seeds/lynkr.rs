@@ -76,6 +76,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
         surprise,
         keep,
         kind,
+        waits: false,
     }
 }
 

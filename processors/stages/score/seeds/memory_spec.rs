@@ -65,6 +65,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
         importance: total,
         confidence: confidence(ground.role),
         same: None,
+        waits: false,
     }
 }
 

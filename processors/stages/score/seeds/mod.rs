@@ -1,7 +1,9 @@
 //! The gates of published memory systems, each as its document has it. A profile chooses one; without one Keepsake's own decides.
 //! Pure: what the user's memories are comes as an argument.
 
+pub mod alma;
 pub mod lynkr;
+pub mod memory_platform;
 pub mod memory_spec;
 #[cfg(test)]
 pub mod samples;
@@ -19,6 +21,8 @@ pub enum Rule {
     Lynkr(lynkr::Gate),
     MemorySpec(memory_spec::Gate),
     Talome(talome::Gate),
+    MemoryPlatform(memory_platform::Gate),
+    Alma(alma::Gate),
 }
 
 /// What a candidate is judged on.
@@ -46,6 +50,8 @@ pub struct Judged {
     pub confidence: f32,
     /// The memory that says the same already: confirmed instead of said twice.
     pub same: Option<MemoryId>,
+    /// Kept in the archive, until a look at the whole conversation decides.
+    pub waits: bool,
 }
 
 /// What an explicit wish to remember is taken for, where the sender does not say.
@@ -58,12 +64,23 @@ pub struct Told {
 }
 
 impl Rule {
+    /// Whether it judges on the user's memories, which must be read for it.
+    pub fn reads_memories(&self) -> bool {
+        matches!(self, Rule::Lynkr(_) | Rule::MemoryPlatform(_))
+    }
+
+    pub fn reads_centroid(&self) -> bool {
+        matches!(self, Rule::MemorySpec(_))
+    }
+
     pub fn told(&self, content: &str, hint: Option<&Kind>, memories: &[Memory]) -> Told {
         let kind_or = |standard: &dyn Fn() -> Kind| hint.cloned().unwrap_or_else(standard);
         let sure = |kind: Kind| Told { kind, confidence: 1.0, same: None };
         match self {
             Rule::Lynkr(_) => sure(kind_or(&|| Kind::new("fact"))),
             Rule::MemorySpec(_) => sure(kind_or(&|| memory_spec::kind(content))),
+            Rule::MemoryPlatform(_) => sure(kind_or(&|| Kind::new(memory_platform::kind(content).unwrap_or("fact")))),
+            Rule::Alma(_) => sure(kind_or(&|| Kind::new(alma::category(content).unwrap_or("fact")))),
             Rule::Talome(gate) => talome::told(gate, content, kind_or(&|| talome::kind(content)), memories),
         }
     }
@@ -74,6 +91,8 @@ pub fn judge(rule: &Rule, text: &str, ground: &Ground<'_>) -> Judged {
         Rule::Lynkr(gate) => lynkr::judge(gate, text, ground),
         Rule::MemorySpec(gate) => memory_spec::judge(gate, text, ground),
         Rule::Talome(_) => talome::judge(text, ground),
+        Rule::MemoryPlatform(gate) => memory_platform::judge(gate, text, ground),
+        Rule::Alma(_) => alma::judge(ground),
     }
 }
 

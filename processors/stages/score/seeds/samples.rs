@@ -47,7 +47,6 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![],
-        around: Around::default(),
     }
 }
 

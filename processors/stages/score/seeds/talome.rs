@@ -37,6 +37,7 @@ pub fn judge(text: &str, ground: &Ground<'_>) -> Judged {
         importance: 1.0,
         confidence: confidence(ground.role),
         same: None,
+        waits: false,
     }
 }
 
