@@ -16,6 +16,7 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
     let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
     let at = Time(i64::from(number));
     Memory {
+        around: Around::default(),
         id: MemoryId::of(&source, 0),
         key: UserKey::new("default", "anna").expect("a plain name"),
         scope: Scope::User,
