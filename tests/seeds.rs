@@ -1,7 +1,7 @@
 //! The profiles of published memory systems, told as their documents tell it: what is stored, what comes back, and in which block.
 
 use crate::support::client::{contents, made, outcome};
-use crate::support::{Broker, Running};
+use crate::support::{Broker, Running, eventually};
 use serde_json::{Value, json};
 
 fn started(profile: &str) -> Running {
@@ -89,6 +89,13 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
     ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
     let prompt = ada.recall("something else entirely")["prompt"].clone();
     assert_eq!(prompt, "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n");
+    eventually("being returned counts as an access", || {
+        let reply = ada.ask(json!({"type": "recall", "query": "anything", "explain": true}));
+        let memories = reply["memories"].as_array().expect("a list").clone();
+        let context =
+            memories.into_iter().find(|memory| memory["content"] == "Setting up media stack this week").expect("in the top ten");
+        context["explain"]["access"].as_f64().filter(|access| *access > 0.0)
+    });
     let facts = ["Plex is gone", "Our NAS has four disks", "Grafana watches the fans", "Mum likes jazz", "Docker eats memory"];
     let more = ["The UPS beeps", "Vault holds keys", "Backups go to Porto", "Sonarr sleeps", "Jellyfin: port 8096"];
     facts.into_iter().chain(more).for_each(|fact| assert_eq!(about(&remember(fact)).0, "kept", "{fact}"));
