@@ -50,7 +50,7 @@ impl WhatIf {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let mut records = match &self.data {
             Some(file) => from_file(file, config)?,
-            None => self.from_topic(config)?,
+            None => self.last_events(config)?,
         };
         records.drain(..records.len().saturating_sub(self.limit));
         for (offset, record) in records.iter_mut().enumerate() {
@@ -71,7 +71,7 @@ impl WhatIf {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn from_topic(&self, config: &Config) -> Result<Vec<Record>> {
+    fn last_events(&self, config: &Config) -> Result<Vec<Record>> {
         let connection = client::connection(config)?;
         let topic = config.topics.events();
         let mut spans = reading::everything(&connection, config, &topic)?;
