@@ -559,6 +559,8 @@ pub struct Memory {
     pub covers: Vec<MemoryId>,
     /// Earlier contents, oldest first, bounded.
     pub history: Vec<Revision>,
+    /// What was said around the turn it came from. Nothing, if it came from none.
+    pub around: Around,
 }
 
 impl Memory {
@@ -573,12 +575,54 @@ pub struct Revision {
     pub until: Time,
 }
 
+/// What a memory knows of the turns next to its own, whether they were kept or not: a dropped question still says what its answer is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Around {
+    pub before: Option<Neighbour>,
+    /// The one before that, without its vector.
+    pub earlier: Option<Neighbour>,
+    /// Only if it became no memory: one that did knows who came before it.
+    pub after: Option<Neighbour>,
+}
+
+impl Around {
+    pub fn all(&self) -> impl Iterator<Item = &Neighbour> {
+        self.before.iter().chain(&self.earlier).chain(&self.after)
+    }
+
+    /// Lets go of the neighbours that are meant. False: there were none.
+    pub fn forget(&mut self, meant: impl Fn(&Neighbour) -> bool) -> bool {
+        let before = self.all().count();
+        for place in [&mut self.before, &mut self.earlier, &mut self.after] {
+            place.take_if(|neighbour| meant(neighbour));
+        }
+        self.all().count() < before
+    }
+}
+
+/// A turn as the memories beside it know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbour {
+    pub source: Position,
+    pub speaker: String,
+    /// Its first words.
+    pub words: String,
+    pub vector: Vector,
+    /// How much it is a question: 1 for a short one, less the more is said besides.
+    pub question: f32,
+}
+
 /// What a session said last: the ground on which the next turn is new, an answer, or a change of subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaidBefore {
     pub speaker: String,
     pub content: String,
     pub vector: Vector,
+    /// Not known of a turn that an older version heard.
+    pub source: Option<Position>,
+    pub question: f32,
+    /// The last memory that was made of it.
+    pub memory: Option<MemoryId>,
 }
 
 /// A unit vector in eight bits a dimension with one scale: 0.4 ms instead of 1.5 for ten thousand, and a quarter of the memory.

@@ -20,6 +20,8 @@ pub struct Profile {
     pub weights: score::Weights,
     pub merge: Merge,
     pub words: index::Bm25,
+    /// A question that names one speaker is encoded as that speaker would put it.
+    pub first_person: bool,
     pub rank: rank::Weights,
     pub prune: Prune,
     pub summary: Summary,
@@ -243,6 +245,27 @@ struct WrittenRank {
     dense: f32,
     k1: f32,
     b: f32,
+    // What is not written adds nothing: a profile that ranks by less says less.
+    #[serde(default)]
+    previous: f32,
+    #[serde(default)]
+    short_words: f32,
+    #[serde(default)]
+    first_person: bool,
+    #[serde(default)]
+    answer: f32,
+    #[serde(default)]
+    neighbour: f32,
+    #[serde(default)]
+    speaker: f32,
+    #[serde(default)]
+    when: f32,
+    #[serde(default)]
+    question: f32,
+    #[serde(default)]
+    month: f32,
+    #[serde(default)]
+    specificity: f32,
     assistant: f32,
     bound: f32,
     floor: f32,
@@ -292,9 +315,22 @@ impl Written {
                 repetition: w.repetition,
             },
             merge: self.merge,
-            words: index::Bm25 { k1: self.rank.k1, b: self.rank.b },
+            words: index::Bm25 {
+                k1: self.rank.k1,
+                b: self.rank.b,
+                previous: self.rank.previous,
+                short_words: self.rank.short_words,
+            },
+            first_person: self.rank.first_person,
             rank: rank::Weights {
                 dense: self.rank.dense,
+                answer: self.rank.answer,
+                neighbour: self.rank.neighbour,
+                speaker: self.rank.speaker,
+                when: self.rank.when,
+                question: self.rank.question,
+                month: self.rank.month,
+                specificity: self.rank.specificity,
                 assistant: self.rank.assistant,
                 bound: self.rank.bound,
                 floor: self.rank.floor,

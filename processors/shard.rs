@@ -1,12 +1,12 @@
 //! One partition's state: its store and its index, changed together and seen together. Knows no broker and decides nothing.
 
-use crate::domain::{Decision, Memory, Position, Time, UserKey};
+use crate::domain::{Decision, Memory, Neighbour, Position, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::ports::broker::Log;
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
-use crate::stages::index::{self, Document, Index};
+use crate::stages::index::{self, Document, Index, Text};
 use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store};
 use crate::text;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -282,9 +282,21 @@ impl Effects {
     }
 }
 
-/// What is searched of a memory: its day, who said it, and its words.
+/// What is searched of a memory: its day, who said it, and its words; and apart from these what was said around it.
 pub fn document(memory: &Memory) -> Document {
     let day = text::day(memory.created_at);
     let speaker = memory.speaker.as_deref().unwrap_or(memory.role.as_str());
-    Document { id: memory.id, key: memory.key.clone(), terms: text::terms(&format!("{day} {speaker}: {}", memory.content)) }
+    let around = |neighbour: &Option<Neighbour>| neighbour.as_ref().map_or(Vec::new(), |one| text::terms(&one.words));
+    let text = Text {
+        own: text::terms(&format!("{day} {speaker}: {}", memory.content)),
+        before: around(&memory.around.before),
+        earlier: around(&memory.around.earlier),
+        after: around(&memory.around.after),
+        speaker: memory.speaker.as_deref().map(text::name).filter(|name| !name.is_empty() && !NAMELESS.contains(&name.as_str())),
+        words: memory.content.split_whitespace().count(),
+    };
+    Document::new(memory.id, memory.key.clone(), text)
 }
+
+/// What applications call speakers that have no name.
+const NAMELESS: &[&str] = &["user", "assistant", "system", "tool", "human", "ai", "bot"];

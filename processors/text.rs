@@ -77,6 +77,11 @@ pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.contains(word)
 }
 
+/// A person's name however it is written: "Mary-Ann" is "mary ann".
+pub fn name(written: &str) -> String {
+    words(&written.to_lowercase()).collect::<Vec<_>>().join(" ")
+}
+
 /// The first `count` words, as written.
 pub fn first_words(text: &str, count: usize) -> String {
     text.split_whitespace().take(count).collect::<Vec<_>>().join(" ")

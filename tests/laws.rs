@@ -3,7 +3,8 @@
 use crate::support::client::{contents, made, outcome};
 use crate::support::service::{Place, command};
 use crate::support::story::{Dice, different, message, settled, state, stream, told};
-use crate::support::{Broker, Child, PATIENCE, Running, User, Wire, kafka, on_both_brokers};
+use crate::support::{Broker, Child, Message, PATIENCE, Running, User, Wire, kafka, on_both_brokers};
+use keepsake::stages::store::changelog::STATE_HEADER;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -340,10 +341,15 @@ fn law_forgotten_stays_forgotten() {
     assert_eq!(outcome(&last()), "duplicate", "sent again after a rebuild");
     check(&wire, "rebuilt from the log");
 
-    // The change feed, as its compaction leaves it: the last state of each key.
-    let latest: BTreeMap<Vec<u8>, Option<Vec<u8>>> =
-        wire.read("memories").into_iter().filter_map(|record| Some((record.key?, record.value))).collect();
-    let text: String = latest.values().flatten().map(|value| String::from_utf8_lossy(value).into_owned()).collect();
+    // The change feed, as its compaction leaves it: the last state of each key, with the bytes that a shard is restored from.
+    let latest: BTreeMap<Vec<u8>, Message> =
+        wire.everything("memories").into_iter().filter_map(|record| Some((record.key.clone()?, record))).collect();
+    let whole = |record: &Message| {
+        let state = record.header(STATE_HEADER).map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+        state + &String::from_utf8_lossy(record.value.as_deref().unwrap_or_default())
+    };
+    let text: String = latest.values().map(whole).collect();
+    assert!(text.contains("This one stays."), "{text}");
     for word in ["Timbuktu", "Zanzibar", "4711"] {
         assert!(!text.contains(word), "{word} is left on the change feed: {text}");
     }

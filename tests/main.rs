@@ -14,6 +14,7 @@ mod handover;
 mod laws;
 mod layers;
 mod readable;
+mod recall;
 mod schemas;
 mod sim;
 mod torture;

@@ -101,8 +101,14 @@ fn law_readable_forever() {
 
         let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
         let index = Index::open(&copy.path().join("index"), INDEX, &generation).expect("opens");
-        assert_eq!(index.text.discarded(), None, "{}: the index is read", format.path().display());
-        assert_eq!(index.text.ids().len(), contents(&opened.store).len());
+        match index.text.discarded() {
+            None => assert_eq!(index.text.ids().len(), contents(&opened.store).len()),
+            // It is derived: one of an older form is begun anew, says so, and has yet to read all of the store.
+            Some(why) => {
+                assert!(why.contains("fields") || why.contains("format"), "{}: {why}", format.path().display());
+                assert_eq!((index.text.mark(), index.text.ids().len()), (None, 0));
+            }
+        }
 
         let lines = std::fs::read_to_string(format.path().join("changelog.jsonl")).expect("changelog.jsonl");
         let (folded, applied) = folded(&lines, &identity);

@@ -76,13 +76,11 @@ pub fn recalled(value: &Value) {
     if memories.is_empty() {
         anstream::println!("nothing is remembered about that");
     }
+    let best = memories.iter().map(|memory| show::number(memory, "score")).fold(0.0, f64::max);
     for memory in &memories {
-        anstream::println!("{}", show::memory(memory));
-        if let Some(terms) = memory["explain"].as_object() {
-            for (name, number) in terms {
-                let number = number.as_f64().unwrap_or_default();
-                anstream::println!("      {}{name:<12} {} {number:>7.3}{}", show::DIM, show::bar(number, 10), show::PLAIN);
-            }
+        anstream::println!("{}", show::memory(memory, best));
+        if let Some(explain) = memory["explain"].as_object() {
+            anstream::print!("{}", show::terms(explain));
         }
     }
     if !show::text(value, "prompt").is_empty() {

@@ -3,13 +3,13 @@
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
 use crate::domain::{
-    Decision, Forget, Kind, Memory, MemoryId, Outcome, Remember, Revision, Scope, Seen, Signal, Update, UserKey, Vector,
+    Decision, Forget, Kind, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Seen, Signal, Update, UserKey, Vector,
 };
 use crate::fault::{Reject, RejectCode, Result};
 use crate::stages::split;
 use crate::stages::store::Reading;
 use crate::text;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const SUMMARY: &str = "summary";
 /// A memory this near to a forget's query is meant by it, whatever its words.
@@ -145,19 +145,28 @@ impl Ingest {
     /// Takes memories out, and whatever repeats them: summaries that cover them, facts that point at them, the session's last turns.
     fn erase(&self, work: &mut Work<'_>, key: &UserKey, mut doomed: Vec<Memory>) -> Result<Vec<MemoryId>> {
         let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
-        let (mut linked, mut revived) = (Vec::new(), Vec::new());
+        let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
+        let (mut linked, mut beside, mut revived) = (Vec::new(), Vec::new(), Vec::new());
         if !gone.is_empty() {
-            work.overlay.memories(key, &mut |memory| {
+            work.overlay.memories(key, &mut |mut memory| {
                 if gone.contains(&memory.id) {
                     return true;
                 }
+                // Its followers know the words of the turn that goes, and its vector.
+                let was_beside = memory.around.forget(|neighbour| sources.contains(&neighbour.source));
                 if memory.covers.iter().any(|id| gone.contains(id)) {
                     doomed.push(memory);
                 } else if mentions(&memory, &gone) {
                     linked.push(memory);
+                } else if was_beside {
+                    beside.push(memory);
                 }
                 true
             })?;
+        }
+        for mut memory in beside {
+            memory.changed = work.applied;
+            work.put(&memory, None)?;
         }
         for mut memory in linked {
             memory.supersedes.retain(|id| !gone.contains(id));
@@ -194,20 +203,28 @@ impl Ingest {
 
     /// The memories a forget's query means: all its words, or nearly its meaning. Better one too few than one too many.
     fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<Vec<Memory>> {
-        let (key, wanted) = (here.key(), text::terms(query));
+        let key = here.key();
+        let meaning = Meaning { terms: text::terms(query), vector: here.vectors.first().map(|vector| Vector::of(vector)) };
         let mut near = BTreeSet::new();
-        if let Some(vector) = here.vectors.first() {
-            let found = work.nearest(key, &Vector::of(vector), self.options.forget_query_max)?;
+        if let Some(vector) = &meaning.vector {
+            let found = work.nearest(key, vector, self.options.forget_query_max)?;
             near.extend(found.into_iter().filter(|(_, cosine)| *cosine >= FORGET_COSINE).map(|(id, _)| id));
         }
-        let mut meant = Vec::new();
-        work.overlay.memories(key, &mut |memory| {
-            let words = text::terms(&memory.content);
-            if near.contains(&memory.id) || (!wanted.is_empty() && wanted.iter().all(|term| words.contains(term))) {
+        let (mut meant, mut beside) = (Vec::new(), Vec::new());
+        work.overlay.memories(key, &mut |mut memory| {
+            if near.contains(&memory.id) || meaning.is_said_in(&memory.content) {
                 meant.push(memory);
+            } else if memory.around.forget(|one| meaning.is_said_in(&one.words) || meaning.is_near(&one.vector)) {
+                beside.push(memory);
             }
             meant.len() < self.options.forget_query_max
         })?;
+        // What was said beside a memory and never became one is forgotten too, where it is meant.
+        for mut memory in beside {
+            memory.changed = work.applied;
+            work.put(&memory, None)?;
+        }
+        work.overlay.forget_said(key, &|said| meaning.is_said_in(&said.content) || meaning.is_near(&said.vector))?;
         Ok(meant)
     }
 
@@ -292,6 +309,23 @@ impl Ingest {
         if key.is_everyone() {
             self.broadcast(work, here);
         }
+    }
+}
+
+/// What a forget's query means.
+struct Meaning {
+    terms: Vec<String>,
+    vector: Option<Vector>,
+}
+
+impl Meaning {
+    fn is_said_in(&self, content: &str) -> bool {
+        let words = text::terms(content);
+        !self.terms.is_empty() && self.terms.iter().all(|term| words.contains(term))
+    }
+
+    fn is_near(&self, said: &Vector) -> bool {
+        self.vector.as_ref().is_some_and(|vector| vector.cosine(said) >= FORGET_COSINE)
     }
 }
 

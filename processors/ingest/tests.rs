@@ -9,6 +9,7 @@ use crate::ports::clock::ManualClock;
 use crate::ports::embedder::pool;
 use crate::ports::embedder::{Model, ModelChoice};
 use crate::run;
+use crate::stages::index::Bm25;
 use crate::stages::store::Reading;
 use serde_json::{Value, json};
 
@@ -226,9 +227,84 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
     assert_eq!(bench.memories("ada").iter().filter(|memory| memory.content.contains("Berlin")).count(), 0);
     assert!(shard.store.tail(&key, Some("s")).expect("a disk").said.is_empty());
     assert!(shard.store.slot(&key, "lives_in").expect("a disk").is_none());
-    let hits = shard.index.text.search(&key, &crate::text::terms("Berlin"), crate::stages::index::Bm25 { k1: 0.9, b: 0.4 }, 10);
-    assert!(hits.expect("an index").is_empty());
+    let bm25 = Bm25 { k1: 0.9, b: 0.4, previous: 0.3, short_words: 30.0 };
+    assert!(shard.index.text.scored(&key, &crate::text::terms("Berlin"), bm25).expect("an index").best(10).is_empty());
     assert!(bench.memories("ada").iter().any(|memory| memory.content.contains("Oslo")), "the rest stays");
+}
+
+/// What a user's memories know of the turns around them.
+fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
+    let words = |neighbour: &Option<crate::domain::Neighbour>| neighbour.as_ref().map(|one| one.words.clone());
+    let mut memories = bench.memories("ada");
+    memories.sort_by_key(|memory| memory.source.offset);
+    let around = |memory: crate::domain::Memory| {
+        let around = &memory.around;
+        (memory.content.clone(), [words(&around.before), words(&around.earlier), words(&around.after)])
+    };
+    memories.into_iter().map(around).collect()
+}
+
+const BERGEN: [&str; 4] = [
+    "My sister Anna plays the cello in Bergen.",
+    "Which coast is that exactly?",
+    "Bergen lies on the west coast of Norway, she moved there in 2019.",
+    "Our flight to Oslo leaves on 12 March at 7:40.",
+];
+
+#[test]
+fn a_turn_that_is_dropped_is_known_by_the_memories_around_it() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.outcomes(&BERGEN.map(turn)), ["kept", "dropped", "kept", "kept"]);
+    let [cello, question, coast, flight] = BERGEN.map(str::to_owned);
+    let expected = [
+        (cello.clone(), [None, None, Some(question.clone())]),
+        (coast.clone(), [Some(question), Some(cello), None]),
+        (flight, [Some(coast), Some(BERGEN[1].to_owned()), None]),
+    ];
+    assert_eq!(known_around(&bench), expected);
+    let coast = bench.memories("ada").into_iter().find(|memory| memory.content == BERGEN[2]).expect("kept");
+    let before = coast.around.before.expect("there was one");
+    assert_eq!((before.question, before.source.offset, before.vector.is_empty()), (1.0, coast.source.offset - 1, false));
+
+    let other = json!({"type": "turn", "user": "ada", "session": "t", "content": "Always answer in French, please."});
+    assert_eq!(bench.outcomes(&[other]), ["kept"]);
+    assert_eq!(known_around(&bench)[3].1, [None, None, None], "another session is no neighbour");
+}
+
+#[test]
+fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
+    let by_id = |bench: &Bench| {
+        let cello = bench.memories("ada").into_iter().find(|memory| memory.content.contains("cello")).expect("kept");
+        json!({"type": "forget", "user": "ada", "memory": cello.id.to_string()})
+    };
+    let by = |name: &'static str, value: &'static str| {
+        move |_: &Bench| {
+            let mut event = json!({"type": "forget", "user": "ada"});
+            event[name] = value.into();
+            event
+        }
+    };
+    let said = |bench: &Bench| {
+        let (key, mut said) = (UserKey::new("default", "ada").expect("a name"), Vec::new());
+        let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
+        said.extend(known_around(bench).into_iter().flat_map(|(content, around)| around.into_iter().flatten().chain([content])));
+        said.extend(shard.store.tail(&key, Some("s")).expect("a disk").said.iter().map(|said| said.content.clone()));
+        said
+    };
+    let check = |forget: &dyn Fn(&Bench) -> Value, word: &str, left: usize| {
+        let mut bench = Bench::new();
+        bench.outcomes(&BERGEN.map(turn));
+        assert!(said(&bench).iter().filter(|text| text.contains(word)).count() > 1, "it is known in several places: {word}");
+        let event = forget(&bench);
+        assert_eq!(bench.outcomes(&[event]), ["forgotten"]);
+        assert_eq!(said(&bench).iter().filter(|text| text.contains(word)).count(), 0, "{word}: {:?}", said(&bench));
+        let vectors = bench.memories("ada").iter().flat_map(|memory| memory.around.all().cloned().collect::<Vec<_>>()).count();
+        assert_eq!(vectors, left, "of the others nothing is lost");
+    };
+    check(&by_id, "cello", 3);
+    check(&by("query", "cello"), "cello", 3);
+    check(&by("query", "exactly"), "exactly", 2);
+    check(&by("session", "s"), "Bergen", 0);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use super::conflicts::{self, Opposed};
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
-use crate::domain::{Decision, Kind, Memory, MemoryId, Outcome, Role, SaidBefore, Scope, Signal, Surprise, Turn, Vector};
+use crate::domain::{
+    Around, Decision, Kind, Memory, MemoryId, Neighbour, Outcome, Role, SaidBefore, Scope, Signal, Surprise, Turn, Vector,
+};
 use crate::fault::Result;
 use crate::profile::Treatment;
 use crate::stages::score::{self, Ground, Said};
@@ -11,9 +13,11 @@ use crate::stages::split::{self, Candidate};
 use crate::stages::store::{Reading, Session};
 use crate::text;
 
-/// Words of a turn that its successors see as context.
+/// Words of a turn that its successors see as context. The first ones are also what a memory knows of its neighbours.
 const TAIL_WORDS_FIRST: usize = 40;
 const TAIL_WORDS_LAST: usize = 20;
+/// A longer turn with a question mark in it is no plain question.
+const QUESTION_WORDS: f32 = 40.0;
 /// Neighbours looked at for a repetition: the nearest may be another speaker's.
 const NEIGHBOURS: usize = 3;
 /// What somebody said of themselves, and what was concluded for them.
@@ -49,16 +53,18 @@ impl Ingest {
             work.decide(here.decision(Outcome::Dropped, reason));
         }
         let kept = candidates.len().min(self.options.candidates_max);
+        let mut last = None;
         for (candidate, vector) in candidates[..kept].iter().zip(here.vectors) {
             let scored = self.score(work, here, turn, candidate, Vector::of(vector))?;
             let decision = self.settle(work, here, turn, scored)?;
+            last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
             work.decide(decision);
         }
         if kept < candidates.len() {
             let reason = format!("the turn has {} parts, the limit is {kept}: the rest was not looked at", candidates.len());
             work.decide(here.decision(Outcome::Refused, reason));
         }
-        self.follow(work, here, turn)
+        self.follow(work, here, turn, last)
     }
 
     /// How surprising the candidate is to this user, here and now.
@@ -125,6 +131,7 @@ impl Ingest {
             return Ok(decision);
         }
         let mut memory = remembered(here, turn, &scored);
+        memory.around = around(&work.overlay.tail(here.key(), here.event.session.as_deref())?.said);
         decision.outcome = Outcome::Kept;
         decision.memory = Some(memory.id);
         for old in &scored.replaced {
@@ -150,10 +157,20 @@ impl Ingest {
     }
 
     /// What was said becomes the ground for what is said next, kept or not.
-    fn follow(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn) -> Result<()> {
+    fn follow(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, memory: Option<MemoryId>) -> Result<()> {
         let (key, session) = (here.key(), here.event.session.as_deref());
         let vector = here.vectors.first().map_or_else(Vector::default, |vector| Vector::of(vector));
-        let said = SaidBefore { speaker: speaker(turn).to_owned(), content: begin_and_end(&turn.content), vector };
+        let said = SaidBefore {
+            speaker: speaker(turn).to_owned(),
+            content: begin_and_end(&turn.content),
+            vector,
+            source: Some(here.source().clone()),
+            question: question(&turn.content),
+            memory,
+        };
+        if memory.is_none() {
+            lend(work, here, &said)?;
+        }
         work.overlay.push_tail(key, session, &said)?;
         if let Some(session) = session {
             let before = work.overlay.session(key, session)?;
@@ -164,6 +181,43 @@ impl Ingest {
         }
         Ok(())
     }
+}
+
+/// A turn that became no memory is known by the one before it, so that what it said about that one still finds it.
+fn lend(work: &mut Work<'_>, here: &Here<'_>, said: &SaidBefore) -> Result<()> {
+    let before = work.overlay.tail(here.key(), here.event.session.as_deref())?;
+    let Some(id) = before.said.last().and_then(|before| before.memory) else { return Ok(()) };
+    let Some(mut memory) = work.overlay.memory(here.key(), id)? else { return Ok(()) };
+    memory.around.after = neighbour(said);
+    // Not its version: nothing that a plan could have seen is another.
+    memory.changed = here.offset();
+    work.put(&memory, None)
+}
+
+/// What the session said last, as a memory keeps it.
+fn around(recent: &[SaidBefore]) -> Around {
+    let mut last = recent.iter().rev();
+    let before = last.next().and_then(neighbour);
+    let earlier = last.next().and_then(neighbour).map(|earlier| Neighbour { vector: Vector::default(), ..earlier });
+    Around { before, earlier, after: None }
+}
+
+fn neighbour(said: &SaidBefore) -> Option<Neighbour> {
+    Some(Neighbour {
+        source: said.source.clone()?,
+        speaker: said.speaker.clone(),
+        words: text::first_words(&said.content, TAIL_WORDS_FIRST),
+        vector: said.vector.clone(),
+        question: said.question,
+    })
+}
+
+fn question(content: &str) -> f32 {
+    if !content.contains('?') {
+        return 0.0;
+    }
+    let words = content.split_whitespace().count().max(1);
+    (QUESTION_WORDS / words as f32).min(1.0).powi(2)
 }
 
 /// What successors see of a turn: how it began, and how it ended, where its question is.
@@ -258,6 +312,7 @@ impl Here<'_> {
             profile: self.profile.name.clone(),
             covers: Vec::new(),
             history: Vec::new(),
+            around: Around::default(),
         }
     }
 

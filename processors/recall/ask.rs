@@ -2,18 +2,19 @@
 
 use super::Recall;
 use crate::domain::{
-    Decision, Explain, Format, List, Memory, MemoryId, Now, Outcome, Recall as Question, Request, Scope, UserKey, Vector,
+    Decision, Explain, Format, List, Memory, MemoryId, Neighbour, Now, Outcome, Recall as Question, Request, Scope, UserKey,
+    Vector,
 };
 use crate::fault::{Fault, Reject, RejectCode};
 use crate::profile::Profile;
 use crate::shard::Shard;
-use crate::stages::index::Bm25;
-use crate::stages::rank::{self, Hit, Ranked};
+use crate::stages::index::{Bm25, Words};
+use crate::stages::rank::{self, Hit, Near, Ranked};
 use crate::stages::reply::{Answer, Found, Stats};
 use crate::stages::store::Reading;
 use crate::text;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Candidates looked at when the request filters: the best hundred may all be of the wrong kind.
@@ -54,10 +55,14 @@ impl Recall {
                 break;
             }
             let question = in_context(query, &asked.history);
-            let vector = Vector::of(&self.encoder.encode(&question).map_err(broken)?);
+            let named = rank::named(&question, |name| shard.index.text.is_speaker(&request.key, name)).map_err(broken)?;
+            let as_said = named.as_ref().filter(|_| profile.first_person).map_or(&question, |named| &named.in_first_person);
+            let vector = Vector::of(&self.encoder.encode(as_said).map_err(broken)?);
+            // Of the question as it was asked: a name is a good word to search by.
             let (hits, state) =
                 self.collect(shard, &request.key, asked, &profile, &text::terms(&question), &vector).map_err(broken)?;
-            ranked.push(rank::order(hits, &rank::Question::of(asked, query), &profile.rank, now.events));
+            let speaker = named.as_ref().map(|named| named.name.as_str());
+            ranked.push(rank::order(hits, &rank::Question::of(asked, query, speaker), &profile.rank, now.events));
             seen = state;
         }
         let mut ranked = best_of(ranked);
@@ -192,39 +197,35 @@ impl Recall {
     }
 }
 
+/// The best of either engine, each judged by both, with what took the place of one of them: asked about Berlin, Lisbon is the answer.
 fn hits_of(shard: &Shard, key: &UserKey, bm25: Bm25, terms: &[String], vector: &Vector, limit: usize) -> Result<Vec<Hit>, Fault> {
     let mut load = || shard.vectors(key);
-    let words: BTreeMap<MemoryId, f32> = shard.index.text.search(key, terms, bm25, limit)?.into_iter().collect();
-    let mut cosines: BTreeMap<MemoryId, f32> = shard.index.vectors.nearest(key, &mut load, vector, limit)?.into_iter().collect();
-    let missing: Vec<MemoryId> = words.keys().filter(|id| !cosines.contains_key(id)).copied().collect();
-    let exact = shard.index.vectors.cosines(key, &mut load, vector, &missing)?;
-    cosines.extend(missing.into_iter().zip(exact));
-    let mut hits = Vec::with_capacity(cosines.len());
-    for (id, cosine) in &cosines {
-        if let Some(memory) = shard.store.memory(key, *id)? {
-            hits.push(Hit { memory, words: words.get(id).copied().unwrap_or(0.0), cosine: *cosine });
+    let scored = shard.index.text.scored(key, terms, bm25)?;
+    let near = shard.index.vectors.nearest(key, &mut load, vector, limit)?;
+    let mut seen: HashSet<MemoryId> = HashSet::with_capacity(2 * limit.min(near.len() + 1));
+    let found = near.into_iter().map(|(id, _)| id).chain(scored.best(limit).into_iter().map(|(id, _)| id));
+    let mut next: Vec<MemoryId> = found.filter(|id| seen.insert(*id)).collect();
+    let mut hits: Vec<Hit> = Vec::with_capacity(next.len());
+    for _ in 0..2 {
+        let first = hits.len();
+        let cosines = shard.index.vectors.cosines(key, &mut load, vector, &next)?;
+        for ((id, words), cosine) in next.iter().zip(scored.of(&next)).zip(cosines) {
+            if let Some(memory) = shard.store.memory(key, *id)? {
+                hits.push(hit(memory, words, cosine, vector));
+            }
         }
+        next = hits[first..].iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| seen.insert(*id)).collect();
     }
-    hits.extend(successors(shard, key, &hits, |id| cosines.contains_key(&id), vector)?);
     Ok(hits)
 }
 
-/// What took the place of a memory that was found, where no engine found it: asked about Berlin, Lisbon is the answer.
-fn successors(
-    shard: &Shard,
-    key: &UserKey,
-    hits: &[Hit],
-    found: impl Fn(MemoryId) -> bool,
-    query: &Vector,
-) -> Result<Vec<Hit>, Fault> {
-    let mut more = BTreeMap::new();
-    for id in hits.iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| !found(*id)) {
-        if let Some(memory) = shard.store.memory(key, id)? {
-            let cosine = shard.store.vector(key, id)?.map_or(0.0, |vector| vector.cosine(query));
-            more.insert(id, Hit { memory, words: 0.0, cosine });
-        }
-    }
-    Ok(more.into_values().collect())
+fn hit(memory: Memory, words: Words, cosine: f32, vector: &Vector) -> Hit {
+    let beside = |neighbour: &Option<Neighbour>, words: f32| Near {
+        words,
+        cosine: neighbour.as_ref().map_or(0.0, |neighbour| neighbour.vector.cosine(vector)),
+    };
+    let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
+    Hit { own: Near { words: words.own, cosine }, before, after, memory }
 }
 
 /// The question as it is searched: one that says little by itself takes the turn before it along.

@@ -10,6 +10,7 @@ on_both_brokers! {
     forgetting_what_a_query_means
     forgetting_everything
     what_a_forgotten_memory_left_in_others_goes_with_it
+    what_its_neighbours_know_of_a_forgotten_turn_goes_with_it
     said_and_forgotten_in_one_breath
 }
 
@@ -133,6 +134,21 @@ fn what_a_forgotten_memory_left_in_others_goes_with_it(broker: Broker) {
         ("superseded", &json!([berlin])),
         "and can be replaced again"
     );
+}
+
+fn what_its_neighbours_know_of_a_forgotten_turn_goes_with_it(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("forget-neighbours", "ada");
+    let said = |content: &str| ada.event(json!({"type": "turn", "content": content, "session": "s1"}));
+    let doctor = said("My doctor is called Zanzibar.");
+    said("We decided to meet in Lisbon on Friday at nine.");
+    let found = |word: &str| {
+        let reply = ada.ask(json!({"type": "recall", "query": word, "explain": true, "limit": 100}));
+        contents(&reply).len()
+    };
+    assert_eq!(found("Zanzibar"), 2, "what was said next is found by it too");
+    ada.event(json!({"type": "forget", "memory": made(&doctor)}));
+    assert_eq!((found("Zanzibar"), found("Lisbon")), (0, 1));
 }
 
 /// One batch holds both: what is recent must not keep what the batch itself took away.

@@ -14,8 +14,25 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The numbers of a recalled memory: what matched, what that is worth, and what nudges it.
-const TERMS: [&str; 10] =
-    ["cosine", "bm25", "dense", "words", "role", "superseded", "recency", "importance", "confidence", "nudge"];
+const TERMS: [&str; 17] = [
+    "cosine",
+    "bm25",
+    "dense",
+    "words",
+    "answer",
+    "neighbour",
+    "speaker",
+    "when",
+    "question",
+    "month",
+    "specificity",
+    "role",
+    "superseded",
+    "recency",
+    "importance",
+    "confidence",
+    "nudge",
+];
 
 pub struct Screen {
     output: Output,
@@ -171,7 +188,8 @@ impl Screen {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         for memory in memories {
             self.line(&found(memory, memories));
-            let terms: Vec<String> = TERMS.iter().map(|name| format!("{name} {:.2}", number(&memory["explain"], name))).collect();
+            let terms = TERMS.iter().map(|name| (name, number(&memory["explain"], name))).filter(|(_, value)| *value != 0.0);
+            let terms: Vec<String> = terms.map(|(name, value)| format!("{name} {value:.2}")).collect();
             wrapped(&terms.join(", "), WIDTH - 5).iter().for_each(|part| self.line(&format!("     {DIM}{part}{PLAIN}")));
         }
         if memories.is_empty() {

@@ -63,7 +63,7 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
             let (mut memories, mut words) = (0, 0);
             store.memories(&key, &mut |memory| {
                 memories += 1;
-                words += shard::document(&memory).terms.len().max(1) as u64;
+                words += u64::from(shard::document(&memory).lengths.own);
                 live.insert(memory.id);
                 // What has changed since the mark is put at the next start.
                 if memory.changed <= mark && !ids.contains(&memory.id) {

@@ -3,13 +3,15 @@
 
 mod bm25;
 mod disk;
+mod document;
 mod segments;
 mod tail;
 mod text;
 mod tokens;
 mod vectors;
 
-pub use bm25::Bm25;
+pub use bm25::{Bm25, Scored, Words};
+pub use document::{Document, Text};
 pub use text::TextIndex;
 pub use vectors::{Counts, Vectors};
 
@@ -25,22 +27,6 @@ pub struct Options {
     pub tail_max: usize,
     /// What the vectors of the users asked for last may take in memory.
     pub vectors_bytes_max: usize,
-}
-
-/// A memory, as far as words go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
-    pub id: MemoryId,
-    pub key: UserKey,
-    /// Stems in any order, repetitions kept: `text::terms` makes them. May be empty.
-    pub terms: Vec<String>,
-}
-
-impl Document {
-    /// Invariant: at least one, so that an average of lengths is never zero.
-    fn length(&self) -> u32 {
-        self.terms.len().max(1) as u32
-    }
 }
 
 /// Both engines of one shard.

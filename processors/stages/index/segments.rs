@@ -1,8 +1,8 @@
 //! The words that are on disk, read. A term is `tenant/user`, a separator, a stem, as one token: another user's postings are out of reach,
 //! because their terms cannot be spelled from this user's key. What is newer than the segments is not known here.
 
-use super::Document;
 use super::bm25::{Found, Row};
+use super::document::{Document, Lengths, Place};
 use super::tokens::{KEYED, joined, spelled};
 use crate::domain::{MemoryId, UserKey};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Fields {
 
 const ID_HIGH: &str = "id_high";
 const ID_LOW: &str = "id_low";
-const LENGTH: &str = "length";
+const LENGTHS: &str = "lengths";
 
 impl Fields {
     pub fn schema() -> (Schema, Fields) {
@@ -33,7 +33,7 @@ impl Fields {
             .set_index_option(IndexRecordOption::WithFreqs);
         let terms = schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
         let id = schema.add_bytes_field("id", BytesOptions::default().set_indexed());
-        for name in [ID_HIGH, ID_LOW, LENGTH] {
+        for name in [ID_HIGH, ID_LOW, LENGTHS] {
             schema.add_u64_field(name, NumericOptions::default().set_fast());
         }
         (schema.build(), Fields { terms, id })
@@ -44,7 +44,7 @@ impl Fields {
         let mut written = TantivyDocument::default();
         written.add_text(self.terms, joined(document));
         written.add_bytes(self.id, document.id.0.as_bytes());
-        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTH, u64::from(document.length()))] {
+        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTHS, document.lengths.packed())] {
             written.add_u64(schema.get_field(name)?, value);
         }
         Ok(written)
@@ -69,7 +69,7 @@ struct Segment {
     terms: Arc<InvertedIndexReader>,
     id_high: Arc<dyn ColumnValues<u64>>,
     id_low: Arc<dyn ColumnValues<u64>>,
-    length: Arc<dyn ColumnValues<u64>>,
+    lengths: Arc<dyn ColumnValues<u64>>,
 }
 
 impl Segments {
@@ -87,19 +87,35 @@ impl Segments {
     /// Adds the user's documents that nothing newer hides.
     pub fn gather(&self, key: &UserKey, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<()> {
         let owned = Term::from_field_text(self.fields.terms, key.as_str());
-        let terms: Vec<_> =
-            found.words.iter().map(|word| Term::from_field_text(self.fields.terms, &spelled(key, word.text))).collect();
+        let term = |place: Place, word: &str| Term::from_field_text(self.fields.terms, &spelled(key, &place.spelled(word)));
+        let terms: Vec<_> = found.words.iter().map(|word| Place::SEARCHED.map(|place| term(place, word.text))).collect();
         for segment in &self.all {
             let first_row = found.rows.len() as u32;
             let docs = segment.live_rows(&owned, &mut found.rows, &hidden)?;
             if docs.is_empty() {
                 continue;
             }
-            for (word, term) in found.words.iter_mut().zip(&terms) {
-                segment.places(term, &docs, |row, times| word.places.push((first_row + row, times)))?;
+            for (word, terms) in found.words.iter_mut().zip(&terms) {
+                for (places, term) in word.places.iter_mut().zip(terms) {
+                    segment.places(term, &docs, |row, times| places.push((first_row + row, times)))?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether one of the user's documents that nothing newer hides has the term.
+    pub fn has(&self, key: &UserKey, term: &str, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<bool> {
+        let term = Term::from_field_text(self.fields.terms, &spelled(key, term));
+        for segment in &self.all {
+            let mut is_there = false;
+            segment
+                .postings(&term, |doc, _| is_there = is_there || !segment.reader.is_deleted(doc) && !hidden(segment.id(doc)))?;
+            if is_there {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
@@ -114,7 +130,7 @@ impl Segment {
             terms: reader.inverted_index(fields.terms)?,
             id_high: column(ID_HIGH)?,
             id_low: column(ID_LOW)?,
-            length: column(LENGTH)?,
+            lengths: column(LENGTHS)?,
             reader: reader.clone(),
         })
     }
@@ -129,7 +145,8 @@ impl Segment {
         })?;
         let (high, low) = (values(&self.id_high, &docs), values(&self.id_low, &docs));
         let ids = high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
-        let mut found = ids.zip(values(&self.length, &docs)).map(|(id, length)| Row { id, length: length as u32 });
+        let lengths = values(&self.lengths, &docs).into_iter().map(Lengths::unpacked);
+        let mut found = ids.zip(lengths).map(|(id, lengths)| Row { id, lengths });
         docs.retain(|_| {
             let row = found.next().expect("a column has a value for every document");
             let shown = !hidden(row.id);

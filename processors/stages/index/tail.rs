@@ -1,8 +1,8 @@
 //! Words that are not in a segment yet, searched in memory, so that a memory can be found as soon as it is put.
 //! When they move to disk is not known here.
 
-use super::Document;
 use super::bm25::{Found, Row};
+use super::document::{Document, Place};
 use crate::domain::{MemoryId, UserKey};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,6 +86,12 @@ impl Tail {
         }
     }
 
+    /// Whether one of the user's documents that no newer layer hides has the term.
+    pub fn has(&self, key: &UserKey, term: &str, hidden: impl Fn(MemoryId) -> bool) -> bool {
+        let Some(user) = self.users.get(key) else { return false };
+        user.postings(term).iter().map(|(row, _)| &user.rows[*row]).any(|TailRow { row, live }| *live && !hidden(row.id))
+    }
+
     fn end_row_of(&mut self, id: MemoryId) {
         if let Some(Change::Put { document, row }) = self.changes.get(&id) {
             let user = self.users.get_mut(&document.key).expect("a document that was put has its user's rows");
@@ -97,8 +103,8 @@ impl Tail {
 impl UserTail {
     fn add(&mut self, document: &Document) -> usize {
         let row = self.rows.len();
-        self.rows.push(TailRow { row: Row { id: document.id, length: document.length() }, live: true });
-        for term in &document.terms {
+        self.rows.push(TailRow { row: Row { id: document.id, lengths: document.lengths }, live: true });
+        for term in document.terms() {
             let postings = match self.postings.get_mut(term.as_str()) {
                 Some(postings) => postings,
                 None => self.postings.entry(term.as_str().into()).or_default(),
@@ -120,14 +126,21 @@ impl UserTail {
             }
         }
         for word in &mut found.words {
-            let postings = self.postings.get(word.text).map(Vec::as_slice).unwrap_or_default();
-            word.places.extend(postings.iter().filter_map(|(row, times)| Some((places[*row]?, *times))));
+            for (place, found) in Place::SEARCHED.into_iter().zip(&mut word.places) {
+                let postings = self.postings(&place.spelled(word.text));
+                found.extend(postings.iter().filter_map(|(row, times)| Some((places[*row]?, *times))));
+            }
         }
+    }
+
+    fn postings(&self, term: &str) -> &[(usize, u32)] {
+        self.postings.get(term).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Text;
     use super::*;
     use crate::domain::Position;
 
@@ -140,15 +153,16 @@ mod tests {
     }
 
     fn put(tail: &mut Tail, n: i64, terms: &str) {
-        let terms = terms.split_whitespace().map(str::to_owned).collect();
-        tail.put(Arc::new(Document { id: id(n), key: key(), terms }));
+        let own = terms.split_whitespace().map(str::to_owned).collect();
+        tail.put(Arc::new(Document::new(id(n), key(), Text { own, ..Text::default() })));
     }
 
     fn check(tail: &Tail, word: &str, expected: &[(i64, u32)]) {
         let query = [word.to_owned()];
         let mut found = Found::nothing_yet(&query);
         tail.gather(&key(), &mut found, |_| false);
-        let places = found.words[0].places.iter().map(|(row, times)| (found.rows[*row as usize].id, *times)).collect::<Vec<_>>();
+        let places =
+            found.words[0].places[0].iter().map(|(row, times)| (found.rows[*row as usize].id, *times)).collect::<Vec<_>>();
         assert_eq!(places, expected.iter().map(|(n, times)| (id(*n), *times)).collect::<Vec<_>>(), "{word}");
     }
 

@@ -1,14 +1,14 @@
 //! The words of one shard: what is on disk, what is being written there and what is not yet, searched as if it were one.
 //! Every document is seen exactly once at any moment, also while a settling is under way.
 
-use super::bm25::{Bm25, Found};
+use super::Options;
+use super::bm25::{Bm25, Found, Scored};
 use super::disk::{Disk, Opened, unreadable};
+use super::document::{Document, Place};
 use super::segments::Segments;
 use super::tail::Tail;
-use super::{Document, Options};
 use crate::domain::{MemoryId, UserKey};
 use crate::fault::Result;
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -62,16 +62,14 @@ impl TextIndex {
         self.write().fresh.remove(id);
     }
 
-    /// The user's documents that have a word of the question, best first; of equals the one with the smaller id.
-    pub fn search(&self, key: &UserKey, query_terms: &[String], bm25: Bm25, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
-        let found = self.read().find(key, query_terms)?;
-        Ok(bm25.best(&found, limit))
+    /// Each of the user's documents with how well its words answer.
+    pub fn scored(&self, key: &UserKey, query_terms: &[String], bm25: Bm25) -> Result<Scored> {
+        Ok(bm25.scored(&self.read().find(key, query_terms)?))
     }
 
-    /// The score of each of these documents, 0 where it has no word of the question or is not this user's.
-    pub fn scores(&self, key: &UserKey, query_terms: &[String], bm25: Bm25, ids: &[MemoryId]) -> Result<Vec<f32>> {
-        let scores: HashMap<_, _> = self.search(key, query_terms, bm25, usize::MAX)?.into_iter().collect();
-        Ok(ids.iter().map(|id| scores.get(id).copied().unwrap_or_default()).collect())
+    /// Whether the user has a memory of what somebody of that name said.
+    pub fn is_speaker(&self, key: &UserKey, name: &str) -> Result<bool> {
+        self.read().has(key, &Place::Speaker.spelled(name))
     }
 
     /// How many documents the user has, and how many words they have together.
@@ -130,6 +128,11 @@ impl View {
         Ok(found)
     }
 
+    fn has(&self, key: &UserKey, term: &str) -> Result<bool> {
+        let newer = self.fresh.has(key, term, |_| false) || self.settling.has(key, term, |id| self.fresh.knows(id));
+        if newer { Ok(true) } else { self.segments.has(key, term, |id| self.changed(id)).map_err(unreadable) }
+    }
+
     fn ids(&self) -> Vec<MemoryId> {
         let put = |tail: &Tail| tail.changes().filter_map(|(id, document)| document.map(|_| id)).collect::<Vec<_>>();
         let mut ids: Vec<_> = self.segments.ids().filter(|id| !self.changed(*id)).collect();
@@ -167,6 +170,7 @@ impl View {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Text, Words};
     use super::*;
     use crate::domain::Position;
     use proptest::prelude::*;
@@ -174,7 +178,7 @@ mod tests {
     use tempfile::TempDir;
 
     const OPTIONS: Options = Options { writer_bytes: 0, tail_max: 3, vectors_bytes_max: 0 };
-    const BM25: Bm25 = Bm25 { k1: 1.2, b: 0.75 };
+    const BM25: Bm25 = Bm25 { k1: 1.2, b: 0.75, previous: 0.3, short_words: 2.0 };
     const WORDS: [&str; 6] = ["berlin", "flat", "lisbon", "move", "rent", ""];
 
     fn id(n: usize) -> MemoryId {
@@ -190,9 +194,24 @@ mod tests {
         text.split(' ').map(str::to_owned).collect()
     }
 
-    fn document(n: usize, user_number: usize, text: &str) -> Document {
-        Document { id: id(n), key: user(user_number), terms: split(text) }
+    /// Its own words, those of the turn before, of the one before that and of the one after, between bars.
+    fn text(written: &str) -> Text {
+        let mut places = written.split('|').map(split);
+        let own = places.next().unwrap_or_default();
+        let (words, mut next) = (own.len(), || places.next().unwrap_or_default());
+        Text { own, before: next(), earlier: next(), after: next(), speaker: None, words }
     }
+
+    fn document(n: usize, user_number: usize, written: &str) -> Document {
+        Document::new(id(n), user(user_number), text(written))
+    }
+
+    /// The ids and scores of the best.
+    fn search(index: &TextIndex, user_number: usize, query: &str, limit: usize) -> Vec<(MemoryId, f32)> {
+        index.scored(&user(user_number), &split(query), BM25).unwrap().best(limit)
+    }
+
+    type Model = BTreeMap<MemoryId, (UserKey, Text)>;
 
     fn open(dir: &TempDir) -> TextIndex {
         TextIndex::open(dir.path(), OPTIONS, "one").unwrap()
@@ -200,7 +219,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Put { n: usize, user: usize, terms: Vec<&'static str> },
+        Put { n: usize, user: usize, places: Vec<Vec<&'static str>> },
         Remove { n: usize },
         Settle,
         FailToSettle,
@@ -209,7 +228,8 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let terms = prop::collection::vec(prop::sample::select(&WORDS[..]), 0..6);
-        let put = (0..12usize, 0..3usize, terms).prop_map(|(n, user, terms)| Step::Put { n, user, terms });
+        let places = prop::collection::vec(terms, 4);
+        let put = (0..12usize, 0..3usize, places).prop_map(|(n, user, places)| Step::Put { n, user, places });
         let remove = (0..12usize).prop_map(|n| Step::Remove { n });
         prop::collection::vec(
             prop_oneof![12 => put, 4 => remove, 2 => Just(Step::Settle), 1 => Just(Step::FailToSettle), 1 => Just(Step::Reopen)],
@@ -217,40 +237,55 @@ mod tests {
         )
     }
 
-    /// The formula once more, over nothing but a list of documents.
-    fn expected(model: &BTreeMap<MemoryId, Document>, key: &UserKey, query: &[String]) -> Vec<(MemoryId, f32)> {
-        let own: Vec<_> = model.values().filter(|document| document.key == *key).collect();
-        let count = own.len() as f64;
-        let lengths: Vec<_> = own.iter().map(|document| document.terms.len().max(1) as f64).collect();
+    /// The formula once more: how well each document answers, judged by one set of documents and measured in another.
+    fn formula(judges: &[Vec<String>], judged: &[Vec<String>], query: &[String]) -> Vec<f64> {
+        let length = |stems: &Vec<String>| stems.len().max(1) as f64;
+        let count = judges.len() as f64;
         let (k1, b) = (f64::from(BM25.k1), f64::from(BM25.b));
-        let mean = lengths.iter().sum::<f64>() / count;
-        let mut hits = Vec::new();
-        for (document, length) in own.iter().zip(lengths) {
+        let mean = judges.iter().map(length).sum::<f64>() / count;
+        let score = |stems: &Vec<String>| {
             let mut score = 0.0;
             for (n, term) in query.iter().enumerate().filter(|(n, term)| !query[..*n].contains(term)) {
                 let asked = query[n..].iter().filter(|other| *other == term).count() as f64;
-                let having = own.iter().filter(|other| other.terms.contains(term)).count() as f64;
-                let times = document.terms.iter().filter(|other| *other == term).count() as f64;
+                let having = judges.iter().filter(|other| other.contains(term)).count() as f64;
+                let times = stems.iter().filter(|other| *other == term).count() as f64;
                 let weight = asked * (1.0 + (count - having + 0.5) / (having + 0.5)).ln();
-                score += weight * (k1 + 1.0) * times / (times + k1 * (1.0 - b + b * length / mean));
+                score += weight * (k1 + 1.0) * times / (times + k1 * (1.0 - b + b * length(stems) / mean));
             }
-            hits.push((document.id, score as f32));
-        }
-        hits.retain(|(_, score)| *score > 0.0);
-        hits.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        hits
+            score
+        };
+        judged.iter().map(score).collect()
     }
 
-    fn check(index: &TextIndex, model: &BTreeMap<MemoryId, Document>) {
-        for key in (0..3).map(user) {
+    fn expected(model: &Model, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
+        let documents: Vec<(&MemoryId, &Text)> =
+            model.iter().filter(|(_, (owner, _))| owner == key).map(|(id, (_, text))| (id, text)).collect();
+        let place = |of: &dyn Fn(&Text) -> Vec<String>| documents.iter().map(|(_, text)| of(text)).collect::<Vec<_>>();
+        let own = place(&|text| text.own.clone());
+        let (before, after) = (place(&|text| text.before.clone()), place(&|text| text.after.clone()));
+        let both = place(&|text| [text.before.clone(), text.earlier.clone()].concat());
+        let previous = formula(&both, &both, query);
+        let [of_own, of_before, of_after] = [&own, &before, &after].map(|judged| formula(&own, judged, query));
+        let words = |(n, (id, text)): (usize, &(&MemoryId, &Text))| {
+            let shortness = (f64::from(BM25.short_words) / text.words.max(1) as f64).min(1.0);
+            let own = of_own[n] + f64::from(BM25.previous) * shortness * previous[n];
+            (**id, Words { own: own as f32, before: of_before[n] as f32, after: of_after[n] as f32 })
+        };
+        documents.iter().enumerate().map(words).collect()
+    }
+
+    fn check(index: &TextIndex, model: &Model) {
+        for (user_number, key) in (0..3).map(user).enumerate() {
             for query in ["berlin", "flat lisbon flat", "berlin move rent lisbon", " ", "tokyo"] {
-                let query = split(query);
-                let all = expected(model, &key, &query);
-                assert_eq!(index.search(&key, &query, BM25, 100).unwrap(), all, "{key} {query:?}");
-                assert_eq!(index.search(&key, &query, BM25, 2).unwrap(), all[..all.len().min(2)], "{key} {query:?}");
+                let all = expected(model, &key, &split(query));
+                let mut best: Vec<_> = all.iter().map(|(id, words)| (*id, words.own)).filter(|(_, score)| *score > 0.0).collect();
+                best.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+                assert_eq!(search(index, user_number, query, 100), best, "{key} {query:?}");
+                assert_eq!(search(index, user_number, query, 2), best[..best.len().min(2)], "{key} {query:?}");
+                let (ids, words): (Vec<_>, Vec<_>) = all.into_iter().chain([(id(999), Words::default())]).unzip();
+                assert_eq!(index.scored(&key, &split(query), BM25).unwrap().of(&ids), words, "{key} {query:?}");
             }
-            let lengths =
-                model.values().filter(|document| document.key == key).map(|document| document.terms.len().max(1) as u64);
+            let lengths = model.values().filter(|(owner, _)| *owner == key).map(|(_, text)| text.own.len().max(1) as u64);
             assert_eq!(index.documents(&key).unwrap(), (lengths.clone().count(), lengths.sum()), "{key}");
         }
         let mut ids = index.ids();
@@ -265,13 +300,13 @@ mod tests {
         fn whatever_is_put_removed_and_settled_every_score_is_that_of_the_formula(steps in steps()) {
             let dir = TempDir::new().unwrap();
             let mut index = open(&dir);
-            let mut model = BTreeMap::new();
+            let mut model = Model::new();
             for (mark, step) in steps.into_iter().enumerate() {
                 match step {
-                    Step::Put { n, user, terms } => {
-                        let document = document(n, user, &terms.join(" "));
-                        model.insert(document.id, document.clone());
-                        index.put(document);
+                    Step::Put { n, user: number, places } => {
+                        let written = places.iter().map(|terms| terms.join(" ")).collect::<Vec<_>>().join("|");
+                        model.insert(id(n), (user(number), text(&written)));
+                        index.put(document(n, number, &written));
                     }
                     Step::Remove { n } => {
                         model.remove(&id(n));
@@ -294,8 +329,8 @@ mod tests {
     #[test]
     fn an_index_without_a_disk_finds_the_same_whether_settled_or_not() {
         let index = TextIndex::in_memory(OPTIONS);
-        let model: BTreeMap<_, _> = (0..5).map(|n| (id(n), document(n, n % 2, "berlin flat"))).collect();
-        model.values().for_each(|document| index.put(document.clone()));
+        let model: Model = (0..5).map(|n| (id(n), (user(n % 2), text("berlin flat|rent")))).collect();
+        (0..5).for_each(|n| index.put(document(n, n % 2, "berlin flat|rent")));
         assert_eq!(index.mark(), None);
         assert_eq!([index.settle(7).unwrap(), index.settle(7).unwrap()], [true, false]);
         assert_eq!((index.mark(), index.pending()), (Some(7), 5));
@@ -307,7 +342,7 @@ mod tests {
         let (alone, crowded) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let (alone, crowded) = (open(&alone), open(&crowded));
         for n in 0..200 {
-            let text = format!("{} {}", WORDS[n % 4], WORDS[n % 5]);
+            let text = format!("{} {}|{}", WORDS[n % 4], WORDS[n % 5], WORDS[n % 3]);
             alone.put(document(n, 0, &text));
             crowded.put(document(n, 0, &text));
             crowded.put(document(1000 + n, 1, &format!("{text} berlin berlin")));
@@ -315,11 +350,35 @@ mod tests {
                 crowded.settle(n as i64).unwrap();
             }
         }
-        let found = |index: &TextIndex| index.search(&user(0), &split("berlin rent"), BM25, 500).unwrap();
+        let found = |index: &TextIndex| search(index, 0, "berlin rent", 500);
         assert_eq!(found(&alone), found(&crowded));
         assert!(found(&crowded).len() > 50);
         let ids = found(&crowded).iter().map(|(id, _)| *id).collect::<Vec<_>>();
-        assert_eq!(crowded.scores(&user(1), &split("berlin rent"), BM25, &ids).unwrap(), vec![0.0; ids.len()]);
+        let of_another = crowded.scored(&user(1), &split("berlin rent"), BM25).unwrap().of(&ids);
+        assert_eq!(of_another, vec![Words::default(); ids.len()]);
+    }
+
+    #[test]
+    fn a_speaker_is_known_as_long_as_something_of_theirs_is() {
+        let dir = TempDir::new().unwrap();
+        let index = open(&dir);
+        let by = |n, speaker: &str| {
+            let speaker = (!speaker.is_empty()).then(|| speaker.to_owned());
+            index.put(Document::new(id(n), user(0), Text { own: split("mary"), speaker, ..Text::default() }));
+        };
+        let known = |name: &str| index.is_speaker(&user(0), name).unwrap();
+        by(1, "mary ann");
+        by(2, "");
+        for mark in 0..2 {
+            assert!(known("mary ann") && !known("mary") && !index.is_speaker(&user(1), "mary ann").unwrap());
+            index.settle(mark).unwrap();
+        }
+        by(1, "bo");
+        assert!(known("bo") && !known("mary ann"));
+        index.settle(3).unwrap();
+        assert!(known("bo") && !known("mary ann"));
+        index.remove(id(1));
+        assert!(!known("bo"));
     }
 
     #[test]
@@ -358,7 +417,7 @@ mod tests {
         let index = open(&dir);
         (0..50).for_each(|n| index.put(document(n, 0, "berlin flat")));
         index.settle(7).unwrap();
-        let before = index.search(&user(0), &split("flat"), BM25, 100).unwrap();
+        let before = search(&index, 0, "flat", 100);
         drop(index);
         let damages: [fn(&mut Vec<u8>); 3] = [
             Vec::clear,
@@ -381,7 +440,7 @@ mod tests {
                 }
                 let index = open(&copy);
                 discarded += usize::from(index.discarded().is_some());
-                let now = index.search(&user(0), &split("flat"), BM25, 100).unwrap();
+                let now = search(&index, 0, "flat", 100);
                 assert_eq!(now, if index.mark().is_some() { before.clone() } else { vec![] }, "{:?}", file.file_name());
             }
         }
@@ -410,7 +469,7 @@ mod tests {
                 index.put(document(2, 0, "always"));
                 index.remove(id(2));
                 for word in ["always", &newest] {
-                    let hits = index.search(&user(0), &split(word), BM25, 10).unwrap();
+                    let hits = search(&index, 0, word, 10);
                     assert_eq!(hits.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(1)], "{word}");
                 }
                 assert_eq!(index.documents(&user(0)).unwrap(), (1, 2));

@@ -18,10 +18,10 @@ pub fn spelled(key: &UserKey, stem: &str) -> String {
 
 /// The key, then the stems.
 pub fn joined(document: &Document) -> String {
-    let stems: usize = document.terms.iter().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
+    let stems: usize = document.terms().iter().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
     let mut text = String::with_capacity(document.key.as_str().len() + stems);
     text.push_str(document.key.as_str());
-    for stem in &document.terms {
+    for stem in document.terms() {
         text.push(SEPARATOR);
         text.push_str(stem);
     }
@@ -80,13 +80,15 @@ impl TokenStream for Tokens<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Text;
     use super::*;
     use crate::domain::{MemoryId, Position};
 
     fn tokens_of(terms: &[&str]) -> Vec<String> {
         let key = UserKey::new("acme", "ana b").unwrap();
         let id = MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: 1 }, 0);
-        let text = joined(&Document { id, key, terms: terms.iter().map(|term| (*term).to_owned()).collect() });
+        let own = terms.iter().map(|term| (*term).to_owned()).collect();
+        let text = joined(&Document::new(id, key, Text { own, ..Text::default() }));
         let (mut keyed, mut found) = (Keyed::default(), Vec::new());
         keyed.token_stream(&text).process(&mut |token| found.push(token.text.clone()));
         found

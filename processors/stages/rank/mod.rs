@@ -9,18 +9,29 @@ mod prompt;
 #[cfg(test)]
 mod samples;
 mod score;
+mod wording;
 
 pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
 pub use prompt::{Prompt, prompt};
+pub use wording::{Named, named};
 
 use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
 use std::collections::{HashMap, HashSet};
 
-/// One memory that either engine found, with what both say about it.
+/// One memory that either engine found, with what both say about it and about what was said around it.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub memory: Memory,
+    pub own: Near,
+    /// The turn before, measured as if it were a memory; nothing, where there was none.
+    pub before: Near,
+    /// The turn after, where it became no memory.
+    pub after: Near,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Near {
     /// BM25; 0 where no word is shared.
     pub words: f32,
     pub cosine: f32,
@@ -38,13 +49,16 @@ pub struct Question<'a> {
     pub include_archived: bool,
     pub explain: bool,
     pub limit: usize,
+    /// The one speaker it names, as `text::name` writes names.
+    pub speaker: Option<&'a str>,
 }
 
 impl<'a> Question<'a> {
     /// One of a recall's queries, under the conditions that all of them share.
-    pub fn of(recall: &'a Recall, text: &'a str) -> Question<'a> {
+    pub fn of(recall: &'a Recall, text: &'a str, speaker: Option<&'a str>) -> Question<'a> {
         Question {
             text,
+            speaker,
             session: recall.session.as_deref(),
             kinds: &recall.kinds,
             metadata: &recall.metadata,
@@ -62,6 +76,20 @@ impl<'a> Question<'a> {
 pub struct Weights {
     /// The cosine's share of relevance; the rest is the words'.
     pub dense: f32,
+    /// The share of a question's relevance that the turn after it gets, for it may be the answer.
+    pub answer: f32,
+    /// The share of its better neighbour's relevance that a turn gets.
+    pub neighbour: f32,
+    /// For what the one person said whom the question names.
+    pub speaker: f32,
+    /// For a word of time, if the question asks when.
+    pub when: f32,
+    /// Taken from what is nothing but a question.
+    pub question: f32,
+    /// For what was said in a month that the question names.
+    pub month: f32,
+    /// For how specific it is, where no assistant speaks.
+    pub specificity: f32,
     /// The factor on what an assistant or a tool said.
     pub assistant: f32,
     /// Recency, importance and confidence together move a score by at most this share, up or down.
@@ -79,7 +107,14 @@ pub struct Weights {
 impl Default for Weights {
     fn default() -> Weights {
         Weights {
-            dense: 0.55,    // .50 and .60 differ by less than the noise
+            dense: 0.55, // .50 and .60 differ by less than the noise
+            answer: 0.2,
+            neighbour: 0.2,
+            speaker: 0.4,
+            when: 0.1,
+            question: 0.1,
+            month: 0.2,
+            specificity: 0.1,
             assistant: 0.5, // long answers repeat the user's words: without it a fifth of the evidence is missed
             bound: 0.1,     // as additive peers of relevance the same signals halve recall; within a tenth they cost nothing
             fade: Fade::default(),
@@ -101,11 +136,11 @@ pub struct Ranked {
 }
 
 /// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
-pub fn order(mut hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
+pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
     let heirs = heirs(&hits, weights);
-    hits.retain(|hit| admitted(&hit.memory, question) && (is_near(hit, weights) || heirs.contains(&hit.memory.id)));
+    let may_answer = |hit: &Hit| admitted(&hit.memory, question) && (is_near(hit, weights) || heirs.contains(&hit.memory.id));
     let at = question.as_of.unwrap_or(now);
-    let mut ranked = score::scored(hits, question, weights, at);
+    let mut ranked = score::scored(hits, may_answer, question, weights, at);
     cut_far_behind(&mut ranked, weights.floor, &heirs);
     let mut ranked = arrange::arranged(ranked);
     collapse_duplicates(&mut ranked);
@@ -114,7 +149,7 @@ pub fn order(mut hits: Vec<Hit>, question: &Question, weights: &Weights, now: Ti
 }
 
 fn is_near(hit: &Hit, weights: &Weights) -> bool {
-    hit.words > 0.0 || hit.cosine >= weights.floor_cosine
+    hit.own.words > 0.0 || hit.own.cosine >= weights.floor_cosine
 }
 
 /// What took the place of something near answers in its place, however differently it is worded.

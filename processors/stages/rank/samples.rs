@@ -1,7 +1,7 @@
 //! Plain memories and questions for this stage's tests.
 
-use super::{Hit, Question};
-use crate::domain::{Kind, Memory, MemoryId, Metadata, Position, Role, Scope, Time, UserKey};
+use super::{Hit, Near, Question};
+use crate::domain::{Around, Kind, Memory, MemoryId, Metadata, Position, Role, Scope, Time, UserKey};
 
 pub(super) fn memory(number: u32, content: &str) -> Memory {
     let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
@@ -37,11 +37,12 @@ pub(super) fn memory(number: u32, content: &str) -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![],
+        around: Around::default(),
     }
 }
 
 pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
-    Hit { memory: memory(number, content), words, cosine }
+    Hit { memory: memory(number, content), own: Near { words, cosine }, before: Near::default(), after: Near::default() }
 }
 
 pub(super) fn nothing() -> Metadata {
@@ -59,5 +60,6 @@ pub(super) fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
         include_archived: false,
         explain: false,
         limit: 100,
+        speaker: None,
     }
 }

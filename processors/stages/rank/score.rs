@@ -1,65 +1,165 @@
 //! The score of each hit and every number behind it: relevance first, and the signals that may only nudge it.
 
-use super::admit::is_superseded;
+use super::admit::{is_superseded, lends_context};
 use super::fade::{recency, unit};
-use super::{Hit, Question, Ranked, Weights};
-use crate::domain::{Memory, Role, Time};
-use regex::Regex;
-use std::sync::LazyLock;
+use super::wording::{Wording, has_time_word, is_one_question};
+use super::{Hit, Near, Question, Ranked, Weights};
+use crate::domain::{Memory, Position, Role, Time};
+use crate::text;
+use std::collections::HashMap;
 
-static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?ix)
-          \b did \s+ you \b | \b (?: have | had | were ) \s+ you \b
-        | \b you (?: ['’]ve | \s+ have | \s+ had )? \s+ (?: recommended | suggested | told | said | gave | given | mentioned | advised
-            | proposed | explained | listed | provided | showed | described | outlined ) \b
-        | \b your \s+ (?: suggestions? | recommendations? | advice | answer | explanation | proposal ) \b",
-    )
-    .expect("a fixed pattern, compiled by the tests")
-});
-
-/// Every hit with its score, in no particular order.
-pub(super) fn scored(hits: Vec<Hit>, question: &Question, weights: &Weights, at: Time) -> Vec<Ranked> {
-    let field = Field::of(&hits, question);
-    hits.into_iter().map(|hit| field.score(hit, question, weights, at)).collect()
+/// The hits that may answer, each with its score, in no particular order. The others lend context.
+pub(super) fn scored(
+    hits: Vec<Hit>,
+    may_answer: impl Fn(&Hit) -> bool,
+    question: &Question,
+    weights: &Weights,
+    at: Time,
+) -> Vec<Ranked> {
+    let answers: Vec<bool> = hits.iter().map(may_answer).collect();
+    let field = Field::of(hits.iter().zip(&answers).filter(|(_, answers)| **answers).map(|(hit, _)| hit), question, weights);
+    let own: Vec<Own> = hits.iter().map(|hit| field.own(hit)).collect();
+    let context = Context::of(hits.iter().zip(&own).filter(|(hit, _)| lends_context(&hit.memory, question)));
+    let shares: Vec<f32> =
+        hits.iter().zip(&own).map(|(hit, own)| weights.neighbour * context.of_neighbours(hit, own, &field)).collect();
+    let ranked = hits.into_iter().zip(own).zip(shares).zip(answers).filter(|(_, answers)| *answers);
+    ranked.map(|(((hit, own), neighbour), _)| field.score(hit, own, neighbour, question, at)).collect()
 }
 
 /// What a single hit is measured against.
-struct Field {
+struct Field<'w> {
+    weights: &'w Weights,
+    wording: Wording,
     cosine_max: f32,
     words_max: f32,
-    damps_assistant: bool,
+    /// Somebody talks with an assistant here.
+    is_mixed: bool,
 }
 
-impl Field {
+/// What a hit is worth by itself, and as the answer to the question before it.
+struct Own {
+    dense: f32,
+    words: f32,
+    answer: f32,
+    before: f32,
+}
+
+impl Own {
+    fn sum(&self) -> f32 {
+        self.dense + self.words + self.answer
+    }
+}
+
+/// What the memories around a hit are worth, as far as they were found too.
+struct Context<'h> {
+    of_turn: HashMap<&'h Position, Best>,
+    /// Of the memories that know this turn as the one before them.
+    of_followers: HashMap<&'h Position, Best>,
+}
+
+/// The greatest two sums, so that one of them is another memory's whoever asks.
+#[derive(Clone, Copy, Default)]
+struct Best {
+    first: f32,
+    second: f32,
+}
+
+impl Best {
+    fn raise(&mut self, sum: f32) {
+        self.second = self.second.max(sum.min(self.first));
+        self.first = self.first.max(sum);
+    }
+
+    /// Besides the one of this sum.
+    fn of_others(&self, sum: f32) -> f32 {
+        if sum < self.first { self.first } else { self.second }
+    }
+}
+
+impl<'h> Context<'h> {
+    fn of<'o>(hits: impl Iterator<Item = (&'h Hit, &'o Own)>) -> Context<'h> {
+        let mut context = Context { of_turn: HashMap::new(), of_followers: HashMap::new() };
+        for (hit, own) in hits {
+            context.of_turn.entry(&hit.memory.source).or_default().raise(own.sum());
+            if let Some(before) = &hit.memory.around.before {
+                context.of_followers.entry(&before.source).or_default().raise(own.sum());
+            }
+        }
+        context
+    }
+
+    /// The better neighbour: the turn before, another part of the same turn, or the turn after. One that was not kept is known from the hit.
+    fn of_neighbours(&self, hit: &Hit, own: &Own, field: &Field) -> f32 {
+        let around = &hit.memory.around;
+        let before = around.before.as_ref().and_then(|before| self.of_turn.get(&before.source)).map(|best| best.first);
+        let beside = self.of_turn.get(&hit.memory.source).map(|best| best.of_others(own.sum()));
+        let followers = self.of_followers.get(&hit.memory.source).map(|best| best.first);
+        let after = around.after.as_ref().map(|_| field.relevance(&hit.after));
+        [before, beside, followers, after].into_iter().flatten().fold(own.before, f32::max)
+    }
+}
+
+impl<'w> Field<'w> {
     /// The greatest values are those of the valid hits, so that showing old versions as well moves no valid memory.
-    fn of(hits: &[Hit], question: &Question) -> Field {
-        let has_valid = hits.iter().any(|hit| !is_superseded(&hit.memory, question));
-        let measured = || hits.iter().filter(|hit| !(has_valid && is_superseded(&hit.memory, question)));
-        let mixed = measured().any(|hit| is_answer(&hit.memory)) && measured().any(|hit| hit.memory.role == Role::User);
+    fn of<'h>(hits: impl Iterator<Item = &'h Hit> + Clone, question: &Question, weights: &'w Weights) -> Field<'w> {
+        let has_valid = hits.clone().any(|hit| !is_superseded(&hit.memory, question));
+        let measured = || hits.clone().filter(|hit| !(has_valid && is_superseded(&hit.memory, question)));
         Field {
-            cosine_max: measured().map(|hit| finite(hit.cosine)).fold(0.0, f32::max),
-            words_max: measured().map(|hit| finite(hit.words)).fold(0.0, f32::max),
-            damps_assistant: mixed && !ASKS_ABOUT_ASSISTANT.is_match(question.text),
+            weights,
+            wording: Wording::of(question.text),
+            cosine_max: measured().map(|hit| finite(hit.own.cosine)).fold(0.0, f32::max),
+            words_max: measured().map(|hit| finite(hit.own.words)).fold(0.0, f32::max),
+            is_mixed: measured().any(|hit| is_answer(&hit.memory)) && measured().any(|hit| hit.memory.role == Role::User),
         }
     }
 
-    fn score(&self, hit: Hit, question: &Question, weights: &Weights, at: Time) -> Ranked {
-        let memory = hit.memory;
-        let (words, cosine) = (finite(hit.words), finite(hit.cosine));
-        let dense = weights.dense * share(cosine, self.cosine_max);
-        let lexical = (1.0 - weights.dense) * share(words, self.words_max);
-        let role = if self.damps_assistant && is_answer(&memory) { weights.assistant } else { 1.0 };
+    fn dense(&self, near: &Near) -> f32 {
+        self.weights.dense * share(finite(near.cosine), self.cosine_max)
+    }
+
+    fn words(&self, near: &Near) -> f32 {
+        (1.0 - self.weights.dense) * share(finite(near.words), self.words_max)
+    }
+
+    fn relevance(&self, near: &Near) -> f32 {
+        self.dense(near) + self.words(near)
+    }
+
+    fn own(&self, hit: &Hit) -> Own {
+        let before = hit.memory.around.before.as_ref();
+        let relevance = before.map_or(0.0, |_| self.relevance(&hit.before));
+        // Nobody answers their own question.
+        let asked = before.filter(|before| before.speaker != speaker(&hit.memory)).map_or(0.0, |before| before.question);
+        let answer = self.weights.answer * asked * relevance;
+        Own { dense: self.dense(&hit.own), words: self.words(&hit.own), answer, before: relevance }
+    }
+
+    fn score(&self, hit: Hit, own: Own, neighbour: f32, question: &Question, at: Time) -> Ranked {
+        let (memory, weights) = (hit.memory, self.weights);
+        let held = |weight: f32, holds: bool| if holds { weight } else { 0.0 };
+        let is_named = question.speaker.is_some() && memory.speaker.as_deref().map(text::name).as_deref() == question.speaker;
+        let specificity = memory.surprise.as_ref().filter(|_| !self.is_mixed).map_or(0.0, |surprise| unit(surprise.specificity));
+        let added = [
+            ("dense", own.dense),
+            ("words", own.words),
+            ("answer", own.answer),
+            ("neighbour", neighbour),
+            ("speaker", held(weights.speaker, is_named)),
+            ("when", held(weights.when, self.wording.when && has_time_word(&memory.content))),
+            ("question", held(-weights.question, is_one_question(&memory.content))),
+            ("month", held(weights.month, self.wording.names_the_month_of(memory.created_at))),
+            ("specificity", weights.specificity * specificity),
+        ];
+        let sum = added.iter().map(|(_, value)| value).sum::<f32>().max(0.0);
+        let is_damped = self.is_mixed && !self.wording.about_assistant && is_answer(&memory);
+        let role = if is_damped { weights.assistant } else { 1.0 };
         let superseded = is_superseded(&memory, question);
         let validity = if superseded { weights.superseded } else { 1.0 };
         let signals = [recency(&memory, &weights.fade, at), unit(memory.importance), unit(memory.confidence)];
         let nudge = nudge(signals, weights.bound);
-        let score = (dense + lexical) * role * validity * nudge;
-        let terms = vec![
-            ("cosine", cosine),
-            ("bm25", words),
-            ("dense", dense),
-            ("words", lexical),
+        let score = sum * role * validity * nudge;
+        let measured = [("cosine", finite(hit.own.cosine)), ("bm25", finite(hit.own.words))];
+        let factors = [
             ("role", role),
             ("superseded", validity),
             ("recency", signals[0]),
@@ -68,8 +168,13 @@ impl Field {
             ("nudge", nudge),
             ("score", score),
         ];
+        let terms = measured.into_iter().chain(added).chain(factors).collect();
         Ranked { memory, score, superseded, terms }
     }
+}
+
+fn speaker(memory: &Memory) -> &str {
+    memory.speaker.as_deref().unwrap_or(memory.role.as_str())
 }
 
 fn is_answer(memory: &Memory) -> bool {
@@ -97,34 +202,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(question: &str, expected: bool) {
-        assert_eq!(ASKS_ABOUT_ASSISTANT.is_match(question), expected, "{question}");
-    }
-
-    #[test]
-    fn a_question_about_the_assistants_words_is_recognised() {
-        for asks in [
-            "What did you say about Rome?",
-            "the book you recommended",
-            "things you’ve told me",
-            "what was YOUR advice",
-            "had you known?",
-        ] {
-            check(asks, true);
-        }
-        for plain in ["What did I say about Rome?", "do you know my sister?", "the youth recommended it", "answer in French"] {
-            check(plain, false);
-        }
-    }
+    const ADDED: [&str; 9] = ["dense", "words", "answer", "neighbour", "speaker", "when", "question", "month", "specificity"];
 
     #[test]
     fn the_terms_make_the_score() {
-        let ranked =
-            scored(vec![hit(1, "tea", 3.0, 0.5), hit(2, "rain", 1.0, 0.25)], &ask("q", &nothing()), &Weights::default(), Time(0));
+        let ranked = scored(
+            vec![hit(1, "tea", 3.0, 0.5), hit(2, "rain", 1.0, 0.25)],
+            |_| true,
+            &ask("q", &nothing()),
+            &Weights::default(),
+            Time(0),
+        );
         for one in ranked {
             let term =
                 |name| one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value).expect("every score has it");
-            let product = (term("dense") + term("words")) * term("role") * term("superseded") * term("nudge");
+            let product = ADDED.into_iter().map(term).sum::<f32>() * term("role") * term("superseded") * term("nudge");
             assert_eq!((product, term("score")), (one.score, one.score));
         }
     }
@@ -138,7 +230,7 @@ mod tests {
             (subject.memory.importance, subject.memory.confidence) = (importance, confidence);
             let score = |bound| {
                 let weights = Weights { bound, ..Weights::default() };
-                scored(vec![subject.clone()], &ask("q", &nothing()), &weights, Time(day * 86_400_000))[0].score
+                scored(vec![subject.clone()], |_| true, &ask("q", &nothing()), &weights, Time(day * 86_400_000))[0].score
             };
             let (plain, nudged) = (score(0.0), score(bound));
             prop_assert!((nudged - plain).abs() <= plain * bound + 1e-6);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::{Kind, MemoryId, Metadata, Outcome, Position, Revision, Role, Scope, Seen, Surprise, UserKey};
+use crate::domain::{Around, Kind, MemoryId, Metadata, Outcome, Position, Revision, Role, Scope, Seen, Surprise, UserKey};
 use crate::fault::RejectCode;
 use crate::ports::broker::{Record, header};
 use serde_json::{Value, json};
@@ -59,6 +59,7 @@ fn a_memory() -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![Revision { content: "My cat came along.".into(), until: Time(1_767_323_100_000) }],
+        around: Around::default(),
     }
 }
 

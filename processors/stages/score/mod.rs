@@ -207,7 +207,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn said(speaker: &str, content: &str, vector: &Vector) -> SaidBefore {
-        SaidBefore { speaker: speaker.into(), content: content.into(), vector: vector.clone() }
+        let (speaker, content, vector) = (speaker.into(), content.into(), vector.clone());
+        SaidBefore { speaker, content, vector, source: None, question: 0.0, memory: None }
     }
 
     fn axis(n: usize) -> Vector {

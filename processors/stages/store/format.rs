@@ -5,10 +5,12 @@
 use super::Identity;
 use super::reading::{SeenBefore, Session, SlotHolder};
 use crate::domain::{
-    Kind, Memory, MemoryId, OwnWords, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey, Vector,
+    Around, Kind, Memory, MemoryId, Neighbour, OwnWords, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey,
+    Vector,
 };
 use crate::fault::{Fault, Result, StopName};
 use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use uuid::Uuid;
@@ -16,8 +18,9 @@ use uuid::Uuid;
 /// Order matters: with the first batch that is written under it the identity is written anew (`Store::apply`), so that an older program
 /// stops there.
 ///
-/// 2: the gate's record counts the user's own words.
+/// 2: the gate's record counts the user's own words; a memory knows what was said around it; a session's last turns know where they came from.
 pub const VERSION: u8 = 2;
+const VERSION_1: u8 = 1;
 
 /// What the compact form holds: a place in these lists. Only ever appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -31,6 +34,7 @@ fn encode<T: Serialize>(record: &T, bytes_about: usize) -> Vec<u8> {
     postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
 }
 
+/// What is written alike in every version so far.
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     from_body(body(bytes)?.1)
 }
@@ -42,7 +46,7 @@ fn from_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
 /// The version and what stands behind it, if it is ours. A record that is the same in several versions need not ask which.
 fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
     match bytes {
-        [version @ 1..=VERSION, body @ ..] => Ok((*version, body)),
+        [version @ VERSION_1..=VERSION, body @ ..] => Ok((*version, body)),
         [version, ..] if *version > VERSION => Err(newer(*version)),
         _ => Err(unreadable("no known format")),
     }
@@ -79,47 +83,79 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
 
 // ---------------------------------------------------------------- memory and vector
 
-/// The vector stands first, so that reading all of a user's vectors does not decode the memories; behind it `MemoryV1`, or nothing yet.
+/// The vector stands first, so that reading all of a user's vectors does not decode the memories; behind it `MemoryV1` and `AroundV2`, or
+/// nothing yet.
+struct Parts<'a> {
+    version: u8,
+    vector: VectorV1<'a>,
+    memory: &'a [u8],
+}
+
+fn split(bytes: &[u8]) -> Result<Parts<'_>> {
+    let (version, body) = body(bytes)?;
+    let (vector, memory) = postcard::take_from_bytes(body).map_err(|fault| unreadable(fault.to_string()))?;
+    Ok(Parts { version, vector, memory })
+}
+
 fn with_vector(vector: &VectorV1<'_>, memory_bytes_about: usize) -> Vec<u8> {
     encode(vector, 8 + vector.values.len() + memory_bytes_about)
 }
 
+fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
+    let extended = postcard::to_extend(&memory_v1(memory), bytes);
+    with_around(extended.expect("postcard writes plain structs into memory"), &memory.around)
+}
+
+fn with_around(bytes: Vec<u8>, around: &Around) -> Vec<u8> {
+    postcard::to_extend(&around_v2(around), bytes).expect("postcard writes plain structs into memory")
+}
+
+fn bytes_about(memory: &Memory) -> usize {
+    let around = |neighbour: &Neighbour| 64 + neighbour.words.len() + neighbour.vector.values.len();
+    384 + memory.content.len() + memory.around.all().map(around).sum::<usize>()
+}
+
 /// The record of this memory; its vector is the one in the record so far.
 pub fn memory_bytes(memory: &Memory, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
-    let vector = so_far.map(split).transpose()?.map_or(VectorV1 { scale: 0.0, values: &[] }, |(vector, _)| vector);
-    let bytes = with_vector(&vector, 384 + memory.content.len());
-    Ok(postcard::to_extend(&memory_v1(memory), bytes).expect("postcard writes plain structs into memory"))
+    let vector = so_far.map(split).transpose()?.map_or(VectorV1 { scale: 0.0, values: &[] }, |parts| parts.vector);
+    Ok(with_memory(with_vector(&vector, bytes_about(memory)), memory))
 }
 
 pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
-    let bytes = with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, 384 + memory.content.len());
-    postcard::to_extend(&memory_v1(memory), bytes).expect("postcard writes plain structs into memory")
+    let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
+    with_memory(with_vector(&vector, bytes_about(memory)), memory)
 }
 
 /// The record with this vector; its memory is the one in the record so far.
 pub fn vector_bytes(vector: &Vector, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
-    let memory = so_far.map(split).transpose()?.map_or(&[][..], |(_, memory)| memory);
+    let so_far = so_far.map(split).transpose()?;
+    let memory = so_far.as_ref().map_or(&[][..], |parts| parts.memory);
     let mut bytes = with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, memory.len());
     bytes.extend_from_slice(memory);
-    Ok(bytes)
+    match so_far {
+        // The version counts for the whole record: what an older one lacks is written as nothing.
+        Some(Parts { version: VERSION_1, memory: [_, ..], .. }) => Ok(with_around(bytes, &Around::default())),
+        _ => Ok(bytes),
+    }
 }
 
 /// Nothing if only its vector has come.
 pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory>> {
-    match split(bytes)?.1 {
-        [] => Ok(None),
-        body => memory_of(key, id, &from_body(body)?).map(Some),
+    let Parts { version, memory, .. } = split(bytes)?;
+    if memory.is_empty() {
+        return Ok(None);
     }
+    let (record, rest) = postcard::take_from_bytes(memory).map_err(|fault| unreadable(fault.to_string()))?;
+    let mut memory = memory_of(key, id, &record)?;
+    if version > VERSION_1 {
+        memory.around = around(&from_body(rest)?, &memory.source);
+    }
+    Ok(Some(memory))
 }
 
 /// Nothing if only its memory has come.
 pub fn vector(bytes: &[u8]) -> Result<Option<Vector>> {
-    let (vector, _) = split(bytes)?;
-    Ok(Some(signed(&vector)).filter(|vector| !vector.is_empty()))
-}
-
-fn split(bytes: &[u8]) -> Result<(VectorV1<'_>, &[u8])> {
-    postcard::take_from_bytes(body(bytes)?.1).map_err(|fault| unreadable(fault.to_string()))
+    Ok(Some(signed(&split(bytes)?.vector)).filter(|vector| !vector.is_empty()))
 }
 
 /// Without its key and id, which are the record's key.
@@ -245,11 +281,70 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         profile: record.profile.into(),
         covers: ids(&record.covers),
         history: record.history.iter().map(|(content, until)| revision(content, *until)).collect(),
+        around: Around::default(),
     })
 }
 
 fn revision(content: &str, until: i64) -> Revision {
     Revision { content: content.to_owned(), until: Time(until) }
+}
+
+#[derive(Serialize, Deserialize)]
+struct AroundV2<'a> {
+    #[serde(borrow)]
+    before: Option<NeighbourV2<'a>>,
+    #[serde(borrow)]
+    earlier: Option<NeighbourV2<'a>>,
+    #[serde(borrow)]
+    after: Option<NeighbourV2<'a>>,
+}
+
+/// Without the topic, which is that of the memory beside it: one log, one topic.
+#[derive(Serialize, Deserialize)]
+struct NeighbourV2<'a> {
+    partition: i32,
+    offset: i64,
+    speaker: &'a str,
+    words: &'a str,
+    scale: f32,
+    #[serde(borrow, serialize_with = "as_bytes")]
+    values: Cow<'a, [u8]>,
+    question: f32,
+}
+
+fn around_v2(around: &Around) -> AroundV2<'_> {
+    AroundV2 {
+        before: around.before.as_ref().map(neighbour_v2),
+        earlier: around.earlier.as_ref().map(neighbour_v2),
+        after: around.after.as_ref().map(neighbour_v2),
+    }
+}
+
+fn around(record: &AroundV2<'_>, beside: &Position) -> Around {
+    let of = |record: &Option<NeighbourV2<'_>>| record.as_ref().map(|record| neighbour(record, beside));
+    Around { before: of(&record.before), earlier: of(&record.earlier), after: of(&record.after) }
+}
+
+fn neighbour_v2(neighbour: &Neighbour) -> NeighbourV2<'_> {
+    NeighbourV2 {
+        partition: neighbour.source.partition,
+        offset: neighbour.source.offset,
+        speaker: &neighbour.speaker,
+        words: &neighbour.words,
+        scale: neighbour.vector.scale,
+        values: unsigned(&neighbour.vector).into(),
+        question: neighbour.question,
+    }
+}
+
+fn neighbour(record: &NeighbourV2<'_>, beside: &Position) -> Neighbour {
+    Neighbour {
+        source: Position { topic: beside.topic.clone(), partition: record.partition, offset: record.offset },
+        speaker: record.speaker.to_owned(),
+        words: record.words.to_owned(),
+        vector: signed(&VectorV1 { scale: record.scale, values: &record.values }),
+        question: record.question,
+    }
 }
 
 fn position_v1(position: &Position) -> PositionV1<'_> {
@@ -341,17 +436,43 @@ struct SaidV1<'a> {
     vector: VectorV1<'a>,
 }
 
+/// The same, with where it came from and what became of it.
+#[derive(Serialize, Deserialize)]
+struct SaidV2<'a> {
+    #[serde(borrow)]
+    said: SaidV1<'a>,
+    #[serde(borrow)]
+    source: Option<PositionV1<'a>>,
+    question: f32,
+    memory: Option<Uuid16>,
+}
+
 pub fn said_bytes(number: u64, said: &SaidBefore) -> Vec<u8> {
     let vector = VectorV1 { scale: said.vector.scale, values: &unsigned(&said.vector) };
-    let record = SaidV1 { number, speaker: &said.speaker, content: &said.content, vector };
-    encode(&record, 32 + said.speaker.len() + said.content.len() + said.vector.values.len())
+    let record = SaidV2 {
+        said: SaidV1 { number, speaker: &said.speaker, content: &said.content, vector },
+        source: said.source.as_ref().map(position_v1),
+        question: said.question,
+        memory: said.memory.map(|id| id.0.into_bytes()),
+    };
+    encode(&record, 80 + said.speaker.len() + said.content.len() + said.vector.values.len())
 }
 
 pub fn said(bytes: &[u8]) -> Result<(u64, SaidBefore)> {
-    let record: SaidV1 = decode(bytes)?;
-    let said =
-        SaidBefore { speaker: record.speaker.to_owned(), content: record.content.to_owned(), vector: signed(&record.vector) };
-    Ok((record.number, said))
+    let record = match body(bytes)? {
+        (VERSION_1, body) => SaidV2 { said: from_body(body)?, source: None, question: 0.0, memory: None },
+        (_, body) => from_body(body)?,
+    };
+    let SaidV2 { said: SaidV1 { number, speaker, content, vector }, source, question, memory } = record;
+    let said = SaidBefore {
+        speaker: speaker.to_owned(),
+        content: content.to_owned(),
+        vector: signed(&vector),
+        source: source.as_ref().map(position),
+        question,
+        memory: memory.map(id_of),
+    };
+    Ok((number, said))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -517,7 +638,7 @@ pub fn place(bytes: &[u8]) -> Result<(i64, Time)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{a_memory, a_vector, key};
+    use super::super::tests::{a_memory, a_neighbour, a_vector, key};
     use super::*;
 
     fn read(bytes: &[u8]) -> (Option<Memory>, Option<Vector>) {
@@ -549,7 +670,14 @@ mod tests {
 
     #[test]
     fn the_small_records_come_back_as_they_were() {
-        let was = SaidBefore { speaker: "zoë".into(), content: "hello".into(), vector: a_vector(3) };
+        let was = SaidBefore {
+            speaker: "zoë".into(),
+            content: "hello".into(),
+            vector: a_vector(3),
+            source: Some(a_memory(1, "").source),
+            question: 0.25,
+            memory: Some(a_memory(1, "").id),
+        };
         assert_eq!(said(&said_bytes(9, &was)).unwrap(), (9, was));
         let was = Session { turns: 4, first_at: Time(1), last_at: Time(2), summarised: 3 };
         assert_eq!(session(&session_bytes(&was)).unwrap(), was);
@@ -592,11 +720,33 @@ mod tests {
         assert_eq!(stopped(&[0]), StopName::StoreUnreadable);
     }
 
+    /// The records of an older version, made from today's structs that have not changed.
+    fn first(version_1: &impl Serialize, more: &[u8]) -> Vec<u8> {
+        [&[1], &postcard::to_stdvec(version_1).unwrap()[..], more].concat()
+    }
+
     #[test]
-    fn the_bytes_of_format_2_are_the_same_forever() {
+    fn what_format_1_says_is_read_and_carried_over() {
+        let (was, values) = (Memory { around: Around::default(), ..a_memory(7, "one") }, unsigned(&a_vector(1)));
+        let vector_1 = VectorV1 { scale: 0.003, values: &values };
+        let old = first(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
+        assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
+        assert_eq!(read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()), (Some(was.clone()), Some(a_vector(2))));
+        assert_eq!(read(&vector_bytes(&a_vector(2), Some(&first(&vector_1, &[]))).unwrap()), (None, Some(a_vector(2))));
+        let other = a_memory(7, "other");
+        assert_eq!(read(&memory_bytes(&other, Some(&old)).unwrap()), (Some(other), Some(a_vector(1))));
+        let (number, before) =
+            said(&first(&SaidV1 { number: 9, speaker: "zoë", content: "hello", vector: vector_1 }, &[])).unwrap();
+        assert_eq!((number, before.content.as_str(), &before.vector, before.source), (9, "hello", &a_vector(1), None));
+    }
+
+    #[test]
+    fn the_bytes_of_a_format_are_the_same_forever() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
+        for version in [1, 2] {
+            assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
+        }
         assert_eq!(session_bytes(&was), [2, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
-        assert_eq!(session(&[1, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         assert_eq!(vector_bytes(&vector, None).unwrap(), [2, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e]; // two of them: "tea" twice in place 848, "boat" once in 992
@@ -604,5 +754,9 @@ mod tests {
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
             [&[2, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
         );
+        let around = Around { before: None, earlier: None, after: Some(a_neighbour(&a_memory(1, "").source)) };
+        let written = postcard::to_stdvec(&around_v2(&around)).unwrap();
+        assert_eq!(written[..13], [0, 0, 1, 6, 0, 4, b'z', b'o', 0xc3, 0xab, 5, b'h', b'e']);
+        assert_eq!(written[16..], [0, 0, 0x80, 0x3f, 2, 0xff, 2, 0, 0, 0, 0x3f]);
     }
 }

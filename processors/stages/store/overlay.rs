@@ -9,7 +9,7 @@ use crate::domain::{Memory, MemoryId, OwnWords, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -224,12 +224,30 @@ impl<'a> Overlay<'a> {
     }
 
     pub fn forget_tail(&mut self, key: &UserKey, session: Option<&str>) -> Result<()> {
-        let ring = keys::tail(key, session.unwrap_or_default());
+        self.forget_ring(keys::tail(key, session.unwrap_or_default()))
+    }
+
+    fn forget_ring(&mut self, ring: Vec<u8>) -> Result<()> {
         for record in self.keys_of(&ring)? {
             self.changes.remove(record);
         }
         self.tails.get_mut().insert(ring, Arc::default());
         Ok(())
+    }
+
+    /// The last turns of every session in which one of them is meant.
+    pub fn forget_said(&mut self, key: &UserKey, meant: &dyn Fn(&SaidBefore) -> bool) -> Result<()> {
+        let prefix = keys::all(key, keys::TAIL);
+        let mut rings = BTreeSet::new();
+        self.each(&prefix, &mut |rest, value| {
+            let (_place, session) =
+                rest.split_last().ok_or_else(|| format::unreadable("a turn without a place in its session"))?;
+            if meant(&format::said(value)?.1) {
+                rings.insert([&prefix, session].concat());
+            }
+            Ok(true)
+        })?;
+        rings.into_iter().try_for_each(|ring| self.forget_ring(ring))
     }
 
     /// Everything but the ids seen, which hold no text and keep a replay from bringing the rest back.

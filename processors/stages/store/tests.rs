@@ -17,6 +17,13 @@ pub fn a_vector(seed: usize) -> Vector {
     Vector { scale: 0.003, values: (0..384).map(|n| ((n * 7 + seed * 31) % 255) as u8 as i8).collect() }
 }
 
+/// The turn before that source.
+pub fn a_neighbour(source: &Position) -> Neighbour {
+    let source = Position { offset: source.offset - 1, ..source.clone() };
+    let vector = Vector { scale: 1.0, values: [-1, 2].into() };
+    Neighbour { source, speaker: "zoë".into(), words: "hello".into(), vector, question: 0.5 }
+}
+
 pub fn a_memory(offset: i64, content: &str) -> Memory {
     memory_of(&key("zoe"), offset, content)
 }
@@ -59,6 +66,7 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![Revision { content: "earlier".into(), until: Time(5) }],
+        around: Around { before: Some(a_neighbour(&source)), ..Around::default() },
         source,
     }
 }
@@ -97,7 +105,8 @@ fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
 }
 
 fn said(content: impl Into<String>) -> SaidBefore {
-    SaidBefore { speaker: "zoë".into(), content: content.into(), vector: a_vector(1) }
+    let (speaker, content, vector) = ("zoë".into(), content.into(), a_vector(1));
+    SaidBefore { speaker, content, vector, source: None, question: 0.0, memory: None }
 }
 
 fn contents(reading: &dyn Reading, key: &UserKey, session: Option<&str>) -> Vec<String> {

@@ -1,0 +1,152 @@
+//! A memory as far as words go: its own, and those that were said around it, each kind apart and counted.
+
+use crate::domain::{MemoryId, UserKey};
+
+/// What is written of a memory. Stems in any order, repetitions kept: `text::terms` makes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    pub own: Vec<String>,
+    /// Of the turn before.
+    pub before: Vec<String>,
+    /// Of the one before that.
+    pub earlier: Vec<String>,
+    /// Of the turn that followed.
+    pub after: Vec<String>,
+    /// Who said it, as `text::name` writes names; nobody, if that is no name.
+    pub speaker: Option<String>,
+    /// Words of its content, as people count.
+    pub words: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    pub id: MemoryId,
+    pub key: UserKey,
+    /// All its stems, each spelled as its place wants it.
+    terms: Vec<String>,
+    pub lengths: Lengths,
+}
+
+/// Where in a document a stem stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Own,
+    Before,
+    Earlier,
+    After,
+    Speaker,
+}
+
+/// How many stems stand in each place, and how many words its content has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    pub own: u32,
+    pub before: u32,
+    pub earlier: u32,
+    pub after: u32,
+    pub words: u32,
+}
+
+impl Place {
+    /// Those that a question's words are looked for in.
+    pub const SEARCHED: [Place; 4] = [Place::Own, Place::Before, Place::Earlier, Place::After];
+
+    /// No stem begins with one of these, so that no stem of one place can be taken for one of another.
+    fn mark(self) -> Option<char> {
+        match self {
+            Place::Own => None,
+            Place::Before => Some('\u{1}'),
+            Place::Earlier => Some('\u{2}'),
+            Place::After => Some('\u{3}'),
+            Place::Speaker => Some('\u{4}'),
+        }
+    }
+
+    /// The stem as it is written there.
+    pub fn spelled(self, stem: &str) -> String {
+        self.mark().into_iter().chain(stem.chars()).collect()
+    }
+}
+
+impl Document {
+    pub fn new(id: MemoryId, key: UserKey, text: Text) -> Document {
+        let lengths = Lengths::of(&text);
+        let Text { own, before, earlier, after, speaker, .. } = text;
+        let places = [Place::Own, Place::Before, Place::Earlier, Place::After, Place::Speaker];
+        let all = [own, before, earlier, after, speaker.into_iter().collect()];
+        let marked = |(place, stems): (Place, Vec<String>)| {
+            stems.into_iter().map(move |mut stem| {
+                place.mark().into_iter().for_each(|mark| stem.insert(0, mark));
+                stem
+            })
+        };
+        Document { id, key, terms: places.into_iter().zip(all).flat_map(marked).collect(), lengths }
+    }
+
+    pub fn terms(&self) -> &[String] {
+        &self.terms
+    }
+}
+
+/// Bits of one number: three columns are what a row of a search costs, not seven. 16 million stems of its own, 1,023 of the others.
+const OWN_BITS: u32 = 24;
+const OTHER_BITS: u32 = 10;
+
+impl Lengths {
+    /// Invariant: fits its bits, so that a document has the same lengths in memory and on disk. And at least one of its own, so that an
+    /// average is never zero.
+    fn of(text: &Text) -> Lengths {
+        let other = |count: usize| count.min((1 << OTHER_BITS) - 1) as u32;
+        Lengths {
+            own: text.own.len().clamp(1, (1 << OWN_BITS) - 1) as u32,
+            before: other(text.before.len()),
+            earlier: other(text.earlier.len()),
+            after: other(text.after.len()),
+            words: other(text.words),
+        }
+    }
+
+    pub fn packed(self) -> u64 {
+        let others = [self.before, self.earlier, self.after, self.words];
+        others.into_iter().fold(u64::from(self.own), |packed, length| packed << OTHER_BITS | u64::from(length))
+    }
+
+    pub fn unpacked(packed: u64) -> Lengths {
+        let other = |place: u32| (packed >> (place * OTHER_BITS)) as u32 & ((1 << OTHER_BITS) - 1);
+        Lengths {
+            own: (packed >> (4 * OTHER_BITS)) as u32,
+            before: other(3),
+            earlier: other(2),
+            after: other(1),
+            words: other(0),
+        }
+    }
+
+    /// Of what was said before, both turns together. At least one, like `own`.
+    pub fn previous(self) -> u32 {
+        (self.before + self.earlier).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lengths_come_back_as_they_were(own in 0usize..1 << 25, before in 0usize..2000, earlier in 0usize..2000, words in 0usize..2000) {
+            let many = |count| vec![String::new(); count];
+            let text = Text { before: many(before), earlier: many(earlier), words, ..Text::default() };
+            let lengths = Lengths { own: own.clamp(1, (1 << 24) - 1) as u32, ..Lengths::of(&text) };
+            prop_assert_eq!(Lengths::unpacked(lengths.packed()), lengths);
+        }
+    }
+
+    #[test]
+    fn a_stem_is_spelled_apart_in_every_place() {
+        let spellings = Place::SEARCHED.map(|place| place.spelled("berlin"));
+        assert_eq!(spellings[0], "berlin");
+        assert!(spellings[1..].iter().all(|spelled| spelled.ends_with("berlin") && *spelled != spellings[0]), "{spellings:?}");
+    }
+}
