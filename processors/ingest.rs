@@ -2,6 +2,7 @@
 //! A machine without I/O of its own: `step` reads shards and returns what is to be done; the thread in `run.rs` does it.
 
 mod change;
+mod conflicts;
 mod extraction;
 mod facts;
 pub mod flood;

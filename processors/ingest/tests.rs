@@ -381,6 +381,61 @@ fn a_memory_that_says_more_than_the_changed_fact_stays_valid_and_is_linked() {
 }
 
 #[test]
+fn another_number_and_a_denied_deed_are_linked_both_ways_and_close_nothing() {
+    for (earlier, later, why) in [
+        ("We have 10 boats in the rental fleet.", "We now have 12 boats in the rental fleet!", "says 12 where \"We have 10"),
+        ("I played tennis with Anna in the park", "I have never played tennis in the park", "denies \"I played tennis"),
+        ("I have never played tennis in the park", "I played tennis with Anna in the park", "tells what \"I have never"),
+    ] {
+        let mut bench = Bench::new();
+        let records = [earlier, later].map(|said| bench.record(&turn(said)));
+        let decision = bench.step(records.into()).1.pop().expect("a turn is decided");
+        let (old, new) = match &bench.memories("ada")[..] {
+            [a, b] if a.content == earlier => (a.clone(), b.clone()),
+            [a, b] => (b.clone(), a.clone()),
+            other => panic!("both are kept: {other:?}"),
+        };
+        assert_eq!((decision.outcome.as_str(), &decision.related[..]), ("kept", &[old.id][..]), "{later}");
+        assert!(decision.reason.starts_with(why) && new.reason == decision.reason, "{}", decision.reason);
+        assert_eq!(decision.surprise.map(|surprise| surprise.contradiction), Some(1.0));
+        assert_eq!((&old.conflicts_with[..], &new.conflicts_with[..]), (&[new.id][..], &[old.id][..]));
+        assert_eq!((old.valid_to, new.valid_to, old.version), (None, None, 2));
+
+        bench.outcomes(&[json!({"type": "forget", "user": "ada", "memory": old.id.to_string()})]);
+        let left = bench.memories("ada");
+        assert!(left[0].conflicts_with.is_empty() && !left[0].reason.contains("boats in"), "{:?}", left[0]);
+        let record = bench.record(&turn(later));
+        assert!(bench.step(vec![record]).1.iter().all(|decision| !decision.related.contains(&old.id)));
+    }
+}
+
+#[test]
+fn what_somebody_else_said_is_no_conflict() {
+    let mut bench = Bench::new();
+    let by = |speaker: &str, role: &str, said: &str| json!({"type": "turn", "user": "ada", "session": "s", "role": role, "speaker": speaker, "content": said});
+    let said = "We now have 12 boats in the rental fleet!";
+    bench.outcomes(&[
+        by("tom", "user", "We have 10 boats in the rental fleet."),
+        by("kim", "assistant", "You have 10 boats in the rental fleet."),
+        by("kim", "assistant", said),
+        by("kim", "user", said),
+    ]);
+    assert!(bench.memories("ada").iter().all(|memory| memory.conflicts_with.is_empty()));
+}
+
+#[test]
+fn a_denial_is_answered_however_much_was_said_since() {
+    let mut bench = Bench::new();
+    bench.outcomes(&[turn("I have never played the accordion")]);
+    let much: Vec<Value> =
+        (0..30).map(|n| turn(&format!("I played the piano in town number {n} near the {n}th harbour of Norway"))).collect();
+    bench.outcomes(&much);
+    let record = bench.record(&turn("Yesterday I played the accordion"));
+    let decision = bench.step(vec![record]).1.pop().expect("a turn is decided");
+    assert!(decision.reason.starts_with("tells what \"I have never played the accordion\" denied"), "{}", decision.reason);
+}
+
+#[test]
 fn forgetting_the_newer_value_makes_the_older_one_hold_the_fact_again() {
     let mut bench = Bench::new();
     bench.outcomes(&["I live in Berlin with my sister Anna.", "I moved to Lisbon last month."].map(turn));
@@ -406,10 +461,20 @@ fn where_a_batch_ends_changes_nothing() {
     }
     let id = together.memories("ada")[0].id.to_string();
     let update = json!({"type": "update", "user": "ada", "memory": id, "content": "I live in Rome with my sister Anna."});
-    let said = [update, turn("The parcel code of today is 4711.")];
+    let said = [
+        update,
+        turn("The parcel code of today is 4711."),
+        turn("We have 10 boats in the rental fleet."),
+        turn("I have never played tennis in the park"),
+        turn("We now have 12 boats in the rental fleet!"),
+        turn("I played tennis with Anna in the park"),
+        turn("We now have 14 boats in the rental fleet!"),
+    ];
     let outcomes = together.outcomes(&said);
     assert_eq!(outcomes, said.map(|event| apart.outcomes(&[event])[0]));
     assert_eq!(together.digest(), apart.digest());
+    let links: usize = together.memories("ada").iter().map(|memory| memory.conflicts_with.len()).sum();
+    assert_eq!(links, 8, "12 against 10, 14 against both, and the deed against the denial, each both ways");
 }
 
 #[test]

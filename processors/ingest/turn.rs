@@ -1,5 +1,6 @@
 //! A turn: each candidate is scored on the ground of what the user said before, then kept, merged, superseding, or dropped.
 
+use super::conflicts::{self, Opposed};
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
 use crate::domain::{
@@ -8,7 +9,7 @@ use crate::domain::{
 use crate::fault::Result;
 use crate::profile::Treatment;
 use crate::stages::score::{self, Ground, Said};
-use crate::stages::split::Candidate;
+use crate::stages::split::{self, Candidate};
 use crate::stages::store::{Reading, Session};
 use crate::text;
 
@@ -37,6 +38,8 @@ struct Scored<'a> {
     same: Option<Memory>,
     /// Memories whose fact this candidate gives another value.
     replaced: Vec<Memory>,
+    /// Memories that it only seems to say otherwise than.
+    opposed: Vec<Opposed>,
 }
 
 impl Ingest {
@@ -81,17 +84,24 @@ impl Ingest {
         vector: Vector,
     ) -> Result<Scored<'a>> {
         let (key, profile) = (here.key(), here.profile);
-        let near = work.nearest(key, &vector, NEIGHBOURS)?;
-        let replaced = facts::replaced(work, key, &candidate.slots)?;
-        let recent = work.overlay.tail(key, here.event.session.as_deref())?;
         let said = Said::of(&candidate.text);
+        let neighbours = if split::may_conflict(&candidate.text) { conflicts::NEIGHBOURS } else { NEIGHBOURS };
+        let near = work.nearest(key, &vector, neighbours)?;
+        let replaced = facts::replaced(work, key, &candidate.slots)?;
+        let same =
+            if replaced.is_empty() { same(work, here, turn, candidate, &near[..near.len().min(NEIGHBOURS)])? } else { None };
+        let opposed = match (&same, turn.role) {
+            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (&vector, &near, said.stems()))?,
+            _ => Vec::new(),
+        };
+        let recent = work.overlay.tail(key, here.event.session.as_deref())?;
         let own_words = work.overlay.own_words(key)?;
         let ground = Ground {
             vector: &vector,
             nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
             recent: &recent.said,
             speaker: speaker(turn),
-            linked: !replaced.is_empty(),
+            linked: !replaced.is_empty() || !opposed.is_empty(),
             rarity: &self.rarity,
             own_words: &own_words,
         };
@@ -103,9 +113,8 @@ impl Ingest {
         let totals = work.overlay.push_score(key, surprise.total)?;
         let threshold = score::threshold(&profile.gate, &totals);
         let verdict = score::verdict(&surprise, threshold);
-        let same = if replaced.is_empty() { same(work, here, turn, candidate, &near)? } else { None };
         let keep = verdict.keep || profile.treatment(turn.role) == Treatment::Keep;
-        Ok(Scored { candidate, vector, surprise, threshold, keep, reason: verdict.reason, same, replaced })
+        Ok(Scored { candidate, vector, surprise, threshold, keep, reason: verdict.reason, same, replaced, opposed })
     }
 
     /// Merged, superseding, kept or dropped: writes what follows from it and says so.
@@ -138,6 +147,15 @@ impl Ingest {
             decision.outcome = if closed { Outcome::Superseded } else { decision.outcome };
             decision.related.push(old.id);
             decision.reason = format!("{verb} \"{}\"", text::shortened(&old.content, 60));
+        }
+        for Opposed { memory: old, why } in scored.opposed {
+            if !decision.related.contains(&old.id) {
+                if decision.related.is_empty() {
+                    decision.reason = why;
+                }
+                decision.related.push(old.id);
+                conflicts::link(work, here, &mut memory, old)?;
+            }
         }
         facts::hold(work, &memory, &scored.candidate.slots)?;
         memory.reason = decision.reason.clone();

@@ -63,7 +63,9 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
     let mut event = match kind {
         0..=9 => turn(&format!("I live in {}.", pick(dice, &CITIES))),
         10..=19 => turn(&format!("I moved to {} last month.", pick(dice, &CITIES))),
-        20..=33 => turn(pick(dice, &REPEATED)),
+        20..=28 => turn(pick(dice, &REPEATED)),
+        29..=31 => turn(&format!("We now have {} boats in the rental fleet.", 10 + dice.below(5))),
+        32..=33 => turn(pick(dice, &["I have never played tennis in the park.", "I played tennis in the park with Anna."])),
         34..=44 => json!({"type": "remember", "content": format!("The parcel code is {}.", word(&mut secret, n))}),
         45..=52 => turn(&format!("My locker number is {}.", word(&mut secret, n))),
         53..=56 => turn("Hi there!"),

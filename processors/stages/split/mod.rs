@@ -1,12 +1,18 @@
 //! One turn's text to candidates: clean, chunk, kind, slots. Knows nothing of who spoke, what was said before, or what will be kept.
 
 mod chunk;
+mod clauses;
 mod clean;
+mod conflicts;
+mod dates;
 mod kind;
+mod numbers;
 mod slots;
 mod statements;
+mod tokens;
 
-pub use slots::{replaces, slots};
+pub use conflicts::{Conflict, Earlier, NEAR_ENOUGH, conflicts, may_conflict};
+pub use slots::{DENIALS, may_tell_of, replaces, slots};
 
 use crate::domain::Kind;
 

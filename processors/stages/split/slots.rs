@@ -2,12 +2,12 @@
 //! English, and only what is said outright: "My sister lives in Lisbon" says nothing about the speaker.
 
 use super::Slot;
-use super::clean::Fence;
+use super::clauses::{clauses, prose};
+use super::conflicts::denials;
 use super::statements::{STATEMENTS, Statement, is_change, is_supposed, matching, takes_back};
 use crate::text;
-use regex::{Captures, Regex, RegexBuilder};
+use regex::Captures;
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 /// More than anybody says of themselves in one piece; a pasted list could go on.
 const SLOTS_MAX: usize = 16;
@@ -15,7 +15,7 @@ const SLOTS_MAX: usize = 16;
 pub fn slots(chunk: &str) -> Vec<Slot> {
     let text = prose(chunk);
     let statements = matching(&text);
-    let (mut slots, mut taken_back) = (Vec::new(), false);
+    let (mut slots, mut taken_back): (Vec<Slot>, bool) = (denials(&text).map(denial).collect(), false);
     if statements.is_empty() {
         return slots;
     }
@@ -28,6 +28,21 @@ pub fn slots(chunk: &str) -> Vec<Slot> {
     }
     slots.truncate(SLOTS_MAX);
     slots
+}
+
+/// "I have never …" holds until the deed is told: `never:play+tenni`, a slot of its own for each thing that is denied.
+pub const DENIALS: &str = "never:";
+/// More stems than any clause needs to be told by: the name becomes a key.
+const DENIED_STEMS_MAX: usize = 8;
+
+fn denial(denied: BTreeSet<String>) -> Slot {
+    let value = denied.into_iter().take(DENIED_STEMS_MAX).collect::<Vec<_>>().join("+");
+    Slot { name: format!("{DENIALS}{value}"), value, cue: false }
+}
+
+/// Whether these stems name something of what a denial's slot denies.
+pub fn may_tell_of(denial: &str, stems: &[String]) -> bool {
+    denial.strip_prefix(DENIALS).is_some_and(|denied| denied.split('+').any(|denied| stems.iter().any(|stem| stem == denied)))
 }
 
 /// Whether `new` says something else about the very thing `old` is about. "Lisbon" after "Lisbon, Portugal" is no change.
@@ -158,43 +173,6 @@ fn key(value: &str) -> String {
     stems.collect::<Vec<_>>().join(" ")
 }
 
-// ---------------------------------------------------------------- a text to clauses
-
-/// Without code, whose names and numbers say nothing about the speaker; apostrophes straight.
-fn prose(chunk: &str) -> String {
-    let mut fence = Fence::default();
-    let lines = chunk.split_inclusive('\n').filter(|line| !fence.holds(line));
-    lines.collect::<String>().replace('’', "'")
-}
-
-static BORDER: LazyLock<Regex> = LazyLock::new(|| {
-    let wording = concat!(
-        r"[.!?;](?<space>\s+)|\n+|\s+(?:-|–|—)\s+|\s(?<turn>(?:but|because|so) i)\b",
-        r"|,\s+(?<next>but|so|while|although|though|because|since|and (?:i|we|i'm|i've)|i'm|i've|i|we)\b",
-    );
-    RegexBuilder::new(wording)
-        .case_insensitive(true)
-        .unicode(false)
-        .build()
-        .expect("the borders are a constant that every test compiles")
-});
-
-/// Parts of sentences that say one thing each. "Actually, I ..." stays whole: two words before a comma say nothing alone.
-fn clauses(text: &str) -> Vec<&str> {
-    let (mut clauses, mut start) = (Vec::new(), 0);
-    for border in BORDER.captures_iter(text) {
-        let Some(all) = border.get(0) else { continue };
-        let end = border.name("space").map_or(all.start(), |space| space.start());
-        let next = border.name("next").or(border.name("turn")).map_or(all.end(), |word| word.start());
-        if border.name("next").is_none() || text::words(&text[start..end]).nth(2).is_some() {
-            clauses.push(text[start..end].trim());
-            start = next;
-        }
-    }
-    clauses.push(text[start..].trim());
-    clauses
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +198,8 @@ mod tests {
         check("We switched from Slack to Zulip", &[("uses:slack|zulip", "zulip")]);
         check("I prefer Node.js.", &[("prefers", "node.js")]);
         check("I no longer work at Google", &[("works_at", "not google")]);
+        check("I live in Ohio, can you name a lake?", &[("lives_in", "ohio")]);
+        check("I've never played tennis in Porto", &[("never:play+porto+tenni", "play+porto+tenni")]);
     }
 
     #[test]
@@ -297,6 +277,14 @@ mod tests {
         ] {
             assert!(!is_change_of(new, old), "{old:?} → {new:?}: {:?} → {:?}", slots(old), slots(new));
         }
+    }
+
+    #[test]
+    fn a_denial_is_asked_for_by_any_stem_it_names() {
+        let stems = |text| crate::text::terms(text);
+        assert!(may_tell_of("never:play+tenni", &stems("I played chess")));
+        assert!(!may_tell_of("never:play+tenni", &stems("I swim")));
+        assert!(!may_tell_of("my_is:play", &stems("I played")));
     }
 
     #[test]

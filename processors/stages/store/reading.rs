@@ -163,6 +163,17 @@ pub trait Reading {
         Ok(slots)
     }
 
+    /// Of those whose name begins so, the first ones in the order of their names.
+    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Vec<(String, SlotHolder)>> {
+        let mut slots = Vec::new();
+        self.each(&keys::slot(key, beginning), &mut |rest, value| {
+            slots.push((format!("{beginning}{}", named(rest)?), format::slot(value)?));
+            Ok(slots.len() < limit)
+        })
+        .map_err(|fault| fault.about(format!("reads the slots of {key} under {beginning:?}")))?;
+        Ok(slots)
+    }
+
     /// The highest offset of that partition from which a record was forwarded to this shard.
     fn via(&self, source_partition: i32) -> Result<Option<i64>> {
         let Some(bytes) = self.record(&keys::via(source_partition))? else { return Ok(None) };

@@ -1,0 +1,103 @@
+//! A clause to tokens: numbers, words and signs, for readers of what stands beside a number.
+
+#[derive(Clone, Copy, Debug)]
+pub struct Token<'a> {
+    pub text: &'a str,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Numbers with their commas and points, words, and each other sign by itself.
+pub fn tokens(plain: &str) -> Vec<Token<'_>> {
+    let (mut tokens, mut start) = (Vec::new(), 0);
+    while let Some(first) = plain[start..].chars().next() {
+        let rest = &plain[start..];
+        let length = if first.is_ascii_digit() {
+            number_length(rest)
+        } else if first.is_alphabetic() {
+            rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '_')).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        if !first.is_whitespace() {
+            tokens.push(Token { text: &rest[..length], start, end: start + length });
+        }
+        start += length;
+    }
+    tokens
+}
+
+/// Commas and points belong to it if a digit follows.
+fn number_length(rest: &str) -> usize {
+    let bytes = rest.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    (0..).find(|&at| !(is_digit(at) || matches!(bytes.get(at), Some(b',' | b'.')) && is_digit(at + 1))).unwrap_or(bytes.len())
+}
+
+pub fn text_at<'a>(tokens: &[Token<'a>], at: usize) -> &'a str {
+    tokens.get(at).map_or("", |token| token.text)
+}
+
+/// The one `back` tokens before this one.
+pub fn before<'a>(tokens: &[Token<'a>], at: usize, back: usize) -> &'a str {
+    at.checked_sub(back).map_or("", |at| tokens[at].text)
+}
+
+/// No space stands between this token and the one before.
+pub fn touches(tokens: &[Token<'_>], at: usize) -> bool {
+    at > 0 && at < tokens.len() && tokens[at - 1].end == tokens[at].start
+}
+
+pub fn value(token: &str) -> Option<f64> {
+    if token.starts_with(|c: char| c.is_ascii_digit()) { token.replace(',', "").parse().ok() } else { counting(token) }
+}
+
+/// "One" is mostly a pronoun.
+pub fn counting(word: &str) -> Option<f64> {
+    const WORDS: [&str; 19] = [
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+    ];
+    const TENS: [(&str, f64); 6] =
+        [("thirty", 30.0), ("forty", 40.0), ("fifty", 50.0), ("sixty", 60.0), ("ninety", 90.0), ("hundred", 100.0)];
+    let small = WORDS.iter().position(|known| *known == word).map(|place| place as f64 + 2.0);
+    small.or_else(|| TENS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_and_points_belong_to_a_number_if_a_digit_follows() {
+        let texts = |plain: &str| tokens(plain).iter().map(|token| token.text.to_owned()).collect::<Vec<_>>();
+        assert_eq!(texts("$1,200.50, not 3."), ["$", "1,200.50", ",", "not", "3", "."]);
+        assert_eq!(texts("i'm at 5km/day – größe 7"), ["i'm", "at", "5", "km", "/", "day", "–", "größe", "7"]);
+        assert_eq!(texts(" "), [""; 0]);
+    }
+
+    #[test]
+    fn small_numbers_may_be_words() {
+        assert_eq!(
+            ["12", "1,200", "twelve", "forty", "one", "1.2.3", "x"].map(value),
+            [Some(12.0), Some(1200.0), Some(12.0), Some(40.0), None, None, None]
+        );
+    }
+}
