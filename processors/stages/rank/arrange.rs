@@ -1,21 +1,26 @@
-//! The places of scored memories: by score, except that versions and contradictions of one fact stand together, newest first.
+//! The places of scored memories: by score, except that versions of one fact stand together, and a newer value before an older one.
 
 use super::Ranked;
-use crate::domain::{MemoryId, Time};
+use crate::domain::MemoryId;
+use crate::text;
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
-/// Best first. Invariant: an old version follows its successor before any other memory does, and of memories in conflict the
-/// newer stands before the older.
+/// A newer value is told first only if it answers at least so well, as a share of the best answer: conflicts are proposals, and one that
+/// has nothing to do with the question would push an answer down.
+const NEWER_SHARE: f32 = 0.6;
+
+/// Best first. Invariant: an old version follows its successor before any other memory does, and a memory follows the newer ones in
+/// conflict with it that answer nearly as well.
 pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     ranked.sort_unstable_by(better_first);
-    let links = Links::among(&ranked);
+    let best_valid = ranked.iter().find(|one| !one.superseded).map_or(0.0, |best| best.score);
+    let links = Links::among(&ranked, NEWER_SHARE * best_valid);
     let mut row = Row::of(ranked);
     for place in 0..links.successor.len() {
         if row.is_waiting(place) && links.successor[place].is_none() {
-            for member in links.conflict_around(place, &row) {
-                row.seat_with_predecessors(member, &links);
-            }
+            let newer: Vec<usize> = links.newer[place].iter().copied().filter(|newer| row.is_waiting(*newer)).collect();
+            newer.into_iter().chain([place]).for_each(|place| row.seat_with_predecessors(place, &links));
         }
     }
     row.seat_rest()
@@ -31,17 +36,17 @@ struct Links {
     /// Where the newer version of an old one stands.
     successor: Vec<Option<usize>>,
     predecessors: Vec<Vec<usize>>,
-    /// Both ways, and between valid memories only: an old version has its place already.
-    conflicts: Vec<Vec<usize>>,
+    /// Of those in conflict with it, where the newer ones stand, newest first; between valid memories only: an old version has its place.
+    newer: Vec<Vec<usize>>,
 }
 
 impl Links {
-    fn among(ranked: &[Ranked]) -> Links {
+    fn among(ranked: &[Ranked], least: f32) -> Links {
         let place_of: HashMap<MemoryId, usize> = ranked.iter().enumerate().map(|(place, one)| (one.memory.id, place)).collect();
         let mut links = Links {
             successor: vec![None; ranked.len()],
             predecessors: vec![vec![]; ranked.len()],
-            conflicts: vec![vec![]; ranked.len()],
+            newer: vec![vec![]; ranked.len()],
         };
         for (place, one) in ranked.iter().enumerate() {
             if one.superseded {
@@ -49,8 +54,13 @@ impl Links {
                 continue;
             }
             for &other in one.memory.conflicts_with.iter().filter_map(|id| place_of.get(id)) {
-                links.oppose(place, other, ranked);
+                links.oppose(place, other, ranked, least);
+                links.oppose(other, place, ranked, least);
             }
+        }
+        for newer in &mut links.newer {
+            newer.sort_unstable_by_key(|&place| (Reverse(ranked[place].memory.created_at), place));
+            newer.dedup();
         }
         links
     }
@@ -62,46 +72,30 @@ impl Links {
         }
     }
 
-    fn oppose(&mut self, one: usize, other: usize, ranked: &[Ranked]) {
-        if !ranked[other].superseded {
-            self.conflicts[one].push(other);
-            self.conflicts[other].push(one);
+    /// Of a denial and a deed neither is the newer value: there the score decides.
+    fn oppose(&mut self, old: usize, new: usize, ranked: &[Ranked], least: f32) {
+        let (older, newer) = (&ranked[old], &ranked[new]);
+        let is_newer = newer.memory.created_at > older.memory.created_at && newer.score >= least;
+        if is_newer && !newer.superseded && !older.superseded && !denies(&older.memory.content) && !denies(&newer.memory.content)
+        {
+            self.newer[old].push(new);
         }
     }
+}
 
-    /// All that this one is in conflict with, directly or through others, itself included, newest first.
-    fn conflict_around(&self, place: usize, row: &Row) -> Vec<usize> {
-        let mut members = vec![place];
-        let mut is_member = vec![false; self.conflicts.len()];
-        is_member[place] = true;
-        let mut next = 0;
-        while let Some(&member) = members.get(next) {
-            for &other in &self.conflicts[member] {
-                if !std::mem::replace(&mut is_member[other], true) {
-                    members.push(other);
-                }
-            }
-            next += 1;
-        }
-        members.sort_by_key(|&member| (Reverse(row.created_at[member]), member));
-        members
-    }
+fn denies(content: &str) -> bool {
+    text::words(content).any(|word| word.eq_ignore_ascii_case("never"))
 }
 
 /// Memories waiting in order of their score, and those that have their final place.
 struct Row {
-    created_at: Vec<Time>,
     waiting: Vec<Option<Ranked>>,
     seated: Vec<Ranked>,
 }
 
 impl Row {
     fn of(ranked: Vec<Ranked>) -> Row {
-        Row {
-            created_at: ranked.iter().map(|one| one.memory.created_at).collect(),
-            seated: Vec::with_capacity(ranked.len()),
-            waiting: ranked.into_iter().map(Some).collect(),
-        }
+        Row { seated: Vec::with_capacity(ranked.len()), waiting: ranked.into_iter().map(Some).collect() }
     }
 
     fn is_waiting(&self, place: usize) -> bool {

@@ -294,13 +294,16 @@ mod tests {
     }
 
     #[test]
-    fn of_memories_in_conflict_the_newest_comes_first_and_they_stay_together() {
-        let hits = [
-            edited(hit(1, "never been to Rome", 9.0, 0.9), |memory| memory.conflicts_with = vec![id(3)]),
-            hit(2, "pizza", 8.0, 0.8),
-            edited(hit(3, "back from Rome", 5.0, 0.5), |memory| memory.created_at = Time(5)),
-        ];
-        check(&hits, &ask("q", &nothing()), &["back from Rome", "never been to Rome", "pizza"]);
+    fn of_two_values_in_conflict_the_newer_comes_first_if_it_answers_nearly_as_well() {
+        let boats = |newer: &str, words, cosine| {
+            let older = edited(hit(1, "we have 10 boats", 9.0, 0.9), |memory| memory.conflicts_with = vec![id(3)]);
+            let newer = edited(hit(3, newer, words, cosine), |memory| memory.created_at = Time(5));
+            [older, hit(2, "pizza", 8.0, 0.85), newer]
+        };
+        let none = nothing();
+        check(&boats("now 12 boats", 7.0, 0.7), &ask("q", &none), &["now 12 boats", "we have 10 boats", "pizza"]);
+        check(&boats("now 12 boats", 3.0, 0.3), &ask("q", &none), &["we have 10 boats", "pizza", "now 12 boats"]);
+        check(&boats("never 12 boats", 7.0, 0.7), &ask("q", &none), &["we have 10 boats", "pizza", "never 12 boats"]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn month(word: &str) -> Option<f64> {
     let is = |month: &&str| {
         **month == *word || (word.len() == 3 && month.starts_with(word)) || (word == "sept" && **month == *"september")
     };
-    MONTHS.iter().position(|month| is(month)).map(|place| place as f64 + 1.0)
+    MONTHS.iter().position(is).map(|place| place as f64 + 1.0)
 }
 
 fn day_of_month(token: &str) -> Option<f64> {
