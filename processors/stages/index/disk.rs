@@ -67,6 +67,8 @@ impl Disk {
             .num_merge_threads(1)
             .build();
         let writer = index.writer_with_options(options)?;
+        // A process that was killed may have left files that no commit names, under names that the next commit wants.
+        writer.garbage_collect_files().wait()?;
         let mut policy = LogMergePolicy::default();
         policy.set_del_docs_ratio_before_merge(DEAD_RATIO_MAX);
         writer.set_merge_policy(Box::new(policy));

@@ -469,6 +469,35 @@ mod tests {
         assert!(discarded >= 15, "three damages to each of at least five files of the segment, not {discarded}");
     }
 
+    fn copied(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) {
+        for entry in std::fs::read_dir(from).unwrap().flatten() {
+            let name = entry.file_name();
+            if wanted(&name.to_string_lossy()) {
+                std::fs::copy(entry.path(), to.join(name)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_commit_that_a_kill_cut_short_is_made_again() {
+        let (dir, killed) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let index = open(&dir);
+        (1..21).for_each(|n| index.put(document(n, 0, "berlin")));
+        assert!(index.settle(1).unwrap());
+        drop(index);
+        copied(dir.path(), killed.path(), |name| !name.ends_with(".lock"));
+        let index = open(&dir);
+        index.remove(id(1));
+        assert!(index.settle(2).unwrap());
+        // All that the second commit wrote but the one file that makes it one.
+        copied(dir.path(), killed.path(), |name| name.ends_with(".del") || name == ".managed.json");
+        let index = open(&killed);
+        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(1), 20));
+        index.remove(id(1));
+        assert!(index.settle(2).unwrap());
+        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(2), 19));
+    }
+
     #[test]
     fn a_second_owner_of_the_directory_is_refused() {
         let dir = TempDir::new().unwrap();
