@@ -35,6 +35,7 @@ pub struct Metrics {
     last_poll_seconds: IntGaugeVec,
     // what is it deciding
     decisions: IntCounterVec,
+    judgements: IntCounterVec,
     surprise: Histogram,
     dead_letters: IntCounterVec,
     misrouted: IntCounterVec,
@@ -110,6 +111,12 @@ impl Metrics {
                 &["thread"],
             ),
             decisions: counters(r, "keepsake_decisions_total", "Decisions, by outcome", &["outcome"]),
+            judgements: counters(
+                r,
+                "keepsake_judgements_total",
+                "Candidates of turns, by what became of them and the sort of reason",
+                &["outcome", "class"],
+            ),
             surprise: histogram(r, "keepsake_surprise_points", "Total surprise of turn candidates", POINTS),
             dead_letters: counters(
                 r,
@@ -176,8 +183,9 @@ impl Metrics {
             &self.broker_errors,
             &self.last_poll_seconds,
         ];
-        all.extend::<[&dyn Collector; 6]>([
+        all.extend::<[&dyn Collector; 7]>([
             &self.decisions,
+            &self.judgements,
             &self.surprise,
             &self.dead_letters,
             &self.misrouted,
@@ -278,6 +286,11 @@ impl Metrics {
     }
 
     /// Decisions since start, for `stats`.
+    /// What became of a candidate of a turn; both labels are words of ours.
+    pub fn judged(&self, outcome: Outcome, class: &'static str) {
+        self.judgements.with_label_values(&[outcome.as_str(), class]).inc();
+    }
+
     pub fn decisions_of(&self, outcome: Outcome) -> u64 {
         self.decisions.with_label_values(&[outcome.as_str()]).get()
     }
