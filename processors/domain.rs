@@ -625,6 +625,8 @@ pub struct Neighbour {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaidBefore {
     pub speaker: String,
+    /// Of a turn that an older version heard: a user's.
+    pub role: Role,
     pub content: String,
     pub vector: Vector,
     /// Not known of a turn that an older version heard.

@@ -35,6 +35,7 @@ pub struct Metrics {
     last_poll_seconds: IntGaugeVec,
     // what is it deciding
     decisions: IntCounterVec,
+    judgements: IntCounterVec,
     surprise: Histogram,
     dead_letters: IntCounterVec,
     redacted: IntCounterVec,
@@ -111,6 +112,12 @@ impl Metrics {
                 &["thread"],
             ),
             decisions: counters(r, "keepsake_decisions_total", "Decisions, by outcome", &["outcome"]),
+            judgements: counters(
+                r,
+                "keepsake_judgements_total",
+                "Candidates of turns, by what became of them and the sort of reason",
+                &["outcome", "class"],
+            ),
             surprise: histogram(r, "keepsake_surprise_points", "Total surprise of turn candidates", POINTS),
             dead_letters: counters(
                 r,
@@ -178,8 +185,9 @@ impl Metrics {
             &self.broker_errors,
             &self.last_poll_seconds,
         ];
-        all.extend::<[&dyn Collector; 7]>([
+        all.extend::<[&dyn Collector; 8]>([
             &self.decisions,
+            &self.judgements,
             &self.surprise,
             &self.dead_letters,
             &self.redacted,
@@ -281,6 +289,11 @@ impl Metrics {
     }
 
     /// Decisions since start, for `stats`.
+    /// What became of a candidate of a turn; both labels are words of ours.
+    pub fn judged(&self, outcome: Outcome, class: &'static str) {
+        self.judgements.with_label_values(&[outcome.as_str(), class]).inc();
+    }
+
     pub fn decisions_of(&self, outcome: Outcome) -> u64 {
         self.decisions.with_label_values(&[outcome.as_str()]).get()
     }

@@ -10,6 +10,7 @@ mod dlq;
 mod documents;
 mod eval;
 mod faults;
+mod fuzz;
 mod handover;
 mod laws;
 mod layers;

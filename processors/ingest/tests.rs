@@ -436,6 +436,21 @@ fn a_denial_is_answered_however_much_was_said_since() {
 }
 
 #[test]
+fn an_assistant_that_repeats_a_memory_confirms_nothing() {
+    let mut bench = Bench::new();
+    let said = "I moved to Lisbon with my sister Anna.";
+    let echo = json!({"type": "turn", "user": "ada", "session": "s", "role": "assistant", "content": "You moved to Lisbon with your sister Anna!"});
+    let records = [turn(said), echo, turn(said)].iter().map(|event| bench.record(event)).collect();
+    let decisions = bench.step(records).1;
+    let told: Vec<_> = decisions.iter().map(|decision| (decision.outcome.as_str(), decision.reason.as_str())).collect();
+    assert_eq!(told[1].0, "merged");
+    assert!(told[1].1.starts_with("repeats a memory of 1 January, 2026, cosine "), "{told:?}");
+    assert_eq!(told[2], ("merged", "said before on 1 January, 2026, cosine 1.00"));
+    let memories = bench.memories("ada");
+    assert_eq!((memories.len(), memories[0].confirmed, memories[0].version), (1, 1, 2));
+}
+
+#[test]
 fn forgetting_the_newer_value_makes_the_older_one_hold_the_fact_again() {
     let mut bench = Bench::new();
     bench.outcomes(&["I live in Berlin with my sister Anna.", "I moved to Lisbon last month."].map(turn));

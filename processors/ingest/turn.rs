@@ -8,7 +8,7 @@ use crate::domain::{
 };
 use crate::fault::Result;
 use crate::profile::Treatment;
-use crate::stages::score::{self, Ground, Said};
+use crate::stages::score::{self, Ground, Said, Verdict};
 use crate::stages::split::{self, Candidate};
 use crate::stages::store::{Reading, Session};
 use crate::text;
@@ -32,10 +32,9 @@ struct Scored<'a> {
     vector: Vector,
     surprise: Surprise,
     threshold: f32,
-    keep: bool,
-    reason: String,
+    verdict: Verdict,
     /// The memory that says the same already.
-    same: Option<Memory>,
+    same: Option<Same>,
     /// Memories whose fact this candidate gives another value.
     replaced: Vec<Memory>,
     /// Memories that it only seems to say otherwise than.
@@ -60,7 +59,9 @@ impl Ingest {
                 Some(rule) => self.judge(work, here, turn, candidate, vector, rule)?,
                 None => {
                     let scored = self.score(work, here, turn, candidate, vector)?;
-                    self.settle(work, here, turn, scored)?
+                    let (decision, class) = self.settle(work, here, turn, scored)?;
+                    self.metrics.judged(decision.outcome, class);
+                    decision
                 }
             };
             last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
@@ -113,29 +114,39 @@ impl Ingest {
         let totals = work.overlay.push_score(key, surprise.total)?;
         let threshold = score::threshold(&profile.gate, &totals);
         let verdict = score::verdict(&surprise, threshold);
-        let keep = verdict.keep || profile.treatment(turn.role) == Treatment::Keep;
-        Ok(Scored { candidate, vector, surprise, threshold, keep, reason: verdict.reason, same, replaced, opposed })
+        let verdict = match profile.treatment(turn.role) {
+            Treatment::Keep if !verdict.keep => {
+                Verdict { keep: true, reason: format!("every {} turn is kept", turn.role.as_str()), class: "role" }
+            }
+            _ => verdict,
+        };
+        Ok(Scored { candidate, vector, surprise, threshold, verdict, same, replaced, opposed })
     }
 
-    /// Merged, superseding, kept or dropped: writes what follows from it and says so.
-    fn settle(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, scored: Scored<'_>) -> Result<Decision> {
+    /// Merged, superseding, kept or dropped: writes what follows from it and says so, with the class of the reason.
+    fn settle(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, scored: Scored<'_>) -> Result<(Decision, &'static str)> {
         let mut decision = Decision {
             candidate: Some(scored.candidate.text.clone()),
             kind: Some(scored.candidate.kind.clone()),
             surprise: Some(scored.surprise.clone()),
             threshold: Some(scored.threshold),
-            ..here.decision(Outcome::Dropped, scored.reason.clone())
+            ..here.decision(Outcome::Dropped, scored.verdict.reason.clone())
         };
-        if let Some(mut old) = scored.same {
-            confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
-            work.put(&old, None)?;
+        if let Some(Same { memory: mut old, cosine }) = scored.same {
+            let class = if turn.role == Role::User { "repetition" } else { "echo" };
+            let verb = if class == "echo" { "repeats a memory of" } else { "said before on" };
             decision.outcome = Outcome::Merged;
-            decision.reason = format!("said before on {}", text::day(old.created_at));
+            decision.reason = format!("{verb} {}, cosine {cosine:.2}", text::day(old.created_at));
             decision.memory = Some(old.id);
-            return Ok(decision);
+            // What was recalled to an assistant comes back in its words: nobody has confirmed it.
+            if class == "repetition" {
+                confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
+                work.put(&old, None)?;
+            }
+            return Ok((decision, class));
         }
-        if !scored.keep {
-            return Ok(decision);
+        if !scored.verdict.keep {
+            return Ok((decision, scored.verdict.class));
         }
         let mut memory = remembered(here, turn, &scored);
         memory.around = around(&work.overlay.tail(here.key(), here.event.session.as_deref())?.said);
@@ -160,7 +171,7 @@ impl Ingest {
         facts::hold(work, &memory, &scored.candidate.slots)?;
         memory.reason = decision.reason.clone();
         work.put(&memory, Some(scored.vector))?;
-        Ok(decision)
+        Ok((decision, scored.verdict.class))
     }
 
     /// What was said becomes the ground for what is said next, kept or not.
@@ -169,6 +180,7 @@ impl Ingest {
         let vector = here.vectors.first().map_or_else(Vector::default, |vector| Vector::of(vector));
         let said = SaidBefore {
             speaker: speaker(turn).to_owned(),
+            role: turn.role,
             content: begin_and_end(&turn.content),
             vector,
             source: Some(here.source().clone()),
@@ -240,23 +252,29 @@ fn speaker(turn: &Turn) -> &str {
     turn.speaker.as_deref().unwrap_or(turn.role.as_str())
 }
 
-/// The memory in which the same speaker said the same.
-fn same(
-    work: &Work<'_>,
-    here: &Here<'_>,
-    turn: &Turn,
-    candidate: &Candidate,
-    near: &[(MemoryId, f32)],
-) -> Result<Option<Memory>> {
+/// A memory that says what is said now.
+struct Same {
+    memory: Memory,
+    cosine: f32,
+}
+
+/// An assistant says "you" where the memory says "I": the same words, a little further apart.
+const ECHO_COSINE: f32 = 0.7;
+
+/// The memory in which the same person said the same. An assistant's turn repeats whatever memory it says again.
+fn same(work: &Work<'_>, here: &Here<'_>, turn: &Turn, candidate: &Candidate, near: &[(MemoryId, f32)]) -> Result<Option<Same>> {
     let merge = &here.profile.merge;
-    for (id, cosine) in near {
-        if *cosine < merge.cosine {
+    let is_echo = turn.role != Role::User;
+    // Above 1 nothing is ever merged.
+    let least = if is_echo && merge.cosine <= 1.0 { merge.cosine.min(ECHO_COSINE) } else { merge.cosine };
+    for &(id, cosine) in near {
+        if cosine < least {
             break;
         }
-        let Some(memory) = work.overlay.memory(here.key(), *id)? else { continue };
-        let same_speaker = memory.role == turn.role && memory.speaker == turn.speaker;
-        if same_speaker && memory.valid_to.is_none() && score::says_the_same(&candidate.text, &memory.content, merge.overlap) {
-            return Ok(Some(memory));
+        let Some(memory) = work.overlay.memory(here.key(), id)? else { continue };
+        let may_be_same = is_echo || memory.role == turn.role && memory.speaker == turn.speaker;
+        if may_be_same && memory.valid_to.is_none() && score::says_the_same(&candidate.text, &memory.content, merge.overlap) {
+            return Ok(Some(Same { memory, cosine }));
         }
     }
     Ok(None)

@@ -23,6 +23,8 @@ pub struct Verdict {
     pub keep: bool,
     /// Without the outcome: what a person reads after "kept:" or "dropped:".
     pub reason: String,
+    /// The sort of reason, in a word that can be counted.
+    pub class: &'static str,
 }
 
 /// Stands in for what a new user has not said yet, and is outweighed within a session.
@@ -42,41 +44,36 @@ pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
 
 pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
     match why_always(surprise) {
-        Some(reason) => Verdict { keep: true, reason: reason.to_owned() },
-        None if surprise.total >= threshold => Verdict { keep: true, reason: strongest(surprise) },
-        None => Verdict { keep: false, reason: why_not(surprise, threshold) },
+        Some((class, reason)) => Verdict { keep: true, reason: reason.to_owned(), class },
+        None if surprise.total >= threshold => Verdict { keep: true, reason: strongest(surprise), class: "surprising" },
+        None => {
+            let (class, reason) = why_not(surprise);
+            let reason = format!("{reason}: {}, below {}", two_digits(surprise.total), two_digits(threshold));
+            Verdict { keep: false, reason, class }
+        }
     }
 }
 
 /// Whatever the total: what changes an earlier memory, what is to be done from now on, and an answer, which may be one word.
-fn why_always(surprise: &Surprise) -> Option<&'static str> {
+fn why_always(surprise: &Surprise) -> Option<(&'static str, &'static str)> {
     if surprise.contradiction > 0.0 {
-        return Some("changes what was said before");
+        return Some(("change", "changes what was said before"));
     }
     let always = [("instruction", "an instruction"), ("answer", "answers a question")];
-    always.into_iter().find(|(name, _)| points(surprise, name) > 0.0).map(|(_, reason)| reason)
+    always.into_iter().find(|(name, _)| points(surprise, name) > 0.0)
 }
 
-fn why_not(surprise: &Surprise, threshold: f32) -> String {
+/// What explains most comes first: a greeting is short, too.
+fn why_not(surprise: &Surprise) -> (&'static str, &'static str) {
     let penalties = [
-        ("repetition", "nothing new: said almost the same before"),
-        ("greeting", "greeting"),
+        ("repetition", "nothing new"),
+        ("greeting", "a greeting"),
         ("question_only", "only a question"),
+        ("about_other", "praise, or about the other"),
+        ("short", "few words"),
     ];
-    match penalties.into_iter().find(|(name, _)| points(surprise, name) < 0.0) {
-        Some((_, reason)) => reason.to_owned(),
-        None => format!("below {}: {}", two_digits(threshold), lightness(surprise)),
-    }
-}
-
-fn lightness(surprise: &Surprise) -> &'static str {
-    if points(surprise, "about_other") < 0.0 {
-        "praise, or about the other"
-    } else if points(surprise, "short") < 0.0 {
-        "few words"
-    } else {
-        "generic"
-    }
+    let heaviest = penalties.into_iter().find(|(name, _)| points(surprise, name) < 0.0);
+    heaviest.unwrap_or(("generic", "nothing out of the ordinary"))
 }
 
 /// "rare words and a time (specificity .21, time .10)"
@@ -139,11 +136,11 @@ mod tests {
             &[("specificity", 0.21), ("novelty", 0.05), ("time", 0.10)],
             (true, "rare words and a time (specificity .21, time .10)"),
         );
-        check(&[("novelty", 0.15)], (false, "below .23: generic"));
-        check(&[("novelty", 0.15), ("greeting", -0.25)], (false, "greeting"));
-        check(&[("specificity", 0.3), ("repetition", -0.3)], (false, "nothing new: said almost the same before"));
-        check(&[("question_only", -0.2), ("short", -0.2)], (false, "only a question"));
-        check(&[("specificity", 0.1), ("about_other", -0.2)], (false, "below .23: praise, or about the other"));
+        check(&[("novelty", 0.15)], (false, "nothing out of the ordinary: .15, below .23"));
+        check(&[("novelty", 0.15), ("greeting", -0.25)], (false, "a greeting: -.10, below .23"));
+        check(&[("specificity", 0.3), ("repetition", -0.3)], (false, "nothing new: .00, below .23"));
+        check(&[("question_only", -0.2), ("short", -0.2)], (false, "only a question: -.40, below .23"));
+        check(&[("specificity", 0.1), ("about_other", -0.2)], (false, "praise, or about the other: -.10, below .23"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub use rarity::Rarity;
 pub use reading::is_question;
 pub use repetition::says_the_same;
 
-use crate::domain::{OwnWords, SaidBefore, Surprise, Vector};
+use crate::domain::{OwnWords, Role, SaidBefore, Surprise, Vector};
 use crate::text;
 use reading::Reading;
 use std::collections::{HashMap, HashSet};
@@ -126,6 +126,8 @@ const GREETING_WORDS_MAX: usize = 15;
 const SHORT_WORDS: usize = 4;
 /// A question is answered if it stands at the end of what the other said.
 const ANSWER_TAIL_CHARS: usize = 120;
+/// Whoever answers an assistant in more words is judged by what they say.
+const ANSWER_WORDS_MAX: usize = 12;
 
 pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surprise {
     let (said, words) = (&text.reading, &text.words);
@@ -155,7 +157,7 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
         ("correction", held(said.correction()), weights.correction),
         ("never", held(said.never()), weights.never),
         ("instruction", held(said.instruction()), weights.instruction),
-        ("answer", held(is_answer(ground) && !greets && !said.only_asks()), weights.answer),
+        ("answer", held(!greets && !said.only_asks() && answers(text, ground)), weights.answer),
         ("about_other", share(said.share_about_other()), weights.about_other),
         ("greeting", held(greets), weights.greeting),
         ("question_only", held(said.only_asks()), weights.question_only),
@@ -183,10 +185,18 @@ fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
     bits.iter().take(RAREST_WORDS).sum()
 }
 
-/// The turn right before is another speaker's and ends in a question.
-fn is_answer(ground: &Ground<'_>) -> bool {
+/// The turn right before is another speaker's and ends in a question. An assistant ends nearly every turn in one, so what answers it must
+/// be short and say something: "Lisbon!", not "Yes, please".
+fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
     let asks = |content: &str| content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'));
-    ground.recent.last().is_some_and(|before| before.speaker != ground.speaker && asks(&before.content))
+    let is_direct = || {
+        text.reading.words <= ANSWER_WORDS_MAX
+            && text.reading.share_about_other() == 0.0
+            && text.words.iter().any(|word| !patterns::ACKNOWLEDGEMENTS.contains(&word.as_str()))
+    };
+    ground.recent.last().is_some_and(|before| {
+        before.speaker != ground.speaker && asks(&before.content) && (before.role != Role::Assistant || is_direct())
+    })
 }
 
 fn is_short(words: &[String]) -> bool {
@@ -209,7 +219,7 @@ mod tests {
 
     fn said(speaker: &str, content: &str, vector: &Vector) -> SaidBefore {
         let (speaker, content, vector) = (speaker.into(), content.into(), vector.clone());
-        SaidBefore { speaker, content, vector, source: None, question: 0.0, memory: None }
+        SaidBefore { speaker, role: Role::User, content, vector, source: None, question: 0.0, memory: None }
     }
 
     fn axis(n: usize) -> Vector {
@@ -276,6 +286,19 @@ mod tests {
         assert!(!asked("kim", "Where do you live?"));
         assert!(!asked("tom", "I see."));
         assert!(!asked("tom", &format!("Really? {}", "Then I went on and on. ".repeat(10))));
+    }
+
+    #[test]
+    fn an_assistants_closing_question_is_answered_only_by_what_is_short_and_says_something() {
+        let asked = [SaidBefore { role: Role::Assistant, ..said("bot", "Here you are. Where do you live?", &axis(1)) }];
+        let answers = |text: &str| point(&scored(text, &asked), "answer") > 0.0;
+        for text in ["Lisbon!", "In Lisbon, near the river", "42", "我住在里斯本"] {
+            assert!(answers(text), "{text}");
+        }
+        let long = "I am trying to set up a small web shop, and I wonder how to lay out the tables of its database";
+        for text in ["Yes, please", "ok", "Thanks, that's great", "Sure, go ahead!", "What do you think?", long] {
+            assert!(!answers(text), "{text}");
+        }
     }
 
     #[test]

@@ -445,6 +445,7 @@ struct SaidV2<'a> {
     source: Option<PositionV1<'a>>,
     question: f32,
     memory: Option<Uuid16>,
+    role: u8,
 }
 
 pub fn said_bytes(number: u64, said: &SaidBefore) -> Vec<u8> {
@@ -454,18 +455,22 @@ pub fn said_bytes(number: u64, said: &SaidBefore) -> Vec<u8> {
         source: said.source.as_ref().map(position_v1),
         question: said.question,
         memory: said.memory.map(|id| id.0.into_bytes()),
+        role: place_in(&ROLES, said.role),
     };
     encode(&record, 80 + said.speaker.len() + said.content.len() + said.vector.values.len())
 }
 
 pub fn said(bytes: &[u8]) -> Result<(u64, SaidBefore)> {
     let record = match body(bytes)? {
-        (VERSION_1, body) => SaidV2 { said: from_body(body)?, source: None, question: 0.0, memory: None },
+        (VERSION_1, body) => {
+            SaidV2 { said: from_body(body)?, source: None, question: 0.0, memory: None, role: place_in(&ROLES, Role::User) }
+        }
         (_, body) => from_body(body)?,
     };
-    let SaidV2 { said: SaidV1 { number, speaker, content, vector }, source, question, memory } = record;
+    let SaidV2 { said: SaidV1 { number, speaker, content, vector }, source, question, memory, role } = record;
     let said = SaidBefore {
         speaker: speaker.to_owned(),
+        role: known(&ROLES, role)?,
         content: content.to_owned(),
         vector: signed(&vector),
         source: source.as_ref().map(position),
@@ -672,6 +677,7 @@ mod tests {
     fn the_small_records_come_back_as_they_were() {
         let was = SaidBefore {
             speaker: "zoë".into(),
+            role: Role::Assistant,
             content: "hello".into(),
             vector: a_vector(3),
             source: Some(a_memory(1, "").source),

@@ -106,7 +106,7 @@ fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
 
 fn said(content: impl Into<String>) -> SaidBefore {
     let (speaker, content, vector) = ("zoë".into(), content.into(), a_vector(1));
-    SaidBefore { speaker, content, vector, source: None, question: 0.0, memory: None }
+    SaidBefore { speaker, role: Role::User, content, vector, source: None, question: 0.0, memory: None }
 }
 
 fn contents(reading: &dyn Reading, key: &UserKey, session: Option<&str>) -> Vec<String> {

@@ -53,6 +53,7 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
 
 pub fn said(content: &str) -> SaidBefore {
     SaidBefore {
+        role: Role::User,
         speaker: "user".into(),
         content: content.into(),
         vector: Vector::default(),

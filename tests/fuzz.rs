@@ -1,0 +1,181 @@
+//! Whatever stands in a record, it is decoded, split, scored and compared without a panic, and twice alike. `PROPTEST_CASES=1000000 cargo
+//! test --test integration fuzz` tries more.
+
+use keepsake::config::Layers;
+use keepsake::domain::{Action, OwnWords, Role, SaidBefore, Vector};
+use keepsake::ports::broker::Record;
+use keepsake::profile::Profiles;
+use keepsake::run::options;
+use keepsake::stages::decode;
+use keepsake::stages::score::{self, Ground, Rarity, Said};
+use keepsake::stages::split::{self, Candidate, Earlier};
+use proptest::prelude::*;
+use serde_json::json;
+use std::sync::LazyLock;
+
+struct Setting {
+    decode: decode::Options,
+    split: split::Options,
+    weights: score::Weights,
+    gate: score::Gate,
+}
+
+static SETTING: LazyLock<Setting> = LazyLock::new(|| {
+    let config = Layers::defaults().checked().expect("defaults");
+    let profiles = Profiles::load(&config).expect("built in");
+    let profile = profiles.named("keepsake").expect("built in");
+    let (split, weights, gate) = (profile.split.clone(), profile.weights.clone(), profile.gate.clone());
+    Setting { decode: options::ingest(&config).decode, split, weights, gate }
+});
+
+/// As far as ingest goes before anything is kept: what each candidate is, how surprising, and what it says otherwise than `before`.
+fn through(value: Vec<u8>, before: &str) -> Option<String> {
+    let record = Record { topic: "keepsake.events".into(), value: Some(value), ..Record::default() };
+    let event = decode::event(&record, &SETTING.decode).outcome.ok()?;
+    let Action::Turn(turn) = event.action else { return None };
+    let tokens = |text: &str| text.split_whitespace().count();
+    let candidates = split::candidates(&turn.content, turn.kind.as_ref(), &SETTING.split, &tokens);
+    Some(candidates.iter().map(|candidate| judged(candidate, before)).collect::<Vec<_>>().join("\n"))
+}
+
+fn judged(candidate: &Candidate, before: &str) -> String {
+    let (vector, rarity, mut own_words) = (Vector::of(&[0.6, 0.8]), Rarity::flat(), OwnWords::default());
+    let said = Said::of(&candidate.text);
+    said.stems().iter().for_each(|stem| own_words.add(stem));
+    let earlier = Earlier { content: before, cosine: 0.9, opposed: 0 };
+    let conflicts = split::conflicts(&candidate.text, &[earlier]);
+    let asked = SaidBefore {
+        speaker: "bot".into(),
+        role: Role::Assistant,
+        content: before.to_owned(),
+        vector: vector.clone(),
+        source: None,
+        question: 0.0,
+        memory: None,
+    };
+    let ground = Ground {
+        vector: &vector,
+        nearest: 0.5,
+        recent: &[asked],
+        speaker: "ada",
+        linked: !conflicts.is_empty(),
+        rarity: &rarity,
+        own_words: &own_words,
+    };
+    let surprise = score::surprise(&said, &ground, &SETTING.weights);
+    let threshold = score::threshold(&SETTING.gate, &[surprise.total]);
+    let verdict = score::verdict(&surprise, threshold);
+    assert!(surprise.total.is_finite() && !verdict.reason.is_empty() && !verdict.class.is_empty(), "{candidate:?}");
+    let same = score::says_the_same(&candidate.text, before, 0.8);
+    format!("{candidate:?} {surprise:?} {verdict:?} {same} {conflicts:?} {}", split::may_conflict(&candidate.text))
+}
+
+/// Pieces of what the rules look for, in any order and company: rules break at borders.
+fn speech() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "I",
+        "we",
+        "never",
+        "have",
+        "'ve",
+        "’ve",
+        " ",
+        " ",
+        " ",
+        "  ",
+        "\n",
+        ". ",
+        ", ",
+        "? ",
+        "! ",
+        "from",
+        "to",
+        "now",
+        "12",
+        "1,200",
+        "3.5",
+        "$",
+        "€",
+        "%",
+        "k",
+        "ms",
+        "MB",
+        "-",
+        "–",
+        "→",
+        "/",
+        ":",
+        "5:30",
+        "p.m.",
+        "am",
+        "March",
+        "3rd",
+        "of",
+        "2024",
+        "2024-03-05",
+        "twelve",
+        "boats",
+        "hours",
+        "a day",
+        "per",
+        "by",
+        "increase",
+        "my",
+        "dog",
+        "is called",
+        "Rex",
+        "live in",
+        "Łódź",
+        "prefer",
+        "over",
+        "tea",
+        "```",
+        "always",
+        "please",
+        "reached",
+        "played",
+        "which",
+        "it",
+        "東京",
+        "۱۲",
+        "🎉",
+        "İ",
+        "ß",
+        "\u{301}",
+        "\u{200d}",
+        "\u{0}",
+        "'",
+        "\"",
+    ]);
+    prop::collection::vec(prop_oneof![9 => piece.prop_map(str::to_owned), 1 => "\\PC{0,4}"], 0..60)
+        .prop_map(|pieces| pieces.concat())
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let turn =
+        |content: String| json!({"type": "turn", "user": "ada", "session": "s", "content": content}).to_string().into_bytes();
+    let torn = (speech(), any::<prop::sample::Index>(), any::<u8>()).prop_map(move |(content, at, byte)| {
+        let mut bytes = turn(content);
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        bytes
+    });
+    prop_oneof![8 => speech().prop_map(turn), 1 => torn, 1 => prop::collection::vec(any::<u8>(), 0..200)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_record_goes_through_decode_split_and_score_and_twice_alike(value in value(), before in speech()) {
+        prop_assert_eq!(through(value.clone(), &before), through(value, &before));
+    }
+}
+
+#[test]
+fn an_ordinary_turn_is_judged() {
+    let turn = json!({"type": "turn", "user": "ada", "content": "We now have 12 boats in the fleet"}).to_string();
+    let judged = through(turn.into_bytes(), "We have 10 boats in the fleet").expect("a turn");
+    assert!(judged.contains("class: \"change\"") && judged.contains("says 12 where"), "{judged}");
+    assert_eq!(through(b"{".to_vec(), ""), None);
+}
