@@ -305,7 +305,8 @@ impl Ingest {
             reply::memory_state(memory, state, topic, partition)
         };
         let gone = touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, topic, partition));
-        let mut outputs: Vec<Outgoing> = decisions.chain(touched.upserted.iter().map(state)).chain(gone).collect();
+        let mut outputs: Vec<Outgoing> =
+            decisions.chain(touched.upserted.iter().map(|upserted| state(&upserted.memory))).chain(gone).collect();
         if self.options.changelog {
             let states = write.effects.batch.states();
             outputs.extend(states.map(|(name, state)| reply::shard_state(name, state, topic, partition)));

@@ -1,13 +1,13 @@
 //! One partition's state: its store and its index, changed together and seen together. Knows no broker and decides nothing.
 
-use crate::domain::{Decision, Memory, Neighbour, Position, Time, UserKey};
+use crate::domain::{Around, Decision, Memory, Neighbour, Position, Role, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::ports::broker::Log;
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
 use crate::stages::index::{self, Document, Index, Text};
-use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store};
+use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store, Upserted};
 use crate::text;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -158,8 +158,10 @@ impl Shard {
             self.index.text.remove(*id);
             self.index.vectors.remove(key, *id);
         }
-        for memory in &overlay.touched.upserted {
-            self.index.text.put(document(memory));
+        for Upserted { memory, was } in &overlay.touched.upserted {
+            if !was.as_ref().is_some_and(|was| has_same_words(was, memory)) {
+                self.index.text.put(document(memory));
+            }
         }
         for (key, id, vector) in &overlay.touched.vectors {
             self.index.vectors.put(key, *id, vector);
@@ -296,6 +298,16 @@ pub fn document(memory: &Memory) -> Document {
         words: memory.content.split_whitespace().count(),
     };
     Document::new(memory.id, memory.key.clone(), text)
+}
+
+/// Whether both make the same document: a memory that is confirmed, used or linked is found as before.
+fn has_same_words(one: &Memory, other: &Memory) -> bool {
+    fn searched(memory: &Memory) -> (Time, Role, Option<&str>, &str, [Option<&str>; 3]) {
+        let Around { before, earlier, after } = &memory.around;
+        let around = [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| one.words.as_str()));
+        (memory.created_at, memory.role, memory.speaker.as_deref(), &memory.content, around)
+    }
+    searched(one) == searched(other)
 }
 
 /// What applications call speakers that have no name.

@@ -1,6 +1,6 @@
 //! BM25 over one user's own documents: no other document moves a score by a bit. Where documents and words are found is not known here.
 
-use super::document::{Lengths, Place};
+use super::document::{Lengths, Place, Times};
 use crate::domain::MemoryId;
 use std::collections::HashMap;
 
@@ -66,6 +66,16 @@ impl<'q> Found<'q> {
 
     pub fn length_total(&self) -> u64 {
         self.rows.iter().map(|row| u64::from(row.lengths.own)).sum()
+    }
+}
+
+impl Word<'_> {
+    pub fn add(&mut self, row: u32, times: Times) {
+        for (places, times) in self.places.iter_mut().zip(times) {
+            if times > 0 {
+                places.push((row, times));
+            }
+        }
     }
 }
 

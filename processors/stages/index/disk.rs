@@ -15,7 +15,7 @@ use tantivy::schema::Schema;
 use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, TantivyError};
 
 /// Changes with anything that is written differently: fields, terms, lengths.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// tantivy refuses less.
 const WRITER_BYTES_MIN: usize = 15_000_000;

@@ -22,8 +22,9 @@ pub struct Text {
 pub struct Document {
     pub id: MemoryId,
     pub key: UserKey,
-    /// All its stems, each spelled as its place wants it.
-    terms: Vec<String>,
+    /// By place, in the order of `Place::SEARCHED`.
+    stems: [Vec<String>; Place::SEARCHED.len()],
+    speaker: Option<String>,
     pub lengths: Lengths,
 }
 
@@ -34,8 +35,10 @@ pub enum Place {
     Before,
     Earlier,
     After,
-    Speaker,
 }
+
+/// How often a stem stands in each place.
+pub type Times = [u32; Place::SEARCHED.len()];
 
 /// How many stems stand in each place, and how many words its content has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,43 +51,31 @@ pub struct Lengths {
 }
 
 impl Place {
-    /// Those that a question's words are looked for in.
     pub const SEARCHED: [Place; 4] = [Place::Own, Place::Before, Place::Earlier, Place::After];
+}
 
-    /// No stem begins with one of these, so that no stem of one place can be taken for one of another.
-    fn mark(self) -> Option<char> {
-        match self {
-            Place::Own => None,
-            Place::Before => Some('\u{1}'),
-            Place::Earlier => Some('\u{2}'),
-            Place::After => Some('\u{3}'),
-            Place::Speaker => Some('\u{4}'),
-        }
-    }
+/// No stem begins with it: a name is never taken for a word of the text.
+const SPEAKER: char = '\u{4}';
 
-    /// The stem as it is written there.
-    pub fn spelled(self, stem: &str) -> String {
-        self.mark().into_iter().chain(stem.chars()).collect()
-    }
+/// A speaker's name as a term.
+pub fn speaker(name: &str) -> String {
+    format!("{SPEAKER}{name}")
 }
 
 impl Document {
     pub fn new(id: MemoryId, key: UserKey, text: Text) -> Document {
         let lengths = Lengths::of(&text);
-        let Text { own, before, earlier, after, speaker, .. } = text;
-        let places = [Place::Own, Place::Before, Place::Earlier, Place::After, Place::Speaker];
-        let all = [own, before, earlier, after, speaker.into_iter().collect()];
-        let marked = |(place, stems): (Place, Vec<String>)| {
-            stems.into_iter().map(move |mut stem| {
-                place.mark().into_iter().for_each(|mark| stem.insert(0, mark));
-                stem
-            })
-        };
-        Document { id, key, terms: places.into_iter().zip(all).flat_map(marked).collect(), lengths }
+        let Text { own, before, earlier, after, speaker: name, .. } = text;
+        Document { id, key, stems: [own, before, earlier, after], speaker: name.as_deref().map(speaker), lengths }
     }
 
-    pub fn terms(&self) -> &[String] {
-        &self.terms
+    /// The stems place by place, and who said it.
+    pub fn places(&self) -> &[Vec<String>; Place::SEARCHED.len()] {
+        &self.stems
+    }
+
+    pub fn speaker(&self) -> Option<&str> {
+        self.speaker.as_deref()
     }
 }
 
@@ -141,12 +132,5 @@ mod tests {
             let lengths = Lengths { own: own.clamp(1, (1 << 24) - 1) as u32, ..Lengths::of(&text) };
             prop_assert_eq!(Lengths::unpacked(lengths.packed()), lengths);
         }
-    }
-
-    #[test]
-    fn a_stem_is_spelled_apart_in_every_place() {
-        let spellings = Place::SEARCHED.map(|place| place.spelled("berlin"));
-        assert_eq!(spellings[0], "berlin");
-        assert!(spellings[1..].iter().all(|spelled| spelled.ends_with("berlin") && *spelled != spellings[0]), "{spellings:?}");
     }
 }

@@ -2,7 +2,7 @@
 //! because their terms cannot be spelled from this user's key. What is newer than the segments is not known here.
 
 use super::bm25::{Found, Row};
-use super::document::{Document, Lengths, Place};
+use super::document::{Document, Lengths, Times};
 use super::tokens::{KEYED, joined, spelled};
 use crate::domain::{MemoryId, UserKey};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Fields {
         let indexing = TextFieldIndexing::default()
             .set_tokenizer(KEYED)
             .set_fieldnorms(false)
-            .set_index_option(IndexRecordOption::WithFreqs);
+            .set_index_option(IndexRecordOption::WithFreqsAndPositions);
         let terms = schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
         let id = schema.add_bytes_field("id", BytesOptions::default().set_indexed());
         for name in [ID_HIGH, ID_LOW, LENGTHS] {
@@ -87,18 +87,16 @@ impl Segments {
     /// Adds the user's documents that nothing newer hides.
     pub fn gather(&self, key: &UserKey, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<()> {
         let owned = Term::from_field_text(self.fields.terms, key.as_str());
-        let term = |place: Place, word: &str| Term::from_field_text(self.fields.terms, &spelled(key, &place.spelled(word)));
-        let terms: Vec<_> = found.words.iter().map(|word| Place::SEARCHED.map(|place| term(place, word.text))).collect();
+        let term = |word: &str| Term::from_field_text(self.fields.terms, &spelled(key, word));
+        let terms: Vec<_> = found.words.iter().map(|word| term(word.text)).collect();
         for segment in &self.all {
             let first_row = found.rows.len() as u32;
             let docs = segment.live_rows(&owned, &mut found.rows, &hidden)?;
             if docs.is_empty() {
                 continue;
             }
-            for (word, terms) in found.words.iter_mut().zip(&terms) {
-                for (places, term) in word.places.iter_mut().zip(terms) {
-                    segment.places(term, &docs, |row, times| places.push((first_row + row, times)))?;
-                }
+            for (word, term) in found.words.iter_mut().zip(&terms) {
+                segment.times(term, &docs, |row, times| word.add(first_row + row, times))?;
             }
         }
         Ok(())
@@ -109,8 +107,7 @@ impl Segments {
         let term = Term::from_field_text(self.fields.terms, &spelled(key, term));
         for segment in &self.all {
             let mut is_there = false;
-            segment
-                .postings(&term, |doc, _| is_there = is_there || !segment.reader.is_deleted(doc) && !hidden(segment.id(doc)))?;
+            segment.postings(&term, |doc| is_there = is_there || !segment.reader.is_deleted(doc) && !hidden(segment.id(doc)))?;
             if is_there {
                 return Ok(true);
             }
@@ -138,7 +135,7 @@ impl Segment {
     /// Pushes a row for each live document of the user; their numbers in this segment, ascending.
     fn live_rows(&self, owned: &Term, rows: &mut Vec<Row>, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<Vec<DocId>> {
         let mut docs = Vec::new();
-        self.postings(owned, |doc, _| {
+        self.postings(owned, |doc| {
             if !self.reader.is_deleted(doc) {
                 docs.push(doc);
             }
@@ -156,22 +153,31 @@ impl Segment {
         Ok(docs)
     }
 
-    /// Which of these documents have the term, by their place in the list, and how often.
-    fn places(&self, term: &Term, docs: &[DocId], mut at: impl FnMut(u32, u32)) -> tantivy::Result<()> {
-        let mut place = 0;
-        self.postings(term, |doc, times| {
-            place += docs[place..].partition_point(|live| *live < doc);
-            if docs.get(place) == Some(&doc) {
-                at(place as u32, times);
+    /// Which of these documents have the term, by their place in the list, and how often where.
+    fn times(&self, term: &Term, docs: &[DocId], mut at: impl FnMut(u32, Times)) -> tantivy::Result<()> {
+        let (mut row, mut positions) = (0, Vec::new());
+        let Some(mut postings) = self.terms.read_postings(term, IndexRecordOption::WithFreqsAndPositions)? else { return Ok(()) };
+        while postings.doc() != TERMINATED {
+            let doc = postings.doc();
+            row += docs[row..].partition_point(|live| *live < doc);
+            if docs.get(row) == Some(&doc) {
+                postings.positions(&mut positions);
+                let mut times = Times::default();
+                for place in &positions {
+                    times.get_mut(*place as usize).into_iter().for_each(|times| *times += 1);
+                }
+                at(row as u32, times);
             }
-        })
+            postings.advance();
+        }
+        Ok(())
     }
 
-    fn postings(&self, term: &Term, mut each: impl FnMut(DocId, u32)) -> tantivy::Result<()> {
-        let Some(mut postings) = self.terms.read_postings(term, IndexRecordOption::WithFreqs)? else { return Ok(()) };
+    fn postings(&self, term: &Term, mut each: impl FnMut(DocId)) -> tantivy::Result<()> {
+        let Some(mut postings) = self.terms.read_postings(term, IndexRecordOption::Basic)? else { return Ok(()) };
         let mut doc = postings.doc();
         while doc != TERMINATED {
-            each(doc, postings.term_freq());
+            each(doc);
             doc = postings.advance();
         }
         Ok(())

@@ -2,8 +2,9 @@
 //! When they move to disk is not known here.
 
 use super::bm25::{Found, Row};
-use super::document::{Document, Place};
+use super::document::{Document, Times};
 use crate::domain::{MemoryId, UserKey};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ enum Change {
 #[derive(Clone, Default)]
 struct UserTail {
     rows: Vec<TailRow>,
-    postings: HashMap<Box<str>, Vec<(usize, u32)>>,
+    postings: HashMap<Box<str>, Vec<(usize, Times)>, RandomState>,
 }
 
 #[derive(Clone)]
@@ -104,17 +105,22 @@ impl UserTail {
     fn add(&mut self, document: &Document) -> usize {
         let row = self.rows.len();
         self.rows.push(TailRow { row: Row { id: document.id, lengths: document.lengths }, live: true });
-        for term in document.terms() {
-            let postings = match self.postings.get_mut(term.as_str()) {
-                Some(postings) => postings,
-                None => self.postings.entry(term.as_str().into()).or_default(),
-            };
-            match postings.last_mut() {
-                Some((last, times)) if *last == row => *times += 1,
-                _ => postings.push((row, 1)),
-            }
+        for (place, stems) in document.places().iter().enumerate() {
+            stems.iter().for_each(|stem| self.times(stem, row)[place] += 1);
         }
+        document.speaker().into_iter().for_each(|speaker| self.times(speaker, row)[0] += 1);
         row
+    }
+
+    fn times(&mut self, term: &str, row: usize) -> &mut Times {
+        if !self.postings.contains_key(term) {
+            self.postings.insert(term.into(), Vec::new());
+        }
+        let postings = self.postings.get_mut(term).expect("it was put there if it was not there");
+        if postings.last().is_none_or(|(last, _)| *last != row) {
+            postings.push((row, Times::default()));
+        }
+        &mut postings.last_mut().expect("one was pushed if there was none").1
     }
 
     fn gather(&self, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) {
@@ -126,14 +132,15 @@ impl UserTail {
             }
         }
         for word in &mut found.words {
-            for (place, found) in Place::SEARCHED.into_iter().zip(&mut word.places) {
-                let postings = self.postings(&place.spelled(word.text));
-                found.extend(postings.iter().filter_map(|(row, times)| Some((places[*row]?, *times))));
+            for (row, times) in self.postings(word.text) {
+                if let Some(row) = places[*row] {
+                    word.add(row, *times);
+                }
             }
         }
     }
 
-    fn postings(&self, term: &str) -> &[(usize, u32)] {
+    fn postings(&self, term: &str) -> &[(usize, Times)] {
         self.postings.get(term).map(Vec::as_slice).unwrap_or_default()
     }
 }

@@ -4,7 +4,7 @@
 use super::Options;
 use super::bm25::{Bm25, Found, Scored};
 use super::disk::{Disk, Opened, unreadable};
-use super::document::{Document, Place};
+use super::document::{Document, speaker};
 use super::segments::Segments;
 use super::tail::Tail;
 use crate::domain::{MemoryId, UserKey};
@@ -69,7 +69,7 @@ impl TextIndex {
 
     /// Whether the user has a memory of what somebody of that name said.
     pub fn is_speaker(&self, key: &UserKey, name: &str) -> Result<bool> {
-        self.read().has(key, &Place::Speaker.spelled(name))
+        self.read().has(key, &speaker(name))
     }
 
     /// How many documents the user has, and how many words they have together.

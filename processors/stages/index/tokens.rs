@@ -1,7 +1,7 @@
 //! A document as one string, and that string as terms again. Handed to tantivy as a list of tokens, each document would be written as JSON
 //! and parsed once more on the way to its writer, which is most of what indexing it costs.
 
-use super::Document;
+use super::document::{Document, Place};
 use crate::domain::UserKey;
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
@@ -10,25 +10,33 @@ pub const KEYED: &str = "keyed";
 
 /// No name holds a control character, and no stem: a key ends where this begins, and so does a stem.
 const SEPARATOR: char = '\u{1f}';
+/// Between two separators: what follows stands in the next place.
+const NEXT_PLACE: &str = "\u{1e}";
 
 /// A stem as another user cannot spell it.
 pub fn spelled(key: &UserKey, stem: &str) -> String {
     format!("{key}{SEPARATOR}{stem}")
 }
 
-/// The key, then the stems.
+/// The key, then the stems place by place, then the speaker.
 pub fn joined(document: &Document) -> String {
-    let stems: usize = document.terms().iter().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
-    let mut text = String::with_capacity(document.key.as_str().len() + stems);
-    text.push_str(document.key.as_str());
-    for stem in document.terms() {
+    let stems: usize = document.places().iter().flatten().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
+    let mut text = String::with_capacity(document.key.as_str().len() + stems + 2 * Place::SEARCHED.len() + 32);
+    let mut add = |token: &str| {
         text.push(SEPARATOR);
-        text.push_str(stem);
+        text.push_str(token);
+    };
+    for stems in document.places() {
+        stems.iter().for_each(|stem| add(stem));
+        add(NEXT_PLACE);
     }
+    document.speaker().into_iter().for_each(add);
+    text.insert_str(0, document.key.as_str());
     text
 }
 
-/// Every stem with the user's key before it, and the key alone, whose postings are the list of the user's documents.
+/// Every stem with the user's key before it, and the key alone, whose postings are the list of the user's documents. A token's position
+/// is the place it stands in: one term a stem, however many places have it, since a term costs far more than a position.
 #[derive(Clone, Default)]
 pub struct Keyed {
     token: Token,
@@ -53,18 +61,23 @@ impl Tokenizer for Keyed {
 
 impl TokenStream for Tokens<'_> {
     fn advance(&mut self) -> bool {
-        let Some(next) = self.rest.next() else { return false };
-        if self.begun {
-            self.token.position = self.token.position.wrapping_add(1);
-            if self.prefix_bytes == 0 {
-                self.token.text.push(SEPARATOR);
-                self.prefix_bytes = self.token.text.len();
-            }
-            self.token.text.truncate(self.prefix_bytes);
-        } else {
+        let Some(mut next) = self.rest.next() else { return false };
+        if !self.begun {
             self.begun = true;
             self.token.position = 0;
+            self.token.text.push_str(next);
+            return true;
         }
+        while next == NEXT_PLACE {
+            self.token.position = self.token.position.wrapping_add(1);
+            let Some(behind) = self.rest.next() else { return false };
+            next = behind;
+        }
+        if self.prefix_bytes == 0 {
+            self.token.text.push(SEPARATOR);
+            self.prefix_bytes = self.token.text.len();
+        }
+        self.token.text.truncate(self.prefix_bytes);
         self.token.text.push_str(next);
         true
     }
@@ -84,23 +97,40 @@ mod tests {
     use super::*;
     use crate::domain::{MemoryId, Position};
 
-    fn tokens_of(terms: &[&str]) -> Vec<String> {
+    fn tokens_of(text: Text) -> Vec<(usize, String)> {
         let key = UserKey::new("acme", "ana b").unwrap();
         let id = MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: 1 }, 0);
-        let own = terms.iter().map(|term| (*term).to_owned()).collect();
-        let text = joined(&Document::new(id, key, Text { own, ..Text::default() }));
+        let text = joined(&Document::new(id, key, text));
         let (mut keyed, mut found) = (Keyed::default(), Vec::new());
-        keyed.token_stream(&text).process(&mut |token| found.push(token.text.clone()));
+        keyed.token_stream(&text).process(&mut |token| found.push((token.position, token.text.clone())));
         found
+    }
+
+    fn stems(stems: &[&str]) -> Vec<String> {
+        stems.iter().map(|stem| (*stem).to_owned()).collect()
     }
 
     #[test]
     fn every_stem_comes_with_its_users_key_and_the_key_comes_alone() {
-        assert_eq!(tokens_of(&[]), ["acme/ana b"]);
-        let key = UserKey::new("acme", "ana b").unwrap();
+        assert_eq!(tokens_of(Text::default()), [(0, "acme/ana b".into())]);
+        let spelled = |stem| spelled(&UserKey::new("acme", "ana b").unwrap(), stem);
         assert_eq!(
-            tokens_of(&["berlin", "", "flat"]),
-            ["acme/ana b".into(), spelled(&key, "berlin"), spelled(&key, ""), spelled(&key, "flat")]
+            tokens_of(Text { own: stems(&["berlin", "", "flat"]), ..Text::default() }),
+            [(0, "acme/ana b".into()), (0, spelled("berlin")), (0, spelled("")), (0, spelled("flat"))]
         );
+    }
+
+    #[test]
+    fn the_same_stem_in_another_place_is_the_same_term_at_another_position() {
+        let text = Text {
+            own: stems(&["flat"]),
+            before: stems(&["flat", "rent"]),
+            after: stems(&["flat"]),
+            speaker: Some("ana".into()),
+            ..Text::default()
+        };
+        let spelled = |stem| spelled(&UserKey::new("acme", "ana b").unwrap(), stem);
+        let expected = [(0, "flat"), (1, "flat"), (1, "rent"), (3, "flat"), (4, "\u{4}ana")];
+        assert_eq!(tokens_of(text)[1..], expected.map(|(place, stem)| (place, spelled(stem))));
     }
 }

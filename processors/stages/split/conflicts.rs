@@ -38,7 +38,16 @@ pub fn may_conflict(text: &str) -> bool {
 
 /// What stands against `text`, strongest first, each earlier text once.
 pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
-    let (new, earlier): (_, Vec<_>) = (read(text), earlier.iter().map(|one| (one, read(one.content))).collect());
+    if earlier.is_empty() {
+        return Vec::new();
+    }
+    let new = read(text);
+    let has_numbers = new.iter().any(|clause| !clause.numbers.is_empty());
+    let denies = new.iter().any(|clause| matches!(clause.says, Says::Never(_)));
+    // Reading one costs far more than finding that nothing in it can be compared.
+    let matters = |content: &str| denies || may_deny(content) || has_numbers && may_number(&content.to_ascii_lowercase());
+    let clauses = |content: &str| if matters(content) { read(content) } else { Vec::new() };
+    let earlier: Vec<_> = earlier.iter().map(|one| (one, clauses(one.content))).collect();
     let mut found: Vec<Conflict> = new.iter().flat_map(|clause| other_numbers(clause, &earlier)).collect();
     found.extend(new.iter().flat_map(|clause| undone(clause, &earlier)));
     found.extend(belied(&new, &earlier));
@@ -97,6 +106,9 @@ fn clause(text: String) -> Clause {
 }
 
 // ---------------------------------------------------------------- another number for the same thing
+
+/// What every denial holds, in letters of any case.
+const NEVER_SAID: &[u8] = b"never";
 
 /// When two clauses with a number of one family speak of one thing.
 struct Alike {
@@ -223,6 +235,10 @@ fn strength(denied: &BTreeSet<String>, told: &Clause, cosine: f32) -> Option<f32
     let share = shared as f32 / denied.len() as f32;
     let holds = cosine >= NEAR_ENOUGH && share >= DENIAL_SHARE && shared >= DENIAL_STEMS.min(denied.len());
     holds.then_some(cosine + 0.5 * share)
+}
+
+fn may_deny(text: &str) -> bool {
+    text.as_bytes().windows(NEVER_SAID.len()).any(|window| window.eq_ignore_ascii_case(NEVER_SAID))
 }
 
 fn denies(plain: &str) -> bool {

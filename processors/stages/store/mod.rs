@@ -15,7 +15,7 @@ mod tests;
 
 pub use disk::Options;
 pub use keys::is_memory;
-pub use overlay::{Finished, Overlay, Touched};
+pub use overlay::{Finished, Overlay, Touched, Upserted};
 pub use reading::{Reading, SeenBefore, Session, SlotHolder};
 pub use records::{Changes, InMemory};
 

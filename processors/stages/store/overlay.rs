@@ -9,6 +9,7 @@ use crate::domain::{Memory, MemoryId, OwnWords, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub struct Overlay<'a> {
     tails_below: Option<&'a Tails>,
     changes: Changes,
     /// The same changes as they were before they became bytes; nothing is a removal.
-    memories: BTreeMap<(UserKey, MemoryId), Option<Memory>>,
+    memories: BTreeMap<(UserKey, MemoryId), Changed>,
     vectors: BTreeMap<(UserKey, MemoryId), Vector>,
     /// What the gate knows of each user whom it judged, as it is by now: several turns become bytes once, at the end.
     gates: BTreeMap<UserKey, Gate>,
@@ -36,10 +37,24 @@ pub struct Finished {
     pub tails: HashMap<Vec<u8>, Arc<Tail>>,
 }
 
+/// A memory that a batch put or removed.
+struct Changed {
+    /// As the batch found it. None: it was not looked at, or it was not there.
+    was: Option<Memory>,
+    now: Option<Memory>,
+}
+
+/// A memory as it is by now, and as the batch found it, if it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upserted {
+    pub memory: Memory,
+    pub was: Option<Memory>,
+}
+
 /// What the index and the change feed need to know of a batch, in key order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Touched {
-    pub upserted: Vec<Memory>,
+    pub upserted: Vec<Upserted>,
     pub removed: Vec<(UserKey, MemoryId)>,
     pub vectors: Vec<(UserKey, MemoryId, Vector)>,
 }
@@ -69,8 +84,8 @@ impl<'a> Overlay<'a> {
     pub fn take_touched(&mut self) -> Touched {
         let mut touched = Touched::default();
         for ((key, id), memory) in std::mem::take(&mut self.memories) {
-            match memory {
-                Some(memory) => touched.upserted.push(memory),
+            match memory.now {
+                Some(now) => touched.upserted.push(Upserted { memory: now, was: memory.was }),
                 None => touched.removed.push((key, id)),
             }
         }
@@ -81,9 +96,16 @@ impl<'a> Overlay<'a> {
     /// Its vector stays what it is.
     pub fn put_memory(&mut self, memory: &Memory) -> Result<()> {
         let record = keys::memory(&memory.key, memory.id);
-        let bytes = format::memory_bytes(memory, self.record(&record)?.as_deref())?;
+        let so_far = self.record(&record)?;
+        let bytes = format::memory_bytes(memory, so_far.as_deref())?;
         self.changes.put(record, bytes);
-        self.memories.insert((memory.key.clone(), memory.id), Some(memory.clone()));
+        match self.memories.entry((memory.key.clone(), memory.id)) {
+            Entry::Occupied(changed) => changed.into_mut().now = Some(memory.clone()),
+            Entry::Vacant(unchanged) => {
+                let was = so_far.map(|bytes| format::memory(&memory.key, memory.id, &bytes)).transpose()?.flatten();
+                unchanged.insert(Changed { was, now: Some(memory.clone()) });
+            }
+        }
         Ok(())
     }
 
@@ -92,7 +114,7 @@ impl<'a> Overlay<'a> {
         self.changes.put(keys::memory(&memory.key, memory.id), format::memory_and_vector_bytes(memory, vector));
         let both = (memory.key.clone(), memory.id);
         self.vectors.insert(both.clone(), vector.clone());
-        self.memories.insert(both, Some(memory.clone()));
+        self.memories.insert(both, Changed { was: None, now: Some(memory.clone()) });
     }
 
     pub fn put_vector(&mut self, key: &UserKey, id: MemoryId, vector: &Vector) -> Result<()> {
@@ -116,7 +138,7 @@ impl<'a> Overlay<'a> {
     fn note_removed(&mut self, key: &UserKey, id: MemoryId) {
         let both = (key.clone(), id);
         self.vectors.remove(&both);
-        self.memories.insert(both, None);
+        self.memories.insert(both, Changed { was: None, now: None });
     }
 
     /// Over the oldest of the last six: a turn writes one small record, not all six again.
