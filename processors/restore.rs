@@ -1,11 +1,12 @@
 //! The restore processor: changelog → store. Brings a shard to where its last owner left it, before anybody reads or writes it.
 //! Decides nothing: what is in the changelog is what happened.
 
+use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Log, Polled, Record};
 use crate::ports::clock::Clock;
 use crate::stages::store::changelog::{self, META};
-use crate::stages::store::{Changes, Finished, Mark, Place, Store};
+use crate::stages::store::{self, Changes, Finished, Mark, Place, Store};
 use crossbeam_channel::Sender;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -84,7 +85,7 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
     std::thread::scope(|scope| {
         // One batch is written while the next is read: each takes about as long.
         let applier = scope.spawn(move || to_apply.iter().try_for_each(|(batch, mark)| store.apply(batch, mark)));
-        let mut batch = Batch { store, ready, changes: Changes::default(), applied: store.applied(), next: from, records: 0 };
+        let mut batch = Batch::from(store, from, ready, options.batch_max, clock.wall());
         let read = if from < end { batch.read(log, end, options, progress, clock) } else { Ok(()) };
         if read.is_ok() {
             batch.pass_on(clock);
@@ -96,17 +97,38 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
     })
 }
 
+/// What has been read and not been passed on. Memories go ahead, a part at a time: hardly one of them changes soon again, so they are
+/// written while more is read. Everything else changes with every turn, and is written once for many.
 struct Batch<'a> {
     store: &'a Store,
     /// To the thread that writes.
     ready: Sender<(Finished, Mark)>,
-    changes: Changes,
+    memories: Changes,
+    others: Changes,
+    batch_max: usize,
     applied: i64,
     next: i64,
     records: u64,
+    /// Up to where everything has been passed on, and how many records that were.
+    mark: Mark,
+    marked: u64,
 }
 
-impl Batch<'_> {
+/// Memories that go ahead together: a quarter of a batch. More are written later, fewer are more often written twice.
+const PARTS: usize = 4;
+/// Batches read, however few records they leave, after which everything is passed on: what a crash while restoring reads again.
+const BATCHES: u64 = 8;
+
+impl<'a> Batch<'a> {
+    /// A store that says nothing yet says where it begins and since when, or it could not be told later how old it is.
+    fn from(store: &'a Store, from: i64, ready: Sender<(Finished, Mark)>, batch_max: usize, now: Time) -> Batch<'a> {
+        let applied = store.applied();
+        let place = store.changelog().unwrap_or(Place { offset: from - 1, at: now });
+        let mark = Mark { applied, changelog: Some(place) };
+        let (memories, others) = (Changes::default(), Changes::default());
+        Batch { store, ready, memories, others, batch_max, applied, next: from, records: 0, mark, marked: 0 }
+    }
+
     fn read(&mut self, log: &dyn Log, end: i64, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<()> {
         let partition = self.store.identity().partition;
         let mut reader = log.read(partition, self.next)?;
@@ -118,7 +140,7 @@ impl Batch<'_> {
                     heard = Instant::now();
                     self.take(record)?;
                     progress.reached(self.next);
-                    if self.changes.records.len() >= options.batch_max && !self.pass_on(clock) {
+                    if !self.pass_on_what_is_due(clock) {
                         return Ok(());
                     }
                 }
@@ -146,9 +168,10 @@ impl Batch<'_> {
         }
         let key = changelog::store_key(&name)?;
         let state = record.headers.into_iter().find(|(name, _)| name == changelog::STATE_HEADER);
+        let changes = if store::is_memory(&key) { &mut self.memories } else { &mut self.others };
         match (record.value, state) {
-            (None, _) => self.changes.remove(key),
-            (Some(_), Some((_, state))) => self.changes.put(key, state),
+            (None, _) => changes.remove(key),
+            (Some(_), Some((_, state))) => changes.put(key, state),
             (Some(_), None) => {
                 let what = format!("offset {} of the changelog holds {name:?} without its record", record.offset);
                 return Err(Fault::stop(StopName::DurabilityDiffers, what));
@@ -157,10 +180,33 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Whether somebody takes it. If not, writing has failed, and that thread says why.
+    /// Whether somebody takes it, or nothing is due. If not, writing has failed, and that thread says why.
+    fn pass_on_what_is_due(&mut self, clock: &dyn Clock) -> bool {
+        let read = self.records - self.marked;
+        if self.others.records.len() >= self.batch_max || read >= BATCHES * self.batch_max as u64 {
+            self.pass_on(clock)
+        } else if self.memories.records.len() >= self.batch_max.div_ceil(PARTS) {
+            self.pass_memories_on()
+        } else {
+            true
+        }
+    }
+
     fn pass_on(&mut self, clock: &dyn Clock) -> bool {
-        let batch = Finished { changes: std::mem::take(&mut self.changes), ..Finished::default() };
-        let place = Place { offset: self.next - 1, at: clock.wall() };
-        self.ready.send((batch, Mark { applied: self.applied, changelog: Some(place) })).is_ok()
+        self.mark = Mark { applied: self.applied, changelog: Some(Place { offset: self.next - 1, at: clock.wall() }) };
+        self.marked = self.records;
+        let mut changes = std::mem::take(&mut self.others);
+        changes.records.append(&mut self.memories.records);
+        self.send(changes)
+    }
+
+    /// The store still says that it has come to the mark: after a crash, what is written here is read and written again.
+    fn pass_memories_on(&mut self) -> bool {
+        let memories = std::mem::take(&mut self.memories);
+        self.send(memories)
+    }
+
+    fn send(&self, changes: Changes) -> bool {
+        self.ready.send((Finished { changes, ..Finished::default() }, self.mark)).is_ok()
     }
 }
