@@ -7,8 +7,9 @@ use crate::ports::broker::{Log, Polled, Record};
 use crate::ports::clock::Clock;
 use crate::stages::store::changelog::{self, META};
 use crate::stages::store::{self, Changes, Finished, Mark, Place, Store};
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
@@ -81,30 +82,67 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
         return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
     }
     progress.begin(from, end);
-    let (ready, to_apply) = crossbeam_channel::bounded(1);
     std::thread::scope(|scope| {
-        // One batch is written while the next is read: each takes about as long.
-        let applier = scope.spawn(move || to_apply.iter().try_for_each(|(batch, mark)| store.apply(batch, mark)));
-        let mut batch = Batch::from(store, from, ready, options.batch_max, clock.wall());
-        let read = if from < end { batch.read(log, end, options, progress, clock) } else { Ok(()) };
-        if read.is_ok() {
-            batch.pass_on(clock);
+        let (memories, others) = (Writer::start(scope, store), Writer::start(scope, store));
+        let mut batch = Batch::from(store, from, memories, others, options.batch_max, clock.wall());
+        if from < end {
+            batch.read(log, end, options, progress, clock)?;
         }
-        let records = batch.records;
-        drop(batch);
-        let applied = applier.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        applied.and(read).map(|()| records)
+        batch.pass_on(clock)?;
+        Ok(batch.records)
     })
+}
+
+/// Writes while more is read. Changes of one record all go to the same one, so that the last of them is the one that stays.
+struct Writer {
+    changes: Sender<(Changes, Mark)>,
+    written: Receiver<Result<()>>,
+    /// Handed over and not known to be written.
+    pending: usize,
+}
+
+impl Writer {
+    fn start<'scope>(scope: &'scope Scope<'scope, '_>, store: &'scope Store) -> Writer {
+        let (changes, to_write) = crossbeam_channel::bounded::<(Changes, Mark)>(1);
+        let (tell, written) = crossbeam_channel::unbounded();
+        scope.spawn(move || {
+            for (changes, mark) in to_write {
+                let outcome = store.apply(Finished { changes, ..Finished::default() }, mark);
+                let failed = outcome.is_err();
+                if tell.send(outcome).is_err() || failed {
+                    break;
+                }
+            }
+        });
+        Writer { changes, written, pending: 0 }
+    }
+
+    /// Waits while one part is written and another is ready.
+    fn write(&mut self, changes: Changes, mark: Mark) -> Result<()> {
+        self.pending += 1;
+        if self.changes.send((changes, mark)).is_err() {
+            return self.wait();
+        }
+        Ok(())
+    }
+
+    /// Until all that was handed over is in the store.
+    fn wait(&mut self) -> Result<()> {
+        for _ in 0..std::mem::take(&mut self.pending) {
+            self.written.recv().unwrap_or_else(|_| Err(Fault::retry("a thread that writes what is restored has ended")))?;
+        }
+        Ok(())
+    }
 }
 
 /// What has been read and not been passed on. Memories go ahead, a part at a time: hardly one of them changes soon again, so they are
 /// written while more is read. Everything else changes with every turn, and is written once for many.
 struct Batch<'a> {
     store: &'a Store,
-    /// To the thread that writes.
-    ready: Sender<(Finished, Mark)>,
     memories: Changes,
     others: Changes,
+    writer_of_memories: Writer,
+    writer_of_others: Writer,
     batch_max: usize,
     applied: i64,
     next: i64,
@@ -121,12 +159,28 @@ const BATCHES: u64 = 8;
 
 impl<'a> Batch<'a> {
     /// A store that says nothing yet says where it begins and since when, or it could not be told later how old it is.
-    fn from(store: &'a Store, from: i64, ready: Sender<(Finished, Mark)>, batch_max: usize, now: Time) -> Batch<'a> {
-        let applied = store.applied();
+    fn from(
+        store: &'a Store,
+        from: i64,
+        writer_of_memories: Writer,
+        writer_of_others: Writer,
+        batch_max: usize,
+        now: Time,
+    ) -> Batch<'a> {
         let place = store.changelog().unwrap_or(Place { offset: from - 1, at: now });
-        let mark = Mark { applied, changelog: Some(place) };
-        let (memories, others) = (Changes::default(), Changes::default());
-        Batch { store, ready, memories, others, batch_max, applied, next: from, records: 0, mark, marked: 0 }
+        Batch {
+            store,
+            memories: Changes::default(),
+            others: Changes::default(),
+            writer_of_memories,
+            writer_of_others,
+            batch_max,
+            applied: store.applied(),
+            next: from,
+            records: 0,
+            mark: Mark { applied: store.applied(), changelog: Some(place) },
+            marked: 0,
+        }
     }
 
     fn read(&mut self, log: &dyn Log, end: i64, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<()> {
@@ -140,9 +194,7 @@ impl<'a> Batch<'a> {
                     heard = Instant::now();
                     self.take(record)?;
                     progress.reached(self.next);
-                    if !self.pass_on_what_is_due(clock) {
-                        return Ok(());
-                    }
+                    self.pass_on_what_is_due(clock)?;
                 }
                 // Markers and aborted records have offsets too: the last record need not be the last offset.
                 Polled::End { partition: ended } if ended == partition && log.stable_end(partition)? >= end => return Ok(()),
@@ -180,33 +232,29 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Whether somebody takes it, or nothing is due. If not, writing has failed, and that thread says why.
-    fn pass_on_what_is_due(&mut self, clock: &dyn Clock) -> bool {
+    fn pass_on_what_is_due(&mut self, clock: &dyn Clock) -> Result<()> {
         let read = self.records - self.marked;
         if self.others.records.len() >= self.batch_max || read >= BATCHES * self.batch_max as u64 {
             self.pass_on(clock)
         } else if self.memories.records.len() >= self.batch_max.div_ceil(PARTS) {
             self.pass_memories_on()
         } else {
-            true
+            Ok(())
         }
     }
 
-    fn pass_on(&mut self, clock: &dyn Clock) -> bool {
+    /// Order matters: the mark comes when all before it is there. A crash before it reads and writes the same again.
+    fn pass_on(&mut self, clock: &dyn Clock) -> Result<()> {
+        self.writer_of_others.write(std::mem::take(&mut self.others), self.mark)?;
+        self.pass_memories_on()?;
+        self.writer_of_memories.wait()?;
+        self.writer_of_others.wait()?;
         self.mark = Mark { applied: self.applied, changelog: Some(Place { offset: self.next - 1, at: clock.wall() }) };
         self.marked = self.records;
-        let mut changes = std::mem::take(&mut self.others);
-        changes.records.append(&mut self.memories.records);
-        self.send(changes)
+        self.store.apply(Finished::default(), self.mark)
     }
 
-    /// The store still says that it has come to the mark: after a crash, what is written here is read and written again.
-    fn pass_memories_on(&mut self) -> bool {
-        let memories = std::mem::take(&mut self.memories);
-        self.send(memories)
-    }
-
-    fn send(&self, changes: Changes) -> bool {
-        self.ready.send((Finished { changes, ..Finished::default() }, self.mark)).is_ok()
+    fn pass_memories_on(&mut self) -> Result<()> {
+        self.writer_of_memories.write(std::mem::take(&mut self.memories), self.mark)
     }
 }
