@@ -52,6 +52,9 @@ fn a_configuration_is_checked_and_shown() {
         ("http.listen=here", "http.listen"),
         ("profile=none-such", "none-such"),
         ("store.durability=eternal", "store.durability"),
+        ("shadow.profile=none-such", "none-such"),
+        ("shadow.profile=alma", "alma"),
+        ("shadow.profile=keepsake", "decides already"),
     ] {
         let (code, said, words) = typed(&["config", "check", "--set", set]);
         assert_eq!(code, Some(2), "{set}: {said}{words}");
@@ -83,7 +86,7 @@ fn told(place: &Place, arguments: &[&str]) -> Value {
 
 #[test]
 fn commands_talk_to_a_service_on_the_embedded_broker() {
-    let place = Place::new(Broker::Embedded, &[]);
+    let place = Place::new(Broker::Embedded, &[("shadow.profile", "talome")]);
     let mut serve = Child::start(&place);
     serve.wait_until_ready();
     let published = told(&place, &["publish", "--user", "ada", "--session", "s1", "I live in Lisbon"]);
@@ -122,6 +125,13 @@ fn commands_talk_to_a_service_on_the_embedded_broker() {
     let decisions: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
     let candidates: Vec<&str> = decisions.iter().filter_map(|decision| decision["candidate"].as_str()).collect();
     assert_eq!((code, candidates), (Some(0), vec!["Hi there!"]), "{said}{words}");
+
+    let (code, said, words) = run(command(&place).args(watch).arg("--shadow"));
+    let shadows: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
+    let shadows: Vec<&Value> = shadows.iter().filter(|one| one["shadow"] == true).map(|one| &one["candidate"]).collect();
+    assert_eq!((code, shadows), (Some(0), vec![&json!("I live in Lisbon"), &json!("Hi there!")]), "{said}{words}");
+    let (_, said, _) = run(command(&place).args(["tail", "decisions", "--shadow", "--exit"]));
+    assert!(said.contains("talome would have: dropped"), "{said}");
 
     let questions = place.dir.join("questions.jsonl");
     let lines = [
