@@ -38,10 +38,17 @@ pub fn may_conflict(text: &str) -> bool {
 
 /// What stands against `text`, strongest first, each earlier text once.
 pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
-    let (new, earlier): (_, Vec<_>) = (read(text), earlier.iter().map(|one| (one, read(one.content))).collect());
-    let mut found: Vec<Conflict> = new.iter().flat_map(|clause| other_numbers(clause, &earlier)).collect();
-    found.extend(new.iter().flat_map(|clause| undone(clause, &earlier)));
-    found.extend(belied(&new, &earlier));
+    let new = read(text);
+    let sought = Sought::by(&new);
+    let clauses = |text| if sought.may_be_in(text) { read(text) } else { Vec::new() };
+    let earlier: Vec<_> = earlier.iter().map(|one| (one, clauses(one.content))).collect();
+    against(&new, &earlier)
+}
+
+fn against(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
+    let mut found: Vec<Conflict> = new.iter().flat_map(|clause| other_numbers(clause, earlier)).collect();
+    found.extend(new.iter().flat_map(|clause| undone(clause, earlier)));
+    found.extend(belied(new, earlier));
     found.sort_by(stronger_first);
     let mut seen = BTreeSet::new();
     found.retain(|conflict| seen.insert(conflict.earlier));
@@ -94,6 +101,30 @@ fn clause(text: String) -> Clause {
     about.retain(|stem| !GENERIC.contains(stem.as_str()));
     let (is_change, is_own) = (CHANGE.is_match(&plain), FIRST_PERSON.is_match(&plain));
     Clause { is_change, is_own, says: says(&plain), text, numbers, about }
+}
+
+/// What an earlier text must hold to stand against these clauses. Most hold nothing of it, and reading them is what takes time.
+struct Sought {
+    number: bool,
+    deed: bool,
+    denial: bool,
+}
+
+impl Sought {
+    fn by(new: &[Clause]) -> Sought {
+        let gives_another = |clause: &Clause| clause.numbers.iter().any(|number| clause.is_change || number.old.is_some());
+        Sought {
+            number: new.iter().any(gives_another),
+            deed: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
+            denial: new.iter().any(|clause| matches!(clause.says, Says::Deed(_))),
+        }
+    }
+
+    /// Invariant: no less than reading it would find.
+    fn may_be_in(&self, text: &str) -> bool {
+        let plain = text.to_ascii_lowercase();
+        self.deed || self.number && may_number(&plain) || self.denial && plain.contains("never")
+    }
 }
 
 // ---------------------------------------------------------------- another number for the same thing
@@ -323,6 +354,53 @@ fn compiled(wording: &str) -> Regex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    const PIECES: &[&str] = &[
+        "I ",
+        "we ",
+        "have ",
+        "'ve ",
+        "’ve ",
+        "never ",
+        "Never ",
+        "played ",
+        "tennis ",
+        "now ",
+        "from ",
+        "to ",
+        "10 ",
+        "12 ",
+        "twelve ",
+        "boats ",
+        "fleet ",
+        "in the ",
+        "park",
+        ". ",
+        ", ",
+        "? ",
+        "; ",
+        "but ",
+        "which is ",
+        "\n",
+        "```\n",
+        "reached ",
+        "$5 ",
+        "by 5 pm ",
+    ];
+
+    fn said() -> impl Strategy<Value = String> {
+        prop::collection::vec(prop::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_read_would_not_have_been_in_conflict(new in said(), before in prop::collection::vec(said(), 1..4)) {
+            let earlier: Vec<_> = before.iter().map(|content| Earlier { content, cosine: 0.6, opposed: 0 }).collect();
+            let all_read: Vec<_> = earlier.iter().map(|one| (one, read(one.content))).collect();
+            prop_assert_eq!(conflicts(&new, &earlier), against(&read(&new), &all_read));
+        }
+    }
 
     fn conflict(earlier: &str, new: &str) -> Option<String> {
         let before = Earlier { content: earlier, cosine: 0.6, opposed: 0 };
