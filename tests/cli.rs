@@ -26,7 +26,7 @@ fn every_command_explains_itself() {
     assert!(commands.len() >= 16, "{commands:?}");
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
     commands.extend([vec!["tail", "decisions"], vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
-    commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"]]);
+    commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"], vec!["bench", "score"]]);
     commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"], vec!["whatif"]]);
     for mut command in commands {
         if command != ["help"] {
@@ -73,6 +73,16 @@ fn a_configuration_is_checked_and_shown() {
     assert!(!said.contains("hush"), "a password is not shown: {said}");
     let (code, _, words) = typed(&["serve", "--config", "not-there.toml"]);
     assert_eq!((code, words.contains("not-there.toml")), (Some(2), true), "{words}");
+}
+
+#[test]
+fn what_scoring_takes_is_timed_without_a_broker() {
+    let arguments = ["bench", "score", "--turns", "50", "--rounds", "1", "--set", "embedder.model=hash", "--json"];
+    let (code, said, words) = typed(&arguments);
+    let report: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
+    let figure = |name: &str| report["figures"][name].as_i64().unwrap_or_default();
+    let parts: i64 = ["decode_ns", "redact_ns", "split_ns", "score_ns"].map(figure).iter().sum();
+    assert!(code == Some(0) && (figure("turn_ns") - parts).abs() <= 2 && parts > 0, "{report:#}");
 }
 
 /// Reply of a client command, as it came, held against its schema.
