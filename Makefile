@@ -64,6 +64,7 @@ torture: check-build check-kafka ## 200 kills, sleeps and broker restarts on a r
 bench: check-build release model ## speed of recall and ingest, as ratios to the bare parts
 	$(call step,recall,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench recall)
 	$(call step,ingest,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench ingest)
+	$(call step,score,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench score)
 	@echo 'bench restore needs a real Kafka: $(KEEPSAKE) bench restore --brokers host:port'
 
 lint: check-build ## format, lints and documentation only

@@ -32,6 +32,7 @@ pub struct Config {
     pub compact: Compact,
     pub limits: Limits,
     pub decisions: Decisions,
+    pub shadow: Shadow,
     pub clock: Clock,
     pub log: Log,
     /// Nested tables are names with dots here too: a tenant may be called acme.com.

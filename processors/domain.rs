@@ -506,6 +506,11 @@ impl Outcome {
             Outcome::Outdated => "outdated",
         }
     }
+
+    /// Of a candidate: it is in a memory now, a new one or an old one.
+    pub fn keeps(self) -> bool {
+        matches!(self, Outcome::Kept | Outcome::Merged | Outcome::Superseded)
+    }
 }
 
 /// What became of one candidate, or of one event that is no turn, with the numbers that made it so.

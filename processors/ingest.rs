@@ -8,6 +8,7 @@ mod facts;
 pub mod flood;
 mod redaction;
 mod seeds;
+mod shadow;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -80,7 +81,9 @@ pub struct Write {
     pub shard: Arc<Shard>,
     pub effects: crate::shard::Effects,
     pub decisions: Vec<crate::domain::Decision>,
-    /// Which of them a later event of the batch has forgotten: the world hears them, the shard does not keep them.
+    /// What another profile would have decided: the world hears it, and the shard does not keep it.
+    pub shadows: Vec<crate::domain::Decision>,
+    /// Which of the decisions a later event of the batch has forgotten: the world hears them, the shard does not keep them.
     pub forgotten: HashSet<usize>,
     pub applied: i64,
 }
@@ -297,16 +300,17 @@ impl Ingest {
     /// What the world hears of a shard's changes: every decision, and the latest state of each memory.
     fn outputs(&self, write: &Write, partition: i32) -> Vec<Outgoing> {
         let touched = &write.effects.touched;
-        let decisions =
-            write.decisions.iter().map(|decision| reply::decision(decision, &self.options.decisions, self.options.with_text));
+        let (decided, with_text) = (self.options.decisions.as_str(), self.options.with_text);
+        let decisions = write.decisions.iter().map(|decision| reply::decision(decision, decided, with_text));
+        let shadows = write.shadows.iter().map(|decision| reply::shadow(decision, decided, with_text));
         let topic = self.options.memories.as_str();
         let state = |memory: &Memory| {
             let state = write.effects.batch.memory(&memory.key, memory.id).filter(|_| self.options.changelog);
             reply::memory_state(memory, state, topic, partition)
         };
         let gone = touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, topic, partition));
-        let mut outputs: Vec<Outgoing> =
-            decisions.chain(touched.upserted.iter().map(|upserted| state(&upserted.memory))).chain(gone).collect();
+        let upserted = touched.upserted.iter().map(|upserted| state(&upserted.memory));
+        let mut outputs: Vec<Outgoing> = decisions.chain(shadows).chain(upserted).chain(gone).collect();
         if self.options.changelog {
             let states = write.effects.batch.states();
             outputs.extend(states.map(|(name, state)| reply::shard_state(name, state, topic, partition)));
@@ -329,6 +333,7 @@ impl Ingest {
 }
 
 /// One event at its place, with its vectors: what the handlers in `turn.rs` and `change.rs` share.
+#[derive(Clone, Copy)]
 struct Here<'a> {
     event: &'a Event,
     profile: &'a Profile,

@@ -36,6 +36,7 @@ pub struct Metrics {
     // what is it deciding
     decisions: IntCounterVec,
     judgements: IntCounterVec,
+    shadows: IntCounterVec,
     surprise: Histogram,
     dead_letters: IntCounterVec,
     redacted: IntCounterVec,
@@ -118,6 +119,12 @@ impl Metrics {
                 "Candidates of turns, by what became of them and the sort of reason",
                 &["outcome", "class"],
             ),
+            shadows: counters(
+                r,
+                "keepsake_shadow_total",
+                "Candidates of turns as the shadow profile would end them, and whether the real one keeps and drops the same",
+                &["outcome", "agrees"],
+            ),
             surprise: histogram(r, "keepsake_surprise_points", "Total surprise of turn candidates", POINTS),
             dead_letters: counters(
                 r,
@@ -185,9 +192,10 @@ impl Metrics {
             &self.broker_errors,
             &self.last_poll_seconds,
         ];
-        all.extend::<[&dyn Collector; 8]>([
+        all.extend::<[&dyn Collector; 9]>([
             &self.decisions,
             &self.judgements,
+            &self.shadows,
             &self.surprise,
             &self.dead_letters,
             &self.redacted,
@@ -288,12 +296,16 @@ impl Metrics {
         }
     }
 
-    /// Decisions since start, for `stats`.
     /// What became of a candidate of a turn; both labels are words of ours.
     pub fn judged(&self, outcome: Outcome, class: &'static str) {
         self.judgements.with_label_values(&[outcome.as_str(), class]).inc();
     }
 
+    pub fn shadowed(&self, outcome: Outcome, agrees: bool) {
+        self.shadows.with_label_values(&[outcome.as_str(), if agrees { "yes" } else { "no" }]).inc();
+    }
+
+    /// Decisions since start, for `stats`.
     pub fn decisions_of(&self, outcome: Outcome) -> u64 {
         self.decisions.with_label_values(&[outcome.as_str()]).get()
     }

@@ -5,7 +5,7 @@ mod written;
 
 use crate::config::Config;
 use crate::domain::{Role, Signal, UserKey};
-use crate::fault::Result;
+use crate::fault::{Fault, Result, StopName};
 use crate::stages::{index, rank, redact, score, split};
 use file::{BUILT_IN, load};
 use serde::Deserialize;
@@ -57,6 +57,11 @@ impl Profile {
     pub fn returned_counts(&self) -> bool {
         self.feedback.returned_counts
     }
+
+    /// Whether both give every candidate the same total.
+    pub fn weighs_as(&self, other: &Profile) -> bool {
+        self.rule.is_none() && other.rule.is_none() && self.weights == other.weights && self.roles == other.roles
+    }
 }
 
 /// What becomes of the turns of a role.
@@ -68,7 +73,7 @@ pub enum Treatment {
     Context,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Roles {
     user: Treatment,
@@ -125,6 +130,8 @@ pub struct Profiles {
     standard: Arc<Profile>,
     by_tenant: BTreeMap<String, Arc<Profile>>,
     by_name: BTreeMap<String, Arc<Profile>>,
+    /// Judges the same turns beside the real one, and nothing comes of it.
+    shadow: Option<Arc<Profile>>,
 }
 
 impl Profiles {
@@ -141,7 +148,8 @@ impl Profiles {
         }
         let of = |name: &String| by_name[name].clone();
         let by_tenant = tenants.iter().map(|(tenant, name)| (tenant.clone(), of(name))).collect();
-        Ok(Profiles { standard: of(&config.profile), by_tenant, by_name })
+        let shadow = shadow(config, &tenants)?;
+        Ok(Profiles { standard: of(&config.profile), by_tenant, by_name, shadow })
     }
 
     /// One for everybody.
@@ -151,11 +159,17 @@ impl Profiles {
             by_name: BTreeMap::from([(name.to_owned(), profile.clone())]),
             standard: profile,
             by_tenant: BTreeMap::new(),
+            shadow: None,
         })
     }
 
     pub fn of(&self, key: &UserKey) -> &Arc<Profile> {
         self.by_tenant.get(key.tenant()).unwrap_or(&self.standard)
+    }
+
+    /// None where the tenant has that very profile.
+    pub fn shadow_of(&self, key: &UserKey) -> Option<&Profile> {
+        self.shadow.as_deref().filter(|shadow| shadow.name != self.of(key).name)
     }
 
     /// By the name a request gives.
@@ -175,8 +189,30 @@ impl Profiles {
         };
         let all =
             |known: &BTreeMap<String, Arc<Profile>>| known.iter().map(|(name, profile)| (name.clone(), open(profile))).collect();
-        Profiles { standard: open(&self.standard), by_tenant: all(&self.by_tenant), by_name: all(&self.by_name) }
+        Profiles {
+            standard: open(&self.standard),
+            by_tenant: all(&self.by_tenant),
+            by_name: all(&self.by_name),
+            shadow: self.shadow.clone(),
+        }
     }
+}
+
+/// The one that judges beside the real one, if there is to be one.
+fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<Arc<Profile>>> {
+    let name = &config.shadow.profile;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let invalid = |why: &str| Fault::stop(StopName::ConfigInvalid, format!("shadow.profile: \"{name}\" {why}"));
+    if tenants.values().chain([&config.profile]).all(|real| real == name) {
+        return Err(invalid("is the profile that decides already"));
+    }
+    let profile = load(name)?;
+    if profile.rule.as_ref().is_some_and(score::seeds::Rule::decides_later) {
+        return Err(invalid("decides when it has put several messages aside, and a shadow keeps nothing"));
+    }
+    Ok(Some(Arc::new(profile)))
 }
 
 #[cfg(test)]

@@ -339,6 +339,9 @@ pub struct Decision<'a> {
     pub at: Moment,
     #[serde(skip_serializing_if = "is_false")]
     pub misrouted: bool,
+    /// Of another profile than the one that decides: nothing came of it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub shadow: bool,
 }
 
 #[derive(Debug, Serialize)]

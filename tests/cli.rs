@@ -26,7 +26,7 @@ fn every_command_explains_itself() {
     assert!(commands.len() >= 16, "{commands:?}");
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
     commands.extend([vec!["tail", "decisions"], vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
-    commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"]]);
+    commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"], vec!["bench", "score"]]);
     commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"], vec!["whatif"]]);
     for mut command in commands {
         if command != ["help"] {
@@ -52,6 +52,9 @@ fn a_configuration_is_checked_and_shown() {
         ("http.listen=here", "http.listen"),
         ("profile=none-such", "none-such"),
         ("store.durability=eternal", "store.durability"),
+        ("shadow.profile=none-such", "none-such"),
+        ("shadow.profile=alma", "alma"),
+        ("shadow.profile=keepsake", "decides already"),
     ] {
         let (code, said, words) = typed(&["config", "check", "--set", set]);
         assert_eq!(code, Some(2), "{set}: {said}{words}");
@@ -72,6 +75,16 @@ fn a_configuration_is_checked_and_shown() {
     assert_eq!((code, words.contains("not-there.toml")), (Some(2), true), "{words}");
 }
 
+#[test]
+fn what_scoring_takes_is_timed_without_a_broker() {
+    let arguments = ["bench", "score", "--turns", "50", "--rounds", "1", "--set", "embedder.model=hash", "--json"];
+    let (code, said, words) = typed(&arguments);
+    let report: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
+    let figure = |name: &str| report["figures"][name].as_i64().unwrap_or_default();
+    let parts: i64 = ["decode_ns", "redact_ns", "split_ns", "score_ns"].map(figure).iter().sum();
+    assert!(code == Some(0) && (figure("turn_ns") - parts).abs() <= 2 && parts > 0, "{report:#}");
+}
+
 /// Reply of a client command, as it came, held against its schema.
 fn told(place: &Place, arguments: &[&str]) -> Value {
     let (code, said, words) = run(command(place).args(arguments).arg("--json"));
@@ -83,7 +96,7 @@ fn told(place: &Place, arguments: &[&str]) -> Value {
 
 #[test]
 fn commands_talk_to_a_service_on_the_embedded_broker() {
-    let place = Place::new(Broker::Embedded, &[]);
+    let place = Place::new(Broker::Embedded, &[("shadow.profile", "talome")]);
     let mut serve = Child::start(&place);
     serve.wait_until_ready();
     let published = told(&place, &["publish", "--user", "ada", "--session", "s1", "I live in Lisbon"]);
@@ -122,6 +135,13 @@ fn commands_talk_to_a_service_on_the_embedded_broker() {
     let decisions: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
     let candidates: Vec<&str> = decisions.iter().filter_map(|decision| decision["candidate"].as_str()).collect();
     assert_eq!((code, candidates), (Some(0), vec!["Hi there!"]), "{said}{words}");
+
+    let (code, said, words) = run(command(&place).args(watch).arg("--shadow"));
+    let shadows: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect();
+    let shadows: Vec<&Value> = shadows.iter().filter(|one| one["shadow"] == true).map(|one| &one["candidate"]).collect();
+    assert_eq!((code, shadows), (Some(0), vec![&json!("I live in Lisbon"), &json!("Hi there!")]), "{said}{words}");
+    let (_, said, _) = run(command(&place).args(["tail", "decisions", "--shadow", "--exit"]));
+    assert!(said.contains("talome would have: dropped"), "{said}");
 
     let questions = place.dir.join("questions.jsonl");
     let lines = [

@@ -7,3 +7,4 @@ mod refusals;
 mod requests;
 mod routing;
 mod scopes;
+mod shadow;

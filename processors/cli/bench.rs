@@ -8,6 +8,7 @@ mod memory;
 mod recall;
 mod report;
 mod restore;
+mod score;
 mod speech;
 mod trial;
 
@@ -50,6 +51,15 @@ Examples:
   keepsake bench restore --brokers localhost:9092
   keepsake bench restore --brokers localhost:9092 --turns 20000 --json";
 
+const SCORE_EXAMPLES: &str = "\
+How:
+  Made-up turns of about 25 words, one after the other on one thread, are decoded, redacted, split and scored by the code that ingest runs,
+  beside what somebody who has talked for a while has said before. Nothing is encoded, looked up in a store or written to one.
+
+Examples:
+  keepsake bench score
+  keepsake bench score --set embedder.model=hash --json    without a model's words: every word is as rare";
+
 #[derive(Subcommand)]
 pub enum Bench {
     /// Time recalls against encoding plus a bare round trip, and turns until they are recallable
@@ -61,6 +71,9 @@ pub enum Bench {
     /// Time restoring shards from their changelog against writing the same records to a store
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(restore::Restore),
+    /// Time what is done with a turn before and beside the encoder: decode, redact, split, score
+    #[command(after_help = SCORE_EXAMPLES)]
+    Score(score::Score),
 }
 
 impl Bench {
@@ -69,7 +82,7 @@ impl Bench {
         if cfg!(debug_assertions) {
             say("this is a debug build: its figures say nothing; use a release build");
         }
-        if config.kafka.is_embedded() {
+        if config.kafka.is_embedded() && !matches!(self, Bench::Score(_)) {
             say("on the embedded broker, which shares this process; name a real one with --brokers host:port");
         }
         if config.kafka.is_embedded() && matches!(self, Bench::Restore(_)) {
@@ -83,6 +96,7 @@ impl Bench {
             Bench::Recall(recall) => recall.measure(config, &mut report)?,
             Bench::Ingest(ingest) => ingest.measure(config, &mut report)?,
             Bench::Restore(restore) => restore.measure(config, &mut report)?,
+            Bench::Score(score) => score.measure(config, &mut report)?,
         }
         report.print(output);
         Ok(ExitCode::SUCCESS)

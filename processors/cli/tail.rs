@@ -17,12 +17,13 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 First the last decisions of each partition, then what comes, until Ctrl-C; with --exit only what is there. The filters look at all \
-of them, so fewer lines than --last may be shown.
+of them, so fewer lines than --last may be shown. What a shadow profile would have decided is left out, unless --shadow asks for it.
 
 Examples:
   keepsake tail decisions                                      everybody's, as they are made
   keepsake tail decisions --user acme/ada --outcome dropped    what ada said that was not kept, and why
   keepsake tail decisions --reason greeting --last 500 --exit
+  keepsake tail decisions --shadow                             and what `shadow.profile` would have done
   keepsake tail decisions --json --exit | jq -r '[.outcome, .surprise.total] | @tsv'";
 
 #[derive(Subcommand)]
@@ -50,6 +51,9 @@ pub struct Decisions {
     /// Only where the reason contains this
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Also what the shadow profile would have decided, marked as such
+    #[arg(long)]
+    shadow: bool,
     /// How many of the last decisions of each partition are looked at first
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     last: u32,
@@ -99,7 +103,8 @@ impl Decisions {
 
     fn fits(&self, decision: &Value, user: Option<&(String, String)>) -> bool {
         let text = |field: &str| decision[field].as_str().unwrap_or_default();
-        user.is_none_or(|(tenant, user)| tenant == text("tenant") && user == text("user"))
+        (self.shadow || decision["shadow"] != true)
+            && user.is_none_or(|(tenant, user)| tenant == text("tenant") && user == text("user"))
             && (self.outcomes.is_empty() || self.outcomes.iter().any(|outcome| outcome == text("outcome")))
             && self.reason.as_ref().is_none_or(|part| text("reason").to_lowercase().contains(&part.to_lowercase()))
     }
@@ -131,5 +136,9 @@ fn line(decision: &Value, at_ms: i64) -> String {
     };
     let candidate = decision["candidate"].as_str().unwrap_or_default();
     let said = if candidate.is_empty() { String::new() } else { format!("  {}", shortened(candidate, CANDIDATE_CHARACTERS)) };
-    format!("{dim}{}{plain} {name}{user}{plain}{said}\n  {}", show::moment(at_ms), show::decision(decision))
+    let whose = match decision["shadow"] == true {
+        true => format!("{dim}{} would have:{plain} ", show::text(decision, "profile")),
+        false => String::new(),
+    };
+    format!("{dim}{}{plain} {name}{user}{plain}{said}\n  {whose}{}", show::moment(at_ms), show::decision(decision))
 }

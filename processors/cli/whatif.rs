@@ -123,11 +123,10 @@ struct Fate {
 fn fates(decisions: Vec<Decision>) -> BTreeMap<i64, Fate> {
     let mut turns: BTreeMap<i64, Fate> = BTreeMap::new();
     for decision in decisions {
-        let kept = match decision.outcome {
-            Outcome::Kept | Outcome::Merged | Outcome::Superseded => true,
-            Outcome::Dropped => false,
-            _ => continue,
-        };
+        let kept = decision.outcome.keeps();
+        if !kept && decision.outcome != Outcome::Dropped {
+            continue;
+        }
         let (Some(text), Some(_)) = (decision.candidate, decision.surprise) else { continue };
         let who = decision.key.to_string();
         let fate = Fate { kept, text, reason: decision.reason, who, at: decision.at };

@@ -172,6 +172,12 @@ pub struct Decisions {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Shadow {
+    pub profile: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Clock {
     pub from_events: bool,
 }

@@ -4,7 +4,7 @@
 use super::Here;
 use super::change::retract_summaries;
 use super::work::{Work, touch};
-use crate::domain::{Memory, UserKey};
+use crate::domain::{Memory, Time, UserKey};
 use crate::fault::Result;
 use crate::stages::split::{self, Slot};
 use crate::stages::store::{Reading, SlotHolder};
@@ -37,7 +37,7 @@ pub fn replaced(work: &Work<'_>, key: &UserKey, slots: &[Slot]) -> Result<Vec<Me
 /// By event time: a late event does not close what was said after it. True if one of them was closed.
 pub fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Memory) -> Result<bool> {
     let late = new.valid_from < old.valid_from;
-    let closes = says_one_thing(if late { &new.content } else { &old.content });
+    let closes = closes(new.valid_from, &new.content, &old);
     if !closes {
         new.conflicts_with.push(old.id);
         old.conflicts_with.push(new.id);
@@ -54,6 +54,11 @@ pub fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: 
         retract_summaries(work, here.key(), old.id)?;
     }
     Ok(closes)
+}
+
+/// Whether one of the two ends where the other begins: that which was valid first, if it says nothing else.
+pub fn closes(from: Time, new: &str, old: &Memory) -> bool {
+    says_one_thing(if from < old.valid_from { new } else { &old.content })
 }
 
 fn says_one_thing(content: &str) -> bool {

@@ -21,8 +21,37 @@ impl Ingest {
         vector: Vector,
         rule: &Rule,
     ) -> Result<Decision> {
+        let (judged, mut decision) = self.judged(work, here, turn, candidate, &vector, rule)?;
+        match decision.outcome {
+            Outcome::Merged => {
+                let old = decision.memory.map(|id| work.overlay.memory(here.key(), id)).transpose()?.flatten();
+                let mut old = old.expect("it was read to be judged by, and nothing was written since");
+                confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
+                work.put(&old, None)?;
+            }
+            Outcome::Kept => {
+                let said = &work.overlay.tail(here.key(), here.event.session.as_deref())?.said;
+                let memory = Memory { around: around(said), ..remembered(here, turn, candidate, judged) };
+                decision.memory = Some(memory.id);
+                work.put(&memory, Some(vector))?;
+            }
+            _ => {}
+        }
+        Ok(decision)
+    }
+
+    /// Merged, kept or dropped, with the numbers. Changes nothing; a memory that is to be made is not named yet.
+    pub(super) fn judged(
+        &self,
+        work: &Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        candidate: &Candidate,
+        vector: &Vector,
+        rule: &Rule,
+    ) -> Result<(Judged, Decision)> {
         let memories = if rule.reads_memories() { own(work, here)? } else { Vec::new() };
-        let nearness_to_all = if rule.reads_centroid() { work.nearness_to_all(here.key(), &vector)? } else { None };
+        let nearness_to_all = if rule.reads_centroid() { work.nearness_to_all(here.key(), vector)? } else { None };
         let tail = work.overlay.tail(here.key(), here.event.session.as_deref())?;
         let ground = Ground {
             memories: &memories,
@@ -40,19 +69,14 @@ impl Ingest {
             threshold: Some(judged.threshold),
             ..here.decision(Outcome::Dropped, judged.reason.clone())
         };
-        if let Some(mut old) = judged.same.and_then(|id| memories.into_iter().find(|memory| memory.id == id)) {
-            confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
-            work.put(&old, None)?;
+        if let Some(old) = judged.same.and_then(|id| memories.iter().find(|memory| memory.id == id)) {
             decision.outcome = Outcome::Merged;
             decision.reason = format!("said before on {}", text::day(old.created_at));
             decision.memory = Some(old.id);
         } else if judged.keep || here.profile.treatment(turn.role) == Treatment::Keep {
-            let memory = Memory { around: around(&tail.said), ..remembered(here, turn, candidate, judged) };
             decision.outcome = Outcome::Kept;
-            decision.memory = Some(memory.id);
-            work.put(&memory, Some(vector))?;
         }
-        Ok(decision)
+        Ok((judged, decision))
     }
 }
 

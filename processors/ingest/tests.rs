@@ -13,11 +13,11 @@ use crate::stages::index::Bm25;
 use crate::stages::store::Reading;
 use serde_json::{Value, json};
 
-const PARTITIONS: i32 = 3;
+pub(super) const PARTITIONS: i32 = 3;
 const NOON: i64 = 1_767_268_800_000;
 
-struct Bench {
-    ingest: Ingest,
+pub(super) struct Bench {
+    pub(super) ingest: Ingest,
     next: [i64; PARTITIONS as usize],
     _dir: tempfile::TempDir,
 }
@@ -28,9 +28,13 @@ impl Bench {
     }
 
     fn with(profile: &str) -> Bench {
+        Bench::of(&[("profile", profile)])
+    }
+
+    pub(super) fn of(options: &[(&str, &str)]) -> Bench {
         let dir = tempfile::tempdir().expect("a directory");
         let mut layers = Layers::defaults();
-        layers.set("profile", profile, "test").expect("a string");
+        options.iter().for_each(|(path, value)| layers.set(path, value, "test").expect("an option"));
         let config = layers.checked().expect("defaults");
         let options = crate::ports::embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
         let model = Model::open(&options).expect("needs nothing");
@@ -65,7 +69,7 @@ impl Bench {
     }
 
     /// The event as a record at the end of its user's partition.
-    fn record(&mut self, event: &Value) -> Record {
+    pub(super) fn record(&mut self, event: &Value) -> Record {
         let key = UserKey::new("default", event["user"].as_str().unwrap_or("ada")).expect("a name");
         self.record_on(key.partition(PARTITIONS), event)
     }
@@ -83,7 +87,7 @@ impl Bench {
         }
     }
 
-    fn step(&mut self, records: Vec<Record>) -> (Vec<Outgoing>, Vec<crate::domain::Decision>) {
+    pub(super) fn step(&mut self, records: Vec<Record>) -> (Vec<Outgoing>, Vec<crate::domain::Decision>) {
         let effects = self.ingest.step(records).expect("a machine without a world has no faults");
         let decisions = effects.writes.iter().flat_map(|write| write.decisions.clone()).collect();
         for write in effects.writes {
@@ -97,7 +101,7 @@ impl Bench {
         self.step(records).1.iter().map(|decision| decision.outcome.as_str()).collect()
     }
 
-    fn memories(&self, user: &str) -> Vec<crate::domain::Memory> {
+    pub(super) fn memories(&self, user: &str) -> Vec<crate::domain::Memory> {
         let key = UserKey::new("default", user).expect("a name");
         let shard = self.ingest.shards.get(key.partition(PARTITIONS)).expect("all are open");
         let mut found = Vec::new();
@@ -111,16 +115,16 @@ impl Bench {
         found
     }
 
-    fn digest(&self) -> Vec<u64> {
+    pub(super) fn digest(&self) -> Vec<u64> {
         (0..PARTITIONS).map(|p| self.ingest.shards.get(p).expect("all are open").store.digest().expect("a disk")).collect()
     }
 }
 
-fn turn(content: &str) -> Value {
+pub(super) fn turn(content: &str) -> Value {
     json!({"type": "turn", "user": "ada", "session": "s", "content": content})
 }
 
-fn remember(content: &str) -> Value {
+pub(super) fn remember(content: &str) -> Value {
     json!({"type": "remember", "user": "ada", "content": content})
 }
 

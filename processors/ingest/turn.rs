@@ -12,6 +12,7 @@ use crate::stages::score::{self, Ground, Said, Verdict};
 use crate::stages::split::{self, Candidate};
 use crate::stages::store::{Reading, Session};
 use crate::text;
+use std::collections::HashSet;
 
 /// Words of a turn that its successors see as context. The first ones are also what a memory knows of its neighbours.
 const TAIL_WORDS_FIRST: usize = 40;
@@ -26,19 +27,24 @@ const CONFIDENCE_INFERRED: f32 = 0.7;
 /// Nothing kept is worth nothing: a memory that passed as an answer may have few points of its own.
 const IMPORTANCE_MIN: f32 = 0.1;
 
-/// A scored candidate, before its fate is known.
-struct Scored<'a> {
+/// A candidate with all that a profile's own gate looks at.
+pub(super) struct Weighed<'a> {
     candidate: &'a Candidate,
-    vector: Vector,
-    surprise: Surprise,
-    threshold: f32,
-    verdict: Verdict,
+    vector: &'a Vector,
+    said: Said<'a>,
+    pub surprise: Surprise,
     /// The memory that says the same already.
     same: Option<Same>,
     /// Memories whose fact this candidate gives another value.
     replaced: Vec<Memory>,
-    /// Memories that it only seems to say otherwise than.
+    /// Others that it only seems to say otherwise than.
     opposed: Vec<Opposed>,
+}
+
+/// What the gate makes of that.
+pub(super) struct Judgement {
+    threshold: f32,
+    verdict: Verdict,
 }
 
 impl Ingest {
@@ -52,16 +58,17 @@ impl Ingest {
             work.decide(here.decision(Outcome::Dropped, reason));
         }
         let kept = candidates.len().min(self.options.candidates_max);
-        let mut last = None;
+        let (begin, mut last, mut shadows) = (work.decisions.len(), None, Vec::new());
         for (candidate, vector) in candidates[..kept].iter().zip(here.vectors) {
             let vector = Vector::of(vector);
+            // Order matters: the shadow sees what is there before this candidate changes it.
+            shadows.extend(self.shadow(work, here, turn, candidate, &vector)?);
             let decision = match &here.profile.rule {
                 Some(rule) => self.judge(work, here, turn, candidate, vector, rule)?,
                 None => {
-                    let scored = self.score(work, here, turn, candidate, vector)?;
-                    let (decision, class) = self.settle(work, here, turn, scored)?;
-                    self.metrics.judged(decision.outcome, class);
-                    decision
+                    let weighed = self.weigh(work, here, turn, candidate, &vector)?;
+                    let judgement = self.score(work, here, turn, &weighed)?;
+                    self.settle(work, here, turn, weighed, judgement)?
                 }
             };
             last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
@@ -72,33 +79,36 @@ impl Ingest {
             work.decide(here.decision(Outcome::Refused, reason));
         }
         self.extract(work, here, turn, kept)?;
+        self.compare(work, begin, shadows);
         self.follow(work, here, turn, last)
     }
 
-    /// How surprising the candidate is to this user, here and now.
-    fn score<'a>(
+    /// How surprising the candidate is to this user, here and now. Changes nothing.
+    pub(super) fn weigh<'a>(
         &self,
-        work: &mut Work<'_>,
+        work: &Work<'_>,
         here: &Here<'_>,
         turn: &Turn,
         candidate: &'a Candidate,
-        vector: Vector,
-    ) -> Result<Scored<'a>> {
-        let (key, profile) = (here.key(), here.profile);
+        vector: &'a Vector,
+    ) -> Result<Weighed<'a>> {
+        let key = here.key();
         let said = Said::of(&candidate.text);
         let neighbours = if split::may_conflict(&candidate.text) { conflicts::NEIGHBOURS } else { NEIGHBOURS };
-        let near = work.nearest(key, &vector, neighbours)?;
+        let near = work.nearest(key, vector, neighbours)?;
         let replaced = facts::replaced(work, key, &candidate.slots)?;
         let same =
             if replaced.is_empty() { same(work, here, turn, candidate, &near[..near.len().min(NEIGHBOURS)])? } else { None };
-        let opposed = match (&same, turn.role) {
-            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (&vector, &near, said.stems()))?,
+        let mut opposed = match (&same, turn.role) {
+            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (vector, &near, said.stems()))?,
             _ => Vec::new(),
         };
+        let mut met: HashSet<MemoryId> = replaced.iter().map(|memory| memory.id).collect();
+        opposed.retain(|opposed| met.insert(opposed.memory.id));
         let recent = work.overlay.tail(key, here.event.session.as_deref())?;
         let own_words = work.overlay.own_words(key)?;
         let ground = Ground {
-            vector: &vector,
+            vector,
             nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
             recent: &recent.said,
             speaker: speaker(turn),
@@ -106,72 +116,55 @@ impl Ingest {
             rarity: &self.rarity,
             own_words: &own_words,
         };
-        let surprise = score::surprise(&said, &ground, &profile.weights);
-        if turn.role == Role::User {
-            work.overlay.add_own_words(key, said.stems())?;
-        }
-        // Order matters: the total that is judged is one of those it is judged among.
-        let totals = work.overlay.push_score(key, surprise.total)?;
-        let threshold = score::threshold(&profile.gate, &totals);
-        let verdict = score::verdict(&surprise, threshold);
-        let verdict = match profile.treatment(turn.role) {
-            Treatment::Keep if !verdict.keep => {
-                Verdict { keep: true, reason: format!("every {} turn is kept", turn.role.as_str()), class: "role" }
-            }
-            _ => verdict,
-        };
-        Ok(Scored { candidate, vector, surprise, threshold, verdict, same, replaced, opposed })
+        let surprise = score::surprise(&said, &ground, &here.profile.weights);
+        Ok(Weighed { candidate, vector, said, surprise, same, replaced, opposed })
     }
 
-    /// Merged, superseding, kept or dropped: writes what follows from it and says so, with the class of the reason.
-    fn settle(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, scored: Scored<'_>) -> Result<(Decision, &'static str)> {
-        let mut decision = Decision {
-            candidate: Some(scored.candidate.text.clone()),
-            kind: Some(scored.candidate.kind.clone()),
-            surprise: Some(scored.surprise.clone()),
-            threshold: Some(scored.threshold),
-            ..here.decision(Outcome::Dropped, scored.verdict.reason.clone())
-        };
-        if let Some(Same { memory: mut old, cosine }) = scored.same {
-            let class = if turn.role == Role::User { "repetition" } else { "echo" };
-            let verb = if class == "echo" { "repeats a memory of" } else { "said before on" };
-            decision.outcome = Outcome::Merged;
-            decision.reason = format!("{verb} {}, cosine {cosine:.2}", text::day(old.created_at));
-            decision.memory = Some(old.id);
+    /// The gate, and what the user's next turns are judged by.
+    fn score(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>) -> Result<Judgement> {
+        if turn.role == Role::User {
+            work.overlay.add_own_words(here.key(), weighed.said.stems())?;
+        }
+        // Order matters: the total that is judged is one of those it is judged among.
+        let totals = work.overlay.push_score(here.key(), weighed.surprise.total)?;
+        Ok(judgement(here, turn, weighed, score::threshold(&here.profile.gate, &totals)))
+    }
+
+    /// Writes what follows from the decision.
+    fn settle(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        weighed: Weighed<'_>,
+        judgement: Judgement,
+    ) -> Result<Decision> {
+        let (mut decision, class) = decided(here, turn, &weighed, &judgement);
+        self.metrics.judged(decision.outcome, class);
+        if let Some(Same { memory: mut old, .. }) = weighed.same {
             // What was recalled to an assistant comes back in its words: nobody has confirmed it.
-            if class == "repetition" {
+            if turn.role == Role::User {
                 confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
                 work.put(&old, None)?;
             }
-            return Ok((decision, class));
+            return Ok(decision);
         }
-        if !scored.verdict.keep {
-            return Ok((decision, scored.verdict.class));
+        if decision.outcome == Outcome::Dropped {
+            return Ok(decision);
         }
-        let mut memory = remembered(here, turn, &scored);
+        let mut memory = remembered(here, turn, &weighed, judgement.threshold);
         memory.around = around(&work.overlay.tail(here.key(), here.event.session.as_deref())?.said);
-        decision.outcome = Outcome::Kept;
-        decision.memory = Some(memory.id);
-        for old in &scored.replaced {
-            let closed = facts::succeed(work, here, &mut memory, old.clone())?;
-            let verb = if closed { "takes the place of" } else { "says otherwise than" };
-            decision.outcome = if closed { Outcome::Superseded } else { decision.outcome };
-            decision.related.push(old.id);
-            decision.reason = format!("{verb} \"{}\"", text::shortened(&old.content, 60));
-        }
-        for Opposed { memory: old, why } in scored.opposed {
-            if !decision.related.contains(&old.id) {
-                if decision.related.is_empty() {
-                    decision.reason = why;
-                }
-                decision.related.push(old.id);
-                conflicts::link(work, here, &mut memory, old)?;
-            }
-        }
-        facts::hold(work, &memory, &scored.candidate.slots)?;
         memory.reason = decision.reason.clone();
-        work.put(&memory, Some(scored.vector))?;
-        Ok((decision, scored.verdict.class))
+        decision.memory = Some(memory.id);
+        for old in weighed.replaced {
+            facts::succeed(work, here, &mut memory, old)?;
+        }
+        for Opposed { memory: old, .. } in weighed.opposed {
+            conflicts::link(work, here, &mut memory, old)?;
+        }
+        facts::hold(work, &memory, &weighed.candidate.slots)?;
+        work.put(&memory, Some(weighed.vector.clone()))?;
+        Ok(decision)
     }
 
     /// What was said becomes the ground for what is said next, kept or not.
@@ -200,6 +193,56 @@ impl Ingest {
         }
         Ok(())
     }
+}
+
+/// The gate's judgement, and where the profile keeps whatever that role says, that.
+pub(super) fn judgement(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, threshold: f32) -> Judgement {
+    let verdict = score::verdict(&weighed.surprise, threshold);
+    let verdict = match here.profile.treatment(turn.role) {
+        Treatment::Keep if !verdict.keep => {
+            Verdict { keep: true, reason: format!("every {} turn is kept", turn.role.as_str()), class: "role" }
+        }
+        _ => verdict,
+    };
+    Judgement { threshold, verdict }
+}
+
+/// Merged, superseding, kept or dropped, with the class of the reason. A memory that is to be made is not named yet.
+pub(super) fn decided(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, judgement: &Judgement) -> (Decision, &'static str) {
+    let Judgement { threshold, verdict } = judgement;
+    let mut decision = Decision {
+        candidate: Some(weighed.candidate.text.clone()),
+        kind: Some(weighed.candidate.kind.clone()),
+        surprise: Some(weighed.surprise.clone()),
+        threshold: Some(*threshold),
+        ..here.decision(Outcome::Dropped, verdict.reason.clone())
+    };
+    if let Some(Same { memory: old, cosine }) = &weighed.same {
+        let (class, verb) =
+            if turn.role == Role::User { ("repetition", "said before on") } else { ("echo", "repeats a memory of") };
+        decision.outcome = Outcome::Merged;
+        decision.reason = format!("{verb} {}, cosine {cosine:.2}", text::day(old.created_at));
+        decision.memory = Some(old.id);
+        return (decision, class);
+    }
+    if !verdict.keep {
+        return (decision, verdict.class);
+    }
+    decision.outcome = Outcome::Kept;
+    for old in &weighed.replaced {
+        let closes = facts::closes(here.event.at, &weighed.candidate.text, old);
+        let verb = if closes { "takes the place of" } else { "says otherwise than" };
+        decision.outcome = if closes { Outcome::Superseded } else { decision.outcome };
+        decision.related.push(old.id);
+        decision.reason = format!("{verb} \"{}\"", text::shortened(&old.content, 60));
+    }
+    for Opposed { memory: old, why } in &weighed.opposed {
+        if decision.related.is_empty() {
+            decision.reason = why.clone();
+        }
+        decision.related.push(old.id);
+    }
+    (decision, verdict.class)
 }
 
 /// A turn that became no memory is known by the one before it, so that what it said about that one still finds it.
@@ -288,16 +331,16 @@ pub(super) fn confirm(memory: &mut Memory, here: &Here<'_>, confidence: f32) {
     touch(memory, here);
 }
 
-fn remembered(here: &Here<'_>, turn: &Turn, scored: &Scored<'_>) -> Memory {
+fn remembered(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, threshold: f32) -> Memory {
     let confidence = if turn.role == Role::User { CONFIDENCE_SAID } else { CONFIDENCE_INFERRED };
     Memory {
         speaker: turn.speaker.clone(),
         role: turn.role,
-        importance: scored.surprise.total.clamp(IMPORTANCE_MIN, 1.0),
+        importance: weighed.surprise.total.clamp(IMPORTANCE_MIN, 1.0),
         confidence,
-        surprise: Some(scored.surprise.clone()),
-        threshold: Some(scored.threshold),
-        ..here.memory(scored.candidate.span, &scored.candidate.text, scored.candidate.kind.clone())
+        surprise: Some(weighed.surprise.clone()),
+        threshold: Some(threshold),
+        ..here.memory(weighed.candidate.span, &weighed.candidate.text, weighed.candidate.kind.clone())
     }
 }
 

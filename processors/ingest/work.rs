@@ -14,6 +14,8 @@ pub struct Work<'a> {
     pub shard: &'a Shard,
     pub overlay: Overlay<'a>,
     pub decisions: Vec<Decision>,
+    /// What another profile would have decided: told to the world, and otherwise of no consequence.
+    pub shadows: Vec<Decision>,
     pub applied: i64,
     /// Dead letters and passed-on records. Decisions and states are added at the end.
     pub outputs: Vec<Outgoing>,
@@ -39,6 +41,7 @@ impl<'a> Work<'a> {
             shard,
             overlay,
             decisions: Vec::new(),
+            shadows: Vec::new(),
             applied,
             outputs: Vec::new(),
             replies: Vec::new(),
@@ -144,6 +147,7 @@ impl<'a> Work<'a> {
             shard,
             effects: Effects::of(self.overlay),
             decisions: self.decisions,
+            shadows: self.shadows,
             forgotten: self.forgotten,
             applied: self.applied,
         }

@@ -47,6 +47,7 @@ impl Kit {
             ("store.restore_batch_max", "5"),
             ("ingest.batch_ms", "1000"),
             ("profile", hasty()),
+            ("shadow.profile", lenient()),
         ] {
             layers.set(path, text, "the simulator").expect("an option");
         }
@@ -98,6 +99,17 @@ fn hasty() -> &'static str {
         profile["summary"]["memories_min"] = 2.into();
         let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/hasty.toml");
         std::fs::write(path, profile.to_string()).unwrap_or_else(|e| panic!("writes {path}: {e}"));
+        path
+    })
+}
+
+/// What the shadow is: another gate on the same totals.
+fn lenient() -> &'static str {
+    static PATH: OnceLock<&str> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/lenient.toml");
+        let text = "base = \"keepsake\"\n[gate]\nfixed = 0.2\nkeep_share = 0.9\n[merge]\ncosine = 0.8\n";
+        std::fs::write(path, text).unwrap_or_else(|e| panic!("writes {path}: {e}"));
         path
     })
 }

@@ -127,7 +127,7 @@ impl Fold {
 
 /// Nothing is lost and nothing is done twice: each event that was sent has its decisions, each about another candidate, or one dead letter.
 fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
-    let mut decided: BTreeMap<Place, Vec<Value>> = BTreeMap::new();
+    let (mut decided, mut shadowed) = (BTreeMap::<Place, Vec<Value>>::new(), BTreeMap::<Place, Vec<Value>>::new());
     for record in &ended.decisions {
         let decision = json(record)?;
         let event = &decision["event"];
@@ -135,7 +135,8 @@ fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
             return Err(format!("a decision about no event of ours: {decision}"));
         }
         let place = (event["partition"].as_i64().unwrap_or(-1) as i32, event["offset"].as_i64().unwrap_or(-1));
-        decided.entry(place).or_default().push(decision);
+        let beside = if decision["shadow"] == true { &mut shadowed } else { &mut decided };
+        beside.entry(place).or_default().push(decision);
     }
     let mut dead: BTreeMap<Place, usize> = BTreeMap::new();
     for record in &ended.dead_letters {
@@ -156,6 +157,12 @@ fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
                 event.event,
                 decisions.len()
             ));
+        }
+    }
+    for (place, shadows) in &shadowed {
+        let event = sent.iter().find(|event| event.place == *place).map(|event| &event.event);
+        if shadows.len() != 1 || event.is_none_or(|event| event["type"] != "turn") {
+            return Err(format!("{place:?} has {} shadows: {shadows:?} of {event:?}", shadows.len()));
         }
     }
     match dead.into_iter().next() {
@@ -352,7 +359,9 @@ fn told_once(ended: &Ended) -> Law {
 
 fn note(world: &mut World<'_>, ended: &Ended, fold: &Fold) -> Law {
     for record in &ended.decisions {
-        world.note(json(record)?["outcome"].as_str().unwrap_or_default(), 1);
+        let decision = json(record)?;
+        let is_shadow = decision["shadow"] == true;
+        world.note(if is_shadow { "shadowed" } else { decision["outcome"].as_str().unwrap_or_default() }, 1);
     }
     let is_broadcast = |told: &Told| header(&told.2, "keepsake-broadcast").is_some();
     for ((_, told), times) in &fold.forwarded {

@@ -6,7 +6,7 @@ mod record;
 mod view;
 
 pub use proposal::{Proposal, feedback_returned, proposal_prune, proposal_summary};
-pub use record::{dead_letter, decision, memory_gone, memory_state, shard_meta, shard_state};
+pub use record::{dead_letter, decision, memory_gone, memory_state, shadow, shard_meta, shard_state};
 
 use crate::domain::{Cursor, Decision, Memory, ReplyTo, Time};
 use crate::fault::Reject;

@@ -5,21 +5,32 @@ use super::{JSON, json, view};
 use crate::domain::{Decision, Memory, MemoryId, UserKey};
 use crate::fault::Reject;
 use crate::ports::broker::{Headers, Outgoing, Record};
+use crate::wire;
 
 /// Tells the state of memories from what else a shard keeps on the same topic.
 const RECORD: &str = "keepsake-record";
 /// The bytes from which another machine goes on.
 const STATE: &str = "keepsake-state";
 
-/// No partition: that of the user's key, whatever number of partitions the decisions topic has.
 pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
+    decision_record(decision.key.as_str(), &view::decision(decision, with_text), topic)
+}
+
+/// What another profile would have decided, marked as that.
+pub fn shadow(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
+    let shadow = wire::Decision { shadow: true, ..view::decision(decision, with_text) };
+    decision_record(decision.key.as_str(), &shadow, topic)
+}
+
+fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> Outgoing {
     Outgoing {
         topic: topic.to_owned(),
+        // That of the user's key, whatever number of partitions the decisions topic has.
         partition: None,
         // Not the event's time: a replay of last year's events would be older than the topic keeps.
         timestamp_ms: None,
-        key: Some(decision.key.as_str().into()),
-        value: Some(json(&view::decision(decision, with_text))),
+        key: Some(key.into()),
+        value: Some(json(decision)),
         headers: vec![("content-type".to_owned(), JSON.into())],
     }
 }

@@ -22,6 +22,7 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
         profile: &decision.profile,
         at: moment(decision.at),
         misrouted: decision.misrouted,
+        shadow: false,
     }
 }
 

@@ -42,15 +42,16 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
         return Vec::new();
     }
     let new = read(text);
-    let has_numbers = new.iter().any(|clause| !clause.numbers.is_empty());
-    let denies = new.iter().any(|clause| matches!(clause.says, Says::Never(_)));
-    // Reading one costs far more than finding that nothing in it can be compared.
-    let matters = |content: &str| denies || may_deny(content) || has_numbers && may_number(&content.to_ascii_lowercase());
-    let clauses = |content: &str| if matters(content) { read(content) } else { Vec::new() };
+    let sought = Sought::by(&new);
+    let clauses = |text| if sought.may_be_in(text) { read(text) } else { Vec::new() };
     let earlier: Vec<_> = earlier.iter().map(|one| (one, clauses(one.content))).collect();
-    let mut found: Vec<Conflict> = new.iter().flat_map(|clause| other_numbers(clause, &earlier)).collect();
-    found.extend(new.iter().flat_map(|clause| undone(clause, &earlier)));
-    found.extend(belied(&new, &earlier));
+    against(&new, &earlier)
+}
+
+fn against(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
+    let mut found: Vec<Conflict> = new.iter().flat_map(|clause| other_numbers(clause, earlier)).collect();
+    found.extend(new.iter().flat_map(|clause| undone(clause, earlier)));
+    found.extend(belied(new, earlier));
     found.sort_by(stronger_first);
     let mut seen = BTreeSet::new();
     found.retain(|conflict| seen.insert(conflict.earlier));
@@ -105,10 +106,31 @@ fn clause(text: String) -> Clause {
     Clause { is_change, is_own, says: says(&plain), text, numbers, about }
 }
 
-// ---------------------------------------------------------------- another number for the same thing
+/// What an earlier text must hold to stand against these clauses. Most hold nothing of it, and reading them is what takes time.
+struct Sought {
+    number: bool,
+    deed: bool,
+    denial: bool,
+}
 
-/// What every denial holds, in letters of any case.
-const NEVER_SAID: &[u8] = b"never";
+impl Sought {
+    fn by(new: &[Clause]) -> Sought {
+        let gives_another = |clause: &Clause| clause.numbers.iter().any(|number| clause.is_change || number.old.is_some());
+        Sought {
+            number: new.iter().any(gives_another),
+            deed: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
+            denial: new.iter().any(|clause| matches!(clause.says, Says::Deed(_))),
+        }
+    }
+
+    /// Invariant: no less than reading it would find.
+    fn may_be_in(&self, text: &str) -> bool {
+        let plain = text.to_ascii_lowercase();
+        self.deed || self.number && may_number(&plain) || self.denial && plain.contains("never")
+    }
+}
+
+// ---------------------------------------------------------------- another number for the same thing
 
 /// When two clauses with a number of one family speak of one thing.
 struct Alike {
@@ -237,10 +259,6 @@ fn strength(denied: &BTreeSet<String>, told: &Clause, cosine: f32) -> Option<f32
     holds.then_some(cosine + 0.5 * share)
 }
 
-fn may_deny(text: &str) -> bool {
-    text.as_bytes().windows(NEVER_SAID.len()).any(|window| window.eq_ignore_ascii_case(NEVER_SAID))
-}
-
 fn denies(plain: &str) -> bool {
     plain.contains("never") && NEVER.is_match(&plain.replace('’', "'"))
 }
@@ -339,6 +357,53 @@ fn compiled(wording: &str) -> Regex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    const PIECES: &[&str] = &[
+        "I ",
+        "we ",
+        "have ",
+        "'ve ",
+        "’ve ",
+        "never ",
+        "Never ",
+        "played ",
+        "tennis ",
+        "now ",
+        "from ",
+        "to ",
+        "10 ",
+        "12 ",
+        "twelve ",
+        "boats ",
+        "fleet ",
+        "in the ",
+        "park",
+        ". ",
+        ", ",
+        "? ",
+        "; ",
+        "but ",
+        "which is ",
+        "\n",
+        "```\n",
+        "reached ",
+        "$5 ",
+        "by 5 pm ",
+    ];
+
+    fn said() -> impl Strategy<Value = String> {
+        prop::collection::vec(prop::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_read_would_not_have_been_in_conflict(new in said(), before in prop::collection::vec(said(), 1..4)) {
+            let earlier: Vec<_> = before.iter().map(|content| Earlier { content, cosine: 0.6, opposed: 0 }).collect();
+            let all_read: Vec<_> = earlier.iter().map(|one| (one, read(one.content))).collect();
+            prop_assert_eq!(conflicts(&new, &earlier), against(&read(&new), &all_read));
+        }
+    }
 
     fn conflict(earlier: &str, new: &str) -> Option<String> {
         let before = Earlier { content: earlier, cosine: 0.6, opposed: 0 };

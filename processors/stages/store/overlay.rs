@@ -178,6 +178,13 @@ impl<'a> Overlay<'a> {
         Ok(gate.scores().collect())
     }
 
+    /// The same for one that is only asked about.
+    pub fn scores_with(&self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
+        let mut gate = self.gate(key)?.into_owned();
+        gate.push(score, SCORES_WINDOW);
+        Ok(gate.scores().collect())
+    }
+
     fn gate(&self, key: &UserKey) -> Result<Cow<'_, Gate>> {
         match self.gates.get(key) {
             Some(gate) => Ok(Cow::Borrowed(gate)),

@@ -73,6 +73,11 @@ impl Rule {
         matches!(self, Rule::MemorySpec(_))
     }
 
+    /// Whether it puts candidates aside until it reads several at once.
+    pub fn decides_later(&self) -> bool {
+        matches!(self, Rule::Alma(_))
+    }
+
     pub fn told(&self, content: &str, hint: Option<&Kind>, memories: &[Memory]) -> Told {
         let kind_or = |standard: &dyn Fn() -> Kind| hint.cloned().unwrap_or_else(standard);
         let sure = |kind: Kind| Told { kind, confidence: 1.0, same: None };

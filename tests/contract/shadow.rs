@@ -1,0 +1,43 @@
+//! A second profile beside the first: what it would have done is on the decisions topic, marked, and nothing else comes of it.
+
+use crate::support::{Broker, Running, on_both_brokers};
+use serde_json::{Value, json};
+
+on_both_brokers! {
+    a_shadow_is_told_beside_the_decision_and_changes_nothing
+}
+
+fn a_shadow_is_told_beside_the_decision_and_changes_nothing(broker: Broker) {
+    let running = Running::start(broker, &[("shadow.profile", "talome")]);
+    let wire = running.wire();
+    let ada = wire.user("shadow", "ada");
+    let said = ["I live in Berlin with my sister Anna.", "Hi there!", "I moved to Lisbon last month."];
+    let receipts: Vec<Value> = said.iter().map(|content| ada.turn(content)).collect();
+    let outcomes: Vec<&Value> = receipts.iter().map(|reply| &reply["decisions"][0]["outcome"]).collect();
+    assert_eq!(outcomes, ["kept", "dropped", "superseded"]);
+    for reply in &receipts {
+        let decisions = reply["decisions"].as_array().expect("a list");
+        assert!(decisions.len() == 1 && decisions[0]["shadow"].is_null(), "a receipt tells what counts: {reply}");
+    }
+
+    let (shadows, real): (Vec<Value>, Vec<Value>) = ada.decisions().into_iter().partition(|decision| decision["shadow"] == true);
+    assert_eq!(real.iter().map(|decision| &decision["outcome"]).collect::<Vec<_>>(), ["kept", "dropped", "superseded"]);
+    assert_eq!(shadows.iter().map(|decision| &decision["candidate"]).collect::<Vec<_>>(), said);
+    for (shadow, real) in shadows.iter().zip(&real) {
+        assert_eq!((&shadow["outcome"], &shadow["profile"]), (&json!("dropped"), &json!("talome")), "{shadow}");
+        assert_eq!((&shadow["event"], &shadow["at"]), (&real["event"], &real["at"]));
+        let why = ada.ask(json!({"type": "explain", "event": real["event"]}));
+        assert!(why["decision"] == *real && why["decisions"].is_null(), "only what counts is explained: {why}");
+    }
+    assert_eq!(ada.ask(json!({"type": "stats"}))["decisions"], json!({"kept": 1, "dropped": 1, "superseded": 1}));
+    assert_eq!(ada.list().len(), 2);
+    let page = running.service.metrics.page();
+    for line in [
+        "keepsake_shadow_total{agrees=\"no\",outcome=\"dropped\"} 2",
+        "keepsake_shadow_total{agrees=\"yes\",outcome=\"dropped\"} 1",
+        "keepsake_decisions_total{outcome=\"dropped\"} 1",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    running.stop();
+}
