@@ -48,6 +48,9 @@ impl Recall {
         too_late: &dyn Fn() -> bool,
     ) -> Answered {
         let profile = self.profile(&request.key, asked.profile.as_deref())?;
+        if asked.format == Format::Template && profile.template.is_none() {
+            return Err(Reject::of_field("format", format!("profile \"{}\" has no [template]", profile.name)));
+        }
         let asked = &profile.rank.rule.as_ref().map_or_else(|| asked.clone(), |rule| rule.completed(asked));
         let (mut ranked, mut seen) = (Vec::new(), Seen::of(shard));
         for query in &asked.queries {
@@ -69,7 +72,8 @@ impl Recall {
         let mut ranked = best_of(ranked);
         ranked.truncate(asked.limit);
         let budget = asked.token_budget.min(self.options.token_budget_max);
-        let prompt = rank::block(&ranked, asked, profile.rank.rule.as_ref(), budget, &|text| self.tokens.count(text));
+        let own = rank::Own { template: profile.template.as_ref(), rule: profile.rank.rule.as_ref() };
+        let prompt = rank::block(&ranked, asked, own, budget, &|text| self.tokens.count(text));
         if asked.format != Format::None {
             // What did not fit into the block is not in the answer either: one budget for both.
             let taken = prompt.taken;

@@ -10,12 +10,14 @@ mod prompt;
 mod samples;
 mod score;
 pub mod seeds;
+mod template;
 mod wording;
 
 pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
-pub use prompt::{Prompt, block};
+pub use prompt::{Own, Prompt, block};
 pub use seeds::Rule;
+pub use template::Template;
 pub use wording::{Named, named};
 
 use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
