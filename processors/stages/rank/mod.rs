@@ -6,6 +6,7 @@ mod arrange;
 mod fade;
 mod frame;
 mod prompt;
+mod rerank;
 #[cfg(test)]
 mod samples;
 mod score;
@@ -16,6 +17,7 @@ mod wording;
 pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
 pub use prompt::{Own, Prompt, block};
+pub use rerank::reranked;
 pub use seeds::Rule;
 pub use template::Template;
 pub use wording::{Named, named};
