@@ -419,6 +419,8 @@ pub enum Format {
     Xml,
     Compact,
     Json,
+    /// As the profile's own author wrote it.
+    Template,
     None,
 }
 

@@ -46,6 +46,8 @@ pub struct Metrics {
     // how fast does it answer
     requests: IntCounterVec,
     recall_seconds: HistogramVec,
+    reranks: IntCounterVec,
+    rerank_seconds: Histogram,
     recalled_memories: Histogram,
     prompt_tokens: Histogram,
     waiting_requests: IntGauge,
@@ -149,6 +151,13 @@ impl Metrics {
                 &["type"],
                 SECONDS,
             ),
+            reranks: counters(
+                r,
+                "keepsake_rerank_total",
+                "Recalls whose best memories a cross-encoder was to read again, by outcome: done, slow, failed",
+                &["outcome"],
+            ),
+            rerank_seconds: histogram(r, "keepsake_rerank_seconds", "A cross-encoder reading for one recall", SECONDS),
             recalled_memories: histogram(r, "keepsake_recalled_memories", "Memories in a recall's answer", COUNTS),
             prompt_tokens: histogram(r, "keepsake_prompt_tokens", "Tokens of a recall's prompt block", TOKENS),
             waiting_requests: gauge(r, "keepsake_waiting_requests", "Requests waiting for their offset"),
@@ -203,9 +212,11 @@ impl Metrics {
             &self.proposals,
             &self.compaction_seconds,
         ]);
-        all.extend::<[&dyn Collector; 5]>([
+        all.extend::<[&dyn Collector; 7]>([
             &self.requests,
             &self.recall_seconds,
+            &self.reranks,
+            &self.rerank_seconds,
             &self.recalled_memories,
             &self.prompt_tokens,
             &self.waiting_requests,
@@ -333,6 +344,12 @@ impl Metrics {
     pub fn answered(&self, kind: &str, status: &str, took: Duration) {
         self.requests.with_label_values(&[kind, status]).inc();
         self.recall_seconds.with_label_values(&[kind]).observe(took.as_secs_f64());
+    }
+
+    /// Not done: the answer has the order that there was without.
+    pub fn reranked(&self, outcome: &str, took: Duration) {
+        self.reranks.with_label_values(&[outcome]).inc();
+        self.rerank_seconds.observe(took.as_secs_f64());
     }
 
     pub fn recalled(&self, memories: usize, tokens: usize) {

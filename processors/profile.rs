@@ -29,6 +29,8 @@ pub struct Profile {
     /// A question that names one speaker is encoded as that speaker would put it.
     pub first_person: bool,
     pub rank: rank::Weights,
+    /// The prompt block as the profile's author wrote it.
+    pub template: Option<rank::Template>,
     pub prune: Prune,
     pub summary: Summary,
     feedback: Feedback,

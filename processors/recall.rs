@@ -2,6 +2,7 @@
 //! A machine without I/O of its own: `step` takes a request or a moment and returns what is to be sent.
 
 mod ask;
+pub mod rerank;
 pub mod returned;
 
 use crate::domain::{Ask, Now, ReplyTo, Request, Time};
@@ -14,6 +15,7 @@ use crate::profile::Profiles;
 use crate::shard::Shard;
 use crate::stages::decode::{self, Hop};
 use crate::stages::reply::{self, Answer, Freshness};
+use rerank::Reranking;
 use returned::Returned;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -39,6 +41,7 @@ pub struct Recall {
     pub encoder: Box<dyn Embedder>,
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,
+    reranking: Option<Reranking>,
     waiting: VecDeque<Waiting>,
     /// The offset after the newest request read, by partition.
     read: BTreeMap<i32, i64>,
@@ -72,7 +75,8 @@ impl Recall {
         metrics: Arc<Metrics>,
     ) -> Recall {
         let (waiting, read) = (VecDeque::new(), BTreeMap::new());
-        Recall { options, profiles, shards, encoder, tokens, metrics, waiting, read, returned: Returned::default() }
+        let (reranking, returned) = (None, Returned::default());
+        Recall { options, profiles, shards, encoder, tokens, metrics, reranking, waiting, read, returned }
     }
 
     /// A request, or a moment in which those that wait may go on.
@@ -213,8 +217,8 @@ impl Recall {
     fn answer(&mut self, now: Now, shard: &Shard, asked: Asked) -> Outgoing {
         let name = asked.request.ask.name();
         let (began, left_ms) = (asked.began, asked.request.deadline.ms_since(now.wall));
-        let too_late = || began.elapsed().as_millis() as i64 > left_ms;
-        match self.ask(now, shard, &asked.request, &too_late) {
+        let left_ms = || left_ms - began.elapsed().as_millis() as i64;
+        match self.ask(now, shard, &asked.request, &left_ms) {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
                     applied_offset: seen.applied,
@@ -244,10 +248,10 @@ impl Recall {
         now: Now,
         shard: &Shard,
         request: &Request,
-        too_late: &dyn Fn() -> bool,
+        left_ms: &dyn Fn() -> i64,
     ) -> Result<(Answer, ask::Seen), Reject> {
         match &request.ask {
-            Ask::Recall(recall) => self.recall(now, shard, request, recall, too_late),
+            Ask::Recall(recall) => self.recall(now, shard, request, recall, left_ms),
             Ask::List(list) => self.list(shard, &request.key, list),
             Ask::Get { memory, history } => self.get(shard, &request.key, *memory, *history),
             Ask::Explain(explain) => self.explain(shard, &request.key, explain),

@@ -22,8 +22,10 @@ use crate::ports::clock::{Clock, EventTime, SystemClock};
 use crate::ports::embedder::Model;
 use crate::ports::embedder::pool::{self, Pool};
 use crate::ports::kafka::{Connection, Embedded};
+use crate::ports::reranker;
 use crate::profile::Profiles;
 use crate::recall::Recall;
+use crate::recall::rerank::Reranking;
 use crate::stages::score::Rarity;
 use ingesting::{Durability, IngestLoop};
 use std::collections::BTreeSet;
@@ -124,6 +126,7 @@ impl Service {
         let metrics = Arc::new(Metrics::new());
         let profiles = Profiles::load(config)?;
         let model = Model::open(&options::embedder(config))?;
+        let reranker = options::reranker(config).map(|options| reranker::Model::open(&options)).transpose()?;
 
         let (embedded, connection) = connect(config)?;
         let dir = store_dir(config);
@@ -157,7 +160,7 @@ impl Service {
         };
         let shards = Arc::new(Shards::new(place, options, changelog, clock.clone(), metrics.clone()));
         metrics.started(clock.wall().0 / 1000);
-        let shared = Arc::new(Shared::new(clock, config.clock.from_events, metrics.clone()));
+        let shared = Arc::new(Shared::new(clock.clone(), config.clock.from_events, metrics.clone()));
         let (encoder, worker) = pool::pool(config.embedder.queue);
         let encoder = encoder.remembering(config.embedder.remembered);
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
@@ -215,6 +218,10 @@ impl Service {
         };
         service.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))?;
 
+        let reranking = match reranker {
+            Some(model) => Some(Reranking { model: model.session()?, clock, options: options::rerank(config) }),
+            None => None,
+        };
         let recall = Recall::new(
             options::recall(config),
             profiles.clone(),
@@ -222,7 +229,8 @@ impl Service {
             model.session()?,
             model.tokens(),
             metrics.clone(),
-        );
+        )
+        .with_reranking(reranking);
         let recall_loop = loops::RecallLoop {
             consumer: connection.reader(&format!("{}-recalls", config.kafka.group_id), &config.topics.recalls())?,
             producer: connection.producer("keepsake-recall")?,

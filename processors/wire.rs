@@ -227,6 +227,7 @@ pub enum Format {
     Xml,
     Compact,
     Json,
+    Template,
     None,
 }
 

@@ -28,7 +28,7 @@ const WALLS: &[Wall] = &[
     Wall {
         of: &["stages/"],
         but: &[],
-        never: &["ports::kafka", "ports::embedder", "ports::clock", "ports::summarizer"],
+        never: &["ports::kafka", "ports::embedder", "ports::clock", "ports::summarizer", "ports::reranker", "ports::onnx"],
         why: "a stage knows the records of a port, not the port",
     },
     Wall { of: &["ports/"], but: &[], never: &PROCESSORS, why: "a port knows no processor" },
@@ -36,7 +36,12 @@ const WALLS: &[Wall] = &[
     Wall { of: &[""], but: &["stages/store/"], never: &["sled::"], why: "sled is the store's own" },
     Wall { of: &[""], but: &["stages/index/"], never: &["tantivy::"], why: "tantivy is the index's own" },
     Wall { of: &[""], but: &["ports/kafka/", "cli/"], never: &["rdkafka::"], why: "Kafka's client is the port's own" },
-    Wall { of: &[""], but: &["ports/embedder/"], never: &["ort::"], why: "the ONNX Runtime is the embedder's own" },
+    Wall {
+        of: &[""],
+        but: &["ports/onnx.rs", "ports/embedder/onnx.rs", "ports/reranker/onnx.rs"],
+        never: &["ort::"],
+        why: "the ONNX Runtime is known to those who run a model",
+    },
     Wall {
         of: &["domain.rs", "domain/"],
         but: &[],

@@ -17,6 +17,7 @@ mod layers;
 mod readable;
 mod recall;
 mod redaction;
+mod rerank;
 mod schemas;
 mod seeds;
 mod sim;

@@ -31,7 +31,7 @@ pub struct Recall {
     /// Archived memories too
     #[arg(long)]
     archived: bool,
-    /// markdown, xml, compact, json or none
+    /// markdown, xml, compact, json, template (the profile's own) or none
     #[arg(long)]
     format: Option<String>,
     /// Rank by this profile

@@ -135,6 +135,16 @@ pub struct Recall {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Rerank {
+    pub model: String,
+    pub top: usize,
+    pub batch: usize,
+    pub tokens_max: usize,
+    pub budget_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Index {
     pub vector_cache_bytes: usize,
     pub settle_ms: u64,

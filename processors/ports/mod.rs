@@ -5,4 +5,6 @@ pub mod clock;
 pub mod embedder;
 pub mod kafka;
 pub mod memory;
+mod onnx;
+pub mod reranker;
 pub mod summarizer;

@@ -77,6 +77,21 @@ mod tests {
     use super::*;
     use crate::stages::score;
 
+    #[test]
+    fn a_template_that_is_wrong_is_told_with_its_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("mine.toml");
+        let load = |template: &str| {
+            std::fs::write(&file, format!("base = \"keepsake\"\n[template]\n{template}")).expect("writes it");
+            load(file.to_str().expect("a plain name"))
+        };
+        assert!(load("memory = '* {content}'").expect("a template").template.is_some());
+        let error = load("memory = '* {contents}'").err().expect("no such placeholder").to_string();
+        for part in ["mine.toml", "template: memory: there is no placeholder {contents}", "{content}", "config-invalid"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+
     fn lynkr(text: &str) -> Result<score::seeds::lynkr::Gate> {
         let table: toml::Table = text.parse().expect("a test's own");
         let written: Written = over(based_on("mine", &"lynkr".into())?, table).try_into().map_err(|e| invalid("mine", &e))?;

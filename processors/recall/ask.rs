@@ -1,6 +1,7 @@
 //! What each kind of request reads from a shard: recall through the index, the others straight from the store.
 
 use super::Recall;
+use super::rerank::Order;
 use crate::domain::{
     Decision, Explain, Format, List, Memory, MemoryId, Neighbour, Now, Outcome, Recall as Question, Request, Scope, UserKey,
     Vector,
@@ -38,20 +39,26 @@ impl Seen {
 type Answered = Result<(Answer, Seen), Reject>;
 
 impl Recall {
-    /// `too_late` is asked between questions: past the deadline, what is there is the answer, and says that it is partial.
+    /// `left_ms` of the deadline is asked between questions: past it, what is there is the answer, and says that it is partial.
     pub(super) fn recall(
         &mut self,
         now: Now,
         shard: &Shard,
         request: &Request,
         asked: &Question,
-        too_late: &dyn Fn() -> bool,
+        left_ms: &dyn Fn() -> i64,
     ) -> Answered {
         let profile = self.profile(&request.key, asked.profile.as_deref())?;
+        if asked.format == Format::Template && profile.template.is_none() {
+            return Err(Reject::of_field("format", format!("profile \"{}\" has no [template]", profile.name)));
+        }
         let asked = &profile.rank.rule.as_ref().map_or_else(|| asked.clone(), |rule| rule.completed(asked));
-        let (mut ranked, mut seen) = (Vec::new(), Seen::of(shard));
+        let (mut orders, mut seen) = (Vec::new(), Seen::of(shard));
+        // Another system's ranking is its document's to the letter.
+        let is_reranked = self.is_reranking() && profile.rank.rule.is_none();
+        let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
         for query in &asked.queries {
-            if !ranked.is_empty() && too_late() {
+            if !orders.is_empty() && left_ms() < 0 {
                 seen.partial = true;
                 break;
             }
@@ -63,13 +70,19 @@ impl Recall {
             let (hits, state) =
                 self.collect(shard, &request.key, asked, &profile, &text::terms(&question), &vector).map_err(broken)?;
             let speaker = named.as_ref().map(|named| named.name.as_str());
-            ranked.push(rank::order(hits, &rank::Question::of(asked, query, speaker), &profile.rank, now.events));
+            let asked = rank::Question { limit, ..rank::Question::of(asked, query, speaker) };
+            orders.push(Order { ranked: rank::order(hits, &asked, &profile.rank, now.events), question });
             seen = state;
         }
-        let mut ranked = best_of(ranked);
+        let orders = match is_reranked {
+            true => self.rerank(orders, profile.rank.superseded, left_ms()),
+            false => orders.into_iter().map(|order| order.ranked).collect(),
+        };
+        let mut ranked = best_of(orders);
         ranked.truncate(asked.limit);
         let budget = asked.token_budget.min(self.options.token_budget_max);
-        let prompt = rank::block(&ranked, asked, profile.rank.rule.as_ref(), budget, &|text| self.tokens.count(text));
+        let own = rank::Own { template: profile.template.as_ref(), rule: profile.rank.rule.as_ref() };
+        let prompt = rank::block(&ranked, asked, own, budget, &|text| self.tokens.count(text));
         if asked.format != Format::None {
             // What did not fit into the block is not in the answer either: one budget for both.
             let taken = prompt.taken;

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::ports::embedder::{self, ModelChoice};
+use crate::ports::reranker;
 use crate::stages::{decode, index, store};
 use crate::{compact, ingest, recall, restore, shard};
 use std::path::PathBuf;
@@ -16,6 +17,17 @@ pub fn embedder(config: &Config) -> embedder::Options {
     };
     let library = Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
     embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
+}
+
+/// The model that recall reads its best memories again with, if there is one.
+pub fn reranker(config: &Config) -> Option<reranker::Options> {
+    let model = Some(config.rerank.model.as_str()).filter(|directory| !directory.is_empty())?;
+    Some(reranker::Options { model: model.into(), library: embedder(config).library, tokens_max: config.rerank.tokens_max })
+}
+
+pub fn rerank(config: &Config) -> recall::rerank::Options {
+    let budget_ms = i64::try_from(config.rerank.budget_ms).unwrap_or(i64::MAX);
+    recall::rerank::Options { top: config.rerank.top, batch: config.rerank.batch, budget_ms }
 }
 
 pub fn shard(config: &Config, partitions: i32) -> shard::Options {

@@ -14,8 +14,10 @@ use crate::ownership::{Place, Shards};
 use crate::ports::broker::Record;
 use crate::ports::clock::ManualClock;
 use crate::ports::embedder::{Model, pool};
+use crate::ports::reranker;
 use crate::profile::Profiles;
 use crate::recall::Recall;
+use crate::recall::rerank::Reranking;
 use crate::run::options;
 use crate::stages::score::Rarity;
 use serde_json::{Value, json};
@@ -32,6 +34,7 @@ pub struct Kit {
     pub config: Config,
     pub profiles: Profiles,
     model: Arc<Model>,
+    reranker: Option<reranker::Model>,
     cache: Arc<Cache>,
     metrics: Arc<Metrics>,
 }
@@ -44,14 +47,22 @@ impl Kit {
         config.recall.limit_max = LIMIT;
         let profiles = Profiles::load(&config)?;
         let model = Arc::new(Model::open(&options::embedder(&config))?);
+        let reranker = options::reranker(&config).map(|options| reranker::Model::open(&options)).transpose()?;
         // A vector depends on how much of its text was read, too.
         let name = format!("{}/{}", model.name(), config.embedder.tokens_max);
         let cache = Arc::new(Cache::open(cache, &name, model.dimensions())?);
-        Ok(Kit { profiles, model, cache, metrics: Arc::new(Metrics::new()), config })
+        Ok(Kit { profiles, model, reranker, cache, metrics: Arc::new(Metrics::new()), config })
     }
 
     pub fn encoder(&self) -> Encoder {
         Encoder::new(self.model.clone(), self.cache.clone())
+    }
+
+    /// Never too slow: a quality must not depend on the machine.
+    fn reranking(&self, clock: &ManualClock) -> Result<Option<Reranking>> {
+        let Some(model) = &self.reranker else { return Ok(None) };
+        let (clock, options) = (Arc::new(clock.clone()), options::rerank(&self.config));
+        Ok(Some(Reranking { model: model.session()?, clock, options }))
     }
 
     pub fn model_name(&self) -> &str {
@@ -132,7 +143,8 @@ impl<'k> Life<'k> {
             Box::new(encoder.clone()),
             model.tokens(),
             kit.metrics.clone(),
-        );
+        )
+        .with_reranking(kit.reranking(&clock)?);
         Ok(Life { kit, shards, clock, ingest, recall, user, now: Time::default(), told: 0, asked: 0 })
     }
 

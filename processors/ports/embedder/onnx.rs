@@ -1,10 +1,10 @@
-//! The real embedder: a directory with `model.onnx` and `tokenizer.json`, run by ONNX Runtime. The only file that names `ort`.
+//! The real embedder: a directory with `model.onnx` and `tokenizer.json`, run by ONNX Runtime.
 //! It does not know which model it is: inputs and outputs are found by name and shape.
 
 use super::{Embedder, Options, unit};
 use crate::fault::{Fault, Result, StopName};
+use crate::ports::onnx::{self, Told, cannot};
 use ort::environment::Environment;
-use ort::ep::CPU;
 use ort::session::Session;
 use ort::value::TensorRef;
 use std::fs;
@@ -12,10 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokenizers::{ModelWrapper, PostProcessor, Tokenizer, TruncationDirection};
 use uuid::Uuid;
-
-/// Limit: only so much of a text is looked at for each token that counts. Prose has about 5 bytes a token; what has more than 64
-/// (keys, hashes, long runs of blanks) would be tokenized for milliseconds and then thrown away.
-const BYTES_A_TOKEN_MAX: usize = 64;
 
 pub struct Directory {
     file: PathBuf,
@@ -34,13 +30,15 @@ impl Directory {
     /// Encodes a text of the greatest length before anything depends on it.
     pub fn open(path: &Path, options: &Options) -> Result<Directory> {
         let (file, tokenizer_file) = (path.join("model.onnx"), path.join("tokenizer.json"));
-        let tokenizer_bytes = read(&tokenizer_file)?;
+        let tokenizer_bytes = onnx::read(&tokenizer_file).map_err(unusable)?;
+        let name = name_of(&onnx::read(&file).map_err(unusable)?, &tokenizer_bytes).into();
+        let tokenizer = onnx::tokenizer(&tokenizer_bytes).map_err(|error| unusable(cannot("read", &tokenizer_file, error)))?;
         let mut directory = Directory {
-            name: name_of(&read(&file)?, &tokenizer_bytes).into(),
+            name,
             file,
             vocabulary: path.join("vocab.txt"),
-            tokenizer: Arc::new(tokenizer(&tokenizer_bytes).map_err(|error| cannot("read", &tokenizer_file, error))?),
-            environment: environment(&library(path, options.library.as_deref())?)?,
+            tokenizer: Arc::new(tokenizer),
+            environment: onnx::environment(path, options.library.as_deref()).map_err(unusable)?,
             tokens_max: options.tokens_max,
             threads: options.threads,
             dimensions: 0,
@@ -58,7 +56,7 @@ impl Directory {
         if let Some(spare) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Ok(spare);
         }
-        let session = session(&self.environment, &self.file, self.threads).map_err(|error| cannot("open", &self.file, error))?;
+        let session = onnx::session(&self.environment, &self.file, self.threads).map_err(unusable)?;
         let inputs = session.inputs().iter().map(|input| Input::named(input.name())).collect::<Result<_>>()?;
         let output = session.outputs().iter().position(|output| output.name() == "sentence_embedding").unwrap_or(0);
         Ok(Onnx {
@@ -121,9 +119,6 @@ impl Embedder for Onnx {
     }
 }
 
-/// Whatever the runtime and the tokenizer say, before it is known what it was about.
-type Told<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
 impl Onnx {
     /// The dimensions. A model that fails at its limit fails now, at the start, and not at the first long turn.
     fn try_out(&mut self) -> Result<usize> {
@@ -155,7 +150,7 @@ impl Onnx {
 
     /// Cut before the special tokens are added, so that none of them is lost.
     fn tokens(&self, text: &str) -> Told<Vec<i64>> {
-        let text = &text[..text.floor_char_boundary(self.tokens_max.saturating_mul(BYTES_A_TOKEN_MAX))];
+        let text = onnx::readable(text, self.tokens_max);
         let special = self.tokenizer.get_post_processor().map_or(0, |post| post.added_tokens(false));
         let mut encoding = self.tokenizer.encode_fast(text, false)?;
         encoding.truncate(self.tokens_max.saturating_sub(special).max(1), 0, TruncationDirection::Right);
@@ -203,70 +198,10 @@ fn pooled(shape: &[i64], values: &[f32]) -> Told<Vec<f32>> {
     }
 }
 
-/// The shipped one pads every text to 128 tokens and cuts it there: 10 ms for a text that needs one.
-fn tokenizer(bytes: &[u8]) -> Told<Tokenizer> {
-    let mut tokenizer = Tokenizer::from_bytes(bytes)?;
-    tokenizer.with_padding(None).with_truncation(None)?;
-    Ok(tokenizer)
-}
-
 /// Another tokenizer makes other vectors of the same model, so both are in the name.
 fn name_of(model: &[u8], tokenizer: &[u8]) -> String {
     let content = Uuid::new_v5(&Uuid::new_v5(&Uuid::NAMESPACE_OID, model), tokenizer);
     format!("model.onnx-{}", &content.simple().to_string()[..12])
-}
-
-fn session(environment: &Environment, file: &Path, threads: usize) -> ort::Result<Session> {
-    Session::builder(environment)?
-        // Texts differ in length: an arena or a memory pattern keeps a block for every length it has seen.
-        .with_execution_providers([CPU::default().with_arena_allocator(false).build()])?
-        .with_memory_pattern(false)?
-        .with_intra_threads(threads.max(1))?
-        .with_inter_threads(1)?
-        // A waiting thread that spins would take a core from the other sessions.
-        .with_intra_op_spinning(false)?
-        .with_inter_op_spinning(false)?
-        .commit_from_file(file)
-}
-
-/// ONNX Runtime has one environment in a process, and once dropped there is no second one: so it is kept for good.
-static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
-
-fn environment(library: &Path) -> Result<Environment> {
-    let mut kept = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(environment) = &*kept {
-        return Ok(environment.clone());
-    }
-    let builder = ort::init_from(library).map_err(|error| cannot("load", library, error))?;
-    let environment = builder.with_telemetry(false).build().map_err(|error| cannot("start", library, error))?;
-    Ok(kept.insert(environment).clone())
-}
-
-/// Looked for before it is loaded, because a missing one that is named must not be replaced by another that is found.
-fn library(directory: &Path, named: Option<&Path>) -> Result<PathBuf> {
-    let named = named.map(Path::to_owned).or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
-    if let Some(path) = named {
-        let path = fs::canonicalize(&path).map_err(|error| cannot("find", &path, error))?;
-        return if path.is_file() { Ok(path) } else { Err(cannot("load", &path, "not a file")) };
-    }
-    let file = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let system =
-        ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/opt/onnxruntime/lib"];
-    let found = std::iter::once(directory)
-        .chain(system.iter().map(Path::new))
-        .map(|folder| folder.join(&file))
-        .find(|path| path.is_file());
-    let path =
-        found.ok_or_else(|| cannot("find", &directory.join(&file), "nor is it in a system folder or in ORT_DYLIB_PATH"))?;
-    fs::canonicalize(&path).map_err(|error| cannot("find", &path, error))
-}
-
-fn read(file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).map_err(|error| cannot("read", file, error))
-}
-
-fn cannot(verb: &str, path: &Path, error: impl std::fmt::Display) -> Fault {
-    unusable(format!("cannot {verb} {}: {error}", path.display()))
 }
 
 fn unusable(what: impl std::fmt::Display) -> Fault {
@@ -304,18 +239,6 @@ mod tests {
         check_refused(empty.path(), None, "model.onnx");
         fs::write(empty.path().join("model.onnx"), "not a model").unwrap();
         check_refused(empty.path(), None, "cannot read");
-    }
-
-    #[test]
-    fn a_library_that_is_named_but_missing_is_not_replaced_by_another() {
-        let directory = tempfile::tempdir().unwrap();
-        let missing = directory.path().join("missing.so");
-        let fault = library(directory.path(), Some(&missing)).unwrap_err();
-        assert!(fault.to_string().contains("missing.so"));
-        let beside =
-            directory.path().join(format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
-        fs::write(&beside, "not a library").unwrap();
-        assert!(library(directory.path(), Some(&missing)).is_err());
     }
 
     #[test]

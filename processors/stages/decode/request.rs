@@ -128,6 +128,7 @@ fn format(format: wire::Format) -> Format {
         wire::Format::Xml => Format::Xml,
         wire::Format::Compact => Format::Compact,
         wire::Format::Json => Format::Json,
+        wire::Format::Template => Format::Template,
         wire::Format::None => Format::None,
     }
 }

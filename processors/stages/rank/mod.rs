@@ -6,16 +6,20 @@ mod arrange;
 mod fade;
 mod frame;
 mod prompt;
+mod rerank;
 #[cfg(test)]
 mod samples;
 mod score;
 pub mod seeds;
+mod template;
 mod wording;
 
 pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
-pub use prompt::{Prompt, block};
+pub use prompt::{Own, Prompt, block};
+pub use rerank::reranked;
 pub use seeds::Rule;
+pub use template::Template;
 pub use wording::{Named, named};
 
 use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};

@@ -2,7 +2,7 @@
 //! Does not know what a token is: the caller counts.
 
 use super::frame::Frame;
-use super::{Ranked, Rule};
+use super::{Ranked, Rule, Template};
 use crate::domain::{Format, Recall};
 
 /// What has more bytes for each token of the budget will not fit: prose has about 5.
@@ -17,16 +17,21 @@ pub struct Prompt {
     pub taken: Vec<usize>,
 }
 
-/// In the format that was asked for; where none was, in the rule's own if it has one.
-pub fn block(
-    ranked: &[Ranked],
-    asked: &Recall,
-    rule: Option<&Rule>,
-    budget: usize,
-    count_tokens: &dyn Fn(&str) -> usize,
-) -> Prompt {
-    let own = rule.filter(|_| asked.unsaid.format).and_then(|rule| rule.block(ranked, budget, count_tokens));
-    own.unwrap_or_else(|| prompt(ranked, asked.format, budget, count_tokens))
+/// The blocks that a profile has of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own<'p> {
+    pub template: Option<&'p Template>,
+    pub rule: Option<&'p Rule>,
+}
+
+/// In the format that was asked for; where none was, in the profile's own if it has one.
+pub fn block(ranked: &[Ranked], asked: &Recall, own: Own, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
+    let is_own = asked.unsaid.format;
+    if let Some(template) = own.template.filter(|_| is_own || asked.format == Format::Template) {
+        return framed(ranked, &template.frame(), budget, count_tokens);
+    }
+    let of_rule = own.rule.filter(|_| is_own).and_then(|rule| rule.block(ranked, budget, count_tokens));
+    of_rule.unwrap_or_else(|| prompt(ranked, asked.format, budget, count_tokens))
 }
 
 fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
@@ -43,7 +48,7 @@ pub(super) fn framed(ranked: &[Ranked], frame: &Frame, budget: usize, count_toke
         if pieces.is_empty() {
             return Prompt::default();
         }
-        let text = frame.around(pieces.iter().map(|piece| piece.text.as_str()));
+        let text = frame.around(pieces.iter().map(|piece| (piece.section, piece.text.as_str())));
         let tokens = count_tokens(&text);
         if tokens <= budget {
             return Prompt { text, tokens, taken: places(&pieces) };
@@ -54,18 +59,20 @@ pub(super) fn framed(ranked: &[Ranked], frame: &Frame, budget: usize, count_toke
 
 /// Nearly always all fit, and then to count the parts first would take longer than all the rest of a recall but encoding.
 fn all_of_them(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
-    let texts: Vec<String> = in_sections(ranked, frame).into_iter().map(|place| frame.memory(&ranked[place])).collect();
-    let bytes: usize = texts.iter().map(String::len).sum();
+    let written = |place: usize| ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
+    let texts: Vec<(u8, String)> = in_sections(ranked, frame).into_iter().map(written).collect();
+    let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
     if ranked.is_empty() || bytes / BYTES_A_TOKEN > budget {
         return None;
     }
-    let text = frame.around(texts.iter().map(String::as_str));
+    let text = frame.around(texts.iter().map(|(section, text)| (*section, text.as_str())));
     let tokens = count_tokens(&text);
     (tokens <= budget).then(|| Prompt { text, tokens, taken: (0..ranked.len()).collect() })
 }
 
 struct Piece {
     place: usize,
+    section: u8,
     text: String,
     tokens: usize,
 }
@@ -73,13 +80,15 @@ struct Piece {
 /// Chosen by the sum of the parts, so that each memory is counted once. The whole may still come out longer: the caller looks.
 fn fitting(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Piece> {
     let mut left = budget.saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
-    let mut pieces = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     for place in in_sections(ranked, frame) {
-        let text = frame.memory(&ranked[place]);
-        let tokens = count_tokens(&text).saturating_add(count_tokens(frame.between));
+        let (section, text) = ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
+        let is_first = pieces.last().is_none_or(|before| before.section != section);
+        let heading = if is_first { count_tokens(frame.heading(section)) } else { 0 };
+        let tokens = count_tokens(&text).saturating_add(count_tokens(frame.between)).saturating_add(heading);
         if tokens <= left {
             left -= tokens;
-            pieces.push(Piece { place, text, tokens });
+            pieces.push(Piece { place, section, text, tokens });
         }
     }
     pieces
@@ -114,6 +123,7 @@ fn places(pieces: &[Piece]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::super::samples::memory;
+    use super::super::template::tests::tags;
     use super::*;
     use crate::domain::Kind;
     use proptest::prelude::*;
@@ -179,7 +189,7 @@ mod tests {
         fn never_over_the_budget_never_cut_always_well_formed(
             contents in prop::collection::vec((any::<String>(), "(fact|preference|\\PC{0,9})", any::<bool>()), 0..12),
             budget in 0usize..400,
-            which in 0usize..FORMATS.len(),
+            which in 0usize..=FORMATS.len(),
             counting in 0usize..3,
         ) {
             let list: Vec<Ranked> = contents.iter().map(|(content, kind, old)| Ranked { superseded: *old, ..ranked(kind, content) }).collect();
@@ -188,14 +198,21 @@ mod tests {
                 1 => &words,
                 _ => &|text| text.len() + text.lines().count().pow(2),
             };
-            let block = prompt(&list, FORMATS[which], budget, count);
+            let block = match FORMATS.get(which) {
+                Some(format) => prompt(&list, *format, budget, count),
+                None => framed(&list, &tags().frame(), budget, count),
+            };
             prop_assert!(block.tokens <= budget);
             prop_assert!(block.taken.is_sorted());
             if block.text.is_empty() {
                 prop_assert_eq!(block, Prompt::default());
             } else {
                 prop_assert_eq!(block.tokens, count(&block.text));
-                prop_assert_eq!(super::super::frame::tests::memories_in(&block.text, FORMATS[which]), block.taken.len());
+                let found = match FORMATS.get(which) {
+                    Some(format) => super::super::frame::tests::memories_in(&block.text, *format),
+                    None => super::super::template::tests::memories_in(&block.text),
+                };
+                prop_assert_eq!(found, block.taken.len());
             }
         }
     }

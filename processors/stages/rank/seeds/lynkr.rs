@@ -51,18 +51,19 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
     best_first(found.map(one).collect())
 }
 
-pub(super) fn frame(rank: &Rank) -> Frame {
+pub(super) fn frame(rank: &Rank) -> Frame<'static> {
     Frame {
         opening: match rank.injection {
             Injection::System => "## Relevant Context from Previous Conversations\n\n",
             Injection::AssistantPreamble => "From our previous conversations I remember:\n\n",
         },
+        headings: &[],
         between: "",
         closing: "",
-        write: match rank.format {
+        write: Box::new(match rank.format {
             Format::Compact => compact,
             Format::Detailed => detailed,
-        },
+        }),
         section: as_ranked,
     }
 }

@@ -36,8 +36,8 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
     [best_first(procedural), best_first(others)].concat()
 }
 
-pub(super) fn frame() -> Frame {
-    Frame { opening: "<memory>\n", between: "", closing: "</memory>\n", write, section }
+pub(super) fn frame() -> Frame<'static> {
+    Frame { opening: "<memory>\n", headings: &[], between: "", closing: "</memory>\n", write: Box::new(write), section }
 }
 
 fn section(one: &Ranked) -> u8 {

@@ -31,8 +31,15 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
     best_first(hits.into_iter().map(one).collect())
 }
 
-pub(super) fn frame() -> Frame {
-    Frame { opening: "## What I Remember About You\n\n", between: "", closing: "", write, section: as_ranked }
+pub(super) fn frame() -> Frame<'static> {
+    Frame {
+        opening: "## What I Remember About You\n\n",
+        between: "",
+        headings: &[],
+        closing: "",
+        write: Box::new(write),
+        section: as_ranked,
+    }
 }
 
 fn write(one: &Ranked) -> String {

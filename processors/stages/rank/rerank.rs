@@ -1,0 +1,111 @@
+//! A second opinion on an order: the scores of a model that read the question and each memory together. Pure; knows no such model.
+
+use super::Ranked;
+use super::arrange::arranged;
+
+/// Of the last score that the model gave: what it was not asked about stands behind that, in the order it had.
+const BEHIND: f32 = 0.99;
+
+/// The first of an order by what a cross-encoder says of them (`logits`, one for each), the others behind them as they were. Versions and
+/// contradictions of one fact stand together as before. `superseded` is the profile's factor on what was replaced.
+pub fn reranked(mut ranked: Vec<Ranked>, logits: &[f32], superseded: f32) -> Vec<Ranked> {
+    for (one, logit) in ranked.iter_mut().zip(logits) {
+        let opinion = unit(*logit);
+        let validity = if one.superseded { superseded } else { 1.0 };
+        rescore(one, opinion * validity, Some(opinion));
+    }
+    let count = logits.len().min(ranked.len());
+    let (first, others) = ranked.split_at_mut(count);
+    let least = first.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
+    let best = others.iter().map(|one| one.score).fold(0.0, f32::max);
+    if best > BEHIND * least {
+        others.iter_mut().for_each(|one| rescore(one, BEHIND * least * one.score / best, None));
+    }
+    arranged(ranked)
+}
+
+/// A logit as a share, so that a score is a score whoever made it: an even chance is a half.
+fn unit(logit: f32) -> f32 {
+    1.0 / (1.0 + (-logit).exp())
+}
+
+/// The terms still make the score: what it was is one of them now.
+fn rescore(one: &mut Ranked, score: f32, opinion: Option<f32>) {
+    one.terms.extend(opinion.map(|opinion| ("rerank", opinion)));
+    one.terms.push(("before_rerank", one.score));
+    one.terms.iter_mut().filter(|(name, _)| *name == "score").for_each(|(_, value)| *value = score);
+    one.score = score;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::memory;
+    use super::*;
+    use crate::domain::{MemoryId, Time};
+    use proptest::prelude::*;
+
+    fn ranked(number: u32, score: f32) -> Ranked {
+        Ranked { memory: memory(number, &format!("m{number}")), score, superseded: false, terms: vec![("score", score)] }
+    }
+
+    fn id(number: u32) -> MemoryId {
+        memory(number, "").id
+    }
+
+    fn check(list: Vec<Ranked>, logits: &[f32], expected: &[&str]) -> Vec<Ranked> {
+        let list = reranked(list, logits, 0.5);
+        let contents: Vec<&str> = list.iter().map(|one| one.memory.content.as_str()).collect();
+        assert_eq!(contents, expected);
+        list
+    }
+
+    #[test]
+    fn the_first_stand_as_the_model_says_and_the_others_behind_them_as_they_were() {
+        let list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7), ranked(4, 0.6), ranked(5, 0.5)];
+        let list = check(list, &[-9.0, 0.0, 4.0], &["m3", "m2", "m1", "m4", "m5"]);
+        assert!(list.is_sorted_by(|a, b| a.score > b.score), "{list:#?}");
+        let term = |one: &Ranked, name| one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
+        assert_eq!((list[1].score, term(&list[1], "score"), term(&list[1], "rerank")), (0.5, Some(0.5), Some(0.5)));
+        assert_eq!((term(&list[1], "before_rerank"), term(&list[3], "rerank")), (Some(0.8), None));
+        check(vec![ranked(1, 0.9), ranked(2, 0.8)], &[], &["m1", "m2"]);
+    }
+
+    #[test]
+    fn an_old_version_still_follows_the_one_that_replaced_it() {
+        let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
+        (list[1].superseded, list[1].memory.superseded_by) = (true, Some(id(1)));
+        check(list, &[0.0, 6.0, 3.0], &["m3", "m1", "m2"]);
+        let mut alone = vec![ranked(1, 0.9), ranked(2, 0.8)];
+        (alone[0].superseded, alone[0].memory.superseded_by) = (true, Some(id(7)));
+        check(alone, &[2.0, 1.0], &["m2", "m1"]);
+    }
+
+    #[test]
+    fn of_two_values_in_conflict_the_newer_still_comes_first_if_it_answers_nearly_as_well() {
+        let list = |newer: f32| {
+            let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
+            (list[0].memory.conflicts_with, list[2].memory.created_at) = (vec![id(3)], Time(5));
+            (list, [3.0, 2.0, newer])
+        };
+        let (near, logits) = list(1.5);
+        check(near, &logits, &["m3", "m1", "m2"]);
+        let (far, logits) = list(-1.5);
+        check(far, &logits, &["m1", "m2", "m3"]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_the_best_is_the_models(scores in prop::collection::vec(0f32..2.0, 1..20), logits in prop::collection::vec(-12f32..12.0, 1..20)) {
+            let mut list: Vec<Ranked> = scores.iter().zip(1..).map(|(score, number)| ranked(number, *score)).collect();
+            list.sort_by(|a, b| b.score.total_cmp(&a.score));
+            let logits = &logits[..logits.len().min(list.len())];
+            let best = logits.iter().copied().fold(f32::MIN, f32::max);
+            let (count, last) = (list.len(), list[logits.len()..].iter().map(|one| one.memory.id).collect::<Vec<_>>());
+            let list = reranked(list, logits, 0.5);
+            prop_assert_eq!((list.len(), list[0].score), (count, unit(best)));
+            let behind: Vec<MemoryId> = list[logits.len()..].iter().map(|one| one.memory.id).collect();
+            prop_assert_eq!(behind.len(), last.len());
+            prop_assert!(behind.iter().all(|id| last.contains(id)));
+        }
+    }
+}
