@@ -5,8 +5,8 @@ use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Log, Polled, Record};
 use crate::ports::clock::Clock;
-use crate::stages::store::changelog::{self, META};
-use crate::stages::store::{self, Changes, Finished, Mark, Place, Store};
+use crate::stages::store::changelog::{self, META, Named, STATE_HEADER};
+use crate::stages::store::{Changes, Finished, Mark, Place, Store};
 use crossbeam_channel::{Receiver, Sender};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread::Scope;
@@ -185,13 +185,13 @@ impl<'a> Batch<'a> {
 
     fn read(&mut self, log: &dyn Log, end: i64, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<()> {
         let partition = self.store.identity().partition;
-        let mut reader = log.read(partition, self.next)?;
-        let mut heard = Instant::now();
+        let mut reader = log.read_header(partition, self.next, STATE_HEADER)?;
+        let mut silent_since = None;
         while !progress.is_cancelled() {
             match reader.poll(LOOK)? {
                 Polled::Record(record) if options.until.is_some_and(|until| record.offset > until) => return Ok(()),
                 Polled::Record(record) => {
-                    heard = Instant::now();
+                    silent_since = None;
                     self.take(record)?;
                     progress.reached(self.next);
                     self.pass_on_what_is_due(clock)?;
@@ -199,11 +199,11 @@ impl<'a> Batch<'a> {
                 // Markers and aborted records have offsets too: the last record need not be the last offset.
                 Polled::End { partition: ended } if ended == partition && log.stable_end(partition)? >= end => return Ok(()),
                 Polled::End { .. } => {}
-                Polled::Nothing if heard.elapsed() < SILENCE => {}
+                Polled::Nothing if silent_since.get_or_insert_with(Instant::now).elapsed() < SILENCE => {}
                 Polled::Nothing => {
                     // A transaction was open, and is decided by now without a record for us.
-                    reader = log.read(partition, self.next)?;
-                    heard = Instant::now();
+                    reader = log.read_header(partition, self.next, STATE_HEADER)?;
+                    silent_since = None;
                 }
             }
         }
@@ -218,9 +218,9 @@ impl<'a> Batch<'a> {
             self.applied = changelog::applied_of(record.value.as_deref().unwrap_or_default(), self.store.identity())?;
             return Ok(());
         }
-        let key = changelog::store_key(&name)?;
-        let state = record.headers.into_iter().find(|(name, _)| name == changelog::STATE_HEADER);
-        let changes = if store::is_memory(&key) { &mut self.memories } else { &mut self.others };
+        let Named { key, is_memory } = changelog::named(&name)?;
+        let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
+        let changes = if is_memory { &mut self.memories } else { &mut self.others };
         match (record.value, state) {
             (None, _) => changes.remove(key),
             (Some(_), Some((_, state))) => changes.put(key, state),

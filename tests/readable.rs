@@ -5,7 +5,7 @@
 
 use crate::support::{Broker, Message, Running, root};
 use keepsake::stages::index::{self, Index};
-use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, store_key};
+use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, named};
 use keepsake::stages::store::{self, Changes, Finished, Identity, Mark, Reading, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -68,9 +68,9 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
             let value = record["value"].to_string();
             applied = applied_of(value.as_bytes(), identity).expect("a meta record of this shard");
         } else if let Some(state) = record["state"].as_str() {
-            changes.put(store_key(name).expect("a known name"), unhex(state));
+            changes.put(named(name).expect("a known name").key, unhex(state));
         } else {
-            changes.remove(store_key(name).expect("a known name"));
+            changes.remove(named(name).expect("a known name").key);
         }
     }
     store.apply(Finished { changes, ..Finished::default() }, Mark { applied, changelog: None }).expect("memory");

@@ -150,6 +150,11 @@ pub trait Log: Send + Sync {
     fn beginning(&self, partition: i32) -> Result<i64>;
     /// Decided records of one partition from an offset on; `Polled::End` when there are no more for now.
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>>;
+    /// The same for whoever wants only keys and this header: of a record that has it, the topic, the other headers and what the value says
+    /// may be left out. A value is still told from none.
+    fn read_header(&self, partition: i32, from: i64, _header: &'static str) -> Result<Box<dyn Consumer>> {
+        self.read(partition, from)
+    }
 }
 
 /// Where all of these come from.

@@ -12,7 +12,7 @@ use keepsake::ports::broker::{Broker, Headers, Ownership, Record, header};
 use keepsake::ports::clock::ManualClock;
 use keepsake::run::options;
 use keepsake::shard::Shard;
-use keepsake::stages::store::changelog::{META, STATE_HEADER, store_key};
+use keepsake::stages::store::changelog::{META, STATE_HEADER, named};
 use keepsake::stages::store::{Reading, is_memory};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -251,7 +251,7 @@ fn rebuildable(world: &World<'_>, ended: &Ended) -> Law {
             if let (Some(state), true) =
                 (record.header(STATE_HEADER), record.value.is_some() && name != META && name.contains('/'))
             {
-                held.insert(store_key(&name).map_err(said)?, Some(state.to_vec()));
+                held.insert(named(&name).map_err(said)?.key, Some(state.to_vec()));
             }
         }
         if held != shard.store.everything().map_err(said)?.records {

@@ -46,6 +46,15 @@ impl KafkaLog {
     }
 }
 
+impl KafkaLog {
+    fn lent(&self, partition: i32, from: i64, only: Option<&'static str>) -> Result<Box<dyn Consumer>> {
+        let mut reader = self.reader()?;
+        reader.take_only(only);
+        reader.assign(&[(partition, Start::At(from))])?;
+        Ok(Box::new(Lent { reader: Some(reader), partition, idle: self.idle.clone() }))
+    }
+}
+
 impl Log for KafkaLog {
     fn end(&self, partition: i32) -> Result<i64> {
         Ok(watermarks(&self.undecided, &self.topic, partition)?.1)
@@ -60,9 +69,11 @@ impl Log for KafkaLog {
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
-        let mut reader = self.reader()?;
-        reader.assign(&[(partition, Start::At(from))])?;
-        Ok(Box::new(Lent { reader: Some(reader), partition, idle: self.idle.clone() }))
+        self.lent(partition, from, None)
+    }
+
+    fn read_header(&self, partition: i32, from: i64, header: &'static str) -> Result<Box<dyn Consumer>> {
+        self.lent(partition, from, Some(header))
     }
 }
 

@@ -59,26 +59,33 @@ fn state_name(key: &[u8]) -> Option<String> {
     Some(name)
 }
 
-/// Where in the store the record of that name lies.
-pub fn store_key(name: &str) -> Result<Vec<u8>> {
-    key_of(name).ok_or_else(|| unknown(format!("the changelog has a record named {name:?}")))
+/// Where in the store the record of a name lies.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Named {
+    pub key: Vec<u8>,
+    /// With its vector.
+    pub is_memory: bool,
 }
 
-fn key_of(name: &str) -> Option<Vec<u8>> {
+pub fn named(name: &str) -> Result<Named> {
+    found(name).ok_or_else(|| unknown(format!("the changelog has a record named {name:?}")))
+}
+
+fn found(name: &str) -> Option<Named> {
     let Some((user, rest)) = name.rsplit_once('/') else {
         let (VIA, partition) = name.split_once('.')? else { return None };
-        return Some(keys::via(partition.parse().ok()?));
+        return Some(Named { key: keys::via(partition.parse().ok()?), is_memory: false });
     };
     let (tenant, user) = user.split_once('/')?;
     let user = if user.is_empty() { UserKey::everyone_of(tenant).ok()? } else { UserKey::new(tenant, user).ok()? };
     match rest.split_once('.') {
-        None => Some(keys::memory(&user, MemoryId(rest.parse().ok()?))),
+        None => Some(Named { key: keys::memory(&user, MemoryId(rest.parse().ok()?)), is_memory: true }),
         Some((tag, hex)) if tag.len() == 1 => {
             let mut key = keys::all(&user, tag.as_bytes()[0]);
             for at in (0..hex.len()).step_by(2) {
                 key.push(u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?);
             }
-            Some(key)
+            Some(Named { key, is_memory: false })
         }
         Some(_) => None,
     }
@@ -140,7 +147,7 @@ mod tests {
         ];
         for key in keys {
             let name = state_name(&key).unwrap();
-            assert_eq!(store_key(&name).unwrap(), key, "{name}");
+            assert_eq!(named(&name).unwrap(), Named { key, is_memory: false }, "{name}");
         }
     }
 
@@ -149,7 +156,8 @@ mod tests {
         let id = MemoryId(uuid::Uuid::from_u128(7));
         for user in [key("zoe"), key("zoe").everyone()] {
             assert_eq!(state_name(&keys::memory(&user, id)), None);
-            assert_eq!(store_key(&format!("{user}/{id}")).unwrap(), keys::memory(&user, id));
+            let key = keys::memory(&user, id);
+            assert_eq!(named(&format!("{user}/{id}")).unwrap(), Named { key, is_memory: true });
         }
         assert_eq!(state_name(&keys::applied()), None);
     }
@@ -157,7 +165,7 @@ mod tests {
     #[test]
     fn what_is_no_name_of_ours_stops_and_is_not_skipped() {
         for name in ["", "meta2", "a", "a/b", "a/b/c", "a/b/s.f", "a/b/s.zz", "a/b/xy.00", "via.x", "//s.00"] {
-            assert!(store_key(name).is_err(), "{name}");
+            assert!(named(name).is_err(), "{name}");
         }
     }
 
