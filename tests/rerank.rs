@@ -160,6 +160,21 @@ fn several_questions_share_one_budget_and_one_scale() {
 }
 
 #[test]
+fn a_question_with_one_answer_is_read_beside_one_with_many() {
+    let mut story = Story::of("keepsake", Some((1, false)));
+    assert_eq!(numbers(&story.ask(0, json!({"query": "9"}))), [9], "which is all that there is to order");
+    for outcome in ["done", "slow", "failed"] {
+        story.check_counted(outcome, 0);
+    }
+    let reply = story.ask(0, json!({"limit": 10, "query": "9", "queries": ["tin of tea"]}));
+    for memory in reply["memories"].as_array().expect("a list").iter().take(8) {
+        let number: f64 = memory["content"].as_str().and_then(|text| text.rsplit(' ').next()?.parse().ok()).expect("a number");
+        let share = memory["explain"]["rerank"].as_f64().expect("it was read");
+        assert!((share - 1.0 / (1.0 + (-number).exp())).abs() < 1e-3, "{memory}");
+    }
+}
+
+#[test]
 fn what_would_take_longer_than_it_may_is_answered_in_the_order_there_was() {
     let before = Story::of("keepsake", None).ask(0, json!({}));
     let check = |batch_ms: i64, later_ms: i64, outcome: &str| {

@@ -69,7 +69,8 @@ impl Recall {
 impl Reranking {
     fn scores(&mut self, orders: &[Order], left_ms: i64, metrics: &Metrics) -> Option<Vec<Vec<f32>>> {
         let pairs = self.pairs(orders);
-        if pairs.is_empty() {
+        // Of one memory there is but one order.
+        if pairs.len() < 2 {
             return None;
         }
         let began = self.clock.steady_ms();
@@ -89,11 +90,8 @@ impl Reranking {
 
     /// Places in the orders, short texts first: a batch is filled up to its longest, and what the first ones take is the least that the rest will.
     fn pairs(&self, orders: &[Order]) -> Vec<(usize, usize)> {
-        let of_order = |(number, order): (usize, &Order)| {
-            // Of one memory there is but one order.
-            let count = if order.ranked.len() > 1 { order.ranked.len().min(self.options.top) } else { 0 };
-            (0..count).map(move |place| (number, place))
-        };
+        let of_order =
+            |(number, order): (usize, &Order)| (0..order.ranked.len().min(self.options.top)).map(move |place| (number, place));
         let mut pairs: Vec<(usize, usize)> = orders.iter().enumerate().flat_map(of_order).collect();
         pairs.sort_by_key(|(number, place)| (orders[*number].ranked[*place].memory.content.len(), *number, *place));
         pairs
