@@ -26,7 +26,7 @@ fn every_command_explains_itself() {
     assert!(commands.len() >= 16, "{commands:?}");
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
     commands.extend([vec!["tail", "decisions"], vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
-    commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"], vec!["bench", "score"]]);
+    commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"], vec!["bench", "score"], vec!["bench", "scale"]]);
     commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"], vec!["whatif"]]);
     for mut command in commands {
         if command != ["help"] {
@@ -39,6 +39,22 @@ fn every_command_explains_itself() {
     for wrong in [vec!["fly"], vec!["eval"], vec!["recall"], vec!["forget", "--user", "ada"], vec![]] {
         assert_eq!(typed(&wrong).0, Some(2), "{wrong:?} is used wrongly");
     }
+}
+
+#[test]
+fn scale_is_measured_without_a_broker_and_leaves_nothing_behind() {
+    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    let store = format!("store.dir={}", dir.display());
+    let command = ["bench", "scale", "--memories", "300", "--one", "200", "--recalls", "10", "--json", "--set", &store];
+    let (code, said, words) = typed(&command);
+    assert_eq!(code, Some(0), "{words}");
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(report["figures"]["memories_count"], 1_300, "{report}");
+    for name in ["recall_among_few_p50_us", "recall_among_many_p99_us", "recall_of_very_many_p99_us", "disk_a_memory_bytes"] {
+        assert!(report["figures"][name].as_i64().is_some_and(|value| value > 0), "{name}: {report}");
+    }
+    assert!(report["ratios"]["growth_p99"].is_number(), "{report}");
+    assert!(dir.read_dir().is_ok_and(|mut left| left.next().is_none()), "{}", dir.display());
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod memory;
 mod recall;
 mod report;
 mod restore;
+mod scale;
 mod score;
 mod speech;
 mod trial;
@@ -60,6 +61,15 @@ Examples:
   keepsake bench score
   keepsake bench score --set embedder.model=hash --json    without a model's words: every word is as rare";
 
+const SCALE_EXAMPLES: &str = "\
+How:
+  Ingest and recall on one shard on the disk, in this process, without a broker and with vectors that cost nothing to make. A user with
+  1,000 memories is asked among 10,000 memories of a thousand others, and again among many more. Then one user has very many.
+
+Examples:
+  keepsake bench scale
+  keepsake bench scale --memories 1000000 --one 100000 --json    the whole measure";
+
 #[derive(Subcommand)]
 pub enum Bench {
     /// Time recalls against encoding plus a bare round trip, and turns until they are recallable
@@ -74,6 +84,9 @@ pub enum Bench {
     /// Time what is done with a turn before and beside the encoder: decode, redact, split, score
     #[command(after_help = SCORE_EXAMPLES)]
     Score(score::Score),
+    /// Time recalls among few and among very many memories, and weigh a memory
+    #[command(after_help = SCALE_EXAMPLES)]
+    Scale(scale::Scale),
 }
 
 impl Bench {
@@ -82,7 +95,7 @@ impl Bench {
         if cfg!(debug_assertions) {
             say("this is a debug build: its figures say nothing; use a release build");
         }
-        if config.kafka.is_embedded() && !matches!(self, Bench::Score(_)) {
+        if config.kafka.is_embedded() && !matches!(self, Bench::Score(_) | Bench::Scale(_)) {
             say("on the embedded broker, which shares this process; name a real one with --brokers host:port");
         }
         if config.kafka.is_embedded() && matches!(self, Bench::Restore(_)) {
@@ -97,6 +110,7 @@ impl Bench {
             Bench::Ingest(ingest) => ingest.measure(config, &mut report)?,
             Bench::Restore(restore) => restore.measure(config, &mut report)?,
             Bench::Score(score) => score.measure(config, &mut report)?,
+            Bench::Scale(scale) => scale.measure(config, &mut report)?,
         }
         report.print(output);
         Ok(ExitCode::SUCCESS)
