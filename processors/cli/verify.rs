@@ -219,7 +219,8 @@ fn tell_differences(verdict: &Verdict) {
     more(index.total - index.first.len() as u64);
     if differences.total > 0 && verdict.is_behind() {
         anstream::println!(
-            "the topic goes on behind this shard, and compaction may have taken what it was then: let it catch up, stop, verify again"
+            "the topic goes on behind this shard: compaction may have taken what it was then, or a restore was cut short, which writes memories \
+             before it says how far it came; let it catch up, stop, verify again"
         );
     }
     match index.state {

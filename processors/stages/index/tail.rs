@@ -106,21 +106,22 @@ impl UserTail {
         let row = self.rows.len();
         self.rows.push(TailRow { row: Row { id: document.id, lengths: document.lengths }, live: true });
         for (place, stems) in document.places().iter().enumerate() {
-            stems.iter().for_each(|stem| self.times(stem, row)[place] += 1);
+            stems.iter().for_each(|stem| self.count(stem, row, place));
         }
-        document.speaker().into_iter().for_each(|speaker| self.times(speaker, row)[0] += 1);
+        document.speaker().into_iter().for_each(|speaker| self.count(speaker, row, 0));
         row
     }
 
-    fn times(&mut self, term: &str, row: usize) -> &mut Times {
-        if !self.postings.contains_key(term) {
-            self.postings.insert(term.into(), Vec::new());
+    fn count(&mut self, term: &str, row: usize, place: usize) {
+        let mut once = Times::default();
+        once[place] = 1;
+        match self.postings.get_mut(term) {
+            None => drop(self.postings.insert(term.into(), vec![(row, once)])),
+            Some(postings) => match postings.last_mut() {
+                Some((last, times)) if *last == row => times[place] += 1,
+                _ => postings.push((row, once)),
+            },
         }
-        let postings = self.postings.get_mut(term).expect("it was put there if it was not there");
-        if postings.last().is_none_or(|(last, _)| *last != row) {
-            postings.push((row, Times::default()));
-        }
-        &mut postings.last_mut().expect("one was pushed if there was none").1
     }
 
     fn gather(&self, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) {

@@ -22,6 +22,7 @@ pub fn spelled(key: &UserKey, stem: &str) -> String {
 pub fn joined(document: &Document) -> String {
     let stems: usize = document.places().iter().flatten().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
     let mut text = String::with_capacity(document.key.as_str().len() + stems + 2 * Place::SEARCHED.len() + 32);
+    text.push_str(document.key.as_str());
     let mut add = |token: &str| {
         text.push(SEPARATOR);
         text.push_str(token);
@@ -31,7 +32,6 @@ pub fn joined(document: &Document) -> String {
         add(NEXT_PLACE);
     }
     document.speaker().into_iter().for_each(add);
-    text.insert_str(0, document.key.as_str());
     text
 }
 
