@@ -287,6 +287,7 @@ on_every_broker! {
     the_end_is_told_once_until_there_is_more
     who_begins_at_the_end_is_given_what_comes
     a_log_is_read_from_any_offset
+    who_wants_one_header_gets_it_and_the_key_and_whether_there_is_a_value
     readers_commit_under_a_group_of_their_own
     a_record_longer_than_the_topic_takes_is_no_matter_of_patience
     a_paused_partition_is_silent_until_it_is_resumed_at_an_offset
@@ -351,6 +352,39 @@ fn a_log_is_read_from_any_offset(on: &Ground) {
     assert_eq!((ends(0), ends(1)), ([0, 5, 5], [0, 0, 0]));
     assert_eq!(texts(&until_end(log.read(0, 3).expect("reads").as_mut())), ["3", "4"]);
     assert!(until_end(log.read(0, 5).expect("reads").as_mut()).is_empty());
+}
+
+fn who_wants_one_header_gets_it_and_the_key_and_whether_there_is_a_value(on: &Ground) {
+    let other = ("other".to_owned(), b"spared".to_vec());
+    let state = |state: &str| ("state".to_owned(), state.as_bytes().to_vec());
+    let record = |key: &str, value: Option<&str>, headers: Vec<(String, Vec<u8>)>| Outgoing {
+        key: Some(key.into()),
+        value: value.map(Into::into),
+        headers,
+        ..aimed(&on.events, 0, "")
+    };
+    on.publish([
+        record("both", Some("a long value"), vec![other.clone(), state("one")]),
+        record("gone", None, vec![state("two")]),
+        record("without", Some("whole"), vec![other.clone()]),
+        record("tombstone", None, vec![other.clone()]),
+    ]);
+    let log = on.broker.log(&on.events).expect("opens it");
+    let found = until_end(log.read_header(0, 0, "state").expect("reads").as_mut());
+    let told: Vec<_> = found.iter().map(|r| (r.offset, r.key.as_deref(), r.value.is_some(), r.header("state"))).collect();
+    assert_eq!(
+        told,
+        [
+            (0, Some(&b"both"[..]), true, Some(&b"one"[..])),
+            (1, Some(b"gone"), false, Some(b"two")),
+            (2, Some(b"without"), true, None),
+            (3, Some(b"tombstone"), false, None),
+        ]
+    );
+    assert_eq!(text(&found[2]), "whole", "nothing is left out where the header is not");
+    // A reader that was used so before is whole again.
+    let whole = until_end(log.read(0, 0).expect("reads").as_mut());
+    assert_eq!((text(&whole[0]), whole[0].header("other")), ("a long value", Some(&b"spared"[..])));
 }
 
 fn readers_commit_under_a_group_of_their_own(on: &Ground) {
