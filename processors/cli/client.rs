@@ -99,6 +99,13 @@ impl Client {
         self.exchange(outgoing, within)
     }
 
+    /// The same, answered when the event at this offset has had its effect: a decision is there to be read before what it decides is.
+    pub fn ask_after(&mut self, offset: i64, request: &Value, within: Duration) -> Result<Reply> {
+        let mut outgoing = self.addressed(self.recalls.clone(), request);
+        outgoing.headers.push(("keepsake-min-offset".into(), offset.to_string().into_bytes()));
+        self.exchange(outgoing, within)
+    }
+
     fn addressed(&self, topic: String, value: &Value) -> Outgoing {
         let name = |field: &str, default: &str| value[field].as_str().unwrap_or(default).to_owned();
         let key = format!("{}/{}", name("tenant", "default"), name("user", ""));

@@ -38,9 +38,11 @@ impl Play {
             Some("pruned") => decision["related"].as_array().cloned().unwrap_or_default(),
             _ => vec![decision["memory"].clone()],
         };
+        let proposal = decision["event"]["offset"].as_i64().unwrap_or_default();
         let mut memories = Vec::new();
         for id in named.iter().filter(|id| id.is_string()) {
-            memories.push(self.ask(json!({"type": "get", "memory": id}))?.value["memory"].clone());
+            let request = json!({"type": "get", "user": USER, "memory": id});
+            memories.push(served(self.stage.client.ask_after(proposal, &request, PATIENCE)?)?.value["memory"].clone());
         }
         decision["memories"] = memories.into();
         Ok(decision)
