@@ -63,6 +63,11 @@ impl UserKey {
         Ok(UserKey::joined(tenant, ""))
     }
 
+    /// Whether these are the names of a key: what spares making one that is only looked at.
+    pub fn are_names(tenant: &str, user: &str) -> bool {
+        check_name("tenant", tenant).is_ok() && (user.is_empty() || check_name("user", user).is_ok())
+    }
+
     /// The shared key of this user's tenant.
     pub fn everyone(&self) -> UserKey {
         UserKey::joined(self.tenant(), "")

@@ -82,9 +82,12 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
         return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
     }
     progress.begin(from, end);
+    let mark = Mark { applied: store.applied(), changelog: Some(begun(store, from, clock.wall())) };
+    // A crash leaves records ahead of the mark, so the mark is there first: it says since when they may be old.
+    store.apply(Finished::default(), mark)?;
     std::thread::scope(|scope| {
         let (memories, others) = (Writer::start(scope, store), Writer::start(scope, store));
-        let mut batch = Batch::from(store, from, memories, others, options.batch_max, clock.wall());
+        let mut batch = Batch::from(store, from, memories, others, options.batch_max);
         if from < end {
             batch.read(log, end, options, progress, clock)?;
         }
@@ -93,9 +96,14 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
     })
 }
 
+/// A store that says nothing yet begins here and now, or it could not be told later how old it is.
+fn begun(store: &Store, from: i64, now: Time) -> Place {
+    store.changelog().unwrap_or(Place { offset: from - 1, at: now })
+}
+
 /// Writes while more is read. Changes of one record all go to the same one, so that the last of them is the one that stays.
 struct Writer {
-    changes: Sender<(Changes, Mark)>,
+    changes: Sender<Changes>,
     written: Receiver<Result<()>>,
     /// Handed over and not known to be written.
     pending: usize,
@@ -103,11 +111,11 @@ struct Writer {
 
 impl Writer {
     fn start<'scope>(scope: &'scope Scope<'scope, '_>, store: &'scope Store) -> Writer {
-        let (changes, to_write) = crossbeam_channel::bounded::<(Changes, Mark)>(1);
+        let (changes, to_write) = crossbeam_channel::bounded::<Changes>(1);
         let (tell, written) = crossbeam_channel::unbounded();
         scope.spawn(move || {
-            for (changes, mark) in to_write {
-                let outcome = store.apply(Finished { changes, ..Finished::default() }, mark);
+            for changes in to_write {
+                let outcome = store.apply_ahead(&changes);
                 let failed = outcome.is_err();
                 if tell.send(outcome).is_err() || failed {
                     break;
@@ -118,9 +126,9 @@ impl Writer {
     }
 
     /// Waits while one part is written and another is ready.
-    fn write(&mut self, changes: Changes, mark: Mark) -> Result<()> {
+    fn write(&mut self, changes: Changes) -> Result<()> {
         self.pending += 1;
-        if self.changes.send((changes, mark)).is_err() {
+        if self.changes.send(changes).is_err() {
             return self.wait();
         }
         Ok(())
@@ -147,8 +155,7 @@ struct Batch<'a> {
     applied: i64,
     next: i64,
     records: u64,
-    /// Up to where everything has been passed on, and how many records that were.
-    mark: Mark,
+    /// How many records have been passed on and marked.
     marked: u64,
 }
 
@@ -158,16 +165,7 @@ const PARTS: usize = 4;
 const BATCHES: u64 = 8;
 
 impl<'a> Batch<'a> {
-    /// A store that says nothing yet says where it begins and since when, or it could not be told later how old it is.
-    fn from(
-        store: &'a Store,
-        from: i64,
-        writer_of_memories: Writer,
-        writer_of_others: Writer,
-        batch_max: usize,
-        now: Time,
-    ) -> Batch<'a> {
-        let place = store.changelog().unwrap_or(Place { offset: from - 1, at: now });
+    fn from(store: &'a Store, from: i64, writer_of_memories: Writer, writer_of_others: Writer, batch_max: usize) -> Batch<'a> {
         Batch {
             store,
             memories: Changes::default(),
@@ -178,7 +176,6 @@ impl<'a> Batch<'a> {
             applied: store.applied(),
             next: from,
             records: 0,
-            mark: Mark { applied: store.applied(), changelog: Some(place) },
             marked: 0,
         }
     }
@@ -213,19 +210,19 @@ impl<'a> Batch<'a> {
     fn take(&mut self, record: Record) -> Result<()> {
         self.next = record.offset + 1;
         self.records += 1;
-        let name = String::from_utf8_lossy(record.key.as_deref().unwrap_or_default());
-        if name == META {
+        let name = record.key.unwrap_or_default();
+        if name == META.as_bytes() {
             self.applied = changelog::applied_of(record.value.as_deref().unwrap_or_default(), self.store.identity())?;
             return Ok(());
         }
-        let Named { key, is_memory } = changelog::named(&name)?;
+        let Named { key, is_memory } = changelog::named(name)?;
         let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
         let changes = if is_memory { &mut self.memories } else { &mut self.others };
         match (record.value, state) {
             (None, _) => changes.remove(key),
             (Some(_), Some((_, state))) => changes.put(key, state),
             (Some(_), None) => {
-                let what = format!("offset {} of the changelog holds {name:?} without its record", record.offset);
+                let what = format!("offset {} of the changelog has no {STATE_HEADER}: what is in it is not known", record.offset);
                 return Err(Fault::stop(StopName::DurabilityDiffers, what));
             }
         }
@@ -245,16 +242,71 @@ impl<'a> Batch<'a> {
 
     /// Order matters: the mark comes when all before it is there. A crash before it reads and writes the same again.
     fn pass_on(&mut self, clock: &dyn Clock) -> Result<()> {
-        self.writer_of_others.write(std::mem::take(&mut self.others), self.mark)?;
+        self.writer_of_others.write(std::mem::take(&mut self.others))?;
         self.pass_memories_on()?;
         self.writer_of_memories.wait()?;
         self.writer_of_others.wait()?;
-        self.mark = Mark { applied: self.applied, changelog: Some(Place { offset: self.next - 1, at: clock.wall() }) };
         self.marked = self.records;
-        self.store.apply(Finished::default(), self.mark)
+        let changelog = Some(Place { offset: self.next - 1, at: clock.wall() });
+        self.store.apply(Finished::default(), Mark { applied: self.applied, changelog })
     }
 
     fn pass_memories_on(&mut self) -> Result<()> {
-        self.writer_of_memories.write(std::mem::take(&mut self.memories), self.mark)
+        self.writer_of_memories.write(std::mem::take(&mut self.memories))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::broker::Consumer;
+    use crate::ports::clock::SystemClock;
+    use crate::stages::store::{Identity, InMemory};
+
+    /// A topic whose records cannot be read.
+    struct Unreadable;
+
+    impl Log for Unreadable {
+        fn end(&self, _partition: i32) -> Result<i64> {
+            Ok(10)
+        }
+
+        fn stable_end(&self, _partition: i32) -> Result<i64> {
+            Ok(10)
+        }
+
+        fn beginning(&self, _partition: i32) -> Result<i64> {
+            Ok(4)
+        }
+
+        fn read(&self, _partition: i32, _from: i64) -> Result<Box<dyn Consumer>> {
+            Err(Fault::retry("nobody answers"))
+        }
+
+        fn read_header(&self, partition: i32, from: i64, _header: &'static str) -> Result<Box<dyn Consumer>> {
+            self.read(partition, from)
+        }
+    }
+
+    /// Records that went ahead would otherwise look as if they had never been away, however long their tombstones are gone.
+    #[test]
+    fn a_restore_that_was_cut_short_has_said_since_when_its_records_are_there() {
+        let identity = Identity {
+            cluster: "c".into(),
+            topic: "events".into(),
+            partition: 0,
+            partitions: 1,
+            model: "hash".into(),
+            dimensions: 4,
+        };
+        let records = InMemory::default();
+        let store = Store::over(records.clone(), &identity).expect("new records are of no other log");
+        let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
+        let before = SystemClock.wall();
+        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock).expect_err("nothing can be read");
+        let again = Store::over(records, &identity).expect("they are of the same log");
+        let place = again.changelog().expect("it was written first");
+        assert!(place.offset == 3 && place.at >= before && again.applied() == -1, "{place:?}");
+        assert!(!is_recent(&again, place.at.0 + 1001, &options), "then it is made anew");
     }
 }

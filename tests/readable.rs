@@ -68,9 +68,9 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
             let value = record["value"].to_string();
             applied = applied_of(value.as_bytes(), identity).expect("a meta record of this shard");
         } else if let Some(state) = record["state"].as_str() {
-            changes.put(named(name).expect("a known name").key, unhex(state));
+            changes.put(named(name.into()).expect("a known name").key, unhex(state));
         } else {
-            changes.remove(named(name).expect("a known name").key);
+            changes.remove(named(name.into()).expect("a known name").key);
         }
     }
     store.apply(Finished { changes, ..Finished::default() }, Mark { applied, changelog: None }).expect("memory");

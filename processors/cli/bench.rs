@@ -45,7 +45,8 @@ Examples:
 const RESTORE_EXAMPLES: &str = "\
 How:
   A service ingests turns with the stand-in `hash` and transactions, and stops. Then each shard is restored from the memories topic into
-  an empty store, and the records it ends up with are written to another empty store, sorted, in batches as large.
+  an empty store, and the records it ends up with are written to another empty store, sorted, in batches as large
+  as a restore holds back. Beside it, as a figure only: the same one by one, without atomic batches, which is faster.
   Needs a real Kafka: the embedded broker has no transactions.
 
 Examples:

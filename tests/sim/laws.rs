@@ -251,7 +251,7 @@ fn rebuildable(world: &World<'_>, ended: &Ended) -> Law {
             if let (Some(state), true) =
                 (record.header(STATE_HEADER), record.value.is_some() && name != META && name.contains('/'))
             {
-                held.insert(named(&name).map_err(said)?.key, Some(state.to_vec()));
+                held.insert(named(name.into_bytes()).map_err(said)?.key, Some(state.to_vec()));
             }
         }
         if held != shard.store.everything().map_err(said)?.records {

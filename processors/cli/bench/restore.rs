@@ -43,7 +43,8 @@ impl Restore {
 
     fn compare(&self, trial: &Trial, report: &mut Report) -> Result<()> {
         let log = trial.connection.log(&trial.config.topics.memories())?;
-        let (mut restored, mut bare, mut memories, mut records) = (Duration::ZERO, Duration::ZERO, 0, 0);
+        let (mut restored, mut bare, mut each) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let (mut memories, mut records) = (0, 0);
         for round in 0..self.rounds {
             for partition in 0..trial.config.topics.partitions {
                 let identity = identity(trial, partition)?;
@@ -52,15 +53,17 @@ impl Restore {
                 drop(store);
                 memories += changes.records.keys().filter(|key| store::is_memory(key)).count();
                 restored += ours;
-                bare += write_one(trial, &identity, changes)?;
+                each += write_each(trial, &identity, &changes)?;
+                bare += write_batches(trial, &identity, changes)?;
                 records += read;
             }
-            say(format!("round {round}: restored in {restored:.2?}, bare writes {bare:.2?} so far"));
+            say(format!("round {round}: restored in {restored:.2?}, bare writes {bare:.2?}, one by one {each:.2?} so far"));
         }
         report.ratio("restore_sled", bare.as_secs_f64() / restored.as_secs_f64(), Wanted::AtLeast(0.6));
         report.figure("restore_memories_per_second", memories as f64 / restored.as_secs_f64());
         report.figure("restore_records_read_per_second", records as f64 / restored.as_secs_f64());
         report.figure("bare_memories_per_second", memories as f64 / bare.as_secs_f64());
+        report.figure("bare_one_by_one_memories_per_second", memories as f64 / each.as_secs_f64());
         Ok(())
     }
 }
@@ -96,8 +99,17 @@ fn restore_one(trial: &Trial, identity: &Identity, log: &dyn Log) -> Result<(Dur
     Ok((began.elapsed(), read, store))
 }
 
-/// The same records, sorted, in batches as large, and nothing else.
-fn write_one(trial: &Trial, identity: &Identity, changes: Changes) -> Result<Duration> {
+/// The same records, sorted, one after the other, and nothing else.
+fn write_each(trial: &Trial, identity: &Identity, changes: &Changes) -> Result<Duration> {
+    let store = open(trial, identity)?;
+    let began = Instant::now();
+    store.apply_ahead(changes)?;
+    store.flush()?;
+    Ok(began.elapsed())
+}
+
+/// The same in batches, as a store that is open for readers has to write.
+fn write_batches(trial: &Trial, identity: &Identity, changes: Changes) -> Result<Duration> {
     let store = open(trial, identity)?;
     let began = Instant::now();
     let mut records = changes.records.into_iter().peekable();

@@ -9,6 +9,7 @@ use crate::domain::{MemoryId, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use uuid::Uuid;
 
 /// The name of the last record of every transaction in every partition it read.
 pub const META: &str = "meta";
@@ -67,28 +68,50 @@ pub struct Named {
     pub is_memory: bool,
 }
 
-pub fn named(name: &str) -> Result<Named> {
-    found(name).ok_or_else(|| unknown(format!("the changelog has a record named {name:?}")))
+/// A million names are read in a restore: the bytes of the name become the key.
+pub fn named(mut name: Vec<u8>) -> Result<Named> {
+    let Some(place) = std::str::from_utf8(&name).ok().and_then(found) else {
+        return Err(unknown(format!("the changelog has a record named {:?}", String::from_utf8_lossy(&name))));
+    };
+    let mut user_of = |bytes: usize| {
+        name.truncate(bytes);
+        std::mem::take(&mut name)
+    };
+    Ok(match place {
+        Found::Via(partition) => Named { key: keys::via(partition), is_memory: false },
+        Found::Memory { user, id } => Named { key: keys::under(user_of(user), keys::MEMORY, id.into_bytes()), is_memory: true },
+        Found::State { user, tag, rest } => Named { key: keys::under(user_of(user), tag, rest), is_memory: false },
+    })
 }
 
-fn found(name: &str) -> Option<Named> {
-    let Some((user, rest)) = name.rsplit_once('/') else {
+/// What a name says; of its user, how many bytes of the name are the prefix of all of that user's records.
+enum Found {
+    Via(i32),
+    Memory { user: usize, id: Uuid },
+    State { user: usize, tag: u8, rest: Vec<u8> },
+}
+
+fn found(name: &str) -> Option<Found> {
+    let Some((key, rest)) = name.rsplit_once('/') else {
         let (VIA, partition) = name.split_once('.')? else { return None };
-        return Some(Named { key: keys::via(partition.parse().ok()?), is_memory: false });
+        return partition.parse().ok().map(Found::Via);
     };
-    let (tenant, user) = user.split_once('/')?;
-    let user = if user.is_empty() { UserKey::everyone_of(tenant).ok()? } else { UserKey::new(tenant, user).ok()? };
+    let (tenant, user) = key.split_once('/')?;
+    if !UserKey::are_names(tenant, user) {
+        return None;
+    }
+    let user = key.len() + 1;
     match rest.split_once('.') {
-        None => Some(Named { key: keys::memory(&user, MemoryId(rest.parse().ok()?)), is_memory: true }),
-        Some((tag, hex)) if tag.len() == 1 => {
-            let mut key = keys::all(&user, tag.as_bytes()[0]);
-            for at in (0..hex.len()).step_by(2) {
-                key.push(u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?);
-            }
-            Some(Named { key, is_memory: false })
-        }
+        None => rest.parse().ok().map(|id| Found::Memory { user, id }),
+        Some((tag, hex)) if tag.len() == 1 => Some(Found::State { user, tag: tag.as_bytes()[0], rest: from_hex(hex)? }),
         Some(_) => None,
     }
+}
+
+fn from_hex(hex: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, []) = hex.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 pub fn meta_bytes(identity: &Identity, applied: i64) -> Vec<u8> {
@@ -147,7 +170,7 @@ mod tests {
         ];
         for key in keys {
             let name = state_name(&key).unwrap();
-            assert_eq!(named(&name).unwrap(), Named { key, is_memory: false }, "{name}");
+            assert_eq!(named(name.clone().into_bytes()).unwrap(), Named { key, is_memory: false }, "{name}");
         }
     }
 
@@ -157,7 +180,7 @@ mod tests {
         for user in [key("zoe"), key("zoe").everyone()] {
             assert_eq!(state_name(&keys::memory(&user, id)), None);
             let key = keys::memory(&user, id);
-            assert_eq!(named(&format!("{user}/{id}")).unwrap(), Named { key, is_memory: true });
+            assert_eq!(named(format!("{user}/{id}").into_bytes()).unwrap(), Named { key, is_memory: true });
         }
         assert_eq!(state_name(&keys::applied()), None);
     }
@@ -165,7 +188,7 @@ mod tests {
     #[test]
     fn what_is_no_name_of_ours_stops_and_is_not_skipped() {
         for name in ["", "meta2", "a", "a/b", "a/b/c", "a/b/s.f", "a/b/s.zz", "a/b/xy.00", "via.x", "//s.00"] {
-            assert!(named(name).is_err(), "{name}");
+            assert!(named(name.as_bytes().to_vec()).is_err(), "{name}");
         }
     }
 

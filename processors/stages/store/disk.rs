@@ -179,6 +179,23 @@ impl Records for Disk {
         self.db.apply_batch(batch).map_err(|error| unwritable(error.to_string()))
     }
 
+    /// A record that has pieces, or may replace one, is a batch of its own: half of it could not be read.
+    fn apply_each(&self, changes: &Changes) -> Result<()> {
+        for (key, value) in &changes.records {
+            let is_long = value.as_ref().is_some_and(|value| value.len() >= PIECE_BYTES);
+            let done = match value {
+                _ if is_long || self.has_pieces.load(Ordering::Relaxed) => {
+                    self.apply(&Changes::of(key.clone(), value.clone()))?;
+                    continue;
+                }
+                Some(value) => self.db.insert(key, value.as_slice()),
+                None => self.db.remove(key),
+            };
+            done.map_err(|error| unwritable(error.to_string()))?;
+        }
+        Ok(())
+    }
+
     fn flush(&self) -> Result<()> {
         self.db.flush().map_err(|error| unwritable(error.to_string()))?;
         self.file.sync_all().map_err(|error| unwritable(error.to_string()))

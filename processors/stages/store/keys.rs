@@ -73,6 +73,13 @@ pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {
     tagged(key, SEEN, &[id.as_bytes()])
 }
 
+/// The same where a user's prefix is at hand: it becomes the key.
+pub fn under(mut user: Vec<u8>, tag: u8, rest: impl IntoIterator<Item = u8>) -> Vec<u8> {
+    user.push(tag);
+    user.extend(rest);
+    user
+}
+
 fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     // One byte more than needed now: the place in a ring is often added.
     let mut bytes = Vec::with_capacity(key.as_str().len() + 3 + rest.iter().map(|part| part.len()).sum::<usize>());

@@ -185,6 +185,15 @@ impl Store {
         Ok(())
     }
 
+    /// Puts records ahead of the mark: until it has followed (`apply`), the store is as good as before and nobody may read it.
+    pub fn apply_ahead(&self, changes: &Changes) -> Result<()> {
+        if self.is_older.load(Ordering::Acquire) {
+            self.records.apply(&Changes::of(keys::identity(), Some(format::identity_bytes(&self.identity))))?;
+            self.is_older.store(false, Ordering::Release);
+        }
+        self.records.apply_each(changes)
+    }
+
     pub fn overlay(&self) -> Overlay<'_> {
         Overlay::new(&*self.records, &self.tails)
     }

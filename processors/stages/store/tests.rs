@@ -168,8 +168,9 @@ fn scanned(records: &dyn Records, prefix: &[u8], at_most: usize) -> Vec<(Vec<u8>
 /// What any records must do, told by the map that they are.
 fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
     let mut expected = BTreeMap::new();
-    for batch in batches {
-        records.apply(&Changes { records: batch.clone() }).unwrap();
+    for (n, batch) in batches.iter().enumerate() {
+        let changes = Changes { records: batch.clone() };
+        if n % 2 == 0 { records.apply(&changes) } else { records.apply_each(&changes) }.unwrap();
         for (key, value) in batch {
             match value {
                 Some(value) => expected.insert(key.clone(), value.clone()),
@@ -232,6 +233,16 @@ proptest! {
     #[test]
     fn an_overlay_reads_as_if_applied(batches in prop::collection::vec(prop::collection::btree_map(some_key(), some_value(), 0..12), 1..8)) {
         overlay_agrees(&batches);
+    }
+}
+
+#[test]
+fn a_crash_takes_part_of_what_was_written_one_by_one() {
+    let records = InMemory::default();
+    let changes = Changes { records: (0..5).map(|n| (vec![b'a', n], Some(vec![n]))).collect() };
+    records.apply_each(&changes).unwrap();
+    for (lost, left) in [(0, 5), (2, 3), (9, 0)] {
+        assert_eq!(scanned(&records.found_after_crash(lost), b"a", usize::MAX).len(), left, "{lost} lost");
     }
 }
 
@@ -617,6 +628,21 @@ fn an_older_store_is_of_the_new_format_from_its_first_batch_on() {
     assert_eq!(version(), 1, "whoever only reads changes nothing");
     write(&store, 0, |overlay| write_all(overlay, &key("zoe"), 0));
     assert_eq!(version(), format::VERSION);
+}
+
+#[test]
+fn an_older_store_says_so_before_the_first_record_that_goes_ahead() {
+    let below = InMemory::default();
+    let mut older = format::identity_bytes(&identity());
+    older[0] = 1;
+    below.apply(&Changes::of(keys::identity(), Some(older))).unwrap();
+    below.flush().unwrap();
+    let store = Store::over(below.clone(), &identity()).unwrap();
+    store.apply_ahead(&Changes::of(b"a/b/g".to_vec(), Some(vec![format::VERSION]))).unwrap();
+    assert_eq!(store.applied(), -1, "what goes ahead moves no mark");
+    let without_its_last = below.found_after_crash(1);
+    assert_eq!(without_its_last.get(b"a/b/g").unwrap(), None);
+    assert_eq!(without_its_last.get(&keys::identity()).unwrap().unwrap()[0], format::VERSION);
 }
 
 #[test]
