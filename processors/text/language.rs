@@ -104,6 +104,9 @@ impl Signs {
         let is_unlike_english = self.foreign || self.english_stop_words == 0 && self.words >= WORDS_WITHOUT_STOP_WORD;
         let least = if is_unlike_english { CONFIDENCE_LEAST_UNLIKE_ENGLISH } else { CONFIDENCE_LEAST };
         let begin = &text[..text.floor_char_boundary(LOOKED_AT_BYTES)];
+        if !is_prose(begin) {
+            return None;
+        }
         let told = DETECTOR.detect(begin).filter(|told| told.confidence() >= least)?.lang();
         let other = OTHERS.into_iter().find(|(lang, _)| *lang == told).map(|(_, algorithm)| Language(algorithm));
         other.or((told == Lang::Eng).then_some(Language::ENGLISH))
@@ -114,6 +117,12 @@ impl Signs {
         let of_ten = if self.words < SHORT_WORDS { 3 } else { 2 };
         !self.foreign && self.english_stop_words >= 2 && 10 * self.english_stop_words >= of_ten * self.words
     }
+}
+
+/// Code, markup and tables look like any language. In prose hardly one word in ten comes with one of their signs.
+fn is_prose(text: &str) -> bool {
+    let signs = text.bytes().filter(|byte| b"{}<>[]=_*#|\\/$`@&%~^".contains(byte)).count();
+    10 * signs <= text.split_ascii_whitespace().count()
 }
 
 /// The one stemmer for words in such letters. Limit: Ukrainian, Bulgarian and Serbian words are stemmed as Russian ones, Persian and Urdu as

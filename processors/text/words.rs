@@ -31,22 +31,8 @@ pub struct Words {
 
 impl Words {
     pub fn of(text: &str) -> Words {
-        let lower = lower(text);
-        let (mut content, mut signs) = (Vec::new(), Signs::default());
-        let mut keep = |word: &str| {
-            if word.len() <= WORD_CHARS_MAX || word.chars().count() <= WORD_CHARS_MAX {
-                content.push(word.to_owned());
-            }
-        };
-        for word in words(&lower) {
-            let is_stop_word = is_stop_word(word);
-            signs.count(word, is_stop_word);
-            match is_stop_word {
-                true => {}
-                false if word.is_ascii() => keep(word),
-                false => unspaced::parts(word, &mut keep),
-            }
-        }
+        let (lower, mut signs) = (lower(text), Signs::default());
+        let content = content_words(&lower, |word, is_stop_word| signs.count(word, is_stop_word));
         Words { content, lower, signs }
     }
 
@@ -96,7 +82,7 @@ pub fn terms(text: &str) -> Vec<String> {
 
 /// Of a part of a text whose wording has shown it to be English.
 pub fn terms_of_english(text: &str) -> Vec<String> {
-    Words::of(text).stems_in(Language::ENGLISH)
+    content_words(&lower(text), |_, _| {}).iter().map(|word| stem(word)).collect()
 }
 
 /// Of an English word; of one in other letters than Latin ones, its own.
@@ -115,6 +101,25 @@ pub fn stem(word: &str) -> String {
         stems.insert(word.into(), stem.as_str().into());
         stem
     })
+}
+
+/// Shows each word, and whether it is an English stop word; keeps those that are none.
+fn content_words(lower: &str, mut show: impl FnMut(&str, bool)) -> Vec<String> {
+    let mut content = Vec::new();
+    let mut keep = |word: &str| {
+        if word.len() <= WORD_CHARS_MAX || word.chars().count() <= WORD_CHARS_MAX {
+            content.push(word.to_owned());
+        }
+    };
+    for word in words(lower) {
+        let is_stop_word = is_stop_word(word);
+        show(word, is_stop_word);
+        if is_stop_word {
+            continue;
+        }
+        if word.is_ascii() { keep(word) } else { unspaced::parts(word, &mut keep) }
+    }
+    content
 }
 
 fn stem_in(language: Language, word: &str) -> String {
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn short_english_is_read_as_english() {
+    fn short_english_code_and_tables_are_read_as_english() {
         for text in [
             "Lisbon!",
             "Take care!",
@@ -225,6 +230,10 @@ mod tests {
             "yes sure sounds great",
             "How does Melanie prioritize self-care?",
             "pip install numpy pandas",
+            "CREATE TABLE IF NOT EXISTS transactions (id TEXT PRIMARY KEY, user_id TEXT, type TEXT, amount REAL)",
+            "from flask import Flask, request, jsonify\napp = Flask(__name__)\napp.config['DATABASE_URI'] = 'sqlite:///budget.db'",
+            "<div class=\"modal-content\"><h5 class=\"modal-title\" id=\"details\">Project details</h5></div>",
+            "- **Rent**: $1,200\n- **Transportation**: $150\n- **Miscellaneous**: $150\n- **Total expenses**: $1,900",
         ] {
             assert_eq!(terms(text), english(text), "{text}");
         }
