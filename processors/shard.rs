@@ -8,7 +8,7 @@ use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
 use crate::stages::index::{self, Document, Index, Text};
 use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store, Upserted};
-use crate::text;
+use crate::text::{self, Language, Words};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -288,16 +288,34 @@ impl Effects {
 pub fn document(memory: &Memory) -> Document {
     let day = text::day(memory.created_at);
     let speaker = memory.speaker.as_deref().unwrap_or(memory.role.as_str());
-    let around = |neighbour: &Option<Neighbour>| neighbour.as_ref().map_or(Vec::new(), |one| text::terms(&one.words));
+    let said = Words::of(&memory.content);
+    let language = said.language().or_else(|| language_together(memory));
+    let around =
+        |neighbour: &Option<Neighbour>| neighbour.as_ref().map_or(Vec::new(), |one| stems(&Words::of(&one.words), language));
+    let mut own = text::terms_of_english(&format!("{day} {speaker}"));
+    own.extend(said.stems_in(language.unwrap_or(Language::ENGLISH)));
     let text = Text {
-        own: text::terms(&format!("{day} {speaker}: {}", memory.content)),
+        own,
         before: around(&memory.around.before),
         earlier: around(&memory.around.earlier),
         after: around(&memory.around.after),
+        language: language.filter(|language| *language != Language::ENGLISH),
         speaker: memory.speaker.as_deref().map(text::name).filter(|name| !name.is_empty() && !NAMELESS.contains(&name.as_str())),
-        words: memory.content.split_whitespace().count(),
+        words: text::count_words(&memory.content),
     };
     Document::new(memory.id, memory.key.clone(), text)
+}
+
+/// A sentence by itself is often too short to tell its language by: of a memory and what was said around it, that is told nearly always.
+fn language_together(memory: &Memory) -> Option<Language> {
+    let Around { before, earlier, after } = &memory.around;
+    let around: Vec<&str> = [earlier, before, after].into_iter().flatten().map(|neighbour| neighbour.words.as_str()).collect();
+    if around.is_empty() { None } else { Words::of(&[&[memory.content.as_str()], &around[..]].concat().join("\n")).language() }
+}
+
+/// In the language that they are told in, or else that of the memory they stand beside.
+fn stems(words: &Words, beside: Option<Language>) -> Vec<String> {
+    words.stems_in(words.language().or(beside).unwrap_or(Language::ENGLISH))
 }
 
 /// Whether both make the same document: a memory that is confirmed, used or linked is found as before.

@@ -12,6 +12,7 @@ mod eval;
 mod faults;
 mod fuzz;
 mod handover;
+mod languages;
 mod laws;
 mod layers;
 mod readable;

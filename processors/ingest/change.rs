@@ -9,7 +9,7 @@ use crate::domain::{
 use crate::fault::{Reject, RejectCode, Result};
 use crate::stages::split;
 use crate::stages::store::Reading;
-use crate::text;
+use crate::text::{self, Language, Words};
 use std::collections::{BTreeSet, HashSet};
 
 const SUMMARY: &str = "summary";
@@ -225,7 +225,7 @@ impl Ingest {
     /// The memories a forget's query means: all its words, or nearly its meaning. Better one too few than one too many.
     fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<Vec<Memory>> {
         let key = here.key();
-        let meaning = Meaning { terms: text::terms(query), vector: here.vectors.first().map(|vector| Vector::of(vector)) };
+        let meaning = Meaning { words: Words::of(query), vector: here.vectors.first().map(|vector| Vector::of(vector)) };
         let mut near = BTreeSet::new();
         if let Some(vector) = &meaning.vector {
             let found = work.nearest(key, vector, self.options.forget_query_max)?;
@@ -335,14 +335,17 @@ impl Ingest {
 
 /// What a forget's query means.
 struct Meaning {
-    terms: Vec<String>,
+    words: Words,
     vector: Option<Vector>,
 }
 
 impl Meaning {
     fn is_said_in(&self, content: &str) -> bool {
-        let words = text::terms(content);
-        !self.terms.is_empty() && self.terms.iter().all(|term| words.contains(term))
+        let said = Words::of(content);
+        // A query is short: it is read in the language of what it is looked for in.
+        let language = said.language().unwrap_or(Language::ENGLISH);
+        let (meant, said) = (self.words.stems_in(language), said.stems_in(language));
+        !meant.is_empty() && meant.iter().all(|stem| said.contains(stem))
     }
 
     fn is_near(&self, said: &Vector) -> bool {

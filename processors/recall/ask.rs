@@ -68,7 +68,7 @@ impl Recall {
             let vector = Vector::of(&self.encoder.encode(as_said).map_err(broken)?);
             // Of the question as it was asked: a name is a good word to search by.
             let (hits, state) =
-                self.collect(shard, &request.key, asked, &profile, &text::terms(&question), &vector).map_err(broken)?;
+                self.collect(shard, &request.key, asked, &profile, &text::Words::of(&question), &vector).map_err(broken)?;
             let speaker = named.as_ref().map(|named| named.name.as_str());
             let asked = rank::Question { limit, ..rank::Question::of(asked, query, speaker) };
             orders.push(Order { ranked: rank::order(hits, &asked, &profile.rank, now.events), question });
@@ -106,7 +106,7 @@ impl Recall {
         key: &UserKey,
         asked: &Question,
         profile: &Profile,
-        terms: &[String],
+        question: &text::Words,
         vector: &Vector,
     ) -> Result<(Vec<Hit>, Seen), Fault> {
         let is_filtered =
@@ -116,7 +116,7 @@ impl Recall {
         let _still = shard.view();
         let mut hits = Vec::new();
         for key in [key.clone(), key.everyone()] {
-            hits.extend(hits_of(shard, &key, profile.words, terms, vector, limit)?);
+            hits.extend(hits_of(shard, &key, profile.words, question, vector, limit)?);
         }
         Ok((hits, Seen::of(shard)))
     }
@@ -213,9 +213,17 @@ impl Recall {
 }
 
 /// The best of either engine, each judged by both, with what took the place of one of them: asked about Berlin, Lisbon is the answer.
-fn hits_of(shard: &Shard, key: &UserKey, bm25: Bm25, terms: &[String], vector: &Vector, limit: usize) -> Result<Vec<Hit>, Fault> {
+fn hits_of(
+    shard: &Shard,
+    key: &UserKey,
+    bm25: Bm25,
+    question: &text::Words,
+    vector: &Vector,
+    limit: usize,
+) -> Result<Vec<Hit>, Fault> {
     let mut load = || shard.vectors(key);
-    let scored = shard.index.text.scored(key, terms, bm25)?;
+    let terms = question.searched(|| shard.index.text.languages(key))?;
+    let scored = shard.index.text.scored(key, &terms, bm25)?;
     let near = shard.index.vectors.nearest(key, &mut load, vector, limit)?;
     let mut seen: HashSet<MemoryId> = HashSet::with_capacity(2 * limit.min(near.len() + 1));
     let found = near.into_iter().map(|(id, _)| id).chain(scored.best(limit).into_iter().map(|(id, _)| id));
@@ -246,7 +254,7 @@ fn hit(memory: Memory, words: Words, cosine: f32, vector: &Vector) -> Hit {
 /// The question as it is searched: one that says little by itself takes the turn before it along.
 fn in_context(query: &str, history: &[String]) -> String {
     match history.last() {
-        Some(before) if text::terms(query).len() < LEANING_TERMS => format!("{before} {query}"),
+        Some(before) if text::Words::of(query).content.len() < LEANING_TERMS => format!("{before} {query}"),
         _ => query.to_owned(),
     }
 }

@@ -1,8 +1,9 @@
 //! A memory as far as words go: its own, and those that were said around it, each kind apart and counted.
 
 use crate::domain::{MemoryId, UserKey};
+use crate::text::Language;
 
-/// What is written of a memory. Stems in any order, repetitions kept: `text::terms` makes them.
+/// What is written of a memory. Stems in any order, repetitions kept: `text::Words` makes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     pub own: Vec<String>,
@@ -14,6 +15,8 @@ pub struct Text {
     pub after: Vec<String>,
     /// Who said it, as `text::name` writes names; nobody, if that is no name.
     pub speaker: Option<String>,
+    /// What its content is told in, if that can be told and is not English.
+    pub language: Option<Language>,
     /// Words of its content, as people count.
     pub words: usize,
 }
@@ -24,7 +27,8 @@ pub struct Document {
     pub key: UserKey,
     /// By place, in the order of `Place::SEARCHED`.
     stems: [Vec<String>; Place::SEARCHED.len()],
-    speaker: Option<String>,
+    /// Who said it, and in which language.
+    told: Vec<String>,
     pub lengths: Lengths,
 }
 
@@ -57,25 +61,35 @@ impl Place {
 /// No stem begins with it: a name is never taken for a word of the text.
 const SPEAKER: char = '\u{4}';
 
+/// Nor with this.
+const LANGUAGE: char = '\u{5}';
+
 /// A speaker's name as a term.
 pub fn speaker(name: &str) -> String {
     format!("{SPEAKER}{name}")
 }
 
+/// A language as a term.
+pub fn language(told: Language) -> String {
+    format!("{LANGUAGE}{told}")
+}
+
 impl Document {
     pub fn new(id: MemoryId, key: UserKey, text: Text) -> Document {
         let lengths = Lengths::of(&text);
-        let Text { own, before, earlier, after, speaker: name, .. } = text;
-        Document { id, key, stems: [own, before, earlier, after], speaker: name.as_deref().map(speaker), lengths }
+        let Text { own, before, earlier, after, .. } = text;
+        let told = text.speaker.as_deref().map(speaker).into_iter().chain(text.language.map(language)).collect();
+        Document { id, key, stems: [own, before, earlier, after], told, lengths }
     }
 
-    /// The stems place by place, and who said it.
+    /// The stems place by place.
     pub fn places(&self) -> &[Vec<String>; Place::SEARCHED.len()] {
         &self.stems
     }
 
-    pub fn speaker(&self) -> Option<&str> {
-        self.speaker.as_deref()
+    /// The terms for who said it, and in which language.
+    pub fn told(&self) -> &[String] {
+        &self.told
     }
 }
 

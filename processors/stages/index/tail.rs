@@ -108,7 +108,7 @@ impl UserTail {
         for (place, stems) in document.places().iter().enumerate() {
             stems.iter().for_each(|stem| self.count(stem, row, place));
         }
-        document.speaker().into_iter().for_each(|speaker| self.count(speaker, row, 0));
+        document.told().iter().for_each(|term| self.count(term, row, 0));
         row
     }
 

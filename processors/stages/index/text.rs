@@ -4,11 +4,12 @@
 use super::Options;
 use super::bm25::{Bm25, Found, Scored};
 use super::disk::{Disk, Opened, unreadable};
-use super::document::{Document, speaker};
+use super::document::{Document, language, speaker};
 use super::segments::Segments;
 use super::tail::Tail;
 use crate::domain::{MemoryId, UserKey};
 use crate::fault::Result;
+use crate::text::Language;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -70,6 +71,16 @@ impl TextIndex {
     /// Whether the user has a memory of what somebody of that name said.
     pub fn is_speaker(&self, key: &UserKey, name: &str) -> Result<bool> {
         self.read().has(key, &speaker(name))
+    }
+
+    /// Those besides English that a memory of the user is told in.
+    pub fn languages(&self, key: &UserKey) -> Result<Vec<Language>> {
+        let view = self.read();
+        let mut languages = Vec::new();
+        for one in Language::others() {
+            languages.extend(view.has(key, &language(one))?.then_some(one));
+        }
+        Ok(languages)
     }
 
     /// How many documents the user has, and how many words they have together.
@@ -199,7 +210,7 @@ mod tests {
         let mut places = written.split('|').map(split);
         let own = places.next().unwrap_or_default();
         let (words, mut next) = (own.len(), || places.next().unwrap_or_default());
-        Text { own, before: next(), earlier: next(), after: next(), speaker: None, words }
+        Text { own, before: next(), earlier: next(), after: next(), speaker: None, language: None, words }
     }
 
     fn document(n: usize, user_number: usize, written: &str) -> Document {
@@ -313,6 +324,24 @@ mod tests {
         let mut ids = index.ids();
         ids.sort_unstable();
         assert_eq!(ids, model.keys().copied().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_language_is_known_of_those_who_spoke_it_for_as_long_as_a_memory_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = open(&dir);
+        let [danish, dutch] = [0, 1].map(|n| Language::others().nth(n).expect("there are a dozen"));
+        let told = |n, user_number, language| Document::new(id(n), user(user_number), Text { language, ..text("berlin") });
+        for document in [told(0, 0, Some(dutch)), told(1, 0, Some(danish)), told(2, 0, None), told(3, 1, None)] {
+            index.put(document);
+        }
+        let languages = |user_number| index.languages(&user(user_number)).unwrap();
+        assert_eq!((languages(0), languages(1)), (vec![danish, dutch], vec![]));
+        assert!(index.settle(1).unwrap());
+        assert_eq!((languages(0), languages(1)), (vec![danish, dutch], vec![]));
+        index.remove(id(1));
+        assert_eq!(languages(0), [dutch]);
+        assert_eq!(search(&index, 0, "berlin", 10).len(), 2);
     }
 
     proptest! {

@@ -18,7 +18,7 @@ pub fn spelled(key: &UserKey, stem: &str) -> String {
     format!("{key}{SEPARATOR}{stem}")
 }
 
-/// The key, then the stems place by place, then the speaker.
+/// The key, then the stems place by place, then the speaker and the language.
 pub fn joined(document: &Document) -> String {
     let stems: usize = document.places().iter().flatten().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
     let mut text = String::with_capacity(document.key.as_str().len() + stems + 2 * Place::SEARCHED.len() + 32);
@@ -31,7 +31,7 @@ pub fn joined(document: &Document) -> String {
         stems.iter().for_each(|stem| add(stem));
         add(NEXT_PLACE);
     }
-    document.speaker().into_iter().for_each(add);
+    document.told().iter().for_each(|term| add(term));
     text
 }
 

@@ -14,7 +14,7 @@ pub use reading::is_question;
 pub use repetition::says_the_same;
 
 use crate::domain::{OwnWords, Role, SaidBefore, Surprise, Vector};
-use crate::text;
+use crate::text::{self, Words};
 use reading::Reading;
 use std::collections::{HashMap, HashSet};
 
@@ -28,9 +28,9 @@ pub struct Said<'a> {
 impl<'a> Said<'a> {
     pub fn of(text: &'a str) -> Said<'a> {
         let reading = Reading::of(text);
-        let words = text::content_words(&reading.prose);
-        let stems = words.iter().map(|word| text::stem(word)).collect();
-        Said { reading, words, stems }
+        let words = Words::of(&reading.prose);
+        let stems = words.stems();
+        Said { reading, words: words.content, stems }
     }
 
     /// Of the words that carry meaning, in order, repetitions kept; code is left out.
@@ -200,7 +200,9 @@ fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
 }
 
 fn is_short(words: &[String]) -> bool {
-    words.len() < SHORT_WORDS || words.iter().collect::<HashSet<_>>().len() < SHORT_WORDS
+    // Where a script has no spaces, two of its pairs make about a word.
+    let halves = |word: &&String| if text::is_unspaced(word) { 1 } else { 2 };
+    words.len() < SHORT_WORDS || words.iter().collect::<HashSet<_>>().iter().map(halves).sum::<usize>() < 2 * SHORT_WORDS
 }
 
 /// 0 to 1; what is no number counts as nothing.
@@ -361,5 +363,19 @@ mod tests {
             assert!(surprise.total.is_finite(), "{text}");
         }
         assert!(scored("我住在里斯本。", &[]).specificity > 0.0);
+    }
+
+    #[test]
+    fn a_statement_without_spaces_is_kept_a_word_of_thanks_is_not_and_neither_is_all_rare() {
+        for text in ["東京に住んでいます。", "我住在里斯本。", "我对花生过敏。", "ฉันเลี้ยงแมวสองตัว"]
+        {
+            check(text, true);
+        }
+        for text in ["ありがとう！", "はい", "你好！", "好的，谢谢", "สวัสดีครับ"] {
+            check(text, false);
+        }
+        let long = "先週の土曜日に妹と京都へ行って、大学の近くの小さな店でお昼を食べました。";
+        let specificity = scored(long, &[]).specificity;
+        assert!((0.3..0.6).contains(&specificity), "{specificity}");
     }
 }

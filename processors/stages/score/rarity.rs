@@ -12,6 +12,9 @@ const BITS_PER_FURTHER_PIECE: f32 = 2.0;
 /// A word with a character that the vocabulary lacks is as rare as can be.
 const PIECES_OF_UNSPELLABLE: u32 = 9;
 
+/// Two characters of a script without spaces. A character carries half of what a word does, and of three characters in a row there are two pairs.
+const BITS_UNSPACED: f32 = 6.0;
+
 /// Without a vocabulary: a function word's bits, and how length stands in for rank ("tea" 12, "lisbon" 15, nine letters 18).
 const FLAT_STOP_WORD_BITS: f32 = 6.0;
 const FLAT_BITS: f32 = 9.0;
@@ -53,6 +56,7 @@ impl Rarity {
     /// Of a lower-case word.
     pub fn bits(&self, word: &str) -> f32 {
         match &self.ranks {
+            _ if text::is_unspaced(word) => BITS_UNSPACED,
             Some(ranks) => ranks.bits(word),
             None if text::is_stop_word(word) => FLAT_STOP_WORD_BITS,
             None => (FLAT_BITS + word.chars().count() as f32).min(FLAT_BITS_MAX),
@@ -102,7 +106,8 @@ mod tests {
         check("house", 2.0 + 3.4);
         check("houseboat", spelled + 2.0);
         check("houseboats", spelled + 4.0);
-        check("東京", spelled + 16.0);
+        check("τσάι", spelled + 16.0);
+        check("東京", 6.0);
         check("l", 3.4);
     }
 

@@ -1,6 +1,6 @@
 //! Whether one text says the same as another, word for word or nearly. Stricter than nearness: "port 5432" and "port 5433" are near.
 
-use crate::text;
+use crate::text::{self, Language, Words};
 use std::collections::BTreeSet;
 
 /// Words that turn a statement round, or give it another value, whatever else is shared.
@@ -12,11 +12,15 @@ pub fn says_the_same(a: &str, b: &str, overlap: f32) -> bool {
     if text::words(&lower_a).eq(text::words(&lower_b)) {
         return true;
     }
-    decisive(&lower_a) == decisive(&lower_b) && shared(&stems(a), &stems(b)) >= overlap
-}
-
-fn stems(text: &str) -> BTreeSet<String> {
-    text::terms(text).into_iter().collect()
+    if decisive(&lower_a) != decisive(&lower_b) {
+        return false;
+    }
+    let (a, b) = (Words::of(a), Words::of(b));
+    let language = a.language().or_else(|| b.language()).unwrap_or(Language::ENGLISH);
+    let stems = |words: &Words| words.stems_in(language).into_iter().collect::<BTreeSet<_>>();
+    // What turns a statement round is not known of other languages: there all stems must be the same.
+    let is_known = language == Language::ENGLISH && !a.content.iter().chain(&b.content).any(|word| text::is_unspaced(word));
+    shared(&stems(&a), &stems(&b)) >= if is_known { overlap } else { overlap.max(1.0) }
 }
 
 fn decisive(lower: &str) -> BTreeSet<&str> {

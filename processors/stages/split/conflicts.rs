@@ -268,7 +268,11 @@ fn says(plain: &str) -> Says {
         return if denied.is_empty() { Says::Nothing } else { Says::Never(denied) };
     }
     let is_deed = IS_DOER.is_match(plain) && !plain.trim_end().ends_with('?') && !UNDONE.is_match(plain);
-    if is_deed { Says::Deed(text::terms(plain).into_iter().filter(|stem| is_no_number(stem)).collect()) } else { Says::Nothing }
+    if is_deed {
+        Says::Deed(text::terms_of_english(plain).into_iter().filter(|stem| is_no_number(stem)).collect())
+    } else {
+        Says::Nothing
+    }
 }
 
 /// The stems of what a clause says was never done, if it says so.
@@ -276,7 +280,7 @@ fn denied(plain: &str) -> Option<BTreeSet<String>> {
     let what = NEVER.captures(plain)?.name("what")?.as_str();
     let end = OBJECT_END.find(what).map_or(what.len(), |end| end.start());
     let is_said = |stem: &String| is_no_number(stem) && !GENERIC.contains(stem.as_str()) && !LIGHT.contains(stem.as_str());
-    Some(text::terms(&what[..end]).into_iter().filter(is_said).collect())
+    Some(text::terms_of_english(&what[..end]).into_iter().filter(is_said).collect())
 }
 
 fn is_no_number(stem: &str) -> bool {

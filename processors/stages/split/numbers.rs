@@ -52,7 +52,7 @@ pub fn numbers(clause: &str) -> (Vec<Number>, BTreeSet<String>) {
             let Found { family, key, value, phrase, .. } = found;
             numbers.push(Number { family, key, value, said, phrase, rate, old });
         } else if is_word {
-            about.extend(tokens[at..next].iter().flat_map(|token| text::terms(token.text)));
+            about.extend(tokens[at..next].iter().flat_map(|token| text::terms_of_english(token.text)));
         }
         at = next;
     }

@@ -1,0 +1,262 @@
+//! Languages other than English, through a real shard: what was said is found by another form of its word, or by a word of a script that has no
+//! spaces, and not confused with what stands beside it.
+
+use keepsake::config::Layers;
+use keepsake::domain::{Now, Time};
+use keepsake::home::{Home, MemoryHome};
+use keepsake::ingest::Ingest;
+use keepsake::ingest::flood::Flood;
+use keepsake::metrics::Metrics;
+use keepsake::ownership::{Place, Shards};
+use keepsake::ports::broker::Record;
+use keepsake::ports::clock::ManualClock;
+use keepsake::ports::embedder::{self, Model, ModelChoice, pool};
+use keepsake::profile::Profiles;
+use keepsake::recall::Recall;
+use keepsake::run::options;
+use keepsake::stages::score::Rarity;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+struct Service {
+    ingest: Ingest,
+    recall: Recall,
+    shards: Arc<Shards>,
+    offset: i64,
+}
+
+impl Service {
+    /// With vectors that know words and no meanings, and a gate that keeps everything.
+    fn new() -> Service {
+        let config = Layers::defaults().checked().expect("options");
+        let choice = embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        let model = Model::open(&choice).expect("needs nothing");
+        let (home, metrics) = (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()));
+        let (name, dimensions) = (model.name().to_owned(), model.dimensions() as u32);
+        let place = Place { home, cluster: "said".into(), topic: config.topics.events(), partitions: 1, model: name, dimensions };
+        let shards =
+            Arc::new(Shards::new(place, options::shard(&config, 1), None, Arc::new(ManualClock::default()), metrics.clone()));
+        shards.open(0).expect("memory");
+        let profiles = Profiles::load(&config).expect("built in").with_open_gate();
+        let session = || model.session().expect("needs nothing");
+        let ingest = Ingest {
+            options: options::ingest(&config),
+            profiles: profiles.clone(),
+            shards: shards.clone(),
+            encoder: pool::in_place(session()),
+            tokens: model.tokens(),
+            rarity: Rarity::flat(),
+            flood: Flood::new(options::flood(&config)),
+            metrics: metrics.clone(),
+        };
+        let recall = Recall::new(options::recall(&config), profiles, shards.clone(), session(), model.tokens(), metrics);
+        Service { ingest, recall, shards, offset: 0 }
+    }
+
+    fn event(&mut self, event: Value) -> &'static str {
+        let effects = self.ingest.step(vec![record(self.offset, &event)]).expect("an event");
+        self.offset += 1;
+        let mut outcome = "";
+        for write in effects.writes {
+            outcome = write.decisions[0].outcome.as_str();
+            write.carry_out(None).expect("memory");
+        }
+        outcome
+    }
+
+    fn say(&mut self, user: &str, content: &str) -> &'static str {
+        self.event(json!({"type": "turn", "user": user, "session": "s", "content": content}))
+    }
+
+    /// What answers by its own words, best first.
+    fn ask(&mut self, user: &str, question: &str) -> Vec<String> {
+        let body = json!({"type": "recall", "user": user, "query": question, "limit": 10, "explain": true, "format": "none"});
+        self.shards.polled();
+        let replies = self.recall.step(Now { wall: Time(0), events: Time(0) }, Some(record(self.offset, &body)));
+        let reply: Value = serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON");
+        let memories = reply["memories"].as_array().unwrap_or_else(|| panic!("{question}: {reply}"));
+        let by_words = memories.iter().filter(|memory| memory["explain"]["bm25"].as_f64().is_some_and(|score| score > 0.0));
+        by_words.map(|memory| memory["content"].as_str().expect("it was asked for").to_owned()).collect()
+    }
+}
+
+fn record(offset: i64, body: &Value) -> Record {
+    Record { topic: "keepsake.events".into(), offset, value: Some(body.to_string().into_bytes()), ..Record::default() }
+}
+
+/// Says all, and asks for each by a question that has another form of its words.
+fn check(user: &str, said: &[(&str, &[&str])]) {
+    let mut service = Service::new();
+    for (content, _) in said {
+        assert_eq!(service.say(user, content), "kept", "{content}");
+    }
+    for (content, questions) in said {
+        for question in *questions {
+            let found = service.ask(user, question);
+            assert_eq!(found.first().map(String::as_str), Some(*content), "{question}: {found:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_memory_in_german_is_found_by_another_form_of_its_word() {
+    check(
+        "jana",
+        &[
+            (
+                "Ich habe mit meiner Schwester zwei Häuser in Lissabon gekauft",
+                &["Haus", "Wo steht mein Haus?", "Hauskauf der Schwestern"],
+            ),
+            ("Meine Tochter ist gegen alle Nüsse allergisch", &["Nuss", "Welche Nuss darf die Tochter nicht essen?"]),
+            ("Wir fahren im Sommer mit den Rädern nach Dänemark", &["Rad", "Wohin geht es mit dem Rad?"]),
+            ("Mein Bruder spielt seit zehn Jahren Klavier", &["Klaviere", "Was kann der Bruder spielen?"]),
+        ],
+    );
+}
+
+#[test]
+fn a_memory_in_french_spanish_or_turkish_is_found_by_another_form_of_its_word() {
+    check(
+        "marie",
+        &[
+            ("J'ai acheté deux chevaux avec ma soeur l'année dernière", &["cheval", "Quel cheval ai-je acheté ?"]),
+            ("Ma fille est allergique aux noix depuis toujours", &["allergies", "Quelles allergies a ma fille ?"]),
+            ("Mon frère travaille comme professeur à Lyon", &["travailler", "Où est-ce que mon frère travaillait ?"]),
+        ],
+    );
+    check(
+        "lola",
+        &[
+            ("El año pasado compré dos casas en Sevilla con mi hermana", &["casa", "¿Dónde está mi casa?"]),
+            ("Mi hijo es alérgico a las nueces y a los cacahuetes", &["cacahuete", "¿Puede comer un cacahuete?"]),
+        ],
+    );
+    check(
+        "ece",
+        &[
+            ("Geçen yıl kardeşimle birlikte iki köpek aldık", &["köpekler", "Köpeklerin adı ne?"]),
+            ("Kızım her akşam evde kitap okuyor", &["kitaplar", "Hangi kitapları okuyor?"]),
+        ],
+    );
+}
+
+#[test]
+fn a_memory_in_russian_greek_or_tamil_is_found_by_another_form_of_its_word() {
+    check(
+        "olga",
+        &[
+            ("Я купил новую собаку", &["собаки", "Какой породы собака?"]),
+            ("Мой брат работает учителем в Москве", &["учитель", "Что делает брат?"]),
+            ("У меня аллергия на орехи", &["орех", "Какие орехи нельзя?"]),
+        ],
+    );
+    check(
+        "nikos",
+        &[("Αγόρασα ένα σπίτι στην Πάτρα", &["σπίτια", "Πόσα σπίτια αγόρασα;"]), ("Ο σκύλος μου είναι άρρωστος", &["σκύλους"])],
+    );
+    check("selvi", &[("எனக்கு இரண்டு வீடுகள் உள்ளன", &["வீடு"]), ("என் நாய் பெரியது", &["நாய்கள்"])]);
+}
+
+#[test]
+fn a_memory_in_japanese_is_found_by_a_word_of_it() {
+    check(
+        "yuki",
+        &[
+            ("先月リスボンに引っ越しました。", &["リスボン", "リスボンの天気はどうですか", "いつ引っ越したの？"]),
+            ("猫を二匹飼っています。", &["猫", "猫の名前は何ですか"]),
+            ("妹は京都の大学で働いています。", &["妹", "妹はどこで働いていますか", "京都には誰がいますか"]),
+            ("ナッツのアレルギーがあります。", &["アレルギー", "どんなアレルギーですか"]),
+        ],
+    );
+}
+
+#[test]
+fn a_memory_in_chinese_is_found_by_a_word_of_it() {
+    check(
+        "wei",
+        &[
+            ("我上个月搬到了里斯本。", &["里斯本", "里斯本的天气怎么样？"]),
+            ("我养了两只猫。", &["猫", "猫叫什么名字？"]),
+            ("我妹妹在北京的大学工作。", &["妹妹", "妹妹做什么工作？", "谁在北京？"]),
+            ("我对花生过敏。", &["花生", "我对什么过敏？"]),
+        ],
+    );
+}
+
+#[test]
+fn a_memory_in_thai_or_korean_is_found_by_a_word_of_it() {
+    check(
+        "mali",
+        &[
+            ("ฉันย้ายไปลิสบอนเมื่อเดือนที่แล้ว", &["ลิสบอน", "อากาศที่ลิสบอนเป็นอย่างไร"]),
+            ("ฉันเลี้ยงแมวสองตัว", &["แมว", "แมวชื่ออะไร"]),
+            ("น้องสาวทำงานที่มหาวิทยาลัยในเชียงใหม่", &["มหาวิทยาลัย", "น้องสาวทำงานที่ไหน"]),
+            ("ฉันแพ้ถั่วลิสง", &["ถั่ว", "ฉันกินถั่วลิสงได้ไหม"]),
+        ],
+    );
+    check(
+        "jiwoo",
+        &[
+            ("지난달에 리스본으로 이사했어요.", &["리스본", "리스본은 어때요?"]),
+            ("고양이를 두 마리 키워요.", &["고양이", "고양이가 몇 마리예요?"]),
+            ("여동생은 부산에서 일해요.", &["부산", "여동생이 어디에서 일해요?"]),
+        ],
+    );
+}
+
+#[test]
+fn what_is_said_in_two_scripts_is_found_by_either() {
+    check(
+        "lin",
+        &[
+            ("我住在 Lisbon, near the river", &["Lisbon", "river", "我住在哪里？"]),
+            ("昨日 San Francisco の友達に会いました", &["San Francisco", "友達"]),
+            ("Купил билеты на Foo Fighters", &["Foo Fighters", "билет"]),
+        ],
+    );
+}
+
+#[test]
+fn what_is_said_again_is_merged_and_what_is_denied_is_not() {
+    let mut service = Service::new();
+    for content in [
+        "Ich wohne seit Mai mit meiner Schwester in Berlin.",
+        "京都の大学で働いています。",
+        "ฉันเลี้ยงแมวสองตัว",
+        "我每个周末都和朋友们一起去公园吃肉",
+    ] {
+        assert_eq!(service.say("kim", content), "kept", "{content}");
+        assert_eq!(service.say("kim", &format!("{}!", content.trim_end_matches(['.', '。']))), "merged", "{content}");
+    }
+    for content in ["Ich wohne seit Mai nicht mit meiner Schwester in Berlin.", "我每个周末都不和朋友们一起去公园吃肉"]
+    {
+        assert_eq!(service.say("kim", content), "kept", "{content}");
+    }
+}
+
+#[test]
+fn a_forget_reaches_the_words_of_its_language() {
+    let mut service = Service::new();
+    for (content, query) in [
+        ("Ich habe mit meiner Schwester zwei Häuser in Lissabon gekauft", "Haus Lissabon"),
+        ("Мой брат работает учителем в Москве", "учитель"),
+        ("先月リスボンに引っ越しました。", "リスボン"),
+        ("我养了两只猫。", "猫"),
+        ("น้องสาวทำงานที่มหาวิทยาลัย", "มหาวิทยาลัย"),
+    ] {
+        assert_eq!(service.say("kim", content), "kept", "{content}");
+        assert_eq!(service.ask("kim", query), [content]);
+        service.event(json!({"type": "forget", "user": "kim", "query": query}));
+        assert!(service.ask("kim", query).is_empty(), "{query}");
+    }
+}
+
+#[test]
+fn a_question_is_read_in_the_languages_of_its_own_user_only() {
+    let mut service = Service::new();
+    let bought = "Wir haben mit meiner Schwester zwei Häuser in Lissabon gekauft";
+    service.say("jana", bought);
+    service.say("tom", "The Haus is what my friends call the club that I go to on Fridays");
+    assert_eq!(service.ask("jana", "Haus"), [bought]);
+    assert!(service.ask("tom", "Häuser").is_empty(), "nobody has told Tom's memories in German");
+}
