@@ -173,7 +173,7 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let mut arrived: Vec<String> = (0..STRAYS).flat_map(contents).collect();
     arrived.sort();
     strays.sort();
-    assert_eq!(arrived, strays, "what came to a wrong partition is there once: {case}");
+    assert_eq!(arrived, strays, "what came to a wrong partition is there once: {case}, {:#?}", told_of(&wire, &arrived, &strays));
 
     let after = state(&wire, &users);
     let [left, right] = &mut pair.children;
@@ -191,6 +191,21 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
         let different = different(&after[user], &calm[user]);
         assert!(different.is_empty(), "{user}: tortured and calm differ in {different:#?}: {case}");
     }
+}
+
+/// All that the topics say of strays that are in only one of two lists.
+fn told_of(wire: &Wire, some: &[String], others: &[String]) -> Vec<String> {
+    let odd = |text: &str| some.iter().any(|one| one == text) != others.iter().any(|one| one == text);
+    let mut told = Vec::new();
+    for topic in ["events", "decisions", "memories"] {
+        for record in wire.read(topic).into_iter().filter(|record| record.value.is_some()) {
+            let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default();
+            if ["content", "text"].iter().any(|field| value[field].as_str().is_some_and(odd)) {
+                told.push(format!("{topic} {:?} {}: {value}", record.partition, record.timestamp_ms));
+            }
+        }
+    }
+    told
 }
 
 /// The same log in one go: another group, another store, another changelog, nobody killed.

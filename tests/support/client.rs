@@ -76,6 +76,8 @@ impl Wire {
         let producer = config(servers)
             .set("partitioner", "murmur2_random")
             .set("linger.ms", "0")
+            // Else a restart of the broker has it send again what is there already, under another offset: another event.
+            .set("enable.idempotence", "true")
             .set("message.max.bytes", "4000000")
             .create_with_context(Acknowledge)
             .expect("the settings are valid");
