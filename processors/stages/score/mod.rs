@@ -16,7 +16,7 @@ pub use repetition::says_the_same;
 use crate::domain::{OwnWords, Role, SaidBefore, Surprise, Vector};
 use crate::text::{self, Words};
 use reading::Reading;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// A candidate's text, read once: by its wording, and as words with their stems.
 pub struct Said<'a> {
@@ -199,10 +199,19 @@ fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
     })
 }
 
+/// Counts different words, and stops as soon as they are enough. Where a script has no spaces, two of its pairs make about a word.
 fn is_short(words: &[String]) -> bool {
-    // Where a script has no spaces, two of its pairs make about a word.
-    let halves = |word: &&String| if text::is_unspaced(word) { 1 } else { 2 };
-    words.len() < SHORT_WORDS || words.iter().collect::<HashSet<_>>().iter().map(halves).sum::<usize>() < 2 * SHORT_WORDS
+    let (mut seen, mut halves) = (Vec::with_capacity(2 * SHORT_WORDS), 0);
+    for word in words {
+        if !seen.contains(&word) {
+            seen.push(word);
+            halves += if text::is_unspaced(word) { 1 } else { 2 };
+        }
+        if halves >= 2 * SHORT_WORDS {
+            return false;
+        }
+    }
+    true
 }
 
 /// 0 to 1; what is no number counts as nothing.
