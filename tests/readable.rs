@@ -1,6 +1,6 @@
 //! What an older version wrote, a newer one reads: a shard and its changelog of each format, kept under `data/`.
 //!
-//! A new format gets a new folder, made by `KEEPSAKE_WRITE_SAMPLES=format-2 cargo test --test integration readable`; a folder that is
+//! A new format, of the store or of the index, gets a new folder, made by `KEEPSAKE_WRITE_SAMPLES=format-2 cargo test --test integration readable`; a folder that is
 //! there is never made again.
 
 use crate::support::{Broker, Message, Running, root};
@@ -83,7 +83,7 @@ fn law_readable_forever() {
     if let Ok(name) = std::env::var("KEEPSAKE_WRITE_SAMPLES") {
         write(&data.join(name));
     }
-    let mut formats = 0;
+    let (mut formats, mut of_this_form) = (0, 0);
     let samples = std::fs::read_dir(&data).expect("tests/data is there").flatten();
     for format in samples.filter(|entry| entry.file_name().to_string_lossy().starts_with("format-")) {
         formats += 1;
@@ -102,7 +102,10 @@ fn law_readable_forever() {
         let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
         let index = Index::open(&copy.path().join("index"), INDEX, &generation).expect("opens");
         match index.text.discarded() {
-            None => assert_eq!(index.text.ids().len(), contents(&opened.store).len()),
+            None => {
+                of_this_form += 1;
+                assert_eq!(index.text.ids().len(), contents(&opened.store).len());
+            }
             // It is derived: one of an older form is begun anew, says so, and has yet to read all of the store.
             Some(why) => {
                 assert!(why.contains("fields") || why.contains("format"), "{}: {why}", format.path().display());
@@ -116,6 +119,7 @@ fn law_readable_forever() {
         assert_eq!(folded.digest().expect("memory"), opened.store.digest().expect("readable"));
     }
     assert!(formats >= 1, "a sample of every format is kept");
+    assert!(of_this_form >= 1, "the index has a new form: write a sample of it, as is said above");
 }
 
 /// A shard that has some of everything, with the topic it is restored from.
