@@ -1,87 +1,36 @@
 //! Languages other than English, through a real shard: what was said is found by another form of its word, or by a word of a script that has no
 //! spaces, and not confused with what stands beside it.
 
-use keepsake::config::Layers;
-use keepsake::domain::{Now, Time};
-use keepsake::home::{Home, MemoryHome};
-use keepsake::ingest::Ingest;
-use keepsake::ingest::flood::Flood;
-use keepsake::metrics::Metrics;
-use keepsake::ownership::{Place, Shards};
-use keepsake::ports::broker::Record;
-use keepsake::ports::clock::ManualClock;
-use keepsake::ports::embedder::{self, Model, ModelChoice, pool};
-use keepsake::profile::Profiles;
-use keepsake::recall::Recall;
-use keepsake::run::options;
-use keepsake::stages::score::Rarity;
+use crate::support::in_process::InProcess;
+use keepsake::domain::Time;
+use keepsake::ports::embedder::{self, Model, ModelChoice};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
-struct Service {
-    ingest: Ingest,
-    recall: Recall,
-    shards: Arc<Shards>,
-    offset: i64,
-}
+struct Service(InProcess);
 
 impl Service {
-    /// With vectors that know words and no meanings, and a gate that keeps everything.
+    /// With vectors that know words and no meanings.
     fn new() -> Service {
-        let config = Layers::defaults().checked().expect("options");
         let choice = embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
         let model = Model::open(&choice).expect("needs nothing");
-        let (home, metrics) = (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()));
-        let (name, dimensions) = (model.name().to_owned(), model.dimensions() as u32);
-        let place = Place { home, cluster: "said".into(), topic: config.topics.events(), partitions: 1, model: name, dimensions };
-        let shards =
-            Arc::new(Shards::new(place, options::shard(&config, 1), None, Arc::new(ManualClock::default()), metrics.clone()));
-        shards.open(0).expect("memory");
-        let profiles = Profiles::load(&config).expect("built in").with_open_gate();
-        let session = || model.session().expect("needs nothing");
-        let ingest = Ingest {
-            options: options::ingest(&config),
-            profiles: profiles.clone(),
-            shards: shards.clone(),
-            encoder: pool::in_place(session()),
-            tokens: model.tokens(),
-            rarity: Rarity::flat(),
-            flood: Flood::new(options::flood(&config)),
-            metrics: metrics.clone(),
-        };
-        let recall = Recall::new(options::recall(&config), profiles, shards.clone(), session(), model.tokens(), metrics);
-        Service { ingest, recall, shards, offset: 0 }
+        Service(InProcess::new(&|| model.session().expect("needs nothing"), &model.tokens()))
     }
 
-    fn event(&mut self, event: Value) -> &'static str {
-        let effects = self.ingest.step(vec![record(self.offset, &event)]).expect("an event");
-        self.offset += 1;
-        let mut outcome = "";
-        for write in effects.writes {
-            outcome = write.decisions[0].outcome.as_str();
-            write.carry_out(None).expect("memory");
-        }
-        outcome
+    fn event(&mut self, event: &Value) -> &'static str {
+        self.0.tell(event)
     }
 
     fn say(&mut self, user: &str, content: &str) -> &'static str {
-        self.event(json!({"type": "turn", "user": user, "session": "s", "content": content}))
+        self.event(&json!({"type": "turn", "user": user, "session": "s", "content": content}))
     }
 
     /// What answers by its own words, best first.
     fn ask(&mut self, user: &str, question: &str) -> Vec<String> {
         let body = json!({"type": "recall", "user": user, "query": question, "limit": 10, "explain": true, "format": "none"});
-        self.shards.polled();
-        let replies = self.recall.step(Now { wall: Time(0), events: Time(0) }, Some(record(self.offset, &body)));
-        let reply: Value = serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON");
-        let memories = reply["memories"].as_array().unwrap_or_else(|| panic!("{question}: {reply}"));
+        let memories = self.0.ask(Time(0), &body);
         let by_words = memories.iter().filter(|memory| memory["explain"]["bm25"].as_f64().is_some_and(|score| score > 0.0));
         by_words.map(|memory| memory["content"].as_str().expect("it was asked for").to_owned()).collect()
     }
-}
-
-fn record(offset: i64, body: &Value) -> Record {
-    Record { topic: "keepsake.events".into(), offset, value: Some(body.to_string().into_bytes()), ..Record::default() }
 }
 
 /// Says all, and asks for each by a question that has another form of its words.
@@ -246,7 +195,7 @@ fn a_forget_reaches_the_words_of_its_language() {
     ] {
         assert_eq!(service.say("kim", content), "kept", "{content}");
         assert_eq!(service.ask("kim", query), [content]);
-        service.event(json!({"type": "forget", "user": "kim", "query": query}));
+        service.event(&json!({"type": "forget", "user": "kim", "query": query}));
         assert!(service.ask("kim", query).is_empty(), "{query}");
     }
 }

@@ -1,21 +1,10 @@
 //! The formula of recall, term by term: two conversations whose expected numbers were worked out elsewhere (`data/recall/terms.json`).
 
+use crate::support::in_process::InProcess;
 use crate::support::root;
-use keepsake::config::Layers;
-use keepsake::domain::{Now, Time};
+use keepsake::domain::Time;
 use keepsake::fault::Result;
-use keepsake::home::{Home, MemoryHome};
-use keepsake::ingest::Ingest;
-use keepsake::ingest::flood::Flood;
-use keepsake::metrics::Metrics;
-use keepsake::ownership::{Place, Shards};
-use keepsake::ports::broker::Record;
-use keepsake::ports::clock::ManualClock;
-use keepsake::ports::embedder::{Embedder, TokenCounter, pool};
-use keepsake::profile::Profiles;
-use keepsake::recall::Recall;
-use keepsake::run::options;
-use keepsake::stages::score::Rarity;
+use keepsake::ports::embedder::{Embedder, TokenCounter};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,70 +36,29 @@ impl Embedder for Told {
     }
 }
 
-struct Service {
-    ingest: Ingest,
-    recall: Recall,
-    shards: Arc<Shards>,
-    offset: i64,
-}
+struct Service(InProcess);
 
 impl Service {
-    /// With a gate that keeps everything: only what was said before is not stored.
-    fn of(vectors: Told) -> Service {
-        let config = Layers::defaults().checked().expect("options");
-        let (home, metrics) = (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()));
-        let (model, dimensions) = (vectors.name().to_owned(), vectors.dimensions() as u32);
-        let place = Place { home, cluster: "told".into(), topic: config.topics.events(), partitions: 1, model, dimensions };
-        let clock = Arc::new(ManualClock::default());
-        let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics.clone()));
-        shards.open(0).expect("memory");
-        let profiles = Profiles::load(&config).expect("built in").with_open_gate();
-        let ingest = Ingest {
-            options: options::ingest(&config),
-            profiles: profiles.clone(),
-            shards: shards.clone(),
-            encoder: pool::in_place(Box::new(vectors.clone())),
-            tokens: TokenCounter::estimate(),
-            rarity: Rarity::flat(),
-            flood: Flood::new(options::flood(&config)),
-            metrics: metrics.clone(),
-        };
-        let (options, tokens) = (options::recall(&config), TokenCounter::estimate());
-        let recall = Recall::new(options, profiles, shards.clone(), Box::new(vectors), tokens, metrics);
-        Service { ingest, recall, shards, offset: 0 }
+    fn of(vectors: &Told) -> Service {
+        Service(InProcess::new(&|| Box::new(vectors.clone()), &TokenCounter::estimate()))
     }
 
     fn hear(&mut self, mut turn: Value) -> &'static str {
         turn["type"] = "turn".into();
         turn["user"] = "mia".into();
-        let effects = self.ingest.step(vec![record(self.offset, &turn)]).expect("a turn");
-        self.offset += 1;
-        let mut outcome = "";
-        for write in effects.writes {
-            outcome = write.decisions[0].outcome.as_str();
-            write.carry_out(None).expect("memory");
-        }
-        outcome
+        self.0.tell(&turn)
     }
 
     /// The numbers behind every memory that answers, by the turn it came from.
     fn ask(&mut self, question: &str) -> BTreeMap<String, Map<String, Value>> {
         let body = json!({"type": "recall", "user": "mia", "query": question, "limit": 100, "explain": true, "format": "none"});
-        self.shards.polled();
-        let now = Now { wall: Time(0), events: Time(1_720_000_000_000) };
-        let replies = self.recall.step(now, Some(record(self.offset, &body)));
-        let reply: Value = serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON");
-        let memories = reply["memories"].as_array().unwrap_or_else(|| panic!("{question}: {reply}"));
+        let memories = self.0.ask(Time(1_720_000_000_000), &body);
         let one = |memory: &Value| {
             let turn = memory["source"]["event_id"].as_str().expect("its turn had an id").to_owned();
             (turn, memory["explain"].as_object().expect("it was asked for").clone())
         };
         memories.iter().map(one).collect()
     }
-}
-
-fn record(offset: i64, body: &Value) -> Record {
-    Record { topic: "keepsake.events".into(), offset, value: Some(body.to_string().into_bytes()), ..Record::default() }
 }
 
 fn number(terms: &Map<String, Value>, name: &str) -> f64 {
@@ -124,7 +72,7 @@ fn every_term_is_what_the_formula_says() {
     let mut compared = BTreeSet::new();
     for conversation in told["conversations"].as_array().expect("a list") {
         let vectors = serde_json::from_value(conversation["vectors"].clone()).expect("vectors by text");
-        let mut service = Service::of(Told { vectors: Arc::new(vectors) });
+        let mut service = Service::of(&Told { vectors: Arc::new(vectors) });
         for turn in conversation["turns"].as_array().expect("a list") {
             let is_merged = conversation["merged"].as_array().expect("a list").contains(&turn["id"]);
             let expected = if is_merged { "merged" } else { "kept" };

@@ -1,6 +1,7 @@
 //! What the stories share: a broker, a service on it, and a client that knows nothing but the contract.
 
 pub mod client;
+pub mod in_process;
 pub mod kafka;
 pub mod service;
 pub mod story;

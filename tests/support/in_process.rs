@@ -1,0 +1,75 @@
+//! Ingest and recall over one shard in memory, without a broker and without threads: for what is said of single memories and their scores.
+
+use keepsake::config::Layers;
+use keepsake::domain::{Now, Time};
+use keepsake::home::{Home, MemoryHome};
+use keepsake::ingest::Ingest;
+use keepsake::ingest::flood::Flood;
+use keepsake::metrics::Metrics;
+use keepsake::ownership::{Place, Shards};
+use keepsake::ports::broker::Record;
+use keepsake::ports::clock::ManualClock;
+use keepsake::ports::embedder::{Embedder, TokenCounter, pool};
+use keepsake::profile::Profiles;
+use keepsake::recall::Recall;
+use keepsake::run::options;
+use keepsake::stages::score::Rarity;
+use serde_json::Value;
+use std::sync::Arc;
+
+pub struct InProcess {
+    ingest: Ingest,
+    recall: Recall,
+    shards: Arc<Shards>,
+    offset: i64,
+}
+
+impl InProcess {
+    /// With a gate that keeps everything: only what was said before is not stored.
+    pub fn new(session: &dyn Fn() -> Box<dyn Embedder>, tokens: &TokenCounter) -> InProcess {
+        let config = Layers::defaults().checked().expect("options");
+        let (home, metrics, embedder) = (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()), session());
+        let (model, dimensions) = (embedder.name().to_owned(), embedder.dimensions() as u32);
+        let place = Place { home, cluster: "told".into(), topic: config.topics.events(), partitions: 1, model, dimensions };
+        let clock = Arc::new(ManualClock::default());
+        let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics.clone()));
+        shards.open(0).expect("memory");
+        let profiles = Profiles::load(&config).expect("built in").with_open_gate();
+        let ingest = Ingest {
+            options: options::ingest(&config),
+            profiles: profiles.clone(),
+            shards: shards.clone(),
+            encoder: pool::in_place(embedder),
+            tokens: tokens.clone(),
+            rarity: Rarity::flat(),
+            flood: Flood::new(options::flood(&config)),
+            metrics: metrics.clone(),
+        };
+        let recall = Recall::new(options::recall(&config), profiles, shards.clone(), session(), tokens.clone(), metrics);
+        InProcess { ingest, recall, shards, offset: 0 }
+    }
+
+    /// The outcome of its last candidate.
+    pub fn tell(&mut self, event: &Value) -> &'static str {
+        let effects = self.ingest.step(vec![record(self.offset, event)]).expect("an event");
+        self.offset += 1;
+        let mut outcome = "";
+        for write in effects.writes {
+            outcome = write.decisions[0].outcome.as_str();
+            write.carry_out(None).expect("memory");
+        }
+        outcome
+    }
+
+    /// The memories of a recall's reply, best first.
+    pub fn ask(&mut self, events: Time, request: &Value) -> Vec<Value> {
+        self.shards.polled();
+        let replies = self.recall.step(Now { wall: Time(0), events }, Some(record(self.offset, request)));
+        let reply: Value = serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON");
+        reply["memories"].as_array().unwrap_or_else(|| panic!("{request}: {reply}")).clone()
+    }
+}
+
+fn record(offset: i64, body: &Value) -> Record {
+    Record { topic: "keepsake.events".into(), offset, value: Some(body.to_string().into_bytes()), ..Record::default() }
+}
