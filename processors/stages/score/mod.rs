@@ -15,6 +15,7 @@ pub use repetition::says_the_same;
 
 use crate::domain::{OwnWords, Role, SaidBefore, Surprise, Vector};
 use crate::text::{self, Words};
+use foldhash::fast::RandomState;
 use reading::Reading;
 use std::collections::HashMap;
 
@@ -174,7 +175,7 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
 /// user has said it.
 fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
     let all = ground.own_words.total() as f32 + PRIOR_WORDS;
-    let mut bits_of_stem = HashMap::with_capacity(text.words.len());
+    let mut bits_of_stem = HashMap::with_capacity_and_hasher(text.words.len(), RandomState::default());
     for (word, stem) in text.words.iter().zip(&text.stems) {
         let expected = ground.own_words.count(stem) as f32 + PRIOR_WORDS * (-ground.rarity.bits(word)).exp2();
         let bits = bits_of_stem.entry(stem.as_str()).or_insert(0f32);

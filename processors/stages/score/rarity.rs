@@ -2,6 +2,7 @@
 //! Knows nothing of any user's own words.
 
 use crate::text;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// By Zipf's law p(rank) = 1 / (rank · ln 28500), so the bits are log2(rank) plus log2(ln 28500).
@@ -26,9 +27,9 @@ pub struct Rarity {
 
 struct Ranks {
     /// From 1 on. Marks, digits and letters before the first word count as rank 1.
-    starts: HashMap<Box<str>, u32>,
+    starts: HashMap<Box<str>, u32, RandomState>,
     /// The pieces that only continue a word, without their "##".
-    continuing: HashMap<Box<str>, u32>,
+    continuing: HashMap<Box<str>, u32, RandomState>,
     piece_bytes_max: usize,
 }
 
@@ -36,7 +37,8 @@ impl Rarity {
     /// The lines of a WordPiece vocabulary. One that is not in English WordPiece order tells nothing of rank: then as `flat`.
     pub fn from_vocabulary(vocabulary: &[String]) -> Rarity {
         let Some(first) = vocabulary.iter().position(|entry| entry == "the") else { return Rarity::flat() };
-        let (mut starts, mut continuing) = (HashMap::with_capacity(vocabulary.len()), HashMap::new());
+        let (mut starts, mut continuing) =
+            (HashMap::with_capacity_and_hasher(vocabulary.len(), RandomState::default()), HashMap::default());
         for (n, entry) in vocabulary.iter().enumerate() {
             let rank = (n + 1).saturating_sub(first).max(1) as u32;
             match entry.strip_prefix("##") {

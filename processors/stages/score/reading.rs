@@ -3,7 +3,6 @@
 use super::patterns::*;
 use regex::SetMatches;
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 /// A text as the patterns read it.
 pub struct Reading<'a> {
@@ -107,21 +106,19 @@ impl<'a> Reading<'a> {
 
     /// Different capitalised words inside a sentence: at most 2 are counted.
     pub fn names(&self) -> usize {
-        let mut found = HashSet::new();
+        let mut first = None;
         let mut before = ['.', ' '];
         for word in self.prose.split_inclusive(|c: char| !is_name_char(c)) {
             let name = word.trim_end_matches(|c: char| !c.is_alphanumeric());
-            if is_name(name) && !begins_sentence(before) {
-                found.insert(name);
+            if is_name(name) && !begins_sentence(before) && *first.get_or_insert(name) != name {
+                return 2;
             }
-            if found.len() == 2 {
-                break;
-            }
-            for c in word.chars().rev().take(2).collect::<Vec<_>>().into_iter().rev() {
-                before = [before[1], c];
+            let mut last = word.chars().rev();
+            if let Some(c) = last.next() {
+                before = [last.next().unwrap_or(before[1]), c];
             }
         }
-        found.len()
+        usize::from(first.is_some())
     }
 }
 

@@ -4,6 +4,7 @@
 use super::clauses::{claims, prose};
 use super::numbers::{Family, Number, may_number, numbers};
 use crate::text;
+use foldhash::fast::RandomState;
 use regex::{Regex, RegexBuilder};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
@@ -41,10 +42,9 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
     if earlier.is_empty() {
         return Vec::new();
     }
-    let new = read(text);
-    let sought = Sought::by(&new);
-    let clauses = |text| if sought.may_be_in(text) { read(text) } else { Vec::new() };
-    let earlier: Vec<_> = earlier.iter().map(|one| (one, clauses(one.content))).collect();
+    let new = Sought::Everything.read(text);
+    let sought = Sought::against(&new);
+    let earlier: Vec<_> = earlier.iter().map(|one| (one, sought.read(one.content))).collect();
     against(&new, &earlier)
 }
 
@@ -78,6 +78,7 @@ struct Clause {
     numbers: Vec<Number>,
     /// Stems of what it says besides its numbers, without what is said in every second message.
     about: BTreeSet<String>,
+    /// Of a new text only, as `is_own`: nobody asks it of an earlier one.
     is_change: bool,
     is_own: bool,
     says: Says,
@@ -94,40 +95,67 @@ enum Says {
 
 type Read<'a> = [(&'a Earlier<'a>, Vec<Clause>)];
 
-fn read(text: &str) -> Vec<Clause> {
-    claims(&prose(text)).into_iter().map(clause).collect()
+/// What is looked for in a text. Most earlier ones hold nothing that could stand against a new one, and reading them is what takes time.
+enum Sought<'a> {
+    /// In a new text: whatever it says.
+    Everything,
+    /// In an earlier one, what stands against the new clauses.
+    Against { numbers: Vec<(&'a Clause, &'a Number)>, deeds: bool, denials: bool },
 }
 
-fn clause(text: String) -> Clause {
-    let plain = text.to_ascii_lowercase();
-    let (numbers, mut about) = if may_number(&plain) { numbers(&text) } else { Default::default() };
-    about.retain(|stem| !GENERIC.contains(stem.as_str()));
-    let (is_change, is_own) = (CHANGE.is_match(&plain), FIRST_PERSON.is_match(&plain));
-    Clause { is_change, is_own, says: says(&plain), text, numbers, about }
-}
-
-/// What an earlier text must hold to stand against these clauses. Most hold nothing of it, and reading them is what takes time.
-struct Sought {
-    number: bool,
-    deed: bool,
-    denial: bool,
-}
-
-impl Sought {
-    fn by(new: &[Clause]) -> Sought {
-        let gives_another = |clause: &Clause| clause.numbers.iter().any(|number| clause.is_change || number.old.is_some());
-        Sought {
-            number: new.iter().any(gives_another),
-            deed: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
-            denial: new.iter().any(|clause| matches!(clause.says, Says::Deed(_))),
+impl<'a> Sought<'a> {
+    fn against(new: &'a [Clause]) -> Sought<'a> {
+        let each = new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
+        Sought::Against {
+            numbers: each.filter(|(clause, number)| clause.is_change || number.old.is_some()).collect(),
+            deeds: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
+            denials: new.iter().any(|clause| matches!(clause.says, Says::Deed(_))),
         }
     }
 
-    /// Invariant: no less than reading it would find.
-    fn may_be_in(&self, text: &str) -> bool {
-        let plain = text.to_ascii_lowercase();
-        self.deed || self.number && may_number(&plain) || self.denial && plain.contains("never")
+    /// Invariant: finds no less in an earlier text than `Everything` that could stand against the new one.
+    fn read(&self, text: &str) -> Vec<Clause> {
+        if self.may_be_in(text) { claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect() } else { Vec::new() }
     }
+
+    fn may_be_in(&self, text: &str) -> bool {
+        let Sought::Against { numbers, deeds, denials } = self else { return true };
+        let plain = text.to_ascii_lowercase();
+        *deeds || !numbers.is_empty() && may_number(&plain) || *denials && plain.contains("never")
+    }
+
+    fn clause(&self, text: String) -> Clause {
+        let plain = text.to_ascii_lowercase();
+        let (numbers, rest) = if self.is_numbers() && may_number(&plain) { numbers(&plain) } else { Default::default() };
+        // Stems are looked at beside numbers only.
+        let about = if numbers.iter().any(|number| self.is_like(number)) { about(&rest) } else { BTreeSet::new() };
+        let (is_change, is_own, says) = match self {
+            Sought::Everything => (CHANGE.is_match(&plain), FIRST_PERSON.is_match(&plain), says(&plain)),
+            Sought::Against { deeds: true, .. } => (false, false, says(&plain)),
+            Sought::Against { denials: true, .. } if plain.contains("never") => (false, false, says(&plain)),
+            Sought::Against { .. } => (false, false, Says::Nothing),
+        };
+        Clause { is_change, is_own, says, text, numbers, about }
+    }
+
+    fn is_numbers(&self) -> bool {
+        match self {
+            Sought::Everything => true,
+            Sought::Against { numbers, .. } => !numbers.is_empty(),
+        }
+    }
+
+    fn is_like(&self, old: &Number) -> bool {
+        match self {
+            Sought::Everything => true,
+            Sought::Against { numbers, .. } => numbers.iter().any(|(clause, new)| is_comparable(new, old, &clause.about)),
+        }
+    }
+}
+
+fn about(words: &[&str]) -> BTreeSet<String> {
+    let stems = words.iter().flat_map(|word| text::terms_of_english(word));
+    stems.filter(|stem| !GENERIC.contains(stem.as_str())).collect()
 }
 
 // ---------------------------------------------------------------- another number for the same thing
@@ -307,7 +335,7 @@ static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Said in every second message: no sign that two clauses are about one thing.
-static GENERIC: LazyLock<HashSet<String>> = LazyLock::new(|| {
+static GENERIC: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
     stems(
         "project app application work working thing way make sure help need want get use using try trying implement implementing create \
          add code current currently example kinda worried know think going would like please explain show understand time new now just \
@@ -316,11 +344,11 @@ static GENERIC: LazyLock<HashSet<String>> = LazyLock::new(|| {
 });
 
 /// Nothing that could be done.
-static LIGHT: LazyLock<HashSet<String>> = LazyLock::new(|| {
+static LIGHT: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
     stems("actually really ever once complete completed involving related before project time any anything something")
 });
 
-static SCHEDULED: LazyLock<HashSet<String>> = LazyLock::new(|| {
+static SCHEDULED: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
     stems(
         "deadline due sprint meeting call zoom session appointment interview exam test launch release delivery flight trip wedding party \
          birthday event conference workshop presentation submission milestone review class start demo visit dinner lunch surgery hearing \
@@ -328,7 +356,7 @@ static SCHEDULED: LazyLock<HashSet<String>> = LazyLock::new(|| {
     )
 });
 
-fn stems(words: &str) -> HashSet<String> {
+fn stems(words: &str) -> HashSet<String, RandomState> {
     words.split_ascii_whitespace().map(text::stem).collect()
 }
 
@@ -394,6 +422,10 @@ mod tests {
         "reached ",
         "$5 ",
         "by 5 pm ",
+        "$7 ",
+        "30 minutes ",
+        "20 minutes a day ",
+        "is now 15 ",
     ];
 
     fn said() -> impl Strategy<Value = String> {
@@ -404,8 +436,8 @@ mod tests {
         #[test]
         fn what_is_not_read_would_not_have_been_in_conflict(new in said(), before in prop::collection::vec(said(), 1..4)) {
             let earlier: Vec<_> = before.iter().map(|content| Earlier { content, cosine: 0.6, opposed: 0 }).collect();
-            let all_read: Vec<_> = earlier.iter().map(|one| (one, read(one.content))).collect();
-            prop_assert_eq!(conflicts(&new, &earlier), against(&read(&new), &all_read));
+            let all_read: Vec<_> = earlier.iter().map(|one| (one, Sought::Everything.read(one.content))).collect();
+            prop_assert_eq!(conflicts(&new, &earlier), against(&Sought::Everything.read(&new), &all_read));
         }
     }
 
