@@ -62,7 +62,7 @@ impl Place {
 const SPEAKER: char = '\u{4}';
 
 /// Nor with this.
-const LANGUAGE: char = '\u{5}';
+pub const LANGUAGE: char = '\u{5}';
 
 /// A speaker's name as a term.
 pub fn speaker(name: &str) -> String {

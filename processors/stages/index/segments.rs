@@ -115,6 +115,18 @@ impl Segments {
         Ok(false)
     }
 
+    /// False: none of the user's documents has a term that begins so. One look a segment, whatever may follow.
+    pub fn may_have(&self, key: &UserKey, beginning: char) -> tantivy::Result<bool> {
+        let from = spelled(key, beginning.encode_utf8(&mut [0; 4]));
+        for segment in &self.all {
+            let mut terms = segment.terms.terms().range().ge(&from).into_stream()?;
+            if terms.advance() && terms.key().starts_with(from.as_bytes()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
         self.all.iter().flat_map(|segment| segment.reader.doc_ids_alive().map(|doc| segment.id(doc)))
     }

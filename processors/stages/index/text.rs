@@ -4,7 +4,7 @@
 use super::Options;
 use super::bm25::{Bm25, Found, Scored};
 use super::disk::{Disk, Opened, unreadable};
-use super::document::{Document, language, speaker};
+use super::document::{Document, LANGUAGE, language, speaker};
 use super::segments::Segments;
 use super::tail::Tail;
 use crate::domain::{MemoryId, UserKey};
@@ -75,12 +75,7 @@ impl TextIndex {
 
     /// Those besides English that a memory of the user is told in.
     pub fn languages(&self, key: &UserKey) -> Result<Vec<Language>> {
-        let view = self.read();
-        let mut languages = Vec::new();
-        for one in Language::others() {
-            languages.extend(view.has(key, &language(one))?.then_some(one));
-        }
-        Ok(languages)
+        self.read().languages(key)
     }
 
     /// How many documents the user has, and how many words they have together.
@@ -140,8 +135,27 @@ impl View {
     }
 
     fn has(&self, key: &UserKey, term: &str) -> Result<bool> {
-        let newer = self.fresh.has(key, term, |_| false) || self.settling.has(key, term, |id| self.fresh.knows(id));
-        if newer { Ok(true) } else { self.segments.has(key, term, |id| self.changed(id)).map_err(unreadable) }
+        if self.has_newer(key, term) { Ok(true) } else { self.has_settled(key, term) }
+    }
+
+    fn has_newer(&self, key: &UserKey, term: &str) -> bool {
+        self.fresh.has(key, term, |_| false) || self.settling.has(key, term, |id| self.fresh.knows(id))
+    }
+
+    fn has_settled(&self, key: &UserKey, term: &str) -> Result<bool> {
+        self.segments.has(key, term, |id| self.changed(id)).map_err(unreadable)
+    }
+
+    fn languages(&self, key: &UserKey) -> Result<Vec<Language>> {
+        // A dozen languages are a dozen looks, and most users have spoken none of them.
+        let is_settled = self.segments.may_have(key, LANGUAGE).map_err(unreadable)?;
+        let mut languages = Vec::new();
+        for one in Language::others() {
+            let term = language(one);
+            let is_spoken = self.has_newer(key, &term) || is_settled && self.has_settled(key, &term)?;
+            languages.extend(is_spoken.then_some(one));
+        }
+        Ok(languages)
     }
 
     fn ids(&self) -> Vec<MemoryId> {
