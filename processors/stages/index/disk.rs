@@ -10,7 +10,7 @@ use crate::text::STEMS_VERSION;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tantivy::directory::error::LockError;
-use tantivy::indexer::{IndexWriterOptions, LogMergePolicy};
+use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
 use tantivy::schema::Schema;
 use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, TantivyError};
 
@@ -24,7 +24,8 @@ const WRITER_BYTES_MIN: usize = 15_000_000;
 const DEAD_RATIO_MAX: f32 = 0.2;
 
 pub struct Disk {
-    writer: IndexWriter,
+    /// None: it is being closed.
+    writer: Option<IndexWriter>,
     reader: IndexReader,
     schema: Schema,
     fields: Fields,
@@ -74,7 +75,7 @@ impl Disk {
         writer.set_merge_policy(Box::new(policy));
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
         let (schema, fields) = Fields::schema();
-        Ok(Disk { writer, reader, schema, fields, generation: generation.to_owned() })
+        Ok(Disk { writer: Some(writer), reader, schema, fields, generation: generation.to_owned() })
     }
 
     /// The last commit, read.
@@ -89,18 +90,35 @@ impl Disk {
         }
         let note = Note { format: FORMAT, stems: STEMS_VERSION, generation: self.generation.clone(), mark };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
-        let mut commit = self.writer.prepare_commit().map_err(unwritable)?;
+        let mut commit = self.writer().prepare_commit().map_err(unwritable)?;
         commit.set_payload(&note);
         commit.commit().map_err(unwritable)?;
         Ok(())
     }
 
-    fn write(&self, id: MemoryId, document: Option<&Document>) -> tantivy::Result<()> {
-        self.writer.delete_term(self.fields.id_term(id));
-        if let Some(document) = document {
-            self.writer.add_document(self.fields.document(&self.schema, document)?)?;
+    fn write(&mut self, id: MemoryId, document: Option<&Document>) -> tantivy::Result<()> {
+        let id = self.fields.id_term(id);
+        let document = document.map(|document| self.fields.document(&self.schema, document)).transpose()?;
+        let writer = self.writer();
+        writer.delete_term(id);
+        document.map_or(Ok(()), |document| writer.add_document(document).map(drop))
+    }
+
+    fn writer(&mut self) -> &mut IndexWriter {
+        self.writer.as_mut().expect("it is there until it is closed")
+    }
+}
+
+impl Drop for Disk {
+    /// Waits for the merge that is under way: it writes down its outcome and removes files, and whoever opens the directory next would miss
+    /// one of them.
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.set_merge_policy(Box::new(NoMergePolicy));
+            if let Err(error) = writer.wait_merging_threads() {
+                tracing::warn!(%error, "ends a merge of the index");
+            }
         }
-        Ok(())
     }
 }
 
