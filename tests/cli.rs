@@ -3,7 +3,7 @@
 use crate::support::service::{Place, bare_command, command};
 use crate::support::{Broker, Child, kafka, validator};
 use serde_json::{Value, json};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = command.output().expect("the program was built with this test");
@@ -89,6 +89,18 @@ fn a_configuration_is_checked_and_shown() {
     assert!(!said.contains("hush"), "a password is not shown: {said}");
     let (code, _, words) = typed(&["serve", "--config", "not-there.toml"]);
     assert_eq!((code, words.contains("not-there.toml")), (Some(2), true), "{words}");
+}
+
+#[test]
+fn whoever_has_read_enough_is_told_of_no_fault() {
+    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
+    let mut command = bare_command(&dir);
+    command.args(["config", "show", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program was built with this test");
+    drop(child.stdout.take());
+    let Output { status, stderr, .. } = child.wait_with_output().expect("it ends by itself");
+    assert_eq!((status.code(), String::from_utf8_lossy(&stderr).as_ref()), (Some(0), ""));
 }
 
 #[test]

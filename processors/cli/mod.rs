@@ -118,6 +118,7 @@ pub enum Output {
 }
 
 pub fn main() -> ExitCode {
+    end_quietly_when_nobody_reads();
     // clap ends the process itself: 0 for help and version, 2 for what it does not understand.
     let typed = Typed::parse();
     match run(typed) {
@@ -127,6 +128,18 @@ pub fn main() -> ExitCode {
             ExitCode::from(fault.exit_code())
         }
     }
+}
+
+/// Whoever reads our output may have seen enough, as in `keepsake tail decisions | head`: nobody is at fault.
+fn end_quietly_when_nobody_reads() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload_as_str().unwrap_or_default();
+        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
+            std::process::exit(0);
+        }
+        report(panic);
+    }));
 }
 
 fn run(typed: Typed) -> Result<ExitCode> {
