@@ -682,18 +682,13 @@ fn rounded(x: f32) -> i8 {
     (x + 0.5f32.next_down().copysign(x)) as i8
 }
 
-/// Written in blocks so that the compiler vectorises it: twice as fast as one long sum. Products of eight bits fit in sixteen, sums
-/// in 32 up to 130,000 dimensions.
+/// In whole numbers, and so the same to the bit on every processor: 32 bits hold it up to 130,000 dimensions. As plain as it stands the
+/// compiler makes four times as quick a loop of it for newer processors, and which one this is, is asked when it runs.
 pub fn dot(a: &[i8], b: &[i8]) -> i32 {
-    let ((blocks_a, rest_a), (blocks_b, rest_b)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    let product = |(x, y): (&i8, &i8)| i32::from(i16::from(*x) * i16::from(*y));
-    let mut sums = [0i32; 16];
-    for (a, b) in blocks_a.iter().zip(blocks_b) {
-        for (sum, pair) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum += product(pair);
-        }
-    }
-    sums.iter().sum::<i32>() + rest_a.iter().zip(rest_b).map(product).sum::<i32>()
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || a.iter().zip(b).map(|(x, y)| i32::from(*x) * i32::from(*y)).sum(),
+    )
 }
 
 #[cfg(test)]

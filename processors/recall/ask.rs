@@ -14,6 +14,7 @@ use crate::stages::rank::{self, Hit, Near, Ranked};
 use crate::stages::reply::{Answer, Found, Stats};
 use crate::stages::store::Reading;
 use crate::text;
+use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -88,7 +89,7 @@ impl Recall {
             let taken = prompt.taken;
             ranked = ranked.into_iter().enumerate().filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
         }
-        let memories = ranked.into_iter().map(|one| Found { memory: one.memory, score: one.score, terms: one.terms }).collect();
+        let memories = ranked.into_iter().map(|one| Found { memory: *one.memory, score: one.score, terms: one.terms }).collect();
         let answer = Answer::Recalled {
             memories,
             tokens: prompt.tokens,
@@ -225,7 +226,8 @@ fn hits_of(
     let terms = question.searched(|| shard.index.text.languages(key))?;
     let scored = shard.index.text.scored(key, &terms, bm25)?;
     let near = shard.index.vectors.nearest(key, &mut load, vector, limit)?;
-    let mut seen: HashSet<MemoryId> = HashSet::with_capacity(2 * limit.min(near.len() + 1));
+    let mut seen: HashSet<MemoryId, RandomState> =
+        HashSet::with_capacity_and_hasher(2 * limit.min(near.len() + 1), RandomState::default());
     let found = near.into_iter().map(|(id, _)| id).chain(scored.best(limit).into_iter().map(|(id, _)| id));
     let mut next: Vec<MemoryId> = found.filter(|id| seen.insert(*id)).collect();
     let mut hits: Vec<Hit> = Vec::with_capacity(next.len());
@@ -248,7 +250,7 @@ fn hit(memory: Memory, words: Words, cosine: f32, vector: &Vector) -> Hit {
         cosine: neighbour.as_ref().map_or(0.0, |neighbour| neighbour.vector.cosine(vector)),
     };
     let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
-    Hit { own: Near { words: words.own, cosine }, before, after, memory }
+    Hit { own: Near { words: words.own, cosine }, before, after, memory: Box::new(memory) }
 }
 
 /// The question as it is searched: one that says little by itself takes the turn before it along.

@@ -2,6 +2,7 @@
 
 use super::document::{Lengths, Place, Times};
 use crate::domain::MemoryId;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Lucene's form of it, with the factor `k1 + 1`.
@@ -90,7 +91,7 @@ impl Scored {
 
     /// The scores of these, nothing where one has no word of the question or is not this user's.
     pub fn of(&self, ids: &[MemoryId]) -> Vec<Words> {
-        let place: HashMap<MemoryId, usize> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+        let place: HashMap<MemoryId, usize, RandomState> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
         let mut found = vec![Words::default(); ids.len()];
         for (id, words) in &self.rows {
             if let Some(place) = place.get(id) {

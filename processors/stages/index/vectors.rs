@@ -3,6 +3,7 @@
 
 use crate::domain::{MemoryId, UserKey, Vector, dot};
 use crate::fault::Result;
+use foldhash::fast::RandomState;
 use lru::LruCache;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -187,7 +188,7 @@ struct Block {
     values: Vec<i8>,
     scales: Vec<f32>,
     ids: Vec<MemoryId>,
-    rows: HashMap<MemoryId, usize>,
+    rows: HashMap<MemoryId, usize, RandomState>,
 }
 
 impl Block {
@@ -198,7 +199,7 @@ impl Block {
             values: Vec::with_capacity(width * vectors.len()),
             scales: Vec::with_capacity(vectors.len()),
             ids: Vec::with_capacity(vectors.len()),
-            rows: HashMap::with_capacity(vectors.len()),
+            rows: HashMap::with_capacity_and_hasher(vectors.len(), RandomState::default()),
         };
         for (id, vector) in &vectors {
             block.put(*id, vector);

@@ -3,6 +3,7 @@
 use super::Ranked;
 use crate::domain::MemoryId;
 use crate::text;
+use foldhash::fast::RandomState;
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
@@ -42,7 +43,8 @@ struct Links {
 
 impl Links {
     fn among(ranked: &[Ranked], least: f32) -> Links {
-        let place_of: HashMap<MemoryId, usize> = ranked.iter().enumerate().map(|(place, one)| (one.memory.id, place)).collect();
+        let place_of: HashMap<MemoryId, usize, RandomState> =
+            ranked.iter().enumerate().map(|(place, one)| (one.memory.id, place)).collect();
         let mut links = Links {
             successor: vec![None; ranked.len()],
             predecessors: vec![vec![]; ranked.len()],

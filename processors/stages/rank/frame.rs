@@ -197,7 +197,7 @@ pub(super) mod tests {
     }
 
     fn ranked(content: &str, edit: impl FnOnce(&mut Ranked)) -> Ranked {
-        let mut one = Ranked { memory: memory(1, content), score: 1.0, superseded: false, terms: vec![] };
+        let mut one = Ranked { memory: memory(1, content).into(), score: 1.0, superseded: false, terms: vec![] };
         one.memory.created_at = Time(1_714_567_890_000);
         edit(&mut one);
         one

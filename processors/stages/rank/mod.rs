@@ -23,12 +23,14 @@ pub use template::Template;
 pub use wording::{Named, named};
 
 use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
+use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
 /// One memory that either engine found, with what both say about it and about what was said around it.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    pub memory: Memory,
+    /// On the heap, as in `Ranked`: a few hundred are passed on, sorted and thrown away.
+    pub memory: Box<Memory>,
     pub own: Near,
     /// The turn before, measured as if it were a memory; nothing, where there was none.
     pub before: Near,
@@ -137,7 +139,7 @@ impl Default for Weights {
 /// A memory in its place, with the numbers behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
-    pub memory: Memory,
+    pub memory: Box<Memory>,
     pub score: f32,
     /// A newer fact had replaced it at the time that was asked about.
     pub superseded: bool,
@@ -155,8 +157,7 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) 
     let mut ranked = score::scored(hits, may_answer, question, weights, at);
     cut_far_behind(&mut ranked, weights.floor, &heirs);
     let mut ranked = arrange::arranged(ranked);
-    collapse_duplicates(&mut ranked);
-    ranked.truncate(question.limit);
+    keep_first_different(&mut ranked, question.limit);
     ranked
 }
 
@@ -165,10 +166,10 @@ fn is_near(hit: &Hit, weights: &Weights) -> bool {
 }
 
 /// What took the place of something near answers in its place, however differently it is worded.
-fn heirs(hits: &[Hit], weights: &Weights) -> HashSet<MemoryId> {
-    let next: HashMap<MemoryId, MemoryId> =
+fn heirs(hits: &[Hit], weights: &Weights) -> HashSet<MemoryId, RandomState> {
+    let next: HashMap<MemoryId, MemoryId, RandomState> =
         hits.iter().filter_map(|hit| Some((hit.memory.id, hit.memory.superseded_by?))).collect();
-    let mut heirs = HashSet::new();
+    let mut heirs = HashSet::default();
     for hit in hits.iter().filter(|hit| is_near(hit, weights)) {
         let mut heir = hit.memory.superseded_by;
         while let Some(id) = heir.filter(|id| heirs.insert(*id)) {
@@ -179,7 +180,7 @@ fn heirs(hits: &[Hit], weights: &Weights) -> HashSet<MemoryId> {
 }
 
 /// Measured against the best valid one: showing old versions as well must not hide a valid memory.
-fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, heirs: &HashSet<MemoryId>) {
+fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, heirs: &HashSet<MemoryId, RandomState>) {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let best = ranked.iter().filter(|one| !(has_valid && one.superseded)).map(|one| one.score).fold(0.0, f32::max);
     ranked.retain(|one| one.score >= floor * best || heirs.contains(&one.memory.id));
@@ -187,11 +188,15 @@ fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, heirs: &HashSet<MemoryId
 
 /// The same words of the same person say nothing twice. An old version stays beside a valid one of the same words: it was
 /// another time.
-fn collapse_duplicates(ranked: &mut Vec<Ranked>) {
-    let mut seen: HashSet<(bool, Role, Option<String>, String)> = HashSet::new();
-    ranked.retain(|Ranked { memory, superseded, .. }| {
-        seen.insert((*superseded, memory.role, memory.speaker.clone(), memory.content.trim().to_owned()))
-    });
+fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
+    let mut seen: HashSet<(bool, Role, Option<&str>, &str), RandomState> = HashSet::default();
+    let mut is_taken = Vec::with_capacity(ranked.len());
+    for Ranked { memory, superseded, .. } in ranked.iter() {
+        let says = (*superseded, memory.role, memory.speaker.as_deref(), memory.content.trim());
+        is_taken.push(seen.len() < limit && seen.insert(says));
+    }
+    let mut is_taken = is_taken.into_iter();
+    ranked.retain(|_| is_taken.next() == Some(true));
 }
 
 #[cfg(test)]

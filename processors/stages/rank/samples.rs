@@ -42,7 +42,7 @@ pub(super) fn memory(number: u32, content: &str) -> Memory {
 }
 
 pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
-    Hit { memory: memory(number, content), own: Near { words, cosine }, before: Near::default(), after: Near::default() }
+    Hit { memory: memory(number, content).into(), own: Near { words, cosine }, before: Near::default(), after: Near::default() }
 }
 
 pub(super) fn nothing() -> Metadata {

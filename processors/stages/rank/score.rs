@@ -2,10 +2,11 @@
 
 use super::admit::{is_superseded, lends_context};
 use super::fade::{recency, unit};
-use super::wording::{Wording, has_time_word, is_one_question};
+use super::wording::{Wording, has_time_word, only_asks};
 use super::{Hit, Near, Question, Ranked, Weights};
 use crate::domain::{Memory, Position, Role, Time};
 use crate::text;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// The hits that may answer, each with its score, in no particular order. The others lend context.
@@ -52,9 +53,9 @@ impl Own {
 
 /// What the memories around a hit are worth, as far as they were found too.
 struct Context<'h> {
-    of_turn: HashMap<&'h Position, Best>,
+    of_turn: HashMap<&'h Position, Best, RandomState>,
     /// Of the memories that know this turn as the one before them.
-    of_followers: HashMap<&'h Position, Best>,
+    of_followers: HashMap<&'h Position, Best, RandomState>,
 }
 
 /// The greatest two sums, so that one of them is another memory's whoever asks.
@@ -78,7 +79,7 @@ impl Best {
 
 impl<'h> Context<'h> {
     fn of<'o>(hits: impl Iterator<Item = (&'h Hit, &'o Own)>) -> Context<'h> {
-        let mut context = Context { of_turn: HashMap::new(), of_followers: HashMap::new() };
+        let mut context = Context { of_turn: HashMap::default(), of_followers: HashMap::default() };
         for (hit, own) in hits {
             context.of_turn.entry(&hit.memory.source).or_default().raise(own.sum());
             if let Some(before) = &hit.memory.around.before {
@@ -146,7 +147,7 @@ impl<'w> Field<'w> {
             ("neighbour", neighbour),
             ("speaker", held(weights.speaker, is_named)),
             ("when", held(weights.when, self.wording.when && has_time_word(&memory.content))),
-            ("question", held(-weights.question, is_one_question(&memory.content))),
+            ("question", -weights.question * only_asks(&memory.content)),
             ("month", held(weights.month, self.wording.names_the_month_of(memory.created_at))),
             ("specificity", weights.specificity * specificity),
         ];

@@ -74,8 +74,19 @@ pub(super) fn has_time_word(content: &str) -> bool {
     TIME_WORD.is_match(content)
 }
 
+/// A question of more words says something, too: "Can you help me plan the move to Porto that I put off until May?"
+const PLAIN_QUESTION_WORDS: f32 = 20.0;
+
+/// How far a text is nothing but a question, from 0 to 1.
+pub(super) fn only_asks(content: &str) -> f32 {
+    if !is_one_question(content) {
+        return 0.0;
+    }
+    (PLAIN_QUESTION_WORDS / text::count_words(content).max(1) as f32).min(1.0).powi(2)
+}
+
 /// One sentence, and it asks.
-pub(super) fn is_one_question(content: &str) -> bool {
+fn is_one_question(content: &str) -> bool {
     let content = content.trim();
     let mut pairs = content.chars().zip(content.chars().skip(1));
     content.ends_with('?') && !pairs.any(|(mark, next)| ".!?".contains(mark) && next.is_whitespace())
@@ -188,6 +199,8 @@ mod tests {
         ] {
             assert_eq!(is_one_question(content), expected, "{content}");
         }
+        let long = format!("Can you help me{}?", " plan my move to Porto soon".repeat(6));
+        assert_eq!((only_asks("How are you?"), only_asks("I did."), only_asks(&long)), (1.0, 0.0, 0.25));
         assert!(has_time_word("I went there LAST week") && has_time_word("in 2021.") && !has_time_word("at lasting peace"));
     }
 

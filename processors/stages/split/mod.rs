@@ -25,7 +25,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { tokens_min: 50, tokens_max: 300 }
+        Options { tokens_min: 50, tokens_max: 230 }
     }
 }
 

@@ -75,7 +75,7 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
 }
 
 /// The sum of weighted parts, each part listed with what it adds.
-fn summed(memory: Memory, question: &Question, parts: &[(&'static str, f32)]) -> Ranked {
+fn summed(memory: Box<Memory>, question: &Question, parts: &[(&'static str, f32)]) -> Ranked {
     let score = parts.iter().map(|(_, points)| points).sum();
     let terms = parts.iter().copied().chain([("score", score)]).collect();
     Ranked { superseded: is_superseded(&memory, question), memory, score, terms }
