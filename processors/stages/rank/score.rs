@@ -147,7 +147,7 @@ impl<'w> Field<'w> {
             ("neighbour", neighbour),
             ("speaker", held(weights.speaker, is_named)),
             ("when", held(weights.when, self.wording.when && has_time_word(&memory.content))),
-            ("question", -weights.question * only_asks(&memory.content)),
+            ("question", 0.0 - weights.question * only_asks(&memory.content)), // negated, nothing would be told as -0.0
             ("month", held(weights.month, self.wording.names_the_month_of(memory.created_at))),
             ("specificity", weights.specificity * specificity),
         ];
@@ -217,6 +217,7 @@ mod tests {
         for one in ranked {
             let term =
                 |name| one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value).expect("every score has it");
+            assert!(one.terms.iter().all(|(_, value)| *value != 0.0 || value.is_sign_positive()), "{:?}", one.terms);
             let product = ADDED.into_iter().map(term).sum::<f32>() * term("role") * term("superseded") * term("nudge");
             assert_eq!((product, term("score")), (one.score, one.score));
         }
