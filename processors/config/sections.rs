@@ -83,6 +83,7 @@ pub struct Store {
     pub standby_ms: u64,
     pub cache_bytes: u64,
     pub tails_max: usize,
+    pub recalled_bytes_max: usize,
     pub flush_ms: u64,
 }
 

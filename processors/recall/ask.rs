@@ -89,7 +89,7 @@ impl Recall {
             let taken = prompt.taken;
             ranked = ranked.into_iter().enumerate().filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
         }
-        let memories = ranked.into_iter().map(|one| Found { memory: *one.memory, score: one.score, terms: one.terms }).collect();
+        let memories = ranked.into_iter().map(|one| Found { memory: one.memory, score: one.score, terms: one.terms }).collect();
         let answer = Answer::Recalled {
             memories,
             tokens: prompt.tokens,
@@ -234,23 +234,21 @@ fn hits_of(
     for _ in 0..2 {
         let first = hits.len();
         let cosines = shard.index.vectors.cosines(key, &mut load, vector, &next)?;
-        for ((id, words), cosine) in next.iter().zip(scored.of(&next)).zip(cosines) {
-            if let Some(memory) = shard.store.memory(key, *id)? {
-                hits.push(hit(memory, words, cosine, vector));
-            }
-        }
+        let memories = shard.store.recalled(key, &next)?;
+        let found = memories.into_iter().zip(scored.of(&next)).zip(cosines);
+        hits.extend(found.filter_map(|((memory, words), cosine)| Some(hit(memory?, words, cosine, vector))));
         next = hits[first..].iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| seen.insert(*id)).collect();
     }
     Ok(hits)
 }
 
-fn hit(memory: Memory, words: Words, cosine: f32, vector: &Vector) -> Hit {
+fn hit(memory: Arc<Memory>, words: Words, cosine: f32, vector: &Vector) -> Hit {
     let beside = |neighbour: &Option<Neighbour>, words: f32| Near {
         words,
         cosine: neighbour.as_ref().map_or(0.0, |neighbour| neighbour.vector.cosine(vector)),
     };
     let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
-    Hit { own: Near { words: words.own, cosine }, before, after, memory: Box::new(memory) }
+    Hit { own: Near { words: words.own, cosine }, before, after, memory }
 }
 
 /// The question as it is searched: one that says little by itself takes the turn before it along.

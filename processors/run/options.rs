@@ -35,6 +35,7 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
         store: store::Options {
             cache_bytes: config.store.cache_bytes,
             tails_max: config.store.tails_max,
+            recalled_bytes_max: config.store.recalled_bytes_max / partitions.max(1) as usize,
             flush_every_ms: Some(config.store.flush_ms),
         },
         index: index::Options {

@@ -129,7 +129,7 @@ pub fn publish_turns(trial: &Trial, count: usize) -> Result<()> {
     publish_all(&mut trial.client()?, (0..count).map(|n| turn(n % HASH_USERS, &speech.turn())))
 }
 
-fn turn(user: usize, content: &str) -> Value {
+pub fn turn(user: usize, content: &str) -> Value {
     json!({"type": "turn", "user": format!("user-{user}"), "session": "bench", "content": content})
 }
 

@@ -3,14 +3,15 @@
 use super::super::client::Client;
 use super::distribution::Distribution;
 use super::echo::Echo;
+use super::ingest::turn;
 use super::report::{Report, Wanted};
 use super::speech::Speech;
-use super::trial::{Trial, publish_all, wait_until_applied};
+use super::trial::{Trial, events_applied, publish_all, wait_until_applied};
 use super::{memory, say};
 use crate::config::Config;
 use crate::fault::{Fault, Result};
 use crate::ports::embedder::{Embedder, Model};
-use crate::run;
+use crate::run::{self, Service};
 use clap::Args;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,10 @@ const USER: &str = "bench";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Requests of each side before the first that counts: connections, caches and the processor's clock are then as they stay.
 const WARM_UP: usize = 100;
+
+/// Turns that wait at the beginning of each block under load, and of how many users: more than any machine applies meanwhile.
+const WAITING: usize = 4000;
+const LOADED_USERS: usize = 20;
 
 #[derive(Args)]
 pub struct Recall {
@@ -38,6 +43,9 @@ pub struct Recall {
     /// Also the resident memory of the whole process, this bench included, with 10,000 memories on 6 partitions after 10,000 recalls
     #[arg(long)]
     memory: bool,
+    /// Also recalls while ingest runs at its limit, turns waiting in the log all the while
+    #[arg(long)]
+    loaded: bool,
 }
 
 /// What was measured of one side.
@@ -67,6 +75,9 @@ impl Recall {
             say(format!("{} blocks of {} recalls, and as many of their bare parts", self.blocks, self.requests));
             let sides = self.alternate(&trial, &mut client)?;
             tell(&sides, report);
+            if self.loaded {
+                self.under_load(service, &mut client, &Distribution::of(sides.recall), report)?;
+            }
             say(format!("{} turns until they are recallable", self.turns));
             self.until_recallable(&mut client, report)
         })
@@ -94,6 +105,29 @@ impl Recall {
             echo.join().map_err(|_| Fault::retry("the echo thread panicked"))??;
             measured.map(|()| sides)
         })
+    }
+
+    fn under_load(&self, service: &Service, client: &mut Client, idle: &Distribution, report: &mut Report) -> Result<()> {
+        say(format!("{} blocks of {} recalls while ingest runs at its limit", self.blocks, self.requests));
+        let (mut published, mut speech, mut sides) = (self.memories, Speech::new(4), Sides::default());
+        for _ in 0..self.blocks {
+            let more = WAITING.saturating_sub(published.saturating_sub(events_applied(service)));
+            let turns = (0..more).map(|n| turn(n % LOADED_USERS, &speech.turn()));
+            publish_all(client, turns.collect::<Vec<_>>().into_iter())?;
+            published += more;
+            (0..self.requests).try_for_each(|_| ask(client, &question(USER, &speech.question()), &mut sides))?;
+            if events_applied(service) >= published {
+                return Err(Fault::retry(format!(
+                    "ingest was through with {WAITING} turns before a block of recalls was: ask fewer"
+                )));
+            }
+        }
+        wait_until_applied(service, published)?;
+        let loaded = Distribution::of(sides.recall);
+        report.ratio("recall_loaded_p99", loaded.percentile_us(99) / idle.percentile_us(99), Wanted::AtMost(3.0));
+        report.figure("recall_loaded_p50_us", loaded.percentile_us(50));
+        report.figure("recall_loaded_p99_us", loaded.percentile_us(99));
+        Ok(())
     }
 
     fn until_recallable(&self, client: &mut Client, report: &mut Report) -> Result<()> {

@@ -103,11 +103,15 @@ pub fn publish_all(client: &mut Client, events: impl Iterator<Item = Value>) -> 
 
 /// Until so many events since the beginning of the log are applied.
 pub fn wait_until_applied(service: &Service, events: usize) -> Result<()> {
-    let applied = || service.shards.all().iter().map(|shard| shard.applied() + 1).sum::<i64>();
     wait_until(APPLIED, "all is applied", || {
         let stopped = Err(Fault::retry("the service stopped; the log above says why"));
-        if service.handle().is_stopping() { stopped } else { Ok(applied() >= events as i64) }
+        if service.handle().is_stopping() { stopped } else { Ok(events_applied(service) >= events) }
     })
+}
+
+/// Of all that are in the log.
+pub fn events_applied(service: &Service) -> usize {
+    service.shards.all().iter().map(|shard| shard.applied() + 1).sum::<i64>() as usize
 }
 
 fn wait_until(within: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {

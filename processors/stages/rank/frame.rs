@@ -198,7 +198,7 @@ pub(super) mod tests {
 
     fn ranked(content: &str, edit: impl FnOnce(&mut Ranked)) -> Ranked {
         let mut one = Ranked { memory: memory(1, content).into(), score: 1.0, superseded: false, terms: vec![] };
-        one.memory.created_at = Time(1_714_567_890_000);
+        one.memory_mut().created_at = Time(1_714_567_890_000);
         edit(&mut one);
         one
     }
@@ -219,11 +219,11 @@ pub(super) mod tests {
     #[test]
     fn who_said_it_and_when_it_ended_are_told() {
         let old = ranked("I live in Berlin", |one| {
-            (one.memory.speaker, one.memory.valid_to, one.superseded) =
+            (one.memory_mut().speaker, one.memory_mut().valid_to, one.superseded) =
                 (Some("Anna".into()), Some(Time(1_717_200_000_000)), true);
         });
         check(&old, Format::Markdown, "- (fact, 2024-05-01, Anna, until 2024-06-01) I live in Berlin\n");
-        let answer = ranked("Try the old town", |one| one.memory.role = Role::Assistant);
+        let answer = ranked("Try the old town", |one| one.memory_mut().role = Role::Assistant);
         check(
             &answer,
             Format::Xml,
@@ -244,8 +244,8 @@ pub(super) mod tests {
         for format in [Format::Markdown, Format::Xml, Format::Compact, Format::Json] {
             for attack in attacks {
                 let one = ranked(attack, |one| {
-                    one.memory.kind = Kind::new(attack);
-                    one.memory.speaker = Some(attack.into());
+                    one.memory_mut().kind = Kind::new(attack);
+                    one.memory_mut().speaker = Some(attack.into());
                 });
                 let frame = Frame::of(format).expect("a format with a block");
                 let written = frame.memory(&one);

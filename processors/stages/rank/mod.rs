@@ -25,12 +25,12 @@ pub use wording::{Named, named};
 use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// One memory that either engine found, with what both say about it and about what was said around it.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    /// On the heap, as in `Ranked`: a few hundred are passed on, sorted and thrown away.
-    pub memory: Box<Memory>,
+    pub memory: Arc<Memory>,
     pub own: Near,
     /// The turn before, measured as if it were a memory; nothing, where there was none.
     pub before: Near,
@@ -139,7 +139,7 @@ impl Default for Weights {
 /// A memory in its place, with the numbers behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
-    pub memory: Box<Memory>,
+    pub memory: Arc<Memory>,
     pub score: f32,
     /// A newer fact had replaced it at the time that was asked about.
     pub superseded: bool,
@@ -208,7 +208,7 @@ mod tests {
     const NOW: Time = Time(1_700_000_000_000);
 
     fn contents(hits: &[Hit], question: &Question) -> Vec<String> {
-        order(hits.to_vec(), question, &Weights::default(), NOW).into_iter().map(|one| one.memory.content).collect()
+        order(hits.to_vec(), question, &Weights::default(), NOW).into_iter().map(|one| one.memory.content.clone()).collect()
     }
 
     fn check(hits: &[Hit], question: &Question, expected: &[&str]) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn edited(mut hit: Hit, edit: impl FnOnce(&mut Memory)) -> Hit {
-        edit(&mut hit.memory);
+        edit(hit.memory_mut());
         hit
     }
 

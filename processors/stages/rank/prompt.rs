@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn wishes_come_first_and_summaries_last_but_taken_is_in_ranked_order() {
         let mut list = [ranked("summary", "s"), ranked("fact", "f"), ranked("preference", "p"), ranked("instruction", "i")];
-        list[0].memory.covers = vec![list[1].memory.id];
+        list[0].memory_mut().covers = vec![list[1].memory.id];
         check(&list, 100, "[preference] p\n[instruction] i\n[fact] f\n[summary] s\n", &[0, 1, 2, 3]);
         list[2].superseded = true;
         check(&list, 100, "[instruction] i\n[fact] f\n[preference] p\n[summary] s\n", &[0, 1, 2, 3]);

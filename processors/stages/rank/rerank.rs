@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn an_old_version_still_follows_the_one_that_replaced_it() {
         let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
-        (list[1].superseded, list[1].memory.superseded_by) = (true, Some(id(1)));
+        (list[1].superseded, list[1].memory_mut().superseded_by) = (true, Some(id(1)));
         check(list, &[0.0, 6.0, 3.0], &["m3", "m1", "m2"]);
         let mut alone = vec![ranked(1, 0.9), ranked(2, 0.8)];
-        (alone[0].superseded, alone[0].memory.superseded_by) = (true, Some(id(7)));
+        (alone[0].superseded, alone[0].memory_mut().superseded_by) = (true, Some(id(7)));
         check(alone, &[2.0, 1.0], &["m2", "m1"]);
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn of_two_values_in_conflict_the_newer_still_comes_first_if_it_answers_nearly_as_well() {
         let list = |newer: f32| {
             let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
-            (list[0].memory.conflicts_with, list[2].memory.created_at) = (vec![id(3)], Time(5));
+            (list[0].memory_mut().conflicts_with, list[2].memory_mut().created_at) = (vec![id(3)], Time(5));
             (list, [3.0, 2.0, newer])
         };
         let (near, logits) = list(1.5);

@@ -1,7 +1,8 @@
 //! Plain memories and questions for this stage's tests.
 
-use super::{Hit, Near, Question};
+use super::{Hit, Near, Question, Ranked};
 use crate::domain::{Around, Format, Kind, Memory, MemoryId, Metadata, Position, Recall, Role, Scope, Time, Unsaid, UserKey};
+use std::sync::Arc;
 
 pub(super) fn memory(number: u32, content: &str) -> Memory {
     let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
@@ -43,6 +44,18 @@ pub(super) fn memory(number: u32, content: &str) -> Memory {
 
 pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
     Hit { memory: memory(number, content).into(), own: Near { words, cosine }, before: Near::default(), after: Near::default() }
+}
+
+impl Hit {
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        Arc::make_mut(&mut self.memory)
+    }
+}
+
+impl Ranked {
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        Arc::make_mut(&mut self.memory)
+    }
 }
 
 pub(super) fn nothing() -> Metadata {

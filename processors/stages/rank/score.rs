@@ -229,7 +229,7 @@ mod tests {
             importance in prop::num::f32::ANY, confidence in prop::num::f32::ANY, day in 0i64..10_000, bound in 0f32..1.0,
         ) {
             let mut subject = hit(1, "tea", 3.0, 0.5);
-            (subject.memory.importance, subject.memory.confidence) = (importance, confidence);
+            (subject.memory_mut().importance, subject.memory_mut().confidence) = (importance, confidence);
             let score = |bound| {
                 let weights = Weights { bound, ..Weights::default() };
                 scored(vec![subject.clone()], |_| true, &ask("q", &nothing()), &weights, Time(day * 86_400_000))[0].score

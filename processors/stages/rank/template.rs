@@ -316,15 +316,15 @@ pub(super) mod tests {
     #[test]
     fn every_placeholder_is_filled() {
         let mut one = ranked("fact", "I live in Berlin");
-        (one.memory.session, one.memory.confidence, one.superseded) = (Some("s1".into()), 0.9, true);
-        one.memory.valid_to = Some(Time(1_717_200_000_000));
+        (one.memory_mut().session, one.memory_mut().confidence, one.superseded) = (Some("s1".into()), 0.9, true);
+        one.memory_mut().valid_to = Some(Time(1_717_200_000_000));
         let id = one.memory.id;
         check(
             "memory = '{date} {until} {kind} {speaker} {session} {confidence} {importance} {id}: {content}'",
             &one,
             &format!("2024-05-01 2024-06-01 fact user s1 0.90 0.50 {id}: I live in Berlin\n"),
         );
-        one.memory.speaker = Some("Anna".into());
+        one.memory_mut().speaker = Some("Anna".into());
         check("memory = '{speaker} said {{{content}}}'", &one, "Anna said {I live in Berlin}\n");
         one.superseded = false;
         check("memory = '{until}|{content}'", &one, "|I live in Berlin\n");
@@ -351,7 +351,7 @@ pub(super) mod tests {
             "begin = 'KNOWN'\nmemory = '- {content}'\nend = 'END'\nheadings = { wishes = 'Wishes', summaries = 'Summaries' }";
         let template = template(text).expect("a template");
         let mut list = [ranked("summary", "s"), ranked("fact", "f"), ranked("preference", "p"), ranked("instruction", "i")];
-        list[0].memory.covers = vec![list[1].memory.id];
+        list[0].memory_mut().covers = vec![list[1].memory.id];
         let own = Own { template: Some(&template), rule: None };
         let check = |list: &[Ranked], budget: usize, expected: &str| {
             let asked = Recall { format: crate::domain::Format::Template, ..recall("q") };

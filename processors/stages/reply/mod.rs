@@ -14,6 +14,7 @@ use crate::ports::broker::{Headers, Outgoing};
 use crate::wire;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How far the shard had read, and how long the answer took.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ impl Default for Freshness {
 
 #[derive(Clone, Debug)]
 pub struct Found {
-    pub memory: Memory,
+    pub memory: Arc<Memory>,
     pub score: f32,
     /// The numbers that made the score, in the order they are shown.
     pub terms: Vec<(&'static str, f32)>,

@@ -34,13 +34,15 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Sessions whose last turns are kept decoded.
     pub tails_max: usize,
+    /// Of memories asked for last, kept decoded.
+    pub recalled_bytes_max: usize,
     /// How often what is applied leaves the process: a killed one goes back by at most this, records and offset together.
     pub flush_every_ms: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache_bytes: 32 << 20, tails_max: 400, flush_every_ms: Some(500) }
+        Options { cache_bytes: 32 << 20, tails_max: 400, recalled_bytes_max: 8 << 20, flush_every_ms: Some(500) }
     }
 }
 

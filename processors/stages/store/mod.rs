@@ -8,6 +8,7 @@ mod format;
 mod keys;
 pub mod overlay;
 pub mod reading;
+mod recalled;
 pub mod records;
 mod tails;
 #[cfg(test)]
@@ -19,16 +20,19 @@ pub use overlay::{Finished, Overlay, Touched, Upserted};
 pub use reading::{Reading, SeenBefore, Session, SlotHolder};
 pub use records::{Changes, InMemory};
 
-use crate::domain::{Time, UserKey};
+use crate::domain::{Memory, MemoryId, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use disk::{Disk, NotOpened};
+use recalled::Recalled;
 use records::{Records, Visit};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tails::Tails;
 
 /// Of a store that ends with its process.
 const IN_MEMORY_TAILS_MAX: usize = 100;
+const IN_MEMORY_RECALLED_BYTES_MAX: usize = 1 << 20;
 
 /// Which log a store was made from, and with which encoder: with any other its records would mean something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +69,7 @@ pub struct Store {
     records: Box<dyn Records>,
     identity: Identity,
     tails: Tails,
+    recalled: Recalled,
     applied: AtomicI64,
     changelog: Option<Place>,
     /// Everything here is of an older format so far.
@@ -105,7 +110,8 @@ impl Store {
 
     /// A store that ends with the last holder of its records.
     pub fn over(records: InMemory, identity: &Identity) -> Result<Store> {
-        Store::of(Box::new(records), false, IN_MEMORY_TAILS_MAX, identity).map_err(|not_opened| match not_opened {
+        let kept = (Tails::new(IN_MEMORY_TAILS_MAX), Recalled::new(IN_MEMORY_RECALLED_BYTES_MAX));
+        Store::of(Box::new(records), false, kept, identity).map_err(|not_opened| match not_opened {
             NotOpened::Fault(fault) => fault,
             NotOpened::Damaged(why) => format::unreadable(why),
         })
@@ -114,13 +120,14 @@ impl Store {
     fn open_as_it_is(dir: &Path, options: &Options, identity: &Identity) -> std::result::Result<Store, NotOpened> {
         let disk = Disk::open(dir, options)?;
         let existed = disk.existed();
-        Store::of(Box::new(disk), existed, options.tails_max, identity)
+        let kept = (Tails::new(options.tails_max), Recalled::new(options.recalled_bytes_max));
+        Store::of(Box::new(disk), existed, kept, identity)
     }
 
     fn of(
         records: Box<dyn Records>,
         existed: bool,
-        tails_max: usize,
+        (tails, recalled): (Tails, Recalled),
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
         let mut is_older = false;
@@ -140,7 +147,8 @@ impl Store {
         Ok(Store {
             records,
             identity: identity.clone(),
-            tails: Tails::new(tails_max),
+            tails,
+            recalled,
             applied: AtomicI64::new(applied),
             changelog,
             is_older: AtomicBool::new(is_older),
@@ -180,6 +188,7 @@ impl Store {
         }
         self.records.apply(&changes)?;
         self.is_older.store(false, Ordering::Release);
+        self.recalled.forget(changes.records.keys().map(Vec::as_slice));
         self.tails.put_all(tails);
         self.applied.store(applied, Ordering::Release);
         Ok(())
@@ -196,6 +205,11 @@ impl Store {
 
     pub fn overlay(&self) -> Overlay<'_> {
         Overlay::new(&*self.records, &self.tails)
+    }
+
+    /// Each of the user's memories meant, in this order. What was asked for lately is not read again.
+    pub fn recalled(&self, key: &UserKey, ids: &[MemoryId]) -> Result<Vec<Option<Arc<Memory>>>> {
+        self.recalled.of(key, ids, &|id| self.memory(key, id))
     }
 
     /// Whoever has a record, in the store's own order (not that of names), a tenant's shared records among them.

@@ -183,7 +183,7 @@ mod tests {
 
     fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {
         let mut hit = hit(number, content, 0.0, 0.5);
-        (hit.memory.kind, hit.memory.importance, hit.memory.fresh_at) = (Kind::new(kind), importance, NOW);
+        (hit.memory_mut().kind, hit.memory_mut().importance, hit.memory_mut().fresh_at) = (Kind::new(kind), importance, NOW);
         hit
     }
 
@@ -192,13 +192,13 @@ mod tests {
     }
 
     fn contents(hits: &[Hit]) -> Vec<String> {
-        ordered(rank(), hits).into_iter().map(|one| one.memory.content).collect()
+        ordered(rank(), hits).into_iter().map(|one| one.memory.content.clone()).collect()
     }
 
     #[test]
     fn the_weights_are_0_40_0_30_0_20_and_0_10() {
         let mut subject = of(1, "fact", "tea", 0.9);
-        (subject.own.cosine, subject.memory.uses, subject.memory.fresh_at) = (0.7, 9, Time(NOW.0 - 7 * DAY));
+        (subject.own.cosine, subject.memory_mut().uses, subject.memory_mut().fresh_at) = (0.7, 9, Time(NOW.0 - 7 * DAY));
         let expected = 0.40 * 0.7 + 0.30 * 0.9 + 0.20 * 0.5 + 0.10 * 0.5;
         assert!((ordered(rank(), &[subject])[0].score - expected).abs() < 1e-6);
     }
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn recency_is_1_today_0_5_after_a_week_and_0_25_after_two() {
         for (days, expected) in [(0, 1.0), (7, 0.5), (14, 0.25)] {
-            let mut memory = of(1, "fact", "tea", 0.5).memory;
-            memory.fresh_at = Time(NOW.0 - days * DAY);
-            assert!((recency(&rank(), &memory, NOW) - expected).abs() < 1e-6, "{days}");
+            let mut one = of(1, "fact", "tea", 0.5);
+            one.memory_mut().fresh_at = Time(NOW.0 - days * DAY);
+            assert!((recency(&rank(), &one.memory, NOW) - expected).abs() < 1e-6, "{days}");
         }
     }
 
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_migration_outranks_coffee_even_if_the_coffee_is_more_recent() {
         let mut migration = of(1, "project", "User is migrating to PostgreSQL this quarter", 0.9);
-        migration.memory.fresh_at = Time(NOW.0 - 7 * DAY);
+        migration.memory_mut().fresh_at = Time(NOW.0 - 7 * DAY);
         let coffee = of(2, "fact", "User mentioned coffee", 0.3);
         assert_eq!(contents(&[coffee, migration])[0], "User is migrating to PostgreSQL this quarter");
     }
@@ -231,7 +231,7 @@ mod tests {
     fn a_stated_preference_surfaces_over_a_more_important_inference() {
         let stated = of(1, "preference", "User always uses TypeScript", 0.7);
         let mut inferred = of(2, "preference", "probably prefers dark mode", 0.9);
-        inferred.memory.confidence = 0.7;
+        inferred.memory_mut().confidence = 0.7;
         assert_eq!(contents(&[inferred, stated])[0], "User always uses TypeScript");
     }
 
@@ -250,7 +250,7 @@ mod tests {
 
     fn example() -> Vec<Hit> {
         let mut episode = of(5, "episode", "Debugged auth middleware", 0.5);
-        episode.memory.metadata.insert("topics".into(), "auth,middleware".into());
+        episode.memory_mut().metadata.insert("topics".into(), "auth,middleware".into());
         vec![
             of(4, "preference", "Prefers concise code reviews", 0.7),
             of(6, "procedure", "Run the tests first", 0.5),

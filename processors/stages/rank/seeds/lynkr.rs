@@ -106,14 +106,14 @@ mod tests {
 
     fn edited(number: u32, content: &str, words: f32, edit: impl FnOnce(&mut Memory)) -> Hit {
         let mut hit = hit(number, content, words, 0.0);
-        hit.memory.fresh_at = NOW;
-        edit(&mut hit.memory);
+        hit.memory_mut().fresh_at = NOW;
+        edit(hit.memory_mut());
         hit
     }
 
     fn scores(hits: &[Hit]) -> Vec<(String, f32)> {
         let ranked = order(&Rule::Lynkr(rank()), hits.to_vec(), &ask("q", &nothing()), NOW);
-        ranked.into_iter().map(|one| (one.memory.content, one.score)).collect()
+        ranked.into_iter().map(|one| (one.memory.content.clone(), one.score)).collect()
     }
 
     #[test]

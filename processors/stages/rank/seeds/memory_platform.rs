@@ -84,7 +84,7 @@ mod tests {
 
     fn of(kind: &str, content: &str, cosine: f32) -> Hit {
         let mut hit = hit(1, content, 0.0, cosine);
-        (hit.memory.kind, hit.memory.importance) = (Kind::new(kind), 1.0);
+        (hit.memory_mut().kind, hit.memory_mut().importance) = (Kind::new(kind), 1.0);
         hit
     }
 
@@ -101,9 +101,9 @@ mod tests {
 
     #[test]
     fn days_count_from_the_last_access() {
-        let mut accessed = of("insight", "tea", 0.0).memory;
-        accessed.fresh_at = Time(10 * DAY);
-        assert_eq!(salience(&rank(), &accessed, Time(10 * DAY)), 1.0);
+        let mut accessed = of("insight", "tea", 0.0);
+        accessed.memory_mut().fresh_at = Time(10 * DAY);
+        assert_eq!(salience(&rank(), &accessed.memory, Time(10 * DAY)), 1.0);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn relevance_is_similarity_salience_and_confidence_by_their_weights() {
         let mut subject = of("preference", "tea", 0.6);
-        subject.memory.confidence = 0.7;
+        subject.memory_mut().confidence = 0.7;
         let rank = rank();
         let expected = rank.similarity * 0.6 + rank.salience * (-0.05f32 * 10.0).exp() + rank.confidence * 0.7;
         let ranked = order(&Rule::MemoryPlatform(rank), vec![subject], &ask("q", &nothing()), Time(10 * DAY));
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn uncertain_information_is_filtered_out() {
         let mut unsure = of("fact", "tea", 0.9);
-        unsure.memory.confidence = rank().confidence_min - 0.01;
+        unsure.memory_mut().confidence = rank().confidence_min - 0.01;
         assert!(order(&Rule::MemoryPlatform(rank()), vec![unsure], &ask("q", &nothing()), Time(0)).is_empty());
     }
 }

@@ -63,14 +63,14 @@ mod tests {
 
     fn of(number: u32, kind: &str, content: &str, cosine: f32) -> Hit {
         let mut hit = hit(number, content, 0.0, cosine);
-        hit.memory.kind = Kind::new(kind);
+        hit.memory_mut().kind = Kind::new(kind);
         hit
     }
 
     fn contents(rank: Rank, hits: &[Hit], limit: usize) -> Vec<String> {
         let none = nothing();
         let ranked = order(&Rule::MemorySpec(rank), hits.to_vec(), &Question { limit, ..ask("q", &none) }, Time(0));
-        ranked.into_iter().map(|one| one.memory.content).collect()
+        ranked.into_iter().map(|one| one.memory.content.clone()).collect()
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
     fn importance_below_0_2_is_left_out() {
         let with = |importance| {
             let mut hit = of(1, "semantic", "tea", 0.9);
-            hit.memory.importance = importance;
+            hit.memory_mut().importance = importance;
             contents(rank(), &[hit], 5).len()
         };
         assert_eq!((with(0.19), with(0.2), rank().importance_min), (0, 1, 0.2));
@@ -95,7 +95,7 @@ mod tests {
         let hits: Vec<Hit> = (0..10)
             .map(|number| {
                 let mut hit = of(number, "semantic", &number.to_string(), 1.0 - number as f32 / 100.0);
-                hit.memory.importance = if number < 8 { 0.1 } else { 0.5 };
+                hit.memory_mut().importance = if number < 8 { 0.1 } else { 0.5 };
                 hit
             })
             .collect();
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn without_a_cross_encoder_the_blend_stands_in_for_it() {
         let mut important = of(1, "semantic", "important", 0.6);
-        important.memory.importance = 1.0;
+        important.memory_mut().importance = 1.0;
         let hits = [important, of(2, "semantic", "near", 0.7)];
         assert_eq!(contents(rank(), &hits, 5), ["near", "important"]);
         assert_eq!(contents(Rank { reranker: true, ..rank() }, &hits, 5), ["important", "near"]);

@@ -13,6 +13,7 @@ use super::prompt::{Prompt, framed};
 use super::{Hit, Question, Ranked};
 use crate::domain::{Memory, Recall, Time};
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// A system's numbers, under its name: `[rank.rule.lynkr]` in a profile.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -75,7 +76,7 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
 }
 
 /// The sum of weighted parts, each part listed with what it adds.
-fn summed(memory: Box<Memory>, question: &Question, parts: &[(&'static str, f32)]) -> Ranked {
+fn summed(memory: Arc<Memory>, question: &Question, parts: &[(&'static str, f32)]) -> Ranked {
     let score = parts.iter().map(|(_, points)| points).sum();
     let terms = parts.iter().copied().chain([("score", score)]).collect();
     Ranked { superseded: is_superseded(&memory, question), memory, score, terms }

@@ -62,8 +62,8 @@ mod tests {
 
     fn of(number: u32, content: &str, edit: impl FnOnce(&mut Memory)) -> Hit {
         let mut hit = hit(number, content, 0.0, 0.0);
-        hit.memory.fresh_at = NOW;
-        edit(&mut hit.memory);
+        hit.memory_mut().fresh_at = NOW;
+        edit(hit.memory_mut());
         hit
     }
 
@@ -91,7 +91,8 @@ mod tests {
         let old = of(1, "old", |memory| memory.fresh_at = Time(NOW.0 - 90 * DAY));
         let (fresh, used) = (of(2, "fresh", |_| ()), of(3, "used", |memory| memory.uses = 20));
         let unsure = of(4, "unsure", |memory| memory.confidence = 0.8);
-        let contents: Vec<String> = order_of(&[old, unsure, fresh, used]).into_iter().map(|one| one.memory.content).collect();
+        let contents: Vec<String> =
+            order_of(&[old, unsure, fresh, used]).into_iter().map(|one| one.memory.content.clone()).collect();
         assert_eq!(contents, ["used", "fresh", "unsure", "old"]);
     }
 
