@@ -185,14 +185,25 @@ impl Profiles {
 
     /// The same with a gate that keeps everything: what an evaluation compares the gate with.
     pub fn with_open_gate(&self) -> Profiles {
-        let open = |profile: &Arc<Profile>| {
-            let gate = score::Gate { fixed: f32::MIN, ..profile.gate.clone() };
-            Arc::new(Profile { gate, ..Profile::clone(profile) })
+        self.with(|profile| profile.gate.fixed = f32::MIN)
+    }
+
+    /// The same that never answers with nothing where there is something: what a measure of time wants.
+    pub fn without_silence(&self) -> Profiles {
+        self.with(|profile| profile.rank.silence = rank::Silence::default())
+    }
+
+    fn with(&self, change: impl Fn(&mut Profile)) -> Profiles {
+        let changed = |profile: &Arc<Profile>| {
+            let mut profile = Profile::clone(profile);
+            change(&mut profile);
+            Arc::new(profile)
         };
-        let all =
-            |known: &BTreeMap<String, Arc<Profile>>| known.iter().map(|(name, profile)| (name.clone(), open(profile))).collect();
+        let all = |known: &BTreeMap<String, Arc<Profile>>| {
+            known.iter().map(|(name, profile)| (name.clone(), changed(profile))).collect()
+        };
         Profiles {
-            standard: open(&self.standard),
+            standard: changed(&self.standard),
             by_tenant: all(&self.by_tenant),
             by_name: all(&self.by_name),
             shadow: self.shadow.clone(),

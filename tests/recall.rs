@@ -4,7 +4,7 @@ use crate::support::in_process::InProcess;
 use crate::support::root;
 use keepsake::domain::Time;
 use keepsake::fault::Result;
-use keepsake::ports::embedder::{Embedder, TokenCounter};
+use keepsake::ports::embedder::{self, Embedder, Model, ModelChoice, TokenCounter};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -96,4 +96,24 @@ fn every_term_is_what_the_formula_says() {
         }
     }
     assert_eq!(compared.len(), WORDS.len() + DENSE.len(), "every term was more than nothing somewhere: {compared:?}");
+}
+
+#[test]
+fn a_question_about_what_was_never_said_is_answered_with_nothing() {
+    let choice = embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+    let model = Model::open(&choice).expect("needs nothing");
+    let mut service = InProcess::new(&|| model.session().expect("needs nothing"), &model.tokens());
+    let things = ["boat", "bike", "piano", "tent", "kite", "canoe", "lamp", "desk", "clock", "sofa"];
+    let places = ["cellar", "attic", "garage", "garden"];
+    let mut tell = |content: String| service.tell(&json!({"type": "remember", "user": "mia", "content": content}));
+    for (thing, place) in things.iter().flat_map(|thing| places.map(|place| (thing, place))) {
+        assert_eq!(tell(format!("My {place} is where the {thing} of aunt number {} stands.", thing.len())), "kept");
+    }
+    let mut ask =
+        |query: &str| service.ask(Time(0), &json!({"type": "recall", "user": "mia", "query": query, "format": "none"})).len();
+    assert!(ask("Where is the canoe in the attic?") > 0);
+    assert!(ask("canoe") > 0);
+    assert_eq!(ask("Which lawyer wrote the contract with the bakery in Lyon?"), 0);
+    // One word of it was said, among others that were not.
+    assert_eq!(ask("Which lawyer drove my neighbour's children to the garden?"), 0);
 }

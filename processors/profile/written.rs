@@ -123,6 +123,8 @@ struct WrittenRank {
     bound: f32,
     floor: f32,
     floor_cosine: f32,
+    #[serde(default)]
+    silence: rank::Silence,
     superseded: f32,
     rule: Option<rank::Rule>,
 }
@@ -201,6 +203,7 @@ impl Written {
                     exempt: self.fade.exempt.into_iter().collect(),
                 },
                 floor_cosine: self.rank.floor_cosine,
+                silence: self.rank.silence,
                 superseded: self.rank.superseded,
             },
             template: self.template,

@@ -9,7 +9,7 @@ use crate::domain::{
 use crate::fault::{Fault, Reject, RejectCode};
 use crate::profile::Profile;
 use crate::shard::Shard;
-use crate::stages::index::{Bm25, Words};
+use crate::stages::index::Words;
 use crate::stages::rank::{self, Hit, Near, Ranked};
 use crate::stages::reply::{Answer, Found, Stats};
 use crate::stages::store::Reading;
@@ -35,6 +35,13 @@ impl Seen {
     fn of(shard: &Shard) -> Seen {
         Seen { applied: shard.applied(), stale: shard.is_stale(), partial: false }
     }
+}
+
+/// What was found for a question, among how many.
+struct Collected {
+    hits: Vec<Hit>,
+    among: usize,
+    seen: Seen,
 }
 
 type Answered = Result<(Answer, Seen), Reject>;
@@ -64,14 +71,14 @@ impl Recall {
                 break;
             }
             let question = in_context(query, &asked.history);
-            let named = rank::named(&question, |name| shard.index.text.is_speaker(&request.key, name)).map_err(broken)?;
+            let named = rank::named(&question, |names| shard.index.text.speakers(&request.key, names)).map_err(broken)?;
             let as_said = named.as_ref().filter(|_| profile.first_person).map_or(&question, |named| &named.in_first_person);
             let vector = Vector::of(&self.encoder.encode(as_said).map_err(broken)?);
             // Of the question as it was asked: a name is a good word to search by.
-            let (hits, state) =
+            let Collected { hits, among, seen: state } =
                 self.collect(shard, &request.key, asked, &profile, &text::Words::of(&question), &vector).map_err(broken)?;
             let speaker = named.as_ref().map(|named| named.name.as_str());
-            let asked = rank::Question { limit, ..rank::Question::of(asked, query, speaker) };
+            let asked = rank::Question { limit, ..rank::Question::of(asked, query, speaker, among) };
             orders.push(Order { ranked: rank::order(hits, &asked, &profile.rank, now.events), question });
             seen = state;
         }
@@ -109,17 +116,19 @@ impl Recall {
         profile: &Profile,
         question: &text::Words,
         vector: &Vector,
-    ) -> Result<(Vec<Hit>, Seen), Fault> {
+    ) -> Result<Collected, Fault> {
         let is_filtered =
             !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
         let takes_all = profile.rank.rule.as_ref().is_some_and(rank::Rule::takes_all);
         let limit = if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();
-        let mut hits = Vec::new();
+        let mut collected = Collected { hits: Vec::new(), among: 0, seen: Seen::of(shard) };
         for key in [key.clone(), key.everyone()] {
-            hits.extend(hits_of(shard, &key, profile.words, question, vector, limit)?);
+            let (hits, among) = hits_of(shard, &key, profile, question, vector, limit)?;
+            collected.hits.extend(hits);
+            collected.among += among;
         }
-        Ok((hits, Seen::of(shard)))
+        Ok(collected)
     }
 
     fn profile(&self, key: &UserKey, named: Option<&str>) -> Result<Arc<Profile>, Reject> {
@@ -213,42 +222,49 @@ impl Recall {
     }
 }
 
-/// The best of either engine, each judged by both, with what took the place of one of them: asked about Berlin, Lisbon is the answer.
+/// The best of both engines, with what took the place of one of them: asked about Berlin, Lisbon is the answer. And among how many.
 fn hits_of(
     shard: &Shard,
     key: &UserKey,
-    bm25: Bm25,
+    profile: &Profile,
     question: &text::Words,
     vector: &Vector,
     limit: usize,
-) -> Result<Vec<Hit>, Fault> {
+) -> Result<(Vec<Hit>, usize), Fault> {
     let mut load = || shard.vectors(key);
     let terms = question.searched(|| shard.index.text.languages(key))?;
-    let scored = shard.index.text.scored(key, &terms, bm25)?;
+    let is_in_one_language = terms.len() == question.content.len();
+    let scored = shard.index.text.scored(key, &terms, profile.words)?;
     let near = shard.index.vectors.nearest(key, &mut load, vector, limit)?;
-    let mut seen: HashSet<MemoryId, RandomState> =
-        HashSet::with_capacity_and_hasher(2 * limit.min(near.len() + 1), RandomState::default());
-    let found = near.into_iter().map(|(id, _)| id).chain(scored.best(limit).into_iter().map(|(id, _)| id));
-    let mut next: Vec<MemoryId> = found.filter(|id| seen.insert(*id)).collect();
-    let mut hits: Vec<Hit> = Vec::with_capacity(next.len());
+    let mut next: Vec<MemoryId> = near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
+    next.sort_unstable();
+    next.dedup();
+    let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();
     for _ in 0..2 {
-        let first = hits.len();
         let cosines = shard.index.vectors.cosines(key, &mut load, vector, &next)?;
-        let memories = shard.store.recalled(key, &next)?;
-        let found = memories.into_iter().zip(scored.of(&next)).zip(cosines);
-        hits.extend(found.filter_map(|((memory, words), cosine)| Some(hit(memory?, words, cosine, vector))));
-        next = hits[first..].iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| seen.insert(*id)).collect();
+        let found: Vec<(MemoryId, Words, f32)> =
+            next.iter().zip(cosines).zip(scored.of(&next)).map(|((id, cosine), words)| (*id, words, cosine)).collect();
+        let near: Vec<Near> = found.iter().map(|(_, words, cosine)| Near { words: words.own, cosine: *cosine }).collect();
+        let found: Vec<_> = rank::most_relevant(&near, &profile.rank, limit).into_iter().map(|place| found[place]).collect();
+        let ids: Vec<MemoryId> = found.iter().map(|(id, ..)| *id).collect();
+        let first = hits.len();
+        let memories = shard.store.recalled(key, &ids)?.into_iter().zip(found);
+        hits.extend(
+            memories.filter_map(|(memory, (_, words, cosine))| Some(hit(memory?, words, is_in_one_language, cosine, vector))),
+        );
+        read.extend(ids);
+        next = hits[first..].iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| read.insert(*id)).collect();
     }
-    Ok(hits)
+    Ok((hits, scored.count()))
 }
 
-fn hit(memory: Arc<Memory>, words: Words, cosine: f32, vector: &Vector) -> Hit {
+fn hit(memory: Arc<Memory>, words: Words, is_in_one_language: bool, cosine: f32, vector: &Vector) -> Hit {
     let beside = |neighbour: &Option<Neighbour>, words: f32| Near {
         words,
         cosine: neighbour.as_ref().map_or(0.0, |neighbour| neighbour.vector.cosine(vector)),
     };
     let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
-    Hit { own: Near { words: words.own, cosine }, before, after, memory }
+    Hit { own: Near { words: words.own, cosine }, shared: is_in_one_language.then_some(words.shared), before, after, memory }
 }
 
 /// The question as it is searched: one that says little by itself takes the turn before it along.

@@ -110,6 +110,7 @@ impl Recall {
     fn under_load(&self, service: &Service, client: &mut Client, idle: &Distribution, report: &mut Report) -> Result<()> {
         say(format!("{} blocks of {} recalls while ingest runs at its limit", self.blocks, self.requests));
         let (mut published, mut speech, mut sides) = (self.memories, Speech::new(4), Sides::default());
+        let (began, applied) = (Instant::now(), events_applied(service));
         for _ in 0..self.blocks {
             let more = WAITING.saturating_sub(published.saturating_sub(events_applied(service)));
             let turns = (0..more).map(|n| turn(n % LOADED_USERS, &speech.turn()));
@@ -122,11 +123,13 @@ impl Recall {
                 )));
             }
         }
+        let meanwhile = (events_applied(service) - applied) as f64 / began.elapsed().as_secs_f64();
         wait_until_applied(service, published)?;
         let loaded = Distribution::of(sides.recall);
         report.ratio("recall_loaded_p99", loaded.percentile_us(99) / idle.percentile_us(99), Wanted::AtMost(3.0));
         report.figure("recall_loaded_p50_us", loaded.percentile_us(50));
         report.figure("recall_loaded_p99_us", loaded.percentile_us(99));
+        report.figure("ingest_meanwhile_turns_per_second", meanwhile);
         Ok(())
     }
 

@@ -37,6 +37,9 @@ const OWN: usize = 1_000;
 const FEW_MAX: usize = 10_000;
 /// As many as the model of the set-up.
 const DIMENSIONS: usize = 384;
+/// Neighbours who are asked for the first time, each once, if they have memories enough to answer from.
+const FIRST: usize = 500;
+const NEIGHBOURS_LEAST: usize = 10;
 /// Recalls before the first that counts.
 const WARM_UP: usize = 200;
 
@@ -64,24 +67,29 @@ impl Scale {
         // Evenly among the others', as they come in life.
         let is_own = |n: usize| (n + 1) * OWN / all > n * OWN / all;
         shard.load(all, |n| if is_own(n) { "own".to_owned() } else { neighbour(n) })?;
-        let few = shard.ask("own", self.recalls)?;
+        let few = shard.ask(|_| "own".to_owned(), WARM_UP, self.recalls)?;
         say(format!("loads {others} more of the others"));
         shard.load(others, neighbour)?;
         let held = shard.told as f64;
         let resident = machine::rss_anon_bytes()?.saturating_sub(before) as f64 / held;
-        let many = shard.ask("own", self.recalls)?;
+        let many = shard.ask(|_| "own".to_owned(), WARM_UP, self.recalls)?;
         report.figure("recall_among_few_p50_us", few.percentile_us(50));
         report.figure("recall_among_few_p99_us", few.percentile_us(99));
         report.figure("recall_among_many_p50_us", many.percentile_us(50));
         report.figure("recall_among_many_p99_us", many.percentile_us(99));
         report.ratio("growth_p99", many.percentile_us(99) / few.percentile_us(99), Wanted::AtMost(1.3));
+        if self.memories / USERS >= NEIGHBOURS_LEAST {
+            let first = shard.ask(neighbour, 0, FIRST)?;
+            report.figure("recall_of_another_p50_us", first.percentile_us(50));
+            report.figure("recall_of_another_p99_us", first.percentile_us(99));
+        }
         report.figure("memories_count", held);
         report.figure("resident_a_memory_bytes", resident);
         report.figure("disk_a_memory_bytes", disk_bytes(&dir.path)? as f64 / held);
         if self.one > 0 {
             say(format!("loads {} memories of one user", self.one));
             shard.load(self.one, |_| "one".to_owned())?;
-            let one = shard.ask("one", self.recalls.min(500))?;
+            let one = shard.ask(|_| "one".to_owned(), WARM_UP, self.recalls.min(500))?;
             report.figure("recall_of_very_many_p50_us", one.percentile_us(50));
             report.figure("recall_of_very_many_p99_us", one.percentile_us(99));
         }
@@ -120,7 +128,7 @@ impl Lone {
         };
         let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, Arc::new(SystemClock), metrics.clone()));
         shards.open(0)?;
-        let profiles = Profiles::load(&config)?;
+        let profiles = Profiles::load(&config)?.without_silence();
         let ingest = Ingest {
             options: options::ingest(&config),
             profiles: profiles.clone(),
@@ -157,10 +165,10 @@ impl Lone {
         self.shards.all().iter().try_for_each(|shard| shard.settle().map(drop))
     }
 
-    fn ask(&mut self, user: &str, count: usize) -> Result<Distribution> {
+    fn ask(&mut self, user: impl Fn(usize) -> String, warm_up: usize, count: usize) -> Result<Distribution> {
         let (mut took, mut found) = (Vec::with_capacity(count), 0);
-        for n in 0..WARM_UP + count {
-            let asked = question(user, &self.speech.question());
+        for n in 0..warm_up + count {
+            let asked = question(&user(n), &self.speech.question());
             let record = record(&self.topic, self.asked, &asked);
             self.asked += 1;
             self.shards.polled();
@@ -169,13 +177,13 @@ impl Lone {
             let replies = self.recall.step(Now { wall, events: wall }, Some(record));
             let elapsed = began.elapsed();
             found += usize::from(finds(replies.first().and_then(|reply| reply.value.as_deref()))?);
-            if n >= WARM_UP {
+            if n >= warm_up {
                 took.push(elapsed);
             }
         }
         // A recall that finds nothing would be the fastest of all.
-        if found < (WARM_UP + count) / 2 {
-            return Err(Fault::retry(format!("of {} recalls only {found} found anything", WARM_UP + count)));
+        if found < (warm_up + count) / 2 {
+            return Err(Fault::retry(format!("of {} recalls only {found} found anything", warm_up + count)));
         }
         Ok(Distribution::of(took))
     }

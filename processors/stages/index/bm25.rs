@@ -1,5 +1,6 @@
 //! BM25 over one user's own documents: no other document moves a score by a bit. Where documents and words are found is not known here.
 
+use super::Best;
 use super::document::{Lengths, Place, Times};
 use crate::domain::MemoryId;
 use foldhash::fast::RandomState;
@@ -46,6 +47,8 @@ pub struct Words {
     pub before: f32,
     /// The turn after, likewise.
     pub after: f32,
+    /// Of what the question says, by how rare its words are with this user, the share that the document's own words say too.
+    pub shared: f32,
 }
 
 /// Every document of a user with its scores.
@@ -83,10 +86,13 @@ impl Word<'_> {
 impl Scored {
     /// The best documents that have a word of the question, best first; of equals the one with the smaller id.
     pub fn best(&self, limit: usize) -> Vec<(MemoryId, f32)> {
-        let mut hits: Vec<_> =
-            self.rows.iter().filter(|(_, words)| words.own > 0.0).map(|(id, words)| (*id, words.own)).collect();
-        super::keep_best(&mut hits, limit);
-        hits
+        let mut best = Best::of(limit);
+        self.rows.iter().filter(|(_, words)| words.own > 0.0).for_each(|(id, words)| best.offer(id, words.own));
+        best.sorted()
+    }
+
+    pub fn count(&self) -> usize {
+        self.rows.len()
     }
 
     /// The scores of these, nothing where one has no word of the question or is not this user's.
@@ -130,10 +136,13 @@ impl Bm25 {
         // The neighbours are measured like the user's own documents: they were said to the same one.
         let mut own = [(); 3].map(|()| nothing_yet(&|row| row.lengths.own));
         let mut previous = nothing_yet(&|row| row.lengths.previous());
+        let (mut shared, mut said) = (vec![0.0; rows.len()], 0.0);
         for word in &found.words {
             let [in_own, in_before, in_earlier, in_after] = &word.places;
             let weight = f64::from(word.asked) * rarity(in_own.len());
             in_own.iter().for_each(|&(row, times)| own[0].add(row, times, rows[row as usize].lengths.own, weight));
+            in_own.iter().for_each(|&(row, _)| shared[row as usize] += weight);
+            said += weight;
             in_before.iter().for_each(|&(row, times)| own[1].add(row, times, rows[row as usize].lengths.before.max(1), weight));
             in_after.iter().for_each(|&(row, times)| own[2].add(row, times, rows[row as usize].lengths.after.max(1), weight));
             let both = together(in_before, in_earlier);
@@ -144,7 +153,9 @@ impl Bm25 {
         let words = |(n, row): (usize, &Row)| {
             let shortness = (f64::from(self.short_words) / f64::from(row.lengths.words.max(1))).min(1.0);
             let own = own.of[n] + f64::from(self.previous) * shortness * previous.of[n];
-            (row.id, Words { own: own as f32, before: before.of[n] as f32, after: after.of[n] as f32 })
+            let shared = if said > 0.0 { shared[n] / said } else { 0.0 };
+            let [own, before, after, shared] = [own, before.of[n], after.of[n], shared].map(|score| score as f32);
+            (row.id, Words { own, before, after, shared })
         };
         Scored { rows: rows.iter().enumerate().map(words).collect() }
     }

@@ -59,7 +59,7 @@ impl Place {
 }
 
 /// No stem begins with it: a name is never taken for a word of the text.
-const SPEAKER: char = '\u{4}';
+pub const SPEAKER: char = '\u{4}';
 
 /// Nor with this.
 pub const LANGUAGE: char = '\u{5}';

@@ -17,6 +17,7 @@ pub use vectors::{Counts, Sum, Vectors};
 
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
+use std::cmp::Ordering;
 use std::path::Path;
 
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +60,43 @@ impl Index {
     }
 }
 
-/// Sorts the best to the front, of equals the one with the smaller id, and drops what is over the limit.
-fn keep_best(hits: &mut Vec<(MemoryId, f32)>, limit: usize) {
-    let best_first = |a: &(MemoryId, f32), b: &(MemoryId, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    if limit < hits.len() {
-        hits.select_nth_unstable_by(limit, best_first);
-        hits.truncate(limit);
+/// The best of many that are offered one by one: of equals those with the smaller id. Never holds more than twice as many as are wanted.
+struct Best {
+    limit: usize,
+    kept: Vec<(MemoryId, f32)>,
+    /// Whoever has less is not among the best.
+    least: f32,
+}
+
+impl Best {
+    fn of(limit: usize) -> Best {
+        Best { limit, kept: Vec::new(), least: if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY } }
     }
-    hits.sort_unstable_by(best_first);
+
+    fn offer(&mut self, id: &MemoryId, score: f32) {
+        if score >= self.least {
+            self.kept.push((*id, score));
+            if self.kept.len() >= self.limit.saturating_mul(2) {
+                self.cut();
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        if let Some(last) = self.limit.checked_sub(1).filter(|last| *last < self.kept.len()) {
+            let (_, (_, least), _) = self.kept.select_nth_unstable_by(last, Best::first);
+            self.least = *least;
+        }
+        self.kept.truncate(self.limit);
+    }
+
+    fn sorted(mut self) -> Vec<(MemoryId, f32)> {
+        self.cut();
+        self.kept.sort_unstable_by(Best::first);
+        self.kept
+    }
+
+    fn first(a: &(MemoryId, f32), b: &(MemoryId, f32)) -> Ordering {
+        b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+    }
 }

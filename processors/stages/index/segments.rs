@@ -5,6 +5,7 @@ use super::bm25::{Found, Row};
 use super::document::{Document, Lengths, Times};
 use super::tokens::{KEYED, joined, spelled};
 use crate::domain::{MemoryId, UserKey};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tantivy::columnar::ColumnValues;
 use tantivy::postings::Postings;
@@ -115,16 +116,18 @@ impl Segments {
         Ok(false)
     }
 
-    /// False: none of the user's documents has a term that begins so. One look a segment, whatever may follow.
-    pub fn may_have(&self, key: &UserKey, beginning: char) -> tantivy::Result<bool> {
-        let from = spelled(key, beginning.encode_utf8(&mut [0; 4]));
+    /// The user's terms that begin so, those of documents that are gone or hidden among them. One look a segment and one a term: most users
+    /// have none of such a kind, and looking for each that there might be is dear in many segments.
+    pub fn terms_from(&self, key: &UserKey, beginning: char) -> tantivy::Result<BTreeSet<String>> {
+        let (owner, from) = (spelled(key, ""), spelled(key, beginning.encode_utf8(&mut [0; 4])));
+        let mut found = BTreeSet::new();
         for segment in &self.all {
             let mut terms = segment.terms.terms().range().ge(&from).into_stream()?;
-            if terms.advance() && terms.key().starts_with(from.as_bytes()) {
-                return Ok(true);
+            while terms.advance() && terms.key().starts_with(from.as_bytes()) {
+                found.insert(String::from_utf8_lossy(&terms.key()[owner.len()..]).into_owned());
             }
         }
-        Ok(false)
+        Ok(found)
     }
 
     pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
@@ -156,6 +159,7 @@ impl Segment {
         let ids = high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
         let lengths = values(&self.lengths, &docs).into_iter().map(Lengths::unpacked);
         let mut found = ids.zip(lengths).map(|(id, lengths)| Row { id, lengths });
+        rows.reserve(docs.len());
         docs.retain(|_| {
             let row = found.next().expect("a column has a value for every document");
             let shown = !hidden(row.id);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Changes since some moment. Whatever an older layer says of an id that this one knows, it is hidden.
 #[derive(Clone, Default)]
 pub struct Tail {
-    changes: HashMap<MemoryId, Change>,
-    users: HashMap<UserKey, UserTail>,
+    changes: HashMap<MemoryId, Change, RandomState>,
+    users: HashMap<UserKey, UserTail, RandomState>,
     written: usize,
 }
 

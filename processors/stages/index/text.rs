@@ -4,12 +4,13 @@
 use super::Options;
 use super::bm25::{Bm25, Found, Scored};
 use super::disk::{Disk, Opened, unreadable};
-use super::document::{Document, LANGUAGE, language, speaker};
+use super::document::{Document, LANGUAGE, SPEAKER, language, speaker};
 use super::segments::Segments;
 use super::tail::Tail;
 use crate::domain::{MemoryId, UserKey};
 use crate::fault::Result;
 use crate::text::Language;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -68,9 +69,9 @@ impl TextIndex {
         Ok(bm25.scored(&self.read().find(key, query_terms)?))
     }
 
-    /// Whether the user has a memory of what somebody of that name said.
-    pub fn is_speaker(&self, key: &UserKey, name: &str) -> Result<bool> {
-        self.read().has(key, &speaker(name))
+    /// Those of the names of whom the user has a memory that they said.
+    pub fn speakers(&self, key: &UserKey, names: &BTreeSet<String>) -> Result<Vec<String>> {
+        self.read().speakers(key, names)
     }
 
     /// Those besides English that a memory of the user is told in.
@@ -134,28 +135,32 @@ impl View {
         Ok(found)
     }
 
-    fn has(&self, key: &UserKey, term: &str) -> Result<bool> {
-        if self.has_newer(key, term) { Ok(true) } else { self.has_settled(key, term) }
-    }
-
-    fn has_newer(&self, key: &UserKey, term: &str) -> bool {
-        self.fresh.has(key, term, |_| false) || self.settling.has(key, term, |id| self.fresh.knows(id))
-    }
-
-    fn has_settled(&self, key: &UserKey, term: &str) -> Result<bool> {
-        self.segments.has(key, term, |id| self.changed(id)).map_err(unreadable)
+    fn speakers(&self, key: &UserKey, names: &BTreeSet<String>) -> Result<Vec<String>> {
+        let settled = self.segments.terms_from(key, SPEAKER).map_err(unreadable)?;
+        let mut speakers = Vec::new();
+        for name in names {
+            let is_known = self.has(key, &speaker(name), &settled)?;
+            speakers.extend(is_known.then(|| name.clone()));
+        }
+        Ok(speakers)
     }
 
     fn languages(&self, key: &UserKey) -> Result<Vec<Language>> {
-        // A dozen languages are a dozen looks, and most users have spoken none of them.
-        let is_settled = self.segments.may_have(key, LANGUAGE).map_err(unreadable)?;
+        let settled = self.segments.terms_from(key, LANGUAGE).map_err(unreadable)?;
         let mut languages = Vec::new();
         for one in Language::others() {
-            let term = language(one);
-            let is_spoken = self.has_newer(key, &term) || is_settled && self.has_settled(key, &term)?;
+            let is_spoken = self.has(key, &language(one), &settled)?;
             languages.extend(is_spoken.then_some(one));
         }
         Ok(languages)
+    }
+
+    /// Whether a document that is still there has the term; on disk only one of those terms may.
+    fn has(&self, key: &UserKey, term: &str, settled: &BTreeSet<String>) -> Result<bool> {
+        if self.fresh.has(key, term, |_| false) || self.settling.has(key, term, |id| self.fresh.knows(id)) {
+            return Ok(true);
+        }
+        Ok(settled.contains(term) && self.segments.has(key, term, |id| self.changed(id)).map_err(unreadable)?)
     }
 
     fn ids(&self) -> Vec<MemoryId> {
@@ -282,6 +287,14 @@ mod tests {
         judged.iter().map(score).collect()
     }
 
+    /// Of what the query says, the share that each document says too.
+    fn shares(documents: &[Vec<String>], query: &[String]) -> Vec<f64> {
+        let having = |term: &String| documents.iter().filter(|other| other.contains(term)).count() as f64;
+        let weight = |term: &String| (1.0 + (documents.len() as f64 - having(term) + 0.5) / (having(term) + 0.5)).ln();
+        let sum = |is_said: &dyn Fn(&String) -> bool| query.iter().filter(|term| is_said(term)).map(weight).sum::<f64>();
+        documents.iter().map(|stems| sum(&|term| stems.contains(term)) / sum(&|_| true)).collect()
+    }
+
     fn expected(model: &Model, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
         let documents: Vec<(&MemoryId, &Text)> =
             model.iter().filter(|(_, (owner, _))| owner == key).map(|(id, (_, text))| (id, text)).collect();
@@ -291,10 +304,12 @@ mod tests {
         let both = place(&|text| [text.before.clone(), text.earlier.clone()].concat());
         let previous = formula(&both, &both, query);
         let [of_own, of_before, of_after] = [&own, &before, &after].map(|judged| formula(&own, judged, query));
+        let shared = shares(&own, query);
         let words = |(n, (id, text)): (usize, &(&MemoryId, &Text))| {
             let shortness = (f64::from(BM25.short_words) / text.words.max(1) as f64).min(1.0);
             let own = of_own[n] + f64::from(BM25.previous) * shortness * previous[n];
-            (**id, Words { own: own as f32, before: of_before[n] as f32, after: of_after[n] as f32 })
+            let [own, before, after, shared] = [own, of_before[n], of_after[n], shared[n]].map(|score| score as f32);
+            (**id, Words { own, before, after, shared })
         };
         documents.iter().enumerate().map(words).collect()
     }
@@ -327,8 +342,12 @@ mod tests {
                 }
                 let (ids, words): (Vec<_>, Vec<_>) = all.into_iter().chain([(id(999), Words::default())]).unzip();
                 let found = index.scored(&key, &split(query), BM25).unwrap().of(&ids);
-                let is_same =
-                    |a: &Words, b: &Words| is_about(a.own, b.own) && is_about(a.before, b.before) && is_about(a.after, b.after);
+                let is_same = |a: &Words, b: &Words| {
+                    is_about(a.own, b.own)
+                        && is_about(a.before, b.before)
+                        && is_about(a.after, b.after)
+                        && is_about(a.shared, b.shared)
+                };
                 let same = found.len() == words.len() && found.iter().zip(&words).all(|(a, b)| is_same(a, b));
                 assert!(same, "{about}: {found:?}, expected {words:?}");
             }
@@ -431,11 +450,14 @@ mod tests {
             let speaker = (!speaker.is_empty()).then(|| speaker.to_owned());
             index.put(Document::new(id(n), user(0), Text { own: split("mary"), speaker, ..Text::default() }));
         };
-        let known = |name: &str| index.is_speaker(&user(0), name).unwrap();
+        let of = |user_number, name: &str| {
+            index.speakers(&user(user_number), &BTreeSet::from([name.to_owned(), "nobody".to_owned()])).unwrap()
+        };
+        let known = |name: &str| of(0, name) == [name];
         by(1, "mary ann");
         by(2, "");
         for mark in 0..2 {
-            assert!(known("mary ann") && !known("mary") && !index.is_speaker(&user(1), "mary ann").unwrap());
+            assert!(known("mary ann") && !known("mary") && of(1, "mary ann").is_empty());
             index.settle(mark).unwrap();
         }
         by(1, "bo");

@@ -1,6 +1,7 @@
 //! The vectors of the users asked for last, each user's in one block, scanned exactly. The store has them all; which memories are worth
 //! comparing is not known here.
 
+use super::Best;
 use crate::domain::{MemoryId, UserKey, Vector, dot};
 use crate::fault::Result;
 use foldhash::fast::RandomState;
@@ -68,9 +69,9 @@ impl Vectors {
 
     /// The user's nearest vectors by cosine, nearest first; of equals the one with the smaller id.
     pub fn nearest(&self, key: &UserKey, load: &mut Load, query: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
-        let mut near = self.block(key, load)?.all_cosines(query);
-        super::keep_best(&mut near, limit);
-        Ok(near)
+        let (block, mut best) = (self.block(key, load)?, Best::of(limit));
+        block.each_cosine(query, |id, cosine| best.offer(id, cosine));
+        Ok(best.sorted())
     }
 
     /// The cosine of each of these, 0 for one that has no vector or is not this user's.
@@ -235,13 +236,13 @@ impl Block {
         }
     }
 
-    fn all_cosines(&self, query: &Vector) -> Vec<(MemoryId, f32)> {
-        if !self.compares_with(query) {
-            return Vec::new();
+    fn each_cosine(&self, query: &Vector, mut each: impl FnMut(&MemoryId, f32)) {
+        if self.compares_with(query) {
+            let vectors = self.values.chunks_exact(self.width).zip(&self.scales);
+            for (id, (values, scale)) in self.ids.iter().zip(vectors) {
+                each(id, dot(values, &query.values) as f32 * (scale * query.scale));
+            }
         }
-        let vectors = self.values.chunks_exact(self.width).zip(&self.scales);
-        let cosines = vectors.map(|(values, scale)| dot(values, &query.values) as f32 * (scale * query.scale));
-        self.ids.iter().copied().zip(cosines).collect()
     }
 
     fn cosine(&self, id: MemoryId, query: &Vector) -> Option<f32> {
@@ -406,7 +407,9 @@ mod tests {
             let expected = said.cosine(&asked).to_bits();
             assert_eq!(asked.cosine(&said).to_bits(), expected);
             assert_eq!(block.cosine(id(n), &asked).unwrap().to_bits(), expected);
-            assert_eq!(block.all_cosines(&asked)[0].1.to_bits(), expected);
+            let mut all = Vec::new();
+            block.each_cosine(&asked, |_, cosine| all.push(cosine.to_bits()));
+            assert_eq!(all, [expected]);
         }
     }
 }

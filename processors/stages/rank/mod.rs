@@ -11,6 +11,7 @@ mod rerank;
 mod samples;
 mod score;
 pub mod seeds;
+mod silence;
 mod template;
 mod wording;
 
@@ -18,7 +19,9 @@ pub use admit::admitted;
 pub use fade::{Fade, Shape, recency, strength};
 pub use prompt::{Own, Prompt, block};
 pub use rerank::reranked;
+pub use score::most_relevant;
 pub use seeds::Rule;
+pub use silence::Silence;
 pub use template::Template;
 pub use wording::{Named, named};
 
@@ -32,6 +35,8 @@ use std::sync::Arc;
 pub struct Hit {
     pub memory: Arc<Memory>,
     pub own: Near,
+    /// The share of the question's words, by how rare they are, that it says too. None: searched in several languages, that is not known.
+    pub shared: Option<f32>,
     /// The turn before, measured as if it were a memory; nothing, where there was none.
     pub before: Near,
     /// The turn after, where it became no memory.
@@ -59,14 +64,17 @@ pub struct Question<'a> {
     pub limit: usize,
     /// The one speaker it names, as `text::name` writes names.
     pub speaker: Option<&'a str>,
+    /// How many memories it is asked of.
+    pub among: usize,
 }
 
 impl<'a> Question<'a> {
     /// One of a recall's queries, under the conditions that all of them share.
-    pub fn of(recall: &'a Recall, text: &'a str, speaker: Option<&'a str>) -> Question<'a> {
+    pub fn of(recall: &'a Recall, text: &'a str, speaker: Option<&'a str>, among: usize) -> Question<'a> {
         Question {
             text,
             speaker,
+            among,
             session: recall.session.as_deref(),
             kinds: &recall.kinds,
             metadata: &recall.metadata,
@@ -110,6 +118,8 @@ pub struct Weights {
     /// The cosine under which a memory that shares no word with the question is not returned. Absolute, because a share of
     /// the best always lets the best through, also where nothing was ever said about the question.
     pub floor_cosine: f32,
+    /// When nothing is the answer.
+    pub silence: Silence,
     /// The factor on a fact that a newer one has replaced.
     pub superseded: f32,
 }
@@ -131,6 +141,7 @@ impl Default for Weights {
             fade: Fade::default(),
             floor: 0.1,
             floor_cosine: 0.1,
+            silence: Silence::default(),
             superseded: 0.5, // only for one whose successor was not found: the others follow their successors
         }
     }
@@ -150,6 +161,9 @@ pub struct Ranked {
 pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
     if let Some(rule) = &weights.rule {
         return seeds::order(rule, hits, question, question.as_of.unwrap_or(now));
+    }
+    if weights.silence.is_due(&hits, question) {
+        return Vec::new();
     }
     let heirs = heirs(&hits, weights);
     let may_answer = |hit: &Hit| admitted(&hit.memory, question) && (is_near(hit, weights) || heirs.contains(&hit.memory.id));

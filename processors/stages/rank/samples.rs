@@ -43,7 +43,13 @@ pub(super) fn memory(number: u32, content: &str) -> Memory {
 }
 
 pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
-    Hit { memory: memory(number, content).into(), own: Near { words, cosine }, before: Near::default(), after: Near::default() }
+    Hit {
+        memory: memory(number, content).into(),
+        own: Near { words, cosine },
+        shared: Some(1.0),
+        before: Near::default(),
+        after: Near::default(),
+    }
 }
 
 impl Hit {
@@ -74,6 +80,7 @@ pub(super) fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
         explain: false,
         limit: 100,
         speaker: None,
+        among: 1,
     }
 }
 

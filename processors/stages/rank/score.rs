@@ -27,6 +27,22 @@ pub(super) fn scored(
     ranked.map(|(((hit, own), neighbour), _)| field.score(hit, own, neighbour, question, at)).collect()
 }
 
+/// The places of those with the most relevance, as far as it is known before the memories are: without bonuses. In no order.
+pub fn most_relevant(near: &[Near], weights: &Weights, limit: usize) -> Vec<usize> {
+    let most = |of: fn(&Near) -> f32| near.iter().map(|near| finite(of(near))).fold(0.0, f32::max);
+    let (cosine_max, words_max) = (most(|near| near.cosine), most(|near| near.words));
+    let relevance = |place: usize| {
+        let Near { words, cosine } = near[place];
+        weights.dense * share(finite(cosine), cosine_max) + (1.0 - weights.dense) * share(finite(words), words_max)
+    };
+    let mut places: Vec<(f32, usize)> = (0..near.len()).map(|place| (relevance(place), place)).collect();
+    if limit < places.len() {
+        places.select_nth_unstable_by(limit, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        places.truncate(limit);
+    }
+    places.into_iter().map(|(_, place)| place).collect()
+}
+
 /// What a single hit is measured against.
 struct Field<'w> {
     weights: &'w Weights,
@@ -221,6 +237,19 @@ mod tests {
             let product = ADDED.into_iter().map(term).sum::<f32>() * term("role") * term("superseded") * term("nudge");
             assert_eq!((product, term("score")), (one.score, one.score));
         }
+    }
+
+    #[test]
+    fn the_most_relevant_are_those_that_either_engine_likes_most() {
+        let near =
+            [(0.0, 0.9), (9.0, 0.0), (5.0, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)].map(|(words, cosine)| Near { words, cosine });
+        let best = |limit| {
+            let mut places = most_relevant(&near, &Weights::default(), limit);
+            places.sort_unstable();
+            places
+        };
+        assert_eq!((best(1), best(2), best(3)), (vec![0], vec![0, 2], vec![0, 1, 2]));
+        assert_eq!((best(4), best(9)), (vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use crate::domain::Time;
 use crate::text;
 use regex::Regex;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
@@ -101,19 +102,21 @@ pub struct Named {
     pub in_first_person: String,
 }
 
-/// The one speaker that a question names. Nobody if there are several: it is then about what they have in common.
-pub fn named<E>(question: &str, is_speaker: impl Fn(&str) -> Result<bool, E>) -> Result<Option<Named>, E> {
+/// The one speaker that a question names, of those who are one among the names that it might hold. Nobody if there are several: it is then
+/// about what they have in common.
+pub fn named<E>(question: &str, speakers: impl Fn(&BTreeSet<String>) -> Result<Vec<String>, E>) -> Result<Option<Named>, E> {
     let places = places_of_words(question);
     let mut found: Vec<(String, usize, usize)> = Vec::new();
     for first in 0..places.len() {
         for last in first..places.len().min(first + NAME_WORDS_MAX) {
             let (begin, end) = (places[first].0, places[last].1);
-            let name = text::name(&question[begin..end]);
-            if (first < last || may_be_name(&question[begin..end], first)) && is_speaker(&name)? {
-                found.push((name, begin, end));
+            if first < last || may_be_name(&question[begin..end], first) {
+                found.push((text::name(&question[begin..end]), begin, end));
             }
         }
     }
+    let speakers = speakers(&found.iter().map(|(name, ..)| name.clone()).collect())?;
+    found.retain(|(name, ..)| speakers.contains(name));
     let Some((name, ..)) = found.first().cloned() else { return Ok(None) };
     if found.iter().any(|(other, ..)| *other != name) {
         return Ok(None);
@@ -208,7 +211,9 @@ mod tests {
     fn a_question_that_names_one_speaker_is_put_in_their_words() {
         let speakers = ["anna", "bo", "mary ann", "will"];
         let check = |question: &str, expected: Option<(&str, &str)>| {
-            let found = named(question, |name| Ok::<_, Infallible>(speakers.contains(&name))).unwrap();
+            let known =
+                |names: &BTreeSet<String>| speakers.map(str::to_owned).into_iter().filter(|one| names.contains(one)).collect();
+            let found = named(question, |names| Ok::<_, Infallible>(known(names))).unwrap();
             let found = found.as_ref().map(|found| (found.name.as_str(), found.in_first_person.as_str()));
             assert_eq!(found, expected, "{question}");
         };
