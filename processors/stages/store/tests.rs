@@ -685,3 +685,16 @@ fn a_damaged_store_is_set_aside_not_lost() {
         assert_eq!(open(&shard).unwrap().rebuilt, None, "{name}");
     }
 }
+
+#[test]
+fn what_is_recalled_again_is_what_was_written_since() {
+    let (store, zoe) = (Store::in_memory(&identity()), key("zoe"));
+    let first = a_memory(1, "likes tea");
+    let recalled = || store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone());
+    write(&store, 1, |overlay| overlay.put_memory(&first).unwrap());
+    assert_eq!(recalled().as_deref(), Some("likes tea"));
+    write(&store, 2, |overlay| overlay.put_memory(&Memory { content: "likes mate".into(), ..first.clone() }).unwrap());
+    assert_eq!(recalled().as_deref(), Some("likes mate"));
+    write(&store, 3, |overlay| overlay.forget_user(&zoe).unwrap());
+    assert_eq!(recalled(), None);
+}
