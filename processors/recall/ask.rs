@@ -264,7 +264,7 @@ fn hit(memory: Arc<Memory>, words: Words, is_in_one_language: bool, cosine: f32,
         cosine: neighbour.as_ref().map_or(0.0, |neighbour| neighbour.vector.cosine(vector)),
     };
     let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
-    Hit { own: Near { words: words.own, cosine }, shared: is_in_one_language.then_some(words.shared), before, after, memory }
+    Hit { own: Near { words: words.own, cosine }, shared: words.shared.filter(|_| is_in_one_language), before, after, memory }
 }
 
 /// The question as it is searched: one that says little by itself takes the turn before it along.

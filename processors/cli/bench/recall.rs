@@ -114,7 +114,7 @@ impl Recall {
         for _ in 0..self.blocks {
             let more = WAITING.saturating_sub(published.saturating_sub(events_applied(service)));
             let turns = (0..more).map(|n| turn(n % LOADED_USERS, &speech.turn()));
-            publish_all(client, turns.collect::<Vec<_>>().into_iter())?;
+            publish_all(client, turns)?;
             published += more;
             (0..self.requests).try_for_each(|_| ask(client, &question(USER, &speech.question()), &mut sides))?;
             if events_applied(service) >= published {

@@ -47,8 +47,9 @@ pub struct Words {
     pub before: f32,
     /// The turn after, likewise.
     pub after: f32,
-    /// Of what the question says, by how rare its words are with this user, the share that the document's own words say too.
-    pub shared: f32,
+    /// Of what the question says, by how rare its words are with this user, the share that the document's own words say too. None: the
+    /// question has no words.
+    pub shared: Option<f32>,
 }
 
 /// Every document of a user with its scores.
@@ -153,9 +154,8 @@ impl Bm25 {
         let words = |(n, row): (usize, &Row)| {
             let shortness = (f64::from(self.short_words) / f64::from(row.lengths.words.max(1))).min(1.0);
             let own = own.of[n] + f64::from(self.previous) * shortness * previous.of[n];
-            let shared = if said > 0.0 { shared[n] / said } else { 0.0 };
-            let [own, before, after, shared] = [own, before.of[n], after.of[n], shared].map(|score| score as f32);
-            (row.id, Words { own, before, after, shared })
+            let shared = (said > 0.0).then(|| (shared[n] / said) as f32);
+            (row.id, Words { own: own as f32, before: before.of[n] as f32, after: after.of[n] as f32, shared })
         };
         Scored { rows: rows.iter().enumerate().map(words).collect() }
     }

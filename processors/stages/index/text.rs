@@ -309,7 +309,7 @@ mod tests {
             let shortness = (f64::from(BM25.short_words) / text.words.max(1) as f64).min(1.0);
             let own = of_own[n] + f64::from(BM25.previous) * shortness * previous[n];
             let [own, before, after, shared] = [own, of_before[n], of_after[n], shared[n]].map(|score| score as f32);
-            (**id, Words { own, before, after, shared })
+            (**id, Words { own, before, after, shared: Some(shared) })
         };
         documents.iter().enumerate().map(words).collect()
     }
@@ -346,10 +346,15 @@ mod tests {
                     is_about(a.own, b.own)
                         && is_about(a.before, b.before)
                         && is_about(a.after, b.after)
-                        && is_about(a.shared, b.shared)
+                        && match (a.shared, b.shared) {
+                            (Some(a), Some(b)) => is_about(a, b),
+                            (a, b) => a == b,
+                        }
                 };
                 let same = found.len() == words.len() && found.iter().zip(&words).all(|(a, b)| is_same(a, b));
                 assert!(same, "{about}: {found:?}, expected {words:?}");
+                let wordless = index.scored(&key, &[], BM25).unwrap().of(&ids);
+                assert!(wordless.iter().all(|words| *words == Words::default()), "{about}: {wordless:?}");
             }
             let lengths = model.values().filter(|(owner, _)| *owner == key).map(|(_, text)| text.own.len().max(1) as u64);
             assert_eq!(index.documents(&key).unwrap(), (lengths.clone().count(), lengths.sum()), "{key}");

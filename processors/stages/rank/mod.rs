@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub struct Hit {
     pub memory: Arc<Memory>,
     pub own: Near,
-    /// The share of the question's words, by how rare they are, that it says too. None: searched in several languages, that is not known.
+    /// The share of the question's words, by how rare they are, that it says too. None: that is not known.
     pub shared: Option<f32>,
     /// The turn before, measured as if it were a memory; nothing, where there was none.
     pub before: Near,

@@ -17,10 +17,15 @@ pub struct Silence {
 
 impl Silence {
     pub(super) fn is_due(&self, hits: &[Hit], question: &Question) -> bool {
+        // Whoever says of which kind it is, or what stands with it, looks it up: the words matter less.
+        if !question.kinds.is_empty() || !question.metadata.is_empty() {
+            return false;
+        }
         let known = || hits.iter().filter(|hit| lends_context(&hit.memory, question));
         let among = question.among.saturating_sub(hits.len() - known().count()).max(1);
         let cosine = known().map(|hit| hit.own.cosine).fold(0.0, f32::max);
-        // Searched in several languages a word has several stems, of which a memory can have but one.
+        // Not known of a question without words ("Who am I?"), nor of one searched in several languages: there a word has several stems, of
+        // which a memory can have but one.
         let Some(shared) = known().map(|hit| hit.shared).try_fold(0.0, |most: f32, shared| Some(most.max(shared?))) else {
             return false;
         };
@@ -32,7 +37,7 @@ impl Silence {
 mod tests {
     use super::super::samples::{ask, hit, nothing};
     use super::*;
-    use crate::domain::Scope;
+    use crate::domain::{Kind, Scope};
 
     const SILENCE: Silence = Silence { doubling: 0.075, words: 1.5 };
 
@@ -67,8 +72,18 @@ mod tests {
     }
 
     #[test]
-    fn in_several_languages_what_is_shared_is_not_known_and_something_is_returned() {
+    fn where_it_is_not_known_what_is_shared_something_is_returned() {
         check(&[found(0.1, Some(0.0)), found(0.1, None)], 1000, false);
+    }
+
+    #[test]
+    fn what_is_looked_up_by_kind_or_metadata_is_returned() {
+        let (none, kinds) = (nothing(), [Kind::new("preference")]);
+        let (far, app) = ([found(0.1, Some(0.0))], [("app".to_owned(), "chat".to_owned())].into());
+        let asked = Question { among: 1000, ..ask("q", &none) };
+        assert!(SILENCE.is_due(&far, &asked));
+        assert!(!SILENCE.is_due(&far, &Question { kinds: &kinds, ..asked.clone() }));
+        assert!(!SILENCE.is_due(&far, &Question { metadata: &app, ..asked }));
     }
 
     #[test]

@@ -114,12 +114,13 @@ fn bytes_of(memory: &Memory) -> usize {
     const PIECE: usize = 16;
     let beside =
         |one: &Neighbour| one.speaker.len() + one.words.len() + one.vector.values.len() + one.source.topic.len() + 4 * PIECE;
-    let texts = [&memory.content, &memory.reason].map(String::len).iter().sum::<usize>();
+    let optional = [&memory.session, &memory.speaker, &memory.event_id].into_iter().flatten();
+    let texts = [&memory.content, &memory.reason].into_iter().chain(optional).map(String::len).sum::<usize>();
     let metadata = memory.metadata.iter().map(|(name, value)| name.len() + value.len() + 6 * PIECE).sum::<usize>();
     let history = memory.history.iter().map(|one| one.content.len() + 3 * PIECE).sum::<usize>();
     let links = (memory.supersedes.len() + memory.conflicts_with.len() + memory.covers.len()) * size_of::<MemoryId>();
     let around = memory.around.all().map(beside).sum::<usize>();
-    size_of::<Memory>() + texts + metadata + history + links + around + 20 * PIECE
+    size_of::<Memory>() + memory.source.topic.len() + texts + metadata + history + links + around + 20 * PIECE
 }
 
 #[cfg(test)]
