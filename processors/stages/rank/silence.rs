@@ -17,8 +17,9 @@ pub struct Silence {
 
 impl Silence {
     pub(super) fn is_due(&self, hits: &[Hit], question: &Question) -> bool {
-        // Whoever says of which kind it is, or what stands with it, looks it up: the words matter less.
-        if !question.kinds.is_empty() || !question.metadata.is_empty() {
+        // Whoever says of which kind it is, or what stands with it, looks it up: the words matter less. And of somebody whose words are here
+        // it cannot be said that they never came up.
+        if !question.kinds.is_empty() || !question.metadata.is_empty() || question.speaker.is_some() {
             return false;
         }
         let known = || hits.iter().filter(|hit| lends_context(&hit.memory, question));
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
     use crate::domain::{Kind, Scope};
 
-    const SILENCE: Silence = Silence { doubling: 0.075, words: 1.5 };
+    const SILENCE: Silence = Silence { doubling: 0.07, words: 1.0 };
 
     fn found(cosine: f32, shared: Option<f32>) -> Hit {
         Hit { shared, ..hit(1, "tea", 1.0, cosine) }
@@ -77,13 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_up_by_kind_or_metadata_is_returned() {
+    fn what_is_looked_up_by_kind_or_metadata_or_about_a_speaker_is_returned() {
         let (none, kinds) = (nothing(), [Kind::new("preference")]);
         let (far, app) = ([found(0.1, Some(0.0))], [("app".to_owned(), "chat".to_owned())].into());
         let asked = Question { among: 1000, ..ask("q", &none) };
         assert!(SILENCE.is_due(&far, &asked));
         assert!(!SILENCE.is_due(&far, &Question { kinds: &kinds, ..asked.clone() }));
-        assert!(!SILENCE.is_due(&far, &Question { metadata: &app, ..asked }));
+        assert!(!SILENCE.is_due(&far, &Question { metadata: &app, ..asked.clone() }));
+        assert!(!SILENCE.is_due(&far, &Question { speaker: Some("ana"), ..asked }));
     }
 
     #[test]
