@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const INDEX: index::Options = index::Options { writer_bytes: 0, tail_max: 1000, vectors_bytes_max: 1 << 20 };
+const INDEX: index::Options =
+    index::Options { writer_bytes: 0, tail_max: 1000, vectors_bytes_max: 1 << 20, documents_bytes_max: 1 << 20 };
 
 fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder for the copy");

@@ -148,6 +148,7 @@ pub struct Rerank {
 #[serde(deny_unknown_fields)]
 pub struct Index {
     pub vector_cache_bytes: usize,
+    pub document_cache_bytes: usize,
     pub settle_ms: u64,
     pub settle_max: usize,
     pub tail_max: usize,

@@ -42,6 +42,7 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
             writer_bytes: config.index.writer_bytes,
             tail_max: config.index.tail_max,
             vectors_bytes_max: (config.index.vector_cache_bytes / partitions.max(1) as usize).max(VECTOR_CACHE_LEAST),
+            documents_bytes_max: config.index.document_cache_bytes / partitions.max(1) as usize,
         },
         decisions_recent_max: config.limits.decisions_recent_max,
     }

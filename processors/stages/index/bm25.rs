@@ -5,6 +5,8 @@ use super::document::{Lengths, Place, Times};
 use crate::domain::MemoryId;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Lucene's form of it, with the factor `k1 + 1`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,8 +23,23 @@ pub struct Bm25 {
 
 /// A user's live documents, each in a row, and where the words of a question were found in them.
 pub struct Found<'q> {
-    pub rows: Vec<Row>,
+    pub rows: Rows,
     pub words: Vec<Word<'q>>,
+}
+
+/// Those that are known from the last question are shared with it, not copied.
+#[derive(Default)]
+pub struct Rows {
+    known: Arc<Columns>,
+    more: Columns,
+}
+
+/// Rows by column: most of what is done with all of them looks at one.
+#[derive(Default)]
+pub struct Columns {
+    ids: Vec<MemoryId>,
+    /// Packed.
+    lengths: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +51,7 @@ pub struct Row {
 pub struct Word<'q> {
     pub text: &'q str,
     asked: u32,
-    /// By place of the document: row, and how often it has the word there. Invariant: a row at most once.
+    /// By place of the document: row, and how often it has the word there. Invariant: rows ascend, each at most once.
     pub places: [Vec<(u32, u32)>; Place::SEARCHED.len()],
 }
 
@@ -52,9 +69,66 @@ pub struct Words {
     pub shared: Option<f32>,
 }
 
-/// Every document of a user with its scores.
-pub struct Scored {
-    rows: Vec<(MemoryId, Words)>,
+/// Every document of a user with its score, and the rest that may be asked of a few of them.
+pub struct Scored<'q> {
+    bm25: Bm25,
+    found: Found<'q>,
+    /// By row.
+    own: Vec<f32>,
+    own_mean: f64,
+}
+
+impl Columns {
+    pub fn push(&mut self, row: Row) {
+        self.ids.push(row.id);
+        self.lengths.push(row.lengths.packed());
+    }
+
+    pub fn extend(&mut self, other: &Columns, places: Range<usize>) {
+        self.ids.extend_from_slice(&other.ids[places.clone()]);
+        self.lengths.extend_from_slice(&other.lengths[places]);
+    }
+
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub fn row(&self, place: usize) -> Row {
+        Row { id: self.ids[place], lengths: Lengths::unpacked(self.lengths[place]) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.ids.capacity() * size_of::<MemoryId>() + self.lengths.capacity() * size_of::<u64>()
+    }
+}
+
+impl Rows {
+    /// Invariant: before any other.
+    pub fn begin_with(&mut self, known: Arc<Columns>) {
+        debug_assert!(self.len() == 0);
+        self.known = known;
+    }
+
+    pub fn push(&mut self, row: Row) {
+        self.more.push(row);
+    }
+
+    pub fn len(&self) -> usize {
+        self.known.len() + self.more.len()
+    }
+
+    pub fn of(&self, row: u32) -> Row {
+        let place = row as usize;
+        if place < self.known.len() { self.known.row(place) } else { self.more.row(place - self.known.len()) }
+    }
+
+    fn columns(&self) -> [&Columns; 2] {
+        [&self.known, &self.more]
+    }
+
+    fn lengths(&self) -> impl Iterator<Item = Lengths> {
+        self.known.lengths.iter().chain(&self.more.lengths).map(|packed| Lengths::unpacked(*packed))
+    }
 }
 
 impl<'q> Found<'q> {
@@ -66,11 +140,11 @@ impl<'q> Found<'q> {
                 None => words.push(Word { text, asked: 1, places: Default::default() }),
             }
         }
-        Found { rows: Vec::new(), words }
+        Found { rows: Rows::default(), words }
     }
 
     pub fn length_total(&self) -> u64 {
-        self.rows.iter().map(|row| u64::from(row.lengths.own)).sum()
+        self.rows.lengths().map(|lengths| u64::from(lengths.own)).sum()
     }
 }
 
@@ -82,93 +156,122 @@ impl Word<'_> {
             }
         }
     }
+
+    fn places(&self, place: Place) -> &[(u32, u32)] {
+        &self.places[place as usize]
+    }
+
+    /// How often that row has it there.
+    fn times(&self, place: Place, row: u32) -> Option<u32> {
+        let places = self.places(place);
+        places.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| places[at].1)
+    }
+
+    /// What one occurrence of it is worth, if so many of so many documents have it.
+    fn weight(&self, having: usize, count: usize) -> f64 {
+        let (having, count) = (having as f64, count as f64);
+        f64::from(self.asked) * (1.0 + (count - having + 0.5) / (having + 0.5)).ln()
+    }
 }
 
-impl Scored {
+impl Scored<'_> {
     /// The best documents that have a word of the question, best first; of equals the one with the smaller id.
     pub fn best(&self, limit: usize) -> Vec<(MemoryId, f32)> {
         let mut best = Best::of(limit);
-        self.rows.iter().filter(|(_, words)| words.own > 0.0).for_each(|(id, words)| best.offer(id, words.own));
+        let mut own = self.own.iter();
+        for columns in self.found.rows.columns() {
+            let scores = columns.ids.iter().zip(own.by_ref());
+            scores.filter(|(_, own)| **own > 0.0).for_each(|(id, own)| best.offer(id, *own));
+        }
         best.sorted()
     }
 
     pub fn count(&self) -> usize {
-        self.rows.len()
+        self.found.rows.len()
     }
 
-    /// The scores of these, nothing where one has no word of the question or is not this user's.
+    /// The scores of these, nothing where one is not this user's.
     pub fn of(&self, ids: &[MemoryId]) -> Vec<Words> {
         let place: HashMap<MemoryId, usize, RandomState> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-        let mut found = vec![Words::default(); ids.len()];
-        for (id, words) in &self.rows {
+        // Most rows are none of these, which a bit of their id tells sooner than the map.
+        let mut may_be = [false; 1 << 12];
+        let bit = |id: &MemoryId| id.0.as_u64_pair().1 as usize % (1 << 12);
+        ids.iter().for_each(|id| may_be[bit(id)] = true);
+        let mut words = vec![Words::default(); ids.len()];
+        let ids = self.found.rows.columns().into_iter().flat_map(|columns| &columns.ids);
+        (0..).zip(ids).filter(|(_, id)| may_be[bit(id)]).for_each(|(row, id)| {
             if let Some(place) = place.get(id) {
-                found[*place] = *words;
+                words[*place] = self.words_of(row);
             }
-        }
-        found
+        });
+        words
     }
-}
 
-/// The scores of one place of all documents, or of both previous turns together.
-struct Scores {
-    of: Vec<f64>,
-    k1: f64,
-    b: f64,
-    length_mean: f64,
-}
-
-impl Scores {
-    fn add(&mut self, row: u32, times: u32, length: u32, weight: f64) {
-        let times = f64::from(times);
-        let saturation = self.k1 * (1.0 - self.b + self.b * f64::from(length) / self.length_mean);
-        self.of[row as usize] += weight * (self.k1 + 1.0) * times / (times + saturation);
+    /// What was said around it is measured like the user's own documents: it was said to the same one.
+    fn words_of(&self, row: u32) -> Words {
+        let (count, lengths) = (self.found.rows.len(), self.found.rows.of(row).lengths);
+        let (mut before, mut after, mut shared, mut said) = (0.0, 0.0, 0.0, 0.0);
+        for word in &self.found.words {
+            let weight = word.weight(word.places(Place::Own).len(), count);
+            let score = |place, length: u32| {
+                let times = word.times(place, row)?;
+                Some(weight * self.bm25.saturated(times, length.max(1), self.own_mean))
+            };
+            before += score(Place::Before, lengths.before).unwrap_or_default();
+            after += score(Place::After, lengths.after).unwrap_or_default();
+            said += weight;
+            shared += word.times(Place::Own, row).map_or(0.0, |_| weight);
+        }
+        let shared = (said > 0.0).then(|| (shared / said) as f32);
+        Words { own: self.own[row as usize], before: before as f32, after: after as f32, shared }
     }
 }
 
 impl Bm25 {
-    pub fn scored(self, found: &Found) -> Scored {
-        let rows = &found.rows;
-        let count = rows.len() as f64;
-        let nothing_yet = |length: &dyn Fn(&Row) -> u32| {
-            let length_mean = rows.iter().map(|row| f64::from(length(row))).sum::<f64>() / count;
-            Scores { of: vec![0.0; rows.len()], k1: f64::from(self.k1), b: f64::from(self.b), length_mean }
+    pub fn scored(self, found: Found) -> Scored {
+        let (rows, count) = (&found.rows, found.rows.len());
+        let sum = |(own, previous): (u64, u64), lengths: Lengths| {
+            (own + u64::from(lengths.own), previous + u64::from(lengths.previous()))
         };
-        let rarity = |having: usize| (1.0 + (count - having as f64 + 0.5) / (having as f64 + 0.5)).ln();
-        // The neighbours are measured like the user's own documents: they were said to the same one.
-        let mut own = [(); 3].map(|()| nothing_yet(&|row| row.lengths.own));
-        let mut previous = nothing_yet(&|row| row.lengths.previous());
-        let (mut shared, mut said) = (vec![0.0; rows.len()], 0.0);
+        let (own_total, previous_total) = rows.lengths().fold((0, 0), sum);
+        let (own_mean, previous_mean) = (own_total as f64 / count as f64, previous_total as f64 / count as f64);
+        let (mut own, mut previous) = (vec![0.0; count], vec![0.0; count]);
         for word in &found.words {
-            let [in_own, in_before, in_earlier, in_after] = &word.places;
-            let weight = f64::from(word.asked) * rarity(in_own.len());
-            in_own.iter().for_each(|&(row, times)| own[0].add(row, times, rows[row as usize].lengths.own, weight));
-            in_own.iter().for_each(|&(row, _)| shared[row as usize] += weight);
-            said += weight;
-            in_before.iter().for_each(|&(row, times)| own[1].add(row, times, rows[row as usize].lengths.before.max(1), weight));
-            in_after.iter().for_each(|&(row, times)| own[2].add(row, times, rows[row as usize].lengths.after.max(1), weight));
-            let both = together(in_before, in_earlier);
-            let weight = f64::from(word.asked) * rarity(both.len());
-            both.iter().for_each(|&(row, times)| previous.add(row, times, rows[row as usize].lengths.previous(), weight));
+            let weight = word.weight(word.places(Place::Own).len(), count);
+            for &(row, times) in word.places(Place::Own) {
+                own[row as usize] += weight * self.saturated(times, rows.of(row).lengths.own, own_mean);
+            }
+            let both = together(word.places(Place::Before), word.places(Place::Earlier));
+            let weight = word.weight(both.len(), count);
+            for (row, times) in both {
+                previous[row as usize] += weight * self.saturated(times, rows.of(row).lengths.previous(), previous_mean);
+            }
         }
-        let [own, before, after] = own;
-        let words = |(n, row): (usize, &Row)| {
-            let shortness = (f64::from(self.short_words) / f64::from(row.lengths.words.max(1))).min(1.0);
-            let own = own.of[n] + f64::from(self.previous) * shortness * previous.of[n];
-            let shared = (said > 0.0).then(|| (shared[n] / said) as f32);
-            (row.id, Words { own: own as f32, before: before.of[n] as f32, after: after.of[n] as f32, shared })
+        let with_previous = |(lengths, (own, previous)): (Lengths, (f64, f64))| {
+            let shortness = (f64::from(self.short_words) / f64::from(lengths.words.max(1))).min(1.0);
+            (own + f64::from(self.previous) * shortness * previous) as f32
         };
-        Scored { rows: rows.iter().enumerate().map(words).collect() }
+        let own = rows.lengths().zip(own.into_iter().zip(previous)).map(with_previous).collect();
+        Scored { bm25: self, found, own, own_mean }
+    }
+
+    /// What so many occurrences are worth, of one at most `k1 + 1`.
+    fn saturated(self, times: u32, length: u32, length_mean: f64) -> f64 {
+        let (k1, b, times) = (f64::from(self.k1), f64::from(self.b), f64::from(times));
+        (k1 + 1.0) * times / (times + k1 * (1.0 - b + b * f64::from(length) / length_mean))
     }
 }
 
 /// How often a row has a word in either of two places.
 fn together(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
-    let mut both: Vec<(u32, u32)> = one.iter().chain(other).copied().collect();
-    both.sort_unstable();
-    both.dedup_by(|next, kept| {
-        let is_same = next.0 == kept.0;
-        kept.1 += if is_same { next.1 } else { 0 };
-        is_same
-    });
+    let (mut both, mut rest) = (Vec::with_capacity(one.len() + other.len()), other.iter().copied().peekable());
+    for &(row, times) in one {
+        while let Some(before) = rest.next_if(|(other, _)| *other < row) {
+            both.push(before);
+        }
+        let also = rest.next_if(|(other, _)| *other == row).map_or(0, |(_, times)| times);
+        both.push((row, times + also));
+    }
+    both.extend(rest);
     both
 }

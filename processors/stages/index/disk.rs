@@ -1,14 +1,16 @@
 //! The directory of the words on disk: opened or begun anew, written to, committed with a note of how far it has read the store.
 //! It is derived: what does not open, or was made otherwise, is removed, never repaired.
 
-use super::Document;
+use super::owned::Owners;
 use super::segments::{Fields, Segments};
 use super::tokens::{KEYED, Keyed};
+use super::{Document, Options};
 use crate::domain::MemoryId;
 use crate::fault::{Fault, Result, StopName};
 use crate::text::STEMS_VERSION;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::Arc;
 use tantivy::directory::error::LockError;
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
 use tantivy::schema::Schema;
@@ -29,6 +31,7 @@ pub struct Disk {
     reader: IndexReader,
     schema: Schema,
     fields: Fields,
+    owners: Arc<Owners>,
     generation: String,
 }
 
@@ -49,21 +52,22 @@ struct Note {
 }
 
 impl Disk {
-    pub fn open(dir: &Path, writer_bytes: usize, generation: &str) -> Result<Opened> {
+    pub fn open(dir: &Path, options: Options, generation: &str) -> Result<Opened> {
         let about = |fault: Fault| fault.about(format_args!("opens the index {}", dir.display()));
         let (index, mark, discarded) = match kept(dir, generation) {
             Ok(Some((index, mark))) => (index, mark, None),
             Ok(None) => (begun(dir).map_err(about)?, None, None),
             Err(why) => (begun(dir).map_err(about)?, None, Some(why)),
         };
-        let disk = Disk::of(index, writer_bytes.max(WRITER_BYTES_MIN), generation).map_err(|error| about(unopened(error)))?;
+        let disk = Disk::of(index, options, generation).map_err(|error| about(unopened(error)))?;
         Ok(Opened { disk, mark, discarded })
     }
 
-    fn of(index: tantivy::Index, writer_bytes: usize, generation: &str) -> tantivy::Result<Disk> {
+    fn of(index: tantivy::Index, options: Options, generation: &str) -> tantivy::Result<Disk> {
         index.tokenizers().register(KEYED, Keyed::default());
+        let owners = Arc::new(Owners::new(options.documents_bytes_max));
         let options = IndexWriterOptions::builder()
-            .memory_budget_per_thread(writer_bytes)
+            .memory_budget_per_thread(options.writer_bytes.max(WRITER_BYTES_MIN))
             .num_worker_threads(1)
             .num_merge_threads(1)
             .build();
@@ -75,12 +79,13 @@ impl Disk {
         writer.set_merge_policy(Box::new(policy));
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
         let (schema, fields) = Fields::schema();
-        Ok(Disk { writer: Some(writer), reader, schema, fields, generation: generation.to_owned() })
+        Ok(Disk { writer: Some(writer), reader, schema, fields, owners, generation: generation.to_owned() })
     }
 
     /// The last commit, read.
     pub fn segments(&self) -> Result<Segments> {
-        self.reader.reload().and_then(|()| Segments::of(self.reader.searcher(), self.fields)).map_err(unreadable)
+        let read = || Segments::of(self.reader.searcher(), self.fields, Arc::clone(&self.owners));
+        self.reader.reload().and_then(|()| read()).map_err(unreadable)
     }
 
     /// Upserts and removes, all or nothing. After a failure the same changes, and others, may be written again.

@@ -4,6 +4,7 @@
 mod bm25;
 mod disk;
 mod document;
+mod owned;
 mod segments;
 mod tail;
 mod text;
@@ -28,6 +29,8 @@ pub struct Options {
     pub tail_max: usize,
     /// What the vectors of the users asked for last may take in memory.
     pub vectors_bytes_max: usize,
+    /// And the lists of their documents.
+    pub documents_bytes_max: usize,
 }
 
 /// Both engines of one shard.

@@ -1,10 +1,12 @@
 //! The words that are on disk, read. A term is `tenant/user`, a separator, a stem, as one token: another user's postings are out of reach,
 //! because their terms cannot be spelled from this user's key. What is newer than the segments is not known here.
 
-use super::bm25::{Found, Row};
+use super::bm25::{Found, Row, Rows};
 use super::document::{Document, Lengths, Times};
+use super::owned::{Owned, Owners, Part, Stamp};
 use super::tokens::{KEYED, joined, spelled};
 use crate::domain::{MemoryId, UserKey};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tantivy::columnar::ColumnValues;
@@ -60,6 +62,7 @@ impl Fields {
 pub struct Segments {
     fields: Fields,
     all: Vec<Segment>,
+    owners: Arc<Owners>,
     /// Keeps the files of this commit from being collected.
     _searcher: Option<Searcher>,
 }
@@ -74,30 +77,34 @@ struct Segment {
 }
 
 impl Segments {
-    pub fn of(searcher: Searcher, fields: Fields) -> tantivy::Result<Segments> {
+    pub fn of(searcher: Searcher, fields: Fields, owners: Arc<Owners>) -> tantivy::Result<Segments> {
         let all =
             searcher.segment_readers().iter().map(|reader| Segment::open(reader, fields)).collect::<tantivy::Result<_>>()?;
-        Ok(Segments { fields, all, _searcher: Some(searcher) })
+        Ok(Segments { fields, all, owners, _searcher: Some(searcher) })
     }
 
     /// Of an index without a disk.
     pub fn none() -> Segments {
-        Segments { fields: Fields::schema().1, all: Vec::new(), _searcher: None }
+        Segments { fields: Fields::schema().1, all: Vec::new(), owners: Arc::new(Owners::new(0)), _searcher: None }
     }
 
-    /// Adds the user's documents that nothing newer hides.
-    pub fn gather(&self, key: &UserKey, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<()> {
-        let owned = Term::from_field_text(self.fields.terms, key.as_str());
+    /// Adds the user's documents that nothing newer hides. None: there is nothing newer.
+    pub fn gather(&self, key: &UserKey, found: &mut Found, hidden: Option<&dyn Fn(MemoryId) -> bool>) -> tantivy::Result<()> {
+        let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
+        let stamps: Vec<Stamp> = self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
+        let owned = self.owners.of(key, &stamps, |n| self.all[n].owned(&key_alone))?;
+        if hidden.is_none() {
+            found.rows.begin_with(Arc::clone(&owned.rows));
+        }
         let term = |word: &str| Term::from_field_text(self.fields.terms, &spelled(key, word));
         let terms: Vec<_> = found.words.iter().map(|word| term(word.text)).collect();
-        for segment in &self.all {
-            let first_row = found.rows.len() as u32;
-            let docs = segment.live_rows(&owned, &mut found.rows, &hidden)?;
-            if docs.is_empty() {
-                continue;
-            }
+        for (segment, part) in self.all.iter().zip(&owned.parts).filter(|(_, part)| !part.docs.is_empty()) {
+            let (first_row, docs) = match hidden {
+                None => (part.first_row, Cow::Borrowed(&part.docs)),
+                Some(hidden) => (found.rows.len(), Cow::Owned(shown(&owned, part, hidden, &mut found.rows))),
+            };
             for (word, term) in found.words.iter_mut().zip(&terms) {
-                segment.times(term, &docs, |row, times| word.add(first_row + row, times))?;
+                segment.times(term, &docs, |row, times| word.add(first_row as u32 + row, times))?;
             }
         }
         Ok(())
@@ -147,26 +154,20 @@ impl Segment {
         })
     }
 
-    /// Pushes a row for each live document of the user; their numbers in this segment, ascending.
-    fn live_rows(&self, owned: &Term, rows: &mut Vec<Row>, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<Vec<DocId>> {
+    /// The documents that have that term and are not deleted.
+    fn owned(&self, key_alone: &Term) -> tantivy::Result<(Vec<DocId>, Vec<Row>)> {
         let mut docs = Vec::new();
-        self.postings(owned, |doc| {
+        self.postings(key_alone, |doc| {
             if !self.reader.is_deleted(doc) {
                 docs.push(doc);
             }
         })?;
+        docs.shrink_to_fit();
         let (high, low) = (values(&self.id_high, &docs), values(&self.id_low, &docs));
         let ids = high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
         let lengths = values(&self.lengths, &docs).into_iter().map(Lengths::unpacked);
-        let mut found = ids.zip(lengths).map(|(id, lengths)| Row { id, lengths });
-        rows.reserve(docs.len());
-        docs.retain(|_| {
-            let row = found.next().expect("a column has a value for every document");
-            let shown = !hidden(row.id);
-            rows.extend(shown.then_some(row));
-            shown
-        });
-        Ok(docs)
+        let rows = ids.zip(lengths).map(|(id, lengths)| Row { id, lengths }).collect();
+        Ok((docs, rows))
     }
 
     /// Which of these documents have the term, by their place in the list, and how often where.
@@ -175,7 +176,7 @@ impl Segment {
         let Some(mut postings) = self.terms.read_postings(term, IndexRecordOption::WithFreqsAndPositions)? else { return Ok(()) };
         while postings.doc() != TERMINATED {
             let doc = postings.doc();
-            row += docs[row..].partition_point(|live| *live < doc);
+            row += first_not_below(&docs[row..], doc);
             if docs.get(row) == Some(&doc) {
                 postings.positions(&mut positions);
                 let mut times = Times::default();
@@ -202,6 +203,26 @@ impl Segment {
     fn id(&self, doc: DocId) -> MemoryId {
         MemoryId(Uuid::from_u64_pair(self.id_high.get_val(doc), self.id_low.get_val(doc)))
     }
+}
+
+/// Adds the rows of those that are not hidden; their numbers.
+fn shown(owned: &Owned, part: &Part, hidden: &dyn Fn(MemoryId) -> bool, rows: &mut Rows) -> Vec<DocId> {
+    let mut docs = Vec::with_capacity(part.docs.len());
+    for (doc, row) in part.docs.iter().zip(owned.rows_of(part)).filter(|(_, row)| !hidden(row.id)) {
+        docs.push(*doc);
+        rows.push(row);
+    }
+    docs
+}
+
+/// The place of the first that is not less. It is mostly near: a word has more documents than lie between two of them.
+fn first_not_below(docs: &[DocId], doc: DocId) -> usize {
+    let mut end = 1;
+    while docs.get(end - 1).is_some_and(|other| *other < doc) {
+        end *= 2;
+    }
+    let begin = end / 2;
+    begin + docs[begin..docs.len().min(end)].partition_point(|other| *other < doc)
 }
 
 /// All at once, because one at a time is the dearest part of a search.

@@ -169,8 +169,7 @@ mod tests {
         let query = [word.to_owned()];
         let mut found = Found::nothing_yet(&query);
         tail.gather(&key(), &mut found, |_| false);
-        let places =
-            found.words[0].places[0].iter().map(|(row, times)| (found.rows[*row as usize].id, *times)).collect::<Vec<_>>();
+        let places = found.words[0].places[0].iter().map(|(row, times)| (found.rows.of(*row).id, *times)).collect::<Vec<_>>();
         assert_eq!(places, expected.iter().map(|(n, times)| (id(*n), *times)).collect::<Vec<_>>(), "{word}");
     }
 

@@ -34,7 +34,7 @@ struct View {
 impl TextIndex {
     /// Creates what is not there, and begins anew what was made otherwise or does not open: nothing else may live in that directory.
     pub fn open(dir: &Path, options: Options, generation: &str) -> Result<TextIndex> {
-        let Opened { disk, mark, discarded } = Disk::open(dir, options.writer_bytes, generation)?;
+        let Opened { disk, mark, discarded } = Disk::open(dir, options, generation)?;
         let view = View { segments: disk.segments()?, mark, settling: Arc::default(), fresh: Tail::default() };
         Ok(TextIndex { disk: Some(Mutex::new(disk)), view: RwLock::new(view), discarded, tail_max: options.tail_max })
     }
@@ -65,8 +65,9 @@ impl TextIndex {
     }
 
     /// Each of the user's documents with how well its words answer.
-    pub fn scored(&self, key: &UserKey, query_terms: &[String], bm25: Bm25) -> Result<Scored> {
-        Ok(bm25.scored(&self.read().find(key, query_terms)?))
+    pub fn scored<'q>(&self, key: &UserKey, query_terms: &'q [String], bm25: Bm25) -> Result<Scored<'q>> {
+        let found = self.read().find(key, query_terms)?;
+        Ok(bm25.scored(found))
     }
 
     /// Those of the names of whom the user has a memory that they said.
@@ -128,8 +129,9 @@ impl TextIndex {
 
 impl View {
     fn find<'q>(&self, key: &UserKey, query_terms: &'q [String]) -> Result<Found<'q>> {
-        let mut found = Found::nothing_yet(query_terms);
-        self.segments.gather(key, &mut found, |id| self.changed(id)).map_err(unreadable)?;
+        let (mut found, changed) = (Found::nothing_yet(query_terms), |id| self.changed(id));
+        let has_changes = !self.settling.is_empty() || !self.fresh.is_empty();
+        self.segments.gather(key, &mut found, has_changes.then_some(&changed)).map_err(unreadable)?;
         self.settling.gather(key, &mut found, |id| self.fresh.knows(id));
         self.fresh.gather(key, &mut found, |_| false);
         Ok(found)
@@ -207,7 +209,7 @@ mod tests {
     use std::collections::BTreeMap;
     use tempfile::TempDir;
 
-    const OPTIONS: Options = Options { writer_bytes: 0, tail_max: 3, vectors_bytes_max: 0 };
+    const OPTIONS: Options = Options { writer_bytes: 0, tail_max: 3, vectors_bytes_max: 0, documents_bytes_max: 500 };
     const BM25: Bm25 = Bm25 { k1: 1.2, b: 0.75, previous: 0.3, short_words: 2.0 };
     const WORDS: [&str; 6] = ["berlin", "flat", "lisbon", "move", "rent", ""];
 
