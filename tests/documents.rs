@@ -54,8 +54,10 @@ fn every_file_named_is_there() {
 
 #[test]
 fn the_map_names_every_source() {
+    // Its table: the text around it names folders for other reasons.
     let map = read("processors/README.md");
-    let named = quoted(&map);
+    let table: Vec<&str> = map.lines().filter(|line| line.starts_with('|')).collect();
+    let named = quoted(&table.join("\n"));
     let own = root().join("processors");
     let mut folders = vec![own.clone()];
     while let Some(folder) = folders.pop() {

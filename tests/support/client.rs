@@ -147,12 +147,16 @@ impl Wire {
     pub fn reply_if(&self, within: Duration, fits: impl Fn(&Message) -> bool) -> Option<Message> {
         let give_up = Instant::now() + within;
         while Instant::now() < give_up {
-            if let Some(Ok(record)) = self.replies.poll(Duration::from_millis(50)) {
-                let reply = taken(&record);
-                if fits(&reply) {
-                    validator::reply(&reply.json());
-                    return Some(reply);
+            match self.replies.poll(Duration::from_millis(50)) {
+                Some(Ok(record)) => {
+                    let reply = taken(&record);
+                    if fits(&reply) {
+                        validator::reply(&reply.json());
+                        return Some(reply);
+                    }
                 }
+                Some(Err(KafkaError::PartitionEOF(_))) | None => {}
+                Some(Err(error)) => eprintln!("while it waits for a reply: {error}"),
             }
         }
         None
@@ -217,6 +221,9 @@ fn reader(servers: &str, topic: &str, from_beginning: bool) -> BaseConsumer {
     let consumer: BaseConsumer = config(servers)
         .set("group.id", "story")
         .set("enable.auto.commit", "false")
+        // What a restart of the broker makes it forget it asks for again, and from where it was, before a test gives up.
+        .set("topic.metadata.refresh.interval.ms", "1000")
+        .set("auto.offset.reset", "earliest")
         .set("isolation.level", "read_committed")
         .set("enable.partition.eof", "true")
         .set("fetch.wait.max.ms", "5")
