@@ -682,13 +682,24 @@ fn rounded(x: f32) -> i8 {
     (x + 0.5f32.next_down().copysign(x)) as i8
 }
 
-/// In whole numbers, and so the same to the bit on every processor: 32 bits hold it up to 130,000 dimensions. As plain as it stands the
-/// compiler makes four times as quick a loop of it for newer processors, and which one this is, is asked when it runs.
+/// In whole numbers, and so the same to the bit on every processor: 32 bits hold it up to 130,000 dimensions.
 pub fn dot(a: &[i8], b: &[i8]) -> i32 {
-    pulp::Arch::new().dispatch(
+    for_this_processor(
         #[inline(always)]
-        || a.iter().zip(b).map(|(x, y)| i32::from(*x) * i32::from(*y)).sum(),
+        || product(a, b),
     )
+}
+
+/// As plain as it stands the compiler makes four times as quick a loop of it for newer processors.
+#[inline(always)]
+pub fn product<A: Copy + Into<i32>, B: Copy + Into<i32>>(a: &[A], b: &[B]) -> i32 {
+    a.iter().zip(b).map(|(x, y)| (*x).into() * (*y).into()).sum()
+}
+
+/// Compiled twice: which processor this is, is asked when it runs. Not worth asking for each of many products.
+#[inline(always)]
+pub fn for_this_processor<R>(what: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(what)
 }
 
 #[cfg(test)]

@@ -192,6 +192,9 @@ impl Scored<'_> {
 
     /// The scores of these, nothing where one is not this user's.
     pub fn of(&self, ids: &[MemoryId]) -> Vec<Words> {
+        if ids.is_empty() {
+            return Vec::new();
+        }
         let place: HashMap<MemoryId, usize, RandomState> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
         // Most rows are none of these, which a bit of their id tells sooner than the map.
         let mut may_be = [false; 1 << 12];

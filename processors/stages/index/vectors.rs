@@ -2,7 +2,7 @@
 //! comparing is not known here.
 
 use super::Best;
-use crate::domain::{MemoryId, UserKey, Vector, dot};
+use crate::domain::{MemoryId, UserKey, Vector, dot, for_this_processor, product};
 use crate::fault::Result;
 use foldhash::fast::RandomState;
 use lru::LruCache;
@@ -84,7 +84,7 @@ impl Vectors {
     pub fn sum(&self, key: &UserKey, load: &mut Load, without: &dyn Fn(&MemoryId) -> bool) -> Result<Sum> {
         let (block, mut sum) = (self.block(key, load)?, Sum::default());
         for (row, _) in block.ids.iter().enumerate().filter(|(_, id)| !without(id)) {
-            sum.add(&block.values[row * block.width..][..block.width], block.scales[row]);
+            sum.add(block.vector(row), block.scales[row]);
         }
         Ok(sum)
     }
@@ -245,21 +245,27 @@ impl Block {
             return;
         }
         let apart = self.ids.len().div_ceil(READ_AT_ONCE);
-        for first in 0..apart {
-            for row in (first..self.ids.len()).step_by(apart) {
-                each(&self.ids[row], self.cosine_of(row, query));
-            }
-        }
+        let values: Vec<i16> = query.values.iter().map(|value| i16::from(*value)).collect();
+        for_this_processor(
+            #[inline(always)]
+            || {
+                for first in 0..apart {
+                    for row in (first..self.ids.len()).step_by(apart) {
+                        each(&self.ids[row], product(self.vector(row), &values) as f32 * (self.scales[row] * query.scale));
+                    }
+                }
+            },
+        );
     }
 
     fn cosine(&self, id: MemoryId, query: &Vector) -> Option<f32> {
         let row = *self.rows.get(&id).filter(|_| self.compares_with(query))?;
-        Some(self.cosine_of(row, query))
+        Some(dot(self.vector(row), &query.values) as f32 * (self.scales[row] * query.scale))
     }
 
-    fn cosine_of(&self, row: usize, query: &Vector) -> f32 {
-        let values = &self.values[row * self.width..][..self.width];
-        dot(values, &query.values) as f32 * (self.scales[row] * query.scale)
+    #[inline(always)]
+    fn vector(&self, row: usize) -> &[i8] {
+        &self.values[row * self.width..][..self.width]
     }
 
     fn compares_with(&self, query: &Vector) -> bool {
