@@ -221,7 +221,7 @@ fn reader(servers: &str, topic: &str, from_beginning: bool) -> BaseConsumer {
     let consumer: BaseConsumer = config(servers)
         .set("group.id", "story")
         .set("enable.auto.commit", "false")
-        // What a restart of the broker makes it forget it asks for again, and from where it was, before a test gives up.
+        // Asks again soon for what a restart of the broker made it forget; where its place is gone, from the beginning, not behind the reply.
         .set("topic.metadata.refresh.interval.ms", "1000")
         .set("auto.offset.reset", "earliest")
         .set("isolation.level", "read_committed")

@@ -27,7 +27,7 @@ pub struct Found<'q> {
     pub words: Vec<Word<'q>>,
 }
 
-/// Those that are known from the last question are shared with it, not copied.
+/// What the cache of documents holds is shared with it, not copied.
 #[derive(Default)]
 pub struct Rows {
     known: Arc<Columns>,
@@ -89,8 +89,17 @@ impl Columns {
         self.lengths.extend_from_slice(&other.lengths[places]);
     }
 
+    pub fn ids(&self) -> &[MemoryId] {
+        &self.ids
+    }
+
     pub fn len(&self) -> usize {
         self.ids.len()
+    }
+
+    pub fn shrink_to_fit(&mut self) {
+        self.ids.shrink_to_fit();
+        self.lengths.shrink_to_fit();
     }
 
     pub fn row(&self, place: usize) -> Row {
@@ -196,13 +205,13 @@ impl Scored<'_> {
             return Vec::new();
         }
         let place: HashMap<MemoryId, usize, RandomState> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-        // Most rows are none of these, which a bit of their id tells sooner than the map.
+        // Most rows are none of these, which the end of their id tells sooner than the map.
         let mut may_be = [false; 1 << 12];
-        let bit = |id: &MemoryId| id.0.as_u64_pair().1 as usize % (1 << 12);
-        ids.iter().for_each(|id| may_be[bit(id)] = true);
+        let end = |id: &MemoryId| id.0.as_u64_pair().1 as usize % (1 << 12);
+        ids.iter().for_each(|id| may_be[end(id)] = true);
         let mut words = vec![Words::default(); ids.len()];
         let ids = self.found.rows.columns().into_iter().flat_map(|columns| &columns.ids);
-        (0..).zip(ids).filter(|(_, id)| may_be[bit(id)]).for_each(|(row, id)| {
+        (0..).zip(ids).filter(|(_, id)| may_be[end(id)]).for_each(|(row, id)| {
             if let Some(place) = place.get(id) {
                 words[*place] = self.words_of(row);
             }

@@ -75,7 +75,7 @@ impl Owners {
         Owners { cache: Mutex::new(Cache { users: LruCache::unbounded(), bytes: 0 }), bytes_max }
     }
 
-    /// Reads what is not known yet, with no lock held: of the segment in that place, numbers and rows.
+    /// Reads what is not known yet, with the cache not locked: of the segment in that place, numbers and rows.
     pub fn of<E>(
         &self,
         key: &UserKey,
@@ -103,6 +103,7 @@ impl Owners {
             };
             parts.push(Part { stamp: *stamp, docs, first_row });
         }
+        rows.shrink_to_fit();
         let owned = Arc::new(Owned { parts, rows: Arc::new(rows) });
         self.lock().keep(key, Arc::clone(&owned), self.bytes_max);
         Ok(owned)
@@ -115,12 +116,13 @@ impl Owners {
 }
 
 impl Cache {
-    /// One that is over the limit alone is not kept: it would push all others out and then itself.
+    /// One that is over the limit alone is not kept: it would push all others out and then itself. Nor one of a user without documents, whose
+    /// name may be a mistake.
     fn keep(&mut self, key: &UserKey, owned: Arc<Owned>, bytes_max: usize) {
         if let Some(before) = self.users.pop(key) {
             self.bytes -= before.bytes();
         }
-        if owned.bytes() > bytes_max {
+        if owned.rows.len() == 0 || owned.bytes() > bytes_max {
             return;
         }
         self.bytes += owned.bytes();

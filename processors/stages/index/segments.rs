@@ -93,6 +93,8 @@ impl Segments {
         let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
         let stamps: Vec<Stamp> = self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
         let owned = self.owners.of(key, &stamps, |n| self.all[n].owned(&key_alone))?;
+        // On a busy shard something always is newer, and mostly nothing of this user's.
+        let hidden = hidden.filter(|hidden| owned.rows.ids().iter().any(|id| hidden(*id)));
         if hidden.is_none() {
             found.rows.begin_with(Arc::clone(&owned.rows));
         }
@@ -103,6 +105,9 @@ impl Segments {
                 None => (part.first_row, Cow::Borrowed(&part.docs)),
                 Some(hidden) => (found.rows.len(), Cow::Owned(shown(&owned, part, hidden, &mut found.rows))),
             };
+            if docs.is_empty() {
+                continue;
+            }
             for (word, term) in found.words.iter_mut().zip(&terms) {
                 segment.times(term, &docs, |row, times| word.add(first_row as u32 + row, times))?;
             }
@@ -215,7 +220,7 @@ fn shown(owned: &Owned, part: &Part, hidden: &dyn Fn(MemoryId) -> bool, rows: &m
     docs
 }
 
-/// The place of the first that is not less. It is mostly near: a word has more documents than lie between two of them.
+/// The place of the first that is not less. Looked for in doubling steps, as it is mostly near: both lists are one user's.
 fn first_not_below(docs: &[DocId], doc: DocId) -> usize {
     let mut end = 1;
     while docs.get(end - 1).is_some_and(|other| *other < doc) {

@@ -239,7 +239,7 @@ impl Block {
         }
     }
 
-    /// In no order: read in one go, the rows of a large block would each wait for memory alone, and take twice as long.
+    /// Not one after the other: then the rows of a large block would each wait for memory alone, and take nearly twice as long.
     fn each_cosine(&self, query: &Vector, mut each: impl FnMut(&MemoryId, f32)) {
         if !self.compares_with(query) {
             return;

@@ -27,6 +27,11 @@ pub(super) fn scored(
     ranked.map(|(((hit, own), neighbour), _)| field.score(hit, own, neighbour, question, at)).collect()
 }
 
+/// Whether the one person said it whom the question names.
+pub(super) fn is_of_the_named(memory: &Memory, question: &Question) -> bool {
+    question.speaker.is_some() && memory.speaker.as_deref().map(text::name).as_deref() == question.speaker
+}
+
 /// The places of those with the most relevance, as far as it is known before the memories are: without bonuses. In no order.
 pub fn most_relevant(near: &[Near], weights: &Weights, limit: usize) -> Vec<usize> {
     let most = |of: fn(&Near) -> f32| near.iter().map(|near| finite(of(near))).fold(0.0, f32::max);
@@ -154,7 +159,7 @@ impl<'w> Field<'w> {
     fn score(&self, hit: Hit, own: Own, neighbour: f32, question: &Question, at: Time) -> Ranked {
         let (memory, weights) = (hit.memory, self.weights);
         let held = |weight: f32, holds: bool| if holds { weight } else { 0.0 };
-        let is_named = question.speaker.is_some() && memory.speaker.as_deref().map(text::name).as_deref() == question.speaker;
+        let is_named = is_of_the_named(&memory, question);
         let specificity = memory.surprise.as_ref().filter(|_| !self.is_mixed).map_or(0.0, |surprise| unit(surprise.specificity));
         let added = [
             ("dense", own.dense),

@@ -1,6 +1,7 @@
 //! Whether a question is about something that was never said: then nothing is the right answer.
 
 use super::admit::lends_context;
+use super::score::is_of_the_named;
 use super::{Hit, Question};
 use serde::Deserialize;
 
@@ -17,12 +18,15 @@ pub struct Silence {
 
 impl Silence {
     pub(super) fn is_due(&self, hits: &[Hit], question: &Question) -> bool {
-        // Whoever says of which kind it is, or what stands with it, looks it up: the words matter less. And of somebody whose words are here
-        // it cannot be said that they never came up.
-        if !question.kinds.is_empty() || !question.metadata.is_empty() || question.speaker.is_some() {
+        // Whoever says of which kind it is, or what stands with it, looks it up: the words matter less.
+        if !question.kinds.is_empty() || !question.metadata.is_empty() {
             return false;
         }
         let known = || hits.iter().filter(|hit| lends_context(&hit.memory, question));
+        // Of somebody whose words are here it cannot be said that they never came up.
+        if known().any(|hit| is_of_the_named(&hit.memory, question)) {
+            return false;
+        }
         let among = question.among.saturating_sub(hits.len() - known().count()).max(1);
         let cosine = known().map(|hit| hit.own.cosine).fold(0.0, f32::max);
         // Not known of a question without words ("Who am I?"), nor of one searched in several languages: there a word has several stems, of
@@ -78,14 +82,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_up_by_kind_or_metadata_or_about_a_speaker_is_returned() {
+    fn what_is_looked_up_by_kind_or_metadata_is_returned() {
         let (none, kinds) = (nothing(), [Kind::new("preference")]);
         let (far, app) = ([found(0.1, Some(0.0))], [("app".to_owned(), "chat".to_owned())].into());
         let asked = Question { among: 1000, ..ask("q", &none) };
         assert!(SILENCE.is_due(&far, &asked));
         assert!(!SILENCE.is_due(&far, &Question { kinds: &kinds, ..asked.clone() }));
-        assert!(!SILENCE.is_due(&far, &Question { metadata: &app, ..asked.clone() }));
-        assert!(!SILENCE.is_due(&far, &Question { speaker: Some("ana"), ..asked }));
+        assert!(!SILENCE.is_due(&far, &Question { metadata: &app, ..asked }));
+    }
+
+    #[test]
+    fn of_a_speaker_whose_words_the_question_may_see_something_is_returned() {
+        let (none, mut hit) = (nothing(), found(0.1, Some(0.0)));
+        let asked = Question { among: 1000, speaker: Some("ana"), ..ask("q", &none) };
+        assert!(SILENCE.is_due(&[hit.clone()], &asked));
+        hit.memory_mut().speaker = Some("Ana".into());
+        assert!(!SILENCE.is_due(&[hit.clone()], &asked));
+        (hit.memory_mut().scope, hit.memory_mut().session) = (Scope::Session, Some("other".into()));
+        assert!(SILENCE.is_due(&[hit], &asked));
     }
 
     #[test]
