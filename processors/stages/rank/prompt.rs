@@ -4,6 +4,7 @@
 use super::frame::Frame;
 use super::{Ranked, Rule, Template};
 use crate::domain::{Format, Recall};
+use std::collections::BTreeMap;
 
 /// What has more bytes for each token of the budget will not fit: prose has about 5.
 const BYTES_A_TOKEN: usize = 8;
@@ -78,20 +79,53 @@ struct Piece {
 }
 
 /// Chosen by the sum of the parts, so that each memory is counted once. The whole may still come out longer: the caller looks.
+/// First every section within its share, then whatever still fits.
 fn fitting(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Piece> {
-    let mut left = budget.saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
-    let mut pieces: Vec<Piece> = Vec::new();
-    for place in in_sections(ranked, frame) {
-        let (section, text) = ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
-        let is_first = pieces.last().is_none_or(|before| before.section != section);
-        let heading = if is_first { count_tokens(frame.heading(section)) } else { 0 };
-        let tokens = count_tokens(&text).saturating_add(count_tokens(frame.between)).saturating_add(heading);
-        if tokens <= left {
+    let room = budget.saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
+    let mut waiting = pieces(ranked, frame, count_tokens);
+    let limits = limits(&waiting, frame, room);
+    let (mut taken, mut left, mut used) = (Vec::<Piece>::new(), room, BTreeMap::<u8, usize>::new());
+    for is_shared in [true, false] {
+        let mut rest = Vec::new();
+        for piece in waiting {
+            let begun = used.get(&piece.section).copied();
+            let heading = if begun.is_some() { 0 } else { count_tokens(frame.heading(piece.section)) };
+            let tokens = piece.tokens.saturating_add(heading);
+            let used_then = begun.unwrap_or_default().saturating_add(tokens);
+            if tokens > left || is_shared && used_then > limits[&piece.section] {
+                rest.push(piece);
+                continue;
+            }
             left -= tokens;
-            pieces.push(Piece { place, section, text, tokens });
+            used.insert(piece.section, used_then);
+            taken.push(Piece { tokens, ..piece });
         }
+        waiting = rest;
     }
-    pieces
+    taken.sort_by_key(|piece| (piece.section, piece.place));
+    taken
+}
+
+fn pieces(ranked: &[Ranked], frame: &Frame, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Piece> {
+    let between = count_tokens(frame.between);
+    let piece = |place: usize| {
+        let (section, text) = ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
+        let tokens = count_tokens(&text).saturating_add(between);
+        Piece { place, section, text, tokens }
+    };
+    in_sections(ranked, frame).into_iter().map(piece).collect()
+}
+
+/// What each section may have in the first round: its share, and all that the others have no use for.
+fn limits(waiting: &[Piece], frame: &Frame, room: usize) -> BTreeMap<u8, usize> {
+    let mut wanted = BTreeMap::<u8, usize>::new();
+    for piece in waiting {
+        let wanted = wanted.entry(piece.section).or_default();
+        *wanted = wanted.saturating_add(piece.tokens);
+    }
+    let all = wanted.values().fold(0, |sum: usize, tokens| sum.saturating_add(*tokens));
+    let limit = |section: u8, own: usize| ((frame.share(section) * room as f32) as usize).max(room.saturating_sub(all - own));
+    wanted.iter().map(|(section, own)| (*section, limit(*section, *own))).collect()
 }
 
 /// The frame's sections in their order, within each as ranked.
@@ -161,6 +195,27 @@ mod tests {
         check(&list, 100, "[preference] p\n[instruction] i\n[fact] f\n[summary] s\n", &[0, 1, 2, 3]);
         list[2].superseded = true;
         check(&list, 100, "[instruction] i\n[fact] f\n[preference] p\n[summary] s\n", &[0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn no_section_fills_a_block_that_others_want_a_part_of() {
+        let mut list: Vec<Ranked> = (0..20).map(|_| ranked("preference", "p")).collect();
+        list.extend((0..20).map(|_| ranked("fact", "f")));
+        list.extend((0..20).map(|_| ranked("summary", "s")));
+        let covered = vec![list[0].memory.id];
+        list[40..].iter_mut().for_each(|one| one.memory_mut().covers = covered.clone());
+        // Of 40 words: half, a third and the rest; and who wants less leaves it to the others in their order.
+        let block = |list: &[Ranked]| prompt(list, Format::Compact, 40, &words).taken;
+        assert_eq!(block(&list), [0..10, 20..27, 40..43].into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(block(&list[..40]), [0..13, 20..27].into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(block(&list[18..]), [0..2, 2..17, 22..25].into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(block(&list[..20]), (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_others_have_no_use_for_is_no_limit() {
+        let list = [ranked("fact", "a b c"), ranked("fact", "z"), ranked("preference", "p")];
+        check(&list, 6, "[preference] p\n[fact] a b c\n", &[0, 2]);
     }
 
     #[test]

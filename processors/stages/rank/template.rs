@@ -2,7 +2,7 @@
 //! once and never read as a template, and it cannot say what the frame says.
 
 use super::Ranked;
-use super::frame::{Frame, bare, date, json_text, one_line, speaker, wishes_first, xml_text};
+use super::frame::{Frame, SHARES, bare, date, json_text, one_line, speaker, wishes_first, xml_text};
 use serde::Deserialize;
 
 /// What a frame is made of, besides words: a piece of the memory's line with one of these must not come from a memory.
@@ -119,6 +119,7 @@ impl Template {
             closing: &self.end,
             write: Box::new(|one| self.memory(one)),
             section: wishes_first,
+            shares: SHARES,
         }
     }
 

@@ -65,6 +65,7 @@ pub(super) fn frame(rank: &Rank) -> Frame<'static> {
             Format::Detailed => detailed,
         }),
         section: as_ranked,
+        shares: &[],
     }
 }
 

@@ -37,7 +37,15 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
 }
 
 pub(super) fn frame() -> Frame<'static> {
-    Frame { opening: "<memory>\n", headings: &[], between: "", closing: "</memory>\n", write: Box::new(write), section }
+    Frame {
+        opening: "<memory>\n",
+        headings: &[],
+        between: "",
+        closing: "</memory>\n",
+        write: Box::new(write),
+        section,
+        shares: &[],
+    }
 }
 
 fn section(one: &Ranked) -> u8 {

@@ -39,6 +39,7 @@ pub(super) fn frame() -> Frame<'static> {
         closing: "",
         write: Box::new(write),
         section: as_ranked,
+        shares: &[],
     }
 }
 
