@@ -10,7 +10,10 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tantivy::columnar::ColumnValues;
-use tantivy::postings::Postings;
+use tantivy::directory::{CompositeFile, FileSlice};
+use tantivy::error::DataCorruption;
+use tantivy::index::SegmentComponent;
+use tantivy::positions::PositionReader;
 use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::{DocId, DocSet, InvertedIndexReader, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 use uuid::Uuid;
@@ -71,6 +74,8 @@ pub struct Segments {
 struct Segment {
     reader: SegmentReader,
     terms: Arc<InvertedIndexReader>,
+    /// Of the terms, in the order of their postings.
+    positions: FileSlice,
     id_high: Arc<dyn ColumnValues<u64>>,
     id_low: Arc<dyn ColumnValues<u64>>,
     lengths: Arc<dyn ColumnValues<u64>>,
@@ -78,8 +83,11 @@ struct Segment {
 
 impl Segments {
     pub fn of(searcher: Searcher, fields: Fields, owners: Arc<Owners>) -> tantivy::Result<Segments> {
-        let all =
-            searcher.segment_readers().iter().map(|reader| Segment::open(reader, fields)).collect::<tantivy::Result<_>>()?;
+        let all = searcher
+            .segment_readers()
+            .iter()
+            .map(|reader| Segment::open(searcher.index(), reader, fields))
+            .collect::<tantivy::Result<_>>()?;
         Ok(Segments { fields, all, owners, _searcher: Some(searcher) })
     }
 
@@ -148,10 +156,13 @@ impl Segments {
 }
 
 impl Segment {
-    fn open(reader: &SegmentReader, fields: Fields) -> tantivy::Result<Segment> {
+    fn open(index: &tantivy::Index, reader: &SegmentReader, fields: Fields) -> tantivy::Result<Segment> {
+        let files = index.segment(index.new_segment_meta(reader.segment_id(), reader.max_doc()));
+        let positions = CompositeFile::open(&files.open_read(SegmentComponent::Positions)?)?;
         let column = |name| reader.fast_fields().u64(name).map(|column| column.values);
         Ok(Segment {
             terms: reader.inverted_index(fields.terms)?,
+            positions: positions.open_read(fields.terms).ok_or_else(|| DataCorruption::comment_only("no positions"))?,
             id_high: column(ID_HIGH)?,
             id_low: column(ID_LOW)?,
             lengths: column(LENGTHS)?,
@@ -175,22 +186,27 @@ impl Segment {
         Ok((docs, rows))
     }
 
-    /// Which of these documents have the term, by their place in the list, and how often where.
+    /// Which of these documents have the term, by their place in the list, and how often where. Block by block: asked for one document at a
+    /// time, tantivy looks for its positions from the block's beginning each time.
     fn times(&self, term: &Term, docs: &[DocId], mut at: impl FnMut(u32, Times)) -> tantivy::Result<()> {
-        let (mut row, mut positions) = (0, Vec::new());
-        let Some(mut postings) = self.terms.read_postings(term, IndexRecordOption::WithFreqsAndPositions)? else { return Ok(()) };
-        while postings.doc() != TERMINATED {
-            let doc = postings.doc();
-            row += first_not_below(&docs[row..], doc);
-            if docs.get(row) == Some(&doc) {
-                postings.positions(&mut positions);
-                let mut times = Times::default();
-                for place in &positions {
-                    times.get_mut(*place as usize).into_iter().for_each(|times| *times += 1);
+        let Some(info) = self.terms.get_term_info(term)? else { return Ok(()) };
+        let mut block = self.terms.read_block_postings_from_terminfo(&info, IndexRecordOption::WithFreqs)?;
+        let mut reader = PositionReader::open(self.positions.read_bytes_slice(info.positions_range)?)?;
+        let (mut row, mut read, mut steps) = (0, 0, Vec::new());
+        while !block.docs().is_empty() {
+            steps.resize(block.freqs().iter().sum::<u32>() as usize, 0);
+            reader.read(read, &mut steps);
+            read += steps.len() as u64;
+            let mut rest = &steps[..];
+            for (doc, count) in block.docs().iter().zip(block.freqs()) {
+                let (own, others) = rest.split_at(*count as usize);
+                rest = others;
+                row += first_not_below(&docs[row..], *doc);
+                if docs.get(row) == Some(doc) {
+                    at(row as u32, times(own));
                 }
-                at(row as u32, times);
             }
-            postings.advance();
+            block.advance();
         }
         Ok(())
     }
@@ -208,6 +224,16 @@ impl Segment {
     fn id(&self, doc: DocId) -> MemoryId {
         MemoryId(Uuid::from_u64_pair(self.id_high.get_val(doc), self.id_low.get_val(doc)))
     }
+}
+
+/// How often a document has a term where: from position to position, the first counted from nothing.
+fn times(steps: &[u32]) -> Times {
+    let (mut times, mut position) = (Times::default(), 0);
+    for step in steps {
+        position += step;
+        times.get_mut(position as usize).into_iter().for_each(|times| *times += 1);
+    }
+    times
 }
 
 /// Adds the rows of those that are not hidden; their numbers.

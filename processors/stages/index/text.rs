@@ -570,6 +570,28 @@ mod tests {
         assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(2), 19));
     }
 
+    /// tantivy packs postings by 128, and positions by 128 of their own.
+    #[test]
+    fn a_word_in_very_many_documents_is_counted_in_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let (index, mut model) = (open(&dir), Model::new());
+        for n in 0..700 {
+            let place = |from: usize| (0..(n * from) % 5).map(|k| WORDS[(n / 3 + k * k) % 3]).collect::<Vec<_>>().join(" ");
+            let written = format!("berlin {}|{}|{}|{}", place(1), place(2), place(3), place(7));
+            model.insert(id(n), (user(n % 2), text(&written)));
+            index.put(document(n, n % 2, &written));
+        }
+        assert!(index.settle(1).unwrap());
+        check(&index, &model);
+        for n in (0..700).filter(|n| n % 7 == 3) {
+            model.remove(&id(n));
+            index.remove(id(n));
+        }
+        check(&index, &model);
+        assert!(index.settle(2).unwrap());
+        check(&index, &model);
+    }
+
     #[test]
     fn a_second_owner_of_the_directory_is_refused() {
         let dir = TempDir::new().unwrap();

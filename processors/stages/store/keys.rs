@@ -99,11 +99,11 @@ pub fn is_memory(bytes: &[u8]) -> bool {
     user_of(bytes).is_some_and(|key| bytes[user(&key).len()..].first() == Some(&MEMORY))
 }
 
-/// Whose memory lies there, by the beginning of all that user's keys, and which. What is no memory's key may look like one.
-pub fn user_and_memory(bytes: &[u8]) -> Option<(&[u8], MemoryId)> {
+/// Which memory lies there. What is no memory's key may look like one.
+pub fn id_of_memory(bytes: &[u8]) -> Option<MemoryId> {
     let (front, id) = bytes.split_last_chunk::<16>()?;
     let user = front.strip_suffix(&[MEMORY])?;
-    user.ends_with(b"/").then(|| (user, MemoryId(Uuid::from_bytes(*id))))
+    user.ends_with(b"/").then(|| MemoryId(Uuid::from_bytes(*id)))
 }
 
 /// Whose record this is. Nothing for the shard's own records, and for what is no key of ours.
@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn whose_a_memory_is_and_which_can_be_read_from_its_key() {
+    fn which_memory_it_is_can_be_read_from_its_key() {
         let (zoe, id) = (UserKey::new("acme", "zoë").unwrap(), MemoryId(Uuid::from_u128(7)));
         for key in [zoe.clone(), zoe.everyone()] {
-            assert_eq!(user_and_memory(&memory(&key, id)), Some((&user(&key)[..], id)));
+            assert_eq!(id_of_memory(&memory(&key, id)), Some(id));
         }
         for bytes in [&identity()[..], &applied(), &gate(&zoe), &session(&zoe, "monday at the harbour"), b""] {
-            assert_eq!(user_and_memory(bytes), None, "{bytes:?}");
+            assert_eq!(id_of_memory(bytes), None, "{bytes:?}");
         }
     }
 

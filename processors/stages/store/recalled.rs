@@ -6,7 +6,6 @@ use crate::domain::{Memory, MemoryId, Neighbour, UserKey};
 use crate::fault::Result;
 use foldhash::fast::RandomState;
 use lru::LruCache;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Reads a memory from its record. Called with no lock held.
@@ -17,31 +16,24 @@ pub struct Recalled {
     bytes_max: usize,
 }
 
-/// By the beginning that all keys of a user have: nobody's question finds another's.
 struct Cache {
-    users: LruCache<Vec<u8>, Known>,
+    memories: LruCache<MemoryId, Arc<Memory>, RandomState>,
     bytes: usize,
     /// Goes up with every change, so that a memory read before one is not kept after it.
     changes: u64,
 }
 
-#[derive(Default)]
-struct Known {
-    memories: HashMap<MemoryId, Arc<Memory>, RandomState>,
-    bytes: usize,
-}
-
 impl Recalled {
     pub fn new(bytes_max: usize) -> Recalled {
-        Recalled { cache: Mutex::new(Cache { users: LruCache::unbounded(), bytes: 0, changes: 0 }), bytes_max }
+        let memories = LruCache::unbounded_with_hasher(RandomState::default());
+        Recalled { cache: Mutex::new(Cache { memories, bytes: 0, changes: 0 }), bytes_max }
     }
 
     /// Each of these, in their order; none in the place of one that is not the user's.
     pub fn of(&self, key: &UserKey, ids: &[MemoryId], read: Read) -> Result<Vec<Option<Arc<Memory>>>> {
-        let user = keys::user(key);
         let (mut found, changes_before) = {
             let mut cache = self.lock();
-            (cache.known(&user, ids), cache.changes)
+            (ids.iter().map(|id| cache.known(key, id)).collect::<Vec<_>>(), cache.changes)
         };
         let mut fresh = Vec::new();
         for (place, id) in found.iter_mut().zip(ids).filter(|(place, _)| place.is_none()) {
@@ -51,7 +43,7 @@ impl Recalled {
         if !fresh.is_empty() {
             let mut cache = self.lock();
             if cache.changes == changes_before {
-                cache.keep(user, fresh);
+                fresh.into_iter().for_each(|memory| cache.keep(memory));
                 cache.shrink(self.bytes_max);
             }
         }
@@ -62,8 +54,8 @@ impl Recalled {
     pub fn forget<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let mut cache = self.lock();
         cache.changes += 1;
-        if !cache.users.is_empty() {
-            keys.filter_map(keys::user_and_memory).for_each(|(user, id)| cache.remove(user, id));
+        if !cache.memories.is_empty() {
+            keys.filter_map(keys::id_of_memory).for_each(|id| cache.remove(&id));
         }
     }
 
@@ -74,37 +66,29 @@ impl Recalled {
 }
 
 impl Cache {
-    fn known(&mut self, user: &[u8], ids: &[MemoryId]) -> Vec<Option<Arc<Memory>>> {
-        match self.users.get(user) {
-            Some(known) => ids.iter().map(|id| known.memories.get(id).cloned()).collect(),
-            None => vec![None; ids.len()],
+    /// Nobody's question finds another's.
+    fn known(&mut self, key: &UserKey, id: &MemoryId) -> Option<Arc<Memory>> {
+        self.memories.get(id).filter(|memory| memory.key == *key).cloned()
+    }
+
+    fn keep(&mut self, memory: Arc<Memory>) {
+        self.bytes += bytes_of(&memory);
+        if let Some(before) = self.memories.put(memory.id, memory) {
+            self.bytes -= bytes_of(&before);
         }
     }
 
-    fn keep(&mut self, user: Vec<u8>, memories: Vec<Arc<Memory>>) {
-        let known = self.users.get_or_insert_mut(user, Known::default);
-        for memory in memories {
-            let bytes = bytes_of(&memory);
-            if known.memories.insert(memory.id, memory).is_none() {
-                known.bytes += bytes;
-                self.bytes += bytes;
-            }
+    fn remove(&mut self, id: &MemoryId) {
+        if let Some(memory) = self.memories.pop(id) {
+            self.bytes -= bytes_of(&memory);
         }
     }
 
-    fn remove(&mut self, user: &[u8], id: MemoryId) {
-        let Some(known) = self.users.peek_mut(user) else { return };
-        let Some(memory) = known.memories.remove(&id) else { return };
-        let bytes = bytes_of(&memory);
-        known.bytes -= bytes;
-        self.bytes -= bytes;
-    }
-
-    /// Whoever has more than all may have together is not kept at all.
+    /// One by one: who has more memories than all may have together would else wait for thousands to go at once.
     fn shrink(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max {
-            let Some((_, known)) = self.users.pop_lru() else { return };
-            self.bytes -= known.bytes;
+            let Some((_, memory)) = self.memories.pop_lru() else { return };
+            self.bytes -= bytes_of(&memory);
         }
     }
 }
@@ -165,24 +149,23 @@ mod tests {
                 }
                 let cache = recalled.lock();
                 prop_assert!(cache.bytes <= bytes_max);
-                let known = cache.users.iter().flat_map(|(_, known)| known.memories.values());
-                prop_assert_eq!(cache.bytes, known.map(|memory| bytes_of(memory)).sum::<usize>());
+                prop_assert_eq!(cache.bytes, cache.memories.iter().map(|(_, memory)| bytes_of(memory)).sum::<usize>());
             }
         }
     }
 
     #[test]
-    fn what_is_asked_for_again_is_not_read_again_and_the_user_not_asked_for_goes_first() {
-        let recalled = Recalled::new(2 * bytes_of(&told(0, 1, 0)));
+    fn what_is_asked_for_again_is_not_read_again_and_what_is_not_asked_for_goes_first() {
+        let recalled = Recalled::new(2 * bytes_of(&told(0, 0, 0)));
         let reads = RefCell::new(Vec::new());
-        let ask = |user: usize| {
-            let read = |_| {
-                reads.borrow_mut().push(user);
-                Ok(Some(told(user, 1, 0)))
-            };
-            recalled.of(&told(user, 1, 0).key, &[id(1)], &read).unwrap();
+        let read = |asked| {
+            let n = (0..3).find(|n| id(*n) == asked);
+            reads.borrow_mut().extend(n);
+            Ok(n.map(|n| told(0, n, 0)))
         };
-        [0, 1, 0, 1, 0, 2, 0, 1].into_iter().for_each(ask);
+        for n in [0, 1, 0, 1, 0, 2, 0, 1] {
+            recalled.of(&told(0, n, 0).key, &[id(n)], &read).unwrap();
+        }
         assert_eq!(*reads.borrow(), [0, 1, 2, 1]);
     }
 
