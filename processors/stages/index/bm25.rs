@@ -158,6 +158,7 @@ impl<'q> Found<'q> {
 }
 
 impl Word<'_> {
+    #[inline]
     pub fn add(&mut self, row: u32, times: Times) {
         for (places, times) in self.places.iter_mut().zip(times) {
             if times > 0 {
@@ -206,8 +207,8 @@ impl Scored<'_> {
         }
         let place: HashMap<MemoryId, usize, RandomState> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
         // Most rows are none of these, which the end of their id tells sooner than the map.
-        let mut may_be = [false; 1 << 12];
-        let end = |id: &MemoryId| id.0.as_u64_pair().1 as usize % (1 << 12);
+        let mut may_be = [false; 1 << 15];
+        let end = |id: &MemoryId| id.0.as_u64_pair().1 as usize % (1 << 15);
         ids.iter().for_each(|id| may_be[end(id)] = true);
         let mut words = vec![Words::default(); ids.len()];
         let ids = self.found.rows.columns().into_iter().flat_map(|columns| &columns.ids);
@@ -270,7 +271,8 @@ impl Bm25 {
     /// What so many occurrences are worth, of one at most `k1 + 1`.
     fn saturated(self, times: u32, length: u32, length_mean: f64) -> f64 {
         let (k1, b, times) = (f64::from(self.k1), f64::from(self.b), f64::from(times));
-        (k1 + 1.0) * times / (times + k1 * (1.0 - b + b * f64::from(length) / length_mean))
+        // One division: many documents wait for it.
+        (k1 + 1.0) * times * length_mean / (times * length_mean + k1 * (length_mean - b * length_mean + b * f64::from(length)))
     }
 }
 

@@ -201,9 +201,12 @@ impl Segment {
             for (doc, count) in block.docs().iter().zip(block.freqs()) {
                 let (own, others) = rest.split_at(*count as usize);
                 rest = others;
-                row += first_not_below(&docs[row..], *doc);
+                if docs.get(row) != Some(doc) {
+                    row += first_not_below(&docs[row..], *doc);
+                }
                 if docs.get(row) == Some(doc) {
                     at(row as u32, times(own));
+                    row += 1;
                 }
             }
             block.advance();
