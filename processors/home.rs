@@ -1,7 +1,7 @@
 //! Where shards live: in a directory of this machine, or in memory that outlives the process it simulates. Knows nothing of what is in them.
 
 use crate::fault::{Fault, Result, StopName};
-use crate::stages::index::{self, Index};
+use crate::stages::index::{self, Index, Room};
 use crate::stages::store::{self, Identity, InMemory, Opened, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,10 +31,10 @@ impl Home {
         }
     }
 
-    pub fn index(&self, options: index::Options, identity: &Identity) -> Result<Index> {
+    pub fn index(&self, options: index::Options, room: Arc<Room>, identity: &Identity) -> Result<Index> {
         match self {
-            Home::Directory(dir) => Index::open(&shard_dir(dir, identity).join("index"), options, &generation(identity)),
-            Home::Memory(_) => Ok(Index::in_memory(options)),
+            Home::Directory(dir) => Index::open(&shard_dir(dir, identity).join("index"), options, room, &generation(identity)),
+            Home::Memory(_) => Ok(Index::in_memory(options, room)),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::ports::broker::{Log, Ownership, Start};
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
 use crate::shard::{Options, Restoring, Shard};
+use crate::stages::index::Counts;
 use crate::stages::store::Identity;
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,6 +115,11 @@ impl Shards {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let restoring = self.restoring.read().unwrap_or_else(PoisonError::into_inner);
         open.keys().chain(restoring.keys()).copied().collect()
+    }
+
+    /// Of the vectors of all of them.
+    pub fn vectors(&self) -> Counts {
+        self.options.room.counts()
     }
 
     pub fn partitions(&self) -> i32 {

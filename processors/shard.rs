@@ -6,19 +6,21 @@ use crate::home::Home;
 use crate::ports::broker::Log;
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
-use crate::stages::index::{self, Document, Index, Text};
+use crate::stages::index::{self, Document, Index, Room, Text};
 use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store, Upserted};
 use crate::text::{self, Language, Words};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub store: store::Options,
     pub index: index::Options,
+    /// For the vectors of all shards that are opened with these options.
+    pub room: Arc<Room>,
     pub decisions_recent_max: usize,
 }
 
@@ -85,7 +87,7 @@ impl Shard {
             }
             restored = restore::restore(&opened.store, from.log, from.options, from.progress, from.clock).map_err(about)?;
         }
-        let index = home.index(options.index, identity).map_err(about)?;
+        let index = home.index(options.index, options.room.clone(), identity).map_err(about)?;
         let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
         let caught_up = shard.catch_up().map_err(about)?;
         Ok((shard, Opened { set_aside: opened.rebuilt, outdated, restored, caught_up }))

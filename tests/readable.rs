@@ -4,15 +4,14 @@
 //! there is never made again.
 
 use crate::support::{Broker, Message, Running, root};
-use keepsake::stages::index::{self, Index};
+use keepsake::stages::index::{self, Index, Room};
 use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, named};
 use keepsake::stages::store::{self, Changes, Finished, Identity, Mark, Reading, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const INDEX: index::Options =
-    index::Options { writer_bytes: 0, tail_max: 1000, vectors_bytes_max: 1 << 20, documents_bytes_max: 1 << 20 };
+const INDEX: index::Options = index::Options { writer_bytes: 0, tail_max: 1000, documents_bytes_max: 1 << 20 };
 
 fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder for the copy");
@@ -101,7 +100,7 @@ fn law_readable_forever() {
         assert_eq!((opened.store.applied(), contents(&opened.store)), (told["applied"].as_i64().expect("a number"), expected));
 
         let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
-        let index = Index::open(&copy.path().join("index"), INDEX, &generation).expect("opens");
+        let index = Index::open(&copy.path().join("index"), INDEX, Room::new(0), &generation).expect("opens");
         match index.text.discarded() {
             None => {
                 of_this_form += 1;

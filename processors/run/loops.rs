@@ -7,6 +7,7 @@ use crate::fault::{Fault, Result};
 use crate::ownership::Shards;
 use crate::ports::broker::{Consumer, Outgoing, Polled, Producer, Start};
 use crate::recall::Recall;
+use crate::stages::index::Counts;
 use crossbeam_channel::RecvTimeoutError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -199,15 +200,11 @@ impl Settling {
     }
 
     fn measure(&self, shared: &Shared) {
-        let (mut bytes, mut hits, mut misses) = (0, 0, 0);
         for shard in self.shards.all() {
-            let counts = shard.index.vectors.counts();
-            bytes += counts.bytes as u64;
-            hits += counts.hits;
-            misses += counts.misses;
             shared.metrics.store_size(shard.partition, shard.store.bytes_on_disk());
         }
-        shared.metrics.vector_cache(bytes, hits, misses);
+        let Counts { bytes, hits, misses } = self.shards.vectors();
+        shared.metrics.vector_cache(bytes as u64, hits, misses);
     }
 }
 

@@ -7,9 +7,7 @@ use crate::stages::{decode, index, store};
 use crate::{compact, ingest, recall, restore, shard};
 use std::path::PathBuf;
 
-/// bytes of vectors a shard may keep, however many shards there are: one user with 2,600 memories.
-const VECTOR_CACHE_LEAST: usize = 1 << 20;
-/// The same of lists of documents: one user with 18,000 memories.
+/// bytes of lists of documents a shard may keep, however many shards there are: one user with 18,000 memories.
 const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
 
 pub fn embedder(config: &Config) -> embedder::Options {
@@ -43,9 +41,9 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
         index: index::Options {
             writer_bytes: config.index.writer_bytes,
             tail_max: config.index.tail_max,
-            vectors_bytes_max: (config.index.vector_cache_bytes / partitions.max(1) as usize).max(VECTOR_CACHE_LEAST),
             documents_bytes_max: (config.index.document_cache_bytes / partitions.max(1) as usize).max(DOCUMENT_CACHE_LEAST),
         },
+        room: index::Room::new(config.index.vector_cache_bytes),
         decisions_recent_max: config.limits.decisions_recent_max,
     }
 }

@@ -3,7 +3,7 @@
 use crate::fault::Result;
 use crate::home;
 use crate::shard;
-use crate::stages::index::{self, Index};
+use crate::stages::index::{self, Index, Room};
 use crate::stages::store::{Reading, Store};
 use std::collections::HashSet;
 use std::path::Path;
@@ -42,7 +42,7 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
     if !dir.exists() {
         return Ok(checked);
     }
-    let index = Index::open(dir, options, &home::generation(store.identity()))?;
+    let index = Index::open(dir, options, Room::new(0), &home::generation(store.identity()))?;
     let applied = store.applied();
     // Without a mark, or with one of a store that was set aside, all is looked at again at the next start.
     let Some(mark) = index.text.mark().filter(|mark| *mark <= applied) else { return Ok(checked) };

@@ -14,12 +14,13 @@ mod vectors;
 pub use bm25::{Bm25, Scored, Words};
 pub use document::{Document, Text};
 pub use text::TextIndex;
-pub use vectors::{Counts, Sum, Vectors};
+pub use vectors::{Counts, Room, Sum, Vectors};
 
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
 use std::cmp::Ordering;
 use std::path::Path;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -27,9 +28,7 @@ pub struct Options {
     pub writer_bytes: usize,
     /// So many changes in memory make a settling due.
     pub tail_max: usize,
-    /// What the vectors of the users asked for last may take in memory.
-    pub vectors_bytes_max: usize,
-    /// And the lists of their documents.
+    /// What the lists of documents of the users asked for last may take in memory.
     pub documents_bytes_max: usize,
 }
 
@@ -40,14 +39,14 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn open(dir: &Path, options: Options, generation: &str) -> Result<Index> {
+    pub fn open(dir: &Path, options: Options, room: Arc<Room>, generation: &str) -> Result<Index> {
         // A directory of its own, because it is removed whole when it is begun anew.
         let text = TextIndex::open(&dir.join("text"), options, generation)?;
-        Ok(Index { text, vectors: Vectors::new(options.vectors_bytes_max) })
+        Ok(Index { text, vectors: Vectors::new(room) })
     }
 
-    pub fn in_memory(options: Options) -> Index {
-        Index { text: TextIndex::in_memory(options), vectors: Vectors::new(options.vectors_bytes_max) }
+    pub fn in_memory(options: Options, room: Arc<Room>) -> Index {
+        Index { text: TextIndex::in_memory(options), vectors: Vectors::new(room) }
     }
 
     /// Order matters: the store must have the memory already, since a block of vectors that is not loaded is read from there.

@@ -209,7 +209,7 @@ mod tests {
     use std::collections::BTreeMap;
     use tempfile::TempDir;
 
-    const OPTIONS: Options = Options { writer_bytes: 0, tail_max: 3, vectors_bytes_max: 0, documents_bytes_max: 500 };
+    const OPTIONS: Options = Options { writer_bytes: 0, tail_max: 3, documents_bytes_max: 500 };
     const BM25: Bm25 = Bm25 { k1: 1.2, b: 0.75, previous: 0.3, short_words: 2.0 };
     const WORDS: [&str; 6] = ["berlin", "flat", "lisbon", "move", "rent", ""];
 

@@ -7,14 +7,27 @@ use crate::fault::Result;
 use foldhash::fast::RandomState;
 use lru::LruCache;
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Reads a user's vectors from the store. Called at most once, and with no lock held.
 pub type Load<'l> = dyn FnMut() -> Result<Vec<(MemoryId, Vector)>> + 'l;
 
+/// Those of one shard.
 pub struct Vectors {
+    room: Arc<Room>,
+    /// Of all that ever shared the room.
+    shard: u64,
+    /// Goes up with every change, so that a block read from the store before one is not kept after it.
+    changes: AtomicU64,
+}
+
+/// What the vectors of all shards of a process take together: a user who has many needs more than an even share.
+pub struct Room {
     cache: Mutex<Cache>,
     bytes_max: usize,
+    shards: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,17 +67,46 @@ impl Sum {
     }
 }
 
+/// A user whose events came to the wrong partition may be known to two shards, which know different things.
+type Whose = (u64, UserKey);
+
 struct Cache {
-    blocks: LruCache<UserKey, Arc<Block>>,
+    blocks: LruCache<Whose, Arc<Block>>,
     counts: Counts,
-    /// Goes up with every change, so that a block read from the store before one is not kept after it.
-    changes: u64,
+}
+
+impl Room {
+    pub fn new(bytes_max: usize) -> Arc<Room> {
+        let cache = Cache { blocks: LruCache::unbounded(), counts: Counts::default() };
+        Arc::new(Room { cache: Mutex::new(cache), bytes_max, shards: AtomicU64::new(0) })
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.cache().counts
+    }
+
+    /// A panic under the lock can at worst leave a block that lacks its last change: all are dropped, and read again.
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(|poisoned: PoisonError<MutexGuard<'_, Cache>>| {
+            let mut cache = poisoned.into_inner();
+            cache.blocks.clear();
+            cache.counts.bytes = 0;
+            self.cache.clear_poison();
+            cache
+        })
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Room({} bytes)", self.bytes_max)
+    }
 }
 
 impl Vectors {
-    pub fn new(bytes_max: usize) -> Vectors {
-        let cache = Cache { blocks: LruCache::unbounded(), counts: Counts::default(), changes: 0 };
-        Vectors { cache: Mutex::new(cache), bytes_max }
+    pub fn new(room: Arc<Room>) -> Vectors {
+        let shard = room.shards.fetch_add(1, Ordering::Relaxed);
+        Vectors { room, shard, changes: AtomicU64::new(0) }
     }
 
     /// The user's nearest vectors by cosine, nearest first; of equals the one with the smaller id.
@@ -100,71 +142,76 @@ impl Vectors {
 
     /// Drops the user's block. What the store still has is read again when asked for.
     pub fn forget(&self, key: &UserKey) {
-        let mut cache = self.cache();
-        cache.changes += 1;
-        cache.drop_block(key);
+        let mut cache = self.changed();
+        cache.drop_block(&self.whose(key));
     }
 
-    pub fn counts(&self) -> Counts {
-        self.cache().counts
+    fn whose(&self, key: &UserKey) -> Whose {
+        (self.shard, key.clone())
     }
 
     fn block(&self, key: &UserKey, load: &mut Load) -> Result<Arc<Block>> {
+        let whose = self.whose(key);
         let changes_before = {
-            let mut cache = self.cache();
-            if let Some(block) = cache.hit(key) {
+            let mut cache = self.room.cache();
+            if let Some(block) = cache.hit(&whose) {
                 return Ok(block);
             }
             cache.counts.misses += 1;
-            cache.changes
+            self.changes.load(Ordering::Relaxed)
         };
         let block = Arc::new(Block::of(load()?));
-        let mut cache = self.cache();
-        if cache.changes == changes_before {
-            cache.keep(key, Arc::clone(&block), self.bytes_max);
+        let mut cache = self.room.cache();
+        if self.changes.load(Ordering::Relaxed) == changes_before {
+            cache.keep(whose, Arc::clone(&block), self.room.bytes_max);
         }
         Ok(block)
     }
 
     fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
-        let mut cache = self.cache();
-        cache.changes += 1;
-        let Some(block) = cache.blocks.peek_mut(key) else { return };
+        let mut cache = self.changed();
+        let Some(block) = cache.blocks.peek_mut(&self.whose(key)) else { return };
         let bytes_before = block.bytes();
         // Copies the block if a scan is reading it, so that neither waits for the other.
         change(Arc::make_mut(block));
         let bytes_after = block.bytes();
         cache.counts.bytes = cache.counts.bytes - bytes_before + bytes_after;
-        cache.shrink(self.bytes_max);
+        cache.shrink(self.room.bytes_max);
     }
 
-    /// A panic under the lock can at worst leave a block that lacks its last change: all are dropped, and read again.
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(|poisoned: PoisonError<MutexGuard<'_, Cache>>| {
-            let mut cache = poisoned.into_inner();
-            cache.blocks.clear();
-            cache.counts.bytes = 0;
-            self.cache.clear_poison();
-            cache
-        })
+    /// Counted under the lock, as it is read.
+    fn changed(&self) -> MutexGuard<'_, Cache> {
+        let cache = self.room.cache();
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        cache
+    }
+}
+
+impl Drop for Vectors {
+    /// Its shard is somebody else's now, and the room is for those that are ours.
+    fn drop(&mut self) {
+        let mut cache = self.room.cache();
+        let gone: Vec<Whose> =
+            cache.blocks.iter().map(|(whose, _)| whose).filter(|(shard, _)| *shard == self.shard).cloned().collect();
+        gone.iter().for_each(|whose| cache.drop_block(whose));
     }
 }
 
 impl Cache {
-    fn hit(&mut self, key: &UserKey) -> Option<Arc<Block>> {
-        let block = Arc::clone(self.blocks.get(key)?);
+    fn hit(&mut self, whose: &Whose) -> Option<Arc<Block>> {
+        let block = Arc::clone(self.blocks.get(whose)?);
         self.counts.hits += 1;
         Some(block)
     }
 
     /// One that is over the limit alone is not kept: it would push all others out and then itself.
-    fn keep(&mut self, key: &UserKey, block: Arc<Block>, bytes_max: usize) {
+    fn keep(&mut self, whose: Whose, block: Arc<Block>, bytes_max: usize) {
         if block.bytes() > bytes_max {
             return;
         }
-        self.drop_block(key);
+        self.drop_block(&whose);
         self.counts.bytes += block.bytes();
-        self.blocks.put(key.clone(), block);
+        self.blocks.put(whose, block);
         self.shrink(bytes_max);
     }
 
@@ -175,8 +222,8 @@ impl Cache {
         }
     }
 
-    fn drop_block(&mut self, key: &UserKey) {
-        if let Some(block) = self.blocks.pop(key) {
+    fn drop_block(&mut self, whose: &Whose) {
+        if let Some(block) = self.blocks.pop(whose) {
             self.counts.bytes -= block.bytes();
         }
     }
@@ -220,10 +267,21 @@ impl Block {
         if vector.is_empty() || vector.values.len() != self.width {
             return;
         }
+        self.make_room();
         self.rows.insert(id, self.ids.len());
         self.ids.push(id);
         self.scales.push(vector.scale);
         self.values.extend_from_slice(&vector.values);
+    }
+
+    /// By an eighth at a time: a large block that doubled would be over the limit long before it is full.
+    fn make_room(&mut self) {
+        if self.ids.len() == self.ids.capacity() {
+            let more = (self.ids.len() / 8).max(8);
+            self.ids.reserve_exact(more);
+            self.scales.reserve_exact(more);
+            self.values.reserve_exact(more * self.width);
+        }
     }
 
     /// The last one takes the place of the one that goes.
@@ -318,7 +376,7 @@ mod tests {
         assert!((cosine - expected).abs() < 1e-4, "{cosine}, not {expected}");
         assert_eq!((Sum::default().cosine(&vector(1)), forth.cosine(&Vector::default())), (None, None));
         let (vectors, user, store) =
-            (Vectors::new(1_000_000), user(1), all.into_iter().enumerate().map(|(n, v)| (id(n), v)).collect());
+            (Vectors::new(Room::new(1_000_000)), user(1), all.into_iter().enumerate().map(|(n, v)| (id(n), v)).collect());
         let sum = |without: &dyn Fn(&MemoryId) -> bool| vectors.sum(&user, &mut || load(&store), without).expect("no fault");
         assert_eq!(sum(&|_| false), forth);
         assert_ne!(sum(&|other| *other == id(3)), forth);
@@ -339,7 +397,7 @@ mod tests {
             let near = vectors.nearest(key, &mut || load(store), &query, limit).unwrap();
             assert_eq!(near, expected[..limit.min(expected.len())]);
         }
-        assert!(vectors.counts().bytes <= vectors.bytes_max);
+        assert!(vectors.room.counts().bytes <= vectors.room.bytes_max);
     }
 
     proptest! {
@@ -350,7 +408,7 @@ mod tests {
             steps in prop::collection::vec((0..4usize, 0..10usize, prop::option::weighted(0.7, 0..50usize)), 1..60),
             bytes_max in prop::sample::select(vec![0, 600, 2_000, 1_000_000]),
         ) {
-            let vectors = Vectors::new(bytes_max);
+            let vectors = Vectors::new(Room::new(bytes_max));
             let mut stores = vec![Store::new(); 4];
             for (n, memory, seed) in steps {
                 let (key, store) = (user(n), &mut stores[n]);
@@ -371,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_block_read_before_a_change_is_not_kept_after_it() {
-        let vectors = Vectors::new(1_000_000);
+        let vectors = Vectors::new(Room::new(1_000_000));
         let (key, mut store) = (user(0), Store::from([(id(1), vector(1))]));
         let mut read_then_overtaken = || {
             let read = load(&store);
@@ -387,25 +445,52 @@ mod tests {
     fn a_user_asked_for_again_is_not_read_again_and_the_one_not_asked_for_goes_first() {
         let store: Store = (0..50).map(|n| (id(n), vector(n))).collect();
         let one = Block::of(load(&store).unwrap()).bytes();
-        let vectors = Vectors::new(2 * one);
+        let vectors = Vectors::new(Room::new(2 * one));
         let ask = |n| check(&vectors, &user(n), &store);
         ask(0);
         ask(1);
         ask(0);
         ask(2);
-        let before = vectors.counts();
+        let before = vectors.room.counts();
         assert_eq!((before.misses, before.bytes), (3, 2 * one));
         ask(0);
-        assert_eq!(vectors.counts().misses, 3);
+        assert_eq!(vectors.room.counts().misses, 3);
         ask(1);
-        assert_eq!(vectors.counts().misses, 4);
+        assert_eq!(vectors.room.counts().misses, 4);
         vectors.forget(&user(1));
-        assert_eq!(vectors.counts().bytes, one);
+        assert_eq!(vectors.room.counts().bytes, one);
+    }
+
+    #[test]
+    fn shards_share_a_room_and_neither_sees_what_the_other_has_of_the_same_user() {
+        let stores: Vec<Store> = (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
+        let one = Block::of(load(&stores[0]).unwrap()).bytes();
+        let room = Room::new(2 * one);
+        let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&room))).collect();
+        for _ in 0..2 {
+            shards.iter().zip(&stores).for_each(|(vectors, store)| check(vectors, &user(0), store));
+        }
+        assert_eq!((room.counts().misses, room.counts().bytes), (2, 2 * one));
+        // Who asks most has most of it.
+        check(&shards[0], &user(1), &stores[0]);
+        check(&shards[0], &user(0), &stores[0]);
+        assert_eq!((room.counts().misses, room.counts().bytes), (4, 2 * one));
+        shards.remove(0);
+        assert_eq!(room.counts().bytes, 0);
+    }
+
+    #[test]
+    fn a_block_that_grows_takes_little_more_than_it_uses() {
+        let mut block = Block::default();
+        for n in 0..2_000 {
+            block.put(id(n), &vector(n));
+            assert!(n < 100 || block.values.capacity() < block.values.len() * 9 / 8 + 10 * WIDTH, "{n}");
+        }
     }
 
     #[test]
     fn a_vector_of_another_width_is_near_nothing() {
-        let vectors = Vectors::new(1_000_000);
+        let vectors = Vectors::new(Room::new(1_000_000));
         let store = Store::from([(id(1), vector(1))]);
         check(&vectors, &user(0), &store);
         vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));
