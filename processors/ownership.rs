@@ -117,8 +117,8 @@ impl Shards {
         open.keys().chain(restoring.keys()).copied().collect()
     }
 
-    /// Of the vectors of all of them.
-    pub fn vectors(&self) -> Counts {
+    /// Of the vectors that all open shards keep in memory.
+    pub fn vector_counts(&self) -> Counts {
         self.options.room.counts()
     }
 

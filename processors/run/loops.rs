@@ -203,7 +203,7 @@ impl Settling {
         for shard in self.shards.all() {
             shared.metrics.store_size(shard.partition, shard.store.bytes_on_disk());
         }
-        let Counts { bytes, hits, misses } = self.shards.vectors();
+        let Counts { bytes, hits, misses } = self.shards.vector_counts();
         shared.metrics.vector_cache(bytes as u64, hits, misses);
     }
 }

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Ends of ids that are told apart: of so many a hundredth is taken by the four hundred that are asked for, and a byte each fits the nearest cache.
+const ENDS: usize = 1 << 15;
+
 /// Lucene's form of it, with the factor `k1 + 1`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bm25 {
@@ -207,8 +210,8 @@ impl Scored<'_> {
         }
         let place: HashMap<MemoryId, usize, RandomState> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
         // Most rows are none of these, which the end of their id tells sooner than the map.
-        let mut may_be = [false; 1 << 15];
-        let end = |id: &MemoryId| id.0.as_u64_pair().1 as usize % (1 << 15);
+        let mut may_be = [false; ENDS];
+        let end = |id: &MemoryId| id.0.as_u64_pair().1 as usize % ENDS;
         ids.iter().for_each(|id| may_be[end(id)] = true);
         let mut words = vec![Words::default(); ids.len()];
         let ids = self.found.rows.columns().into_iter().flat_map(|columns| &columns.ids);

@@ -157,6 +157,7 @@ impl Segments {
 
 impl Segment {
     fn open(index: &tantivy::Index, reader: &SegmentReader, fields: Fields) -> tantivy::Result<Segment> {
+        // Of a segment that was merged meanwhile the file may be gone: the reader has it mapped, and that mapping is what is opened.
         let files = index.segment(index.new_segment_meta(reader.segment_id(), reader.max_doc()));
         let positions = CompositeFile::open(&files.open_read(SegmentComponent::Positions)?)?;
         let column = |name| reader.fast_fields().u64(name).map(|column| column.values);

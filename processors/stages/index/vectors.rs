@@ -23,7 +23,7 @@ pub struct Vectors {
     changes: AtomicU64,
 }
 
-/// What the vectors of all shards of a process take together: a user who has many needs more than an even share.
+/// Where all shards of a process keep them: a user who has many needs more than an even share.
 pub struct Room {
     cache: Mutex<Cache>,
     bytes_max: usize,
@@ -44,7 +44,7 @@ pub struct Sum {
     parts: Vec<i64>,
 }
 
-/// Parts of one: enough for eight digits, and room for 2^31 vectors.
+/// Parts of one: enough for eight digits, and for 2^31 vectors.
 const PARTS_OF_ONE: f64 = (1u64 << 32) as f64;
 
 impl Sum {
@@ -67,7 +67,7 @@ impl Sum {
     }
 }
 
-/// A user whose events came to the wrong partition may be known to two shards, which know different things.
+/// What all users of a tenant see, every shard has its own part of.
 type Whose = (u64, UserKey);
 
 struct Cache {
@@ -168,15 +168,20 @@ impl Vectors {
         Ok(block)
     }
 
+    /// Limit: all shards wait while a large block is copied, tens of milliseconds.
     fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
-        let mut cache = self.changed();
-        let Some(block) = cache.blocks.peek_mut(&self.whose(key)) else { return };
+        let (mut cache, whose) = (self.changed(), self.whose(key));
+        let Some(block) = cache.blocks.peek_mut(&whose) else { return };
         let bytes_before = block.bytes();
         // Copies the block if a scan is reading it, so that neither waits for the other.
         change(Arc::make_mut(block));
         let bytes_after = block.bytes();
         cache.counts.bytes = cache.counts.bytes - bytes_before + bytes_after;
-        cache.shrink(self.room.bytes_max);
+        if bytes_after > self.room.bytes_max {
+            cache.drop_block(&whose);
+        } else {
+            cache.shrink(self.room.bytes_max);
+        }
     }
 
     /// Counted under the lock, as it is read.
@@ -267,7 +272,7 @@ impl Block {
         if vector.is_empty() || vector.values.len() != self.width {
             return;
         }
-        self.make_room();
+        self.grow();
         self.rows.insert(id, self.ids.len());
         self.ids.push(id);
         self.scales.push(vector.scale);
@@ -275,7 +280,7 @@ impl Block {
     }
 
     /// By an eighth at a time: a large block that doubled would be over the limit long before it is full.
-    fn make_room(&mut self) {
+    fn grow(&mut self) {
         if self.ids.len() == self.ids.capacity() {
             let more = (self.ids.len() / 8).max(8);
             self.ids.reserve_exact(more);
@@ -477,6 +482,24 @@ mod tests {
         assert_eq!((room.counts().misses, room.counts().bytes), (4, 2 * one));
         shards.remove(0);
         assert_eq!(room.counts().bytes, 0);
+    }
+
+    #[test]
+    fn a_user_who_outgrows_the_room_leaves_the_others_in_it() {
+        let (mut many, few): (Store, Store) = ((0..50).map(|n| (id(n), vector(n))).collect(), Store::from([(id(0), vector(0))]));
+        let bytes = |store: &Store| Block::of(load(store).unwrap()).bytes();
+        let vectors = Vectors::new(Room::new(bytes(&many) + bytes(&few)));
+        check(&vectors, &user(1), &few);
+        check(&vectors, &user(0), &many);
+        assert_eq!(vectors.room.counts().bytes, bytes(&many) + bytes(&few));
+        for n in 50..100 {
+            many.insert(id(n), vector(n));
+            vectors.put(&user(0), id(n), &vector(n));
+        }
+        let misses = vectors.room.counts().misses;
+        check(&vectors, &user(1), &few);
+        assert_eq!((vectors.room.counts().misses, vectors.room.counts().bytes), (misses, bytes(&few)));
+        check(&vectors, &user(0), &many);
     }
 
     #[test]
