@@ -625,9 +625,9 @@ impl Around {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Neighbour {
     pub source: Position,
-    pub speaker: String,
+    pub speaker: Arc<str>,
     /// Its first words.
-    pub words: String,
+    pub words: Arc<str>,
     pub vector: Vector,
     /// How much it is a question: 1 for a short one, less the more is said besides.
     pub question: f32,
@@ -636,10 +636,10 @@ pub struct Neighbour {
 /// What a session said last: the ground on which the next turn is new, an answer, or a change of subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaidBefore {
-    pub speaker: String,
+    pub speaker: Arc<str>,
     /// Of a turn that an older version heard: a user's.
     pub role: Role,
-    pub content: String,
+    pub content: Arc<str>,
     pub vector: Vector,
     /// Not known of a turn that an older version heard.
     pub source: Option<Position>,
@@ -652,7 +652,8 @@ pub struct SaidBefore {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vector {
     pub scale: f32,
-    pub values: Box<[i8]>,
+    /// Shared: a turn's vector becomes a memory's, its neighbours' and the index's.
+    pub values: Arc<[i8]>,
 }
 
 impl Vector {

@@ -1,6 +1,6 @@
 //! One partition's state: its store and its index, changed together and seen together. Knows no broker and decides nothing.
 
-use crate::domain::{Around, Decision, Memory, Neighbour, Position, Role, Time, UserKey};
+use crate::domain::{Around, Decision, Memory, Position, Role, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::ports::broker::Log;
@@ -128,7 +128,7 @@ impl Shard {
                 self.store.memories(&key, &mut |memory| {
                     live.insert(memory.id);
                     if memory.changed > mark {
-                        self.index.text.put(document(&memory));
+                        self.index.text.put(document(memory));
                         count += 1;
                     }
                     true
@@ -160,9 +160,9 @@ impl Shard {
             self.index.text.remove(*id);
             self.index.vectors.remove(key, *id);
         }
-        for Upserted { memory, was } in &overlay.touched.upserted {
-            if !was.as_ref().is_some_and(|was| has_same_words(was, memory)) {
-                self.index.text.put(document(memory));
+        for Upserted { memory, was } in overlay.touched.upserted {
+            if !was.is_some_and(|was| has_same_words(&was, &memory)) {
+                self.index.text.put(document(*memory));
             }
         }
         for (key, id, vector) in &overlay.touched.vectors {
@@ -286,33 +286,58 @@ impl Effects {
     }
 }
 
-/// What is searched of a memory: its day, who said it, and its words; and apart from these what was said around it.
-pub fn document(memory: &Memory) -> Document {
-    let day = text::day(memory.created_at);
-    let speaker = memory.speaker.as_deref().unwrap_or(memory.role.as_str());
-    let said = Words::of(&memory.content);
-    let language = said.language().or_else(|| language_together(memory));
-    let around =
-        |neighbour: &Option<Neighbour>| neighbour.as_ref().map_or(Vec::new(), |one| stems(&Words::of(&one.words), language));
-    let mut own = text::terms_of_english(&format!("{day} {speaker}"));
-    own.extend(said.stems_in(language.unwrap_or(Language::ENGLISH)));
-    let text = Text {
-        own,
-        before: around(&memory.around.before),
-        earlier: around(&memory.around.earlier),
-        after: around(&memory.around.after),
-        language: language.filter(|language| *language != Language::ENGLISH),
-        speaker: memory.speaker.as_deref().map(text::name).filter(|name| !name.is_empty() && !NAMELESS.contains(&name.as_str())),
-        words: text::count_words(&memory.content),
-    };
-    Document::new(memory.id, memory.key.clone(), text)
+/// A memory as it is found, read when it is needed.
+pub fn document(memory: Memory) -> Document {
+    let (id, key, searched) = (memory.id, memory.key.clone(), Searched::of(memory));
+    Document::new(id, key, move || searched.text())
 }
 
-/// A sentence by itself is often too short to tell its language by: of a memory and what was said around it, that is told nearly always.
-fn language_together(memory: &Memory) -> Option<Language> {
-    let Around { before, earlier, after } = &memory.around;
-    let around: Vec<&str> = [earlier, before, after].into_iter().flatten().map(|neighbour| neighbour.words.as_str()).collect();
-    if around.is_empty() { None } else { Words::of(&[&[memory.content.as_str()], &around[..]].concat().join("\n")).language() }
+/// What of a memory makes its document.
+struct Searched {
+    created_at: Time,
+    role: Role,
+    speaker: Option<String>,
+    content: String,
+    /// Words of the turn before, of the one before that and of the one after.
+    around: [Option<Arc<str>>; 3],
+}
+
+impl Searched {
+    fn of(memory: Memory) -> Searched {
+        let Memory { created_at, role, speaker, content, around: Around { before, earlier, after }, .. } = memory;
+        let around = [before, earlier, after].map(|neighbour| neighbour.map(|one| one.words));
+        Searched { created_at, role, speaker, content, around }
+    }
+
+    /// Its day, who said it, and its words; and apart from these what was said around it.
+    fn text(&self) -> Text {
+        let day = text::day(self.created_at);
+        let speaker = self.speaker.as_deref();
+        let said = Words::of(&self.content);
+        let language = said.language().or_else(|| self.language_together());
+        let [before, earlier, after] = self.around.each_ref().map(|words| match words {
+            Some(words) => stems(&Words::of(words), language),
+            None => Vec::new(),
+        });
+        let mut own = text::terms_of_english(&format!("{day} {}", speaker.unwrap_or(self.role.as_str())));
+        own.extend(said.stems_in(language.unwrap_or(Language::ENGLISH)));
+        Text {
+            own,
+            before,
+            earlier,
+            after,
+            language: language.filter(|language| *language != Language::ENGLISH),
+            speaker: speaker.map(text::name).filter(|name| !name.is_empty() && !NAMELESS.contains(&name.as_str())),
+            words: text::count_words(&self.content),
+        }
+    }
+
+    /// A sentence by itself is often too short to tell its language by: of a memory and what was said around it, that is told nearly always.
+    fn language_together(&self) -> Option<Language> {
+        let [before, earlier, after] = self.around.each_ref().map(Option::as_deref);
+        let around: Vec<&str> = [earlier, before, after].into_iter().flatten().collect();
+        if around.is_empty() { None } else { Words::of(&[&[self.content.as_str()], &around[..]].concat().join("\n")).language() }
+    }
 }
 
 /// In the language that they are told in, or else that of the memory they stand beside.
@@ -324,7 +349,7 @@ fn stems(words: &Words, beside: Option<Language>) -> Vec<String> {
 fn has_same_words(one: &Memory, other: &Memory) -> bool {
     fn searched(memory: &Memory) -> (Time, Role, Option<&str>, &str, [Option<&str>; 3]) {
         let Around { before, earlier, after } = &memory.around;
-        let around = [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| one.words.as_str()));
+        let around = [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| &*one.words));
         (memory.created_at, memory.role, memory.speaker.as_deref(), &memory.content, around)
     }
     searched(one) == searched(other)

@@ -47,7 +47,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
     let asked = SaidBefore {
         speaker: "bot".into(),
         role: Role::Assistant,
-        content: before.to_owned(),
+        content: before.into(),
         vector: vector.clone(),
         source: None,
         question: 0.0,

@@ -119,7 +119,7 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
 
     let bob = UserKey::new("acme", "bob").expect("a name");
     let (partition, memory) = tamper(&place, &bob, |overlay, memory| {
-        overlay.put_memory(&Memory { importance: 0.125, ..memory }).expect("a disk");
+        overlay.put_memory(Memory { importance: 0.125, ..memory }).expect("a disk");
     });
     let (code, verdict) = verified(&place);
     let shard_of_bob = shard(&verdict, partition);

@@ -68,7 +68,7 @@ impl Ingest {
             }
             facts::hold(work, &memory, &candidate.slots)?;
         }
-        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
+        work.put(memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
         work.decide(decided);
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Ingest {
         touch(&mut memory, here);
         self.reach(work, here, &memory.key);
         let vector = update.content.as_ref().and(here.vectors.first()).map(|vector| Vector::of(vector));
-        work.put(&memory, vector)?;
+        work.put(memory.clone(), vector)?;
         Ok(memory)
     }
 
@@ -187,7 +187,7 @@ impl Ingest {
         }
         for mut memory in beside {
             memory.changed = work.applied;
-            work.put(&memory, None)?;
+            work.put(memory, None)?;
         }
         for mut memory in linked {
             memory.supersedes.retain(|id| !gone.contains(id));
@@ -201,7 +201,7 @@ impl Ingest {
             memory.reason = "what it was held against is forgotten".to_owned();
             memory.version += 1;
             memory.changed = work.applied;
-            work.put(&memory, None)?;
+            work.put(memory, None)?;
         }
         for memory in &doomed {
             if memory.covers.iter().any(|id| gone.contains(id)) {
@@ -243,7 +243,7 @@ impl Ingest {
         // What was said beside a memory and never became one is forgotten too, where it is meant.
         for mut memory in beside {
             memory.changed = work.applied;
-            work.put(&memory, None)?;
+            work.put(memory, None)?;
         }
         work.overlay.forget_said(key, &|said| meaning.is_said_in(&said.content) || meaning.is_near(&said.vector))?;
         Ok(meant)
@@ -264,7 +264,7 @@ impl Ingest {
             }
             touch(&mut memory, here);
             shared |= memory.key.is_everyone();
-            work.put(&memory, None)?;
+            work.put(memory, None)?;
             known.push(*id);
         }
         if shared {
@@ -284,7 +284,7 @@ impl Ingest {
         for mut memory in still.iter().cloned() {
             memory.archived = true;
             touch(&mut memory, here);
-            work.put(&memory, None)?;
+            work.put(memory, None)?;
         }
         let outcome = if still.is_empty() { Outcome::Outdated } else { Outcome::Pruned };
         let reason = format!("{reason}: {} of {} archived", still.len(), seen.len());
@@ -313,7 +313,7 @@ impl Ingest {
             true
         })?;
         older.iter().try_for_each(|other| work.remove(other))?;
-        work.put(&memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
+        work.put(memory.clone(), here.vectors.first().map(|vector| Vector::of(vector)))?;
         if let Some(session) = &here.event.session
             && let Some(mut known) = work.overlay.session(here.key(), session)?
         {

@@ -22,7 +22,8 @@ pub struct Opposed {
     pub why: String,
 }
 
-/// Strongest first. `near` holds the nearest memories, best first; `stems` are the candidate's.
+/// Strongest first. `near` holds the nearest memories, best first, and none where the candidate's wording speaks against no neighbour; `stems`
+/// are the candidate's.
 pub fn opposed(
     work: &Work<'_>,
     here: &Here<'_>,
@@ -31,17 +32,15 @@ pub fn opposed(
     (vector, near, stems): (&Vector, &[(MemoryId, f32)], &[String]),
 ) -> Result<Vec<Opposed>> {
     let mut earlier: Vec<(Memory, f32)> = Vec::new();
-    if split::may_conflict(&candidate.text) {
-        for (id, cosine) in near.iter().take_while(|(_, cosine)| *cosine >= split::NEAR_ENOUGH) {
-            let found = work.overlay.memory(here.key(), *id)?;
-            earlier.extend(found.filter(|memory| is_comparable(memory, here, turn)).map(|memory| (memory, *cosine)));
-            if earlier.len() == COMPARED_MAX {
-                break;
-            }
+    for (id, cosine) in near.iter().take_while(|(_, cosine)| *cosine >= split::NEAR_ENOUGH) {
+        let found = work.overlay.memory(here.key(), *id)?;
+        earlier.extend(found.filter(|memory| is_comparable(memory, here, turn)).map(|memory| (memory, *cosine)));
+        if earlier.len() == COMPARED_MAX {
+            break;
         }
     }
-    for (name, holder) in work.overlay.slots_under(here.key(), DENIALS, DENIALS_MAX)? {
-        if !split::may_tell_of(&name, stems) || earlier.iter().any(|(memory, _)| memory.id == holder.memory) {
+    for (name, holder) in work.overlay.slots_under(here.key(), DENIALS, DENIALS_MAX)?.iter() {
+        if !split::may_tell_of(name, stems) || earlier.iter().any(|(memory, _)| memory.id == holder.memory) {
             continue;
         }
         let found = work.overlay.memory(here.key(), holder.memory)?.filter(|memory| is_comparable(memory, here, turn));
@@ -72,5 +71,5 @@ pub fn link(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Mem
     new.conflicts_with.push(old.id);
     old.conflicts_with.push(new.id);
     touch(&mut old, here);
-    work.put(&old, None)
+    work.put(old, None)
 }

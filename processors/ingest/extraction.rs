@@ -90,7 +90,7 @@ fn settle(
         old.uses += 1;
         old.fresh_at = old.fresh_at.max(here.event.at);
         touch(old, here);
-        work.put(old, None)?;
+        work.put(old.clone(), None)?;
         return Ok(None);
     }
     let mut memory = Memory {
@@ -102,9 +102,10 @@ fn settle(
         ..waiting.clone()
     };
     touch(&mut memory, here);
-    work.put(&memory, None)?;
+    let id = memory.id;
     known.push(memory.clone());
-    Ok(Some(memory.id))
+    work.put(memory, None)?;
+    Ok(Some(id))
 }
 
 /// Order matters: before the message that tells most of it may go with its vector.
@@ -117,7 +118,7 @@ fn tell_episode(work: &mut Work<'_>, here: &Here<'_>, read: &[Memory], episode: 
     }
     (memory.importance, memory.confidence, memory.reason) = (EPISODE_IMPORTANCE, told.confidence, "an episode".to_owned());
     let vector = work.overlay.vector(here.key(), told.id)?;
-    work.put(&memory, vector)
+    work.put(memory, vector)
 }
 
 /// What the turn's own decisions said of waiting is over.

@@ -49,9 +49,10 @@ pub fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: 
         new.supersedes.push(old.id);
     }
     touch(&mut old, here);
-    work.put(&old, None)?;
+    let id = old.id;
+    work.put(old, None)?;
     if closes {
-        retract_summaries(work, here.key(), old.id)?;
+        retract_summaries(work, here.key(), id)?;
     }
     Ok(closes)
 }

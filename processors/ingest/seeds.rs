@@ -27,13 +27,13 @@ impl Ingest {
                 let old = decision.memory.map(|id| work.overlay.memory(here.key(), id)).transpose()?.flatten();
                 let mut old = old.expect("it was read to be judged by, and nothing was written since");
                 confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
-                work.put(&old, None)?;
+                work.put(old, None)?;
             }
             Outcome::Kept => {
                 let said = &work.overlay.tail(here.key(), here.event.session.as_deref())?.said;
                 let memory = Memory { around: around(said), ..remembered(here, turn, candidate, judged) };
                 decision.memory = Some(memory.id);
-                work.put(&memory, Some(vector))?;
+                work.put(memory, Some(vector))?;
             }
             _ => {}
         }

@@ -244,7 +244,7 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
 
 /// What a user's memories know of the turns around them.
 fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
-    let words = |neighbour: &Option<crate::domain::Neighbour>| neighbour.as_ref().map(|one| one.words.clone());
+    let words = |neighbour: &Option<crate::domain::Neighbour>| neighbour.as_ref().map(|one| one.words.to_string());
     let mut memories = bench.memories("ada");
     memories.sort_by_key(|memory| memory.source.offset);
     let around = |memory: crate::domain::Memory| {
@@ -298,7 +298,7 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
         let (key, mut said) = (UserKey::new("default", "ada").expect("a name"), Vec::new());
         let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
         said.extend(known_around(bench).into_iter().flat_map(|(content, around)| around.into_iter().flatten().chain([content])));
-        said.extend(shard.store.tail(&key, Some("s")).expect("a disk").said.iter().map(|said| said.content.clone()));
+        said.extend(shard.store.tail(&key, Some("s")).expect("a disk").said.iter().map(|said| said.content.to_string()));
         said
     };
     let check = |forget: &dyn Fn(&Bench) -> Value, word: &str, left: usize| {

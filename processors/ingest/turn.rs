@@ -13,6 +13,7 @@ use crate::stages::split::{self, Candidate};
 use crate::stages::store::{Reading, Session};
 use crate::text;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Words of a turn that its successors see as context. The first ones are also what a memory knows of its neighbours.
 const TAIL_WORDS_FIRST: usize = 40;
@@ -94,13 +95,14 @@ impl Ingest {
     ) -> Result<Weighed<'a>> {
         let key = here.key();
         let said = Said::of(&candidate.text);
-        let neighbours = if split::may_conflict(&candidate.text) { conflicts::NEIGHBOURS } else { NEIGHBOURS };
-        let near = work.nearest(key, vector, neighbours)?;
+        let may_conflict = split::may_conflict(&candidate.text);
+        let near = work.nearest(key, vector, if may_conflict { conflicts::NEIGHBOURS } else { NEIGHBOURS })?;
+        let compared = if may_conflict { &near[..] } else { &[] };
         let replaced = facts::replaced(work, key, &candidate.slots)?;
         let same =
             if replaced.is_empty() { same(work, here, turn, candidate, &near[..near.len().min(NEIGHBOURS)])? } else { None };
         let mut opposed = match (&same, turn.role) {
-            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (vector, &near, said.stems()))?,
+            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (vector, compared, said.stems()))?,
             _ => Vec::new(),
         };
         let mut met: HashSet<MemoryId> = replaced.iter().map(|memory| memory.id).collect();
@@ -145,7 +147,7 @@ impl Ingest {
             // What was recalled to an assistant comes back in its words: nobody has confirmed it.
             if turn.role == Role::User {
                 confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
-                work.put(&old, None)?;
+                work.put(old, None)?;
             }
             return Ok(decision);
         }
@@ -163,7 +165,7 @@ impl Ingest {
             conflicts::link(work, here, &mut memory, old)?;
         }
         facts::hold(work, &memory, &weighed.candidate.slots)?;
-        work.put(&memory, Some(weighed.vector.clone()))?;
+        work.put(memory, Some(weighed.vector.clone()))?;
         Ok(decision)
     }
 
@@ -172,9 +174,9 @@ impl Ingest {
         let (key, session) = (here.key(), here.event.session.as_deref());
         let vector = here.vectors.first().map_or_else(Vector::default, |vector| Vector::of(vector));
         let said = SaidBefore {
-            speaker: speaker(turn).to_owned(),
+            speaker: speaker(turn).into(),
             role: turn.role,
-            content: begin_and_end(&turn.content),
+            content: begin_and_end(&turn.content).into(),
             vector,
             source: Some(here.source().clone()),
             question: question(&turn.content),
@@ -253,7 +255,7 @@ fn lend(work: &mut Work<'_>, here: &Here<'_>, said: &SaidBefore) -> Result<()> {
     memory.around.after = neighbour(said);
     // Not its version: nothing that a plan could have seen is another.
     memory.changed = here.offset();
-    work.put(&memory, None)
+    work.put(memory, None)
 }
 
 /// What the session said last, as a memory keeps it.
@@ -268,10 +270,16 @@ fn neighbour(said: &SaidBefore) -> Option<Neighbour> {
     Some(Neighbour {
         source: said.source.clone()?,
         speaker: said.speaker.clone(),
-        words: text::first_words(&said.content, TAIL_WORDS_FIRST),
+        words: first_words(&said.content),
         vector: said.vector.clone(),
         question: said.question,
     })
+}
+
+/// Of what successors see of a turn: mostly all of it.
+fn first_words(content: &Arc<str>) -> Arc<str> {
+    let is_all = content.is_ascii() && content.bytes().filter(|byte| *byte == b' ').count() < TAIL_WORDS_FIRST;
+    if is_all { content.clone() } else { text::first_words(content, TAIL_WORDS_FIRST).into() }
 }
 
 fn question(content: &str) -> f32 {

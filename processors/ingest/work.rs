@@ -106,12 +106,13 @@ impl<'a> Work<'a> {
         Ok(sum.cosine(vector))
     }
 
-    pub fn put(&mut self, memory: &Memory, vector: Option<Vector>) -> Result<()> {
+    pub fn put(&mut self, memory: Memory, vector: Option<Vector>) -> Result<()> {
         let Some(vector) = vector else { return self.overlay.put_memory(memory) };
+        let (key, put) = (memory.key.clone(), memory.id);
         self.overlay.put_memory_and_vector(memory, &vector);
-        let fresh = self.fresh.entry(memory.key.clone()).or_default();
-        fresh.retain(|(id, _)| *id != memory.id);
-        fresh.push((memory.id, vector));
+        let fresh = self.fresh.entry(key).or_default();
+        fresh.retain(|(id, _)| *id != put);
+        fresh.push((put, vector));
         Ok(())
     }
 

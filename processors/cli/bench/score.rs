@@ -181,7 +181,15 @@ impl Past {
     fn hear(&mut self, turn: &Turn, vector: &Vector) {
         let (speaker, content, vector) = (turn.role.as_str().to_owned(), turn.content.clone(), vector.clone());
         push(&mut self.memories, content.clone(), COMPARED);
-        let said = SaidBefore { speaker, role: turn.role, content, vector, source: None, question: 0.0, memory: None };
+        let said = SaidBefore {
+            speaker: speaker.into(),
+            role: turn.role,
+            content: content.into(),
+            vector,
+            source: None,
+            question: 0.0,
+            memory: None,
+        };
         push(&mut self.said, said, TURNS_RECENT);
     }
 }

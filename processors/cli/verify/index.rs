@@ -62,12 +62,13 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
         for key in users {
             let (mut memories, mut words) = (0, 0);
             store.memories(&key, &mut |memory| {
+                let (id, changed) = (memory.id, memory.changed);
                 memories += 1;
-                words += u64::from(shard::document(&memory).lengths.own);
-                live.insert(memory.id);
+                words += u64::from(shard::document(memory).stems().lengths.own);
+                live.insert(id);
                 // What has changed since the mark is put at the next start.
-                if memory.changed <= mark && !ids.contains(&memory.id) {
-                    differs(format!("{key} memory {} is in the store and not in the index", memory.id));
+                if changed <= mark && !ids.contains(&id) {
+                    differs(format!("{key} memory {id} is in the store and not in the index"));
                 }
                 true
             })?;

@@ -21,14 +21,20 @@ pub struct Text {
     pub words: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A memory that is to be found. Its words are read when somebody asks for them: mostly that is once, on their way to disk.
 pub struct Document {
     pub id: MemoryId,
     pub key: UserKey,
+    text: Box<dyn Fn() -> Text + Send + Sync>,
+}
+
+/// A document that has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stems {
     /// By place, in the order of `Place::SEARCHED`.
-    stems: [Vec<String>; Place::SEARCHED.len()],
-    /// Who said it, and in which language.
-    told: Vec<String>,
+    pub places: [Vec<String>; Place::SEARCHED.len()],
+    /// The terms for who said it, and in which language.
+    pub told: Vec<String>,
     pub lengths: Lengths,
 }
 
@@ -75,21 +81,22 @@ pub fn language(told: Language) -> String {
 }
 
 impl Document {
-    pub fn new(id: MemoryId, key: UserKey, text: Text) -> Document {
+    /// Invariant: each reading gives the same.
+    pub fn new(id: MemoryId, key: UserKey, text: impl Fn() -> Text + Send + Sync + 'static) -> Document {
+        Document { id, key, text: Box::new(text) }
+    }
+
+    pub fn stems(&self) -> Stems {
+        Stems::of((self.text)())
+    }
+}
+
+impl Stems {
+    fn of(text: Text) -> Stems {
         let lengths = Lengths::of(&text);
         let Text { own, before, earlier, after, .. } = text;
         let told = text.speaker.as_deref().map(speaker).into_iter().chain(text.language.map(language)).collect();
-        Document { id, key, stems: [own, before, earlier, after], told, lengths }
-    }
-
-    /// The stems place by place.
-    pub fn places(&self) -> &[Vec<String>; Place::SEARCHED.len()] {
-        &self.stems
-    }
-
-    /// The terms for who said it, and in which language.
-    pub fn told(&self) -> &[String] {
-        &self.told
+        Stems { places: [own, before, earlier, after], told, lengths }
     }
 }
 

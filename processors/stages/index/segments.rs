@@ -48,9 +48,10 @@ impl Fields {
     pub fn document(&self, schema: &Schema, document: &Document) -> tantivy::Result<TantivyDocument> {
         let (high, low) = document.id.0.as_u64_pair();
         let mut written = TantivyDocument::default();
-        written.add_text(self.terms, joined(document));
+        let stems = document.stems();
+        written.add_text(self.terms, joined(&document.key, &stems));
         written.add_bytes(self.id, document.id.0.as_bytes());
-        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTHS, document.lengths.packed())] {
+        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTHS, stems.lengths.packed())] {
             written.add_u64(schema.get_field(name)?, value);
         }
         Ok(written)

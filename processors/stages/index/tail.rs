@@ -2,11 +2,11 @@
 //! When they move to disk is not known here.
 
 use super::bm25::{Found, Row};
-use super::document::{Document, Times};
+use super::document::{Document, Lengths, Times};
 use crate::domain::{MemoryId, UserKey};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Changes since some moment. Whatever an older layer says of an id that this one knows, it is hidden.
 #[derive(Clone, Default)]
@@ -25,20 +25,26 @@ enum Change {
 /// Limit: a document that is written again takes a new row and leaves its postings behind, all of which go at the next settling.
 #[derive(Clone, Default)]
 struct UserTail {
-    rows: Vec<TailRow>,
+    /// By row. None: written again since, or removed.
+    documents: Vec<Option<Arc<Document>>>,
+    /// Read when the user is first asked about: until then most are on disk. From then on each document is read as it comes.
+    read: OnceLock<Read>,
+}
+
+#[derive(Clone, Default)]
+struct Read {
+    /// By row.
+    lengths: Vec<Lengths>,
     postings: HashMap<Box<str>, Vec<(usize, Times)>, RandomState>,
 }
 
-#[derive(Clone)]
-struct TailRow {
-    row: Row,
-    live: bool,
-}
+/// Of one user so many are left unread, which takes 3 ms to make up for: the first question after many turns shall not wait longer.
+const UNREAD_MAX: usize = 256;
 
 impl Tail {
     pub fn put(&mut self, document: Arc<Document>) {
         self.end_row_of(document.id);
-        let row = self.users.entry(document.key.clone()).or_default().add(&document);
+        let row = self.users.entry(document.key.clone()).or_default().add(document.clone());
         self.changes.insert(document.id, Change::Put { document, row });
         self.written += 1;
     }
@@ -90,54 +96,80 @@ impl Tail {
     /// Whether one of the user's documents that no newer layer hides has the term.
     pub fn has(&self, key: &UserKey, term: &str, hidden: impl Fn(MemoryId) -> bool) -> bool {
         let Some(user) = self.users.get(key) else { return false };
-        user.postings(term).iter().map(|(row, _)| &user.rows[*row]).any(|TailRow { row, live }| *live && !hidden(row.id))
+        user.read()
+            .postings(term)
+            .iter()
+            .filter_map(|(row, _)| user.documents[*row].as_ref())
+            .any(|document| !hidden(document.id))
     }
 
     fn end_row_of(&mut self, id: MemoryId) {
         if let Some(Change::Put { document, row }) = self.changes.get(&id) {
             let user = self.users.get_mut(&document.key).expect("a document that was put has its user's rows");
-            user.rows[*row].live = false;
+            user.documents[*row] = None;
         }
     }
 }
 
 impl UserTail {
-    fn add(&mut self, document: &Document) -> usize {
-        let row = self.rows.len();
-        self.rows.push(TailRow { row: Row { id: document.id, lengths: document.lengths }, live: true });
-        for (place, stems) in document.places().iter().enumerate() {
-            stems.iter().for_each(|stem| self.count(stem, row, place));
+    fn add(&mut self, document: Arc<Document>) -> usize {
+        let row = self.documents.len();
+        if let Some(read) = self.read.get_mut() {
+            read.add(row, Some(&document));
         }
-        document.told().iter().for_each(|term| self.count(term, row, 0));
+        self.documents.push(Some(document));
+        if self.documents.len() == UNREAD_MAX {
+            self.read();
+        }
         row
     }
 
-    fn count(&mut self, term: &str, row: usize, place: usize) {
+    fn read(&self) -> &Read {
+        self.read.get_or_init(|| {
+            let mut read = Read::default();
+            self.documents.iter().enumerate().for_each(|(row, document)| read.add(row, document.as_deref()));
+            read
+        })
+    }
+
+    fn gather(&self, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) {
+        let read = self.read();
+        let mut places = vec![None; self.documents.len()];
+        for (row, document) in self.documents.iter().enumerate() {
+            if let Some(document) = document.as_ref().filter(|document| !hidden(document.id)) {
+                places[row] = Some(found.rows.len() as u32);
+                found.rows.push(Row { id: document.id, lengths: read.lengths[row] });
+            }
+        }
+        for word in &mut found.words {
+            for (row, times) in read.postings(word.text) {
+                if let Some(row) = places[*row] {
+                    word.add(row, *times);
+                }
+            }
+        }
+    }
+}
+
+impl Read {
+    fn add(&mut self, row: usize, document: Option<&Document>) {
+        let Some(stems) = document.map(Document::stems) else { return self.lengths.push(Lengths::default()) };
+        self.lengths.push(stems.lengths);
+        for (place, stems) in stems.places.into_iter().enumerate() {
+            stems.into_iter().for_each(|stem| self.count(stem, row, place));
+        }
+        stems.told.into_iter().for_each(|term| self.count(term, row, 0));
+    }
+
+    fn count(&mut self, term: String, row: usize, place: usize) {
         let mut once = Times::default();
         once[place] = 1;
-        match self.postings.get_mut(term) {
+        match self.postings.get_mut(term.as_str()) {
             None => drop(self.postings.insert(term.into(), vec![(row, once)])),
             Some(postings) => match postings.last_mut() {
                 Some((last, times)) if *last == row => times[place] += 1,
                 _ => postings.push((row, once)),
             },
-        }
-    }
-
-    fn gather(&self, found: &mut Found, hidden: impl Fn(MemoryId) -> bool) {
-        let mut places = vec![None; self.rows.len()];
-        for (place, TailRow { row, live }) in places.iter_mut().zip(&self.rows) {
-            if *live && !hidden(row.id) {
-                *place = Some(found.rows.len() as u32);
-                found.rows.push(*row);
-            }
-        }
-        for word in &mut found.words {
-            for (row, times) in self.postings(word.text) {
-                if let Some(row) = places[*row] {
-                    word.add(row, *times);
-                }
-            }
         }
     }
 
@@ -151,6 +183,7 @@ mod tests {
     use super::super::Text;
     use super::*;
     use crate::domain::Position;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn id(n: i64) -> MemoryId {
         MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n }, 0)
@@ -161,8 +194,8 @@ mod tests {
     }
 
     fn put(tail: &mut Tail, n: i64, terms: &str) {
-        let own = terms.split_whitespace().map(str::to_owned).collect();
-        tail.put(Arc::new(Document::new(id(n), key(), Text { own, ..Text::default() })));
+        let text = Text { own: terms.split_whitespace().map(str::to_owned).collect(), ..Text::default() };
+        tail.put(Arc::new(Document::new(id(n), key(), move || text.clone())));
     }
 
     fn check(tail: &Tail, word: &str, expected: &[(i64, u32)]) {
@@ -186,6 +219,34 @@ mod tests {
         check(&tail, "berlin", &[]);
         assert!(tail.knows(id(2)));
         assert_eq!(tail.written(), 4);
+    }
+
+    #[test]
+    fn documents_are_read_for_whoever_is_asked_about_or_says_very_much() {
+        let (mut tail, reads) = (Tail::default(), Arc::new(AtomicUsize::new(0)));
+        let put = |tail: &mut Tail, n: i64, key: UserKey| {
+            let reads = reads.clone();
+            let text = move || {
+                reads.fetch_add(1, Ordering::Relaxed);
+                Text { own: vec!["berlin".to_owned()], ..Text::default() }
+            };
+            tail.put(Arc::new(Document::new(id(n), key, text)));
+        };
+        let of_another = UserKey::new("acme", "bo").unwrap();
+        (0..3).for_each(|n| put(&mut tail, n, key()));
+        put(&mut tail, 1, key());
+        put(&mut tail, 3, of_another.clone());
+        assert_eq!((reads.load(Ordering::Relaxed), tail.changes().count()), (0, 4));
+        check(&tail, "berlin", &[(0, 1), (2, 1), (1, 1)]);
+        assert_eq!(reads.load(Ordering::Relaxed), 3);
+        put(&mut tail, 4, key());
+        assert_eq!(reads.load(Ordering::Relaxed), 4);
+        check(&tail, "berlin", &[(0, 1), (2, 1), (1, 1), (4, 1)]);
+        (5..3 + UNREAD_MAX as i64).for_each(|n| put(&mut tail, n, of_another.clone()));
+        assert_eq!(reads.load(Ordering::Relaxed), 4);
+        put(&mut tail, 1000, of_another.clone());
+        put(&mut tail, 1001, of_another);
+        assert_eq!(reads.load(Ordering::Relaxed), 4 + UNREAD_MAX + 1);
     }
 
     #[test]

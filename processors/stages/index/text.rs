@@ -235,7 +235,8 @@ mod tests {
     }
 
     fn document(n: usize, user_number: usize, written: &str) -> Document {
-        Document::new(id(n), user(user_number), text(written))
+        let written = written.to_owned();
+        Document::new(id(n), user(user_number), move || text(&written))
     }
 
     /// The ids and scores of the best.
@@ -371,7 +372,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let index = open(&dir);
         let [danish, dutch] = [0, 1].map(|n| Language::others().nth(n).expect("there are a dozen"));
-        let told = |n, user_number, language| Document::new(id(n), user(user_number), Text { language, ..text("berlin") });
+        let told =
+            |n, user_number, language| Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") });
         for document in [told(0, 0, Some(dutch)), told(1, 0, Some(danish)), told(2, 0, None), told(3, 1, None)] {
             index.put(document);
         }
@@ -455,7 +457,8 @@ mod tests {
         let index = open(&dir);
         let by = |n, speaker: &str| {
             let speaker = (!speaker.is_empty()).then(|| speaker.to_owned());
-            index.put(Document::new(id(n), user(0), Text { own: split("mary"), speaker, ..Text::default() }));
+            let text = Text { own: split("mary"), speaker, ..Text::default() };
+            index.put(Document::new(id(n), user(0), move || text.clone()));
         };
         let of = |user_number, name: &str| {
             index.speakers(&user(user_number), &BTreeSet::from([name.to_owned(), "nobody".to_owned()])).unwrap()

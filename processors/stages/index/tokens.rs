@@ -1,7 +1,7 @@
 //! A document as one string, and that string as terms again. Handed to tantivy as a list of tokens, each document would be written as JSON
 //! and parsed once more on the way to its writer, which is most of what indexing it costs.
 
-use super::document::{Document, Place};
+use super::document::{Place, Stems};
 use crate::domain::UserKey;
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
@@ -19,19 +19,19 @@ pub fn spelled(key: &UserKey, stem: &str) -> String {
 }
 
 /// The key, then the stems place by place, then the speaker and the language.
-pub fn joined(document: &Document) -> String {
-    let stems: usize = document.places().iter().flatten().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
-    let mut text = String::with_capacity(document.key.as_str().len() + stems + 2 * Place::SEARCHED.len() + 32);
-    text.push_str(document.key.as_str());
+pub fn joined(key: &UserKey, stems: &Stems) -> String {
+    let bytes: usize = stems.places.iter().flatten().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
+    let mut text = String::with_capacity(key.as_str().len() + bytes + 2 * Place::SEARCHED.len() + 32);
+    text.push_str(key.as_str());
     let mut add = |token: &str| {
         text.push(SEPARATOR);
         text.push_str(token);
     };
-    for stems in document.places() {
-        stems.iter().for_each(|stem| add(stem));
+    for place in &stems.places {
+        place.iter().for_each(|stem| add(stem));
         add(NEXT_PLACE);
     }
-    document.told().iter().for_each(|term| add(term));
+    stems.told.iter().for_each(|term| add(term));
     text
 }
 
@@ -93,14 +93,14 @@ impl TokenStream for Tokens<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Text;
+    use super::super::{Document, Text};
     use super::*;
     use crate::domain::{MemoryId, Position};
 
     fn tokens_of(text: Text) -> Vec<(usize, String)> {
         let key = UserKey::new("acme", "ana b").unwrap();
         let id = MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: 1 }, 0);
-        let text = joined(&Document::new(id, key, text));
+        let text = joined(&key, &Document::new(id, key.clone(), move || text.clone()).stems());
         let (mut keyed, mut found) = (Keyed::default(), Vec::new());
         keyed.token_stream(&text).process(&mut |token| found.push((token.position, token.text.clone())));
         found

@@ -62,7 +62,7 @@ impl Sum {
         if length == 0.0 || vector.values.len() != self.parts.len() {
             return None;
         }
-        let product: f64 = parts().zip(&vector.values).map(|(part, value)| part * f64::from(*value)).sum();
+        let product: f64 = parts().zip(vector.values.iter()).map(|(part, value)| part * f64::from(*value)).sum();
         Some((product * f64::from(vector.scale) / length) as f32)
     }
 }

@@ -151,7 +151,7 @@ impl<'w> Field<'w> {
         let before = hit.memory.around.before.as_ref();
         let relevance = before.map_or(0.0, |_| self.relevance(&hit.before));
         // Nobody answers their own question.
-        let asked = before.filter(|before| before.speaker != speaker(&hit.memory)).map_or(0.0, |before| before.question);
+        let asked = before.filter(|before| *before.speaker != *speaker(&hit.memory)).map_or(0.0, |before| before.question);
         let answer = self.weights.answer * asked * relevance;
         Own { dense: self.dense(&hit.own), words: self.words(&hit.own), answer, before: relevance }
     }

@@ -196,7 +196,7 @@ fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
             && text.words.iter().any(|word| !patterns::ACKNOWLEDGEMENTS.contains(&word.as_str()))
     };
     ground.recent.last().is_some_and(|before| {
-        before.speaker != ground.speaker && asks(&before.content) && (before.role != Role::Assistant || is_direct())
+        *before.speaker != *ground.speaker && asks(&before.content) && (before.role != Role::Assistant || is_direct())
     })
 }
 

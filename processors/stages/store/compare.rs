@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn equal_stores_have_no_differences_whatever_their_offsets() {
-        let fill = |overlay: &mut Overlay<'_>| overlay.put_memory_and_vector(&a_memory(1, "Lisbon"), &a_vector(1));
+        let fill = |overlay: &mut Overlay<'_>| overlay.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1));
         let (one, other) = (store(fill), store(fill));
         other.apply(Default::default(), mark(77)).unwrap();
         assert_eq!(differences(&one, &other, 20).unwrap(), Differences::default());
@@ -194,7 +194,7 @@ mod tests {
     fn a_changed_memory_is_told_field_by_field() {
         let memory = a_memory(1, "Lisbon");
         let changed = Memory { importance: 0.9, metadata: [("app".to_owned(), "other".to_owned())].into(), ..memory.clone() };
-        let found = found(|o| o.put_memory(&memory).unwrap(), |o| o.put_memory(&changed).unwrap());
+        let found = found(|o| o.put_memory(memory.clone()).unwrap(), |o| o.put_memory(changed.clone()).unwrap());
         let (record, ours, theirs) = found.into_iter().next().expect("one");
         assert_eq!(record, format!("acme/zoe memory {}", memory.id));
         assert_eq!(ours.as_deref(), Some(r#"importance: 0.5, metadata: { "app": "demo", }"#));
@@ -206,9 +206,9 @@ mod tests {
         let memory = a_memory(1, "Lisbon \u{1b}[2J");
         let holder = SlotHolder { memory: memory.id, value: "Lisbon".into() };
         let found = found(
-            |o| o.put_memory_and_vector(&memory, &a_vector(1)),
+            |o| o.put_memory_and_vector(memory.clone(), &a_vector(1)),
             |o| {
-                o.put_memory_and_vector(&memory, &a_vector(2));
+                o.put_memory_and_vector(memory.clone(), &a_vector(2));
                 o.put_slot(&key("adam"), "lives_in", &holder);
             },
         );
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn no_more_than_asked_for_and_all_are_counted() {
-        let many = |overlay: &mut Overlay<'_>| (0..30).for_each(|n| overlay.put_memory(&a_memory(n, "x")).unwrap());
+        let many = |overlay: &mut Overlay<'_>| (0..30).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap());
         let found = differences(&store(many), &store(|_| ()), 20).unwrap();
         assert_eq!((found.first.len(), found.total), (20, 30));
     }

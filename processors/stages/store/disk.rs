@@ -32,7 +32,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub cache_bytes: u64,
-    /// Sessions whose last turns are kept decoded.
+    /// Sessions whose last turns are kept decoded, and users of whom what each turn reads is.
     pub tails_max: usize,
     /// Of memories asked for last, kept decoded.
     pub recalled_bytes_max: usize,

@@ -73,6 +73,22 @@ pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {
     tagged(key, SEEN, &[id.as_bytes()])
 }
 
+pub fn is_gate(record: &[u8]) -> bool {
+    tag_of(record).is_some_and(|(_, tag, rest)| tag == GATE && rest.is_empty())
+}
+
+/// What all slots of its user have in common, and the slot's own name.
+pub fn slot_of(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    tag_of(record).filter(|(_, tag, _)| *tag == SLOT).map(|(user, _, name)| (&record[..=user.len()], name))
+}
+
+/// What lies under the user's prefix: the tag and the rest.
+fn tag_of(record: &[u8]) -> Option<(&[u8], u8, &[u8])> {
+    let mut slashes = record.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(place, _)| place);
+    let (user, behind) = record.split_at(slashes.nth(1)? + 1);
+    behind.split_first().map(|(tag, rest)| (user, *tag, rest))
+}
+
 /// The same where a user's prefix is at hand: it becomes the key.
 pub fn under(mut user: Vec<u8>, tag: u8, rest: impl IntoIterator<Item = u8>) -> Vec<u8> {
     user.push(tag);

@@ -6,11 +6,11 @@ pub mod compare;
 pub mod disk;
 mod format;
 mod keys;
+mod known;
 pub mod overlay;
 pub mod reading;
 mod recalled;
 pub mod records;
-mod tails;
 #[cfg(test)]
 mod tests;
 
@@ -23,15 +23,15 @@ pub use records::{Changes, InMemory};
 use crate::domain::{Memory, MemoryId, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use disk::{Disk, NotOpened};
+use known::Known;
 use recalled::Recalled;
 use records::{Records, Visit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use tails::Tails;
 
 /// Of a store that ends with its process.
-const IN_MEMORY_TAILS_MAX: usize = 100;
+const IN_MEMORY_KNOWN_MAX: usize = 100;
 const IN_MEMORY_RECALLED_BYTES_MAX: usize = 1 << 20;
 
 /// Which log a store was made from, and with which encoder: with any other its records would mean something else.
@@ -68,7 +68,7 @@ pub struct Place {
 pub struct Store {
     records: Box<dyn Records>,
     identity: Identity,
-    tails: Tails,
+    known: Known,
     recalled: Recalled,
     applied: AtomicI64,
     changelog: Option<Place>,
@@ -110,7 +110,7 @@ impl Store {
 
     /// A store that ends with the last holder of its records.
     pub fn over(records: InMemory, identity: &Identity) -> Result<Store> {
-        let kept = (Tails::new(IN_MEMORY_TAILS_MAX), Recalled::new(IN_MEMORY_RECALLED_BYTES_MAX));
+        let kept = (Known::new(IN_MEMORY_KNOWN_MAX), Recalled::new(IN_MEMORY_RECALLED_BYTES_MAX));
         Store::of(Box::new(records), false, kept, identity).map_err(|not_opened| match not_opened {
             NotOpened::Fault(fault) => fault,
             NotOpened::Damaged(why) => format::unreadable(why),
@@ -120,14 +120,14 @@ impl Store {
     fn open_as_it_is(dir: &Path, options: &Options, identity: &Identity) -> std::result::Result<Store, NotOpened> {
         let disk = Disk::open(dir, options)?;
         let existed = disk.existed();
-        let kept = (Tails::new(options.tails_max), Recalled::new(options.recalled_bytes_max));
+        let kept = (Known::new(options.tails_max), Recalled::new(options.recalled_bytes_max));
         Store::of(Box::new(disk), existed, kept, identity)
     }
 
     fn of(
         records: Box<dyn Records>,
         existed: bool,
-        (tails, recalled): (Tails, Recalled),
+        (known, recalled): (Known, Recalled),
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
         let mut is_older = false;
@@ -147,7 +147,7 @@ impl Store {
         Ok(Store {
             records,
             identity: identity.clone(),
-            tails,
+            known,
             recalled,
             applied: AtomicI64::new(applied),
             changelog,
@@ -177,7 +177,7 @@ impl Store {
     /// Invariant: records and offsets are one batch, so whatever happens they agree. The first of a newer format says so in the identity,
     /// where an older program stops.
     pub fn apply(&self, batch: Finished, mark: Mark) -> Result<()> {
-        let Finished { mut changes, tails } = batch;
+        let Finished { mut changes, tails, gates } = batch;
         let Mark { applied, changelog } = mark;
         changes.put(keys::applied(), format::offset_bytes(applied));
         if let Some(Place { offset, at }) = changelog {
@@ -189,7 +189,9 @@ impl Store {
         self.records.apply(&changes)?;
         self.is_older.store(false, Ordering::Release);
         self.recalled.forget(changes.records.keys().map(Vec::as_slice));
-        self.tails.put_all(tails);
+        self.known.forget(changes.records.keys().map(Vec::as_slice));
+        self.known.tails.put_all(tails);
+        self.known.gates.put_all(gates);
         self.applied.store(applied, Ordering::Release);
         Ok(())
     }
@@ -204,7 +206,7 @@ impl Store {
     }
 
     pub fn overlay(&self) -> Overlay<'_> {
-        Overlay::new(&*self.records, &self.tails)
+        Overlay::new(&*self.records, &self.known)
     }
 
     /// Each of the user's memories meant, in this order. What was asked for lately is not read again.

@@ -2,12 +2,13 @@
 
 use super::format::{self, Gate};
 use super::keys;
-use super::reading::{Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail, decoded_tail};
+use super::known::Known;
+use super::reading::{
+    Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail, decoded_tail, slots_under,
+};
 use super::records::{Changes, Records, Visit};
-use super::tails::Tails;
 use crate::domain::{Memory, MemoryId, OwnWords, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,36 +20,37 @@ pub const SEEN_IDS_SWEPT: u64 = 250;
 
 pub struct Overlay<'a> {
     below: &'a dyn Records,
-    tails_below: Option<&'a Tails>,
+    known: Option<&'a Known>,
     changes: Changes,
     /// The same changes as they were before they became bytes; nothing is a removal.
     memories: BTreeMap<(UserKey, MemoryId), Changed>,
     vectors: BTreeMap<(UserKey, MemoryId), Vector>,
     /// What the gate knows of each user whom it judged, as it is by now: several turns become bytes once, at the end.
-    gates: BTreeMap<UserKey, Gate>,
+    gates: BTreeMap<UserKey, Arc<Gate>>,
     /// Each tail read or written, as it is by now.
     tails: RefCell<HashMap<Vec<u8>, Arc<Tail>>>,
 }
 
-/// A batch as it goes to the store: its bytes, and the tails that would otherwise be read and decoded again by the next one.
+/// A batch as it goes to the store: its bytes, and what would otherwise be read and decoded again by the next one.
 #[derive(Default)]
 pub struct Finished {
     pub changes: Changes,
     pub tails: HashMap<Vec<u8>, Arc<Tail>>,
+    pub gates: Vec<(Vec<u8>, Arc<Gate>)>,
 }
 
 /// A memory that a batch put or removed.
 struct Changed {
     /// As the batch found it. None: it was not looked at, or it was not there.
-    was: Option<Memory>,
-    now: Option<Memory>,
+    was: Option<Box<Memory>>,
+    now: Option<Box<Memory>>,
 }
 
 /// A memory as it is by now, and as the batch found it, if it did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upserted {
-    pub memory: Memory,
-    pub was: Option<Memory>,
+    pub memory: Box<Memory>,
+    pub was: Option<Box<Memory>>,
 }
 
 /// What the index and the change feed need to know of a batch, in key order.
@@ -60,13 +62,13 @@ pub struct Touched {
 }
 
 impl<'a> Overlay<'a> {
-    pub fn new(below: &'a dyn Records, tails: &'a Tails) -> Overlay<'a> {
-        Overlay { tails_below: Some(tails), ..Overlay::with(below, Changes::default()) }
+    pub fn new(below: &'a dyn Records, known: &'a Known) -> Overlay<'a> {
+        Overlay { known: Some(known), ..Overlay::with(below, Changes::default()) }
     }
 
     pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
         let (memories, vectors, gates, tails) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), RefCell::default());
-        Overlay { below, tails_below: None, changes, memories, vectors, gates, tails }
+        Overlay { below, known: None, changes, memories, vectors, gates, tails }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -74,10 +76,9 @@ impl<'a> Overlay<'a> {
     }
 
     pub fn finished(mut self) -> Finished {
-        for (key, gate) in &self.gates {
-            self.changes.put(keys::gate(key), format::gate_bytes(gate));
-        }
-        Finished { changes: self.changes, tails: self.tails.into_inner() }
+        let gates: Vec<_> = self.gates.into_iter().map(|(key, gate)| (keys::gate(&key), gate)).collect();
+        gates.iter().for_each(|(record, gate)| self.changes.put(record.clone(), format::gate_bytes(gate)));
+        Finished { changes: self.changes, tails: self.tails.into_inner(), gates }
     }
 
     /// Hands out the memories and vectors changed so far; reads still see them.
@@ -94,27 +95,27 @@ impl<'a> Overlay<'a> {
     }
 
     /// Its vector stays what it is.
-    pub fn put_memory(&mut self, memory: &Memory) -> Result<()> {
+    pub fn put_memory(&mut self, memory: Memory) -> Result<()> {
         let record = keys::memory(&memory.key, memory.id);
         let so_far = self.record(&record)?;
-        let bytes = format::memory_bytes(memory, so_far.as_deref())?;
+        let bytes = format::memory_bytes(&memory, so_far.as_deref())?;
         self.changes.put(record, bytes);
         match self.memories.entry((memory.key.clone(), memory.id)) {
-            Entry::Occupied(changed) => changed.into_mut().now = Some(memory.clone()),
+            Entry::Occupied(changed) => changed.into_mut().now = Some(memory.into()),
             Entry::Vacant(unchanged) => {
                 let was = so_far.map(|bytes| format::memory(&memory.key, memory.id, &bytes)).transpose()?.flatten();
-                unchanged.insert(Changed { was, now: Some(memory.clone()) });
+                unchanged.insert(Changed { was: was.map(Box::new), now: Some(memory.into()) });
             }
         }
         Ok(())
     }
 
     /// Both at once: nothing of what may be there now is kept.
-    pub fn put_memory_and_vector(&mut self, memory: &Memory, vector: &Vector) {
-        self.changes.put(keys::memory(&memory.key, memory.id), format::memory_and_vector_bytes(memory, vector));
+    pub fn put_memory_and_vector(&mut self, memory: Memory, vector: &Vector) {
+        self.changes.put(keys::memory(&memory.key, memory.id), format::memory_and_vector_bytes(&memory, vector));
         let both = (memory.key.clone(), memory.id);
         self.vectors.insert(both.clone(), vector.clone());
-        self.memories.insert(both, Changed { was: None, now: Some(memory.clone()) });
+        self.memories.insert(both, Changed { was: None, now: Some(memory.into()) });
     }
 
     pub fn put_vector(&mut self, key: &UserKey, id: MemoryId, vector: &Vector) -> Result<()> {
@@ -158,15 +159,12 @@ impl<'a> Overlay<'a> {
     }
 
     /// What the user said so far, as counts of words.
-    pub fn own_words(&self, key: &UserKey) -> Result<Cow<'_, OwnWords>> {
-        Ok(match self.gate(key)? {
-            Cow::Borrowed(gate) => Cow::Borrowed(&gate.words),
-            Cow::Owned(gate) => Cow::Owned(gate.words),
-        })
+    pub fn own_words(&self, key: &UserKey) -> Result<Arc<OwnWords>> {
+        Ok(self.gate(key)?.words.clone())
     }
 
     pub fn add_own_words(&mut self, key: &UserKey, stems: &[String]) -> Result<()> {
-        let words = &mut self.gate_mut(key)?.words;
+        let words = Arc::make_mut(&mut self.gate_mut(key)?.words);
         stems.iter().for_each(|stem| words.add(stem));
         Ok(())
     }
@@ -180,24 +178,33 @@ impl<'a> Overlay<'a> {
 
     /// The same for one that is only asked about.
     pub fn scores_with(&self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
-        let mut gate = self.gate(key)?.into_owned();
+        let mut gate = Gate::clone(&*self.gate(key)?);
         gate.push(score, SCORES_WINDOW);
         Ok(gate.scores().collect())
     }
 
-    fn gate(&self, key: &UserKey) -> Result<Cow<'_, Gate>> {
-        match self.gates.get(key) {
-            Some(gate) => Ok(Cow::Borrowed(gate)),
-            None => self.record(&keys::gate(key))?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes)).map(Cow::Owned),
+    fn gate(&self, key: &UserKey) -> Result<Arc<Gate>> {
+        if let Some(gate) = self.gates.get(key) {
+            return Ok(gate.clone());
         }
+        let record = keys::gate(key);
+        let known = self.known.filter(|_| !self.changes.records.contains_key(&record));
+        if let Some(gate) = known.and_then(|known| known.gates.get(&record)) {
+            return Ok(gate);
+        }
+        let gate = Arc::new(self.record(&record)?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes))?);
+        if let Some(known) = known {
+            known.gates.put(record, gate.clone());
+        }
+        Ok(gate)
     }
 
     fn gate_mut(&mut self, key: &UserKey) -> Result<&mut Gate> {
         if !self.gates.contains_key(key) {
-            let gate = self.gate(key)?.into_owned();
+            let gate = self.gate(key)?;
             self.gates.insert(key.clone(), gate);
         }
-        Ok(self.gates.get_mut(key).expect("it was put there if it was not there"))
+        Ok(Arc::make_mut(self.gates.get_mut(key).expect("it was put there if it was not there")))
     }
 
     /// An id that is known already keeps its place in the order.
@@ -297,7 +304,7 @@ impl<'a> Overlay<'a> {
         }
         self.gates.remove(key);
         if ids > 0 {
-            self.gates.insert(key.clone(), Gate { ids, ..Gate::default() });
+            self.gates.insert(key.clone(), Arc::new(Gate { ids, ..Gate::default() }));
         }
         self.forget_tails_of(&user);
         Ok(())
@@ -305,7 +312,7 @@ impl<'a> Overlay<'a> {
 
     /// The tails that are only known below are gone too, but by name: nothing else tells the store's cache.
     fn forget_tails_of(&mut self, user: &[u8]) {
-        let rings = self.tails_below.map(|tails| tails.of(user)).unwrap_or_default();
+        let rings = self.known.map(|known| known.tails.under(user)).unwrap_or_default();
         let tails = self.tails.get_mut();
         tails.retain(|ring, _| !ring.starts_with(user));
         tails.extend(rings.into_iter().map(|ring| (ring, Arc::default())));
@@ -337,12 +344,27 @@ impl Reading for Overlay<'_> {
         if let Some(tail) = self.tails.borrow().get(ring) {
             return Ok(tail.clone());
         }
-        let tail = match self.tails_below.and_then(|tails| tails.get(ring)) {
+        let tail = match self.known.and_then(|known| known.tails.get(ring)) {
             Some(tail) => tail,
             None => Arc::new(decoded_tail(self, ring)?),
         };
         self.tails.borrow_mut().insert(ring.to_vec(), tail.clone());
         Ok(tail)
+    }
+
+    /// Nearly all of what is asked is not changed by the batch, and was asked by the turn before.
+    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Vec<(String, SlotHolder)>>> {
+        let prefix = keys::slot(key, beginning);
+        let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
+        let is_changed = self.changes.records.range::<[u8], _>(from).next().is_some_and(|(key, _)| key.starts_with(&prefix));
+        let Some(known) = self.known.filter(|_| !is_changed) else { return slots_under(self, key, beginning, limit) };
+        let of_user = keys::all(key, keys::SLOT);
+        if let Some(found) = known.slots(&of_user, beginning, limit) {
+            return Ok(found);
+        }
+        let found = slots_under(self, key, beginning, limit)?;
+        known.put_slots(&of_user, beginning, limit, found.clone());
+        Ok(found)
     }
 
     /// Merges two sorted runs; of one key in both, the change is what counts.

@@ -164,14 +164,8 @@ pub trait Reading {
     }
 
     /// Of those whose name begins so, the first ones in the order of their names.
-    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Vec<(String, SlotHolder)>> {
-        let mut slots = Vec::new();
-        self.each(&keys::slot(key, beginning), &mut |rest, value| {
-            slots.push((format!("{beginning}{}", named(rest)?), format::slot(value)?));
-            Ok(slots.len() < limit)
-        })
-        .map_err(|fault| fault.about(format!("reads the slots of {key} under {beginning:?}")))?;
-        Ok(slots)
+    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Vec<(String, SlotHolder)>>> {
+        slots_under(self, key, beginning, limit)
     }
 
     /// The highest offset of that partition from which a record was forwarded to this shard.
@@ -179,6 +173,22 @@ pub trait Reading {
         let Some(bytes) = self.record(&keys::via(source_partition))? else { return Ok(None) };
         format::offset(&bytes).map(Some).map_err(|fault| fault.about(format!("reads what came via partition {source_partition}")))
     }
+}
+
+pub fn slots_under<R: Reading + ?Sized>(
+    records: &R,
+    key: &UserKey,
+    beginning: &str,
+    limit: usize,
+) -> Result<Arc<Vec<(String, SlotHolder)>>> {
+    let mut slots = Vec::new();
+    records
+        .each(&keys::slot(key, beginning), &mut |rest, value| {
+            slots.push((format!("{beginning}{}", named(rest)?), format::slot(value)?));
+            Ok(slots.len() < limit)
+        })
+        .map_err(|fault| fault.about(format!("reads the slots of {key} under {beginning:?}")))?;
+    Ok(Arc::new(slots))
 }
 
 pub fn decoded_tail<R: Reading + ?Sized>(records: &R, ring: &[u8]) -> Result<Tail> {

@@ -105,12 +105,12 @@ fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
 }
 
 fn said(content: impl Into<String>) -> SaidBefore {
-    let (speaker, content, vector) = ("zoë".into(), content.into(), a_vector(1));
+    let (speaker, content, vector) = ("zoë".into(), content.into().into(), a_vector(1));
     SaidBefore { speaker, role: Role::User, content, vector, source: None, question: 0.0, memory: None }
 }
 
 fn contents(reading: &dyn Reading, key: &UserKey, session: Option<&str>) -> Vec<String> {
-    reading.tail(key, session).unwrap().said.iter().map(|said| said.content.clone()).collect()
+    reading.tail(key, session).unwrap().said.iter().map(|said| said.content.to_string()).collect()
 }
 
 fn memories(reading: &dyn Reading, key: &UserKey) -> Vec<Memory> {
@@ -132,7 +132,7 @@ fn seen_at(offset: i64) -> SeenBefore {
 /// Everything about a user, of each sort one.
 fn write_all(overlay: &mut Overlay<'_>, key: &UserKey, offset: i64) {
     let memory = memory_of(key, offset, "likes tea");
-    overlay.put_memory(&memory).unwrap();
+    overlay.put_memory(memory.clone()).unwrap();
     overlay.put_vector(key, memory.id, &a_vector(2)).unwrap();
     overlay.push_tail(key, Some("monday"), &said("hello")).unwrap();
     overlay.put_session(key, "monday", &Session { turns: 1, ..Session::default() });
@@ -293,7 +293,7 @@ fn a_big_value_made_small_leaves_no_pieces() {
 #[test]
 fn a_visitor_may_read_while_it_is_shown_records() {
     on_both(|store| {
-        write(store, 0, |overlay| (0..200).for_each(|n| overlay.put_memory(&a_memory(n, "x")).unwrap()));
+        write(store, 0, |overlay| (0..200).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap()));
         let mut count = 0;
         store
             .memories(&key("zoe"), &mut |memory| {
@@ -512,7 +512,7 @@ fn equal_records_have_equal_digests_whatever_kept_them() {
         }
     }
     assert_eq!(disk.digest().unwrap(), twin.digest().unwrap());
-    write(&disk, 99, |overlay| overlay.put_memory(&a_memory(0, "changed")).unwrap());
+    write(&disk, 99, |overlay| overlay.put_memory(a_memory(0, "changed")).unwrap());
     assert_ne!(disk.digest().unwrap(), twin.digest().unwrap());
 }
 
@@ -528,7 +528,7 @@ fn records_and_offset_are_there_together_after_every_reopening() {
         assert_eq!(opened.store.applied(), n - 1);
         assert_eq!(memories(&opened.store, &key("zoe")).len() as i64, n);
         let long = "long ".repeat(n as usize * 100);
-        write(&opened.store, n, |overlay| overlay.put_memory(&a_memory(n, &long)).unwrap());
+        write(&opened.store, n, |overlay| overlay.put_memory(a_memory(n, &long)).unwrap());
     }
 }
 
@@ -541,7 +541,7 @@ fn a_store_copied_while_it_is_written_holds_whole_batches() {
     let mut newest = -1;
     for n in 0..60 {
         write(&store, n, |overlay| {
-            (0..20).for_each(|m| overlay.put_memory(&a_memory(n * 20 + m, &"words ".repeat(100))).unwrap())
+            (0..20).for_each(|m| overlay.put_memory(a_memory(n * 20 + m, &"words ".repeat(100))).unwrap())
         });
         if n % 15 == 3 {
             store.flush().unwrap();
@@ -691,10 +691,54 @@ fn what_is_recalled_again_is_what_was_written_since() {
     let (store, zoe) = (Store::in_memory(&identity()), key("zoe"));
     let first = a_memory(1, "likes tea");
     let recalled = || store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone());
-    write(&store, 1, |overlay| overlay.put_memory(&first).unwrap());
+    write(&store, 1, |overlay| overlay.put_memory(first.clone()).unwrap());
     assert_eq!(recalled().as_deref(), Some("likes tea"));
-    write(&store, 2, |overlay| overlay.put_memory(&Memory { content: "likes mate".into(), ..first.clone() }).unwrap());
+    write(&store, 2, |overlay| overlay.put_memory(Memory { content: "likes mate".into(), ..first.clone() }).unwrap());
     assert_eq!(recalled().as_deref(), Some("likes mate"));
     write(&store, 3, |overlay| overlay.forget_user(&zoe).unwrap());
     assert_eq!(recalled(), None);
+}
+
+/// What is kept decoded for the next turn follows every batch.
+#[test]
+fn a_turn_reads_again_what_was_written_since() {
+    on_both(|store| {
+        let (zoe, ada) = (key("zoe"), key("ada"));
+        let slots = |key: &UserKey| {
+            let found = store.overlay().slots_under(key, "never:", 3).unwrap();
+            found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        let known = |key: &UserKey| {
+            let overlay = store.overlay();
+            (overlay.own_words(key).unwrap().total(), overlay.scores(key).unwrap().len())
+        };
+        let holder = || SlotHolder { memory: memory_of(&key("zoe"), 1, "").id, value: "x".into() };
+        for user in [&zoe, &ada] {
+            assert_eq!((slots(user), known(user)), (vec![], (0, 0)));
+            write(store, 1, |overlay| {
+                overlay.put_slot(user, "never:fly", &holder());
+                overlay.push_score(user, 0.5).unwrap();
+                overlay.add_own_words(user, &["tea".into(), "boat".into()]).unwrap();
+                assert_eq!(*overlay.slots_under(user, "never:", 3).unwrap(), [("never:fly".to_owned(), holder())]);
+            });
+            assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
+        }
+        // What is not certain is not kept.
+        let mut given_up = store.overlay();
+        given_up.put_slot(&zoe, "never:ski", &holder());
+        given_up.push_score(&zoe, 0.5).unwrap();
+        assert_eq!(given_up.slots_under(&zoe, "never:", 3).unwrap().len(), 2);
+        drop(given_up);
+        assert_eq!((slots(&zoe), known(&zoe)), (vec!["never:fly".to_owned()], (2, 1)));
+        write(store, 2, |overlay| {
+            ["never:a", "never:b", "never:c", "new"].iter().for_each(|name| overlay.put_slot(&zoe, name, &holder()));
+            overlay.push_score(&zoe, 0.5).unwrap();
+        });
+        assert_eq!((slots(&zoe), known(&zoe)), (["never:a", "never:b", "never:c"].map(str::to_owned).to_vec(), (2, 2)));
+        write(store, 3, |overlay| ["never:a", "never:b"].into_iter().for_each(|name| overlay.remove_slot(&zoe, name)));
+        assert_eq!(slots(&zoe), ["never:c", "never:fly"]);
+        write(store, 4, |overlay| overlay.forget_user(&zoe).unwrap());
+        assert_eq!((slots(&zoe), known(&zoe)), (vec![], (0, 0)));
+        assert_eq!((slots(&ada), known(&ada)), (vec!["never:fly".to_owned()], (2, 1)));
+    });
 }
