@@ -39,11 +39,32 @@ pub fn name(written: &str) -> String {
 
 /// The first `count` words, as written; where a script has no spaces, as many characters as make so many words.
 pub fn first_words(text: &str, count: usize) -> String {
+    if let Some(first) = first_plain_words(text, count) {
+        return first.to_owned();
+    }
     let first = text.split_whitespace().take(count).collect::<Vec<_>>().join(" ");
     match unspaced::end_of_words(&first, count) {
         Some(end) => first[..end].to_owned(),
         None => first,
     }
+}
+
+/// The same of a text in ASCII with nothing but one space between two words, as most are: there they are the beginning of it as it stands.
+fn first_plain_words(text: &str, count: usize) -> Option<&str> {
+    let (mut words, mut after_space) = (0, true);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b' ' if after_space => return None,
+            b' ' if words == count => return Some(&text[..at]),
+            b' ' => after_space = true,
+            b'!'..=b'~' => {
+                words += usize::from(after_space);
+                after_space = false;
+            }
+            _ => return None,
+        }
+    }
+    (!after_space && words <= count).then_some(text)
 }
 
 /// The day as people write it, so that "in May" finds it: `8 May, 2023`.
@@ -66,6 +87,15 @@ pub fn shortened(text: &str, chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn first_words_are_what_stands_between_white_space(text in "([a-c.]{1,3}|[a-c ]|  |\t|\u{b}|\u{a0}|é){0,12}", count in 0usize..5) {
+            let first = text.split_whitespace().take(count).collect::<Vec<_>>().join(" ");
+            prop_assert_eq!(first_words(&text, count), first);
+        }
+    }
 
     #[test]
     fn days_are_written_with_the_months_name() {

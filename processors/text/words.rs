@@ -134,6 +134,9 @@ fn lower(text: &str) -> String {
 /// From India to Indonesia vowels, tones and joined consonants are written with signs that are no letters by themselves: cut there, few words
 /// would be left whole. Elsewhere such a sign may as well stand with an emoji.
 fn is_of_word(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_alphanumeric();
+    }
     c.is_alphanumeric() || ('\u{900}'..'\u{1b00}').contains(&c) && is_combining_mark(c)
 }
 

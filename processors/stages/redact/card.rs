@@ -14,7 +14,7 @@ static UUID: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}").expect("a fixed pattern, compiled by the tests")
 });
 
-const DIGITS_MIN: usize = 12;
+pub const DIGITS_MIN: usize = 12;
 const DIGITS_MAX: usize = 19;
 /// Shorter groups than this, but for the last one, are a list of small numbers.
 const GROUP_MIN: usize = 3;

@@ -1,6 +1,6 @@
 //! How a person is reached: e-mail addresses, and telephone numbers as people write them. A bare row of digits may be anything.
 
-use super::{accepted, after, before, is_joined};
+use super::{accepted, after, before, digits, is_joined};
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -23,6 +23,10 @@ static PHONE: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a fixed pattern, compiled by the tests")
 });
 
+pub const PHONE_DIGITS_MIN: usize = 8;
+/// E.164 allows no more.
+const PHONE_DIGITS_MAX: usize = 15;
+
 pub fn emails(text: &str) -> Vec<Range<usize>> {
     EMAIL.find_iter(text).map(|found| found.range()).collect()
 }
@@ -31,13 +35,13 @@ pub fn phones(text: &str) -> Vec<Range<usize>> {
     accepted(&PHONE, text, |found| Some(found.get_match().range()).filter(|place| is_phone(text, place)))
 }
 
-/// 8 to 15 digits (E.164 allows no more), and not a part of a longer number, a version or a name.
+/// Enough digits and not too many, and not a part of a longer number, a version or a name.
 fn is_phone(text: &str, place: &Range<usize>) -> bool {
-    let digits = text[place.clone()].bytes().filter(u8::is_ascii_digit).count();
+    let digits = digits(&text[place.clone()]);
     let goes_on = |c: Option<char>| matches!(c, Some('.' | '-' | '/' | '_' | '#'));
     let begins = !is_joined(before(text, place.start)) && !goes_on(before(text, place.start));
     let next = after(text, place.end);
     let beyond = next.and_then(|c| after(text, place.end + c.len_utf8()));
     let ends = !(is_joined(next) || goes_on(next) && is_joined(beyond));
-    (8..=15).contains(&digits) && begins && ends
+    (PHONE_DIGITS_MIN..=PHONE_DIGITS_MAX).contains(&digits) && begins && ends
 }

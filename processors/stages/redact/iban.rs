@@ -1,6 +1,6 @@
 //! Bank accounts: a country, the length its numbers have, and check digits that fit (ISO 13616, modulo 97).
 
-use super::{before, is_gap, is_joined};
+use super::{before, digits, is_gap, is_joined};
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -17,6 +17,9 @@ const LENGTHS: &str = "
     PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20
     YE30";
 
+/// Half of the shortest, Norway's.
+pub const DIGITS_MIN: usize = 8;
+
 pub fn ibans(text: &str) -> Vec<Range<usize>> {
     let starts = BEGINNING.find_iter(text).map(|found| found.start()).filter(|start| !is_joined(before(text, *start)));
     starts.filter_map(|start| ending(text, start).map(|end| start..end)).collect()
@@ -27,9 +30,8 @@ fn ending(text: &str, start: usize) -> Option<usize> {
     let country = text[start..start + 2].to_ascii_uppercase();
     let length = LENGTHS.split_whitespace().find_map(|entry| entry.strip_prefix(&country)?.parse().ok())?;
     let (number, end) = characters(text, start, length)?;
-    let digits = number.bytes().filter(u8::is_ascii_digit).count();
     // Words that follow "at 20" have no digits; every country's account numbers are digits by half.
-    let is_one = 2 * digits >= length && is_checked(&number) && !is_joined(text[end..].chars().next());
+    let is_one = 2 * digits(&number) >= length && is_checked(&number) && !is_joined(text[end..].chars().next());
     is_one.then_some(end)
 }
 

@@ -1,6 +1,6 @@
 //! What opens doors: private keys, JSON web tokens, bearer tokens, and keys that their issuers gave a shape of its own.
 
-use super::accepted;
+use super::{accepted, digits};
 use regex::{Captures, Regex};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -93,7 +93,11 @@ pub fn api_keys(text: &str) -> Vec<Range<usize>> {
     let shaped =
         |found: &Captures<'_>| Some(found.get_match()).filter(|found| !is_words(found.as_str())).map(|found| found.range());
     let named = |found: &Captures<'_>| named(found, "secret").filter(|place| looks_random(&text[place.clone()]));
-    [accepted(&API_KEY, text, shaped), accepted(&NAMED_KEY, text, named)].concat()
+    let mut found = accepted(&API_KEY, text, shaped);
+    if digits(text) >= RANDOM_DIGITS_MIN {
+        found.extend(accepted(&NAMED_KEY, text, named));
+    }
+    found
 }
 
 pub fn bearer_tokens(text: &str) -> Vec<Range<usize>> {
@@ -118,7 +122,9 @@ fn is_mixed(value: &str) -> bool {
     holds(u8::is_ascii_digit) || (holds(u8::is_ascii_uppercase) && holds(u8::is_ascii_lowercase))
 }
 
-/// Three digits among letters: names of variables and placeholders ("your_api_key_here") have fewer.
+const RANDOM_DIGITS_MIN: usize = 3;
+
+/// Digits among letters: names of variables and placeholders ("your_api_key_here") have fewer.
 fn looks_random(value: &str) -> bool {
-    value.bytes().filter(u8::is_ascii_digit).count() >= 3 && value.bytes().any(|byte| byte.is_ascii_alphabetic())
+    digits(value) >= RANDOM_DIGITS_MIN && value.bytes().any(|byte| byte.is_ascii_alphabetic())
 }

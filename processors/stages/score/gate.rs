@@ -34,7 +34,8 @@ const PRIOR_TOTALS: [f32; 20] =
 /// What a total must reach. `recent_totals` are the user's, oldest first, with the one to be judged as the last.
 pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
     let recent = &recent_totals[recent_totals.len().saturating_sub(gate.window)..];
-    let mut totals: Vec<f32> = PRIOR_TOTALS.iter().chain(recent).copied().filter(|total| total.is_finite()).collect();
+    let mut totals = Vec::with_capacity(PRIOR_TOTALS.len() + recent.len());
+    totals.extend(PRIOR_TOTALS.iter().chain(recent).filter(|total| total.is_finite()));
     // A little less, so that a share that is no round number in binary does not ask for one more.
     let below = ((1.0 - gate.keep_share) * totals.len() as f32 - 1e-3).ceil().max(1.0) as usize - 1;
     let at = below.min(totals.len() - 1);
@@ -47,8 +48,8 @@ pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
         Some((class, reason)) => Verdict { keep: true, reason: reason.to_owned(), class },
         None if surprise.total >= threshold => Verdict { keep: true, reason: strongest(surprise), class: "surprising" },
         None => {
-            let (class, reason) = why_not(surprise);
-            let reason = format!("{reason}: {}, below {}", two_digits(surprise.total), two_digits(threshold));
+            let (class, why) = why_not(surprise);
+            let reason = [why, ": ", &two_digits(surprise.total), ", below ", &two_digits(threshold)].concat();
             Verdict { keep: false, reason, class }
         }
     }
@@ -80,13 +81,14 @@ fn why_not(surprise: &Surprise) -> (&'static str, &'static str) {
 fn strongest(surprise: &Surprise) -> String {
     let mut gains: Vec<_> = surprise.points.iter().filter(|point| point.1 > 0.0).collect();
     gains.sort_by(|a, b| b.1.total_cmp(&a.1));
-    gains.truncate(2);
-    if gains.is_empty() {
-        return format!("as good as most of late ({})", two_digits(surprise.total));
+    match gains[..] {
+        [] => ["as good as most of late (", &two_digits(surprise.total), ")"].concat(),
+        [(name, points)] => [in_words(name), " (", name, " ", &two_digits(*points), ")"].concat(),
+        [(name, points), (other, less), ..] => {
+            let (points, less) = (&two_digits(*points), &two_digits(*less));
+            [in_words(name), " and ", in_words(other), " (", name, " ", points, ", ", other, " ", less, ")"].concat()
+        }
     }
-    let words: Vec<&str> = gains.iter().map(|(name, _)| in_words(name)).collect();
-    let numbers: Vec<String> = gains.iter().map(|(name, points)| format!("{name} {}", two_digits(*points))).collect();
-    format!("{} ({})", words.join(" and "), numbers.join(", "))
 }
 
 fn in_words(part: &'static str) -> &'static str {
@@ -112,16 +114,35 @@ fn points(surprise: &Surprise, name: &str) -> f32 {
 
 /// ".23", "-.05", "1.20"
 fn two_digits(x: f32) -> String {
-    let digits = format!("{x:.2}");
-    match digits.split_once("0.") {
-        Some((sign, rest)) if sign.is_empty() || sign == "-" => format!("{sign}.{rest}"),
-        _ => digits,
+    // To the digit what `{x:.2}` writes: a hundred times a number of 32 bits is exact in 64.
+    let hundredths = (f64::from(x).abs() * 100.0).round_ties_even();
+    if !(0.0..100.0).contains(&hundredths) {
+        return format!("{x:.2}");
     }
+    let digit = |value: u8| char::from(b'0' + value);
+    let (sign, hundredths) = (if x.is_sign_negative() { "-." } else { "." }, hundredths as u8);
+    let mut digits = String::with_capacity(4);
+    digits.push_str(sign);
+    digits.extend([digit(hundredths / 10), digit(hundredths % 10)]);
+    digits
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn two_digits_are_those_that_the_library_writes(bits: u32, thousandths in -2_000i16..2_000) {
+            for x in [f32::from_bits(bits), f32::from(thousandths) / 1000.0, f32::from(thousandths) / 512.0] {
+                let written = format!("{x:.2}");
+                let short = written.strip_prefix("0.").map(|rest| format!(".{rest}"));
+                let short = short.or(written.strip_prefix("-0.").map(|rest| format!("-.{rest}")));
+                prop_assert_eq!(two_digits(x), short.unwrap_or(written), "{}", x);
+            }
+        }
+    }
 
     fn check(points: &[(&'static str, f32)], expected: (bool, &str)) {
         let total = points.iter().map(|point| point.1).sum();

@@ -125,7 +125,7 @@ pub static STATE: LazyLock<Regex> = LazyLock::new(|| {
     ])
 });
 
-pub static MINE: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:my|our)\s+(?<what>\w+)"));
+pub static MINE: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:my|our)\s+\w+"));
 pub static NEVER: LazyLock<Regex> = LazyLock::new(|| words(&["(?:i|we)(?:'ve| have)? never"]));
 
 pub static DECISION: LazyLock<Regex> = LazyLock::new(|| {

@@ -3,23 +3,36 @@
 use super::clean::Fence;
 use crate::text;
 use regex::{Regex, RegexBuilder};
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// Without code, whose names and numbers say nothing about the speaker; apostrophes straight.
-pub fn prose(chunk: &str) -> String {
+pub fn prose(chunk: &str) -> Cow<'_, str> {
+    if !chunk.contains('`') {
+        return with_straight_apostrophes(chunk);
+    }
     let mut fence = Fence::default();
     let lines = chunk.split_inclusive('\n').filter(|line| !fence.holds(line));
-    lines.collect::<String>().replace('’', "'")
+    with_straight_apostrophes(&lines.collect::<String>()).into_owned().into()
+}
+
+pub fn with_straight_apostrophes(text: &str) -> Cow<'_, str> {
+    if text.contains('’') { text.replace('’', "'").into() } else { text.into() }
 }
 
 /// "Actually, I ..." stays whole: two words before a comma say nothing alone.
 pub fn clauses(prose: &str) -> Vec<&str> {
     let (mut clauses, mut start) = (Vec::new(), 0);
-    for border in BORDER.captures_iter(prose) {
-        let Some(all) = border.get(0) else { continue };
-        let end = border.name("space").map_or(all.start(), |space| space.start());
-        let next = border.name("next").or(border.name("turn")).map_or(all.end(), |word| word.start());
-        if border.name("next").is_none() || text::words(&prose[start..end]).nth(2).is_some() {
+    for border in BORDER.find_iter(prose) {
+        let (found, at) = (border.as_str(), border.start());
+        // Which wording it is, its first and last letters tell. What the next clause begins with belongs to the border, too.
+        let (end, next) = match found.as_bytes()[0] {
+            b'.' | b'!' | b'?' | b';' => (at + 1, border.end()),
+            b',' => (at, at + found.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(found.len())),
+            _ if found.ends_with(['i', 'I']) => (at, at + 1),
+            _ => (at, border.end()),
+        };
+        if !found.starts_with(',') || text::words(&prose[start..end]).nth(2).is_some() {
             clauses.push(prose[start..end].trim());
             start = next;
         }
@@ -54,8 +67,8 @@ pub fn claims(prose: &str) -> Vec<String> {
 
 static BORDER: LazyLock<Regex> = LazyLock::new(|| {
     compiled(concat!(
-        r"[.!?;](?<space>\s+)|\n+|\s+(?:-|–|—)\s+|\s(?<turn>(?:but|because|so) i)\b",
-        r"|,\s+(?<next>but|so|while|although|though|because|since|and (?:i|we|i'm|i've)|i'm|i've|i|we",
+        r"[.!?;]\s+|\n+|\s+(?:-|–|—)\s+|\s(?:but|because|so) i\b",
+        r"|,\s+(?:but|so|while|although|though|because|since|and (?:i|we|i'm|i've)|i'm|i've|i|we",
         r"|can|could|should|how|what|considering|given|especially)\b",
     ))
 });
@@ -86,6 +99,9 @@ mod tests {
             ("I live in Berlin, can you suggest a bakery?", &["I live in Berlin", "can you suggest a bakery?"]),
             ("Actually, I prefer Go", &["Actually, I prefer Go"]),
             ("We moved — the flat was damp", &["We moved", "the flat was damp"]),
+            ("It was late So I left", &["It was late", "So I left"]),
+            ("I am here\n\nand there!\t Now?", &["I am here", "and there!", "Now?"]),
+            ("I like the sea,\t\u{b} BUT it is cold , so stay", &["I like the sea", "BUT it is cold", "so stay"]),
         ] {
             assert_eq!(clauses(said), expected, "{said:?}");
         }

@@ -34,7 +34,7 @@ const CONFLICTS_MAX: usize = 3;
 /// Whether it is worth looking for earlier texts: most are not.
 pub fn may_conflict(text: &str) -> bool {
     let plain = text.to_ascii_lowercase();
-    denies(&plain) || (may_number(&plain) && (CHANGE.is_match(&plain) || plain.contains("from ")))
+    denies(&plain) || (may_number(&plain) && (plain.contains("from ") || CHANGE.is_match(&plain)))
 }
 
 /// What stands against `text`, strongest first, each earlier text once.
@@ -42,7 +42,7 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
     if earlier.is_empty() {
         return Vec::new();
     }
-    let new = Sought::Everything.read(text);
+    let new = Sought::beside(earlier).read(text);
     let sought = Sought::against(&new);
     let earlier: Vec<_> = earlier.iter().map(|one| (one, sought.read(one.content))).collect();
     against(&new, &earlier)
@@ -78,9 +78,8 @@ struct Clause {
     numbers: Vec<Number>,
     /// Stems of what it says besides its numbers, without what is said in every second message.
     about: BTreeSet<String>,
-    /// Of a new text only, as `is_own`: nobody asks it of an earlier one.
+    /// Of a new text only, and beside numbers: nobody asks it elsewhere.
     is_change: bool,
-    is_own: bool,
     says: Says,
 }
 
@@ -97,64 +96,78 @@ type Read<'a> = [(&'a Earlier<'a>, Vec<Clause>)];
 
 /// What is looked for in a text. Most earlier ones hold nothing that could stand against a new one, and reading them is what takes time.
 enum Sought<'a> {
-    /// In a new text: whatever it says.
-    Everything,
+    /// In a new text, what could stand against any of the earlier ones.
+    New { numbers: bool, deeds: bool },
     /// In an earlier one, what stands against the new clauses.
     Against { numbers: Vec<(&'a Clause, &'a Number)>, deeds: bool, denials: bool },
 }
 
 impl<'a> Sought<'a> {
+    fn beside(earlier: &[Earlier<'_>]) -> Sought<'a> {
+        let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
+        Sought::New {
+            numbers: plain.iter().any(|plain| may_number(plain)),
+            deeds: plain.iter().any(|plain| plain.contains("never")),
+        }
+    }
+
     fn against(new: &'a [Clause]) -> Sought<'a> {
         let each = new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
         Sought::Against {
-            numbers: each.filter(|(clause, number)| clause.is_change || number.old.is_some()).collect(),
+            numbers: each.filter(|(clause, number)| is_new(clause.is_change, number)).collect(),
             deeds: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
             denials: new.iter().any(|clause| matches!(clause.says, Says::Deed(_))),
         }
     }
 
-    /// Invariant: finds no less in an earlier text than `Everything` that could stand against the new one.
+    /// Invariant: finds no less that could stand against another text than if everything were looked for.
     fn read(&self, text: &str) -> Vec<Clause> {
         if self.may_be_in(text) { claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect() } else { Vec::new() }
     }
 
     fn may_be_in(&self, text: &str) -> bool {
-        let Sought::Against { numbers, deeds, denials } = self else { return true };
         let plain = text.to_ascii_lowercase();
-        *deeds || !numbers.is_empty() && may_number(&plain) || *denials && plain.contains("never")
+        self.is_numbers() && may_number(&plain) || self.may_tell(&plain)
     }
 
     fn clause(&self, text: String) -> Clause {
         let plain = text.to_ascii_lowercase();
         let (numbers, rest) = if self.is_numbers() && may_number(&plain) { numbers(&plain) } else { Default::default() };
-        // Stems are looked at beside numbers only.
-        let about = if numbers.iter().any(|number| self.is_like(number)) { about(&rest) } else { BTreeSet::new() };
-        let (is_change, is_own, says) = match self {
-            Sought::Everything => (CHANGE.is_match(&plain), FIRST_PERSON.is_match(&plain), says(&plain)),
-            Sought::Against { deeds: true, .. } => (false, false, says(&plain)),
-            Sought::Against { denials: true, .. } if plain.contains("never") => (false, false, says(&plain)),
-            Sought::Against { .. } => (false, false, Says::Nothing),
+        let is_change = matches!(self, Sought::New { .. }) && !numbers.is_empty() && CHANGE.is_match(&plain);
+        // Stems are looked at only beside numbers that may be another's old or new ones.
+        let is_like = |number| match self {
+            Sought::New { .. } => is_new(is_change, number),
+            Sought::Against { numbers, .. } => numbers.iter().any(|(clause, new)| is_comparable(new, number, &clause.about)),
         };
-        Clause { is_change, is_own, says, text, numbers, about }
+        let about = if numbers.iter().any(is_like) { about(&rest) } else { BTreeSet::new() };
+        let says = if self.may_tell(&plain) { says(&plain) } else { Says::Nothing };
+        Clause { is_change, says, text, numbers, about }
     }
 
     fn is_numbers(&self) -> bool {
         match self {
-            Sought::Everything => true,
+            Sought::New { numbers, .. } => *numbers,
             Sought::Against { numbers, .. } => !numbers.is_empty(),
         }
     }
 
-    fn is_like(&self, old: &Number) -> bool {
-        match self {
-            Sought::Everything => true,
-            Sought::Against { numbers, .. } => numbers.iter().any(|(clause, new)| is_comparable(new, old, &clause.about)),
-        }
+    /// Of a deed or a denial that is looked for. What a new text denies, any earlier one may tell of.
+    fn may_tell(&self, plain: &str) -> bool {
+        let (deeds, denials) = match self {
+            Sought::New { deeds, .. } => (*deeds, true),
+            Sought::Against { deeds, denials, .. } => (*deeds, *denials),
+        };
+        deeds || denials && plain.contains("never")
     }
 }
 
+/// May it take the place of another number? Only if something changes, or if it says what the number was.
+fn is_new(is_change: bool, number: &Number) -> bool {
+    is_change || number.old.is_some()
+}
+
 fn about(words: &[&str]) -> BTreeSet<String> {
-    let stems = words.iter().flat_map(|word| text::terms_of_english(word));
+    let stems = text::terms_of_english(&words.join(" ")).into_iter();
     stems.filter(|stem| !GENERIC.contains(stem.as_str())).collect()
 }
 
@@ -204,7 +217,8 @@ fn other_number(clause: &Clause, number: &Number, earlier: &Read<'_>) -> Vec<Con
         }
     }
     let best = other.iter().map(|conflict| conflict.strength).fold(f32::NEG_INFINITY, f32::max);
-    if same >= best - SAME_VALUE_MARGIN || !(clause.is_change || clause.is_own) {
+    let is_own = || FIRST_PERSON.is_match(&clause.text.to_ascii_lowercase());
+    if same >= best - SAME_VALUE_MARGIN || !(clause.is_change || is_own()) {
         return Vec::new();
     }
     strongest(other, NUMBER_MARGIN)
@@ -236,11 +250,14 @@ fn is_comparable(new: &Number, old: &Number, about: &BTreeSet<String>) -> bool {
         _ => old.family == new.family && old.key == new.key,
     };
     let is_other_rate = new.rate.is_some() && old.rate.is_some() && new.rate != old.rate;
-    // "Three new boats" and "five old boats" have a noun in common and nothing else.
-    let without_head =
-        |number: &Number| number.phrase.iter().filter(|stem| **stem != number.key).cloned().collect::<BTreeSet<_>>();
-    let (a, b) = (without_head(new), without_head(old));
-    is_one_kind && !is_other_rate && (a.is_empty() || b.is_empty() || !a.is_disjoint(&b))
+    is_one_kind && !is_other_rate && is_like_phrase(new, old)
+}
+
+/// "Three new boats" and "five old boats" have a noun in common and nothing else.
+fn is_like_phrase(new: &Number, old: &Number) -> bool {
+    let [new_rest, old_rest] = [new, old].map(|number| number.phrase.iter().filter(|stem| **stem != number.key));
+    let is_bare = new_rest.clone().next().is_none() || old_rest.clone().next().is_none();
+    is_bare || new_rest.clone().any(|stem| old_rest.clone().any(|other| other == stem))
 }
 
 // ---------------------------------------------------------------- "I have never" against a deed
@@ -428,6 +445,15 @@ mod tests {
         "is now 15 ",
     ];
 
+    fn read_in_full(text: &str) -> Vec<Clause> {
+        let clause = |text: String| {
+            let plain = text.to_ascii_lowercase();
+            let (numbers, rest) = numbers(&plain);
+            Clause { is_change: CHANGE.is_match(&plain), says: says(&plain), about: about(&rest), numbers, text }
+        };
+        claims(&prose(text)).into_iter().map(clause).collect()
+    }
+
     fn said() -> impl Strategy<Value = String> {
         prop::collection::vec(prop::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
     }
@@ -436,8 +462,8 @@ mod tests {
         #[test]
         fn what_is_not_read_would_not_have_been_in_conflict(new in said(), before in prop::collection::vec(said(), 1..4)) {
             let earlier: Vec<_> = before.iter().map(|content| Earlier { content, cosine: 0.6, opposed: 0 }).collect();
-            let all_read: Vec<_> = earlier.iter().map(|one| (one, Sought::Everything.read(one.content))).collect();
-            prop_assert_eq!(conflicts(&new, &earlier), against(&Sought::Everything.read(&new), &all_read));
+            let all_read: Vec<_> = earlier.iter().map(|one| (one, read_in_full(one.content))).collect();
+            prop_assert_eq!(conflicts(&new, &earlier), against(&read_in_full(&new), &all_read));
         }
     }
 

@@ -10,24 +10,21 @@ pub struct Moment {
 }
 
 pub fn month(word: &str) -> Option<f64> {
-    const MONTHS: [&str; 12] = [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ];
-    let is = |month: &&str| {
-        **month == *word || (word.len() == 3 && month.starts_with(word)) || (word == "sept" && **month == *"september")
-    };
-    MONTHS.iter().position(is).map(|place| place as f64 + 1.0)
+    Some(match word {
+        "january" | "jan" => 1.0,
+        "february" | "feb" => 2.0,
+        "march" | "mar" => 3.0,
+        "april" | "apr" => 4.0,
+        "may" => 5.0,
+        "june" | "jun" => 6.0,
+        "july" | "jul" => 7.0,
+        "august" | "aug" => 8.0,
+        "september" | "sep" | "sept" => 9.0,
+        "october" | "oct" => 10.0,
+        "november" | "nov" => 11.0,
+        "december" | "dec" => 12.0,
+        _ => return None,
+    })
 }
 
 fn day_of_month(token: &str) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! What sort of thing a candidate says, by its wording: a label to filter by, never a reason to keep or drop.
 //! English; what it cannot tell is a fact.
 
+use super::clauses::with_straight_apostrophes;
 use crate::domain::Kind;
 use regex::{RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
@@ -111,8 +112,8 @@ static RULES: LazyLock<RegexSet> = LazyLock::new(|| {
 });
 
 pub fn kind(text: &str) -> Kind {
-    let plain = text.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase().replace('’', "'");
-    let first = RULES.matches(&plain).iter().next();
+    let plain = text.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let first = RULES.matches(&with_straight_apostrophes(&plain)).iter().next();
     Kind::new(first.map_or("fact", |rule| WORDINGS[rule].0))
 }
 
