@@ -250,10 +250,9 @@ impl Ingest {
 
     /// Decisions out, the sender answered, the id remembered.
     fn conclude(&self, work: &mut Work<'_>, draft: &Draft, event: &Event, begin: usize) {
-        let quiet = draft.hop_is_broadcast();
-        let decisions = if quiet { work.decisions.drain(begin..).collect() } else { work.decisions[begin..].to_vec() };
+        let decisions = work.decisions.split_off(begin);
         work.remember_id(event, &draft.record, &decisions);
-        if quiet {
+        if draft.hop_is_broadcast() {
             return;
         }
         for decision in &decisions {
@@ -268,6 +267,7 @@ impl Ingest {
             };
             work.replies.push(reply);
         }
+        work.decisions.extend(decisions);
         work.not_found = None;
     }
 

@@ -1,6 +1,7 @@
 //! What a shard can find its memories by: words and vectors, both derived from the store and rebuildable from it at any time.
 //! What a memory is, which ones a question wants and how the two engines are fused is not known here.
 
+mod block;
 mod bm25;
 mod disk;
 mod document;
@@ -11,10 +12,11 @@ mod text;
 mod tokens;
 mod vectors;
 
+pub use block::Sum;
 pub use bm25::{Bm25, Scored, Words};
 pub use document::{Document, Text};
 pub use text::TextIndex;
-pub use vectors::{Counts, Room, Sum, Vectors};
+pub use vectors::{Counts, Room, Vectors};
 
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
