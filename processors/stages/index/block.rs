@@ -153,17 +153,17 @@ impl Sum {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::domain::Position;
 
     const WIDTH: usize = 24;
 
-    fn id(n: usize) -> MemoryId {
+    pub fn id(n: usize) -> MemoryId {
         MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
     }
 
-    fn vector(seed: usize) -> Vector {
+    pub fn vector(seed: usize) -> Vector {
         Vector::of(&(0..WIDTH).map(|n| ((seed * 31 + n * 7) as f32).sin()).collect::<Vec<_>>())
     }
 

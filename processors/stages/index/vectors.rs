@@ -201,23 +201,13 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::tests::{id, vector};
     use super::*;
-    use crate::domain::Position;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const WIDTH: usize = 24;
-
-    fn id(n: usize) -> MemoryId {
-        MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
-    }
-
     fn user(n: usize) -> UserKey {
         UserKey::new("acme", &format!("user {n}")).unwrap()
-    }
-
-    fn vector(seed: usize) -> Vector {
-        Vector::of(&(0..WIDTH).map(|n| ((seed * 31 + n * 7) as f32).sin()).collect::<Vec<_>>())
     }
 
     type Store = BTreeMap<MemoryId, Vector>;
