@@ -8,6 +8,7 @@ use crate::ports::clock::Clock;
 use crate::stages::store::changelog::{self, META, Named, STATE_HEADER};
 use crate::stages::store::{Changes, Finished, Mark, Place, Store};
 use crossbeam_channel::{Receiver, Sender};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -85,15 +86,77 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
     let mark = Mark { applied: store.applied(), changelog: Some(begun(store, from, clock.wall())) };
     // A crash leaves records ahead of the mark, so the mark is there first: it says since when they may be old.
     store.apply(Finished::default(), mark)?;
-    std::thread::scope(|scope| {
+    let records = std::thread::scope(|scope| {
         let (memories, others) = (Writer::start(scope, store), Writer::start(scope, store));
         let mut batch = Batch::from(store, from, memories, others, options.batch_max);
-        if from < end {
-            batch.read(log, end, options, progress, clock)?;
-        }
+        let span = Span { partition, from, end, until: options.until };
+        each(log, &span, progress, &mut |record| {
+            batch.take(record)?;
+            progress.reached(batch.next);
+            batch.pass_on_what_is_due(clock)
+        })?;
         batch.pass_on(clock)?;
         Ok(batch.records)
-    })
+    })?;
+    if !progress.is_cancelled() && store.is_ahead() {
+        store.caught_up()?;
+    }
+    Ok(records)
+}
+
+/// Where in the store the records lie that the changelog has from this offset on, those it removes among them.
+pub fn changed_since(log: &dyn Log, partition: i32, from: i64) -> Result<BTreeSet<Vec<u8>>> {
+    let mut keys = BTreeSet::new();
+    let span = Span { partition, from, end: log.end(partition)?, until: None };
+    each(log, &span, &Progress::default(), &mut |record| {
+        let name = record.key.unwrap_or_default();
+        if name != META.as_bytes() {
+            keys.insert(changelog::named(name)?.key);
+        }
+        Ok(())
+    })?;
+    Ok(keys)
+}
+
+/// What is read of a partition of the changelog.
+struct Span {
+    partition: i32,
+    from: i64,
+    /// The end as it was, open transactions included.
+    end: i64,
+    /// The last offset that is wanted.
+    until: Option<i64>,
+}
+
+/// Every record of the span in order, or until it is cancelled.
+fn each(log: &dyn Log, span: &Span, progress: &Progress, take: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+    let &Span { partition, from, end, until } = span;
+    if from >= end {
+        return Ok(());
+    }
+    let mut next = from;
+    let mut reader = log.read_header(partition, next, STATE_HEADER)?;
+    let mut silent_since = None;
+    while !progress.is_cancelled() {
+        match reader.poll(LOOK)? {
+            Polled::Record(record) if until.is_some_and(|until| record.offset > until) => return Ok(()),
+            Polled::Record(record) => {
+                silent_since = None;
+                next = record.offset + 1;
+                take(record)?;
+            }
+            // Markers and aborted records have offsets too: the last record need not be the last offset.
+            Polled::End { partition: ended } if ended == partition && log.stable_end(partition)? >= end => return Ok(()),
+            Polled::End { .. } => {}
+            Polled::Nothing if silent_since.get_or_insert_with(Instant::now).elapsed() < SILENCE => {}
+            Polled::Nothing => {
+                // A transaction was open, and is decided by now without a record for us.
+                reader = log.read_header(partition, next, STATE_HEADER)?;
+                silent_since = None;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A store that says nothing yet begins here and now, or it could not be told later how old it is.
@@ -180,33 +243,6 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn read(&mut self, log: &dyn Log, end: i64, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<()> {
-        let partition = self.store.identity().partition;
-        let mut reader = log.read_header(partition, self.next, STATE_HEADER)?;
-        let mut silent_since = None;
-        while !progress.is_cancelled() {
-            match reader.poll(LOOK)? {
-                Polled::Record(record) if options.until.is_some_and(|until| record.offset > until) => return Ok(()),
-                Polled::Record(record) => {
-                    silent_since = None;
-                    self.take(record)?;
-                    progress.reached(self.next);
-                    self.pass_on_what_is_due(clock)?;
-                }
-                // Markers and aborted records have offsets too: the last record need not be the last offset.
-                Polled::End { partition: ended } if ended == partition && log.stable_end(partition)? >= end => return Ok(()),
-                Polled::End { .. } => {}
-                Polled::Nothing if silent_since.get_or_insert_with(Instant::now).elapsed() < SILENCE => {}
-                Polled::Nothing => {
-                    // A transaction was open, and is decided by now without a record for us.
-                    reader = log.read_header(partition, self.next, STATE_HEADER)?;
-                    silent_since = None;
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn take(&mut self, record: Record) -> Result<()> {
         self.next = record.offset + 1;
         self.records += 1;
@@ -261,7 +297,7 @@ mod tests {
     use super::*;
     use crate::ports::broker::Consumer;
     use crate::ports::clock::SystemClock;
-    use crate::stages::store::{Identity, InMemory};
+    use crate::stages::store::{Changes, Identity, InMemory};
 
     /// A topic whose records cannot be read.
     struct Unreadable;
@@ -288,17 +324,14 @@ mod tests {
         }
     }
 
+    fn identity() -> Identity {
+        Identity { cluster: "c".into(), topic: "events".into(), partition: 0, partitions: 1, model: "hash".into(), dimensions: 4 }
+    }
+
     /// Records that went ahead would otherwise look as if they had never been away, however long their tombstones are gone.
     #[test]
     fn a_restore_that_was_cut_short_has_said_since_when_its_records_are_there() {
-        let identity = Identity {
-            cluster: "c".into(),
-            topic: "events".into(),
-            partition: 0,
-            partitions: 1,
-            model: "hash".into(),
-            dimensions: 4,
-        };
+        let identity = identity();
         let records = InMemory::default();
         let store = Store::over(records.clone(), &identity).expect("new records are of no other log");
         let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
@@ -308,5 +341,24 @@ mod tests {
         let place = again.changelog().expect("it was written first");
         assert!(place.offset == 3 && place.at >= before && again.applied() == -1, "{place:?}");
         assert!(!is_recent(&again, place.at.0 + 1001, &options), "then it is made anew");
+    }
+
+    #[test]
+    fn a_store_is_ahead_until_a_restore_has_come_to_the_end() {
+        let identity = identity();
+        let records = InMemory::default();
+        let store = Store::over(records.clone(), &identity).expect("new records are of no other log");
+        store.apply_ahead(&Changes::default()).expect("memory");
+        let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
+        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock).expect_err("nothing can be read");
+        let again = Store::over(records.clone(), &identity).expect("they are of the same log");
+        assert!(store.is_ahead() && again.is_ahead());
+        let cancelled = Progress::default();
+        cancelled.cancel();
+        let nothing_new = Options { until: Some(3), ..options };
+        restore(&again, &Unreadable, &nothing_new, &cancelled, &SystemClock).expect("nothing is read");
+        assert!(again.is_ahead(), "who cancels has not read to the end");
+        restore(&again, &Unreadable, &nothing_new, &Progress::default(), &SystemClock).expect("nothing is read");
+        assert!(!again.is_ahead() && !Store::over(records, &identity).expect("they are of the same log").is_ahead());
     }
 }

@@ -6,7 +6,7 @@ use keepsake::domain::{Memory, UserKey};
 use keepsake::ports::embedder::Model;
 use keepsake::ports::kafka::Connection;
 use keepsake::run::options;
-use keepsake::stages::store::{self, Identity, Mark, Overlay, Reading, Store};
+use keepsake::stages::store::{self, Changes, Identity, Mark, Overlay, Reading, Store};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -46,13 +46,12 @@ fn live(running: &Running, tenant: &str) {
     wire.user(tenant, "eve").event(json!({"type": "forget", "everything": true}));
 }
 
-/// Changes records behind everybody's back.
-fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Overlay<'_>, Memory)) -> (i32, Memory) {
+/// The store of a shard whose process has ended.
+fn opened(place: &Place, partition: i32) -> Store {
     let config = place.config();
     let servers = place.broker.servers().to_owned();
     let connection = Connection { servers, options: Vec::new(), embedded: false };
     let model = Model::open(&options::embedder(&config)).expect("needs nothing");
-    let partition = key.partition(3);
     let identity = Identity {
         cluster: connection.cluster_id(Duration::from_secs(10)).expect("it is up"),
         topic: config.topics.events(),
@@ -62,7 +61,13 @@ fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Overlay<'_>, Memory
         dimensions: model.dimensions() as u32,
     };
     let dir = place.dir.join(format!("{}-{partition}/store", config.topics.events()));
-    let store = Store::open(&dir, &store::Options::default(), &identity, 0).expect("it was closed in good order").store;
+    Store::open(&dir, &store::Options::default(), &identity, 0).expect("it was closed in good order").store
+}
+
+/// Changes records behind everybody's back.
+fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Overlay<'_>, Memory)) -> (i32, Memory) {
+    let partition = key.partition(3);
+    let store = opened(place, partition);
     let mut memories = Vec::new();
     let every = &mut |memory: Memory| {
         memories.push(memory);
@@ -76,6 +81,48 @@ fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Overlay<'_>, Memory
     store.apply(batch, Mark { applied: store.applied(), changelog: store.changelog() }).expect("a disk");
     store.flush().expect("a disk");
     (partition, memory)
+}
+
+/// A restore that was killed has written records before it could say how far it had come. That is told, and all else compared.
+fn cut_short(place: Place, further: &Place) -> Place {
+    let partition = UserKey::new("zoo", "ada").expect("a name").partition(3);
+    let put_ahead = |changes: &Changes| {
+        let store = opened(&place, partition);
+        store.apply_ahead(changes).expect("a disk");
+        store.flush().expect("a disk");
+    };
+    let before = opened(&place, partition).everything().expect("a disk").records;
+    let after = opened(further, partition).everything().expect("a disk").records;
+    let mut some = Changes::default();
+    let new = after.into_iter().filter(|(key, _)| !before.contains_key(key));
+    new.step_by(2).for_each(|(key, value)| some.put(key, value.expect("it is there")));
+    assert!(!some.records.is_empty());
+    put_ahead(&some);
+    let (code, verdict) = verified(&place);
+    let found = shard(&verdict, partition);
+    assert_eq!((code, &found["equal"], &found["unfinished"]), (Some(0), &json!(true), &json!(true)), "{verdict:#}");
+    assert_ne!(found["store_digest"], found["topic_digest"]);
+    let (_, said, words) = typed(&place, &["verify"]);
+    assert!(said.contains("unfinished") && said.contains("goes on at the next start"), "{said}{words}");
+
+    let (untouched, value) = before.into_iter().next().expect("somebody of the other tenant");
+    let (mut without, mut again) = (Changes::default(), Changes::default());
+    without.remove(untouched.clone());
+    again.put(untouched, value.expect("it is there"));
+    put_ahead(&without);
+    let (code, verdict) = verified(&place);
+    assert_eq!((code, &shard(&verdict, partition)["differences_total"]), (Some(1), &json!(1)), "{verdict:#}");
+    put_ahead(&again);
+
+    let place = Running::at(place).stop();
+    let (code, verdict) = verified(&place);
+    let found = shard(&verdict, partition);
+    assert_eq!(
+        (code, &found["unfinished"], &found["store_digest"]),
+        (Some(0), &json!(false), &found["topic_digest"]),
+        "{verdict:#}"
+    );
+    place
 }
 
 #[test]
@@ -116,6 +163,8 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
         assert!(shard["changelog_end"].as_i64() > before["changelog_end"].as_i64(), "{shard:#}");
     }
     assert_eq!(verified(&elsewhere).0, Some(0), "a shard that was restored is the same fold");
+
+    let place = cut_short(place, &elsewhere);
 
     let bob = UserKey::new("acme", "bob").expect("a name");
     let (partition, memory) = tamper(&place, &bob, |overlay, memory| {

@@ -27,8 +27,8 @@ pub struct Differences {
     pub total: u64,
 }
 
-/// Holds one user's records of both at a time.
-pub fn differences(ours: &Store, theirs: &Store, first_max: usize) -> Result<Differences> {
+/// Holds one user's records of both at a time. What may differ is passed over.
+pub fn differences(ours: &Store, theirs: &Store, may_differ: &BTreeSet<Vec<u8>>, first_max: usize) -> Result<Differences> {
     let mut found = Differences::default();
     let users: BTreeSet<UserKey> = all_users(ours)?.into_iter().chain(all_users(theirs)?).collect();
     for user in users {
@@ -36,7 +36,7 @@ pub fn differences(ours: &Store, theirs: &Store, first_max: usize) -> Result<Dif
         let keys: BTreeSet<&Vec<u8>> = ours.keys().chain(theirs.keys()).collect();
         for key in keys {
             let (one, other) = (ours.get(key), theirs.get(key));
-            if one == other {
+            if one == other || may_differ.contains(key) {
                 continue;
             }
             found.total += 1;
@@ -176,7 +176,7 @@ mod tests {
         ours: impl Fn(&mut Overlay<'_>),
         theirs: impl Fn(&mut Overlay<'_>),
     ) -> Vec<(String, Option<String>, Option<String>)> {
-        let found = differences(&store(ours), &store(theirs), 20).unwrap();
+        let found = differences(&store(ours), &store(theirs), &BTreeSet::new(), 20).unwrap();
         assert_eq!(found.first.len() as u64, found.total);
         found.first.into_iter().map(|one| (format!("{} {}", one.user, one.record), one.ours, one.theirs)).collect()
     }
@@ -186,7 +186,7 @@ mod tests {
         let fill = |overlay: &mut Overlay<'_>| overlay.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1));
         let (one, other) = (store(fill), store(fill));
         other.apply(Default::default(), mark(77)).unwrap();
-        assert_eq!(differences(&one, &other, 20).unwrap(), Differences::default());
+        assert_eq!(differences(&one, &other, &BTreeSet::new(), 20).unwrap(), Differences::default());
         assert_eq!(one.digest().unwrap(), other.digest().unwrap());
     }
 
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn no_more_than_asked_for_and_all_are_counted() {
         let many = |overlay: &mut Overlay<'_>| (0..30).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap());
-        let found = differences(&store(many), &store(|_| ()), 20).unwrap();
+        let found = differences(&store(many), &store(|_| ()), &BTreeSet::new(), 20).unwrap();
         assert_eq!((found.first.len(), found.total), (20, 30));
     }
 }

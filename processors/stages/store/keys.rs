@@ -29,6 +29,11 @@ pub fn changelog() -> Vec<u8> {
     vec![SHARD, b'c']
 }
 
+/// There while a restore has not ended: records may be ahead of what the shard says of its changelog.
+pub fn ahead() -> Vec<u8> {
+    vec![SHARD, b'r']
+}
+
 pub fn via(source_partition: i32) -> Vec<u8> {
     let mut key = vec![SHARD, b'v'];
     key.extend(source_partition.to_be_bytes());

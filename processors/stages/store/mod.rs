@@ -74,6 +74,7 @@ pub struct Store {
     changelog: Option<Place>,
     /// Everything here is of an older format so far.
     is_older: AtomicBool,
+    is_ahead: AtomicBool,
 }
 
 impl Store {
@@ -144,6 +145,7 @@ impl Store {
         let place = |bytes: Vec<u8>| format::place(&bytes).map(|(offset, at)| Place { offset, at });
         let changelog = records.get(&keys::changelog()).and_then(|bytes| bytes.map(place).transpose());
         let changelog = damaged_if_unreadable(changelog)?;
+        let is_ahead = AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
         Ok(Store {
             records,
             identity: identity.clone(),
@@ -152,6 +154,7 @@ impl Store {
             applied: AtomicI64::new(applied),
             changelog,
             is_older: AtomicBool::new(is_older),
+            is_ahead,
         })
     }
 
@@ -196,13 +199,30 @@ impl Store {
         Ok(())
     }
 
-    /// Puts records ahead of the mark: until it has followed (`apply`), the store is as good as before and nobody may read it.
+    /// Puts records ahead of the mark: until it has followed (`apply`), the store is as good as before and nobody may read it. The store
+    /// says so until `caught_up`.
     pub fn apply_ahead(&self, changes: &Changes) -> Result<()> {
+        if !self.is_ahead() {
+            self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
+            self.is_ahead.store(true, Ordering::Release);
+        }
         if self.is_older.load(Ordering::Acquire) {
             self.records.apply(&Changes::of(keys::identity(), Some(format::identity_bytes(&self.identity))))?;
             self.is_older.store(false, Ordering::Release);
         }
         self.records.apply_each(changes)
+    }
+
+    /// The mark has come to where the last record lies that was ever put ahead of it.
+    pub fn caught_up(&self) -> Result<()> {
+        self.records.apply(&Changes::of(keys::ahead(), None))?;
+        self.is_ahead.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether records may be ahead of the mark: a restore has not ended.
+    pub fn is_ahead(&self) -> bool {
+        self.is_ahead.load(Ordering::Acquire)
     }
 
     pub fn overlay(&self) -> Overlay<'_> {
