@@ -78,6 +78,8 @@ pub fn counting(word: &str) -> Option<f64> {
         "forty" => 40.0,
         "fifty" => 50.0,
         "sixty" => 60.0,
+        "seventy" => 70.0,
+        "eighty" => 80.0,
         "ninety" => 90.0,
         "hundred" => 100.0,
         _ => return None,
@@ -99,8 +101,8 @@ mod tests {
     #[test]
     fn small_numbers_may_be_words() {
         assert_eq!(
-            ["12", "1,200", "twelve", "forty", "one", "1.2.3", "x"].map(value),
-            [Some(12.0), Some(1200.0), Some(12.0), Some(40.0), None, None, None]
+            ["12", "1,200", "twelve", "forty", "seventy", "eighty", "one", "1.2.3", "x"].map(value),
+            [Some(12.0), Some(1200.0), Some(12.0), Some(40.0), Some(70.0), Some(80.0), None, None, None]
         );
     }
 }
