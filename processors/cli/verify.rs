@@ -28,7 +28,9 @@ Reads the memories topic from its beginning to the place each shard says it has 
 digests of the two; then the words' index with the store. The service on this store.dir has to be stopped; others may run. \
 Nothing is repaired: to have a shard made again, remove its directory while the service is stopped.
 
-Exit code: 0 all equal, 1 something differs.
+A shard whose restore was cut short is \"unfinished\": what the topic changes behind its place is not compared.
+
+Exit code: 0 nothing differs, 1 something does.
 
 Examples:
   keepsake verify --brokers localhost:9092 --set store.dir=/var/lib/keepsake
@@ -211,14 +213,19 @@ fn tell(verdicts: &[Verdict]) {
     for verdict in verdicts {
         tell_differences(verdict);
     }
-    let count = verdicts.iter().filter(|verdict| !verdict.is_equal()).count();
-    match (count, verdicts.len()) {
-        (0, all) => anstream::println!("{}{all} shards are what the topic says{}", show::GOOD, show::PLAIN),
-        (some, all) => anstream::println!(
-            "{}{some} of {all} shards differ{}: see deploy/RUNBOOK.md, Verifying a shard",
+    let all = verdicts.len();
+    let different = verdicts.iter().filter(|verdict| !verdict.is_equal()).count();
+    let unfinished = verdicts.iter().filter(|verdict| verdict.is_unfinished).count();
+    if different > 0 {
+        anstream::println!(
+            "{}{different} of {all} shards differ{}: see deploy/RUNBOOK.md, Verifying a shard",
             show::BAD,
             show::PLAIN
-        ),
+        );
+    } else if unfinished > 0 {
+        anstream::println!("{}nothing differs{}, and {unfinished} of {all} shards are unfinished", show::GOOD, show::PLAIN);
+    } else {
+        anstream::println!("{}{all} shards are what the topic says{}", show::GOOD, show::PLAIN);
     }
 }
 
