@@ -134,6 +134,7 @@ fn check(config: &Config) -> std::result::Result<(), String> {
     let positive = [
         ("ingest.batch_records_max", config.ingest.batch_records_max),
         ("ingest.batch_bytes_max", config.ingest.batch_bytes_max),
+        ("ingest.batch_work_ms", config.ingest.batch_work_ms as usize),
         ("ingest.dead_letters_in_a_row_max", config.ingest.dead_letters_in_a_row_max),
         ("ingest.dead_letters_window", config.ingest.dead_letters_window),
         ("recall.limit", config.recall.limit),

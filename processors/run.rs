@@ -4,6 +4,7 @@ mod http;
 pub mod ingesting;
 pub mod loops;
 pub mod options;
+pub mod pace;
 mod topics;
 
 pub use topics::{check_topics, topics};
@@ -28,6 +29,7 @@ use crate::recall::Recall;
 use crate::recall::rerank::Reranking;
 use crate::stages::score::Rarity;
 use ingesting::{Durability, IngestLoop};
+use pace::Pace;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -212,6 +214,7 @@ impl Service {
             replier: connection.producer("keepsake-receipts")?,
             compactor,
             limits: config.ingest.clone(),
+            pace: Pace::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
             acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
             behind: BTreeSet::new(),
             fenced: 0,

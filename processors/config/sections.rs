@@ -109,6 +109,7 @@ pub struct Http {
 pub struct Ingest {
     pub batch_records_max: usize,
     pub batch_bytes_max: usize,
+    pub batch_work_ms: u64,
     pub batch_ms: u64,
     pub silence_ms: i64,
     pub skip_gone: bool,

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::loops::{CLOSE, LOOK_UP, deliver, send, try_again};
+use super::pace::Pace;
 use crate::config;
 use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
@@ -22,6 +23,7 @@ pub struct IngestLoop {
     pub replier: Box<dyn Producer>,
     pub compactor: crossbeam_channel::Sender<Time>,
     pub limits: config::Ingest,
+    pub pace: Pace,
     pub acknowledge: Duration,
     /// Partitions that are paused until reading can go on behind what their shard has applied.
     pub behind: BTreeSet<i32>,
@@ -73,9 +75,10 @@ impl IngestLoop {
         if records.is_empty() {
             return Ok(());
         }
-        let count = records.len();
+        let (count, collected) = (records.len(), Instant::now());
         let effects = ingest.step(records)?;
         self.carry_out(ingest, shared, effects)?;
+        self.pace.carried_out(count, collected.elapsed());
         ingest.metrics.batch_applied(count, began.elapsed());
         Ok(())
     }
@@ -121,7 +124,7 @@ impl IngestLoop {
         let (mut records, mut bytes) = (Vec::new(), 0);
         let mut wait = LOOK_UP;
         let mut until = None;
-        while records.len() < self.limits.batch_records_max && bytes < self.limits.batch_bytes_max {
+        while records.len() < self.pace.records() && bytes < self.limits.batch_bytes_max {
             match self.consumer.poll(wait) {
                 Ok(Polled::Record(record)) => {
                     if let Some(shard) = ingest.shards.get(record.partition) {
@@ -160,7 +163,7 @@ impl IngestLoop {
     /// A full batch means that there is more: the end has to be reached again before an answer is called fresh.
     fn note_how_far_behind(&self, ingest: &Ingest, records: usize) {
         for shard in ingest.shards.all() {
-            if records >= self.limits.batch_records_max && shard.behind() > 0 {
+            if records >= self.pace.records() && shard.behind() > 0 {
                 shard.left_end();
             }
             ingest.metrics.behind(shard.partition, shard.behind());

@@ -20,6 +20,7 @@ use keepsake::ports::memory::{Cluster, Connection};
 use keepsake::profile::Profiles;
 use keepsake::run::ingesting::{Durability, IngestLoop};
 use keepsake::run::loops::CompactLoop;
+use keepsake::run::pace::Pace;
 use keepsake::run::{Shared, options};
 use keepsake::stages::score::Rarity;
 use std::collections::{BTreeSet, VecDeque};
@@ -207,7 +208,7 @@ impl Running {
         let transactor = Saboteur::between(transactor, birth.bug, memories.clone());
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
-        (limits.batch_records_max, limits.batch_ms) = (birth.batch_records_max, 3_600_000);
+        limits.batch_ms = 3_600_000;
         let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
         let mut ingest_loop = IngestLoop {
             consumer: Box::new(Unsteady { inner, blows: birth.blows.clone(), restores: false }),
@@ -215,6 +216,7 @@ impl Running {
             durability: Durability::Changelog(transactor),
             replier: connection.producer("receipts")?,
             compactor,
+            pace: Pace::new(3_600_000, birth.batch_records_max),
             limits,
             acknowledge: Duration::ZERO,
             behind: BTreeSet::new(),

@@ -29,6 +29,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use uuid::Uuid;
 
+/// Memories told together.
+const BATCH: usize = 500;
 /// Of the neighbours.
 const USERS: usize = 1_000;
 /// Of the one who is asked first.
@@ -107,7 +109,6 @@ struct Lone {
     recall: recall::Recall,
     shards: Arc<Shards>,
     topic: String,
-    batch: usize,
     speech: Speech,
     told: usize,
     asked: usize,
@@ -141,14 +142,14 @@ impl Lone {
         };
         let (options, tokens) = (options::recall(&config), TokenCounter::estimate());
         let recall = recall::Recall::new(options, profiles, shards.clone(), Box::new(Noise), tokens, metrics);
-        let (topic, batch) = (config.topics.events(), config.ingest.batch_records_max);
-        Ok(Lone { ingest, recall, shards, topic, batch, speech: Speech::new(1), told: 0, asked: 0 })
+        let topic = config.topics.events();
+        Ok(Lone { ingest, recall, shards, topic, speech: Speech::new(1), told: 0, asked: 0 })
     }
 
     fn load(&mut self, count: usize, user: impl Fn(usize) -> String) -> Result<()> {
         let last = self.told + count;
         while self.told < last {
-            let until = last.min(self.told + self.batch);
+            let until = last.min(self.told + BATCH);
             let Lone { speech, topic, .. } = self;
             let mut said = |n: usize| remember(&user(n), &format!("{} It was number {n}.", speech.statement()));
             let records = (self.told..until).map(&mut said).enumerate();
