@@ -102,6 +102,7 @@ fn cut_short(place: Place, further: &Place) -> Place {
     let found = shard(&verdict, partition);
     assert_eq!((code, &found["equal"], &found["unfinished"]), (Some(0), &json!(true), &json!(true)), "{verdict:#}");
     assert_ne!(found["store_digest"], found["topic_digest"]);
+    assert_eq!(found["index"], "behind", "what was removed ahead is still in it: {verdict:#}");
     let (_, said, words) = typed(&place, &["verify"]);
     assert!(said.contains("1 of 3 shards are unfinished") && said.contains("goes on at the next start"), "{said}{words}");
 

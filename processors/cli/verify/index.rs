@@ -46,7 +46,8 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
     let applied = store.applied();
     // Without a mark, or with one of a store that was set aside, all is looked at again at the next start.
     let Some(mark) = index.text.mark().filter(|mark| *mark <= applied) else { return Ok(checked) };
-    let is_current = mark == applied;
+    // What a restore has put or removed ahead of the store's mark, the index has not seen either.
+    let is_current = mark == applied && !store.is_ahead();
     checked.state = if is_current { State::Equal } else { State::Behind };
     let mut differs = |what: String| {
         checked.total += 1;
