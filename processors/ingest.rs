@@ -14,7 +14,7 @@ mod tests;
 mod turn;
 mod work;
 
-use crate::domain::{Action, Event, Memory, Position, ReplyTo, Time, UserKey};
+use crate::domain::{Action, Event, Memory, Position, ReplyTo, Time, UserKey, Vector};
 use crate::fault::{Fault, Reject, RejectCode, Result, StopName};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
@@ -105,9 +105,13 @@ struct Draft {
     hop: Option<Hop>,
     event: std::result::Result<Event, Reject>,
     candidates: Vec<Candidate>,
-    /// Which of the batch's vectors are its own.
+    /// Which of the vectors are its own.
     texts: Range<usize>,
 }
+
+/// Records of a batch whose texts are encoded together: enough for every thread that encodes, and few enough to be in the processor's cache
+/// when they are decided.
+const ENCODED_TOGETHER: usize = 256;
 
 impl Draft {
     fn hop_is_broadcast(&self) -> bool {
@@ -122,20 +126,13 @@ impl Ingest {
         let mut work: BTreeMap<i32, Work<'_>> = shards.iter().map(|(partition, shard)| (*partition, Work::on(shard))).collect();
         let mut effects = Effects::default();
 
-        let (drafts, texts) = self.draft(records);
-        let vectors = self.encode(texts)?;
-        for draft in drafts {
-            let work = work.get_mut(&draft.record.partition).expect("a shard was found for every record above");
-            if draft.record.offset <= work.applied {
-                continue; // it came again after a rebalance: done already
-            }
-            work.applied = draft.record.offset;
-            let (partition, offset) = (draft.record.partition, draft.record.offset);
-            self.decide(work, draft, &vectors)?;
-            let rejected = work.rejected.take();
-            // What was told long ago is read again in silence: nothing of it is put aside now.
-            if offset >= work.shard.told_until() {
-                self.flood.saw(partition, offset, rejected.as_ref())?;
+        let mut records = records.into_iter().peekable();
+        while records.peek().is_some() {
+            let (drafts, texts) = self.draft(records.by_ref().take(ENCODED_TOGETHER));
+            let vectors = self.encode(texts)?;
+            for draft in drafts {
+                let work = work.get_mut(&draft.record.partition).expect("a shard was found for every record above");
+                self.take(work, draft, &vectors)?;
             }
         }
 
@@ -143,6 +140,21 @@ impl Ingest {
             self.finish(&mut effects, work, shards[&partition].clone());
         }
         Ok(effects)
+    }
+
+    fn take(&mut self, work: &mut Work<'_>, draft: Draft, vectors: &[Vector]) -> Result<()> {
+        let (partition, offset) = (draft.record.partition, draft.record.offset);
+        if offset <= work.applied {
+            return Ok(()); // it came again after a rebalance: done already
+        }
+        work.applied = offset;
+        self.decide(work, draft, vectors)?;
+        let rejected = work.rejected.take();
+        // What was told long ago is read again in silence: nothing of it is put aside now.
+        if offset >= work.shard.told_until() {
+            self.flood.saw(partition, offset, rejected.as_ref())?;
+        }
+        Ok(())
     }
 
     fn shards_of(&self, records: &[Record]) -> Result<BTreeMap<i32, Arc<Shard>>> {
@@ -156,10 +168,10 @@ impl Ingest {
         Ok(found)
     }
 
-    /// decode → redact → split, for the whole batch, so that all its texts are encoded together.
-    fn draft(&self, records: Vec<Record>) -> (Vec<Draft>, Vec<String>) {
+    /// decode → redact → split, for several records, so that all their texts are encoded together.
+    fn draft(&self, records: impl Iterator<Item = Record>) -> (Vec<Draft>, Vec<String>) {
         let mut texts = Vec::new();
-        let drafts = records.into_iter().map(|record| self.draft_one(record, &mut texts)).collect();
+        let drafts = records.map(|record| self.draft_one(record, &mut texts)).collect();
         (drafts, texts)
     }
 
@@ -187,11 +199,11 @@ impl Ingest {
         split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &|text| self.tokens.count(text))
     }
 
-    fn encode(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
+    fn encode(&self, texts: Vec<String>) -> Result<Vec<Vector>> {
         let began = Instant::now();
         let vectors = self.encoder.encode_all(texts)?;
         self.metrics.encoded(vectors.len(), began.elapsed());
-        Ok(vectors)
+        Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
     }
 
     fn belongs_here(&self, event: &Event, record: &Record) -> bool {
@@ -199,7 +211,7 @@ impl Ingest {
     }
 
     /// One record, in order, to its effects: rejected, forwarded, seen before, or decided.
-    fn decide(&self, work: &mut Work<'_>, draft: Draft, vectors: &[Vec<f32>]) -> Result<()> {
+    fn decide(&self, work: &mut Work<'_>, draft: Draft, vectors: &[Vector]) -> Result<()> {
         let event = match &draft.event {
             Ok(event) => event,
             Err(reject) => return self.reject(work, &draft, reject),
@@ -338,7 +350,7 @@ struct Here<'a> {
     event: &'a Event,
     profile: &'a Profile,
     draft: &'a Draft,
-    vectors: &'a [Vec<f32>],
+    vectors: &'a [Vector],
 }
 
 impl Here<'_> {

@@ -104,7 +104,7 @@ impl Metrics {
             ),
             apply_seconds: histogram(r, "keepsake_apply_seconds", "Holding the view lock to apply a batch", SECONDS),
             encoded_texts: counter(r, "keepsake_encoded_texts_total", "Texts encoded for ingest"),
-            encode_seconds: histogram(r, "keepsake_encode_seconds", "Encoding all texts of a batch", SECONDS),
+            encode_seconds: histogram(r, "keepsake_encode_seconds", "Encoding texts of up to 256 records", SECONDS),
             shards_owned: gauge(r, "keepsake_shards_owned", "Partitions this process owns"),
             rebalances: counters(r, "keepsake_rebalances_total", "Partitions given to and taken from this process", &["change"]),
             broker_errors: counter(r, "keepsake_broker_errors_total", "Errors of the broker client that were tried again"),

@@ -164,7 +164,8 @@ impl Service {
         metrics.started(clock.wall().0 / 1000);
         let shared = Arc::new(Shared::new(clock.clone(), config.clock.from_events, metrics.clone()));
         let (encoder, worker) = pool::pool(config.embedder.queue);
-        let encoder = encoder.remembering(config.embedder.remembered);
+        // A stand-in's vector is sooner made than found.
+        let encoder = if model.is_stand_in() { encoder } else { encoder.remembering(config.embedder.remembered) };
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
         let (http, page) = http::listen(&config.http.listen)?;
         let mut service = Service {

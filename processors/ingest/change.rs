@@ -68,7 +68,7 @@ impl Ingest {
             }
             facts::hold(work, &memory, &candidate.slots)?;
         }
-        work.put(memory, here.vectors.first().map(|vector| Vector::of(vector)))?;
+        work.put(memory, here.vectors.first().cloned())?;
         work.decide(decided);
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Ingest {
         memory.fresh_at = memory.fresh_at.max(here.event.at);
         touch(&mut memory, here);
         self.reach(work, here, &memory.key);
-        let vector = update.content.as_ref().and(here.vectors.first()).map(|vector| Vector::of(vector));
+        let vector = update.content.as_ref().and(here.vectors.first()).cloned();
         work.put(memory.clone(), vector)?;
         Ok(memory)
     }
@@ -151,7 +151,6 @@ impl Ingest {
         let ids = self.erase(work, key, doomed)?;
         if matches!(forget, Forget::Everything) {
             work.overlay.forget_user(key)?;
-            work.forget_fresh(key);
             work.forget_decisions(|decision| decision.key == *key);
         }
         let reason = match ids.len() {
@@ -225,7 +224,7 @@ impl Ingest {
     /// The memories a forget's query means: all its words, or nearly its meaning. Better one too few than one too many.
     fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<Vec<Memory>> {
         let key = here.key();
-        let meaning = Meaning { words: Words::of(query), vector: here.vectors.first().map(|vector| Vector::of(vector)) };
+        let meaning = Meaning { words: Words::of(query), vector: here.vectors.first().cloned() };
         let mut near = BTreeSet::new();
         if let Some(vector) = &meaning.vector {
             let found = work.nearest(key, vector, self.options.forget_query_max)?;
@@ -313,7 +312,7 @@ impl Ingest {
             true
         })?;
         older.iter().try_for_each(|other| work.remove(other))?;
-        work.put(memory.clone(), here.vectors.first().map(|vector| Vector::of(vector)))?;
+        work.put(memory.clone(), here.vectors.first().cloned())?;
         if let Some(session) = &here.event.session
             && let Some(mut known) = work.overlay.session(here.key(), session)?
         {

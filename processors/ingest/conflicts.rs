@@ -5,7 +5,7 @@ use super::work::{Work, touch};
 use crate::domain::{Memory, MemoryId, Turn, Vector};
 use crate::fault::Result;
 use crate::stages::split::{self, Candidate, DENIALS, Earlier};
-use crate::stages::store::Reading;
+use crate::stages::store::{Reading, SlotHolder};
 
 /// Neighbours asked for if a turn may say otherwise than one of them: an assistant says more, and nearly the same, in more memories.
 pub const NEIGHBOURS: usize = 256;
@@ -22,14 +22,13 @@ pub struct Opposed {
     pub why: String,
 }
 
-/// Strongest first. `near` holds the nearest memories, best first, and none where the candidate's wording speaks against no neighbour; `stems`
-/// are the candidate's.
+/// Strongest first. `near` holds the nearest memories, best first, and none where the candidate's wording speaks against no neighbour.
 pub fn opposed(
     work: &Work<'_>,
     here: &Here<'_>,
     turn: &Turn,
     candidate: &Candidate,
-    (vector, near, stems): (&Vector, &[(MemoryId, f32)], &[String]),
+    (vector, near): (&Vector, &[(MemoryId, f32)]),
 ) -> Result<Vec<Opposed>> {
     let mut earlier: Vec<(Memory, f32)> = Vec::new();
     for (id, cosine) in near.iter().take_while(|(_, cosine)| *cosine >= split::NEAR_ENOUGH) {
@@ -39,13 +38,15 @@ pub fn opposed(
             break;
         }
     }
-    for (name, holder) in work.overlay.slots_under(here.key(), DENIALS, DENIALS_MAX)?.iter() {
-        if !split::may_tell_of(name, stems) || earlier.iter().any(|(memory, _)| memory.id == holder.memory) {
+    let denials = work.overlay.slots_under(here.key(), DENIALS, DENIALS_MAX)?;
+    for SlotHolder { memory: id, .. } in split::told(&candidate.text, &denials) {
+        if earlier.iter().any(|(memory, _)| memory.id == *id) {
             continue;
         }
-        let found = work.overlay.memory(here.key(), holder.memory)?.filter(|memory| is_comparable(memory, here, turn));
-        if let (Some(memory), Some(other)) = (found, work.overlay.vector(here.key(), holder.memory)?) {
-            earlier.push((memory, vector.cosine(&other)));
+        let cosine = work.overlay.vector(here.key(), *id)?.map_or(0.0, |other| vector.cosine(&other));
+        if cosine >= split::NEAR_ENOUGH {
+            let found = work.overlay.memory(here.key(), *id)?;
+            earlier.extend(found.filter(|memory| is_comparable(memory, here, turn)).map(|memory| (memory, cosine)));
         }
     }
     let compared: Vec<Earlier<'_>> = earlier

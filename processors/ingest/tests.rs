@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Layers;
-use crate::domain::Time;
+use crate::domain::{Decision, Time};
 use crate::home::Home;
 use crate::ownership::Place;
 use crate::ports::clock::ManualClock;
@@ -87,7 +87,7 @@ impl Bench {
         }
     }
 
-    pub(super) fn step(&mut self, records: Vec<Record>) -> (Vec<Outgoing>, Vec<crate::domain::Decision>) {
+    pub(super) fn step(&mut self, records: Vec<Record>) -> (Vec<Outgoing>, Vec<Decision>) {
         let effects = self.ingest.step(records).expect("a machine without a world has no faults");
         let decisions = effects.writes.iter().flat_map(|write| write.decisions.clone()).collect();
         for write in effects.writes {
@@ -494,6 +494,20 @@ fn where_a_batch_ends_changes_nothing() {
     assert_eq!(together.digest(), apart.digest());
     let links: usize = together.memories("ada").iter().map(|memory| memory.conflicts_with.len()).sum();
     assert_eq!(links, 8, "12 against 10, 14 against both, and the deed against the denial, each both ways");
+}
+
+/// More than are encoded together; after the first half, what came last comes again, as after a rebalance.
+#[test]
+fn hundreds_of_records_are_decided_together_as_they_are_one_by_one() {
+    let [mut together, mut apart] = [Bench::new(), Bench::new()];
+    let said = |n: usize| turn(&format!("I moved to house number {} in the {}th street of Lisbon", n * n % 97, n * 31 % 89));
+    let mut records: Vec<Record> = (0..600).map(|n| together.record(&said(n))).collect();
+    let alone: Vec<_> = records.iter().flat_map(|record| apart.step(vec![record.clone()]).1).collect();
+    records.splice(300..300, records[200..300].to_vec());
+    let told =
+        |decisions: Vec<Decision>| decisions.into_iter().map(|one| (one.event, one.reason, one.memory)).collect::<Vec<_>>();
+    assert_eq!(told(together.step(records).1), told(alone));
+    assert_eq!(together.digest(), apart.digest());
 }
 
 #[test]

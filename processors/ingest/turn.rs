@@ -61,13 +61,12 @@ impl Ingest {
         let kept = candidates.len().min(self.options.candidates_max);
         let (begin, mut last, mut shadows) = (work.decisions.len(), None, Vec::new());
         for (candidate, vector) in candidates[..kept].iter().zip(here.vectors) {
-            let vector = Vector::of(vector);
             // Order matters: the shadow sees what is there before this candidate changes it.
-            shadows.extend(self.shadow(work, here, turn, candidate, &vector)?);
+            shadows.extend(self.shadow(work, here, turn, candidate, vector)?);
             let decision = match &here.profile.rule {
-                Some(rule) => self.judge(work, here, turn, candidate, vector, rule)?,
+                Some(rule) => self.judge(work, here, turn, candidate, vector.clone(), rule)?,
                 None => {
-                    let weighed = self.weigh(work, here, turn, candidate, &vector)?;
+                    let weighed = self.weigh(work, here, turn, candidate, vector)?;
                     let judgement = self.score(work, here, turn, &weighed)?;
                     self.settle(work, here, turn, weighed, judgement)?
                 }
@@ -102,7 +101,7 @@ impl Ingest {
         let same =
             if replaced.is_empty() { same(work, here, turn, candidate, &near[..near.len().min(NEIGHBOURS)])? } else { None };
         let mut opposed = match (&same, turn.role) {
-            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (vector, compared, said.stems()))?,
+            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (vector, compared))?,
             _ => Vec::new(),
         };
         let mut met: HashSet<MemoryId> = replaced.iter().map(|memory| memory.id).collect();
@@ -172,7 +171,7 @@ impl Ingest {
     /// What was said becomes the ground for what is said next, kept or not.
     fn follow(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, memory: Option<MemoryId>) -> Result<()> {
         let (key, session) = (here.key(), here.event.session.as_deref());
-        let vector = here.vectors.first().map_or_else(Vector::default, |vector| Vector::of(vector));
+        let vector = here.vectors.first().cloned().unwrap_or_default();
         let said = SaidBefore {
             speaker: speaker(turn).into(),
             role: turn.role,

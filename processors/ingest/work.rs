@@ -6,6 +6,7 @@ use crate::fault::{Reject, Result};
 use crate::ports::broker::{Outgoing, Record};
 use crate::shard::{Effects, Shard};
 use crate::stages::decode::Hop;
+use crate::stages::index::Unseen;
 use crate::stages::store::{Overlay, Reading, SeenBefore};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,11 +28,9 @@ pub struct Work<'a> {
     /// The record just handled became a dead letter.
     pub rejected: Option<Reject>,
     /// Vectors of this batch, which the index does not have yet.
-    fresh: HashMap<UserKey, Vec<(MemoryId, Vector)>>,
+    unseen: HashMap<UserKey, Unseen>,
     /// Places in `decisions` of those that must not be explained any more.
     forgotten: HashSet<usize>,
-    /// Memories this batch erased, which the index still has.
-    gone: HashSet<MemoryId>,
 }
 
 impl<'a> Work<'a> {
@@ -49,9 +48,8 @@ impl<'a> Work<'a> {
             compact_at: None,
             not_found: None,
             rejected: None,
-            fresh: HashMap::new(),
+            unseen: HashMap::new(),
             forgotten: HashSet::new(),
-            gone: HashSet::new(),
         }
     }
 
@@ -85,47 +83,28 @@ impl<'a> Work<'a> {
     /// Invariant: what it finds does not depend on where a batch ends.
     pub fn nearest(&self, key: &UserKey, vector: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
         let mut load = || self.shard.vectors(key);
-        let fresh = self.fresh.get(key).map_or(&[][..], Vec::as_slice);
-        let is_outdated = |id: &MemoryId| self.gone.contains(id) || fresh.iter().any(|(other, _)| other == id);
-        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit + self.gone.len() + fresh.len())?;
-        near.retain(|(id, _)| !is_outdated(id));
-        near.extend(fresh.iter().map(|(id, other)| (*id, vector.cosine(other))));
-        near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        near.truncate(limit);
-        Ok(near)
+        let none = Unseen::default();
+        self.shard.index.vectors.nearest(key, &mut load, vector, limit, self.unseen.get(key).unwrap_or(&none))
     }
 
     /// The cosine to the centroid of the user's memories, this batch's own included; none where there is no memory yet.
     /// Invariant: as with `nearest`.
     pub fn nearness_to_all(&self, key: &UserKey, vector: &Vector) -> Result<Option<f32>> {
         let mut load = || self.shard.vectors(key);
-        let fresh = self.fresh.get(key).map_or(&[][..], Vec::as_slice);
-        let is_outdated = |id: &MemoryId| self.gone.contains(id) || fresh.iter().any(|(other, _)| other == id);
-        let mut sum = self.shard.index.vectors.sum(key, &mut load, &is_outdated)?;
-        fresh.iter().for_each(|(_, other)| sum.add(&other.values, other.scale));
-        Ok(sum.cosine(vector))
+        let none = Unseen::default();
+        Ok(self.shard.index.vectors.sum(key, &mut load, self.unseen.get(key).unwrap_or(&none))?.cosine(vector))
     }
 
     pub fn put(&mut self, memory: Memory, vector: Option<Vector>) -> Result<()> {
         let Some(vector) = vector else { return self.overlay.put_memory(memory) };
-        let (key, put) = (memory.key.clone(), memory.id);
+        self.unseen.entry(memory.key.clone()).or_default().put(memory.id, &vector);
         self.overlay.put_memory_and_vector(memory, &vector);
-        let fresh = self.fresh.entry(key).or_default();
-        fresh.retain(|(id, _)| *id != put);
-        fresh.push((put, vector));
         Ok(())
     }
 
     pub fn remove(&mut self, memory: &Memory) -> Result<()> {
-        if let Some(fresh) = self.fresh.get_mut(&memory.key) {
-            fresh.retain(|(id, _)| *id != memory.id);
-        }
-        self.gone.insert(memory.id);
+        self.unseen.entry(memory.key.clone()).or_default().remove(memory.id);
         self.overlay.remove_memory(&memory.key, memory.id)
-    }
-
-    pub fn forget_fresh(&mut self, key: &UserKey) {
-        self.fresh.remove(key);
     }
 
     /// What was decided stays published; it is no longer explained, whether it was decided long ago or in this batch.

@@ -9,7 +9,7 @@ use crate::domain::{
 use crate::fault::{Fault, Reject, RejectCode};
 use crate::profile::Profile;
 use crate::shard::Shard;
-use crate::stages::index::Words;
+use crate::stages::index::{Unseen, Words};
 use crate::stages::rank::{self, Hit, Near, Ranked};
 use crate::stages::reply::{Answer, Found, Stats};
 use crate::stages::store::Reading;
@@ -235,7 +235,7 @@ fn hits_of(
     let terms = question.searched(|| shard.index.text.languages(key))?;
     let is_in_one_language = terms.len() == question.content.len();
     let scored = shard.index.text.scored(key, &terms, profile.words)?;
-    let near = shard.index.vectors.nearest(key, &mut load, vector, limit)?;
+    let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &Unseen::default())?;
     let mut next: Vec<MemoryId> = near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
     next.sort_unstable();
     next.dedup();

@@ -66,6 +66,10 @@ impl Model {
         }
     }
 
+    pub fn is_stand_in(&self) -> bool {
+        matches!(self.loaded, Loaded::Hash)
+    }
+
     pub fn tokens(&self) -> TokenCounter {
         match &self.loaded {
             Loaded::Directory(directory) => TokenCounter { tokenizer: Some(directory.tokenizer()) },

@@ -12,11 +12,10 @@ mod text;
 mod tokens;
 mod vectors;
 
-pub use block::Sum;
 pub use bm25::{Bm25, Scored, Words};
 pub use document::{Document, Text};
 pub use text::TextIndex;
-pub use vectors::{Counts, Room, Vectors};
+pub use vectors::{Counts, Room, Unseen, Vectors};
 
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
@@ -77,8 +76,12 @@ impl Best {
         Best { limit, kept: Vec::new(), least: if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY } }
     }
 
+    fn may_take(&self, score: f32) -> bool {
+        score >= self.least
+    }
+
     fn offer(&mut self, id: &MemoryId, score: f32) {
-        if score >= self.least {
+        if self.may_take(score) {
             self.kept.push((*id, score));
             if self.kept.len() >= self.limit.saturating_mul(2) {
                 self.cut();

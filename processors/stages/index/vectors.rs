@@ -5,7 +5,9 @@ use super::Best;
 use super::block::{Block, Sum};
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
+use foldhash::fast::RandomState;
 use lru::LruCache;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +36,26 @@ pub struct Counts {
     pub hits: u64,
     pub misses: u64,
     pub bytes: usize,
+}
+
+/// What somebody has changed of one user's vectors and the shard does not have yet.
+#[derive(Default)]
+pub struct Unseen {
+    put: Block,
+    /// All that were put or removed.
+    changed: HashSet<MemoryId, RandomState>,
+}
+
+impl Unseen {
+    pub fn put(&mut self, id: MemoryId, vector: &Vector) {
+        self.put.put(id, vector);
+        self.changed.insert(id);
+    }
+
+    pub fn remove(&mut self, id: MemoryId) {
+        self.put.remove(id);
+        self.changed.insert(id);
+    }
 }
 
 /// What all users of a tenant see, every shard has its own part of.
@@ -79,9 +101,22 @@ impl Vectors {
     }
 
     /// The user's nearest vectors by cosine, nearest first; of equals the one with the smaller id.
-    pub fn nearest(&self, key: &UserKey, load: &mut Load, query: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
+    pub fn nearest(
+        &self,
+        key: &UserKey,
+        load: &mut Load,
+        query: &Vector,
+        limit: usize,
+        unseen: &Unseen,
+    ) -> Result<Vec<(MemoryId, f32)>> {
         let (block, mut best) = (self.block(key, load)?, Best::of(limit));
-        block.each_cosine(query, |id, cosine| best.offer(id, cosine));
+        block.each_cosine(query, |id, cosine| {
+            // Most are too far away to be worth the second question.
+            if best.may_take(cosine) && !unseen.changed.contains(id) {
+                best.offer(id, cosine);
+            }
+        });
+        unseen.put.each_cosine(query, |id, cosine| best.offer(id, cosine));
         Ok(best.sorted())
     }
 
@@ -91,9 +126,12 @@ impl Vectors {
         Ok(ids.iter().map(|id| block.cosine(*id, query).unwrap_or_default()).collect())
     }
 
-    /// The sum of the user's vectors, without some.
-    pub fn sum(&self, key: &UserKey, load: &mut Load, without: &dyn Fn(&MemoryId) -> bool) -> Result<Sum> {
-        Ok(self.block(key, load)?.sum(without))
+    /// The sum of the user's vectors.
+    pub fn sum(&self, key: &UserKey, load: &mut Load, unseen: &Unseen) -> Result<Sum> {
+        let mut sum = Sum::default();
+        self.block(key, load)?.add_to(&mut sum, |id| !unseen.changed.contains(id));
+        unseen.put.add_to(&mut sum, |_| true);
+        Ok(sum)
     }
 
     /// Only a block that is loaded takes it: the others find it in the store. An empty vector is none.
@@ -224,7 +262,7 @@ mod tests {
         let cosines: Vec<_> = expected.iter().map(|(_, cosine)| *cosine).chain([0.0]).collect();
         assert_eq!(vectors.cosines(key, &mut || load(store), &query, &ids).unwrap(), cosines);
         for limit in [0, 3, 100] {
-            let near = vectors.nearest(key, &mut || load(store), &query, limit).unwrap();
+            let near = vectors.nearest(key, &mut || load(store), &query, limit, &Unseen::default()).unwrap();
             assert_eq!(near, expected[..limit.min(expected.len())]);
         }
         assert!(vectors.room.counts().bytes <= vectors.room.bytes_max);
@@ -255,6 +293,36 @@ mod tests {
                 check(&vectors, &key, store);
             }
         }
+
+        /// Some changes the shard has, the rest not yet.
+        #[test]
+        fn what_the_shard_does_not_have_yet_counts_as_if_it_had_it(
+            steps in prop::collection::vec((0..12usize, prop::option::weighted(0.7, 0..50usize)), 1..60),
+            seen in 0..60usize,
+        ) {
+            let (vectors, key, mut store, mut unseen) = (Vectors::new(Room::new(1_000_000)), user(0), Store::new(), Unseen::default());
+            let (before, after) = steps.split_at(seen.min(steps.len()));
+            let change = |store: &mut Store, (memory, seed): &(usize, Option<usize>)| match seed {
+                Some(seed) => drop(store.insert(id(*memory), vector(*seed))),
+                None => drop(store.remove(&id(*memory))),
+            };
+            before.iter().for_each(|step| change(&mut store, step));
+            let mut load_seen = { let seen = store.clone(); move || load(&seen) };
+            for step in after {
+                change(&mut store, step);
+                match step {
+                    (memory, Some(seed)) => unseen.put(id(*memory), &vector(*seed)),
+                    (memory, None) => unseen.remove(id(*memory)),
+                }
+            }
+            let all = Vectors::new(Room::new(1_000_000));
+            for limit in [0, 3, 100] {
+                let near = vectors.nearest(&key, &mut load_seen, &vector(999), limit, &unseen).unwrap();
+                prop_assert_eq!(near, all.nearest(&key, &mut || load(&store), &vector(999), limit, &Unseen::default()).unwrap());
+            }
+            let sum = vectors.sum(&key, &mut load_seen, &unseen).unwrap();
+            prop_assert_eq!(sum, all.sum(&key, &mut || load(&store), &Unseen::default()).unwrap());
+        }
     }
 
     #[test]
@@ -266,7 +334,7 @@ mod tests {
             vectors.put(&key, id(2), &vector(2));
             read
         };
-        assert_eq!(vectors.nearest(&key, &mut read_then_overtaken, &vector(0), 9).unwrap().len(), 1);
+        assert_eq!(vectors.nearest(&key, &mut read_then_overtaken, &vector(0), 9, &Unseen::default()).unwrap().len(), 1);
         store.insert(id(2), vector(2));
         check(&vectors, &key, &store);
     }
@@ -335,7 +403,7 @@ mod tests {
         vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));
         vectors.put(&user(0), id(3), &Vector::default());
         check(&vectors, &user(0), &store);
-        let near = vectors.nearest(&user(0), &mut || load(&store), &Vector::of(&[1.0, 0.0]), 9).unwrap();
+        let near = vectors.nearest(&user(0), &mut || load(&store), &Vector::of(&[1.0, 0.0]), 9, &Unseen::default()).unwrap();
         assert_eq!(near, []);
     }
 }

@@ -262,10 +262,12 @@ fn is_like_phrase(new: &Number, old: &Number) -> bool {
 
 // ---------------------------------------------------------------- "I have never" against a deed
 
-/// Of what is denied, the share that a deed must name, and two stems of it where there are two.
-const DENIAL_SHARE: f32 = 0.5;
-const DENIAL_STEMS: usize = 2;
 const DENIAL_MARGIN: f32 = 0.2;
+
+/// Of the stems that are denied, how many a deed must name: half of them, and two where there are two.
+pub fn told_at_least(denied: usize) -> usize {
+    denied.div_ceil(2).max(denied.min(2))
+}
 
 /// What "never" in this clause denies of what was told before.
 fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
@@ -300,7 +302,7 @@ fn strength(denied: &BTreeSet<String>, told: &Clause, cosine: f32) -> Option<f32
     let Says::Deed(deed) = &told.says else { return None };
     let shared = denied.intersection(deed).count();
     let share = shared as f32 / denied.len() as f32;
-    let holds = cosine >= NEAR_ENOUGH && share >= DENIAL_SHARE && shared >= DENIAL_STEMS.min(denied.len());
+    let holds = cosine >= NEAR_ENOUGH && shared >= told_at_least(denied.len());
     holds.then_some(cosine + 0.5 * share)
 }
 

@@ -12,7 +12,7 @@ mod statements;
 mod tokens;
 
 pub use conflicts::{Conflict, Earlier, NEAR_ENOUGH, conflicts, may_conflict};
-pub use slots::{DENIALS, may_tell_of, replaces, slots};
+pub use slots::{DENIALS, replaces, slots, told};
 
 use crate::domain::Kind;
 

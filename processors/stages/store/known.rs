@@ -15,14 +15,20 @@ pub struct Known {
     /// By record.
     pub gates: Lately<Gate>,
     /// By what all of a user's slots have in common.
-    slots: Lately<Slots>,
+    pub slots: Lately<Slots>,
 }
 
 /// A user's slots whose names begin so: the first ones in the order of their names.
-struct Slots {
-    beginning: Box<str>,
-    limit: usize,
-    found: Arc<Vec<(String, SlotHolder)>>,
+pub struct Slots {
+    pub beginning: Box<str>,
+    pub limit: usize,
+    pub found: Arc<Vec<(String, SlotHolder)>>,
+}
+
+impl Slots {
+    pub fn answer(&self, beginning: &str, limit: usize) -> Option<Arc<Vec<(String, SlotHolder)>>> {
+        (*self.beginning == *beginning && self.limit == limit).then(|| self.found.clone())
+    }
 }
 
 impl Known {
@@ -31,22 +37,13 @@ impl Known {
         Known { tails: Lately::new(count_max), gates: Lately::new(count_max), slots: Lately::new(count_max) }
     }
 
-    pub fn slots(&self, of_user: &[u8], beginning: &str, limit: usize) -> Option<Arc<Vec<(String, SlotHolder)>>> {
-        let slots = self.slots.get(of_user).filter(|slots| *slots.beginning == *beginning && slots.limit == limit)?;
-        Some(slots.found.clone())
-    }
-
-    pub fn put_slots(&self, of_user: &[u8], beginning: &str, limit: usize, found: Arc<Vec<(String, SlotHolder)>>) {
-        self.slots.put(of_user.to_vec(), Arc::new(Slots { beginning: beginning.into(), limit, found }));
-    }
-
     /// These records are no longer what they were. Tails are replaced by whoever changes them.
     pub fn forget<'k>(&self, changed: impl Iterator<Item = &'k [u8]>) {
         for record in changed {
             if keys::is_gate(record) {
-                self.gates.forget(record, |_| true);
+                self.gates.forget(record);
             } else if let Some((of_user, name)) = keys::slot_of(record) {
-                self.slots.forget(of_user, |slots| name.starts_with(slots.beginning.as_bytes()));
+                self.slots.forget_if(of_user, |slots| name.starts_with(slots.beginning.as_bytes()));
             }
         }
     }
@@ -55,6 +52,13 @@ impl Known {
 /// What was put or asked for last.
 pub struct Lately<V> {
     known: Mutex<LruCache<Vec<u8>, Arc<V>, RandomState>>,
+}
+
+/// As many as are put.
+impl<V> Default for Lately<V> {
+    fn default() -> Lately<V> {
+        Lately { known: Mutex::new(LruCache::unbounded_with_hasher(RandomState::default())) }
+    }
 }
 
 impl<V> Lately<V> {
@@ -81,7 +85,11 @@ impl<V> Lately<V> {
         self.lock().iter().map(|(key, _)| key).filter(|key| key.starts_with(prefix)).cloned().collect()
     }
 
-    fn forget(&self, key: &[u8], is_meant: impl Fn(&V) -> bool) {
+    pub fn forget(&self, key: &[u8]) {
+        self.lock().pop(key);
+    }
+
+    fn forget_if(&self, key: &[u8], is_meant: impl Fn(&V) -> bool) {
         let mut known = self.lock();
         if known.peek(key).is_some_and(|value| is_meant(value)) {
             known.pop(key);

@@ -2,7 +2,7 @@
 
 use super::format::{self, Gate};
 use super::keys;
-use super::known::Known;
+use super::known::{Known, Lately, Slots};
 use super::reading::{
     Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail, decoded_tail, slots_under,
 };
@@ -29,6 +29,8 @@ pub struct Overlay<'a> {
     gates: BTreeMap<UserKey, Arc<Gate>>,
     /// Each tail read or written, as it is by now.
     tails: RefCell<HashMap<Vec<u8>, Arc<Tail>>>,
+    /// The last answers that the batch's own changes are part of, until it changes another slot of that user.
+    answered: Lately<Slots>,
 }
 
 /// A batch as it goes to the store: its bytes, and what would otherwise be read and decoded again by the next one.
@@ -67,8 +69,8 @@ impl<'a> Overlay<'a> {
     }
 
     pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
-        let (memories, vectors, gates, tails) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), RefCell::default());
-        Overlay { below, known: None, changes, memories, vectors, gates, tails }
+        let (memories, vectors, gates) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Overlay { below, known: None, changes, memories, vectors, gates, tails: RefCell::default(), answered: Lately::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -242,10 +244,12 @@ impl<'a> Overlay<'a> {
     }
 
     pub fn put_slot(&mut self, key: &UserKey, name: &str, holder: &SlotHolder) {
+        self.answered.forget(&keys::all(key, keys::SLOT));
         self.changes.put(keys::slot(key, name), format::slot_bytes(holder));
     }
 
     pub fn remove_slot(&mut self, key: &UserKey, name: &str) {
+        self.answered.forget(&keys::all(key, keys::SLOT));
         self.changes.remove(keys::slot(key, name));
     }
 
@@ -302,6 +306,7 @@ impl<'a> Overlay<'a> {
             }
             self.changes.remove(record);
         }
+        self.answered.forget(&keys::all(key, keys::SLOT));
         self.gates.remove(key);
         if ids > 0 {
             self.gates.insert(key.clone(), Arc::new(Gate { ids, ..Gate::default() }));
@@ -357,13 +362,13 @@ impl Reading for Overlay<'_> {
         let prefix = keys::slot(key, beginning);
         let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
         let is_changed = self.changes.records.range::<[u8], _>(from).next().is_some_and(|(key, _)| key.starts_with(&prefix));
-        let Some(known) = self.known.filter(|_| !is_changed) else { return slots_under(self, key, beginning, limit) };
+        let answered = self.known.filter(|_| !is_changed).map_or(&self.answered, |known| &known.slots);
         let of_user = keys::all(key, keys::SLOT);
-        if let Some(found) = known.slots(&of_user, beginning, limit) {
+        if let Some(found) = answered.get(&of_user).and_then(|slots| slots.answer(beginning, limit)) {
             return Ok(found);
         }
         let found = slots_under(self, key, beginning, limit)?;
-        known.put_slots(&of_user, beginning, limit, found.clone());
+        answered.put(of_user, Arc::new(Slots { beginning: beginning.into(), limit, found: found.clone() }));
         Ok(found)
     }
 

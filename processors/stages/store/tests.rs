@@ -699,6 +699,42 @@ fn what_is_recalled_again_is_what_was_written_since() {
     assert_eq!(recalled(), None);
 }
 
+/// Asked between any two changes, of which a batch has many.
+#[test]
+fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
+    on_both(|store| {
+        let (zoe, ada) = (key("zoe"), key("ada"));
+        let holder = SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "x".into() };
+        write(store, 1, |overlay| [&zoe, &ada].into_iter().for_each(|user| overlay.put_slot(user, "never:fly", &holder)));
+        let mut overlay = store.overlay();
+        let check = |overlay: &Overlay<'_>, expected: &[&str]| {
+            let found = overlay.slots_under(&zoe, "never:", 3).unwrap();
+            assert!(found.iter().map(|(name, _)| name).eq(expected), "{found:?}");
+            assert_eq!(overlay.slots_under(&ada, "never:", 3).unwrap().len(), 1);
+        };
+        check(&overlay, &["never:fly"]);
+        for (put, expected) in [
+            ("never:ski", &["never:fly", "never:ski"][..]),
+            ("never:eat", &["never:eat", "never:fly", "never:ski"]),
+            ("works_at", &["never:eat", "never:fly", "never:ski"]),
+        ] {
+            overlay.put_slot(&zoe, put, &holder);
+            check(&overlay, expected);
+        }
+        assert_eq!(
+            (overlay.slots_under(&zoe, "never:", 2).unwrap().len(), overlay.slots_under(&zoe, "never:s", 3).unwrap().len()),
+            (2, 1)
+        );
+        check(&overlay, &["never:eat", "never:fly", "never:ski"]);
+        overlay.remove_slot(&zoe, "never:fly");
+        check(&overlay, &["never:eat", "never:ski"]);
+        overlay.forget_user(&zoe).unwrap();
+        check(&overlay, &[]);
+        overlay.put_slot(&zoe, "never:sail", &holder);
+        check(&overlay, &["never:sail"]);
+    });
+}
+
 /// What is kept decoded for the next turn follows every batch.
 #[test]
 fn a_turn_reads_again_what_was_written_since() {
