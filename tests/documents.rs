@@ -5,7 +5,7 @@ use keepsake::config::{DEFAULTS, Layers};
 use keepsake::fault::{RejectCode, StopName};
 use keepsake::metrics::Metrics;
 use regex::Regex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENTS: [&str; 7] = [
     "README.md",
@@ -135,6 +135,22 @@ fn every_alert_points_to_a_section_of_the_runbook() {
             "deploy/prometheus/rules.yml points to #{}: the runbook has no such section",
             &found[1]
         );
+    }
+}
+
+/// An average over a bound is never seen: this alert was once of batches larger than a slow encoder ever has.
+#[test]
+fn the_alert_for_events_behind_is_of_batches_that_there_can_be() {
+    let shown: BTreeMap<String, String> = Layers::defaults().shown().into_iter().map(|(path, value, ..)| (path, value)).collect();
+    let bound = |option: &str| shown[option].parse::<f64>().expect("a number");
+    let rules = read("deploy/prometheus/rules.yml");
+    for (metric, bound) in [
+        ("keepsake_batch_seconds", bound("ingest.batch_work_ms") / 1000.0),
+        ("keepsake_batch_records", bound("ingest.batch_records_max")),
+    ] {
+        let average = Regex::new(&format!(r"{metric}_count\[5m\]\)\) > ([0-9]+)\n")).expect("a fixed pattern");
+        let threshold: f64 = average.captures(&rules).expect("the alert is there")[1].parse().expect("digits");
+        assert!(threshold * 2.0 <= bound, "{metric}: alerts from {threshold}, and {bound} is the most");
     }
 }
 
