@@ -29,6 +29,7 @@ use crate::stages::score::Rarity;
 use crate::stages::split::{self, Candidate};
 use crate::stages::store::changelog::META;
 use crate::stages::store::{Mark, Place};
+use crate::text::Words;
 use flood::Flood;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -126,6 +127,17 @@ impl Ingest {
         let mut work: BTreeMap<i32, Work<'_>> = shards.iter().map(|(partition, shard)| (*partition, Work::on(shard))).collect();
         let mut effects = Effects::default();
 
+        let decided = self.decide_all(records, &mut work);
+        Words::forget_all();
+        decided?;
+
+        for (partition, work) in work {
+            self.finish(&mut effects, work, shards[&partition].clone());
+        }
+        Ok(effects)
+    }
+
+    fn decide_all(&mut self, records: Vec<Record>, work: &mut BTreeMap<i32, Work<'_>>) -> Result<()> {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
             let (drafts, texts) = self.draft(records.by_ref().take(ENCODED_TOGETHER));
@@ -135,11 +147,7 @@ impl Ingest {
                 self.take(work, draft, &vectors)?;
             }
         }
-
-        for (partition, work) in work {
-            self.finish(&mut effects, work, shards[&partition].clone());
-        }
-        Ok(effects)
+        Ok(())
     }
 
     fn take(&mut self, work: &mut Work<'_>, draft: Draft, vectors: &[Vector]) -> Result<()> {

@@ -1,14 +1,18 @@
 //! One partition's state: its store and its index, changed together and seen together. Knows no broker and decides nothing.
 
-use crate::domain::{Around, Decision, Memory, Position, Role, Time, UserKey};
+mod searched;
+
+pub use searched::document;
+
+use crate::domain::{Decision, Position, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::ports::broker::Log;
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
-use crate::stages::index::{self, Document, Index, Room, Text};
+use crate::stages::index::{self, Index, Room};
 use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store, Upserted};
-use crate::text::{self, Language, Words};
+use searched::has_same_words;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -285,75 +289,3 @@ impl Effects {
         Effects { batch: overlay.finished(), touched }
     }
 }
-
-/// A memory as it is found, read when it is needed.
-pub fn document(memory: Memory) -> Document {
-    let (id, key, searched) = (memory.id, memory.key.clone(), Searched::of(memory));
-    Document::new(id, key, move || searched.text())
-}
-
-/// What of a memory makes its document.
-struct Searched {
-    created_at: Time,
-    role: Role,
-    speaker: Option<String>,
-    content: String,
-    /// Words of the turn before, of the one before that and of the one after.
-    around: [Option<Arc<str>>; 3],
-}
-
-impl Searched {
-    fn of(memory: Memory) -> Searched {
-        let Memory { created_at, role, speaker, content, around: Around { before, earlier, after }, .. } = memory;
-        let around = [before, earlier, after].map(|neighbour| neighbour.map(|one| one.words));
-        Searched { created_at, role, speaker, content, around }
-    }
-
-    /// Its day, who said it, and its words; and apart from these what was said around it.
-    fn text(&self) -> Text {
-        let day = text::day(self.created_at);
-        let speaker = self.speaker.as_deref();
-        let said = Words::of(&self.content);
-        let language = said.language().or_else(|| self.language_together());
-        let [before, earlier, after] = self.around.each_ref().map(|words| match words {
-            Some(words) => stems(&Words::of(words), language),
-            None => Vec::new(),
-        });
-        let mut own = text::terms_of_english(&format!("{day} {}", speaker.unwrap_or(self.role.as_str())));
-        own.extend(said.stems_in(language.unwrap_or(Language::ENGLISH)));
-        Text {
-            own,
-            before,
-            earlier,
-            after,
-            language: language.filter(|language| *language != Language::ENGLISH),
-            speaker: speaker.map(text::name).filter(|name| !name.is_empty() && !NAMELESS.contains(&name.as_str())),
-            words: text::count_words(&self.content),
-        }
-    }
-
-    /// A sentence by itself is often too short to tell its language by: of a memory and what was said around it, that is told nearly always.
-    fn language_together(&self) -> Option<Language> {
-        let [before, earlier, after] = self.around.each_ref().map(Option::as_deref);
-        let around: Vec<&str> = [earlier, before, after].into_iter().flatten().collect();
-        if around.is_empty() { None } else { Words::of(&[&[self.content.as_str()], &around[..]].concat().join("\n")).language() }
-    }
-}
-
-/// In the language that they are told in, or else that of the memory they stand beside.
-fn stems(words: &Words, beside: Option<Language>) -> Vec<String> {
-    words.stems_in(words.language().or(beside).unwrap_or(Language::ENGLISH))
-}
-
-/// Whether both make the same document: a memory that is confirmed, used or linked is found as before.
-fn has_same_words(one: &Memory, other: &Memory) -> bool {
-    fn searched(memory: &Memory) -> (Time, Role, Option<&str>, &str, [Option<&str>; 3]) {
-        let Around { before, earlier, after } = &memory.around;
-        let around = [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| &*one.words));
-        (memory.created_at, memory.role, memory.speaker.as_deref(), &memory.content, around)
-    }
-    searched(one) == searched(other)
-}
-
-/// What applications call speakers that have no name.
-const NAMELESS: &[&str] = &["user", "assistant", "system", "tool", "human", "ai", "bot"];

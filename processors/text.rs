@@ -6,7 +6,7 @@ mod words;
 
 pub use language::Language;
 pub use unspaced::{count_words, is_unspaced};
-pub use words::{Words, stem, terms, terms_of_english, words};
+pub use words::{Stems, Words, stem, terms, terms_of_english, words};
 
 use crate::domain::Time;
 use foldhash::fast::RandomState;
@@ -67,6 +67,11 @@ fn first_plain_words(text: &str, count: usize) -> Option<&str> {
     (!after_space && words <= count).then_some(text)
 }
 
+/// Whether the first `count` words are plainly all of it.
+pub fn is_first_words(text: &str, count: usize) -> bool {
+    first_plain_words(text, count).is_some_and(|first| first.len() == text.len())
+}
+
 /// The day as people write it, so that "in May" finds it: `8 May, 2023`.
 pub fn day(time: Time) -> String {
     match jiff::Timestamp::from_millisecond(time.0) {
@@ -93,7 +98,8 @@ mod tests {
         #[test]
         fn first_words_are_what_stands_between_white_space(text in "([a-c.]{1,3}|[a-c ]|  |\t|\u{b}|\u{a0}|é){0,12}", count in 0usize..5) {
             let first = text.split_whitespace().take(count).collect::<Vec<_>>().join(" ");
-            prop_assert_eq!(first_words(&text, count), first);
+            prop_assert_eq!(&first_words(&text, count), &first);
+            prop_assert!(!is_first_words(&text, count) || first == text);
         }
     }
 

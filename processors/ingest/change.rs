@@ -344,7 +344,7 @@ impl Meaning {
         // A query is short: it is read in the language of what it is looked for in.
         let language = said.language().unwrap_or(Language::ENGLISH);
         let (meant, said) = (self.words.stems_in(language), said.stems_in(language));
-        !meant.is_empty() && meant.iter().all(|stem| said.contains(stem))
+        !meant.is_empty() && meant.iter().all(|stem| said.iter().any(|said| said == stem))
     }
 
     fn is_near(&self, said: &Vector) -> bool {

@@ -9,8 +9,10 @@ use crate::ports::clock::ManualClock;
 use crate::ports::embedder::pool;
 use crate::ports::embedder::{Model, ModelChoice};
 use crate::run;
-use crate::stages::index::Bm25;
+use crate::shard;
+use crate::stages::index::{self, Bm25, TextIndex};
 use crate::stages::store::Reading;
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const PARTITIONS: i32 = 3;
@@ -232,13 +234,15 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
     assert_eq!(bench.outcomes(&[summary]), ["summarised"]);
 
     assert_eq!(bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Berlin"})]), ["forgotten"]);
+    assert!(Words::are_forgotten());
     let key = UserKey::new("default", "ada").expect("a name");
     let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
     assert_eq!(bench.memories("ada").iter().filter(|memory| memory.content.contains("Berlin")).count(), 0);
     assert!(shard.store.tail(&key, Some("s")).expect("a disk").said.is_empty());
     assert!(shard.store.slot(&key, "lives_in").expect("a disk").is_none());
     let bm25 = Bm25 { k1: 0.9, b: 0.4, previous: 0.3, short_words: 30.0 };
-    assert!(shard.index.text.scored(&key, &crate::text::terms("Berlin"), bm25).expect("an index").best(10).is_empty());
+    let berlin: Vec<String> = text::terms("Berlin").iter().map(str::to_owned).collect();
+    assert!(shard.index.text.scored(&key, &berlin, bm25).expect("an index").best(10).is_empty());
     assert!(bench.memories("ada").iter().any(|memory| memory.content.contains("Oslo")), "the rest stays");
 }
 
@@ -282,6 +286,25 @@ fn a_turn_that_is_dropped_is_known_by_the_memories_around_it() {
 }
 
 #[test]
+fn law_forgotten_stays_forgotten_in_texts_that_were_read_lately() {
+    let mut bench = Bench::new();
+    bench.outcomes(&BERGEN.map(turn));
+    assert!(Words::are_forgotten(), "by ingest");
+    let (dir, key) = (tempfile::tempdir().expect("a disk"), UserKey::new("default", "ada").expect("a name"));
+    let options = index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 100 };
+    let index = TextIndex::open(dir.path(), options, "one").expect("a disk");
+    let put = || bench.memories("ada").into_iter().for_each(|memory| index.put(shard::document(memory)));
+    put();
+    index.settle(1).expect("a disk");
+    assert!(Words::are_forgotten(), "by the index on its way to disk");
+    put();
+    assert!(index.documents(&key).expect("a disk").0 > 1);
+    assert!(Words::are_forgotten(), "by the index that was asked");
+    put();
+    assert!(Words::are_forgotten(), "by the index that is asked often");
+}
+
+#[test]
 fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
     let by_id = |bench: &Bench| {
         let cello = bench.memories("ada").into_iter().find(|memory| memory.content.contains("cello")).expect("kept");
@@ -307,6 +330,7 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
         assert!(said(&bench).iter().filter(|text| text.contains(word)).count() > 1, "it is known in several places: {word}");
         let event = forget(&bench);
         assert_eq!(bench.outcomes(&[event]), ["forgotten"]);
+        assert!(Words::are_forgotten());
         assert_eq!(said(&bench).iter().filter(|text| text.contains(word)).count(), 0, "{word}: {:?}", said(&bench));
         let vectors = bench.memories("ada").iter().flat_map(|memory| memory.around.all().cloned().collect::<Vec<_>>()).count();
         assert_eq!(vectors, left, "of the others nothing is lost");

@@ -277,8 +277,11 @@ fn neighbour(said: &SaidBefore) -> Option<Neighbour> {
 
 /// Of what successors see of a turn: mostly all of it.
 fn first_words(content: &Arc<str>) -> Arc<str> {
-    let is_all = content.is_ascii() && content.bytes().filter(|byte| *byte == b' ').count() < TAIL_WORDS_FIRST;
-    if is_all { content.clone() } else { text::first_words(content, TAIL_WORDS_FIRST).into() }
+    if text::is_first_words(content, TAIL_WORDS_FIRST) {
+        content.clone()
+    } else {
+        text::first_words(content, TAIL_WORDS_FIRST).into()
+    }
 }
 
 fn question(content: &str) -> f32 {
@@ -291,6 +294,9 @@ fn question(content: &str) -> f32 {
 
 /// What successors see of a turn: how it began, and how it ended, where its question is.
 fn begin_and_end(content: &str) -> String {
+    if text::is_first_words(content, TAIL_WORDS_FIRST + TAIL_WORDS_LAST) {
+        return content.to_owned();
+    }
     let words: Vec<&str> = content.split_whitespace().collect();
     if words.len() <= TAIL_WORDS_FIRST + TAIL_WORDS_LAST {
         return words.join(" ");

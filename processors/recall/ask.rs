@@ -233,7 +233,7 @@ fn hits_of(
 ) -> Result<(Vec<Hit>, usize), Fault> {
     let mut load = || shard.vectors(key);
     let terms = question.searched(|| shard.index.text.languages(key))?;
-    let is_in_one_language = terms.len() == question.content.len();
+    let is_in_one_language = terms.len() == question.content().len();
     let scored = shard.index.text.scored(key, &terms, profile.words)?;
     let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &Unseen::default())?;
     let mut next: Vec<MemoryId> = near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
@@ -270,7 +270,7 @@ fn hit(memory: Arc<Memory>, words: Words, is_in_one_language: bool, cosine: f32,
 /// The question as it is searched: one that says little by itself takes the turn before it along.
 fn in_context(query: &str, history: &[String]) -> String {
     match history.last() {
-        Some(before) if text::Words::of(query).content.len() < LEANING_TERMS => format!("{before} {query}"),
+        Some(before) if text::Words::of(query).content().len() < LEANING_TERMS => format!("{before} {query}"),
         _ => query.to_owned(),
     }
 }

@@ -23,7 +23,7 @@ pub fn is_unspaced(word: &str) -> bool {
 /// The parts of a lower-case word: pairs of characters as readers count them, for each run of one script; the only one of a run that has one,
 /// unless it is Hiragana, where that is a particle; each Chinese character by itself too, since many are words; and what is in other letters,
 /// as it is.
-pub fn parts(word: &str, mut each: impl FnMut(&str)) {
+pub fn parts<'w>(word: &'w str, mut each: impl FnMut(&'w str)) {
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
         let of = script(first);
@@ -38,7 +38,7 @@ pub fn parts(word: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-fn pairs(run: &str, script: Script, each: &mut impl FnMut(&str)) {
+fn pairs<'w>(run: &'w str, script: Script, each: &mut impl FnMut(&'w str)) {
     let mut before: Option<&str> = None;
     let mut start = 0;
     for (at, character) in run.grapheme_indices(true) {

@@ -3,8 +3,11 @@
 use super::language::{Language, Signs};
 use super::{is_stop_word, unspaced};
 use foldhash::fast::RandomState;
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
 use unicode_normalization::char::is_combining_mark;
 
 /// Longer ones are keys, hashes and addresses.
@@ -15,39 +18,90 @@ const STEMS_REMEMBERED: usize = 16_384;
 /// What is longer is hardly a word and would not come again.
 const STEM_REMEMBERED_BYTES_MAX: usize = 32;
 
+/// A turn's text is read for its score and for what was denied of it; for the index it is read with the memory of that turn and with those of
+/// the next two. Eight are looked through sooner than one is read.
+const TEXTS_REMEMBERED: usize = 8;
+/// What is longer takes longer to compare, too, and room for as long as its thread lives.
+const TEXT_REMEMBERED_BYTES_MAX: usize = 4096;
+
 thread_local! {
-    /// To stem a word takes ten times as long as to look it up, and a turn's words are stemmed three times: for its score, its vector's
-    /// stand-in and the index.
+    /// To stem a word takes ten times as long as to look it up.
     static STEMS: RefCell<HashMap<Box<str>, Box<str>, RandomState>> = RefCell::default();
+    /// Oldest first.
+    static TEXTS: RefCell<VecDeque<(Box<str>, Rc<Words>)>> = RefCell::default();
 }
 
 /// A text that has been read once.
 pub struct Words {
-    /// In lower case, in order, repetitions kept. Where a script has no spaces, pairs of characters.
-    pub content: Vec<String>,
     lower: String,
+    /// Where in it each word begins and ends that is kept.
+    content: Vec<Range<usize>>,
     signs: Signs,
+    language: OnceCell<Option<Language>>,
+    /// In the language they were first asked for in.
+    stems: OnceCell<(Language, Stems)>,
 }
 
 impl Words {
     pub fn of(text: &str) -> Words {
         let (lower, mut signs) = (lower(text), Signs::default());
-        let content = content_words(&lower, |word, is_stop_word| signs.count(word, is_stop_word));
-        Words { content, lower, signs }
+        let mut content = Vec::new();
+        content_words(&lower, |word, is_stop_word| signs.count(word, is_stop_word), |word| content.push(range_in(&lower, word)));
+        Words { lower, content, signs, language: OnceCell::new(), stems: OnceCell::new() }
     }
 
-    /// None: it cannot be told. Not remembered: it may take as long as all the rest.
+    /// The same; one of the last eight that were asked for so is not read again, until this thread forgets them.
+    pub fn again(text: &str) -> Rc<Words> {
+        if text.len() > TEXT_REMEMBERED_BYTES_MAX {
+            return Words::of(text).into();
+        }
+        TEXTS.with_borrow_mut(|texts| {
+            if let Some((_, words)) = texts.iter().rev().find(|(known, _)| **known == *text) {
+                return words.clone();
+            }
+            if texts.len() == TEXTS_REMEMBERED {
+                texts.pop_front();
+            }
+            let words = Rc::new(Words::of(text));
+            texts.push_back((text.into(), words.clone()));
+            words
+        })
+    }
+
+    /// Order matters: whoever has asked for texts again forgets them before it waits, or what somebody wants forgotten would stay in memory.
+    pub fn forget_all() {
+        TEXTS.with_borrow_mut(VecDeque::clear);
+    }
+
+    #[cfg(test)]
+    pub fn are_forgotten() -> bool {
+        TEXTS.with_borrow(VecDeque::is_empty)
+    }
+
+    /// In lower case, in order, repetitions kept. Where a script has no spaces, pairs of characters.
+    pub fn content(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.content.iter().map(|word| &self.lower[word.clone()])
+    }
+
+    /// None: it cannot be told.
     pub fn language(&self) -> Option<Language> {
-        self.signs.language(&self.lower)
+        *self.language.get_or_init(|| self.signs.language(&self.lower))
     }
 
     /// In its own language; where that cannot be told, as if it were English.
-    pub fn stems(&self) -> Vec<String> {
+    pub fn stems(&self) -> Stems {
         self.stems_in(self.language().unwrap_or(Language::ENGLISH))
     }
 
-    pub fn stems_in(&self, language: Language) -> Vec<String> {
-        self.content.iter().map(|word| stem_in(language, word)).collect()
+    pub fn stems_in(&self, language: Language) -> Stems {
+        let (known, stems) = self.stems.get_or_init(|| (language, self.stemmed(language)));
+        if *known == language { stems.clone() } else { self.stemmed(language) }
+    }
+
+    fn stemmed(&self, language: Language) -> Stems {
+        let mut stems = Stemming::default();
+        self.content().for_each(|word| stems.add(language, word));
+        stems.done()
     }
 
     /// What a question is searched by: its stems, and if it is not English, those of each other language that it may have been meant in. A
@@ -55,18 +109,83 @@ impl Words {
     pub fn searched<E>(&self, spoken: impl FnOnce() -> Result<Vec<Language>, E>) -> Result<Vec<String>, E> {
         let own = self.language();
         if own == Some(Language::ENGLISH) {
-            return Ok(self.stems_in(Language::ENGLISH));
+            return Ok(self.stems_in(Language::ENGLISH).iter().map(str::to_owned).collect());
         }
         let mut languages = vec![Language::ENGLISH];
         languages.extend(own);
         languages.extend(spoken()?.into_iter().filter(|one| Some(*one) != own));
-        let stems = |word: &String| {
+        let stems = |word: &str| {
             let mut stems: Vec<String> = languages.iter().map(|language| stem_in(*language, word)).collect();
             stems.sort_unstable();
             stems.dedup();
             stems
         };
-        Ok(self.content.iter().flat_map(stems).collect())
+        Ok(self.content().flat_map(stems).collect())
+    }
+}
+
+/// Stems in order, repetitions kept, as one string: hundreds of thousands are made a second, and most of what one takes is a string of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stems {
+    /// Each behind a separator.
+    joined: Arc<str>,
+    count: usize,
+}
+
+impl Stems {
+    /// No stem holds a control character.
+    pub const SEPARATOR: char = '\u{1f}';
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.joined.split(Stems::SEPARATOR).skip(1)
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn joined(&self) -> &str {
+        &self.joined
+    }
+
+    /// Those, and then these.
+    pub fn and(&self, others: &Stems) -> Stems {
+        Stems { joined: [&*self.joined, &*others.joined].concat().into(), count: self.count + others.count }
+    }
+}
+
+impl<S: AsRef<str>> FromIterator<S> for Stems {
+    fn from_iter<I: IntoIterator<Item = S>>(stems: I) -> Stems {
+        let mut made = Stemming::default();
+        stems.into_iter().for_each(|stem| made.put(stem.as_ref()));
+        made.done()
+    }
+}
+
+/// Stems that are being made.
+#[derive(Default)]
+struct Stemming {
+    joined: String,
+    count: usize,
+}
+
+impl Stemming {
+    fn add(&mut self, language: Language, word: &str) {
+        if language == Language::ENGLISH { with_stem(word, |stem| self.put(stem)) } else { self.put(&language.stem(word)) }
+    }
+
+    fn put(&mut self, stem: &str) {
+        self.joined.push(Stems::SEPARATOR);
+        self.joined.push_str(stem);
+        self.count += 1;
+    }
+
+    fn done(self) -> Stems {
+        Stems { joined: self.joined.into(), count: self.count }
     }
 }
 
@@ -76,39 +195,45 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What is indexed and searched: stems of the content words, in order, repetitions kept.
-pub fn terms(text: &str) -> Vec<String> {
+pub fn terms(text: &str) -> Stems {
     Words::of(text).stems()
 }
 
 /// Of a part of a text whose wording has shown it to be English.
-pub fn terms_of_english(text: &str) -> Vec<String> {
-    content_words(&lower(text), |_, _| {}).iter().map(|word| stem(word)).collect()
+pub fn terms_of_english(text: &str) -> Stems {
+    let mut stems = Stemming::default();
+    content_words(&lower(text), |_, _| {}, |word| stems.add(Language::ENGLISH, word));
+    stems.done()
 }
 
 /// Of an English word; of one in other letters than Latin ones, its own.
 pub fn stem(word: &str) -> String {
+    with_stem(word, str::to_owned)
+}
+
+fn with_stem<R>(word: &str, use_it: impl FnOnce(&str) -> R) -> R {
     if word.len() > STEM_REMEMBERED_BYTES_MAX {
-        return Language::ENGLISH.stem(word);
+        return use_it(&Language::ENGLISH.stem(word));
     }
     STEMS.with_borrow_mut(|stems| {
         if let Some(stem) = stems.get(word) {
-            return stem.as_ref().to_owned();
+            return use_it(stem);
         }
         if stems.len() >= STEMS_REMEMBERED {
             stems.clear();
         }
         let stem = Language::ENGLISH.stem(word);
-        stems.insert(word.into(), stem.as_str().into());
-        stem
+        let used = use_it(&stem);
+        stems.insert(word.into(), stem.into());
+        used
     })
 }
 
-/// Shows each word, and whether it is an English stop word; keeps those that are none.
-fn content_words(lower: &str, mut show: impl FnMut(&str, bool)) -> Vec<String> {
-    let mut content = Vec::new();
-    let mut keep = |word: &str| {
+/// Shows each word, and whether it is an English stop word; keeps parts of those that are none.
+fn content_words<'l>(lower: &'l str, mut show: impl FnMut(&str, bool), mut keep: impl FnMut(&'l str)) {
+    let mut keep = |word: &'l str| {
         if word.len() <= WORD_CHARS_MAX || word.chars().count() <= WORD_CHARS_MAX {
-            content.push(word.to_owned());
+            keep(word);
         }
     };
     for word in words(lower) {
@@ -119,7 +244,11 @@ fn content_words(lower: &str, mut show: impl FnMut(&str, bool)) -> Vec<String> {
         }
         if word.is_ascii() { keep(word) } else { unspaced::parts(word, &mut keep) }
     }
-    content
+}
+
+fn range_in(text: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - text.as_ptr().addr();
+    start..start + part.len()
 }
 
 fn stem_in(language: Language, word: &str) -> String {
@@ -147,7 +276,7 @@ mod tests {
     use std::convert::Infallible;
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(terms(text).join(" "), expected, "{text}");
+        assert_eq!(terms(text).iter().collect::<Vec<_>>().join(" "), expected, "{text}");
     }
 
     /// Words and stems as they were when there was only English.
@@ -238,7 +367,7 @@ mod tests {
             "<div class=\"modal-content\"><h5 class=\"modal-title\" id=\"details\">Project details</h5></div>",
             "- **Rent**: $1,200\n- **Transportation**: $150\n- **Miscellaneous**: $150\n- **Total expenses**: $1,900",
         ] {
-            assert_eq!(terms(text), english(text), "{text}");
+            assert_eq!(terms(text), english(text).iter().collect(), "{text}");
         }
     }
 
@@ -249,6 +378,30 @@ mod tests {
         assert_eq!(first, words.iter().map(|word| stem(word)).collect::<Vec<_>>());
         assert!(STEMS.with_borrow(|stems| stems.len()) <= STEMS_REMEMBERED);
         assert_eq!((stem("walking"), stem("walking")), ("walk".to_owned(), "walk".to_owned()));
+    }
+
+    #[test]
+    fn the_last_texts_are_remembered_and_no_others() {
+        (0..TEXTS_REMEMBERED + 3).for_each(|n| drop(Words::again(&format!("text {n}"))));
+        let long = "word ".repeat(TEXT_REMEMBERED_BYTES_MAX);
+        assert_eq!(Words::again(&long).stems(), Words::of(&long).stems());
+        let known = TEXTS.with_borrow(|texts| texts.iter().map(|(text, _)| text.to_string()).collect::<Vec<_>>());
+        assert_eq!(known, (3..TEXTS_REMEMBERED + 3).map(|n| format!("text {n}")).collect::<Vec<_>>());
+        assert!(Rc::ptr_eq(&Words::again("text 3"), &Words::again("text 3")));
+        Words::forget_all();
+        assert!(Words::are_forgotten());
+    }
+
+    #[test]
+    fn stems_come_apart_as_they_were_put_together() {
+        for stems in [&[][..], &[""], &["tea"], &["", "tea", "", "茶"]] {
+            let together: Stems = stems.iter().collect();
+            assert_eq!(
+                (together.iter().collect::<Vec<_>>(), together.len(), together.is_empty()),
+                (stems.to_vec(), stems.len(), stems.is_empty())
+            );
+            assert_eq!(together.and(&together).iter().collect::<Vec<_>>(), [stems, stems].concat());
+        }
     }
 
     /// Words of other languages among them, where English took them in.
@@ -277,7 +430,20 @@ mod tests {
             parts in prop::collection::vec((prop::sample::select(&["the", "I", "was", "my", "because", "with"][..]), prop::sample::subsequence(&SAID[..], 0..3)), 2..30),
         ) {
             let text = parts.iter().map(|(stop, said)| format!("{stop} {}", said.join(" "))).collect::<Vec<_>>().join(", ");
-            prop_assert_eq!(terms(&text), english(&text));
+            prop_assert_eq!(terms(&text), english(&text).iter().collect());
+        }
+
+        #[test]
+        fn a_text_that_was_read_lately_has_the_words_it_has(asked in prop::collection::vec((0..12usize, prop::option::of(0..3usize)), 1..60)) {
+            let languages: Vec<Language> = [Language::ENGLISH].into_iter().chain(Language::others()).collect();
+            for (n, language) in asked {
+                let text = format!("Gestern gingen {n} Freunde with the walking houses");
+                let (again, new) = (Words::again(&text), Words::of(&text));
+                prop_assert!(again.content().eq(new.content()));
+                prop_assert_eq!(again.language(), new.language());
+                let stems = |words: &Words| language.map_or_else(|| words.stems(), |n| words.stems_in(languages[n]));
+                prop_assert_eq!(stems(&again), stems(&new));
+            }
         }
 
         #[test]

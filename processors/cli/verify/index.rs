@@ -65,7 +65,7 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
             store.memories(&key, &mut |memory| {
                 let (id, changed) = (memory.id, memory.changed);
                 memories += 1;
-                words += u64::from(shard::document(memory).stems().lengths.own);
+                words += u64::from(shard::document(memory).text().lengths().own);
                 live.insert(id);
                 // What has changed since the mark is put at the next start.
                 if changed <= mark && !ids.contains(&id) {

@@ -34,7 +34,7 @@ fn hashed(text: &str) -> Vec<f32> {
         text::words(text).for_each(|word| add(&mut vector, hash(&word.to_lowercase()), 1.0));
     }
     let mut before = None;
-    for term in &terms {
+    for term in terms.iter() {
         let here = hash(term);
         add(&mut vector, here, 1.0);
         if let Some(before) = before {

@@ -7,7 +7,7 @@ use super::tokens::{KEYED, Keyed};
 use super::{Document, Options};
 use crate::domain::MemoryId;
 use crate::fault::{Fault, Result, StopName};
-use crate::text::STEMS_VERSION;
+use crate::text::{STEMS_VERSION, Words};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
@@ -89,10 +89,10 @@ impl Disk {
     }
 
     /// Upserts and removes, all or nothing. After a failure the same changes, and others, may be written again.
-    pub fn commit<'d>(&mut self, changes: impl Iterator<Item = (MemoryId, Option<&'d Document>)>, mark: i64) -> Result<()> {
-        for (id, document) in changes {
-            self.write(id, document).map_err(unwritable)?;
-        }
+    pub fn commit<'d>(&mut self, mut changes: impl Iterator<Item = (MemoryId, Option<&'d Document>)>, mark: i64) -> Result<()> {
+        let written = changes.try_for_each(|(id, document)| self.write(id, document));
+        Words::forget_all();
+        written.map_err(unwritable)?;
         let note = Note { format: FORMAT, stems: STEMS_VERSION, generation: self.generation.clone(), mark };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
         let mut commit = self.writer().prepare_commit().map_err(unwritable)?;

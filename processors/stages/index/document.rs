@@ -1,18 +1,18 @@
 //! A memory as far as words go: its own, and those that were said around it, each kind apart and counted.
 
 use crate::domain::{MemoryId, UserKey};
-use crate::text::Language;
+use crate::text::{Language, Stems};
 
 /// What is written of a memory. Stems in any order, repetitions kept: `text::Words` makes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
-    pub own: Vec<String>,
+    pub own: Stems,
     /// Of the turn before.
-    pub before: Vec<String>,
+    pub before: Stems,
     /// Of the one before that.
-    pub earlier: Vec<String>,
+    pub earlier: Stems,
     /// Of the turn that followed.
-    pub after: Vec<String>,
+    pub after: Stems,
     /// Who said it, as `text::name` writes names; nobody, if that is no name.
     pub speaker: Option<String>,
     /// What its content is told in, if that can be told and is not English.
@@ -26,16 +26,6 @@ pub struct Document {
     pub id: MemoryId,
     pub key: UserKey,
     text: Box<dyn Fn() -> Text + Send + Sync>,
-}
-
-/// A document that has been read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stems {
-    /// By place, in the order of `Place::SEARCHED`.
-    pub places: [Vec<String>; Place::SEARCHED.len()],
-    /// The terms for who said it, and in which language.
-    pub told: Vec<String>,
-    pub lengths: Lengths,
 }
 
 /// Where in a document a stem stands.
@@ -86,17 +76,24 @@ impl Document {
         Document { id, key, text: Box::new(text) }
     }
 
-    pub fn stems(&self) -> Stems {
-        Stems::of((self.text)())
+    pub fn text(&self) -> Text {
+        (self.text)()
     }
 }
 
-impl Stems {
-    fn of(text: Text) -> Stems {
-        let lengths = Lengths::of(&text);
-        let Text { own, before, earlier, after, .. } = text;
-        let told = text.speaker.as_deref().map(speaker).into_iter().chain(text.language.map(language)).collect();
-        Stems { places: [own, before, earlier, after], told, lengths }
+impl Text {
+    /// By place, in the order of `Place::SEARCHED`.
+    pub fn places(&self) -> [&Stems; Place::SEARCHED.len()] {
+        [&self.own, &self.before, &self.earlier, &self.after]
+    }
+
+    /// The terms for who said it, and in which language.
+    pub fn told(&self) -> impl Iterator<Item = String> {
+        self.speaker.as_deref().map(speaker).into_iter().chain(self.language.map(language))
+    }
+
+    pub fn lengths(&self) -> Lengths {
+        Lengths::of(self)
     }
 }
 
@@ -148,7 +145,7 @@ mod tests {
     proptest! {
         #[test]
         fn lengths_come_back_as_they_were(own in 0usize..1 << 25, before in 0usize..2000, earlier in 0usize..2000, words in 0usize..2000) {
-            let many = |count| vec![String::new(); count];
+            let many = |count| vec![""; count].into_iter().collect::<Stems>();
             let text = Text { before: many(before), earlier: many(earlier), words, ..Text::default() };
             let lengths = Lengths { own: own.clamp(1, (1 << 24) - 1) as u32, ..Lengths::of(&text) };
             prop_assert_eq!(Lengths::unpacked(lengths.packed()), lengths);

@@ -48,10 +48,10 @@ impl Fields {
     pub fn document(&self, schema: &Schema, document: &Document) -> tantivy::Result<TantivyDocument> {
         let (high, low) = document.id.0.as_u64_pair();
         let mut written = TantivyDocument::default();
-        let stems = document.stems();
-        written.add_text(self.terms, joined(&document.key, &stems));
+        let text = document.text();
+        written.add_text(self.terms, joined(&document.key, &text));
         written.add_bytes(self.id, document.id.0.as_bytes());
-        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTHS, stems.lengths.packed())] {
+        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTHS, text.lengths().packed())] {
             written.add_u64(schema.get_field(name)?, value);
         }
         Ok(written)

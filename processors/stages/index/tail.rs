@@ -4,6 +4,7 @@
 use super::bm25::{Found, Row};
 use super::document::{Document, Lengths, Times};
 use crate::domain::{MemoryId, UserKey};
+use crate::text::Words;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -57,12 +58,8 @@ impl Tail {
 
     /// Does again what a newer layer did.
     pub fn apply(&mut self, newer: Tail) {
-        for (id, change) in newer.changes {
-            match change {
-                Change::Put { document, .. } => self.put(document),
-                Change::Removed => self.remove(id),
-            }
-        }
+        newer.users.into_values().flat_map(|user| user.documents).flatten().for_each(|document| self.put(document));
+        newer.changes.into_iter().filter(|(_, change)| matches!(change, Change::Removed)).for_each(|(id, _)| self.remove(id));
     }
 
     pub fn knows(&self, id: MemoryId) -> bool {
@@ -78,12 +75,12 @@ impl Tail {
         self.changes.is_empty()
     }
 
-    /// The last word on each id: its document, or none if it was removed.
+    /// The last word on each id: its document, or none if it was removed. A user's documents come together and in the order they were put:
+    /// they have words in common.
     pub fn changes(&self) -> impl Iterator<Item = (MemoryId, Option<&Document>)> {
-        self.changes.iter().map(|(id, change)| match change {
-            Change::Put { document, .. } => (*id, Some(document.as_ref())),
-            Change::Removed => (*id, None),
-        })
+        let documents = self.users.values().flat_map(|user| &user.documents).flatten();
+        let removed = self.changes.iter().filter(|(_, change)| matches!(change, Change::Removed));
+        documents.map(|document| (document.id, Some(&**document))).chain(removed.map(|(id, _)| (*id, None)))
     }
 
     /// Adds the user's documents that no newer layer hides.
@@ -116,6 +113,7 @@ impl UserTail {
         let row = self.documents.len();
         if let Some(read) = self.read.get_mut() {
             read.add(row, Some(&document));
+            Words::forget_all();
         }
         self.documents.push(Some(document));
         if self.documents.len() == UNREAD_MAX {
@@ -128,6 +126,7 @@ impl UserTail {
         self.read.get_or_init(|| {
             let mut read = Read::default();
             self.documents.iter().enumerate().for_each(|(row, document)| read.add(row, document.as_deref()));
+            Words::forget_all();
             read
         })
     }
@@ -153,18 +152,18 @@ impl UserTail {
 
 impl Read {
     fn add(&mut self, row: usize, document: Option<&Document>) {
-        let Some(stems) = document.map(Document::stems) else { return self.lengths.push(Lengths::default()) };
-        self.lengths.push(stems.lengths);
-        for (place, stems) in stems.places.into_iter().enumerate() {
-            stems.into_iter().for_each(|stem| self.count(stem, row, place));
+        let Some(text) = document.map(Document::text) else { return self.lengths.push(Lengths::default()) };
+        self.lengths.push(text.lengths());
+        for (place, stems) in text.places().into_iter().enumerate() {
+            stems.iter().for_each(|stem| self.count(stem, row, place));
         }
-        stems.told.into_iter().for_each(|term| self.count(term, row, 0));
+        text.told().for_each(|term| self.count(&term, row, 0));
     }
 
-    fn count(&mut self, term: String, row: usize, place: usize) {
+    fn count(&mut self, term: &str, row: usize, place: usize) {
         let mut once = Times::default();
         once[place] = 1;
-        match self.postings.get_mut(term.as_str()) {
+        match self.postings.get_mut(term) {
             None => drop(self.postings.insert(term.into(), vec![(row, once)])),
             Some(postings) => match postings.last_mut() {
                 Some((last, times)) if *last == row => times[place] += 1,
@@ -194,7 +193,7 @@ mod tests {
     }
 
     fn put(tail: &mut Tail, n: i64, terms: &str) {
-        let text = Text { own: terms.split_whitespace().map(str::to_owned).collect(), ..Text::default() };
+        let text = Text { own: terms.split_whitespace().collect(), ..Text::default() };
         tail.put(Arc::new(Document::new(id(n), key(), move || text.clone())));
     }
 
@@ -228,7 +227,7 @@ mod tests {
             let reads = reads.clone();
             let text = move || {
                 reads.fetch_add(1, Ordering::Relaxed);
-                Text { own: vec!["berlin".to_owned()], ..Text::default() }
+                Text { own: ["berlin"].into_iter().collect(), ..Text::default() }
             };
             tail.put(Arc::new(Document::new(id(n), key, text)));
         };
@@ -247,6 +246,25 @@ mod tests {
         put(&mut tail, 1000, of_another.clone());
         put(&mut tail, 1001, of_another);
         assert_eq!(reads.load(Ordering::Relaxed), 4 + UNREAD_MAX + 1);
+    }
+
+    #[test]
+    fn a_users_documents_leave_together_and_in_the_order_they_came() {
+        let (mut tail, users) = (Tail::default(), ["ana", "bo", "cleo"].map(|user| UserKey::new("acme", user).unwrap()));
+        for n in 0..30 {
+            tail.put(Arc::new(Document::new(id(n), users[n as usize % 3].clone(), Text::default)));
+        }
+        tail.put(Arc::new(Document::new(id(3), users[0].clone(), Text::default)));
+        tail.remove(id(6));
+        let put: Vec<&Document> = tail.changes().filter_map(|(_, document)| document).collect();
+        let users: Vec<&UserKey> = put.chunk_by(|one, next| one.key == next.key).map(|together| &together[0].key).collect();
+        assert_eq!((users.len(), put.len()), (3, 29));
+        for (n, user) in ["ana", "bo", "cleo"].iter().enumerate() {
+            let own: Vec<_> = put.iter().filter(|document| document.key.user() == *user).map(|document| document.id).collect();
+            let numbers = (0..10).map(|row| 3 * row + n as i64).filter(|n| ![3, 6].contains(n)).chain((n == 0).then_some(3));
+            assert_eq!(own, numbers.map(id).collect::<Vec<_>>());
+        }
+        assert_eq!(tail.changes().filter(|(_, document)| document.is_none()).map(|(id, _)| id).collect::<Vec<_>>(), [id(6)]);
     }
 
     #[test]

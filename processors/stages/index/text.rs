@@ -205,6 +205,7 @@ mod tests {
     use super::super::{Text, Words};
     use super::*;
     use crate::domain::Position;
+    use crate::text::Stems;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use tempfile::TempDir;
@@ -226,9 +227,13 @@ mod tests {
         text.split(' ').map(str::to_owned).collect()
     }
 
+    fn stems(text: &str) -> Stems {
+        text.split(' ').collect()
+    }
+
     /// Its own words, those of the turn before, of the one before that and of the one after, between bars.
     fn text(written: &str) -> Text {
-        let mut places = written.split('|').map(split);
+        let mut places = written.split('|').map(stems);
         let own = places.next().unwrap_or_default();
         let (words, mut next) = (own.len(), || places.next().unwrap_or_default());
         Text { own, before: next(), earlier: next(), after: next(), speaker: None, language: None, words }
@@ -301,10 +306,11 @@ mod tests {
     fn expected(model: &Model, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
         let documents: Vec<(&MemoryId, &Text)> =
             model.iter().filter(|(_, (owner, _))| owner == key).map(|(id, (_, text))| (id, text)).collect();
-        let place = |of: &dyn Fn(&Text) -> Vec<String>| documents.iter().map(|(_, text)| of(text)).collect::<Vec<_>>();
+        let owned = |stems: &Stems| stems.iter().map(str::to_owned).collect::<Vec<_>>();
+        let place = |of: &dyn Fn(&Text) -> Stems| documents.iter().map(|(_, text)| owned(&of(text))).collect::<Vec<_>>();
         let own = place(&|text| text.own.clone());
         let (before, after) = (place(&|text| text.before.clone()), place(&|text| text.after.clone()));
-        let both = place(&|text| [text.before.clone(), text.earlier.clone()].concat());
+        let both = place(&|text| text.before.and(&text.earlier));
         let previous = formula(&both, &both, query);
         let [of_own, of_before, of_after] = [&own, &before, &after].map(|judged| formula(&own, judged, query));
         let shared = shares(&own, query);
@@ -457,7 +463,7 @@ mod tests {
         let index = open(&dir);
         let by = |n, speaker: &str| {
             let speaker = (!speaker.is_empty()).then(|| speaker.to_owned());
-            let text = Text { own: split("mary"), speaker, ..Text::default() };
+            let text = Text { own: stems("mary"), speaker, ..Text::default() };
             index.put(Document::new(id(n), user(0), move || text.clone()));
         };
         let of = |user_number, name: &str| {

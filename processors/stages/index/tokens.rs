@@ -1,15 +1,16 @@
 //! A document as one string, and that string as terms again. Handed to tantivy as a list of tokens, each document would be written as JSON
 //! and parsed once more on the way to its writer, which is most of what indexing it costs.
 
-use super::document::{Place, Stems};
+use super::document::Text;
 use crate::domain::UserKey;
+use crate::text::Stems;
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
 /// The tokenizer's name in the schema.
 pub const KEYED: &str = "keyed";
 
 /// No name holds a control character, and no stem: a key ends where this begins, and so does a stem.
-const SEPARATOR: char = '\u{1f}';
+const SEPARATOR: char = Stems::SEPARATOR;
 /// Between two separators: what follows stands in the next place.
 const NEXT_PLACE: &str = "\u{1e}";
 
@@ -19,20 +20,18 @@ pub fn spelled(key: &UserKey, stem: &str) -> String {
 }
 
 /// The key, then the stems place by place, then the speaker and the language.
-pub fn joined(key: &UserKey, stems: &Stems) -> String {
-    let bytes: usize = stems.places.iter().flatten().map(|stem| stem.len() + SEPARATOR.len_utf8()).sum();
-    let mut text = String::with_capacity(key.as_str().len() + bytes + 2 * Place::SEARCHED.len() + 32);
-    text.push_str(key.as_str());
-    let mut add = |token: &str| {
-        text.push(SEPARATOR);
-        text.push_str(token);
-    };
-    for place in &stems.places {
-        place.iter().for_each(|stem| add(stem));
-        add(NEXT_PLACE);
+pub fn joined(key: &UserKey, text: &Text) -> String {
+    let mut joined = key.as_str().to_owned();
+    for place in text.places() {
+        joined.push_str(place.joined());
+        joined.push(SEPARATOR);
+        joined.push_str(NEXT_PLACE);
     }
-    stems.told.iter().for_each(|term| add(term));
-    text
+    for term in text.told() {
+        joined.push(SEPARATOR);
+        joined.push_str(&term);
+    }
+    joined
 }
 
 /// Every stem with the user's key before it, and the key alone, whose postings are the list of the user's documents. A token's position
@@ -93,21 +92,18 @@ impl TokenStream for Tokens<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Document, Text};
     use super::*;
-    use crate::domain::{MemoryId, Position};
 
     fn tokens_of(text: Text) -> Vec<(usize, String)> {
         let key = UserKey::new("acme", "ana b").unwrap();
-        let id = MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: 1 }, 0);
-        let text = joined(&key, &Document::new(id, key.clone(), move || text.clone()).stems());
+        let text = joined(&key, &text);
         let (mut keyed, mut found) = (Keyed::default(), Vec::new());
         keyed.token_stream(&text).process(&mut |token| found.push((token.position, token.text.clone())));
         found
     }
 
-    fn stems(stems: &[&str]) -> Vec<String> {
-        stems.iter().map(|stem| (*stem).to_owned()).collect()
+    fn stems(stems: &[&str]) -> Stems {
+        stems.iter().collect()
     }
 
     #[test]

@@ -14,28 +14,29 @@ pub use reading::is_question;
 pub use repetition::says_the_same;
 
 use crate::domain::{OwnWords, Role, SaidBefore, Surprise, Vector};
-use crate::text::{self, Words};
+use crate::text::{self, Stems, Words};
 use foldhash::fast::RandomState;
 use reading::Reading;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// A candidate's text, read once: by its wording, and as words with their stems.
 pub struct Said<'a> {
     reading: Reading<'a>,
-    words: Vec<String>,
-    stems: Vec<String>,
+    words: Rc<Words>,
+    stems: Stems,
 }
 
 impl<'a> Said<'a> {
     pub fn of(text: &'a str) -> Said<'a> {
         let reading = Reading::of(text);
-        let words = Words::of(&reading.prose);
+        let words = Words::again(&reading.prose);
         let stems = words.stems();
-        Said { reading, words: words.content, stems }
+        Said { reading, words, stems }
     }
 
     /// Of the words that carry meaning, in order, repetitions kept; code is left out.
-    pub fn stems(&self) -> &[String] {
+    pub fn stems(&self) -> &Stems {
         &self.stems
     }
 }
@@ -131,7 +132,7 @@ const ANSWER_TAIL_CHARS: usize = 120;
 const ANSWER_WORDS_MAX: usize = 12;
 
 pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surprise {
-    let (said, words) = (&text.reading, &text.words);
+    let said = &text.reading;
     let cosines: Vec<f32> = ground.recent.iter().map(|turn| turn.vector.cosine(ground.vector)).collect();
     let best = |cosines: &[f32]| cosines.iter().copied().fold(0.0, f32::max);
     let nearest = best(&cosines).max(ground.nearest);
@@ -162,7 +163,7 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
         ("about_other", share(said.share_about_other()), weights.about_other),
         ("greeting", held(greets), weights.greeting),
         ("question_only", held(said.only_asks()), weights.question_only),
-        ("short", held(is_short(words) && !said.state()), weights.short),
+        ("short", held(is_short(text.words.content()) && !said.state()), weights.short),
         ("repetition", held(nearest > REPETITION_COSINE), weights.repetition),
     ];
     let points: Vec<_> =
@@ -175,10 +176,10 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
 /// user has said it.
 fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
     let all = ground.own_words.total() as f32 + PRIOR_WORDS;
-    let mut bits_of_stem = HashMap::with_capacity_and_hasher(text.words.len(), RandomState::default());
-    for (word, stem) in text.words.iter().zip(&text.stems) {
+    let mut bits_of_stem = HashMap::with_capacity_and_hasher(text.stems.len(), RandomState::default());
+    for (word, stem) in text.words.content().zip(text.stems.iter()) {
         let expected = ground.own_words.count(stem) as f32 + PRIOR_WORDS * (-ground.rarity.bits(word)).exp2();
-        let bits = bits_of_stem.entry(stem.as_str()).or_insert(0f32);
+        let bits = bits_of_stem.entry(stem).or_insert(0f32);
         *bits = bits.max((all / expected).log2());
     }
     let mut bits: Vec<f32> = bits_of_stem.into_values().collect();
@@ -193,7 +194,7 @@ fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
     let is_direct = || {
         text.reading.words <= ANSWER_WORDS_MAX
             && text.reading.share_about_other() == 0.0
-            && text.words.iter().any(|word| !patterns::ACKNOWLEDGEMENTS.contains(&word.as_str()))
+            && text.words.content().any(|word| !patterns::ACKNOWLEDGEMENTS.contains(&word))
     };
     ground.recent.last().is_some_and(|before| {
         *before.speaker != *ground.speaker && asks(&before.content) && (before.role != Role::Assistant || is_direct())
@@ -201,7 +202,7 @@ fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
 }
 
 /// Counts different words, and stops as soon as they are enough. Where a script has no spaces, two of its pairs make about a word.
-fn is_short(words: &[String]) -> bool {
+fn is_short<'w>(words: impl Iterator<Item = &'w str>) -> bool {
     let (mut seen, mut halves) = (Vec::with_capacity(2 * SHORT_WORDS), 0);
     for word in words {
         if !seen.contains(&word) {

@@ -15,19 +15,19 @@ pub fn says_the_same(a: &str, b: &str, overlap: f32) -> bool {
     if decisive(&lower_a) != decisive(&lower_b) {
         return false;
     }
-    let (a, b) = (Words::of(a), Words::of(b));
+    let (a, b) = (Words::again(a), Words::of(b));
     let language = a.language().or_else(|| b.language()).unwrap_or(Language::ENGLISH);
-    let stems = |words: &Words| words.stems_in(language).into_iter().collect::<BTreeSet<_>>();
+    let (stems_a, stems_b) = (a.stems_in(language), b.stems_in(language));
     // What turns a statement round is not known of other languages: there all stems must be the same.
-    let is_known = language == Language::ENGLISH && !a.content.iter().chain(&b.content).any(|word| text::is_unspaced(word));
-    shared(&stems(&a), &stems(&b)) >= if is_known { overlap } else { overlap.max(1.0) }
+    let is_known = language == Language::ENGLISH && !a.content().chain(b.content()).any(text::is_unspaced);
+    shared(&stems_a.iter().collect(), &stems_b.iter().collect()) >= if is_known { overlap } else { overlap.max(1.0) }
 }
 
 fn decisive(lower: &str) -> BTreeSet<&str> {
     text::words(lower).filter(|word| TURNING.contains(word) || word.contains(|c: char| c.is_numeric())).collect()
 }
 
-fn shared(a: &BTreeSet<String>, b: &BTreeSet<String>) -> f32 {
+fn shared(a: &BTreeSet<&str>, b: &BTreeSet<&str>) -> f32 {
     let all = a.union(b).count();
     if all == 0 { 0.0 } else { a.intersection(b).count() as f32 / all as f32 }
 }

@@ -42,9 +42,10 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
     if earlier.is_empty() {
         return Vec::new();
     }
-    let new = Sought::beside(earlier).read(text);
+    let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
+    let new = Sought::beside(&plain).read(text, &text.to_ascii_lowercase());
     let sought = Sought::against(&new);
-    let earlier: Vec<_> = earlier.iter().map(|one| (one, sought.read(one.content))).collect();
+    let earlier: Vec<_> = earlier.iter().zip(&plain).map(|(one, plain)| (one, sought.read(one.content, plain))).collect();
     against(&new, &earlier)
 }
 
@@ -103,8 +104,8 @@ enum Sought<'a> {
 }
 
 impl<'a> Sought<'a> {
-    fn beside(earlier: &[Earlier<'_>]) -> Sought<'a> {
-        let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
+    /// The earlier ones in small letters.
+    fn beside(plain: &[String]) -> Sought<'a> {
         Sought::New {
             numbers: plain.iter().any(|plain| may_number(plain)),
             deeds: plain.iter().any(|plain| plain.contains("never")),
@@ -121,13 +122,12 @@ impl<'a> Sought<'a> {
     }
 
     /// Invariant: finds no less that could stand against another text than if everything were looked for.
-    fn read(&self, text: &str) -> Vec<Clause> {
-        if self.may_be_in(text) { claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect() } else { Vec::new() }
+    fn read(&self, text: &str, plain: &str) -> Vec<Clause> {
+        if self.may_be_in(plain) { claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect() } else { Vec::new() }
     }
 
-    fn may_be_in(&self, text: &str) -> bool {
-        let plain = text.to_ascii_lowercase();
-        self.is_numbers() && may_number(&plain) || self.may_tell(&plain)
+    fn may_be_in(&self, plain: &str) -> bool {
+        self.is_numbers() && may_number(plain) || self.may_tell(plain)
     }
 
     fn clause(&self, text: String) -> Clause {
@@ -167,8 +167,8 @@ fn is_new(is_change: bool, number: &Number) -> bool {
 }
 
 fn about(words: &[&str]) -> BTreeSet<String> {
-    let stems = text::terms_of_english(&words.join(" ")).into_iter();
-    stems.filter(|stem| !GENERIC.contains(stem.as_str())).collect()
+    let stems = text::terms_of_english(&words.join(" "));
+    stems.iter().filter(|stem| !GENERIC.contains(*stem)).map(str::to_owned).collect()
 }
 
 // ---------------------------------------------------------------- another number for the same thing
@@ -316,7 +316,7 @@ fn says(plain: &str) -> Says {
     }
     let is_deed = IS_DOER.is_match(plain) && !plain.trim_end().ends_with('?') && !UNDONE.is_match(plain);
     if is_deed {
-        Says::Deed(text::terms_of_english(plain).into_iter().filter(|stem| is_no_number(stem)).collect())
+        Says::Deed(text::terms_of_english(plain).iter().filter(|stem| is_no_number(stem)).map(str::to_owned).collect())
     } else {
         Says::Nothing
     }
@@ -326,8 +326,8 @@ fn says(plain: &str) -> Says {
 fn denied(plain: &str) -> Option<BTreeSet<String>> {
     let what = NEVER.captures(plain)?.name("what")?.as_str();
     let end = OBJECT_END.find(what).map_or(what.len(), |end| end.start());
-    let is_said = |stem: &String| is_no_number(stem) && !GENERIC.contains(stem.as_str()) && !LIGHT.contains(stem.as_str());
-    Some(text::terms_of_english(&what[..end]).into_iter().filter(is_said).collect())
+    let is_said = |stem: &&str| is_no_number(stem) && !GENERIC.contains(*stem) && !LIGHT.contains(*stem);
+    Some(text::terms_of_english(&what[..end]).iter().filter(is_said).map(str::to_owned).collect())
 }
 
 fn is_no_number(stem: &str) -> bool {

@@ -5,7 +5,7 @@ use super::Slot;
 use super::clauses::{clauses, prose};
 use super::conflicts::{denials, told_at_least};
 use super::statements::{STATEMENTS, Statement, is_change, is_supposed, matching, takes_back};
-use crate::text;
+use crate::text::{self, Language, Stems, Words};
 use regex::Captures;
 use std::collections::BTreeSet;
 
@@ -46,12 +46,12 @@ pub fn told<'d, T>(chunk: &str, denials: &'d [(String, T)]) -> Vec<&'d T> {
     if denials.is_empty() {
         return Vec::new();
     }
-    let stems = text::terms_of_english(&prose(chunk));
+    let stems = Words::again(&prose(chunk)).stems_in(Language::ENGLISH);
     denials.iter().filter(|(name, _)| may_tell_of(name, &stems)).map(|(_, denial)| denial).collect()
 }
 
 /// A full slot may deny more than its name holds.
-fn may_tell_of(denial: &str, stems: &[String]) -> bool {
+fn may_tell_of(denial: &str, stems: &Stems) -> bool {
     let Some(denied) = denial.strip_prefix(DENIALS) else { return false };
     let (mut all, mut told) = (0, 0);
     for denied in denied.split('+') {

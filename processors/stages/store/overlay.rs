@@ -9,6 +9,7 @@ use super::reading::{
 use super::records::{Changes, Records, Visit};
 use crate::domain::{Memory, MemoryId, OwnWords, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
+use crate::text::Stems;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -148,6 +149,8 @@ impl<'a> Overlay<'a> {
     pub fn push_tail(&mut self, key: &UserKey, session: Option<&str>, said: &SaidBefore) -> Result<()> {
         let ring = keys::tail(key, session.unwrap_or_default());
         let mut tail = self.tail_in(&ring)?;
+        // Ours alone, if the batch has written to it before: then it is changed where it is.
+        self.tails.get_mut().remove(&ring);
         let mut place = ring.clone();
         place.push((tail.next % TAIL_TURNS) as u8);
         self.changes.put(place, format::said_bytes(tail.next, said));
@@ -165,7 +168,7 @@ impl<'a> Overlay<'a> {
         Ok(self.gate(key)?.words.clone())
     }
 
-    pub fn add_own_words(&mut self, key: &UserKey, stems: &[String]) -> Result<()> {
+    pub fn add_own_words(&mut self, key: &UserKey, stems: &Stems) -> Result<()> {
         let words = Arc::make_mut(&mut self.gate_mut(key)?.words);
         stems.iter().for_each(|stem| words.add(stem));
         Ok(())

@@ -137,7 +137,7 @@ fn write_all(overlay: &mut Overlay<'_>, key: &UserKey, offset: i64) {
     overlay.push_tail(key, Some("monday"), &said("hello")).unwrap();
     overlay.put_session(key, "monday", &Session { turns: 1, ..Session::default() });
     overlay.push_score(key, 0.5).unwrap();
-    overlay.add_own_words(key, &["drink".to_owned(), "tea".to_owned()]).unwrap();
+    overlay.add_own_words(key, &["drink", "tea"].into_iter().collect()).unwrap();
     overlay.put_seen(key, &format!("e-{offset}"), &seen_at(offset)).unwrap();
     overlay.put_slot(key, "drink", &SlotHolder { memory: memory.id, value: "tea".into() });
 }
@@ -423,8 +423,8 @@ fn a_users_own_words_are_counted_from_batch_to_batch() {
         };
         for batch in 0..3 {
             write(store, batch, |overlay| {
-                overlay.add_own_words(&zoe, &["tea".to_owned()]).unwrap();
-                overlay.add_own_words(&zoe, &["tea".to_owned(), "cake".to_owned()]).unwrap();
+                overlay.add_own_words(&zoe, &["tea"].into_iter().collect()).unwrap();
+                overlay.add_own_words(&zoe, &["tea", "cake"].into_iter().collect()).unwrap();
                 assert_eq!(counted(overlay), (2 * batch as u32 + 2, 0, 3 * batch as u32 + 3));
             });
         }
@@ -754,7 +754,7 @@ fn a_turn_reads_again_what_was_written_since() {
             write(store, 1, |overlay| {
                 overlay.put_slot(user, "never:fly", &holder());
                 overlay.push_score(user, 0.5).unwrap();
-                overlay.add_own_words(user, &["tea".into(), "boat".into()]).unwrap();
+                overlay.add_own_words(user, &["tea", "boat"].into_iter().collect()).unwrap();
                 assert_eq!(*overlay.slots_under(user, "never:", 3).unwrap(), [("never:fly".to_owned(), holder())]);
             });
             assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
