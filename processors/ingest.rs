@@ -127,9 +127,7 @@ impl Ingest {
         let mut work: BTreeMap<i32, Work<'_>> = shards.iter().map(|(partition, shard)| (*partition, Work::on(shard))).collect();
         let mut effects = Effects::default();
 
-        let decided = self.decide_all(records, &mut work);
-        Words::forget_all();
-        decided?;
+        Words::remembering(|| self.decide_all(records, &mut work))?;
 
         for (partition, work) in work {
             self.finish(&mut effects, work, shards[&partition].clone());

@@ -27,9 +27,12 @@ const TEXT_REMEMBERED_BYTES_MAX: usize = 4096;
 thread_local! {
     /// To stem a word takes ten times as long as to look it up.
     static STEMS: RefCell<HashMap<Box<str>, Box<str>, RandomState>> = RefCell::default();
-    /// Oldest first.
-    static TEXTS: RefCell<VecDeque<(Box<str>, Rc<Words>)>> = RefCell::default();
+    /// None: nobody asked to remember any.
+    static TEXTS: RefCell<Option<Texts>> = RefCell::default();
 }
+
+/// Each as it was written and as it was read, oldest first.
+type Texts = VecDeque<(Box<str>, Rc<Words>)>;
 
 /// A text that has been read once.
 pub struct Words {
@@ -50,12 +53,26 @@ impl Words {
         Words { lower, content, signs, language: OnceCell::new(), stems: OnceCell::new() }
     }
 
-    /// The same; one of the last eight that were asked for so is not read again, until this thread forgets them.
+    /// While this works, the last texts that are asked for again are remembered. Invariant: no longer than that, whatever comes of it, or what
+    /// somebody wants forgotten would stay in memory.
+    pub fn remembering<R>(work: impl FnOnce() -> R) -> R {
+        struct Before(Option<Texts>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                TEXTS.set(self.0.take());
+            }
+        }
+        let _before = Before(TEXTS.replace(Some(Texts::new())));
+        work()
+    }
+
+    /// The same; of the last eight texts that are remembered, none is read again.
     pub fn again(text: &str) -> Rc<Words> {
         if text.len() > TEXT_REMEMBERED_BYTES_MAX {
             return Words::of(text).into();
         }
         TEXTS.with_borrow_mut(|texts| {
+            let Some(texts) = texts else { return Words::of(text).into() };
             if let Some((_, words)) = texts.iter().rev().find(|(known, _)| **known == *text) {
                 return words.clone();
             }
@@ -68,14 +85,9 @@ impl Words {
         })
     }
 
-    /// Order matters: whoever has asked for texts again forgets them before it waits, or what somebody wants forgotten would stay in memory.
-    pub fn forget_all() {
-        TEXTS.with_borrow_mut(VecDeque::clear);
-    }
-
     #[cfg(test)]
     pub fn are_forgotten() -> bool {
-        TEXTS.with_borrow(VecDeque::is_empty)
+        TEXTS.with_borrow(Option::is_none)
     }
 
     /// In lower case, in order, repetitions kept. Where a script has no spaces, pairs of characters.
@@ -381,15 +393,23 @@ mod tests {
     }
 
     #[test]
-    fn the_last_texts_are_remembered_and_no_others() {
-        (0..TEXTS_REMEMBERED + 3).for_each(|n| drop(Words::again(&format!("text {n}"))));
-        let long = "word ".repeat(TEXT_REMEMBERED_BYTES_MAX);
-        assert_eq!(Words::again(&long).stems(), Words::of(&long).stems());
-        let known = TEXTS.with_borrow(|texts| texts.iter().map(|(text, _)| text.to_string()).collect::<Vec<_>>());
-        assert_eq!(known, (3..TEXTS_REMEMBERED + 3).map(|n| format!("text {n}")).collect::<Vec<_>>());
-        assert!(Rc::ptr_eq(&Words::again("text 3"), &Words::again("text 3")));
-        Words::forget_all();
-        assert!(Words::are_forgotten());
+    fn the_last_texts_are_remembered_while_somebody_works_and_no_others() {
+        let known = || TEXTS.with_borrow(|texts| texts.iter().flatten().map(|(text, _)| text.to_string()).collect::<Vec<_>>());
+        let is_known = |text: &str| Rc::ptr_eq(&Words::again(text), &Words::again(text));
+        let ended = std::panic::catch_unwind(|| {
+            Words::remembering(|| {
+                (0..TEXTS_REMEMBERED + 3).for_each(|n| drop(Words::again(&format!("text {n}"))));
+                let long = "word ".repeat(TEXT_REMEMBERED_BYTES_MAX);
+                assert_eq!(Words::again(&long).stems(), Words::of(&long).stems());
+                let last = (3..TEXTS_REMEMBERED + 3).map(|n| format!("text {n}")).collect::<Vec<_>>();
+                assert!(known() == last && is_known("text 3"));
+                assert!(Words::remembering(|| known().is_empty() && is_known("a part's")));
+                assert_eq!(known(), last);
+                panic!("it failed");
+            })
+        });
+        assert_eq!(ended.expect_err("it panics").downcast_ref(), Some(&"it failed"));
+        assert!(Words::are_forgotten() && !is_known("text 3") && known().is_empty());
     }
 
     #[test]
@@ -436,14 +456,17 @@ mod tests {
         #[test]
         fn a_text_that_was_read_lately_has_the_words_it_has(asked in prop::collection::vec((0..12usize, prop::option::of(0..3usize)), 1..60)) {
             let languages: Vec<Language> = [Language::ENGLISH].into_iter().chain(Language::others()).collect();
-            for (n, language) in asked {
-                let text = format!("Gestern gingen {n} Freunde with the walking houses");
-                let (again, new) = (Words::again(&text), Words::of(&text));
-                prop_assert!(again.content().eq(new.content()));
-                prop_assert_eq!(again.language(), new.language());
-                let stems = |words: &Words| language.map_or_else(|| words.stems(), |n| words.stems_in(languages[n]));
-                prop_assert_eq!(stems(&again), stems(&new));
-            }
+            Words::remembering(|| {
+                for (n, language) in asked {
+                    let text = format!("Gestern gingen {n} Freunde with the walking houses");
+                    let (again, new) = (Words::again(&text), Words::of(&text));
+                    prop_assert!(again.content().eq(new.content()));
+                    prop_assert_eq!(again.language(), new.language());
+                    let stems = |words: &Words| language.map_or_else(|| words.stems(), |n| words.stems_in(languages[n]));
+                    prop_assert_eq!(stems(&again), stems(&new));
+                }
+                Ok(())
+            })?;
         }
 
         #[test]

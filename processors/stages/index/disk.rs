@@ -90,9 +90,7 @@ impl Disk {
 
     /// Upserts and removes, all or nothing. After a failure the same changes, and others, may be written again.
     pub fn commit<'d>(&mut self, mut changes: impl Iterator<Item = (MemoryId, Option<&'d Document>)>, mark: i64) -> Result<()> {
-        let written = changes.try_for_each(|(id, document)| self.write(id, document));
-        Words::forget_all();
-        written.map_err(unwritable)?;
+        Words::remembering(|| changes.try_for_each(|(id, document)| self.write(id, document))).map_err(unwritable)?;
         let note = Note { format: FORMAT, stems: STEMS_VERSION, generation: self.generation.clone(), mark };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
         let mut commit = self.writer().prepare_commit().map_err(unwritable)?;

@@ -113,7 +113,6 @@ impl UserTail {
         let row = self.documents.len();
         if let Some(read) = self.read.get_mut() {
             read.add(row, Some(&document));
-            Words::forget_all();
         }
         self.documents.push(Some(document));
         if self.documents.len() == UNREAD_MAX {
@@ -125,8 +124,8 @@ impl UserTail {
     fn read(&self) -> &Read {
         self.read.get_or_init(|| {
             let mut read = Read::default();
-            self.documents.iter().enumerate().for_each(|(row, document)| read.add(row, document.as_deref()));
-            Words::forget_all();
+            let documents = self.documents.iter().enumerate();
+            Words::remembering(|| documents.for_each(|(row, document)| read.add(row, document.as_deref())));
             read
         })
     }
