@@ -14,7 +14,7 @@ mod tests;
 mod turn;
 mod work;
 
-use crate::domain::{Action, Event, Memory, Position, ReplyTo, Time, UserKey, Vector};
+use crate::domain::{Action, Event, Memory, Position, ReplyTo, Spread, Time, UserKey, Vector};
 use crate::fault::{Fault, Reject, RejectCode, Result, StopName};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
@@ -60,6 +60,8 @@ pub struct Ingest {
     pub encoder: Pool,
     pub tokens: TokenCounter,
     pub rarity: Rarity,
+    /// Of the encoder.
+    pub spread: Spread,
     pub flood: Flood,
     pub metrics: Arc<Metrics>,
 }
@@ -124,7 +126,8 @@ impl Ingest {
     /// Records of owned partitions, in order, to everything they cause. A fault leaves all of them where they are: nothing is written yet.
     pub fn step(&mut self, records: Vec<Record>) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
-        let mut work: BTreeMap<i32, Work<'_>> = shards.iter().map(|(partition, shard)| (*partition, Work::on(shard))).collect();
+        let mut work: BTreeMap<i32, Work<'_>> =
+            shards.iter().map(|(partition, shard)| (*partition, Work::on(shard, self.spread))).collect();
         let mut effects = Effects::default();
 
         Words::remembering(|| self.decide_all(records, &mut work))?;

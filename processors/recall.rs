@@ -5,7 +5,7 @@ mod ask;
 pub mod rerank;
 pub mod returned;
 
-use crate::domain::{Ask, Now, ReplyTo, Request, Time};
+use crate::domain::{Ask, Now, ReplyTo, Request, Spread, Time};
 use crate::fault::{Reject, RejectCode};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
@@ -39,6 +39,8 @@ pub struct Recall {
     pub profiles: Profiles,
     pub shards: Arc<Shards>,
     pub encoder: Box<dyn Embedder>,
+    /// Of the encoder. The standard one's unless `with_spread` gives another.
+    pub spread: Spread,
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,
     reranking: Option<Reranking>,
@@ -75,8 +77,12 @@ impl Recall {
         metrics: Arc<Metrics>,
     ) -> Recall {
         let (waiting, read) = (VecDeque::new(), BTreeMap::new());
-        let (reranking, returned) = (None, Returned::default());
-        Recall { options, profiles, shards, encoder, tokens, metrics, reranking, waiting, read, returned }
+        let (spread, reranking, returned) = (Spread::STANDARD, None, Returned::default());
+        Recall { options, profiles, shards, encoder, spread, tokens, metrics, reranking, waiting, read, returned }
+    }
+
+    pub fn with_spread(self, spread: Spread) -> Recall {
+        Recall { spread, ..self }
     }
 
     /// A request, or a moment in which those that wait may go on.

@@ -197,6 +197,7 @@ impl Service {
             encoder,
             tokens: model.tokens(),
             rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            spread: model.spread(),
             flood: Flood::new(options::flood(config)),
             metrics: metrics.clone(),
         };
@@ -234,6 +235,7 @@ impl Service {
             model.tokens(),
             metrics.clone(),
         )
+        .with_spread(model.spread())
         .with_reranking(reranking);
         let recall_loop = loops::RecallLoop {
             consumer: connection.reader(&format!("{}-recalls", config.kafka.group_id), &config.topics.recalls())?,

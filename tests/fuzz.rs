@@ -2,7 +2,7 @@
 //! test --test integration fuzz` tries more.
 
 use keepsake::config::Layers;
-use keepsake::domain::{Action, OwnWords, Role, SaidBefore, Vector};
+use keepsake::domain::{Action, OwnWords, Role, SaidBefore, Spread, Vector};
 use keepsake::ports::broker::Record;
 use keepsake::profile::Profiles;
 use keepsake::run::options;
@@ -60,6 +60,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         speaker: "ada",
         linked: !conflicts.is_empty(),
         rarity: &rarity,
+        spread: Spread::STANDARD,
         own_words: &own_words,
     };
     let surprise = score::surprise(&said, &ground, &SETTING.weights);

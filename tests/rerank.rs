@@ -3,7 +3,7 @@
 use crate::support::client::contents;
 use crate::support::{Broker, Running, root};
 use keepsake::config::Layers;
-use keepsake::domain::{Now, Time};
+use keepsake::domain::{Now, Spread, Time};
 use keepsake::fault::{Fault, Result};
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
@@ -75,6 +75,7 @@ impl Story {
             encoder: pool::in_place(model.session().expect("a session")),
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
+            spread: Spread::STANDARD,
             flood: Flood::new(options::flood(&config)),
             metrics: metrics.clone(),
         };

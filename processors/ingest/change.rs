@@ -4,7 +4,8 @@ use super::seeds::told;
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
 use crate::domain::{
-    Decision, Forget, Kind, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Seen, Signal, Update, UserKey, Vector,
+    Decision, Forget, Kind, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Seen, Signal, Spread, Update,
+    UserKey, Vector,
 };
 use crate::fault::{Reject, RejectCode, Result};
 use crate::stages::split;
@@ -224,7 +225,7 @@ impl Ingest {
     /// The memories a forget's query means: all its words, or nearly its meaning. Better one too few than one too many.
     fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<Vec<Memory>> {
         let key = here.key();
-        let meaning = Meaning { words: Words::of(query), vector: here.vectors.first().cloned() };
+        let meaning = Meaning { words: Words::of(query), vector: here.vectors.first().cloned(), spread: self.spread };
         let mut near = BTreeSet::new();
         if let Some(vector) = &meaning.vector {
             let found = work.nearest(key, vector, self.options.forget_query_max)?;
@@ -336,6 +337,7 @@ impl Ingest {
 struct Meaning {
     words: Words,
     vector: Option<Vector>,
+    spread: Spread,
 }
 
 impl Meaning {
@@ -348,7 +350,7 @@ impl Meaning {
     }
 
     fn is_near(&self, said: &Vector) -> bool {
-        self.vector.as_ref().is_some_and(|vector| vector.cosine(said) >= FORGET_COSINE)
+        self.vector.as_ref().is_some_and(|vector| self.spread.standard(vector.cosine(said)) >= FORGET_COSINE)
     }
 }
 

@@ -43,7 +43,7 @@ pub fn opposed(
         if earlier.iter().any(|(memory, _)| memory.id == *id) {
             continue;
         }
-        let cosine = work.overlay.vector(here.key(), *id)?.map_or(0.0, |other| vector.cosine(&other));
+        let cosine = work.overlay.vector(here.key(), *id)?.map_or(0.0, |other| work.spread.standard(vector.cosine(&other)));
         if cosine >= split::NEAR_ENOUGH {
             let found = work.overlay.memory(here.key(), *id)?;
             earlier.extend(found.filter(|memory| is_comparable(memory, here, turn)).map(|memory| (memory, cosine)));

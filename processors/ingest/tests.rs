@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Layers;
-use crate::domain::{Decision, Time};
+use crate::domain::{Decision, Spread, Time};
 use crate::home::Home;
 use crate::ownership::Place;
 use crate::ports::clock::ManualClock;
@@ -64,6 +64,7 @@ impl Bench {
             encoder,
             tokens: model.tokens(),
             rarity: Rarity::flat(),
+            spread: Spread::STANDARD,
             flood: Flood::new(run::options::flood(&config)),
             metrics,
         };

@@ -115,6 +115,7 @@ impl Ingest {
             speaker: speaker(turn),
             linked: !replaced.is_empty() || !opposed.is_empty(),
             rarity: &self.rarity,
+            spread: self.spread,
             own_words: &own_words,
         };
         let surprise = score::surprise(&said, &ground, &here.profile.weights);

@@ -1,7 +1,7 @@
 //! What a batch has done to one shard so far: an overlay that later events of the batch see, and that nobody else sees.
 
 use super::{Here, Write};
-use crate::domain::{Decision, Event, Memory, MemoryId, Outcome, Time, UserKey, Vector};
+use crate::domain::{Decision, Event, Memory, MemoryId, Outcome, Spread, Time, UserKey, Vector};
 use crate::fault::{Reject, Result};
 use crate::ports::broker::{Outgoing, Record};
 use crate::shard::{Effects, Shard};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 pub struct Work<'a> {
     pub shard: &'a Shard,
+    /// Of the encoder: all cosines that `Work` gives out are standard ones.
+    pub spread: Spread,
     pub overlay: Overlay<'a>,
     pub decisions: Vec<Decision>,
     /// What another profile would have decided: told to the world, and otherwise of no consequence.
@@ -34,10 +36,11 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    pub fn on(shard: &'a Shard) -> Work<'a> {
+    pub fn on(shard: &'a Shard, spread: Spread) -> Work<'a> {
         let (overlay, applied) = (shard.store.overlay(), shard.applied());
         Work {
             shard,
+            spread,
             overlay,
             decisions: Vec::new(),
             shadows: Vec::new(),
@@ -80,14 +83,16 @@ impl<'a> Work<'a> {
     }
 
     /// The user's memories nearest to a vector, best first and of equals the one with the smaller id, this batch's own included.
-    /// Invariant: what it finds does not depend on where a batch ends.
+    /// With the standard cosine of each. Invariant: what it finds does not depend on where a batch ends.
     pub fn nearest(&self, key: &UserKey, vector: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
         let mut load = || self.shard.vectors(key);
         let none = Unseen::default();
-        self.shard.index.vectors.nearest(key, &mut load, vector, limit, self.unseen.get(key).unwrap_or(&none))
+        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit, self.unseen.get(key).unwrap_or(&none))?;
+        near.iter_mut().for_each(|(_, cosine)| *cosine = self.spread.standard(*cosine));
+        Ok(near)
     }
 
-    /// The cosine to the centroid of the user's memories, this batch's own included; none where there is no memory yet.
+    /// The encoder's own cosine to the centroid of the user's memories, this batch's own included; none where there is no memory yet.
     /// Invariant: as with `nearest`.
     pub fn nearness_to_all(&self, key: &UserKey, vector: &Vector) -> Result<Option<f32>> {
         let mut load = || self.shard.vectors(key);

@@ -6,7 +6,7 @@ use super::unsteady::{Blows, Unsteady, UnsteadyLog};
 use crossbeam_channel::Receiver;
 use keepsake::compact::Compact;
 use keepsake::config::{Config, Layers};
-use keepsake::domain::Time;
+use keepsake::domain::{Spread, Time};
 use keepsake::fault::Result;
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
@@ -83,6 +83,7 @@ impl Kit {
             encoder: pool::in_place(self.model.session().expect("needs nothing")),
             tokens: self.model.tokens(),
             rarity: Rarity::flat(),
+            spread: Spread::STANDARD,
             flood: Flood::new(options::flood(&self.config)),
             metrics: self.metrics.clone(),
         }

@@ -1,7 +1,7 @@
 //! Ingest and recall over one shard in memory, without a broker and without threads: for what is said of single memories and their scores.
 
 use keepsake::config::Layers;
-use keepsake::domain::{Now, Time};
+use keepsake::domain::{Now, Spread, Time};
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
 use keepsake::ingest::flood::Flood;
@@ -42,6 +42,7 @@ impl InProcess {
             encoder: pool::in_place(embedder),
             tokens: tokens.clone(),
             rarity: Rarity::flat(),
+            spread: Spread::STANDARD,
             flood: Flood::new(options::flood(&config)),
             metrics: metrics.clone(),
         };

@@ -8,7 +8,7 @@ use super::report::{Report, Wanted};
 use super::say;
 use super::speech::Speech;
 use crate::config::Config;
-use crate::domain::Now;
+use crate::domain::{Now, Spread};
 use crate::fault::{Fault, Result};
 use crate::home::Home;
 use crate::ingest::Ingest;
@@ -137,6 +137,7 @@ impl Lone {
             encoder: pool::in_place(Box::new(Noise)),
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
+            spread: Spread::STANDARD,
             flood: Flood::new(options::flood(&config)),
             metrics: metrics.clone(),
         };

@@ -4,7 +4,7 @@ use super::report::{Report, Wanted};
 use super::say;
 use super::speech::Speech;
 use crate::config::Config;
-use crate::domain::{Action, Event, OwnWords, SaidBefore, Turn, UserKey, Vector};
+use crate::domain::{Action, Event, OwnWords, SaidBefore, Spread, Turn, UserKey, Vector};
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::Record;
 use crate::ports::embedder::{Model, TokenCounter};
@@ -144,6 +144,7 @@ impl Setting {
             speaker: "user",
             linked: !(candidate.slots.is_empty() && conflicts.is_empty()),
             rarity: &self.rarity,
+            spread: Spread::STANDARD,
             own_words: &past.own_words,
         };
         let surprise = score::surprise(&said, &ground, &self.profile.weights);

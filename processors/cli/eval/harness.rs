@@ -133,6 +133,7 @@ impl<'k> Life<'k> {
             encoder: pool::in_place(Box::new(encoder.clone())),
             tokens: model.tokens(),
             rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            spread: model.spread(),
             flood: Flood::new(options::flood(config)),
             metrics: kit.metrics.clone(),
         };
@@ -144,6 +145,7 @@ impl<'k> Life<'k> {
             model.tokens(),
             kit.metrics.clone(),
         )
+        .with_spread(model.spread())
         .with_reranking(kit.reranking(&clock)?);
         Ok(Life { kit, shards, clock, ingest, recall, user, now: Time::default(), told: 0, asked: 0 })
     }

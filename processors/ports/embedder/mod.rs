@@ -6,6 +6,7 @@ mod known;
 mod onnx;
 pub mod pool;
 
+use crate::domain::Spread;
 use crate::fault::Result;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,6 +84,11 @@ impl Model {
             Loaded::Directory(directory) => directory.vocabulary(),
             Loaded::Hash => None,
         }
+    }
+
+    /// How far apart this encoder puts unrelated texts.
+    pub fn spread(&self) -> Spread {
+        Spread::STANDARD
     }
 
     pub fn name(&self) -> &str {

@@ -13,7 +13,7 @@ pub use rarity::Rarity;
 pub use reading::is_question;
 pub use repetition::says_the_same;
 
-use crate::domain::{OwnWords, Role, SaidBefore, Surprise, Vector};
+use crate::domain::{OwnWords, Role, SaidBefore, Spread, Surprise, Vector};
 use crate::text::{self, Stems, Words};
 use foldhash::fast::RandomState;
 use reading::Reading;
@@ -100,7 +100,7 @@ impl Default for Weights {
 /// What a candidate is compared with.
 pub struct Ground<'a> {
     pub vector: &'a Vector,
-    /// The best cosine to the user's earlier memories; 0 if there are none.
+    /// The best standard cosine to the user's earlier memories; 0 if there are none.
     pub nearest: f32,
     /// The last turns of this session, oldest first.
     pub recent: &'a [SaidBefore],
@@ -108,6 +108,8 @@ pub struct Ground<'a> {
     /// Another value of something said before is given here.
     pub linked: bool,
     pub rarity: &'a Rarity,
+    /// Of the encoder.
+    pub spread: Spread,
     /// What the user said so far, this text not among it.
     pub own_words: &'a OwnWords,
 }
@@ -133,7 +135,7 @@ const ANSWER_WORDS_MAX: usize = 12;
 
 pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surprise {
     let said = &text.reading;
-    let cosines: Vec<f32> = ground.recent.iter().map(|turn| turn.vector.cosine(ground.vector)).collect();
+    let cosines: Vec<f32> = ground.recent.iter().map(|turn| ground.spread.standard(turn.vector.cosine(ground.vector))).collect();
     let best = |cosines: &[f32]| cosines.iter().copied().fold(0.0, f32::max);
     let nearest = best(&cosines).max(ground.nearest);
     let nearest_in_context = best(&cosines[cosines.len().saturating_sub(CONTEXT_TURNS)..]);
@@ -245,7 +247,16 @@ mod tests {
 
     fn scored_after(text: &str, recent: &[SaidBefore], own_words: &OwnWords) -> Surprise {
         let (vector, rarity) = (axis(0), Rarity::flat());
-        let ground = Ground { vector: &vector, nearest: 0.0, recent, speaker: "kim", linked: false, rarity: &rarity, own_words };
+        let ground = Ground {
+            vector: &vector,
+            nearest: 0.0,
+            recent,
+            speaker: "kim",
+            linked: false,
+            rarity: &rarity,
+            spread: Spread::STANDARD,
+            own_words,
+        };
         surprise(&Said::of(text), &ground, &Weights::default())
     }
 
@@ -352,8 +363,9 @@ mod tests {
         ) {
             let (vector, rarity, own_words) = (axis(0), Rarity::flat(), OwnWords::default());
             let recent = [said("tom", &text, &axis(1)), said("tom", "so?", &Vector::default())];
+            let (spread, own_words) = (Spread::STANDARD, &own_words);
             let ground =
-                Ground { vector: &vector, nearest, recent: &recent, speaker: "kim", linked, rarity: &rarity, own_words: &own_words };
+                Ground { vector: &vector, nearest, recent: &recent, speaker: "kim", linked, rarity: &rarity, spread, own_words };
             let surprise = surprise(&Said::of(&text), &ground, &Weights::default());
             let Surprise { novelty, contradiction, specificity, emphasis, context_switch, .. } = surprise;
             for factor in [novelty, contradiction, specificity, emphasis, context_switch] {
