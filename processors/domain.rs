@@ -564,6 +564,10 @@ pub struct Memory {
     pub metadata: Metadata,
     pub supersedes: Vec<MemoryId>,
     pub superseded_by: Option<MemoryId>,
+    /// Earlier memories about the same thing that this one probably revises. They stay valid and stand behind this one.
+    pub revises: Vec<MemoryId>,
+    /// The newest memory that probably revises this one.
+    pub revised_by: Option<MemoryId>,
     pub conflicts_with: Vec<MemoryId>,
     pub archived: bool,
     /// Counts changes, so that a plan made from a snapshot can tell what has moved on.

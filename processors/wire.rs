@@ -373,6 +373,12 @@ pub struct Memory<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<Id>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revises: Vec<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revised_by: Option<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts_with: Vec<Id>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<Id>,

@@ -191,6 +191,8 @@ impl Ingest {
         }
         for mut memory in linked {
             memory.supersedes.retain(|id| !gone.contains(id));
+            memory.revises.retain(|id| !gone.contains(id));
+            memory.revised_by.take_if(|id| gone.contains(id));
             memory.conflicts_with.retain(|id| !gone.contains(id));
             if memory.superseded_by.is_some_and(|id| gone.contains(&id)) {
                 // What was replaced by something that never was is valid again, and holds its facts again.
@@ -395,7 +397,8 @@ fn no_such(id: MemoryId) -> Reject {
 }
 
 fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {
-    let links = memory.supersedes.iter().chain(&memory.conflicts_with).chain(&memory.superseded_by);
+    let newer = memory.superseded_by.iter().chain(&memory.revised_by);
+    let links = memory.supersedes.iter().chain(&memory.revises).chain(&memory.conflicts_with).chain(newer);
     links.into_iter().any(|id| gone.contains(id))
 }
 

@@ -381,6 +381,8 @@ impl Here<'_> {
             metadata: event.metadata.clone(),
             supersedes: Vec::new(),
             superseded_by: None,
+            revises: Vec::new(),
+            revised_by: None,
             conflicts_with: Vec::new(),
             archived: false,
             version: 1,

@@ -3,8 +3,8 @@
 use super::Recall;
 use super::rerank::Order;
 use crate::domain::{
-    Decision, Explain, Format, List, Memory, MemoryId, Neighbour, Now, Outcome, Recall as Question, Request, Scope, UserKey,
-    Vector,
+    Decision, Explain, Format, List, Memory, MemoryId, Neighbour, Now, Outcome, Recall as Question, Request, Scope, Time,
+    UserKey, Vector,
 };
 use crate::fault::{Fault, Reject, RejectCode};
 use crate::profile::Profile;
@@ -88,6 +88,7 @@ impl Recall {
         };
         let mut ranked = best_of(orders);
         ranked.truncate(asked.limit);
+        annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         let budget = asked.token_budget.min(self.options.token_budget_max);
         let own = rank::Own { template: profile.template.as_ref(), rule: profile.rank.rule.as_ref() };
         let prompt = rank::block(&ranked, asked, own, budget, &|text| self.tokens.count(text));
@@ -96,7 +97,10 @@ impl Recall {
             let taken = prompt.taken;
             ranked = ranked.into_iter().enumerate().filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
         }
-        let memories = ranked.into_iter().map(|one| Found { memory: one.memory, score: one.score, terms: one.terms }).collect();
+        let memories = ranked
+            .into_iter()
+            .map(|Ranked { memory, score, terms, note, .. }| Found { memory, score, terms, note })
+            .collect();
         let answer = Answer::Recalled {
             memories,
             tokens: prompt.tokens,
@@ -253,9 +257,22 @@ fn hits_of(
             memories.filter_map(|(memory, (_, words, cosine))| Some(hit(memory?, words, is_in_one_language, cosine, vector))),
         );
         read.extend(ids);
-        next = hits[first..].iter().filter_map(|hit| hit.memory.superseded_by).filter(|id| read.insert(*id)).collect();
+        next = hits[first..].iter().filter_map(|hit| hit.memory.superseded_by.or(hit.memory.revised_by)).filter(|id| read.insert(*id)).collect();
     }
     Ok((hits, scored.count()))
+}
+
+/// Adds to each revised memory the day and the words of the one that revises it, read now, so that a forgotten or changed text is not
+/// quoted.
+fn annotate(shard: &Shard, key: &UserKey, as_of: Option<Time>, ranked: &mut [Ranked]) -> Result<(), Fault> {
+    let newer: Vec<MemoryId> = ranked.iter().filter_map(|one| one.memory.revised_by).collect();
+    if newer.is_empty() {
+        return Ok(());
+    }
+    let newer: Vec<Arc<Memory>> = shard.store.recalled(key, &newer)?.into_iter().flatten().collect();
+    let newer = newer.iter().filter(|memory| as_of.is_none_or(|as_of| memory.valid_from <= as_of));
+    rank::annotate(ranked, &newer.map(Arc::as_ref).collect::<Vec<_>>());
+    Ok(())
 }
 
 fn hit(memory: Arc<Memory>, words: Words, is_in_one_language: bool, cosine: f32, vector: &Vector) -> Hit {

@@ -1,7 +1,8 @@
-//! The places of scored memories: by score, except that versions of one fact stand together, and a newer value before an older one.
+//! Puts scored memories into their places: by score, except that versions of one fact stand together, and a newer value stands before an
+//! older one.
 
 use super::Ranked;
-use crate::domain::MemoryId;
+use crate::domain::{Memory, MemoryId};
 use crate::text;
 use foldhash::fast::RandomState;
 use std::cmp::{Ordering, Reverse};
@@ -11,8 +12,21 @@ use std::collections::HashMap;
 /// has nothing to do with the question would push an answer down.
 const NEWER_SHARE: f32 = 0.6;
 
-/// Best first. Invariant: an old version follows its successor before any other memory does, and a memory follows the newer ones in
-/// conflict with it that answer nearly as well.
+/// Length of the newer words that a note quotes.
+const QUOTED_CHARS: usize = 80;
+
+/// Notes on each revised memory the day and the words of the memory that revises it. `newer` holds those memories.
+pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
+    for one in ranked.iter_mut().filter(|one| !one.superseded) {
+        let found = newer.iter().find(|newer| Some(newer.id) == one.memory.revised_by);
+        one.note = found.map(|newer| {
+            format!("revised on {}: \"{}\"", text::day(newer.valid_from), text::shortened(&newer.content, QUOTED_CHARS))
+        });
+    }
+}
+
+/// Sorts best first. Invariant: an old version follows its successor before any other memory does; a memory follows those that revise it,
+/// and the newer ones in conflict with it that answer nearly as well.
 pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     ranked.sort_unstable_by(better_first);
     let best_valid = ranked.iter().find(|one| !one.superseded).map_or(0.0, |best| best.score);
@@ -37,7 +51,8 @@ struct Links {
     /// Where the newer version of an old one stands.
     successor: Vec<Option<usize>>,
     predecessors: Vec<Vec<usize>>,
-    /// Of those in conflict with it, where the newer ones stand, newest first; between valid memories only: an old version has its place.
+    /// Places of the newer memories that revise it or are in conflict with it, newest first. Between valid memories only: an old version
+    /// follows its successor.
     newer: Vec<Vec<usize>>,
 }
 
@@ -55,16 +70,33 @@ impl Links {
                 links.follow(place, one.memory.superseded_by.and_then(|id| place_of.get(&id).copied()));
                 continue;
             }
+            if let Some(&newer) = one.memory.revised_by.and_then(|id| place_of.get(&id))
+                && !ranked[newer].superseded
+            {
+                links.newer[place].push(newer);
+            }
             for &other in one.memory.conflicts_with.iter().filter_map(|id| place_of.get(id)) {
                 links.oppose(place, other, ranked, least);
                 links.oppose(other, place, ranked, least);
             }
         }
+        links.newer = (0..ranked.len()).map(|place| links.newer_than(place)).collect();
         for newer in &mut links.newer {
             newer.sort_unstable_by_key(|&place| (Reverse(ranked[place].memory.created_at), place));
-            newer.dedup();
         }
         links
+    }
+
+    /// Places of all memories that are newer than this one, directly or by way of others. Terminates: each place is taken once.
+    fn newer_than(&self, place: usize) -> Vec<usize> {
+        let (mut found, mut next) = (Vec::new(), self.newer[place].clone());
+        while let Some(newer) = next.pop() {
+            if newer != place && !found.contains(&newer) {
+                found.push(newer);
+                next.extend(&self.newer[newer]);
+            }
+        }
+        found
     }
 
     fn follow(&mut self, old: usize, new: Option<usize>) {
@@ -117,5 +149,43 @@ impl Row {
     fn seat_rest(mut self) -> Vec<Ranked> {
         self.seated.extend(self.waiting.into_iter().flatten());
         self.seated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::memory;
+    use super::*;
+    use crate::domain::Time;
+
+    fn one(number: u32, score: f32, revised_by: Option<u32>) -> Ranked {
+        let mut memory = memory(number, &format!("m{number}"));
+        memory.created_at = Time(i64::from(number));
+        memory.valid_from = Time(i64::from(number) * 86_400_000);
+        memory.revised_by = revised_by.map(|number| super::super::samples::memory(number, "").id);
+        Ranked { memory: memory.into(), score, superseded: false, terms: vec![], note: None }
+    }
+
+    fn check(ranked: Vec<Ranked>, expected: &[&str]) {
+        let arranged = arranged(ranked);
+        assert_eq!(arranged.iter().map(|one| one.memory.content.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_revised_memory_stands_right_behind_the_newest_of_those_that_revise_it() {
+        check(vec![one(1, 0.9, Some(3)), one(2, 0.8, None), one(3, 0.1, None)], &["m3", "m1", "m2"]);
+        check(vec![one(1, 0.9, Some(2)), one(2, 0.5, Some(3)), one(3, 0.1, None), one(4, 0.7, None)], &["m3", "m2", "m1", "m4"]);
+        check(vec![one(1, 0.2, Some(2)), one(2, 0.9, None), one(3, 0.5, None)], &["m2", "m3", "m1"]);
+        check(vec![one(1, 0.9, Some(7)), one(2, 0.8, None)], &["m1", "m2"]);
+        check(vec![one(1, 0.9, Some(2)), one(2, 0.8, Some(1))], &["m2", "m1"]);
+    }
+
+    #[test]
+    fn a_note_tells_the_day_and_the_words_that_revise_a_memory() {
+        let mut ranked = vec![one(1, 0.9, Some(2)), one(2, 0.8, None), one(3, 0.8, Some(4))];
+        let newer = ranked[1].memory.clone();
+        annotate(&mut ranked, &[&newer]);
+        let notes: Vec<Option<&str>> = ranked.iter().map(|one| one.note.as_deref()).collect();
+        assert_eq!(notes, [Some("revised on 3 January, 1970: \"m2\""), None, None]);
     }
 }

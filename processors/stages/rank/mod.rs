@@ -16,6 +16,7 @@ mod template;
 mod wording;
 
 pub use admit::admitted;
+pub use arrange::annotate;
 pub use fade::{Fade, Shape, recency, strength};
 pub use prompt::{Own, Prompt, block};
 pub use rerank::reranked;
@@ -155,6 +156,8 @@ pub struct Ranked {
     /// A newer fact had replaced it at the time that was asked about.
     pub superseded: bool,
     pub terms: Vec<(&'static str, f32)>,
+    /// For a revised memory: on which day it was revised, and by which words.
+    pub note: Option<String>,
 }
 
 /// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.

@@ -25,6 +25,8 @@ pub(super) fn memory(number: u32, content: &str) -> Memory {
         metadata: Metadata::new(),
         supersedes: vec![],
         superseded_by: None,
+        revises: vec![],
+        revised_by: None,
         conflicts_with: vec![],
         archived: false,
         version: 1,

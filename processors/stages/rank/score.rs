@@ -191,7 +191,7 @@ impl<'w> Field<'w> {
             ("score", score),
         ];
         let terms = measured.into_iter().chain(added).chain(factors).collect();
-        Ranked { memory, score, superseded, terms }
+        Ranked { memory, score, superseded, terms, note: None }
     }
 }
 

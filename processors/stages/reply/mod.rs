@@ -41,6 +41,8 @@ pub struct Found {
     pub score: f32,
     /// The numbers that made the score, in the order they are shown.
     pub terms: Vec<(&'static str, f32)>,
+    /// For a revised memory: on which day it was revised, and by which words.
+    pub note: Option<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -29,6 +29,7 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
 pub fn found(found: &Found, explain: bool) -> wire::Memory<'_> {
     wire::Memory {
         score: Some(wire::Number(found.score)),
+        note: found.note.as_deref(),
         explain: explain.then_some(wire::Numbers(&found.terms)),
         ..memory(&found.memory)
     }
@@ -70,6 +71,9 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
         metadata: &memory.metadata,
         supersedes: ids(&memory.supersedes),
         superseded_by: memory.superseded_by.map(id),
+        revises: ids(&memory.revises),
+        revised_by: memory.revised_by.map(id),
+        note: None,
         conflicts_with: ids(&memory.conflicts_with),
         covers: ids(&memory.covers),
         explain: None,
@@ -152,6 +156,7 @@ fn since(memory: &Memory) -> Vec<wire::Happening> {
     happenings.extend(counted("used", memory.uses, memory.confirmed));
     happenings.extend(counted("confirmed", memory.confirmed, memory.uses));
     happenings.extend(memory.superseded_by.map(|newer| with(newer, "superseded", memory.valid_to)));
+    happenings.extend(memory.revised_by.map(|newer| with(newer, "revised", None)));
     happenings.extend(memory.conflicts_with.iter().map(|other| with(*other, "in_conflict", None)));
     happenings.extend(memory.archived.then(|| happening("archived", None)));
     happenings.sort_by_key(|happening| happening.at.map_or(i64::MAX, |at| at.0));

@@ -19,8 +19,10 @@ use uuid::Uuid;
 /// stops there.
 ///
 /// 2: the gate's record counts the user's own words; a memory has what was said around it, a session's last turns where they came from.
-pub const VERSION: u8 = 2;
+/// 3: a memory has the ids of the memories that it revises and of the one that revises it.
+pub const VERSION: u8 = 3;
 const VERSION_1: u8 = 1;
+const VERSION_2: u8 = 2;
 
 /// What the compact form holds: a place in these lists. Only ever appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -83,8 +85,8 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
 
 // ---------------------------------------------------------------- memory and vector
 
-/// The vector stands first, so that reading all of a user's vectors does not decode the memories; behind it `MemoryV1` and `AroundV2`, or
-/// nothing yet.
+/// The vector stands first, so that reading all of a user's vectors does not decode the memories; behind it `MemoryV1`,
+/// `AroundV2` and `RevisionsV3`, or nothing yet.
 struct Parts<'a> {
     version: u8,
     vector: VectorV1<'a>,
@@ -102,12 +104,13 @@ fn with_vector(vector: &VectorV1<'_>, memory_bytes_about: usize) -> Vec<u8> {
 }
 
 fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
-    let extended = postcard::to_extend(&memory_v1(memory), bytes);
-    with_around(extended.expect("postcard writes plain structs into memory"), &memory.around)
+    let bytes = extended(bytes, &memory_v1(memory));
+    let bytes = extended(bytes, &around_v2(&memory.around));
+    extended(bytes, &revisions_v3(memory))
 }
 
-fn with_around(bytes: Vec<u8>, around: &Around) -> Vec<u8> {
-    postcard::to_extend(&around_v2(around), bytes).expect("postcard writes plain structs into memory")
+fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
 }
 
 fn bytes_about(memory: &Memory) -> usize {
@@ -132,11 +135,16 @@ pub fn vector_bytes(vector: &Vector, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
     let memory = so_far.as_ref().map_or(&[][..], |parts| parts.memory);
     let mut bytes = with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, memory.len());
     bytes.extend_from_slice(memory);
-    match so_far {
-        // The version counts for the whole record: what an older one lacks is written as nothing.
-        Some(Parts { version: VERSION_1, memory: [_, ..], .. }) => Ok(with_around(bytes, &Around::default())),
-        _ => Ok(bytes),
+    // The version counts for the whole record: the parts that an older version lacks are written as empty ones.
+    if let Some(Parts { version, memory: [_, ..], .. }) = so_far {
+        if version < VERSION_2 {
+            bytes = extended(bytes, &around_v2(&Around::default()));
+        }
+        if version < VERSION {
+            bytes = extended(bytes, &RevisionsV3::default());
+        }
     }
+    Ok(bytes)
 }
 
 /// Nothing if only its vector has come.
@@ -147,8 +155,13 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
     }
     let (record, rest) = postcard::take_from_bytes(memory).map_err(|fault| unreadable(fault.to_string()))?;
     let mut memory = memory_of(key, id, &record)?;
-    if version > VERSION_1 {
-        memory.around = around(&from_body(rest)?, &memory.source);
+    if version >= VERSION_2 {
+        let (record, rest) = postcard::take_from_bytes(rest).map_err(|fault| unreadable(fault.to_string()))?;
+        memory.around = around(&record, &memory.source);
+        if version >= VERSION {
+            let RevisionsV3 { revises, revised_by } = from_body(rest)?;
+            (memory.revises, memory.revised_by) = (ids(&revises), revised_by.map(id_of));
+        }
     }
     Ok(Some(memory))
 }
@@ -268,6 +281,8 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         metadata: record.metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         supersedes: ids(&record.supersedes),
         superseded_by: record.superseded_by.map(id_of),
+        revises: Vec::new(),
+        revised_by: None,
         conflicts_with: ids(&record.conflicts_with),
         archived: record.archived,
         version: record.version,
@@ -287,6 +302,16 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
 
 fn revision(content: &str, until: i64) -> Revision {
     Revision { content: content.to_owned(), until: Time(until) }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct RevisionsV3 {
+    revises: Vec<Uuid16>,
+    revised_by: Option<Uuid16>,
+}
+
+fn revisions_v3(memory: &Memory) -> RevisionsV3 {
+    RevisionsV3 { revises: ids_v1(&memory.revises), revised_by: memory.revised_by.map(|id| id.0.into_bytes()) }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -733,7 +758,8 @@ mod tests {
 
     #[test]
     fn what_format_1_says_is_read_and_carried_over() {
-        let (was, values) = (Memory { around: Around::default(), ..a_memory(7, "one") }, unsigned(&a_vector(1)));
+        let was = Memory { around: Around::default(), revises: vec![], revised_by: None, ..a_memory(7, "one") };
+        let values = unsigned(&a_vector(1));
         let vector_1 = VectorV1 { scale: 0.003, values: &values };
         let old = first(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
@@ -747,18 +773,35 @@ mod tests {
     }
 
     #[test]
+    fn what_format_2_says_is_read_and_carried_over() {
+        let was = Memory { revises: vec![], revised_by: None, ..a_memory(7, "one") };
+        let old = second(&was, &a_vector(1));
+        assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
+        assert_eq!(read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()), (Some(was), Some(a_vector(2))));
+        let other = a_memory(7, "other");
+        assert_eq!(read(&memory_bytes(&other, Some(&old)).unwrap()), (Some(other), Some(a_vector(1))));
+    }
+
+    /// The record of a memory as format 2 wrote it.
+    fn second(memory: &Memory, vector: &Vector) -> Vec<u8> {
+        let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
+        let body = extended(extended(vec![2], &vector), &memory_v1(memory));
+        extended(body, &around_v2(&memory.around))
+    }
+
+    #[test]
     fn the_bytes_of_a_format_are_the_same_forever() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        for version in [1, 2] {
+        for version in [1, 2, 3] {
             assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         }
-        assert_eq!(session_bytes(&was), [2, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [3, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
-        assert_eq!(vector_bytes(&vector, None).unwrap(), [2, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(vector_bytes(&vector, None).unwrap(), [3, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e]; // two of them: "tea" twice in place 848, "boat" once in 992
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[2, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
+            [&[3, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
         );
         let around = Around { before: None, earlier: None, after: Some(a_neighbour(&a_memory(1, "").source)) };
         let written = postcard::to_stdvec(&around_v2(&around)).unwrap();

@@ -35,6 +35,8 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
         metadata: Metadata::new(),
         supersedes: vec![],
         superseded_by: None,
+        revises: vec![],
+        revised_by: None,
         conflicts_with: vec![],
         archived: false,
         version: 1,
