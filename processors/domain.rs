@@ -301,6 +301,33 @@ pub struct Turn {
     pub content: String,
     /// The sender's word for the kind, which wins over ours.
     pub kind: Option<Kind>,
+    /// False: context for the turns around it, never a memory.
+    pub remember: bool,
+}
+
+/// What a profile may forbid to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Category {
+    Health,
+    Politics,
+    Religion,
+    Sexuality,
+    Money,
+}
+
+impl Category {
+    pub const ALL: [Category; 5] =
+        [Category::Health, Category::Politics, Category::Religion, Category::Sexuality, Category::Money];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Category::Health => "health",
+            Category::Politics => "politics",
+            Category::Religion => "religion",
+            Category::Sexuality => "sexuality",
+            Category::Money => "money",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -4,14 +4,13 @@ mod file;
 mod written;
 
 use crate::config::Config;
-use crate::domain::{Role, Signal, UserKey};
+use crate::domain::{Category, Role, Signal, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::stages::{index, rank, redact, score, split};
 use file::{BUILT_IN, load};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-pub use written::GATE_WINDOW;
 
 /// How each stage decides, for the tenants that use it.
 #[derive(Clone)]
@@ -24,6 +23,8 @@ pub struct Profile {
     pub rule: Option<score::seeds::Rule>,
     pub gate: score::Gate,
     pub weights: score::Weights,
+    /// What is never kept, whoever says it.
+    pub never: Vec<Category>,
     pub merge: Merge,
     pub words: index::Bm25,
     /// A question that names one speaker is encoded as that speaker would put it.
@@ -185,7 +186,10 @@ impl Profiles {
 
     /// The same with a gate that keeps everything: what an evaluation compares the gate with.
     pub fn with_open_gate(&self) -> Profiles {
-        self.with(|profile| profile.gate.fixed = f32::MIN)
+        self.with(|profile| {
+            profile.gate.fixed = f32::MIN;
+            profile.weights.open();
+        })
     }
 
     /// The same that never answers with nothing where there is something: what a measure of time wants.

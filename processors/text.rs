@@ -2,6 +2,7 @@
 
 mod language;
 mod unspaced;
+pub mod wordings;
 mod words;
 
 pub use language::Language;

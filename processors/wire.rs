@@ -131,6 +131,7 @@ pub struct Turn {
     pub speaker: Option<String>,
     pub content: Option<String>,
     pub kind: Option<String>,
+    pub remember: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]

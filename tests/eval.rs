@@ -130,7 +130,7 @@ fn another_profile_is_tried_on_the_same_turns() {
     };
     let same = tried(&chats(), "keepsake");
     assert_eq!((&same["agree"], &same["lost"], &same["gained"]), (&json!(1.0), &json!([]), &json!([])), "{same:#}");
-    let strict = "base = \"keepsake\"\n[gate]\nfixed = 9.0\nkeep_share = 0.05\n";
+    let strict = "base = \"keepsake\"\n[gate]\nfixed = 9.0\nkeep_share = 0.05\n[weights]\nstatement = 0.0\n";
     std::fs::write(dir.join("strict.toml"), strict).expect("the scratch folder is ours");
     let events = [
         json!({"type": "turn", "user": "ada", "content": "Hello there!"}),

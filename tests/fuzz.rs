@@ -40,7 +40,7 @@ fn through(value: Vec<u8>, before: &str) -> Option<String> {
 
 fn judged(candidate: &Candidate, before: &str) -> String {
     let (vector, rarity, mut own_words) = (Vector::of(&[0.6, 0.8]), Rarity::flat(), OwnWords::default());
-    let said = Said::of(&candidate.text);
+    let said = Said::of(&candidate.text, &rarity);
     said.stems().iter().for_each(|stem| own_words.add(stem));
     let earlier = Earlier { content: before, cosine: 0.9, opposed: 0 };
     let conflicts = split::conflicts(&candidate.text, &[earlier]);
@@ -58,6 +58,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         nearest: 0.5,
         recent: &[asked],
         speaker: "ada",
+        role: Role::User,
         linked: !conflicts.is_empty(),
         rarity: &rarity,
         spread: Spread::STANDARD,

@@ -93,7 +93,7 @@ impl Ingest {
         vector: &'a Vector,
     ) -> Result<Weighed<'a>> {
         let key = here.key();
-        let said = Said::of(&candidate.text);
+        let said = Said::of(&candidate.text, &self.rarity);
         let may_conflict = split::may_conflict(&candidate.text);
         let near = work.nearest(key, vector, if may_conflict { conflicts::NEIGHBOURS } else { NEIGHBOURS })?;
         let compared = if may_conflict { &near[..] } else { &[] };
@@ -113,6 +113,7 @@ impl Ingest {
             nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
             recent: &recent.said,
             speaker: speaker(turn),
+            role: turn.role,
             linked: !replaced.is_empty() || !opposed.is_empty(),
             rarity: &self.rarity,
             spread: self.spread,

@@ -1,6 +1,7 @@
 //! A profile as it is written, table by table, and what each stage makes of it.
 
 use super::{Feedback, Merge, Profile, Prune, Roles, Summary};
+use crate::domain::Category;
 use crate::stages::redact::Rule;
 use crate::stages::{index, rank, redact, score, split};
 use serde::Deserialize;
@@ -13,7 +14,8 @@ pub struct Written {
     split: WrittenSplit,
     roles: Roles,
     pub gate: WrittenGate,
-    weights: WrittenWeights,
+    weights: score::Weights,
+    never: WrittenNever,
     merge: Merge,
     rank: WrittenRank,
     fade: WrittenFade,
@@ -69,27 +71,25 @@ pub struct WrittenGate {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenWeights {
-    specificity: f32,
-    novelty: f32,
-    contradiction: f32,
-    emphasis: f32,
-    context_switch: f32,
-    fact: f32,
-    mine: f32,
-    time: f32,
-    number: f32,
-    name: f32,
-    decision: f32,
-    correction: f32,
-    never: f32,
-    instruction: f32,
-    answer: f32,
-    about_other: f32,
-    greeting: f32,
-    question_only: f32,
-    short: f32,
-    repetition: f32,
+struct WrittenNever {
+    health: bool,
+    politics: bool,
+    religion: bool,
+    sexuality: bool,
+    money: bool,
+}
+
+impl WrittenNever {
+    fn checked(&self) -> Vec<Category> {
+        let is_on = |category: &Category| match category {
+            Category::Health => self.health,
+            Category::Politics => self.politics,
+            Category::Religion => self.religion,
+            Category::Sexuality => self.sexuality,
+            Category::Money => self.money,
+        };
+        Category::ALL.into_iter().filter(is_on).collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -138,12 +138,8 @@ struct WrittenFade {
     exempt: Vec<String>,
 }
 
-/// Recent totals the running quantile is taken over: 50 and 400 differ by two points of the share stored.
-pub const GATE_WINDOW: usize = 200;
-
 impl Written {
     pub fn checked(self, name: &str) -> Profile {
-        let w = self.weights;
         let standard_half_life = self.fade.half_life_days.get("default").copied().unwrap_or(60.0);
         Profile {
             name: name.into(),
@@ -151,29 +147,9 @@ impl Written {
             split: split::Options { tokens_min: self.split.tokens_min, tokens_max: self.split.tokens_max.max(1) },
             roles: self.roles,
             rule: self.gate.rule,
-            gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share, window: GATE_WINDOW },
-            weights: score::Weights {
-                specificity: w.specificity,
-                novelty: w.novelty,
-                contradiction: w.contradiction,
-                emphasis: w.emphasis,
-                context_switch: w.context_switch,
-                fact: w.fact,
-                mine: w.mine,
-                time: w.time,
-                number: w.number,
-                name: w.name,
-                decision: w.decision,
-                correction: w.correction,
-                never: w.never,
-                instruction: w.instruction,
-                answer: w.answer,
-                about_other: w.about_other,
-                greeting: w.greeting,
-                question_only: w.question_only,
-                short: w.short,
-                repetition: w.repetition,
-            },
+            gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share },
+            weights: self.weights,
+            never: self.never.checked(),
             merge: self.merge,
             words: index::Bm25 {
                 k1: self.rank.k1,

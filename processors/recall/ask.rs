@@ -97,10 +97,8 @@ impl Recall {
             let taken = prompt.taken;
             ranked = ranked.into_iter().enumerate().filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
         }
-        let memories = ranked
-            .into_iter()
-            .map(|Ranked { memory, score, terms, note, .. }| Found { memory, score, terms, note })
-            .collect();
+        let memories =
+            ranked.into_iter().map(|Ranked { memory, score, terms, note, .. }| Found { memory, score, terms, note }).collect();
         let answer = Answer::Recalled {
             memories,
             tokens: prompt.tokens,
@@ -257,7 +255,11 @@ fn hits_of(
             memories.filter_map(|(memory, (_, words, cosine))| Some(hit(memory?, words, is_in_one_language, cosine, vector))),
         );
         read.extend(ids);
-        next = hits[first..].iter().filter_map(|hit| hit.memory.superseded_by.or(hit.memory.revised_by)).filter(|id| read.insert(*id)).collect();
+        next = hits[first..]
+            .iter()
+            .filter_map(|hit| hit.memory.superseded_by.or(hit.memory.revised_by))
+            .filter(|id| read.insert(*id))
+            .collect();
     }
     Ok((hits, scored.count()))
 }

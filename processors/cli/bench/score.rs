@@ -4,11 +4,11 @@ use super::report::{Report, Wanted};
 use super::say;
 use super::speech::Speech;
 use crate::config::Config;
-use crate::domain::{Action, Event, OwnWords, SaidBefore, Spread, Turn, UserKey, Vector};
+use crate::domain::{Action, Event, OwnWords, Role, SaidBefore, Spread, Turn, UserKey, Vector};
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::Record;
 use crate::ports::embedder::{Model, TokenCounter};
-use crate::profile::{GATE_WINDOW, Profile, Profiles};
+use crate::profile::{Profile, Profiles};
 use crate::run::options;
 use crate::stages::score::{self, Ground, Rarity, Said, Verdict};
 use crate::stages::split::{self, Candidate, Earlier};
@@ -24,7 +24,7 @@ const USER: &str = "bench";
 /// All four stages of a turn of ordinary length: beside its vector, which takes a hundred times as long, that is nothing.
 const WANTED_US: f64 = 50.0;
 /// Turns that are not timed: they fill the window of totals.
-const BEFORE: usize = GATE_WINDOW;
+const BEFORE: usize = score::WINDOW;
 /// As many as ingest has of a session, and as many memories as it compares a turn with that may say otherwise.
 const TURNS_RECENT: usize = 6;
 const COMPARED: usize = 20;
@@ -132,7 +132,7 @@ impl Setting {
 
     /// As ingest does it with what a shard has found: compared with what may say otherwise, scored, held against the threshold.
     fn judged(&self, candidate: &Candidate, vector: &Vector, past: &mut Past) -> Verdict {
-        let said = Said::of(&candidate.text);
+        let said = Said::of(&candidate.text, &self.rarity);
         let conflicts = match split::may_conflict(&candidate.text) {
             true => split::conflicts(&candidate.text, &past.earlier()),
             false => Vec::new(),
@@ -142,6 +142,7 @@ impl Setting {
             nearest: 0.5,
             recent: past.said.make_contiguous(),
             speaker: "user",
+            role: Role::User,
             linked: !(candidate.slots.is_empty() && conflicts.is_empty()),
             rarity: &self.rarity,
             spread: Spread::STANDARD,
@@ -176,7 +177,7 @@ impl Past {
     }
 
     fn total(&mut self, total: f32) {
-        push(&mut self.totals, total, GATE_WINDOW);
+        push(&mut self.totals, total, score::WINDOW);
     }
 
     fn hear(&mut self, turn: &Turn, vector: &Vector) {

@@ -143,7 +143,8 @@ fn a_shadow_that_weighs_alike_says_what_the_real_profile_says() {
 fn other_weights_leave_a_shadow_its_fixed_threshold() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("strict.toml");
-    std::fs::write(&path, "base = \"keepsake\"\n[gate]\nfixed = 0.9\n[weights]\nnovelty = 0.1\n").expect("a disk");
+    std::fs::write(&path, "base = \"keepsake\"\n[gate]\nfixed = 0.9\n[weights]\nnovelty = 0.1\nstatement = 0.0\n")
+        .expect("a disk");
     let options = [("shadow.profile", path.to_str().expect("a path"))];
     let heard = heard(&options, &[turn("We decided to use Postgres for the billing service in March.")], 1);
     assert_eq!((&heard.decisions[0]["outcome"], &heard.shadows[0]["outcome"]), (&json!("kept"), &json!("dropped")));

@@ -85,6 +85,7 @@ fn turn(message: &Message<'_>) -> Result<Action, Reject> {
         speaker: word("speaker", turn.speaker)?,
         content: content("content", required("content", turn.content)?, message.options)?,
         kind: kind(turn.kind)?,
+        remember: turn.remember.unwrap_or(true),
     }))
 }
 

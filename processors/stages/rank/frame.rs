@@ -255,11 +255,7 @@ pub(super) mod tests {
     fn a_revised_memory_says_when_and_by_which_words() {
         let note = || Some("revised on 1 June, 2024: \"I moved (to Lisbon)\"".to_owned());
         let old = ranked("I live in Berlin", |one| one.note = note());
-        check(
-            &old,
-            Format::Markdown,
-            "- (fact, 2024-05-01, revised on 1 June, 2024: \"I moved to Lisbon \") I live in Berlin\n",
-        );
+        check(&old, Format::Markdown, "- (fact, 2024-05-01, revised on 1 June, 2024: \"I moved to Lisbon \") I live in Berlin\n");
         check(&old, Format::Compact, "[fact, revised on 1 June, 2024: \"I moved to Lisbon \"] I live in Berlin\n");
         check(
             &old,

@@ -45,7 +45,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn ranked(number: u32, score: f32) -> Ranked {
-        Ranked { memory: memory(number, &format!("m{number}")).into(), score, superseded: false, terms: vec![("score", score)], note: None }
+        Ranked {
+            memory: memory(number, &format!("m{number}")).into(),
+            score,
+            superseded: false,
+            terms: vec![("score", score)],
+            note: None,
+        }
     }
 
     fn id(number: u32) -> MemoryId {

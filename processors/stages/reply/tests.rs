@@ -150,7 +150,8 @@ fn an_event_gets_its_receipt() {
 #[test]
 fn a_recall_is_answered_with_numbers_only_if_asked() {
     let answer_of = |explain| {
-        let found = Found { memory: a_memory().into(), score: 0.934_567_8, terms: vec![("words", 0.38), ("cosine", 0.41)], note: None };
+        let found =
+            Found { memory: a_memory().into(), score: 0.934_567_8, terms: vec![("words", 0.38), ("cosine", 0.41)], note: None };
         let recalled =
             Answer::Recalled { memories: vec![found], prompt: "- Miso".into(), tokens: 7, budget_used: 0.0035, explain };
         answer(&reply_to(), &recalled, &Freshness { partial: true, ..freshness() })

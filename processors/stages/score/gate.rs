@@ -1,21 +1,18 @@
 //! Whether a surprise is enough to be kept, and why, in words. Knows nothing of the text: it explains from the numbers alone.
 
+use super::parts::{Effect, PARTS};
 use crate::domain::Surprise;
 
+/// Recent totals that the running quantile is taken over: 50 and 400 differ by two points of the share stored.
+pub const WINDOW: usize = 200;
+
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Gate {
     /// Kept at or above, however much else this user says that is as good.
     pub fixed: f32,
     /// Or if it is among this share of the user's best: a fixed value alone starves those who chat lightly.
     pub keep_share: f32,
-    /// The user's last totals that are ranked.
-    pub window: usize,
-}
-
-impl Default for Gate {
-    fn default() -> Gate {
-        Gate { fixed: 0.30, keep_share: 0.6, window: 200 }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +30,7 @@ const PRIOR_TOTALS: [f32; 20] =
 
 /// What a total must reach. `recent_totals` are the user's, oldest first, with the one to be judged as the last.
 pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
-    let recent = &recent_totals[recent_totals.len().saturating_sub(gate.window)..];
+    let recent = &recent_totals[recent_totals.len().saturating_sub(WINDOW)..];
     let mut totals = Vec::with_capacity(PRIOR_TOTALS.len() + recent.len());
     totals.extend(PRIOR_TOTALS.iter().chain(recent).filter(|total| total.is_finite()));
     // A little less, so that a share that is no round number in binary does not ask for one more.
@@ -44,37 +41,52 @@ pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
 }
 
 pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
-    match why_always(surprise) {
-        Some((class, reason)) => Verdict { keep: true, reason: reason.to_owned(), class },
-        None if surprise.total >= threshold => Verdict { keep: true, reason: strongest(surprise), class: "surprising" },
-        None => {
-            let (class, why) = why_not(surprise);
-            let reason = [why, ": ", &two_digits(surprise.total), ", below ", &two_digits(threshold)].concat();
-            Verdict { keep: false, reason, class }
-        }
+    if let Some((name, effect)) = always(surprise) {
+        return match effect {
+            Effect::Keeps(reason) => Verdict { keep: true, reason: reason.to_owned(), class: class(name) },
+            _ => Verdict { keep: false, reason: format!("only {}", small_talk(surprise)), class: class(name) },
+        };
     }
+    if surprise.total >= threshold {
+        return Verdict { keep: true, reason: strongest(surprise), class: "surprising" };
+    }
+    let (class, why) = explanation(surprise).unwrap_or(("generic", "nothing out of the ordinary"));
+    let reason = [why, ": ", &two_digits(surprise.total), ", below ", &two_digits(threshold)].concat();
+    Verdict { keep: false, reason, class }
 }
 
-/// Whatever the total: what changes an earlier memory, what is to be done from now on, and an answer, which may be one word.
-fn why_always(surprise: &Surprise) -> Option<(&'static str, &'static str)> {
-    if surprise.contradiction > 0.0 {
-        return Some(("change", "changes what was said before"));
-    }
-    let always = [("instruction", "an instruction"), ("answer", "answers a question")];
-    always.into_iter().find(|(name, _)| points(surprise, name) > 0.0)
+/// Whatever the total: what changes an earlier memory, what is to be done from now on, an answer, which may be one word, a statement; and
+/// against it what is nothing but small talk.
+fn always(surprise: &Surprise) -> Option<(&'static str, Effect)> {
+    PARTS.iter().find_map(|part| {
+        let points = points(surprise, part.name);
+        let holds = match part.effect {
+            Effect::Keeps(_) => points > 0.0,
+            Effect::Drops(_) => points < 0.0,
+            _ => false,
+        };
+        holds.then_some((part.name, part.effect))
+    })
 }
 
 /// What explains most comes first: a greeting is short, too.
-fn why_not(surprise: &Surprise) -> (&'static str, &'static str) {
-    let penalties = [
-        ("repetition", "nothing new"),
-        ("greeting", "a greeting"),
-        ("question_only", "only a question"),
-        ("about_other", "praise, or about the other"),
-        ("short", "few words"),
-    ];
-    let heaviest = penalties.into_iter().find(|(name, _)| points(surprise, name) < 0.0);
-    heaviest.unwrap_or(("generic", "nothing out of the ordinary"))
+fn explanation(surprise: &Surprise) -> Option<(&'static str, &'static str)> {
+    PARTS.iter().find_map(|part| match part.effect {
+        Effect::Explains(reason) if points(surprise, part.name) < 0.0 => Some((part.name, reason)),
+        _ => None,
+    })
+}
+
+/// By its sort, where it has one.
+fn small_talk(surprise: &Surprise) -> &'static str {
+    let sorts = ["greeting", "thanks", "acknowledgement", "about_other"];
+    let named = PARTS.iter().filter(|part| sorts.contains(&part.name)).find(|part| points(surprise, part.name) < 0.0);
+    named.map_or("small talk", |part| part.words)
+}
+
+/// What is counted under an older name stays there.
+fn class(name: &'static str) -> &'static str {
+    if name == "contradiction" { "change" } else { name }
 }
 
 /// "rare words and a time (specificity .21, time .10)"
@@ -91,21 +103,8 @@ fn strongest(surprise: &Surprise) -> String {
     }
 }
 
-fn in_words(part: &'static str) -> &'static str {
-    match part {
-        "specificity" => "rare words",
-        "novelty" => "something new",
-        "context_switch" => "another subject",
-        "fact" => "a fact",
-        "mine" => "what is one's own",
-        "time" => "a time",
-        "number" => "a number",
-        "name" => "a name",
-        "decision" => "a decision",
-        "correction" => "a correction",
-        "never" => "what one never did",
-        other => other,
-    }
+fn in_words(name: &str) -> &'static str {
+    PARTS.iter().find(|part| part.name == name).map_or("", |part| part.words)
 }
 
 fn points(surprise: &Surprise, name: &str) -> f32 {
@@ -129,6 +128,7 @@ fn two_digits(x: f32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::shipped;
     use super::*;
     use proptest::prelude::*;
 
@@ -146,8 +146,7 @@ mod tests {
 
     fn check(points: &[(&'static str, f32)], expected: (bool, &str)) {
         let total = points.iter().map(|point| point.1).sum();
-        let contradiction = points.iter().find(|point| point.0 == "contradiction").map_or(0.0, |_| 1.0);
-        let verdict = verdict(&Surprise { total, contradiction, points: points.to_vec(), ..Surprise::default() }, 0.23);
+        let verdict = verdict(&Surprise { total, points: points.to_vec(), ..Surprise::default() }, 0.23);
         assert_eq!((verdict.keep, verdict.reason.as_str()), expected);
     }
 
@@ -173,22 +172,22 @@ mod tests {
 
     #[test]
     fn a_new_user_is_judged_by_the_prior() {
-        assert_eq!(threshold(&Gate::default(), &[]), 0.25);
-        assert_eq!(threshold(&Gate { fixed: 0.1, ..Gate::default() }, &[]), 0.1);
+        assert_eq!(threshold(&shipped().gate, &[]), 0.25);
+        assert_eq!(threshold(&Gate { fixed: 0.1, ..shipped().gate }, &[]), 0.1);
     }
 
     #[test]
     fn whoever_chats_lightly_is_judged_by_the_last_totals() {
         let light: Vec<f32> = (0..400).map(|n| (n % 10) as f32 / 100.0).collect();
-        let asked = threshold(&Gate::default(), &light);
+        let asked = threshold(&shipped().gate, &light);
         assert!((0.03..0.06).contains(&asked), "{asked}");
-        assert_eq!(threshold(&Gate::default(), &[0.9; 400]), 0.3);
+        assert_eq!(threshold(&shipped().gate, &[0.9; 400]), 0.3);
     }
 
     #[test]
     fn any_share_and_window_give_a_threshold() {
         for (keep_share, expected) in [(1.0, -0.2), (0.0, 0.9), (-1.0, 0.9), (2.0, -0.2)] {
-            let gate = Gate { fixed: 1.0, keep_share, window: 0 };
+            let gate = Gate { fixed: 1.0, keep_share };
             assert_eq!(threshold(&gate, &[f32::NAN]), expected, "{keep_share}");
         }
     }

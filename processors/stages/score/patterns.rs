@@ -166,48 +166,16 @@ pub static STRONG: LazyLock<Regex> = LazyLock::new(|| words(&[STRONG_WORDS]));
 pub static EMPHATIC: LazyLock<Regex> =
     LazyLock::new(|| words(&[STRONG_WORDS, "best|worst|hate|love|absolutely|extremely|really|so much|definitely|seriously"]));
 
-/// What one says to say that one has heard: nothing else is in an answer made of these.
-pub const ACKNOWLEDGEMENTS: [&str; 28] = [
-    "yes",
-    "yeah",
-    "yep",
-    "yup",
-    "sure",
-    "ok",
-    "okay",
-    "please",
-    "thanks",
-    "thank",
-    "right",
-    "alright",
-    "great",
-    "good",
-    "perfect",
-    "fine",
-    "cool",
-    "nice",
-    "go",
-    "ahead",
-    "continue",
-    "exactly",
-    "absolutely",
-    "definitely",
-    "course",
-    "sounds",
-    "nope",
-    "maybe",
-];
-
 /// Any of these, as whole words.
-fn words(alternatives: &[&str]) -> Regex {
+pub fn words(alternatives: &[&str]) -> Regex {
     compiled(&format!(r"\b(?:{})\b", alternatives.join("|")))
 }
 
 /// Any of these at the very beginning.
-fn first(alternatives: &[&str]) -> Regex {
+pub fn first(alternatives: &[&str]) -> Regex {
     compiled(&format!(r"^(?:{})\b", alternatives.join("|")))
 }
 
-fn compiled(wording: &str) -> Regex {
+pub fn compiled(wording: &str) -> Regex {
     RegexBuilder::new(wording).unicode(false).build().expect("the wordings are constants that every test compiles")
 }

@@ -55,6 +55,11 @@ impl Rarity {
         Rarity { ranks: None }
     }
 
+    /// Whether a lower-case word is one of the language whole. Without a vocabulary none is.
+    pub fn knows(&self, word: &str) -> bool {
+        self.ranks.as_ref().is_some_and(|ranks| ranks.starts.contains_key(word))
+    }
+
     /// Of a lower-case word.
     pub fn bits(&self, word: &str) -> f32 {
         match &self.ranks {

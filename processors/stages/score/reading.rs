@@ -10,7 +10,7 @@ pub struct Reading<'a> {
     pub prose: Cow<'a, str>,
     pub words: usize,
     /// The prose in lower-case ASCII, so that the regex engine never leaves its quick path.
-    plain: String,
+    pub plain: String,
     found: SetMatches,
 }
 
@@ -165,7 +165,7 @@ fn is_shouted(word: &str) -> bool {
     word.chars().nth(2).is_some() && word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)
 }
 
-fn asks(sentence: &str) -> bool {
+pub fn asks(sentence: &str) -> bool {
     sentence.trim_end_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\'' | ')')).ends_with('?')
 }
 
@@ -194,6 +194,8 @@ fn plain(prose: &str) -> String {
             '！' => plain.push_str("! "),
             '？' | '؟' => plain.push_str("? "),
             '；' => plain.push_str("; "),
+            '，' | '、' => plain.push_str(", "),
+            '–' | '—' => plain.push_str(" - "),
             _ if c.is_alphanumeric() => plain.push('_'),
             _ => plain.push(' '),
         }
@@ -202,7 +204,7 @@ fn plain(prose: &str) -> String {
 }
 
 /// Pieces with a word in them, cut behind a sentence mark that a space follows, and at line ends.
-fn sentences(plain: &str) -> impl Iterator<Item = &str> {
+pub fn sentences(plain: &str) -> impl Iterator<Item = &str> {
     let mut before = ' ';
     let pieces = plain.split(move |c: char| {
         let border = c == '\n' || (c.is_ascii_whitespace() && matches!(before, '.' | '!' | '?' | ';'));
@@ -212,7 +214,7 @@ fn sentences(plain: &str) -> impl Iterator<Item = &str> {
     pieces.map(str::trim).filter(|piece| piece.bytes().any(is_word_byte))
 }
 
-fn opening(plain: &str) -> &str {
+pub fn opening(plain: &str) -> &str {
     plain.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 

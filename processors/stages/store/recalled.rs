@@ -102,7 +102,8 @@ fn bytes_of(memory: &Memory) -> usize {
     let texts = [&memory.content, &memory.reason].into_iter().chain(optional).map(String::len).sum::<usize>();
     let metadata = memory.metadata.iter().map(|(name, value)| name.len() + value.len() + 6 * PIECE).sum::<usize>();
     let history = memory.history.iter().map(|one| one.content.len() + 3 * PIECE).sum::<usize>();
-    let links = (memory.supersedes.len() + memory.revises.len() + memory.conflicts_with.len() + memory.covers.len()) * size_of::<MemoryId>();
+    let links = (memory.supersedes.len() + memory.revises.len() + memory.conflicts_with.len() + memory.covers.len())
+        * size_of::<MemoryId>();
     let around = memory.around.all().map(beside).sum::<usize>();
     size_of::<Memory>() + memory.source.topic.len() + texts + metadata + history + links + around + 20 * PIECE
 }
