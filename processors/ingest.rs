@@ -12,6 +12,7 @@ mod shadow;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod withheld;
 mod work;
 
 use crate::domain::{Action, Event, Memory, Position, ReplyTo, Spread, Time, UserKey, Vector};
@@ -36,6 +37,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use withheld::Withheld;
 use work::Work;
 
 #[derive(Clone, Debug)]
@@ -108,6 +110,8 @@ struct Draft {
     hop: Option<Hop>,
     event: std::result::Result<Event, Reject>,
     candidates: Vec<Candidate>,
+    /// Why nothing of a turn may be kept.
+    withheld: Option<Withheld>,
     /// Which of the vectors are its own.
     texts: Range<usize>,
 }
@@ -187,22 +191,31 @@ impl Ingest {
     fn draft_one(&self, record: Record, texts: &mut Vec<String>) -> Draft {
         let mut decoded = decode::event(&record, &self.options.decode);
         let first = texts.len();
-        let mut candidates = Vec::new();
+        let (mut candidates, mut withheld) = (Vec::new(), None);
         if let Ok(event) = &mut decoded.outcome {
             self.metrics.event_read(event.action.name());
             if self.belongs_here(event, &record) || decoded.hop.is_some() {
                 self.redact(event, decoded.hop.as_ref().is_none_or(|hop| !hop.broadcast));
-                candidates = self.split(event);
+                withheld = withheld::of(event, self.profiles.of(&event.key));
+                candidates = if withheld.is_none() { self.split(event) } else { Vec::new() };
                 texts.extend(texts_of(event, &candidates));
             }
         }
-        Draft { record, reply: decoded.reply, hop: decoded.hop, event: decoded.outcome, candidates, texts: first..texts.len() }
+        Draft {
+            record,
+            reply: decoded.reply,
+            hop: decoded.hop,
+            event: decoded.outcome,
+            candidates,
+            withheld,
+            texts: first..texts.len(),
+        }
     }
 
     fn split(&self, event: &Event) -> Vec<Candidate> {
         let Action::Turn(turn) = &event.action else { return Vec::new() };
         let profile = self.profiles.of(&event.key);
-        if profile.treatment(turn.role) == Treatment::Context {
+        if !turn.remember || profile.treatment(turn.role) == Treatment::Context {
             return Vec::new();
         }
         split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &|text| self.tokens.count(text))

@@ -2,7 +2,7 @@
 
 use super::seeds::told;
 use super::work::{Work, touch};
-use super::{Here, Ingest, facts};
+use super::{Here, Ingest, facts, withheld};
 use crate::domain::{
     Decision, Forget, Kind, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Seen, Signal, Spread, Update,
     UserKey, Vector,
@@ -33,6 +33,10 @@ impl Ingest {
     }
 
     pub(super) fn remember(&self, work: &mut Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<()> {
+        if let Some(category) = withheld::never(&asked.content, here.profile) {
+            work.decide(here.decision(Outcome::Dropped, withheld::never_reason(category)));
+            return Ok(());
+        }
         let split = split::candidates(&asked.content, asked.kind.as_ref(), &here.profile.split, &|_| 0);
         let Some(candidate) = split.first() else {
             work.decide(here.decision(Outcome::Dropped, "nothing was said".into()));
@@ -164,7 +168,7 @@ impl Ingest {
     }
 
     /// Takes memories out, and whatever repeats them: summaries that cover them, facts that point at them, the session's last turns.
-    fn erase(&self, work: &mut Work<'_>, key: &UserKey, mut doomed: Vec<Memory>) -> Result<Vec<MemoryId>> {
+    pub(super) fn erase(&self, work: &mut Work<'_>, key: &UserKey, mut doomed: Vec<Memory>) -> Result<Vec<MemoryId>> {
         let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
         let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
         let (mut linked, mut beside, mut revived) = (Vec::new(), Vec::new(), Vec::new());

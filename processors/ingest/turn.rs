@@ -10,7 +10,7 @@ use crate::fault::Result;
 use crate::profile::Treatment;
 use crate::stages::score::{self, Ground, Said, Verdict};
 use crate::stages::split::{self, Candidate};
-use crate::stages::store::{Reading, Session};
+use crate::stages::store::Reading;
 use crate::text;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,9 +50,16 @@ pub(super) struct Judgement {
 
 impl Ingest {
     pub(super) fn turn(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn) -> Result<()> {
+        if let Some(withheld) = here.draft.withheld {
+            return self.withhold(work, here, turn, withheld);
+        }
+        if self.is_echo_of_withheld(work, here, turn)? {
+            return self.withhold_echo(work, here, turn);
+        }
         let candidates = &here.draft.candidates;
         if candidates.is_empty() {
             let reason = match here.profile.treatment(turn.role) {
+                _ if !turn.remember => "the sender asks not to remember it: context only".to_owned(),
                 Treatment::Context => format!("{} turns are context only", turn.role.as_str()),
                 _ => "nothing was said".to_owned(),
             };
@@ -187,14 +194,7 @@ impl Ingest {
             lend(work, here, &said)?;
         }
         work.overlay.push_tail(key, session, &said)?;
-        if let Some(session) = session {
-            let before = work.overlay.session(key, session)?;
-            let at = here.event.at;
-            let known = before.unwrap_or(Session { turns: 0, first_at: at, last_at: at, summarised: 0 });
-            let (turns, last_at) = (known.turns + 1, known.last_at.max(at));
-            work.overlay.put_session(key, session, &Session { turns, last_at, ..known });
-        }
-        Ok(())
+        work.count_turn(key, session, here.event.at)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::ports::broker::{Outgoing, Record};
 use crate::shard::{Effects, Shard};
 use crate::stages::decode::Hop;
 use crate::stages::index::Unseen;
-use crate::stages::store::{Overlay, Reading, SeenBefore};
+use crate::stages::store::{Overlay, Reading, SeenBefore, Session};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -110,6 +110,15 @@ impl<'a> Work<'a> {
     pub fn remove(&mut self, memory: &Memory) -> Result<()> {
         self.unseen.entry(memory.key.clone()).or_default().remove(memory.id);
         self.overlay.remove_memory(&memory.key, memory.id)
+    }
+
+    /// One more turn of a session.
+    pub fn count_turn(&mut self, key: &UserKey, session: Option<&str>, at: Time) -> Result<()> {
+        let Some(session) = session else { return Ok(()) };
+        let known = self.overlay.session(key, session)?.unwrap_or(Session { turns: 0, first_at: at, last_at: at, summarised: 0 });
+        let (turns, last_at) = (known.turns + 1, known.last_at.max(at));
+        self.overlay.put_session(key, session, &Session { turns, last_at, ..known });
+        Ok(())
     }
 
     /// What was decided stays published; it is no longer explained, whether it was decided long ago or in this batch.
