@@ -78,6 +78,8 @@ const RAREST_WORDS: usize = 10;
 const CONTEXT_TURNS: usize = 6;
 /// Whoever greets in more words says something besides.
 const GREETING_WORDS_MAX: usize = 15;
+/// A request in more words, or without a mark, tells what it is about.
+const BARE_QUESTION_WORDS_MAX: usize = 15;
 const SHORT_WORDS: usize = 4;
 /// A question is answered if it stands at the end of what the other said.
 const ANSWER_TAIL_CHARS: usize = 120;
@@ -93,7 +95,7 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
         nearest: best(&cosines).max(ground.nearest),
         nearest_in_context: best(&cosines[cosines.len().saturating_sub(CONTEXT_TURNS)..]),
         greets: text.reading.greeting() && text.reading.words <= GREETING_WORDS_MAX,
-        only_asks: text.speech.only_asks || text.reading.only_asks(),
+        only_asks: text.reading.only_asks() || text.speech.only_asks && text.reading.words <= BARE_QUESTION_WORDS_MAX,
     };
     let mut surprise = Surprise::default();
     for (place, part) in PARTS.iter().enumerate() {
