@@ -436,7 +436,29 @@ pub struct Recall {
     pub explain: bool,
     /// The last turns before the question, oldest first.
     pub history: Vec<String>,
+    /// Leaves out memories that are less likely to answer.
+    pub min_relevance: f32,
     pub unsaid: Unsaid,
+}
+
+/// Whether the memories that were found speak of the question at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Match {
+    None,
+    Weak,
+    Good,
+}
+
+impl Match {
+    pub const ALL: [Match; 3] = [Match::None, Match::Weak, Match::Good];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Match::None => "none",
+            Match::Weak => "weak",
+            Match::Good => "good",
+        }
+    }
 }
 
 /// What the sender of a recall did not say, so that a profile's own word counts.

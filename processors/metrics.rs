@@ -1,6 +1,6 @@
 //! Every metric: its name, its help, and one function per happening. Knows no Kafka and no store; never has a user's name in a label.
 
-use crate::domain::{Decision, Outcome};
+use crate::domain::{Decision, Match, Outcome};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
     core::Collector,
@@ -49,6 +49,7 @@ pub struct Metrics {
     reranks: IntCounterVec,
     rerank_seconds: Histogram,
     recalled_memories: Histogram,
+    matches: IntCounterVec,
     prompt_tokens: Histogram,
     waiting_requests: IntGauge,
     // what does it hold
@@ -159,6 +160,7 @@ impl Metrics {
             ),
             rerank_seconds: histogram(r, "keepsake_rerank_seconds", "A cross-encoder reading for one recall", SECONDS),
             recalled_memories: histogram(r, "keepsake_recalled_memories", "Memories in a recall's answer", COUNTS),
+            matches: counters(r, "keepsake_recall_matches_total", "Answers of recall, by their match", &["match"]),
             prompt_tokens: histogram(r, "keepsake_prompt_tokens", "Tokens of a recall's prompt block", TOKENS),
             waiting_requests: gauge(r, "keepsake_waiting_requests", "Requests waiting for their offset"),
             memories_tail: gauges(
@@ -212,12 +214,13 @@ impl Metrics {
             &self.proposals,
             &self.compaction_seconds,
         ]);
-        all.extend::<[&dyn Collector; 7]>([
+        all.extend::<[&dyn Collector; 8]>([
             &self.requests,
             &self.recall_seconds,
             &self.reranks,
             &self.rerank_seconds,
             &self.recalled_memories,
+            &self.matches,
             &self.prompt_tokens,
             &self.waiting_requests,
         ]);
@@ -352,7 +355,9 @@ impl Metrics {
         self.rerank_seconds.observe(took.as_secs_f64());
     }
 
-    pub fn recalled(&self, memories: usize, tokens: usize) {
+    /// `matched` is unknown where the policy knows no relevance.
+    pub fn recalled(&self, memories: usize, tokens: usize, matched: Option<Match>) {
+        self.matches.with_label_values(&[matched.map_or("unknown", Match::as_str)]).inc();
         self.recalled_memories.observe(memories as f64);
         self.prompt_tokens.observe(tokens as f64);
     }

@@ -192,11 +192,6 @@ impl Profiles {
         })
     }
 
-    /// The same that never answers with nothing where there is something: what a measure of time wants.
-    pub fn without_silence(&self) -> Profiles {
-        self.with(|profile| profile.rank.silence = rank::Silence::default())
-    }
-
     fn with(&self, change: impl Fn(&mut Profile)) -> Profiles {
         let changed = |profile: &Arc<Profile>| {
             let mut profile = Profile::clone(profile);

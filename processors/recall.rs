@@ -2,8 +2,10 @@
 //! A machine without I/O of its own: `step` takes a request or a moment and returns what is to be sent.
 
 mod ask;
+mod hits;
 pub mod rerank;
 pub mod returned;
+pub mod word_vectors;
 
 use crate::domain::{Ask, Now, ReplyTo, Request, Spread, Time};
 use crate::fault::{Reject, RejectCode};
@@ -20,6 +22,7 @@ use returned::Returned;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
+use word_vectors::WordVectors;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -32,6 +35,7 @@ pub struct Options {
     pub waiting_max: usize,
     pub silence_ms: i64,
     pub returned: returned::Options,
+    pub word_vectors: word_vectors::Options,
 }
 
 pub struct Recall {
@@ -44,6 +48,7 @@ pub struct Recall {
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,
     reranking: Option<Reranking>,
+    word_vectors: WordVectors,
     waiting: VecDeque<Waiting>,
     /// The offset after the newest request read, by partition.
     read: BTreeMap<i32, i64>,
@@ -78,7 +83,8 @@ impl Recall {
     ) -> Recall {
         let (waiting, read) = (VecDeque::new(), BTreeMap::new());
         let (spread, reranking, returned) = (Spread::STANDARD, None, Returned::default());
-        Recall { options, profiles, shards, encoder, spread, tokens, metrics, reranking, waiting, read, returned }
+        let word_vectors = WordVectors::new(options.word_vectors);
+        Recall { options, profiles, shards, encoder, spread, tokens, metrics, reranking, word_vectors, waiting, read, returned }
     }
 
     pub fn with_spread(self, spread: Spread) -> Recall {
@@ -233,8 +239,8 @@ impl Recall {
                     partial: seen.partial,
                     misrouted: asked.misrouted,
                 };
-                if let Answer::Recalled { memories, tokens, .. } = &answer {
-                    self.metrics.recalled(memories.len(), *tokens);
+                if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
+                    self.metrics.recalled(memories.len(), *tokens, *matched);
                     let key = &asked.request.key;
                     if self.profiles.of(key).returned_counts() {
                         let ids = memories.iter().map(|found| found.memory.id);

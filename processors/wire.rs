@@ -247,6 +247,7 @@ pub struct Recall {
     pub format: Option<Format>,
     pub profile: Option<String>,
     pub explain: Option<bool>,
+    pub min_relevance: Option<f32>,
     pub history: Option<Vec<Said>>,
 }
 
@@ -353,6 +354,8 @@ pub struct Memory<'a> {
     pub content: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevance: Option<Number>,
     pub importance: Number,
     pub confidence: Number,
     pub scope: &'static str,
@@ -447,6 +450,8 @@ pub struct Applied<'a> {
 #[derive(Debug, Serialize)]
 pub struct Recalled<'a> {
     pub memories: Vec<Memory<'a>>,
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matched: Option<&'static str>,
     pub prompt: &'a str,
     pub tokens: usize,
     pub budget_used: Number,

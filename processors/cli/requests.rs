@@ -34,6 +34,9 @@ pub struct Recall {
     /// markdown, xml, compact, json, template (the profile's own) or none
     #[arg(long)]
     format: Option<String>,
+    /// Leave out memories that are less likely to answer, 0 to 1
+    #[arg(long, value_name = "SHARE")]
+    min_relevance: Option<f32>,
     /// Rank by this profile
     #[arg(long)]
     profile: Option<String>,
@@ -63,6 +66,7 @@ impl Recall {
             ("include_archived", self.archived.then_some(Value::from(true))),
             ("format", self.format.clone().map(Value::from)),
             ("profile", self.profile.clone().map(Value::from)),
+            ("min_relevance", self.min_relevance.map(Value::from)),
             ("explain", self.explain.then_some(Value::from(true))),
         ];
         message.extend(optional.into_iter().filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))));
@@ -82,6 +86,11 @@ pub fn recalled(value: &Value) {
         if let Some(explain) = memory["explain"].as_object() {
             anstream::print!("{}", show::terms(explain));
         }
+    }
+    match show::text(value, "match") {
+        "none" => anstream::println!("match none: nothing here speaks of the question, so the prompt block is empty"),
+        "weak" => anstream::println!("match weak: none of these is likely to answer; each has its relevance in percent"),
+        _ => {}
     }
     if !show::text(value, "prompt").is_empty() {
         anstream::println!("\n{}", show::text(value, "prompt").trim_end());

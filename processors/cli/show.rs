@@ -1,5 +1,6 @@
 //! How things look on a terminal: colours that go away when nobody is looking, small bars, tables.
 
+use crate::stages::rank::TERMS;
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -130,30 +131,41 @@ pub fn memory(memory: &Value, best: f64) -> String {
     let score = memory["score"].as_f64().map_or(String::new(), |score| format!("{} {score:.2} ", bar(share(score), 5)));
     let day = text(memory, "created_at").get(..10).unwrap_or_default();
     let until = memory["valid_to"].as_str().map_or(String::new(), |_| format!(" {CHANGED}(no longer){PLAIN}"));
-    format!("{score}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}", text(memory, "kind"), text(memory, "content"))
+    let likely = memory["relevance"].as_f64().map_or(String::new(), |share| format!("{:>3.0} % ", 100.0 * share));
+    format!("{score}{likely}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}", text(memory, "kind"), text(memory, "content"))
 }
 
 /// Numbers that a score is multiplied by; those that stand behind others; all the rest is added up.
 const FACTORS: [&str; 3] = ["role", "superseded", "nudge"];
 const BEHIND: [&str; 5] = ["cosine", "bm25", "recency", "importance", "confidence"];
+/// Signals that relevance is estimated from, and relevance itself.
+const LIKELY: [&str; 5] = ["relevance", "share", "shared", "whole", "above"];
 
 /// What made a score: what was added, the most first, as bars; then the factors that changed it.
 pub fn terms(explain: &Map<String, Value>) -> String {
     let number = |name: &str| explain.get(name).and_then(Value::as_f64);
     let numbers = explain.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_f64()?)));
-    let is_added = |name: &str| name != "score" && !FACTORS.contains(&name) && !BEHIND.contains(&name);
+    let is_added = |name: &str| name != "score" && ![&FACTORS[..], &BEHIND, &LIKELY].concat().contains(&name);
     let mut added: Vec<(&str, f64)> = numbers.filter(|(name, value)| is_added(name) && *value != 0.0).collect();
     added.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut lines = String::new();
     for (name, value) in added {
         let style = if value < 0.0 { CHANGED } else { DIM };
-        lines.push_str(&format!("      {DIM}{name:<12}{PLAIN} {style}{}{PLAIN} {value:>+6.3}\n", bar(value.abs(), 20)));
+        let words = TERMS.iter().find(|term| term.name == name).map_or("", |term| term.words);
+        lines.push_str(&format!(
+            "      {DIM}{name:<12}{PLAIN} {style}{}{PLAIN} {value:>+6.3}  {DIM}{words}{PLAIN}\n",
+            bar(value.abs(), 20)
+        ));
     }
     for (name, value) in FACTORS.iter().filter_map(|name| Some((name, number(name)?))).filter(|(_, value)| *value != 1.0) {
         lines.push_str(&format!("      {DIM}{name:<12} {:20} × {value:>5.3}{PLAIN}\n", ""));
     }
-    let behind = BEHIND.iter().filter_map(|name| Some(format!("{name} {:.2}", number(name)?)));
-    lines.push_str(&format!("      {DIM}{}{PLAIN}\n", behind.collect::<Vec<_>>().join(", ")));
+    for names in [&BEHIND, &LIKELY] {
+        let numbers: Vec<String> = names.iter().filter_map(|name| Some(format!("{name} {:.2}", number(name)?))).collect();
+        if !numbers.is_empty() {
+            lines.push_str(&format!("      {DIM}{}{PLAIN}\n", numbers.join(", ")));
+        }
+    }
     lines
 }
 
@@ -174,8 +186,8 @@ mod tests {
         let explain = serde_json::json!({"dense": 0.5, "words": 0.0, "question": -0.1, "role": 0.5, "nudge": 1.0, "cosine": 0.4, "score": 0.2});
         let plain = anstream::adapter::strip_str(&terms(explain.as_object().unwrap())).to_string();
         let lines: Vec<&str> = plain.lines().map(str::trim).collect();
-        assert_eq!(lines[0], format!("dense        {}{} +0.500", "█".repeat(10), " ".repeat(10)));
-        assert_eq!(lines[1], format!("question     ██{} -0.100", " ".repeat(18)));
+        assert_eq!(lines[0], format!("dense        {}{} +0.500  near in meaning", "█".repeat(10), " ".repeat(10)));
+        assert_eq!(lines[1], format!("question     ██{} -0.100  only asks", " ".repeat(18)));
         assert_eq!((lines[2], lines[3], lines.len()), (&*format!("role         {:20} × 0.500", ""), "cosine 0.40", 4));
     }
 

@@ -128,6 +128,8 @@ pub struct Recall {
     pub list_limit: usize,
     pub candidates: usize,
     pub queries_max: usize,
+    pub words_encoded_max: usize,
+    pub word_vectors_max: usize,
     pub deadline_ms: i64,
     pub min_offset_ms: i64,
     pub waiting_max: usize,

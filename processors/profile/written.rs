@@ -5,7 +5,6 @@ use crate::domain::Category;
 use crate::stages::redact::Rule;
 use crate::stages::{index, rank, redact, score, split};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,7 +17,7 @@ pub struct Written {
     never: WrittenNever,
     merge: Merge,
     rank: WrittenRank,
-    fade: WrittenFade,
+    fade: rank::WrittenFade,
     template: Option<rank::Template>,
     prune: Prune,
     summary: Summary,
@@ -92,10 +91,9 @@ impl WrittenNever {
     }
 }
 
+/// The engine's own constants, and everything that ranks.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct WrittenRank {
-    dense: f32,
     k1: f32,
     b: f32,
     // What is not written adds nothing: a profile that ranks by less says less.
@@ -105,42 +103,12 @@ struct WrittenRank {
     short_words: f32,
     #[serde(default)]
     first_person: bool,
-    #[serde(default)]
-    answer: f32,
-    #[serde(default)]
-    neighbour: f32,
-    #[serde(default)]
-    speaker: f32,
-    #[serde(default)]
-    when: f32,
-    #[serde(default)]
-    question: f32,
-    #[serde(default)]
-    month: f32,
-    #[serde(default)]
-    specificity: f32,
-    assistant: f32,
-    bound: f32,
-    floor: f32,
-    floor_cosine: f32,
-    #[serde(default)]
-    silence: rank::Silence,
-    superseded: f32,
-    rule: Option<rank::Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenFade {
-    shape: rank::Shape,
-    uses_prolong: bool,
-    half_life_days: BTreeMap<String, f32>,
-    exempt: Vec<String>,
+    #[serde(flatten)]
+    rank: rank::WrittenRank,
 }
 
 impl Written {
     pub fn checked(self, name: &str) -> Profile {
-        let standard_half_life = self.fade.half_life_days.get("default").copied().unwrap_or(60.0);
         Profile {
             name: name.into(),
             redact: self.redact.checked(),
@@ -158,30 +126,7 @@ impl Written {
                 short_words: self.rank.short_words,
             },
             first_person: self.rank.first_person,
-            rank: rank::Weights {
-                rule: self.rank.rule,
-                dense: self.rank.dense,
-                answer: self.rank.answer,
-                neighbour: self.rank.neighbour,
-                speaker: self.rank.speaker,
-                when: self.rank.when,
-                question: self.rank.question,
-                month: self.rank.month,
-                specificity: self.rank.specificity,
-                assistant: self.rank.assistant,
-                bound: self.rank.bound,
-                floor: self.rank.floor,
-                fade: rank::Fade {
-                    half_life_days: standard_half_life,
-                    half_life_days_by_kind: self.fade.half_life_days,
-                    shape: self.fade.shape,
-                    uses_prolong: self.fade.uses_prolong,
-                    exempt: self.fade.exempt.into_iter().collect(),
-                },
-                floor_cosine: self.rank.floor_cosine,
-                silence: self.rank.silence,
-                superseded: self.rank.superseded,
-            },
+            rank: self.rank.rank.checked(self.fade.checked()),
             template: self.template,
             prune: self.prune,
             summary: self.summary,

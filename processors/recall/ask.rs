@@ -1,22 +1,21 @@
 //! What each kind of request reads from a shard: recall through the index, the others straight from the store.
 
 use super::Recall;
+use super::hits::{Sought, hits_of};
 use super::rerank::Order;
 use crate::domain::{
-    Decision, Explain, Format, List, Memory, MemoryId, Neighbour, Now, Outcome, Recall as Question, Request, Scope, Time,
-    UserKey, Vector,
+    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Recall as Question, Request, Scope, Time, UserKey,
+    Vector,
 };
 use crate::fault::{Fault, Reject, RejectCode};
 use crate::profile::Profile;
 use crate::shard::Shard;
-use crate::stages::index::{Unseen, Words};
-use crate::stages::rank::{self, Hit, Near, Ranked};
+use crate::stages::rank::{self, Hit, Ranked};
 use crate::stages::reply::{Answer, Found, Stats};
 use crate::stages::store::Reading;
 use crate::text;
-use foldhash::fast::RandomState;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Candidates looked at when the request filters: the best hundred may all be of the wrong kind.
@@ -37,10 +36,10 @@ impl Seen {
     }
 }
 
-/// What was found for a question, among how many.
+/// The memories found for a question, and the information that its words carry.
 struct Collected {
     hits: Vec<Hit>,
-    among: usize,
+    information: f32,
     seen: Seen,
 }
 
@@ -61,7 +60,7 @@ impl Recall {
             return Err(Reject::of_field("format", format!("profile \"{}\" has no [template]", profile.name)));
         }
         let asked = &profile.rank.rule.as_ref().map_or_else(|| asked.clone(), |rule| rule.completed(asked));
-        let (mut orders, mut seen) = (Vec::new(), Seen::of(shard));
+        let (mut orders, mut seen, mut matched) = (Vec::new(), Seen::of(shard), None);
         // Another system's ranking is its document's to the letter.
         let is_reranked = self.is_reranking() && profile.rank.rule.is_none();
         let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
@@ -73,13 +72,14 @@ impl Recall {
             let question = in_context(query, &asked.history);
             let named = rank::named(&question, |names| shard.index.text.speakers(&request.key, names)).map_err(broken)?;
             let as_said = named.as_ref().filter(|_| profile.first_person).map_or(&question, |named| &named.in_first_person);
-            let vector = Vector::of(&self.encoder.encode(as_said).map_err(broken)?);
-            // Of the question as it was asked: a name is a good word to search by.
-            let Collected { hits, among, seen: state } =
-                self.collect(shard, &request.key, asked, &profile, &text::Words::of(&question), &vector).map_err(broken)?;
+            let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
+            let Collected { hits, information, seen: state } =
+                self.collect(shard, &request.key, asked, &profile, &sought).map_err(broken)?;
             let speaker = named.as_ref().map(|named| named.name.as_str());
-            let asked = rank::Question { limit, ..rank::Question::of(asked, query, speaker, among) };
-            orders.push(Order { ranked: rank::order(hits, &asked, &profile.rank, now.events), question });
+            let asked = rank::Question { limit, is_reranked, ..rank::Question::of(asked, query, speaker, information) };
+            let order = rank::order(hits, &asked, &profile.rank, now.events);
+            matched = matched.max(order.matched);
+            orders.push(Order { ranked: order.ranked, question });
             seen = state;
         }
         let orders = match is_reranked {
@@ -91,16 +91,20 @@ impl Recall {
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         let budget = asked.token_budget.min(self.options.token_budget_max);
         let own = rank::Own { template: profile.template.as_ref(), rule: profile.rank.rule.as_ref() };
-        let prompt = rank::block(&ranked, asked, own, budget, &|text| self.tokens.count(text));
+        let mut prompt = rank::block(&ranked, asked, own, budget, &|text| self.tokens.count(text));
         if asked.format != Format::None {
             // What did not fit into the block is not in the answer either: one budget for both.
-            let taken = prompt.taken;
+            let taken = std::mem::take(&mut prompt.taken);
             ranked = ranked.into_iter().enumerate().filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
         }
-        let memories =
-            ranked.into_iter().map(|Ranked { memory, score, terms, note, .. }| Found { memory, score, terms, note }).collect();
+        if matched == Some(Match::None) {
+            // Nothing that speaks of something else belongs into a model's prompt.
+            prompt = rank::Prompt::default();
+        }
+        let memories = ranked.into_iter().map(found).collect();
         let answer = Answer::Recalled {
             memories,
+            matched,
             tokens: prompt.tokens,
             budget_used: prompt.tokens as f32 / budget.max(1) as f32,
             prompt: prompt.text,
@@ -109,26 +113,35 @@ impl Recall {
         Ok((answer, seen))
     }
 
-    /// What either engine finds of the user's own and of what the whole tenant sees, under one view of the shard.
+    fn sought(&mut self, question: &str, as_said: &str, profile: &Profile) -> Result<Sought, Fault> {
+        let vector = Vector::of(&self.encoder.encode(as_said)?);
+        let word_vectors = match &profile.rank.relevance {
+            Some(_) => self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?,
+            None => Vec::new(),
+        };
+        Ok(Sought { words: text::Words::of(question), vector, word_vectors, spread: self.spread })
+    }
+
+    /// Finds with either engine among the user's own memories and those that the whole tenant sees,
+    /// under one view of the shard.
     fn collect(
         &self,
         shard: &Shard,
         key: &UserKey,
         asked: &Question,
         profile: &Profile,
-        question: &text::Words,
-        vector: &Vector,
+        sought: &Sought,
     ) -> Result<Collected, Fault> {
         let is_filtered =
             !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
         let takes_all = profile.rank.rule.as_ref().is_some_and(rank::Rule::takes_all);
         let limit = if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();
-        let mut collected = Collected { hits: Vec::new(), among: 0, seen: Seen::of(shard) };
+        let mut collected = Collected { hits: Vec::new(), information: 0.0, seen: Seen::of(shard) };
         for key in [key.clone(), key.everyone()] {
-            let (hits, among) = hits_of(shard, &key, profile, question, vector, limit)?;
+            let (hits, information) = hits_of(shard, &key, profile, sought, limit)?;
             collected.hits.extend(hits);
-            collected.among += among;
+            collected.information = collected.information.max(information);
         }
         Ok(collected)
     }
@@ -224,46 +237,6 @@ impl Recall {
     }
 }
 
-/// The best of both engines, with what took the place of one of them: asked about Berlin, Lisbon is the answer. And among how many.
-fn hits_of(
-    shard: &Shard,
-    key: &UserKey,
-    profile: &Profile,
-    question: &text::Words,
-    vector: &Vector,
-    limit: usize,
-) -> Result<(Vec<Hit>, usize), Fault> {
-    let mut load = || shard.vectors(key);
-    let terms = question.searched(|| shard.index.text.languages(key))?;
-    let is_in_one_language = terms.len() == question.content().len();
-    let scored = shard.index.text.scored(key, &terms, profile.words)?;
-    let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &Unseen::default())?;
-    let mut next: Vec<MemoryId> = near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
-    next.sort_unstable();
-    next.dedup();
-    let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();
-    for _ in 0..2 {
-        let cosines = shard.index.vectors.cosines(key, &mut load, vector, &next)?;
-        let found: Vec<(MemoryId, Words, f32)> =
-            next.iter().zip(cosines).zip(scored.of(&next)).map(|((id, cosine), words)| (*id, words, cosine)).collect();
-        let near: Vec<Near> = found.iter().map(|(_, words, cosine)| Near { words: words.own, cosine: *cosine }).collect();
-        let found: Vec<_> = rank::most_relevant(&near, &profile.rank, limit).into_iter().map(|place| found[place]).collect();
-        let ids: Vec<MemoryId> = found.iter().map(|(id, ..)| *id).collect();
-        let first = hits.len();
-        let memories = shard.store.recalled(key, &ids)?.into_iter().zip(found);
-        hits.extend(
-            memories.filter_map(|(memory, (_, words, cosine))| Some(hit(memory?, words, is_in_one_language, cosine, vector))),
-        );
-        read.extend(ids);
-        next = hits[first..]
-            .iter()
-            .filter_map(|hit| hit.memory.superseded_by.or(hit.memory.revised_by))
-            .filter(|id| read.insert(*id))
-            .collect();
-    }
-    Ok((hits, scored.count()))
-}
-
 /// Adds to each revised memory the day and the words of the one that revises it, read now, so that a forgotten or changed text is not
 /// quoted.
 fn annotate(shard: &Shard, key: &UserKey, as_of: Option<Time>, ranked: &mut [Ranked]) -> Result<(), Fault> {
@@ -277,13 +250,8 @@ fn annotate(shard: &Shard, key: &UserKey, as_of: Option<Time>, ranked: &mut [Ran
     Ok(())
 }
 
-fn hit(memory: Arc<Memory>, words: Words, is_in_one_language: bool, cosine: f32, vector: &Vector) -> Hit {
-    let beside = |neighbour: &Option<Neighbour>, words: f32| Near {
-        words,
-        cosine: neighbour.as_ref().map_or(0.0, |neighbour| neighbour.vector.cosine(vector)),
-    };
-    let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
-    Hit { own: Near { words: words.own, cosine }, shared: words.shared.filter(|_| is_in_one_language), before, after, memory }
+fn found(one: Ranked) -> Found {
+    Found { memory: one.memory, score: one.score, relevance: one.relevance, terms: one.terms, note: one.note }
 }
 
 /// The question as it is searched: one that says little by itself takes the turn before it along.

@@ -118,6 +118,10 @@ pub fn recall(config: &Config) -> recall::Options {
             wait_ms: config.recall.returned_ms,
             memories_max: config.recall.returned_max,
         },
+        word_vectors: recall::word_vectors::Options {
+            words_max: config.recall.words_encoded_max,
+            kept_max: config.recall.word_vectors_max,
+        },
     }
 }
 

@@ -27,7 +27,14 @@ pub struct InProcess {
 impl InProcess {
     /// With a gate that keeps everything: only what was said before is not stored.
     pub fn new(session: &dyn Fn() -> Box<dyn Embedder>, tokens: &TokenCounter) -> InProcess {
-        let config = Layers::defaults().checked().expect("options");
+        InProcess::with_profile("keepsake", session, tokens)
+    }
+
+    /// `profile` is a built-in one, or a file.
+    pub fn with_profile(profile: &str, session: &dyn Fn() -> Box<dyn Embedder>, tokens: &TokenCounter) -> InProcess {
+        let mut layers = Layers::defaults();
+        layers.set("profile", profile, "test").expect("a string");
+        let config = layers.checked().expect("options");
         let (home, metrics, embedder) = (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()), session());
         let (model, dimensions) = (embedder.name().to_owned(), embedder.dimensions() as u32);
         let place = Place { home, cluster: "told".into(), topic: config.topics.events(), partitions: 1, model, dimensions };
@@ -62,11 +69,16 @@ impl InProcess {
         outcome
     }
 
-    /// The memories of a recall's reply, best first.
-    pub fn ask(&mut self, events: Time, request: &Value) -> Vec<Value> {
+    /// The reply to a recall.
+    pub fn reply(&mut self, events: Time, request: &Value) -> Value {
         self.shards.polled();
         let replies = self.recall.step(Now { wall: Time(0), events }, Some(record(self.offset, request)));
-        let reply: Value = serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON");
+        serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON")
+    }
+
+    /// The memories of a recall's reply, best first.
+    pub fn ask(&mut self, events: Time, request: &Value) -> Vec<Value> {
+        let reply = self.reply(events, request);
         reply["memories"].as_array().unwrap_or_else(|| panic!("{request}: {reply}")).clone()
     }
 }

@@ -129,7 +129,7 @@ impl Lone {
         };
         let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, Arc::new(SystemClock), metrics.clone()));
         shards.open(0)?;
-        let profiles = Profiles::load(&config)?.without_silence();
+        let profiles = Profiles::load(&config)?;
         let ingest = Ingest {
             options: options::ingest(&config),
             profiles: profiles.clone(),

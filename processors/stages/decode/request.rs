@@ -1,7 +1,7 @@
 //! What a record on the recalls topic means.
 
 use super::envelope::{self, Envelope};
-use super::fields::{brief, content, count, kinds, not_a_name, read as fields, required, time, word};
+use super::fields::{brief, content, count, kinds, not_a_name, read as fields, required, share, time, word};
 use super::{Options, headers};
 use crate::domain::{Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, Unsaid, UserKey};
 use crate::fault::{Reject, RejectCode};
@@ -65,6 +65,7 @@ fn recall(message: &Message<'_>) -> Result<Ask, Reject> {
         profile: word("profile", recall.profile)?,
         explain: recall.explain.unwrap_or(false),
         history: history(recall.history.unwrap_or_default(), options)?,
+        min_relevance: share("min_relevance", recall.min_relevance)?.unwrap_or(0.0),
     })))
 }
 

@@ -182,8 +182,13 @@ impl Word<'_> {
 
     /// What one occurrence of it is worth, if so many of so many documents have it.
     fn weight(&self, having: usize, count: usize) -> f64 {
+        f64::from(self.asked) * self.weight_once(having, count)
+    }
+
+    /// Inverse document frequency, as in Lucene's BM25.
+    fn weight_once(&self, having: usize, count: usize) -> f64 {
         let (having, count) = (having as f64, count as f64);
-        f64::from(self.asked) * (1.0 + (count - having + 0.5) / (having + 0.5)).ln()
+        (1.0 + (count - having + 0.5) / (having + 0.5)).ln()
     }
 }
 
@@ -199,8 +204,11 @@ impl Scored<'_> {
         best.sorted()
     }
 
-    pub fn count(&self) -> usize {
-        self.found.rows.len()
+    /// The score of a document of mean length that says every word of the question once. A word that
+    /// no document has counts as the rarest.
+    pub fn information(&self) -> f32 {
+        let count = self.found.rows.len();
+        self.found.words.iter().map(|word| word.weight_once(word.places(Place::Own).len(), count)).sum::<f64>() as f32
     }
 
     /// The scores of these, nothing where one is not this user's.

@@ -163,7 +163,7 @@ mod tests {
         memory.created_at = Time(i64::from(number));
         memory.valid_from = Time(i64::from(number) * 86_400_000);
         memory.revised_by = revised_by.map(|number| super::super::samples::memory(number, "").id);
-        Ranked { memory: memory.into(), score, superseded: false, terms: vec![], note: None }
+        Ranked::new(memory.into(), score, false, vec![])
     }
 
     fn check(ranked: Vec<Ranked>, expected: &[&str]) {

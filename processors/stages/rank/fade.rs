@@ -26,19 +26,6 @@ pub struct Fade {
     pub uses_prolong: bool,
 }
 
-impl Default for Fade {
-    fn default() -> Fade {
-        Fade {
-            shape: Shape::PowerLaw,
-            // The measured curve (1 + 19/81 · t/30)^-½ is at one half where t = 3 · 30 · 81/19 = 384 days.
-            half_life_days: 384.0,
-            half_life_days_by_kind: BTreeMap::new(),
-            exempt: ["instruction", "preference"].map(str::to_owned).into(),
-            uses_prolong: true,
-        }
-    }
-}
-
 /// How firmly a memory is held, 0 to 1: what it matters, how sure it is, and how fresh.
 pub fn strength(memory: &Memory, fade: &Fade, now: Time) -> f32 {
     unit(memory.importance) * unit(memory.confidence) * recency(memory, fade, now)
@@ -70,12 +57,17 @@ pub(super) fn unit(value: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::memory;
+    use super::super::samples::{memory, weights};
     use super::*;
     use crate::domain::Kind;
     use proptest::prelude::*;
 
     const DAY_MS: i64 = 86_400_000;
+
+    /// The default profile's, the same for every kind.
+    fn fade() -> Fade {
+        Fade { half_life_days_by_kind: BTreeMap::new(), ..weights().fade }
+    }
 
     fn check(fade: &Fade, days: i64, expected: f32) {
         let actual = recency(&memory(1, "tea"), fade, Time(days * DAY_MS));
@@ -83,15 +75,8 @@ mod tests {
     }
 
     #[test]
-    fn the_default_curve_is_the_measured_one() {
-        for days in [0, 1, 30, 365, 3650] {
-            check(&Fade::default(), days, (1.0 + 19.0 / 81.0 * days as f32 / 30.0).powf(-0.5));
-        }
-    }
-
-    #[test]
     fn half_is_left_after_a_half_life_in_either_shape() {
-        let monthly = |shape| Fade { shape, half_life_days: 30.0, ..Fade::default() };
+        let monthly = |shape| Fade { shape, half_life_days: 30.0, ..fade() };
         check(&monthly(Shape::PowerLaw), 30, 0.5);
         check(&monthly(Shape::PowerLaw), 150, 0.25);
         check(&monthly(Shape::Exponential), 30, 0.5);
@@ -102,10 +87,10 @@ mod tests {
     #[test]
     fn kinds_have_their_own_pace_or_never_fade() {
         let by_kind = BTreeMap::from([("fact".to_owned(), 10.0)]);
-        check(&Fade { half_life_days_by_kind: by_kind, ..Fade::default() }, 10, 0.5);
+        check(&Fade { half_life_days_by_kind: by_kind, ..fade() }, 10, 0.5);
         let mut lasting = memory(1, "always answer in French");
         lasting.kind = Kind::new("instruction");
-        assert_eq!(recency(&lasting, &Fade::default(), Time(i64::MAX)), 1.0);
+        assert_eq!(recency(&lasting, &fade(), Time(i64::MAX)), 1.0);
     }
 
     proptest! {
@@ -115,7 +100,7 @@ mod tests {
             early in 0i64..4_000, later in 0i64..4_000, exponential: bool, half_life_days in 0f32..1000.0,
         ) {
             let shape = if exponential { Shape::Exponential } else { Shape::PowerLaw };
-            let fade = Fade { shape, half_life_days, ..Fade::default() };
+            let fade = Fade { shape, half_life_days, ..fade() };
             let mut subject = memory(1, "tea");
             (subject.importance, subject.confidence, subject.uses, subject.confirmed) = (importance, confidence, uses, confirmed);
             let at = |memory: &Memory, days: i64| strength(memory, &fade, Time(days * DAY_MS));

@@ -217,7 +217,7 @@ pub(super) mod tests {
     }
 
     fn ranked(content: &str, edit: impl FnOnce(&mut Ranked)) -> Ranked {
-        let mut one = Ranked { memory: memory(1, content).into(), score: 1.0, superseded: false, terms: vec![], note: None };
+        let mut one = Ranked::new(memory(1, content).into(), 1.0, false, vec![]);
         one.memory_mut().created_at = Time(1_714_567_890_000);
         edit(&mut one);
         one

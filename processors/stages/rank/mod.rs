@@ -6,27 +6,31 @@ mod arrange;
 mod fade;
 mod frame;
 mod prompt;
+mod relevance;
 mod rerank;
 #[cfg(test)]
 mod samples;
 mod score;
 pub mod seeds;
-mod silence;
 mod template;
+mod terms;
 mod wording;
+mod written;
 
 pub use admit::admitted;
 pub use arrange::annotate;
 pub use fade::{Fade, Shape, recency, strength};
 pub use prompt::{Own, Prompt, block};
+pub use relevance::{NoMatch, Relevance};
 pub use rerank::reranked;
 pub use score::most_relevant;
 pub use seeds::Rule;
-pub use silence::Silence;
 pub use template::Template;
+pub use terms::{Points, TERMS, Term};
 pub use wording::{Named, named};
+pub use written::{WrittenFade, WrittenRank};
 
-use crate::domain::{Kind, Memory, MemoryId, Metadata, Recall, Role, Time};
+use crate::domain::{Kind, Match, Memory, MemoryId, Metadata, Recall, Role, Time};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -38,6 +42,8 @@ pub struct Hit {
     pub own: Near,
     /// The share of the question's words, by how rare they are, that it says too. None: that is not known.
     pub shared: Option<f32>,
+    /// Its greatest cosine to a single word of the question.
+    pub nearest_word: f32,
     /// The turn before, measured as if it were a memory; nothing, where there was none.
     pub before: Near,
     /// The turn after, where it became no memory.
@@ -65,17 +71,23 @@ pub struct Question<'a> {
     pub limit: usize,
     /// The one speaker it names, as `text::name` writes names.
     pub speaker: Option<&'a str>,
-    /// How many memories it is asked of.
-    pub among: usize,
+    /// BM25 of a memory that says every word of it once; a word that was never said is as rare as can be.
+    pub information: f32,
+    /// Leaves out memories of less relevance.
+    pub min_relevance: f32,
+    /// A cross-encoder reads the order again, so the floor cuts less before.
+    pub is_reranked: bool,
 }
 
 impl<'a> Question<'a> {
     /// One of a recall's queries, under the conditions that all of them share.
-    pub fn of(recall: &'a Recall, text: &'a str, speaker: Option<&'a str>, among: usize) -> Question<'a> {
+    pub fn of(recall: &'a Recall, text: &'a str, speaker: Option<&'a str>, information: f32) -> Question<'a> {
         Question {
             text,
             speaker,
-            among,
+            information,
+            min_relevance: recall.min_relevance,
+            is_reranked: false,
             session: recall.session.as_deref(),
             kinds: &recall.kinds,
             metadata: &recall.metadata,
@@ -88,64 +100,50 @@ impl<'a> Question<'a> {
     }
 }
 
-/// How a profile weighs what is known of a hit.
+/// The weights of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     /// Another system's ranking instead of the one below.
     pub rule: Option<Rule>,
-    /// The cosine's share of relevance; the rest is the words'.
-    pub dense: f32,
-    /// The share of a question's relevance that the turn after it gets, for it may be the answer.
-    pub answer: f32,
-    /// The share of its better neighbour's relevance that a turn gets.
-    pub neighbour: f32,
-    /// For what the one person said whom the question names.
-    pub speaker: f32,
-    /// For a word of time, if the question asks when.
-    pub when: f32,
-    /// Taken from what is nothing but a question.
-    pub question: f32,
-    /// For what was said in a month that the question names.
-    pub month: f32,
-    /// For how specific it is, where no assistant speaks.
-    pub specificity: f32,
-    /// The factor on what an assistant or a tool said.
-    pub assistant: f32,
+    /// Holds where several people talk with each other.
+    pub several: Mix,
+    /// Holds where one person speaks, to an assistant or alone.
+    pub single: Mix,
     /// Recency, importance and confidence together move a score by at most this share, up or down.
     pub bound: f32,
     pub fade: Fade,
     /// The share of the best score under which nothing is returned.
     pub floor: f32,
-    /// The cosine under which a memory that shares no word with the question is not returned. Absolute, because a share of
-    /// the best always lets the best through, also where nothing was ever said about the question.
-    pub floor_cosine: f32,
-    /// When nothing is the answer.
-    pub silence: Silence,
+    /// None: the policy knows no relevance, and leaves it out.
+    pub relevance: Option<Relevance>,
     /// The factor on a fact that a newer one has replaced.
     pub superseded: f32,
 }
 
-impl Default for Weights {
-    fn default() -> Weights {
-        Weights {
-            rule: None,
-            dense: 0.55, // .50 and .60 differ by less than the noise
-            answer: 0.2,
-            neighbour: 0.2,
-            speaker: 0.4,
-            when: 0.1,
-            question: 0.1,
-            month: 0.2,
-            specificity: 0.1,
-            assistant: 0.5, // long answers repeat the user's words: without it a fifth of the evidence is missed
-            bound: 0.1,     // as additive peers of relevance the same signals halve recall; within a tenth they cost nothing
-            fade: Fade::default(),
-            floor: 0.1,
-            floor_cosine: 0.1,
-            silence: Silence::default(),
-            superseded: 0.5, // only for one whose successor was not found: the others follow their successors
-        }
-    }
+/// Weights of the terms of a score, the measure of its words, and the factor on memories of an assistant
+/// or a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    pub points: Points,
+    /// BM25 is divided by the best memory's, but by no less than so many times the question's own
+    /// information: else one common word that happens to match counts as much as a perfect match.
+    pub words_full: f32,
+    pub assistant: f32,
+}
+
+/// An answer's memories, and whether they speak of the question; None where the policy does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    pub ranked: Vec<Ranked>,
+    pub matched: Option<Match>,
+}
+
+/// Measurements of a memory against the question that its relevance is estimated from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Signals {
+    pub cosine: f32,
+    pub nearest_word: f32,
+    pub shared: Option<f32>,
 }
 
 /// A memory in its place, with the numbers behind it.
@@ -155,52 +153,72 @@ pub struct Ranked {
     pub score: f32,
     /// A newer fact had replaced it at the time that was asked about.
     pub superseded: bool,
+    pub signals: Signals,
+    /// The probability that it answers. None: the policy does not know.
+    pub relevance: Option<f32>,
     pub terms: Vec<(&'static str, f32)>,
     /// For a revised memory: on which day it was revised, and by which words.
     pub note: Option<String>,
 }
 
-/// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
-pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Vec<Ranked> {
-    if let Some(rule) = &weights.rule {
-        return seeds::order(rule, hits, question, question.as_of.unwrap_or(now));
+impl Ranked {
+    /// Nothing but a score is known of it.
+    pub fn new(memory: Arc<Memory>, score: f32, superseded: bool, terms: Vec<(&'static str, f32)>) -> Ranked {
+        Ranked { memory, score, superseded, signals: Signals::default(), relevance: None, terms, note: None }
     }
-    if weights.silence.is_due(&hits, question) {
-        return Vec::new();
-    }
-    let heirs = heirs(&hits, weights);
-    let may_answer = |hit: &Hit| admitted(&hit.memory, question) && (is_near(hit, weights) || heirs.contains(&hit.memory.id));
-    let at = question.as_of.unwrap_or(now);
-    let mut ranked = score::scored(hits, may_answer, question, weights, at);
-    cut_far_behind(&mut ranked, weights.floor, &heirs);
-    let mut ranked = arrange::arranged(ranked);
-    keep_first_different(&mut ranked, question.limit);
-    ranked
 }
 
-fn is_near(hit: &Hit, weights: &Weights) -> bool {
-    hit.own.words > 0.0 || hit.own.cosine >= weights.floor_cosine
+/// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
+pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Order {
+    if let Some(rule) = &weights.rule {
+        let ranked = seeds::order(rule, hits, question, question.as_of.unwrap_or(now));
+        return Order { ranked, matched: None };
+    }
+    let successors = successors(&hits);
+    let at = question.as_of.unwrap_or(now);
+    let mut ranked = score::scored(hits, |hit| admitted(&hit.memory, question), question, weights, at);
+    let floor = if question.is_reranked { weights.floor * RERANKED_FLOOR } else { weights.floor };
+    cut_far_behind(&mut ranked, floor, &successors);
+    let matched = weights.relevance.as_ref().map(|relevance| {
+        relevance.estimate(&mut ranked);
+        relevance.matched(&ranked)
+    });
+    // What is not known is not left out.
+    ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
+    let mut ranked = arrange::arranged(ranked);
+    keep_first_different(&mut ranked, question.limit);
+    Order { ranked, matched }
+}
+
+/// Share of the floor that holds where a cross-encoder reads the order again: it is to find what words and
+/// vectors have placed too low.
+const RERANKED_FLOOR: f32 = 0.25;
+
+/// Whether an old version is near enough to the question for its successor to answer in its place.
+fn is_near(hit: &Hit) -> bool {
+    const NEAR_COSINE: f32 = 0.1;
+    hit.own.words > 0.0 || hit.own.cosine >= NEAR_COSINE
 }
 
 /// What took the place of something near answers in its place, however differently it is worded.
-fn heirs(hits: &[Hit], weights: &Weights) -> HashSet<MemoryId, RandomState> {
+fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
     let next: HashMap<MemoryId, MemoryId, RandomState> =
         hits.iter().filter_map(|hit| Some((hit.memory.id, hit.memory.superseded_by?))).collect();
-    let mut heirs = HashSet::default();
-    for hit in hits.iter().filter(|hit| is_near(hit, weights)) {
-        let mut heir = hit.memory.superseded_by;
-        while let Some(id) = heir.filter(|id| heirs.insert(*id)) {
-            heir = next.get(&id).copied();
+    let mut successors = HashSet::default();
+    for hit in hits.iter().filter(|hit| is_near(hit)) {
+        let mut successor = hit.memory.superseded_by;
+        while let Some(id) = successor.filter(|id| successors.insert(*id)) {
+            successor = next.get(&id).copied();
         }
     }
-    heirs
+    successors
 }
 
 /// Measured against the best valid one: showing old versions as well must not hide a valid memory.
-fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, heirs: &HashSet<MemoryId, RandomState>) {
+fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, successors: &HashSet<MemoryId, RandomState>) {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let best = ranked.iter().filter(|one| !(has_valid && one.superseded)).map(|one| one.score).fold(0.0, f32::max);
-    ranked.retain(|one| one.score >= floor * best || heirs.contains(&one.memory.id));
+    ranked.retain(|one| one.score >= floor * best || successors.contains(&one.memory.id));
 }
 
 /// The same words of the same person say nothing twice. An old version stays beside a valid one of the same words: it was
@@ -218,14 +236,18 @@ fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::samples::{ask, hit, memory, nothing};
+    use super::samples::{ask, hit, memory, nothing, weights};
     use super::*;
     use proptest::prelude::*;
 
     const NOW: Time = Time(1_700_000_000_000);
 
+    fn ranked(hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
+        order(hits, question, &weights(), NOW).ranked
+    }
+
     fn contents(hits: &[Hit], question: &Question) -> Vec<String> {
-        order(hits.to_vec(), question, &Weights::default(), NOW).into_iter().map(|one| one.memory.content.clone()).collect()
+        ranked(hits.to_vec(), question).into_iter().map(|one| one.memory.content.clone()).collect()
     }
 
     fn check(hits: &[Hit], question: &Question, expected: &[&str]) {
@@ -250,12 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_about_nothing_that_was_said_returns_nothing() {
-        check(
-            &[hit(1, "tea", 0.0, 0.05), hit(2, "rain", 0.0, -0.2), hit(3, "broken", f32::NAN, f32::NAN)],
-            &ask("q", &nothing()),
-            &[],
-        );
+    fn a_question_about_nothing_that_was_said_has_no_match_but_loses_nothing() {
+        let far = |number, words: &str, cosine| Hit { shared: Some(0.0), ..hit(number, words, 0.0, cosine) };
+        let hits = vec![far(1, "tea", 0.05), far(2, "rain", -0.2), far(3, "broken", f32::NAN)];
+        let (none, weights) = (nothing(), weights());
+        let answer = order(hits.clone(), &ask("q", &none), &weights, NOW);
+        assert_eq!((answer.ranked[0].memory.content.as_str(), answer.matched), ("tea", Some(Match::None)));
+        let likely = Question { min_relevance: 0.5, ..ask("q", &none) };
+        assert_eq!(order(hits, &likely, &weights, NOW), Order { ranked: vec![], matched: Some(Match::None) });
     }
 
     #[test]
@@ -266,11 +290,11 @@ mod tests {
     #[test]
     fn what_an_assistant_said_comes_behind_unless_it_is_asked_for() {
         let said = |role| edited(hit(1, "answer", 9.0, 0.6), |memory| memory.role = role);
-        let own = hit(2, "own", 6.0, 0.5);
+        let own = hit(2, "own", 4.0, 0.4);
         let none = nothing();
         check(&[said(Role::Assistant), own.clone()], &ask("which bike is good?", &none), &["own", "answer"]);
         check(&[said(Role::Assistant), own], &ask("which bike did you recommend?", &none), &["answer", "own"]);
-        let alone = order(vec![said(Role::Assistant)], &ask("which bike is good?", &none), &Weights::default(), NOW);
+        let alone = ranked(vec![said(Role::Assistant)], &ask("which bike is good?", &none));
         assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
     }
 
@@ -308,7 +332,7 @@ mod tests {
         let beside = [chain[0].clone(), hit(2, "Lisbon", 0.0, 0.02), hit(4, "Anna", 5.0, 0.5)];
         check(&beside, &ask("q", &none), &["Anna", "Lisbon"]);
         let far = [replaced(1, "Berlin", 2, 0.0, 0.02), hit(2, "Lisbon", 0.0, 0.02)];
-        check(&far, &ask("q", &none), &[]);
+        check(&far, &ask("q", &none), &["Lisbon"]);
     }
 
     #[test]
@@ -328,7 +352,7 @@ mod tests {
         };
         let none = nothing();
         check(&boats("now 12 boats", 7.0, 0.7), &ask("q", &none), &["now 12 boats", "we have 10 boats", "pizza"]);
-        check(&boats("now 12 boats", 3.0, 0.3), &ask("q", &none), &["we have 10 boats", "pizza", "now 12 boats"]);
+        check(&boats("now 12 boats", 4.5, 0.45), &ask("q", &none), &["we have 10 boats", "pizza", "now 12 boats"]);
         check(&boats("never 12 boats", 7.0, 0.7), &ask("q", &none), &["we have 10 boats", "pizza", "never 12 boats"]);
     }
 
@@ -353,14 +377,13 @@ mod tests {
         ) {
             let none = nothing();
             let question = Question { explain, ..ask("q", &none) };
-            let weights = Weights::default();
-            prop_assert_eq!(order(hits, &question, &weights, NOW), order(shuffled, &question, &weights, NOW));
+            prop_assert_eq!(ranked(hits, &question), ranked(shuffled, &question));
         }
 
         #[test]
         fn the_valid_version_always_comes_before_the_one_it_replaced(hits in tangled_hits()) {
             let none = nothing();
-            let ranked = order(hits, &Question { explain: true, ..ask("q", &none) }, &Weights::default(), NOW);
+            let ranked = ranked(hits, &Question { explain: true, ..ask("q", &none) });
             for (place, old) in ranked.iter().enumerate().filter(|(_, one)| one.superseded) {
                 let late = ranked[place..].iter().find(|one| Some(one.memory.id) == old.memory.superseded_by && !one.superseded);
                 prop_assert!(late.is_none());
@@ -371,9 +394,9 @@ mod tests {
         fn showing_old_versions_does_not_reorder_the_valid_ones(hits in tangled_hits()) {
             let none = nothing();
             let ids = |explain| {
-                let weights = Weights { floor: 0.6, ..Weights::default() };
-                let ranked = order(hits.clone(), &Question { explain, ..ask("q", &none) }, &weights, NOW);
-                ranked.into_iter().filter(|one| !one.superseded).map(|one| (one.memory.id, one.score)).collect::<Vec<_>>()
+                let weights = Weights { floor: 0.6, ..weights() };
+                let order = order(hits.clone(), &Question { explain, ..ask("q", &none) }, &weights, NOW);
+                order.ranked.into_iter().filter(|one| !one.superseded).map(|one| (one.memory.id, one.score)).collect::<Vec<_>>()
             };
             prop_assert_eq!(ids(true), ids(false));
         }

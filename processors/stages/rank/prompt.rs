@@ -168,7 +168,7 @@ mod tests {
     fn ranked(kind: &str, content: &str) -> Ranked {
         let mut memory = memory(1, content);
         memory.kind = Kind::new(kind);
-        Ranked { memory: memory.into(), score: 1.0, superseded: false, terms: vec![], note: None }
+        Ranked::new(memory.into(), 1.0, false, vec![])
     }
 
     fn words(text: &str) -> usize {

@@ -45,13 +45,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn ranked(number: u32, score: f32) -> Ranked {
-        Ranked {
-            memory: memory(number, &format!("m{number}")).into(),
-            score,
-            superseded: false,
-            terms: vec![("score", score)],
-            note: None,
-        }
+        Ranked::new(memory(number, &format!("m{number}")).into(), score, false, vec![("score", score)])
     }
 
     fn id(number: u32) -> MemoryId {

@@ -1,6 +1,6 @@
 //! Plain memories and questions for this stage's tests.
 
-use super::{Hit, Near, Question, Ranked};
+use super::{Hit, Near, Question, Ranked, Weights, WrittenFade, WrittenRank};
 use crate::domain::{Around, Format, Kind, Memory, MemoryId, Metadata, Position, Recall, Role, Scope, Time, Unsaid, UserKey};
 use std::sync::Arc;
 
@@ -49,6 +49,7 @@ pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
         memory: memory(number, content).into(),
         own: Near { words, cosine },
         shared: Some(1.0),
+        nearest_word: 0.0,
         before: Near::default(),
         after: Near::default(),
     }
@@ -82,7 +83,9 @@ pub(super) fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
         explain: false,
         limit: 100,
         speaker: None,
-        among: 1,
+        information: 0.0,
+        min_relevance: 0.0,
+        is_reranked: false,
     }
 }
 
@@ -101,6 +104,7 @@ pub(super) fn recall(query: &str) -> Recall {
         profile: None,
         explain: false,
         history: vec![],
+        min_relevance: 0.0,
         unsaid: Unsaid::default(),
     }
 }
@@ -109,4 +113,14 @@ pub(super) fn recall(query: &str) -> Recall {
 pub(super) fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
     let profile: toml::Table = profile.parse().expect("it is built in");
     profile["rank"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
+}
+
+/// The default profile's weights, as it is built in.
+pub(super) fn weights() -> Weights {
+    let profile: toml::Table = include_str!("../../../config/profiles/keepsake.toml").parse().expect("it is built in");
+    let mut rank = profile["rank"].clone();
+    let of_the_index = ["k1", "b", "previous", "short_words", "first_person"];
+    rank.as_table_mut().expect("a table").retain(|key, _| !of_the_index.contains(&key));
+    let fade: WrittenFade = profile["fade"].clone().try_into().expect("as written");
+    rank.try_into::<WrittenRank>().expect("as written").checked(fade.checked())
 }

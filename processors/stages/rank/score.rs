@@ -1,15 +1,17 @@
-//! The score of each hit and every number behind it: relevance first, and the signals that may only nudge it.
+//! Scores each hit, with every number behind the score: relevance first, and the signals that may only
+//! nudge it.
 
 use super::admit::{is_superseded, lends_context};
 use super::fade::{recency, unit};
+use super::terms::Measured;
 use super::wording::{Wording, has_time_word, only_asks};
-use super::{Hit, Near, Question, Ranked, Weights};
+use super::{Hit, Mix, Near, Question, Ranked, Signals, Weights};
 use crate::domain::{Memory, Position, Role, Time};
 use crate::text;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// The hits that may answer, each with its score, in no particular order. The others lend context.
+/// Scores the hits that may answer, in no particular order. The others lend context.
 pub(super) fn scored(
     hits: Vec<Hit>,
     may_answer: impl Fn(&Hit) -> bool,
@@ -21,24 +23,25 @@ pub(super) fn scored(
     let field = Field::of(hits.iter().zip(&answers).filter(|(_, answers)| **answers).map(|(hit, _)| hit), question, weights);
     let own: Vec<Own> = hits.iter().map(|hit| field.own(hit)).collect();
     let context = Context::of(hits.iter().zip(&own).filter(|(hit, _)| lends_context(&hit.memory, question)));
-    let shares: Vec<f32> =
-        hits.iter().zip(&own).map(|(hit, own)| weights.neighbour * context.of_neighbours(hit, own, &field)).collect();
-    let ranked = hits.into_iter().zip(own).zip(shares).zip(answers).filter(|(_, answers)| *answers);
-    ranked.map(|(((hit, own), neighbour), _)| field.score(hit, own, neighbour, question, at)).collect()
+    let neighbours: Vec<f32> = hits.iter().zip(&own).map(|(hit, own)| context.of_neighbours(hit, own, &field)).collect();
+    let ranked = hits.into_iter().zip(own).zip(neighbours).zip(answers).filter(|(_, answers)| *answers);
+    ranked.map(|(((hit, own), neighbour), _)| field.score(hit, &own, neighbour, question, at)).collect()
 }
 
 /// Whether the one person said it whom the question names.
-pub(super) fn is_of_the_named(memory: &Memory, question: &Question) -> bool {
+fn is_of_the_named(memory: &Memory, question: &Question) -> bool {
     question.speaker.is_some() && memory.speaker.as_deref().map(text::name).as_deref() == question.speaker
 }
 
-/// The places of those with the most relevance, as far as it is known before the memories are: without bonuses. In no order.
+/// Chooses the places of those with the most relevance, as far as it is known before the memories are
+/// read: without bonuses, and with the weights that leave more to words. In no order.
 pub fn most_relevant(near: &[Near], weights: &Weights, limit: usize) -> Vec<usize> {
     let most = |of: fn(&Near) -> f32| near.iter().map(|near| finite(of(near))).fold(0.0, f32::max);
     let (cosine_max, words_max) = (most(|near| near.cosine), most(|near| near.words));
+    let dense = weights.several.points.of("dense");
     let relevance = |place: usize| {
         let Near { words, cosine } = near[place];
-        weights.dense * share(finite(cosine), cosine_max) + (1.0 - weights.dense) * share(finite(words), words_max)
+        dense * share(finite(cosine), cosine_max) + (1.0 - dense) * share(finite(words), words_max)
     };
     let mut places: Vec<(f32, usize)> = (0..near.len()).map(|place| (relevance(place), place)).collect();
     if limit < places.len() {
@@ -48,31 +51,37 @@ pub fn most_relevant(near: &[Near], weights: &Weights, limit: usize) -> Vec<usiz
     places.into_iter().map(|(_, place)| place).collect()
 }
 
-/// What a single hit is measured against.
+/// The levels that a single hit is measured against.
 struct Field<'w> {
     weights: &'w Weights,
+    mix: &'w Mix,
+    weight: Relevant,
     wording: Wording,
     cosine_max: f32,
-    words_max: f32,
+    words_full: f32,
     /// Somebody talks with an assistant here.
     is_mixed: bool,
 }
 
-/// What a hit is worth by itself, and as the answer to the question before it.
+/// Weights of the terms that make relevance, looked up once.
+struct Relevant {
+    dense: f32,
+    words: f32,
+    answer: f32,
+}
+
+/// Measurements of a hit by itself, and as the answer to the question before it.
 struct Own {
     dense: f32,
     words: f32,
     answer: f32,
+    /// Relevance of the hit: the weighted sum of these.
+    relevance: f32,
+    /// Relevance of the turn before it.
     before: f32,
 }
 
-impl Own {
-    fn sum(&self) -> f32 {
-        self.dense + self.words + self.answer
-    }
-}
-
-/// What the memories around a hit are worth, as far as they were found too.
+/// Relevance of the memories around a hit, as far as they were found too.
 struct Context<'h> {
     of_turn: HashMap<&'h Position, Best, RandomState>,
     /// Of the memories that know this turn as the one before them.
@@ -102,19 +111,20 @@ impl<'h> Context<'h> {
     fn of<'o>(hits: impl Iterator<Item = (&'h Hit, &'o Own)>) -> Context<'h> {
         let mut context = Context { of_turn: HashMap::default(), of_followers: HashMap::default() };
         for (hit, own) in hits {
-            context.of_turn.entry(&hit.memory.source).or_default().raise(own.sum());
+            context.of_turn.entry(&hit.memory.source).or_default().raise(own.relevance);
             if let Some(before) = &hit.memory.around.before {
-                context.of_followers.entry(&before.source).or_default().raise(own.sum());
+                context.of_followers.entry(&before.source).or_default().raise(own.relevance);
             }
         }
         context
     }
 
-    /// The better neighbour: the turn before, another part of the same turn, or the turn after. One that was not kept is known from the hit.
+    /// Relevance of the better neighbour: the turn before, another part of the same turn, or the turn
+    /// after. A neighbour that was not kept is measured from the hit's own copy of its words and vector.
     fn of_neighbours(&self, hit: &Hit, own: &Own, field: &Field) -> f32 {
         let around = &hit.memory.around;
         let before = around.before.as_ref().and_then(|before| self.of_turn.get(&before.source)).map(|best| best.first);
-        let beside = self.of_turn.get(&hit.memory.source).map(|best| best.of_others(own.sum()));
+        let beside = self.of_turn.get(&hit.memory.source).map(|best| best.of_others(own.relevance));
         let followers = self.of_followers.get(&hit.memory.source).map(|best| best.first);
         let after = around.after.as_ref().map(|_| field.relevance(&hit.after));
         [before, beside, followers, after].into_iter().flatten().fold(own.before, f32::max)
@@ -126,25 +136,30 @@ impl<'w> Field<'w> {
     fn of<'h>(hits: impl Iterator<Item = &'h Hit> + Clone, question: &Question, weights: &'w Weights) -> Field<'w> {
         let has_valid = hits.clone().any(|hit| !is_superseded(&hit.memory, question));
         let measured = || hits.clone().filter(|hit| !(has_valid && is_superseded(&hit.memory, question)));
+        let words_max = measured().map(|hit| finite(hit.own.words)).fold(0.0, f32::max);
+        let mix = if speak_several(measured()) { &weights.several } else { &weights.single };
+        let [dense, words, answer] = ["dense", "words", "answer"].map(|name| mix.points.of(name));
         Field {
             weights,
+            mix,
+            weight: Relevant { dense, words, answer },
             wording: Wording::of(question.text),
             cosine_max: measured().map(|hit| finite(hit.own.cosine)).fold(0.0, f32::max),
-            words_max: measured().map(|hit| finite(hit.own.words)).fold(0.0, f32::max),
+            words_full: words_max.max(mix.words_full * finite(question.information)),
             is_mixed: measured().any(|hit| is_answer(&hit.memory)) && measured().any(|hit| hit.memory.role == Role::User),
         }
     }
 
     fn dense(&self, near: &Near) -> f32 {
-        self.weights.dense * share(finite(near.cosine), self.cosine_max)
+        share(finite(near.cosine), self.cosine_max)
     }
 
     fn words(&self, near: &Near) -> f32 {
-        (1.0 - self.weights.dense) * share(finite(near.words), self.words_max)
+        share(finite(near.words), self.words_full)
     }
 
     fn relevance(&self, near: &Near) -> f32 {
-        self.dense(near) + self.words(near)
+        self.weight.dense * self.dense(near) + self.weight.words * self.words(near)
     }
 
     fn own(&self, hit: &Hit) -> Own {
@@ -152,47 +167,65 @@ impl<'w> Field<'w> {
         let relevance = before.map_or(0.0, |_| self.relevance(&hit.before));
         // Nobody answers their own question.
         let asked = before.filter(|before| *before.speaker != *speaker(&hit.memory)).map_or(0.0, |before| before.question);
-        let answer = self.weights.answer * asked * relevance;
-        Own { dense: self.dense(&hit.own), words: self.words(&hit.own), answer, before: relevance }
+        let answer = asked * relevance;
+        Own {
+            dense: self.dense(&hit.own),
+            words: self.words(&hit.own),
+            answer,
+            relevance: self.relevance(&hit.own) + self.weight.answer * answer,
+            before: relevance,
+        }
     }
 
-    fn score(&self, hit: Hit, own: Own, neighbour: f32, question: &Question, at: Time) -> Ranked {
+    fn score(&self, hit: Hit, own: &Own, neighbour: f32, question: &Question, at: Time) -> Ranked {
+        let signals = Signals { cosine: finite(hit.own.cosine), nearest_word: finite(hit.nearest_word), shared: hit.shared };
+        let measured = [("cosine", signals.cosine), ("bm25", finite(hit.own.words))];
+        let added = self.mix.points.of_hit(&self.measured(&hit, own, neighbour, question));
         let (memory, weights) = (hit.memory, self.weights);
-        let held = |weight: f32, holds: bool| if holds { weight } else { 0.0 };
-        let is_named = is_of_the_named(&memory, question);
-        let specificity = memory.surprise.as_ref().filter(|_| !self.is_mixed).map_or(0.0, |surprise| unit(surprise.specificity));
-        let added = [
-            ("dense", own.dense),
-            ("words", own.words),
-            ("answer", own.answer),
-            ("neighbour", neighbour),
-            ("speaker", held(weights.speaker, is_named)),
-            ("when", held(weights.when, self.wording.when && has_time_word(&memory.content))),
-            ("question", 0.0 - weights.question * only_asks(&memory.content)), // negated, nothing would be told as -0.0
-            ("month", held(weights.month, self.wording.names_the_month_of(memory.created_at))),
-            ("specificity", weights.specificity * specificity),
-        ];
         let sum = added.iter().map(|(_, value)| value).sum::<f32>().max(0.0);
         let is_damped = self.is_mixed && !self.wording.about_assistant && is_answer(&memory);
-        let role = if is_damped { weights.assistant } else { 1.0 };
+        let role = if is_damped { self.mix.assistant } else { 1.0 };
         let superseded = is_superseded(&memory, question);
         let validity = if superseded { weights.superseded } else { 1.0 };
-        let signals = [recency(&memory, &weights.fade, at), unit(memory.importance), unit(memory.confidence)];
-        let nudge = nudge(signals, weights.bound);
+        let nudging = [recency(&memory, &weights.fade, at), unit(memory.importance), unit(memory.confidence)];
+        let nudge = nudge(nudging, weights.bound);
         let score = sum * role * validity * nudge;
-        let measured = [("cosine", finite(hit.own.cosine)), ("bm25", finite(hit.own.words))];
         let factors = [
             ("role", role),
             ("superseded", validity),
-            ("recency", signals[0]),
-            ("importance", signals[1]),
-            ("confidence", signals[2]),
+            ("recency", nudging[0]),
+            ("importance", nudging[1]),
+            ("confidence", nudging[2]),
             ("nudge", nudge),
             ("score", score),
         ];
         let terms = measured.into_iter().chain(added).chain(factors).collect();
-        Ranked { memory, score, superseded, terms, note: None }
+        Ranked { signals, ..Ranked::new(memory, score, superseded, terms) }
     }
+
+    fn measured(&self, hit: &Hit, own: &Own, neighbour: f32, question: &Question) -> Measured {
+        let memory = &*hit.memory;
+        let specificity = memory.surprise.as_ref().filter(|_| !self.is_mixed).map_or(0.0, |surprise| unit(surprise.specificity));
+        Measured {
+            dense: own.dense,
+            words: own.words,
+            answer: own.answer,
+            neighbour,
+            is_named: is_of_the_named(memory, question),
+            has_time: self.wording.when && has_time_word(&memory.content),
+            only_asks: only_asks(&memory.content),
+            is_of_month: self.wording.names_the_month_of(memory.created_at),
+            specificity,
+        }
+    }
+}
+
+/// Whether two people or more are among those who spoke: an assistant is none. Between people words
+/// and neighbours say more about what is meant than one speaker's meaning does.
+fn speak_several<'h>(hits: impl Iterator<Item = &'h Hit>) -> bool {
+    let mut people = hits.map(|hit| &hit.memory).filter(|memory| memory.role == Role::User).map(|memory| speaker(memory));
+    let first = people.next();
+    first.is_some_and(|first| people.any(|other| other != first))
 }
 
 fn speaker(memory: &Memory) -> &str {
@@ -220,11 +253,10 @@ fn nudge(signals: [f32; 3], bound: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{ask, hit, nothing};
+    use super::super::TERMS;
+    use super::super::samples::{ask, hit, nothing, weights};
     use super::*;
     use proptest::prelude::*;
-
-    const ADDED: [&str; 9] = ["dense", "words", "answer", "neighbour", "speaker", "when", "question", "month", "specificity"];
 
     #[test]
     fn the_terms_make_the_score() {
@@ -232,16 +264,43 @@ mod tests {
             vec![hit(1, "tea", 3.0, 0.5), hit(2, "rain", 1.0, 0.25)],
             |_| true,
             &ask("q", &nothing()),
-            &Weights::default(),
+            &weights(),
             Time(0),
         );
         for one in ranked {
             let term =
                 |name| one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value).expect("every score has it");
             assert!(one.terms.iter().all(|(_, value)| *value != 0.0 || value.is_sign_positive()), "{:?}", one.terms);
-            let product = ADDED.into_iter().map(term).sum::<f32>() * term("role") * term("superseded") * term("nudge");
+            let product = TERMS.iter().map(|row| term(row.name)).sum::<f32>() * term("role") * term("superseded") * term("nudge");
             assert_eq!((product, term("score")), (one.score, one.score));
         }
+    }
+
+    fn term(one: &Ranked, name: &str) -> f32 {
+        one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value).expect("every score has it")
+    }
+
+    fn words_of(speakers: [&str; 2], information: f32) -> f32 {
+        let mut hits = vec![hit(1, "tea", 3.0, 0.5), hit(2, "rain", 1.0, 0.25)];
+        hits.iter_mut().zip(speakers).for_each(|(hit, name)| hit.memory_mut().speaker = Some(name.into()));
+        let none = nothing();
+        let ranked = scored(hits, |_| true, &Question { information, ..ask("q", &none) }, &weights(), Time(0));
+        term(&ranked[0], "words")
+    }
+
+    #[test]
+    fn one_common_word_is_worth_less_than_all_that_was_asked() {
+        let best = words_of(["Anna", "Anna"], 0.0);
+        assert_eq!(words_of(["Anna", "Anna"], 2.0), best, "it says more than was asked");
+        assert!((words_of(["Anna", "Anna"], 12.0) - best / 4.0).abs() < 1e-6, "it says a quarter of what was asked");
+    }
+
+    #[test]
+    fn between_people_words_count_for_more_than_where_one_speaks() {
+        let weights = weights();
+        assert_eq!(words_of(["Anna", "Bo"], 0.0), weights.several.points.of("words"));
+        assert_eq!(words_of(["Anna", "Anna"], 0.0), weights.single.points.of("words"));
+        assert!(weights.several.points.of("words") > weights.single.points.of("words"));
     }
 
     #[test]
@@ -249,7 +308,7 @@ mod tests {
         let near =
             [(0.0, 0.9), (9.0, 0.0), (5.0, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)].map(|(words, cosine)| Near { words, cosine });
         let best = |limit| {
-            let mut places = most_relevant(&near, &Weights::default(), limit);
+            let mut places = most_relevant(&near, &weights(), limit);
             places.sort_unstable();
             places
         };
@@ -265,7 +324,7 @@ mod tests {
             let mut subject = hit(1, "tea", 3.0, 0.5);
             (subject.memory_mut().importance, subject.memory_mut().confidence) = (importance, confidence);
             let score = |bound| {
-                let weights = Weights { bound, ..Weights::default() };
+                let weights = Weights { bound, ..weights() };
                 scored(vec![subject.clone()], |_| true, &ask("q", &nothing()), &weights, Time(day * 86_400_000))[0].score
             };
             let (plain, nudged) = (score(0.0), score(bound));

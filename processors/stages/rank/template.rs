@@ -302,7 +302,7 @@ pub(super) mod tests {
     fn ranked(kind: &str, content: &str) -> Ranked {
         let mut memory = memory(1, content);
         (memory.kind, memory.created_at) = (Kind::new(kind), Time(1_714_567_890_000));
-        Ranked { memory: memory.into(), score: 1.0, superseded: false, terms: vec![], note: None }
+        Ranked::new(memory.into(), 1.0, false, vec![])
     }
 
     fn check(text: &str, one: &Ranked, expected: &str) {

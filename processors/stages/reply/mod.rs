@@ -8,7 +8,7 @@ mod view;
 pub use proposal::{Proposal, feedback_returned, proposal_prune, proposal_summary};
 pub use record::{dead_letter, decision, memory_gone, memory_state, shadow, shard_meta, shard_state};
 
-use crate::domain::{Cursor, Decision, Memory, ReplyTo, Time};
+use crate::domain::{Cursor, Decision, Match, Memory, ReplyTo, Time};
 use crate::fault::Reject;
 use crate::ports::broker::{Headers, Outgoing};
 use crate::wire;
@@ -39,6 +39,8 @@ impl Default for Freshness {
 pub struct Found {
     pub memory: Arc<Memory>,
     pub score: f32,
+    /// The probability that it answers, where the policy knows one.
+    pub relevance: Option<f32>,
     /// The numbers that made the score, in the order they are shown.
     pub terms: Vec<(&'static str, f32)>,
     /// For a revised memory: on which day it was revised, and by which words.
@@ -49,6 +51,8 @@ pub struct Found {
 pub enum Answer {
     Recalled {
         memories: Vec<Found>,
+        /// Whether they speak of the question, where the policy knows.
+        matched: Option<Match>,
         prompt: String,
         tokens: usize,
         /// The share of the token budget, 0 to 1.
@@ -91,9 +95,10 @@ pub fn applied(to: &ReplyTo, decisions: &[Decision], partition: i32, offset: i64
 
 pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> Outgoing {
     match answer {
-        Answer::Recalled { memories, prompt, tokens, budget_used, explain } => {
+        Answer::Recalled { memories, matched, prompt, tokens, budget_used, explain } => {
             let memories = memories.iter().map(|found| view::found(found, *explain)).collect();
-            let body = wire::Recalled { memories, prompt, tokens: *tokens, budget_used: wire::Number(*budget_used) };
+            let budget_used = wire::Number(*budget_used);
+            let body = wire::Recalled { memories, matched: matched.map(Match::as_str), prompt, tokens: *tokens, budget_used };
             sent(to, "recalled", "ok", body, freshness)
         }
         Answer::Listed { memories, after } => {

@@ -150,10 +150,11 @@ fn an_event_gets_its_receipt() {
 #[test]
 fn a_recall_is_answered_with_numbers_only_if_asked() {
     let answer_of = |explain| {
-        let found =
-            Found { memory: a_memory().into(), score: 0.934_567_8, terms: vec![("words", 0.38), ("cosine", 0.41)], note: None };
-        let recalled =
-            Answer::Recalled { memories: vec![found], prompt: "- Miso".into(), tokens: 7, budget_used: 0.0035, explain };
+        let terms = vec![("words", 0.38), ("cosine", 0.41)];
+        let found = Found { memory: a_memory().into(), score: 0.934_567_8, relevance: Some(0.25), terms, note: None };
+        let matched = Some(Match::Weak);
+        let (memories, prompt) = (vec![found], "- Miso".into());
+        let recalled = Answer::Recalled { memories, matched, prompt, tokens: 7, budget_used: 0.0035, explain };
         answer(&reply_to(), &recalled, &Freshness { partial: true, ..freshness() })
     };
     let plain = answer_of(false);
@@ -161,6 +162,7 @@ fn a_recall_is_answered_with_numbers_only_if_asked() {
     let memory = &value(&plain)["memories"][0];
     assert_eq!((&memory["score"], &memory["importance"], &memory["state"]), (&json!(0.934568), &json!(0.35), &json!("archived")));
     assert_eq!(memory["source"], json!({"event_id": "chat-17-42", "topic": "keepsake.events", "partition": 3, "offset": 1187}));
+    assert_eq!((&memory["relevance"], &value(&plain)["match"]), (&json!(0.25), &json!("weak")));
     assert_eq!((memory.get("explain"), memory.get("speaker"), memory.get("version")), (None, None, None));
     let explained = String::from_utf8(answer_of(true).value.expect("a value")).expect("UTF-8");
     assert!(explained.contains(r#""explain":{"words":0.38,"cosine":0.41}"#), "{explained}");

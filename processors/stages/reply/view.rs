@@ -30,6 +30,7 @@ pub fn found(found: &Found, explain: bool) -> wire::Memory<'_> {
     wire::Memory {
         score: Some(wire::Number(found.score)),
         note: found.note.as_deref(),
+        relevance: found.relevance.map(wire::Number),
         explain: explain.then_some(wire::Numbers(&found.terms)),
         ..memory(&found.memory)
     }
@@ -57,6 +58,7 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
         kind: memory.kind.as_str(),
         content: &memory.content,
         score: None,
+        relevance: None,
         importance: wire::Number(memory.importance),
         confidence: wire::Number(memory.confidence),
         scope: memory.scope.as_str(),

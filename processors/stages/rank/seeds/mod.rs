@@ -79,7 +79,8 @@ pub fn order(rule: &Rule, mut hits: Vec<Hit>, question: &Question, at: Time) -> 
 fn summed(memory: Arc<Memory>, question: &Question, parts: &[(&'static str, f32)]) -> Ranked {
     let score = parts.iter().map(|(_, points)| points).sum();
     let terms = parts.iter().copied().chain([("score", score)]).collect();
-    Ranked { superseded: is_superseded(&memory, question), memory, score, terms, note: None }
+    let superseded = is_superseded(&memory, question);
+    Ranked::new(memory, score, superseded, terms)
 }
 
 fn best_first(mut ranked: Vec<Ranked>) -> Vec<Ranked> {

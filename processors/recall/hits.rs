@@ -1,0 +1,79 @@
+//! Reads from a shard the memories that either engine finds for a question, each with its measurements.
+
+use crate::domain::{Memory, MemoryId, Neighbour, Spread, UserKey, Vector};
+use crate::fault::Fault;
+use crate::profile::Profile;
+use crate::shard::Shard;
+use crate::stages::index::{Unseen, Words};
+use crate::stages::rank::{self, Hit, Near};
+use crate::text;
+use foldhash::fast::RandomState;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A question as both engines search it.
+pub struct Sought {
+    /// Of the question as it was asked: a name is a good word to search by.
+    pub words: text::Words,
+    /// Of the question as the speaker that it names would put it.
+    pub vector: Vector,
+    /// Of single words of the same; none where the profile has no use for them.
+    pub word_vectors: Vec<Vector>,
+    pub spread: Spread,
+}
+
+/// Finds the best of both engines, with the successor of each: asked about Berlin, Lisbon is the answer.
+/// And the information of the question's words among this user's documents.
+pub fn hits_of(shard: &Shard, key: &UserKey, profile: &Profile, sought: &Sought, limit: usize) -> Result<(Vec<Hit>, f32), Fault> {
+    let Sought { words: question, vector, word_vectors, spread } = sought;
+    let mut load = || shard.vectors(key);
+    let terms = question.searched(|| shard.index.text.languages(key))?;
+    let is_in_one_language = terms.len() == question.content().len();
+    let scored = shard.index.text.scored(key, &terms, profile.words)?;
+    let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &Unseen::default())?;
+    let mut next: Vec<MemoryId> = near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
+    next.sort_unstable();
+    next.dedup();
+    let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();
+    for _ in 0..2 {
+        let cosines = shard.index.vectors.cosines(key, &mut load, vector, &next)?;
+        let found: Vec<(MemoryId, Words, f32)> = next
+            .iter()
+            .zip(cosines)
+            .zip(scored.of(&next))
+            .map(|((id, cosine), words)| (*id, words, spread.standard(cosine)))
+            .collect();
+        let near: Vec<Near> = found.iter().map(|(_, words, cosine)| Near { words: words.own, cosine: *cosine }).collect();
+        let found: Vec<_> = rank::most_relevant(&near, &profile.rank, limit).into_iter().map(|place| found[place]).collect();
+        let ids: Vec<MemoryId> = found.iter().map(|(id, ..)| *id).collect();
+        let mut nearest_words = vec![0f32; ids.len()];
+        for word in word_vectors {
+            let cosines = shard.index.vectors.cosines(key, &mut load, word, &ids)?;
+            nearest_words.iter_mut().zip(cosines).for_each(|(nearest, cosine)| *nearest = nearest.max(spread.standard(cosine)));
+        }
+        let first = hits.len();
+        let memories = shard.store.recalled(key, &ids)?.into_iter().zip(found).zip(nearest_words);
+        hits.extend(memories.filter_map(|((memory, (_, words, cosine)), nearest_word)| {
+            Some(Hit { nearest_word, ..hit(memory?, words, is_in_one_language, cosine, sought) })
+        }));
+        read.extend(ids);
+        next = hits[first..]
+            .iter()
+            .filter_map(|hit| hit.memory.superseded_by.or(hit.memory.revised_by))
+            .filter(|id| read.insert(*id))
+            .collect();
+    }
+    // Searched in several languages, a question's "where" and "is" count as words that were never said.
+    let information = if is_in_one_language { scored.information() } else { 0.0 };
+    Ok((hits, information))
+}
+
+fn hit(memory: Arc<Memory>, words: Words, is_in_one_language: bool, cosine: f32, sought: &Sought) -> Hit {
+    let beside = |neighbour: &Option<Neighbour>, words: f32| Near {
+        words,
+        cosine: neighbour.as_ref().map_or(0.0, |neighbour| sought.spread.standard(neighbour.vector.cosine(&sought.vector))),
+    };
+    let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
+    let own = Near { words: words.own, cosine };
+    Hit { own, nearest_word: 0.0, shared: words.shared.filter(|_| is_in_one_language), before, after, memory }
+}

@@ -1,0 +1,85 @@
+//! Reads the tables of a profile that concern ranking, and checks them: `[rank]` and `[fade]`.
+
+use super::terms::{Points, Written as Terms};
+use super::{Fade, Mix, Relevance, Rule, Shape, Weights};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenFade {
+    shape: Shape,
+    uses_prolong: bool,
+    /// `default` holds for the kinds that are not named.
+    half_life_days: HalfLives,
+    exempt: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct HalfLives {
+    default: f32,
+    #[serde(flatten)]
+    by_kind: BTreeMap<String, f32>,
+}
+
+/// Everything in `[rank]` but the constants of BM25, which belong to the index. Keys that are none of
+/// these are weights of terms.
+#[derive(Deserialize)]
+pub struct WrittenRank {
+    assistant: f32,
+    bound: f32,
+    floor: f32,
+    superseded: f32,
+    #[serde(default)]
+    words_full: f32,
+    single_speaker: Option<WrittenMix>,
+    relevance: Option<Relevance>,
+    rule: Option<Rule>,
+    #[serde(flatten)]
+    terms: Terms,
+}
+
+/// What differs where one person speaks; the rest is as where several do.
+#[derive(Deserialize)]
+struct WrittenMix {
+    assistant: Option<f32>,
+    words_full: Option<f32>,
+    #[serde(flatten)]
+    terms: Terms,
+}
+
+impl WrittenFade {
+    pub fn checked(self) -> Fade {
+        Fade {
+            half_life_days: self.half_life_days.default,
+            half_life_days_by_kind: self.half_life_days.by_kind,
+            shape: self.shape,
+            uses_prolong: self.uses_prolong,
+            exempt: self.exempt.into_iter().collect(),
+        }
+    }
+}
+
+impl WrittenRank {
+    pub fn checked(self, fade: Fade) -> Weights {
+        let several = Mix { points: Points::new(&self.terms), words_full: self.words_full, assistant: self.assistant };
+        let single = self.single_speaker.map_or_else(
+            || several.clone(),
+            |written| Mix {
+                points: Points::new(&written.terms.over(&self.terms)),
+                words_full: written.words_full.unwrap_or(self.words_full),
+                assistant: written.assistant.unwrap_or(self.assistant),
+            },
+        );
+        Weights {
+            rule: self.rule,
+            several,
+            single,
+            bound: self.bound,
+            fade,
+            floor: self.floor,
+            relevance: self.relevance,
+            superseded: self.superseded,
+        }
+    }
+}
