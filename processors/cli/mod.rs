@@ -8,6 +8,7 @@ mod demo;
 mod dlq;
 mod eval;
 mod events;
+mod model;
 mod reading;
 mod requests;
 mod serve;
@@ -100,6 +101,9 @@ enum Command {
     /// Check the configuration, or show every value and where it came from
     #[command(subcommand)]
     Config(config::Configuration),
+    /// Fit an encoder of your own to the rules
+    #[command(subcommand)]
+    Model(model::Model),
     /// Measure quality on conversations whose questions have known answers
     Eval(eval::Eval),
     /// Try another profile on the same turns: what would be kept, and what would be lost
@@ -169,6 +173,7 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Dlq(dlq) => dlq.run(&config, output),
         Command::Verify(verify) => verify.run(&config, output),
         Command::Config(_) => unreachable!("returned above, before the configuration had to be valid"),
+        Command::Model(model) => model.run(&config, output),
         Command::Eval(eval) => eval.run(&config, output),
         Command::Whatif(whatif) => whatif.run(&config, output),
         Command::Bench(bench) => bench.run(&config, output),

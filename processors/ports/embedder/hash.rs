@@ -1,12 +1,15 @@
 //! The model-free stand-in: words and pairs of words, hashed into a vector. Near means "shares words"; it knows no meanings.
 
 use super::{Embedder, unit};
+use crate::domain::Spread;
 use crate::fault::Result;
 use crate::text;
 
 /// Of two unrelated sentences the cosine is then within ±0.12 nineteen times in twenty.
 pub const DIMENSIONS: usize = 256;
 pub const NAME: &str = "hash-256";
+/// As measured; a test measures again.
+pub const SPREAD: Spread = Spread { unrelated: 0.002, deviation: 0.073 };
 
 /// A pair says more than its words, but only the same wording has it.
 const PAIR_WEIGHT: f32 = 0.5;

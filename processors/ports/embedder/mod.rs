@@ -1,10 +1,12 @@
-//! Text to vectors of unit length: the trait, its two implementations and the choice between them.
+//! Text to vectors of unit length: the trait, its two implementations and the choice between them; how an encoder's cosines are spread.
 //! Knows nothing of memories; who calls it decides what is worth encoding.
 
 mod hash;
 mod known;
+pub mod measure;
 mod onnx;
 pub mod pool;
+mod spread;
 
 use crate::domain::Spread;
 use crate::fault::Result;
@@ -24,7 +26,7 @@ pub trait Embedder: Send {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelChoice {
-    /// Holds `model.onnx`, `tokenizer.json` and, if it has one, `vocab.txt`.
+    /// Holds `model.onnx`, `tokenizer.json` and, if it has them, `vocab.txt` and `spread.json`.
     Directory(PathBuf),
     /// The model-free stand-in: texts are near if they share words.
     Hash,
@@ -54,10 +56,20 @@ enum Loaded {
 impl Model {
     pub fn open(options: &Options) -> Result<Model> {
         let loaded = match &options.model {
-            ModelChoice::Directory(path) => Loaded::Directory(Box::new(onnx::Directory::open(path, options)?)),
+            ModelChoice::Directory(path) => Loaded::Directory(Box::new(onnx::Directory::open(path, options)?.measured(path)?)),
             ModelChoice::Hash => Loaded::Hash,
         };
         Ok(Model { loaded })
+    }
+
+    /// The encoder as it is, whatever `spread.json` beside it says: to be measured.
+    pub fn open_unmeasured(options: &Options) -> Result<Model> {
+        match &options.model {
+            ModelChoice::Directory(path) => {
+                Ok(Model { loaded: Loaded::Directory(Box::new(onnx::Directory::open(path, options)?)) })
+            }
+            ModelChoice::Hash => Model::open(options),
+        }
     }
 
     pub fn session(&self) -> Result<Box<dyn Embedder>> {
@@ -88,7 +100,10 @@ impl Model {
 
     /// How far apart this encoder puts unrelated texts.
     pub fn spread(&self) -> Spread {
-        Spread::STANDARD
+        match &self.loaded {
+            Loaded::Directory(directory) => directory.spread(),
+            Loaded::Hash => hash::SPREAD,
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -135,6 +150,15 @@ fn unit(mut vector: Vec<f32>) -> Vec<f32> {
         vector[0] = 1.0;
     }
     vector
+}
+
+/// The vector without the centre that all of its encoder's vectors share; as it is where there is none.
+fn centred(mut vector: Vec<f32>, centre: &[f32]) -> Vec<f32> {
+    if centre.is_empty() {
+        return vector;
+    }
+    vector.iter_mut().zip(centre).for_each(|(x, shared)| *x -= shared);
+    unit(vector)
 }
 
 #[cfg(test)]

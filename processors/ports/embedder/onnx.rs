@@ -1,7 +1,9 @@
 //! The real embedder: a directory with `model.onnx` and `tokenizer.json`, run by ONNX Runtime.
 //! It does not know which model it is: inputs and outputs are found by name and shape.
 
-use super::{Embedder, Options, unit};
+use super::spread::Measured;
+use super::{Embedder, Options, centred, unit};
+use crate::domain::Spread;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::onnx::{self, Told, cannot};
 use ort::environment::Environment;
@@ -13,6 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokenizers::{ModelWrapper, PostProcessor, Tokenizer, TruncationDirection};
 use uuid::Uuid;
 
+/// all-MiniLM-L6-v2 as `deploy/model/setup.sh` makes it. Its spread is the standard one, so it needs no file that says so.
+const STANDARD: &str = "model.onnx-d0d712210ad4";
+
 pub struct Directory {
     file: PathBuf,
     vocabulary: PathBuf,
@@ -22,6 +27,9 @@ pub struct Directory {
     tokens_max: usize,
     threads: usize,
     dimensions: usize,
+    spread: Spread,
+    /// Empty, or subtracted from every vector.
+    centre: Arc<[f32]>,
     /// The session of the trial, for the first who asks: opening one takes 0.1 s.
     spare: Mutex<Option<Onnx>>,
 }
@@ -42,6 +50,8 @@ impl Directory {
             tokens_max: options.tokens_max,
             threads: options.threads,
             dimensions: 0,
+            spread: Spread::STANDARD,
+            centre: Arc::default(),
             spare: Mutex::new(None),
         };
         let (mut first, tokens_max) = (directory.session()?, options.tokens_max);
@@ -52,9 +62,28 @@ impl Directory {
         Ok(directory)
     }
 
+    /// With what was measured of the model, if `spread.json` lies beside it.
+    pub fn measured(mut self, path: &Path) -> Result<Directory> {
+        let Some(measured) = Measured::read(path, &self.name, self.dimensions)? else {
+            if *self.name != *STANDARD {
+                let cure = format!("keepsake model measure {}", path.display());
+                tracing::warn!(
+                    model = &*self.name,
+                    cure,
+                    "nobody measured how far apart this encoder puts unrelated texts: its cosines are taken for all-MiniLM-L6-v2's"
+                );
+            }
+            return Ok(self);
+        };
+        self.spread = measured.spread();
+        self.name = name_with(&self.name, &measured.centre).into();
+        self.centre = measured.centre.into();
+        Ok(self)
+    }
+
     pub fn session(&self) -> Result<Onnx> {
         if let Some(spare) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Ok(spare);
+            return Ok(Onnx { name: self.name.clone(), centre: self.centre.clone(), ..spare });
         }
         let session = onnx::session(&self.environment, &self.file, self.threads).map_err(unusable)?;
         let inputs = session.inputs().iter().map(|input| Input::named(input.name())).collect::<Result<_>>()?;
@@ -64,6 +93,7 @@ impl Directory {
             tokenizer: self.tokenizer.clone(),
             tokens_max: self.tokens_max,
             dimensions: self.dimensions,
+            centre: self.centre.clone(),
             session,
             inputs,
             output,
@@ -89,6 +119,10 @@ impl Directory {
         &self.name
     }
 
+    pub fn spread(&self) -> Spread {
+        self.spread
+    }
+
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }
@@ -100,6 +134,7 @@ pub struct Onnx {
     tokenizer: Arc<Tokenizer>,
     tokens_max: usize,
     dimensions: usize,
+    centre: Arc<[f32]>,
     session: Session,
     inputs: Vec<Input>,
     output: usize,
@@ -107,7 +142,8 @@ pub struct Onnx {
 
 impl Embedder for Onnx {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
-        self.run(text).map(unit).map_err(|error| Fault::stop(StopName::ModelUnusable, format!("encodes a text: {error}")))
+        let vector = self.run(text).map(|vector| centred(unit(vector), &self.centre));
+        vector.map_err(|error| Fault::stop(StopName::ModelUnusable, format!("encodes a text: {error}")))
     }
 
     fn dimensions(&self) -> usize {
@@ -204,6 +240,15 @@ fn name_of(model: &[u8], tokenizer: &[u8]) -> String {
     format!("model.onnx-{}", &content.simple().to_string()[..12])
 }
 
+/// Vectors without a centre cannot be compared with those that have it. The spread changes no vector.
+fn name_with(name: &str, centre: &[f32]) -> String {
+    if centre.is_empty() {
+        return name.to_owned();
+    }
+    let bytes: Vec<u8> = centre.iter().flat_map(|x| x.to_le_bytes()).collect();
+    format!("{name}-{}", &Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes).simple().to_string()[..8])
+}
+
 fn unusable(what: impl std::fmt::Display) -> Fault {
     let what = what.to_string();
     Fault::stop(
@@ -256,5 +301,11 @@ mod tests {
         assert_eq!(name.len(), "model.onnx-".len() + 12);
         assert_ne!(name, name_of(b"model 2", b"tokenizer"));
         assert_ne!(name, name_of(b"model", b"tokenizer 2"));
+    }
+
+    #[test]
+    fn another_centre_is_another_name_and_none_is_the_models_own() {
+        assert_eq!(name_with("tiny", &[]), "tiny");
+        assert_ne!(name_with("tiny", &[0.5, 0.0]), name_with("tiny", &[0.0, 0.5]));
     }
 }
