@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test sim torture bench lint model kafka clean check-build check-kafka release
+.PHONY: help run test test-all sim torture bench lint model kafka clean check-build check-kafka release
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -54,6 +54,11 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
+test-all: check-build ## what needs more than the README lists: sets up the multilingual encoder (91 MB) and tests with it
+	$(call step,model,deploy/model/setup.sh)
+	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
+	$(call step,tests with it,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked --lib multilingual)
+
 sim: check-build ## 10,000 stories on a simulated broker in which everything goes wrong (KEEPSAKE_SIM_SEEDS; KEEPSAKE_SIM_SEED tells one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
 
@@ -80,7 +85,7 @@ kafka: check-kafka ## fetch Apache Kafka for the tests into .keepsake
 
 clean: ## remove what was built and downloaded; a store in .keepsake stays
 	cargo clean
-	rm -rf .keepsake/cache .keepsake/model .keepsake/kafka-*
+	rm -rf .keepsake/cache .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
 
 release:
 	$(call step,build,cargo build --release --locked)

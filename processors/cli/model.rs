@@ -43,7 +43,7 @@ impl Model {
         let is_stand_in = directory.as_os_str() == "hash";
         let model = if is_stand_in { ModelChoice::Hash } else { ModelChoice::Directory(directory.clone()) };
         let options = embedder::Options { model, ..options::embedder(config) };
-        let measurement = measure(&embedder::Model::open_unmeasured(&options)?)?;
+        let measurement = measure(embedder::Model::open_unmeasured(&options)?.session()?.as_mut())?;
         let is_written = !dry_run && !is_stand_in;
         if is_written {
             measurement.measured.write(&directory)?;
@@ -123,11 +123,23 @@ fn text(measurement: &Measurement, written: Option<&PathBuf>) -> String {
 mod tests {
     use super::*;
     use crate::domain::Spread;
+    use crate::ports::embedder::Embedder;
+    use std::io::{self, Write};
+    use std::path::Path;
 
-    fn open(directory: Option<PathBuf>) -> embedder::Model {
+    fn options(directory: Option<PathBuf>) -> embedder::Options {
         let model = directory.map_or(ModelChoice::Hash, ModelChoice::Directory);
-        let options = embedder::Options { model, library: None, tokens_max: 256, threads: 1 };
-        embedder::Model::open_unmeasured(&options).expect("the model opens")
+        embedder::Options { model, library: None, tokens_max: 256, threads: 1 }
+    }
+
+    fn measured(directory: Option<PathBuf>) -> Measurement {
+        let model = embedder::Model::open_unmeasured(&options(directory)).expect("the model opens");
+        measure(model.session().expect("a session opens").as_mut()).expect("any text is encoded")
+    }
+
+    fn cosine(session: &mut dyn Embedder, a: &str, b: &str) -> f32 {
+        let [a, b] = [a, b].map(|text| session.encode(text).expect("any text is encoded"));
+        a.iter().zip(&b).map(|(x, y)| x * y).sum()
     }
 
     /// No rule reaches every text, and none reaches no text.
@@ -142,19 +154,83 @@ mod tests {
 
     #[test]
     fn the_stand_ins_spread_is_as_measured_again() {
-        let model = open(None);
-        let measurement = measure(&model).expect("the stand-in encodes anything");
-        assert_eq!(measurement.measured.spread(), model.spread());
-        assert!(measurement.measured.centre.is_empty());
+        let measurement = measured(None);
+        let built_in = embedder::Model::open(&options(None)).expect("needs nothing").spread();
+        assert_eq!((measurement.measured.spread(), measurement.measured.centre.len()), (built_in, 0));
         check_rules(&measurement);
     }
 
     #[test]
     fn the_standard_spread_is_as_measured_again() {
-        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else { return };
-        let measurement = measure(&open(Some(directory.into()))).expect("the real model encodes anything");
+        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
+            let _ = writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, its spread is NOT measured");
+            return;
+        };
+        let measurement = measured(Some(directory.into()));
         assert_eq!(measurement.measured.spread(), Spread::STANDARD);
         assert_eq!((measurement.language, measurement.measured.centre.len()), ("en", 0));
         check_rules(&measurement);
+    }
+
+    /// The stand-in with a direction that all of its vectors share, as encoders have that people bring.
+    struct Leaning(Box<dyn Embedder>);
+
+    impl Embedder for Leaning {
+        fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
+            let mut vector = self.0.encode(text)?;
+            vector[7] += 2.0;
+            let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+            Ok(vector.into_iter().map(|x| x / length).collect())
+        }
+
+        fn dimensions(&self) -> usize {
+            self.0.dimensions()
+        }
+
+        fn name(&self) -> &str {
+            "leaning"
+        }
+    }
+
+    #[test]
+    fn an_encoder_that_finds_all_texts_alike_is_centred_and_then_fits_the_rules() {
+        let stand_in = embedder::Model::open(&options(None)).expect("needs nothing");
+        let mut leaning = Leaning(stand_in.session().expect("needs nothing"));
+        let alike = cosine(&mut leaning, "I live in Lisbon", "What is a heat pump?");
+        assert!(alike > 0.7, "its own cosine of unrelated texts is high: {alike}");
+        let measurement = measure(&mut leaning).expect("any text is encoded");
+        assert_eq!(measurement.measured.centre.len(), stand_in.dimensions());
+        assert!(measurement.measured.unrelated < 0.1, "{}", measurement.measured.unrelated);
+        check_rules(&measurement);
+    }
+
+    /// The set-up wrote the figures that the service would measure. Without its file, it is an encoder that somebody brings.
+    #[test]
+    fn the_multilingual_encoder_was_measured_right_at_set_up_and_fits_the_rules() {
+        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MULTILINGUAL").map(PathBuf::from) else {
+            let _ = writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MULTILINGUAL names no directory; make test-all sets it");
+            return;
+        };
+        let (measurement, brought) = (measured(Some(directory.clone())), tempfile::tempdir().expect("a directory"));
+        check_rules(&measurement);
+        for file in ["model.onnx", "tokenizer.json"] {
+            std::fs::copy(directory.join(file), brought.path().join(file)).expect("the set-up made it");
+        }
+        let library = Some(directory.join("libonnxruntime.so"));
+        let open = |directory: &Path| {
+            let options = embedder::Options { library: library.clone(), ..options(Some(directory.into())) };
+            embedder::Model::open(&options).expect("it opens")
+        };
+        let (as_set_up, unmeasured) = (open(&directory), open(brought.path()));
+        assert_ne!(as_set_up.name(), unmeasured.name(), "vectors with and without the centre cannot be compared");
+        let (written, found) = (as_set_up.spread(), measurement.measured.spread());
+        assert!((written.unrelated - found.unrelated).abs() <= 0.002, "{written:?} {found:?}");
+        assert!((written.deviation - found.deviation).abs() <= 0.002, "{written:?} {found:?}");
+
+        measurement.measured.write(brought.path()).expect("a directory of ours");
+        let mut fitted = open(brought.path()).session().expect("a session opens");
+        let sister = "Ich habe eine Schwester in Berlin.";
+        assert!(cosine(fitted.as_mut(), sister, "My sister lives in Berlin.") > 0.5);
+        assert!(cosine(fitted.as_mut(), sister, "我对芒果过敏。") < 0.3);
     }
 }

@@ -2,7 +2,7 @@
 //! Deterministic: the same encoder has the same figures. `deploy/model/export_multilingual.py` computes the same at set-up.
 
 use super::spread::Measured;
-use super::{Embedder, Model, centred};
+use super::{Embedder, centred};
 use crate::domain::Spread;
 use crate::fault::Result;
 
@@ -26,10 +26,10 @@ pub struct Measurement {
     pub same: Vec<f32>,
 }
 
-pub fn measure(model: &Model) -> Result<Measurement> {
+/// `session` must be of an unmeasured model: a centre is found only in vectors that have it.
+pub fn measure(session: &mut dyn Embedder) -> Result<Measurement> {
     let texts = texts();
-    let mut session = model.session()?;
-    let vectors = texts.iter().map(|text| Encoded::of(text, session.as_mut())).collect::<Result<Vec<_>>>()?;
+    let vectors = texts.iter().map(|text| Encoded::of(text, session)).collect::<Result<Vec<_>>>()?;
     let centre = match spread_of(&vectors).1.unrelated >= CENTRED_FROM {
         true => mean(&vectors),
         false => Vec::new(),
@@ -43,7 +43,7 @@ pub fn measure(model: &Model) -> Result<Measurement> {
         unrelated: unrelated_anywhere.iter().filter(|(of, _)| *of == language).map(|(_, cosine)| *cosine).collect(),
         unrelated_anywhere: unrelated_anywhere.iter().map(|(_, cosine)| *cosine).collect(),
         same: same.collect(),
-        measured: Measured { model: model.name().to_owned(), unrelated: spread.unrelated, deviation: spread.deviation, centre },
+        measured: Measured { model: session.name().to_owned(), unrelated: spread.unrelated, deviation: spread.deviation, centre },
     })
 }
 
