@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all sim torture bench lint model kafka clean check-build check-kafka release
+.PHONY: help run test test-all sim torture bench quality lint model kafka clean check-build check-kafka release
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
@@ -71,6 +71,9 @@ bench: check-build release model ## speed of recall and ingest, as ratios to the
 	$(call step,ingest,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench ingest)
 	$(call step,score,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench score)
 	@echo 'bench restore needs a real Kafka: $(KEEPSAKE) bench restore --brokers host:port'
+
+quality: check-build release model ## what is kept, found and noticed on every evaluation set, beside a bare cosine (QUALITY=DIR for other sets)
+	$(call step,quality,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) eval all --dir '$(or $(QUALITY),tests/data/quality)')
 
 lint: check-build ## format, lints and documentation only
 	$(call step,format,cargo fmt --check)

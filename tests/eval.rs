@@ -48,6 +48,27 @@ fn recall_is_measured_on_the_turns_that_answers_came_from() {
     assert_eq!((&all["n"], &all["R@10"], &all["R@5"]), (&json!(4), &json!(0.625), &json!(0.625)), "{all}");
     assert_eq!((&all["MRR"], &report["metrics"]["by_category"]["temporal"]["n"]), (&json!(0.75), &json!(1)), "{all}");
     assert_eq!(report["metrics"]["by_category"]["adversarial"], Value::Null);
+    // A bare cosine knows no versions, so Berlin stays, and a greeting that was dropped is found.
+    let cosine = &report["metrics"]["cosine"]["all"];
+    assert_eq!((&cosine["n"], &cosine["R@10"], &cosine["any@10"]), (&json!(4), &json!(1.0), &json!(1.0)), "{cosine}");
+    let difference = &report["metrics"]["minus_cosine"]["all"]["R@3"];
+    let bound = |name: &str| difference[name].as_f64().expect("a number");
+    assert!(bound("low") < bound("mean") && bound("mean") < bound("high") && bound("mean") < 0.0, "{difference}");
+}
+
+#[test]
+fn the_numbers_of_every_returned_memory_can_be_had() {
+    let dir = folder();
+    let memory = |arguments: &[&str]| {
+        let (code, said, words) = typed(&dir, arguments);
+        assert_eq!(code, Some(0), "{words}");
+        let report: Value = serde_json::from_str(&said).expect("JSON");
+        report["questions"][0]["memories"][0].clone()
+    };
+    let plain = memory(&["recall", "--data", &chats(), "--json"]);
+    assert!(plain["turn"] == "4" && plain["score"].as_f64() > Some(0.0) && plain["explain"].is_null(), "{plain}");
+    let explained = memory(&["recall", "--data", &chats(), "--json", "--explain"]);
+    assert!(explained["explain"]["cosine"].is_number(), "{explained}");
 }
 
 #[test]
@@ -90,8 +111,76 @@ fn what_changed_is_measured_by_the_links_of_decisions() {
         {"conversation": "ada", "kind": "contradiction_resolution", "earlier": "4", "later": "7", "linked": false, "how": null},
     ]);
     assert_eq!(report["pairs"], pairs, "a turn that contradicts itself is no pair");
-    let linked = json!({"knowledge_update": 1.0, "contradiction_resolution": 0.0});
-    assert_eq!(report["metrics"], json!({"linked": linked, "false": 0.0, "newest_first": 1.0}));
+    let metrics = &report["metrics"];
+    assert_eq!(metrics["linked"], json!({"knowledge_update": 1.0, "contradiction_resolution": 0.0}));
+    assert_eq!((&metrics["false"], &metrics["false_closing"], &metrics["newest_first"]), (&json!(0.0), &json!(0.0), &json!(1.0)));
+    assert_eq!(metrics["false_by_link"], json!({"superseded": 0.0, "revised": 0.0, "conflict": 0.0}));
+}
+
+#[test]
+fn labels_say_what_was_dropped_and_should_not_have_been() {
+    let dir = folder();
+    let labels = json!({"1": false, "2": true, "3": true, "4": true, "5": false, "6": true, "7": true});
+    std::fs::write(dir.join("labels.json"), labels.to_string()).expect("the scratch folder is ours");
+    let (code, said, words) = typed(&dir, &["gate", "--data", &chats(), "--labels", "labels.json", "--json"]);
+    assert_eq!(code, Some(0), "{words}");
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    // Both chats count their turns from one: of the other one the first is a greeting, and the third was "ok".
+    let metrics = &report["metrics"];
+    let ada = &report["by_conversation"]["ada"];
+    assert_eq!((&ada["durable_kept"], &ada["chatter_kept"]), (&json!(1.0), &json!(0.0)), "{report:#}");
+    let dropped = report["durable_dropped"].as_array().expect("a list");
+    assert!(dropped.len() == 1 && dropped[0]["conversation"] == "bob" && dropped[0]["reason"].is_string(), "{dropped:?}");
+    assert!(metrics["bytes_a_user"].as_f64() > Some(60.0) && metrics["memories_by_kind"].is_object(), "{metrics}");
+}
+
+#[test]
+fn a_value_that_came_back_may_stand_beside_its_first_statement() {
+    let dir = folder();
+    let newest_first = |kind: &str| {
+        std::fs::write(dir.join("kinds.json"), json!({"q": kind}).to_string()).expect("the scratch folder is ours");
+        let (code, said, words) = typed(&dir, &["change", "--data", "again.jsonl", "--kinds", "kinds.json", "--json"]);
+        assert_eq!(code, Some(0), "{words}");
+        serde_json::from_str::<Value>(&said).expect("JSON")["metrics"].clone()
+    };
+    // The first statement has the words of the question, the last one has not.
+    let said = [
+        "My dentist has an office in the Harbour Road.",
+        "Our dentist left for Hill Street 14.",
+        "Doctor Quill is at the harbour again.",
+    ];
+    let turns = said.iter().enumerate().map(|(n, content)| {
+        json!({"id": n.to_string(), "session": n.to_string(), "at": format!("2024-0{}-01T09:00:00Z", n + 1), "role": "user", "content": content})
+    });
+    let question = json!({"id": "q", "text": "Is the dentist's office in the Harbour Road?", "category": "knowledge_update",
+        "evidence": ["0", "1", "2"]});
+    let trap = json!({"id": "t", "text": "Which streets did I name?", "category": "trap", "evidence": ["0", "1"]});
+    let chat = json!({"conversation": "eve", "turns": turns.collect::<Vec<_>>(), "questions": [question, trap]});
+    std::fs::write(dir.join("again.jsonl"), chat.to_string()).expect("the scratch folder is ours");
+    let changed = newest_first("explicit");
+    assert_eq!(changed["newest_first_by_kind"], json!({"explicit": 0.0}), "the first stands before the last");
+    let traps = &changed["traps"];
+    assert_eq!((&traps["n"], &traps["evidence"], &traps["outdated"]), (&json!(1), &json!(2), &json!(0)), "{traps}");
+}
+
+#[test]
+fn one_command_measures_every_set_of_a_directory() {
+    let dir = folder();
+    let sets = dir.join("sets/plain");
+    std::fs::create_dir_all(&sets).expect("the scratch folder is ours");
+    std::fs::copy(chats(), sets.join("two.jsonl")).expect("the scratch folder is ours");
+    std::fs::write(sets.join("two-labels.json"), r#"{"3": true, "5": false}"#).expect("the scratch folder is ours");
+    let (code, said, words) = typed(&dir, &["all", "--dir", "sets", "--json"]);
+    assert_eq!(code, Some(0), "{words}");
+    let figures = &serde_json::from_str::<Value>(&said).expect("JSON")["sets"]["two"];
+    assert_eq!((&figures["R@10"]["value"], &figures["R@10"]["cosine"]), (&json!(0.625), &json!(1.0)), "{figures:#}");
+    assert_eq!(figures["chatter kept"]["n"], json!(1), "{figures:#}");
+    let low = figures["newest first"]["low"].as_f64();
+    assert!(low.is_some_and(|low| low < 0.5) && figures["newest first"]["value"] == 1.0, "{figures:#}");
+    let (code, said, words) = typed(&dir, &["all", "--dir", "sets"]);
+    assert!(code == Some(0) && said.contains("bare cosine") && said.contains("newest first"), "{said}{words}");
+    let (code, _, words) = typed(&dir, &["all", "--dir", "nowhere"]);
+    assert!(code == Some(2) && words.contains("nowhere"), "{words}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod handover;
 mod languages;
 mod laws;
 mod layers;
+mod quality;
 mod readable;
 mod recall;
 mod redaction;

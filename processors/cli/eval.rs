@@ -1,6 +1,8 @@
 //! `keepsake eval`: quality on conversations whose questions have known answers, through the stages and the configuration that a service
 //! would use, in process and without a broker.
 
+mod all;
+mod bare;
 mod cache;
 mod change;
 pub mod data;
@@ -8,7 +10,11 @@ mod gate;
 pub mod harness;
 mod metrics;
 mod own;
+mod precision;
 mod recall;
+mod reliability;
+mod states;
+mod traps;
 
 use super::{Output, show};
 use crate::config::Config;
@@ -29,6 +35,17 @@ Examples:
   keepsake eval recall --data conversations.jsonl
   keepsake eval gate --data a.jsonl b.jsonl --json | jq .metrics
   keepsake eval change --data chats.jsonl --profile mine.toml --set embedder.model=hash";
+
+const ALL_EXAMPLES: &str = "\
+A directory may hold: *.jsonl and plain/*.jsonl, conversations as the other commands take them, with NAME-labels.json and NAME-kinds.json beside \
+NAME.jsonl; parallel/*.jsonl, the same texts in several languages under English questions; precision/, the beliefs and cases of PrecisionMemBench.
+Intervals are 95 %: Wilson's for shares, otherwise the mean and 1.96 standard errors over questions. The service is not worse than a bare cosine \
+where the interval of the difference reaches 0.
+
+Examples:
+  keepsake eval all
+  keepsake eval all --dir conversations --json | jq '.sets[\"plain-dev\"][\"plain R@1\"]'
+  keepsake eval all --dir conversations --profile mine.toml";
 
 const OWN_EXAMPLES: &str = "\
 A file of your own questions holds one a line: {\"user\": \"acme/ada\", \"query\": \"Where does she live?\", \"expect\": [\"Lisbon\"]}. What is expected is \
@@ -52,22 +69,56 @@ pub struct Eval {
 
 #[derive(Subcommand)]
 enum What {
-    /// Which turns are found: recall at k, NDCG and MRR of the answers to the file's questions
+    /// Which turns are found, beside a bare cosine: recall at k, NDCG and MRR; what `match` and `relevance` are worth
     #[command(after_help = EXAMPLES)]
-    Recall(Run),
+    Recall {
+        #[command(flatten)]
+        run: Run,
+        /// With --json: the terms of every returned memory's score
+        #[arg(long)]
+        explain: bool,
+    },
     /// What is kept: how many of the user's turns, how many of those that matter, and what that costs recall
     #[command(after_help = EXAMPLES)]
-    Gate(Run),
-    /// What is noticed: planted updates and contradictions, and turns that are taken for one
+    Gate {
+        #[command(flatten)]
+        run: Run,
+        /// Which turns hold something durable, as JSON: {"turn id": true or false}
+        #[arg(long, value_name = "FILE", num_args = 1..)]
+        labels: Vec<PathBuf>,
+    },
+    /// What is noticed: planted updates and contradictions, turns that are taken for one, and whether the newest comes first
     #[command(after_help = EXAMPLES)]
-    Change(Run),
+    Change {
+        #[command(flatten)]
+        run: Run,
+        /// How the value of each question changed, as JSON: {"question id": "explicit", "implicit", "reversal" or another word}
+        #[arg(long, value_name = "FILE", num_args = 1..)]
+        kinds: Vec<PathBuf>,
+    },
+    /// Every set of a directory, in one table with intervals
+    #[command(after_help = ALL_EXAMPLES)]
+    All {
+        /// The directory
+        #[arg(long, value_name = "DIR", default_value = "tests/data/quality")]
+        dir: PathBuf,
+        #[command(flatten)]
+        service: Service,
+    },
 }
 
 #[derive(Args)]
-pub struct Run {
+struct Run {
     /// Conversations with questions, one a line; several files count as one
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     data: Vec<PathBuf>,
+    #[command(flatten)]
+    service: Service,
+}
+
+/// The service that is measured.
+#[derive(Args)]
+struct Service {
     /// The profile to judge [profile]
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -93,18 +144,38 @@ impl Eval {
 
 impl What {
     fn measure(&self, config: &Config) -> Result<Report> {
-        let (What::Recall(run) | What::Gate(run) | What::Change(run)) = self;
-        let conversations = data::read(&run.data)?;
+        let conversations = self.conversations()?;
+        let kit = self.service().kit(config)?;
+        match self {
+            What::Recall { explain, .. } => recall::measure(&kit, &conversations, *explain),
+            What::Gate { labels, .. } => gate::measure(&kit, &conversations, &data::by_id(labels)?),
+            What::Change { kinds, .. } => change::measure(&kit, &conversations, &data::by_id(kinds)?),
+            What::All { dir, .. } => all::measure(&kit, dir),
+        }
+    }
+
+    fn conversations(&self) -> Result<Vec<data::Conversation>> {
+        match self {
+            What::Recall { run, .. } | What::Gate { run, .. } | What::Change { run, .. } => data::read(&run.data),
+            What::All { .. } => Ok(Vec::new()),
+        }
+    }
+
+    fn service(&self) -> &Service {
+        match self {
+            What::Recall { run, .. } | What::Gate { run, .. } | What::Change { run, .. } => &run.service,
+            What::All { service, .. } => service,
+        }
+    }
+}
+
+impl Service {
+    fn kit(&self, config: &Config) -> Result<Kit> {
         let mut config = config.clone();
-        if let Some(profile) = &run.profile {
+        if let Some(profile) = &self.profile {
             config.profile = profile.clone();
         }
-        let kit = Kit::open(&config, &run.cache)?;
-        match self {
-            What::Recall(_) => recall::measure(&kit, &conversations),
-            What::Gate(_) => gate::measure(&kit, &conversations),
-            What::Change(_) => change::measure(&kit, &conversations),
-        }
+        Kit::open(&config, &self.cache)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::domain::{Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -68,8 +69,13 @@ impl Turn {
 }
 
 impl Question {
+    /// A file that only marks evidence has questions of one letter.
+    pub fn is_asked(&self) -> bool {
+        self.text.chars().nth(1).is_some()
+    }
+
     pub fn is_headline(&self) -> bool {
-        !NOT_IN_HEADLINE.contains(&self.category.as_str()) && !self.evidence.is_empty()
+        self.is_asked() && !NOT_IN_HEADLINE.contains(&self.category.as_str()) && !self.evidence.is_empty()
     }
 }
 
@@ -85,6 +91,16 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Conversation>> {
     }
     if found.is_empty() {
         return Err(Fault::stop(StopName::ConfigInvalid, "--data: there is no conversation in it"));
+    }
+    Ok(found)
+}
+
+/// What files of labels or kinds say of turns or questions, by id.
+pub fn by_id<T: DeserializeOwned>(files: &[PathBuf]) -> Result<HashMap<String, T>> {
+    let mut found = HashMap::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e))?;
+        found.extend(serde_json::from_str::<HashMap<String, T>>(&text).map_err(|e| invalid(file, &e))?);
     }
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! A service in process: the real ingest and recall processors on a shard in memory, fed with records by hand as a broker would.
+//! Runs a service in process: the real ingest and recall processors on a shard in memory, fed with records as a broker would.
 
 use super::cache::{Cache, Encoder};
 use super::data::{Conversation, Turn};
@@ -20,14 +20,17 @@ use crate::recall::Recall;
 use crate::recall::rerank::Reranking;
 use crate::run::options;
 use crate::stages::score::Rarity;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memories asked for: more than the engines find, so that no turn is missing because of the limit.
-const LIMIT: usize = 10_000;
+/// Memories asked for with a question: as many as the engines find for one.
+const LIMIT: usize = 100;
+/// Memories of one user that are listed: more than any conversation makes.
+const LISTED: usize = 100_000;
 
 /// What all conversations share: read once, changed by nobody.
 pub struct Kit {
@@ -44,7 +47,7 @@ impl Kit {
         let mut config = config.clone();
         // Nobody reads the outputs, so nothing is restored from them.
         config.store.durability = "local".into();
-        config.recall.limit_max = LIMIT;
+        config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
         let model = Arc::new(Model::open(&options::embedder(&config))?);
         let reranker = options::reranker(&config).map(|options| reranker::Model::open(&options)).transpose()?;
@@ -156,6 +159,14 @@ impl<'k> Life<'k> {
         self.apply(records)
     }
 
+    /// The same for one event of any kind, whose user it names itself. The clock never goes back.
+    pub fn publish(&mut self, body: &Value, at: Time) -> Result<Vec<Decision>> {
+        self.now = self.now.max(at);
+        let record = record(&self.kit.config.topics.events(), self.told, at, body);
+        self.told += 1;
+        self.apply(vec![record])
+    }
+
     /// The same for events of any kind, which bring their offsets along.
     pub fn apply(&mut self, records: Vec<Record>) -> Result<Vec<Decision>> {
         let mut decisions = Vec::new();
@@ -175,21 +186,53 @@ impl<'k> Life<'k> {
 
     /// The turns whose memories answer a question, best first.
     pub fn ask(&mut self, question: &str) -> Result<Vec<String>> {
-        let body = json!({"type": "recall", "user": self.user, "query": question, "limit": LIMIT, "format": "none"});
+        Ok(self.answer(question)?.ranking())
+    }
+
+    /// The reply to a question, as a client would read it.
+    pub fn answer(&mut self, question: &str) -> Result<Answer> {
+        self.answer_to(question, &json!({}))
+    }
+
+    /// The same with more fields in the request, such as `explain`.
+    pub fn answer_to(&mut self, question: &str, fields: &Value) -> Result<Answer> {
+        let mut body = json!({"type": "recall", "query": question, "limit": LIMIT, "format": "none"});
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            body[name] = value.clone();
+        }
+        let mut reply = self.request(body)?;
+        if reply["type"] != "recalled" {
+            return Err(Fault::stop(StopName::ConfigInvalid, format!("asks {question:?}: {reply}")));
+        }
+        let memories = serde_json::from_value(reply["memories"].take());
+        let memories =
+            memories.map_err(|e| Fault::stop(StopName::ConfigInvalid, format!("reads the answer to {question:?}: {e}")))?;
+        Ok(Answer { memories, verdict: reply["match"].as_str().map(str::to_owned) })
+    }
+
+    /// All memories of the user that are not archived, newest first, as a client would read them.
+    pub fn memories(&mut self) -> Result<Vec<Value>> {
+        match self.request(json!({"type": "list", "limit": LISTED}))? {
+            Value::Object(mut reply) => match reply.remove("memories") {
+                Some(Value::Array(memories)) => Ok(memories),
+                _ => Err(Fault::stop(StopName::ConfigInvalid, format!("lists memories: {reply:?}"))),
+            },
+            other => Err(Fault::stop(StopName::ConfigInvalid, format!("lists memories: {other}"))),
+        }
+    }
+
+    fn request(&mut self, mut body: Value) -> Result<Value> {
+        if body["user"].is_null() {
+            body["user"] = self.user.into();
+        }
         let record = record(&self.kit.config.topics.recalls(), self.asked, self.now, &body);
         self.asked += 1;
         let now = Now { wall: self.now, events: self.now };
         self.clock.set(self.now);
         self.shards.polled();
-        let replies = self.recall.step(now, Some(record)).into_iter().filter_map(|reply| reply.value);
-        let replies: Vec<Value> = replies.filter_map(|value| serde_json::from_slice(&value).ok()).collect();
-        let Some(recalled) = replies.iter().find(|reply| reply["type"] == "recalled") else {
-            return Err(Fault::stop(StopName::ConfigInvalid, format!("asks {question:?}: {replies:?}")));
-        };
-        let memories = recalled["memories"].as_array().map_or(&[][..], Vec::as_slice);
-        let mut seen = HashSet::new();
-        let turns = memories.iter().filter_map(|memory| memory["source"]["event_id"].as_str());
-        Ok(turns.filter(|turn| seen.insert(*turn)).map(str::to_owned).collect())
+        let mut replies = self.recall.step(now, Some(record)).into_iter().filter_map(|reply| reply.value);
+        let reply = replies.find_map(|value| serde_json::from_slice(&value).ok());
+        reply.ok_or_else(|| Fault::stop(StopName::ConfigInvalid, format!("gets no reply to {body}")))
     }
 
     fn turn(&mut self, turn: &Turn) -> Record {
@@ -197,6 +240,46 @@ impl<'k> Life<'k> {
         let offset = self.told;
         self.told += 1;
         Record { offset, timestamp_ms: self.now.0, ..event(&self.kit.config.topics.events(), self.user, turn) }
+    }
+}
+
+/// The reply to a `recall`.
+pub struct Answer {
+    /// Best first.
+    pub memories: Vec<Recalled>,
+    /// The reply's `match`: `good`, `weak` or `none`. Absent under a policy that knows no relevance.
+    pub verdict: Option<String>,
+}
+
+/// A memory of a reply, as far as an evaluation reads it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Recalled {
+    source: Source,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    pub score: Option<f64>,
+    pub relevance: Option<f64>,
+    pub explain: Option<Value>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Source {
+    event_id: Option<String>,
+}
+
+impl Recalled {
+    /// The turn that the memory stands for.
+    pub fn turn(&self) -> Option<&str> {
+        self.source.event_id.as_deref()
+    }
+}
+
+impl Answer {
+    /// Turns in the order in which their first memory appears.
+    pub fn ranking(&self) -> Vec<String> {
+        let mut seen = HashSet::new();
+        let turns = self.memories.iter().filter_map(Recalled::turn);
+        turns.filter(|turn| seen.insert(*turn)).map(str::to_owned).collect()
     }
 }
 

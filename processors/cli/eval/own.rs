@@ -93,13 +93,12 @@ fn read(file: &Path) -> Result<Vec<Question>> {
 fn report(answered: &[Answered]) -> Report {
     let all: Vec<Figures> = answered.iter().map(|one| one.figures).collect();
     let mean = Figures::mean(&all);
-    let missed: Vec<&Answered> = answered.iter().filter(|one| one.figures.recall_20 < 1.0).collect();
-    let metrics: serde_json::Map<String, Value> =
-        mean.named().iter().map(|(name, value)| ((*name).to_owned(), number(*value))).collect();
+    let missed: Vec<&Answered> = answered.iter().filter(|one| one.figures.recall_at(20) < 1.0).collect();
+    let metrics: serde_json::Map<String, Value> = mean.named().map(|(name, value)| (name, number(value))).collect();
     let question = |one: &Answered| {
         json!({
             "user": one.question.user, "query": one.question.query, "expect": one.question.expect,
-            "R@5": number(one.figures.recall_5), "MRR": number(one.figures.mrr), "first": one.first,
+            "R@5": number(one.figures.recall_at(5)), "MRR": number(one.figures.mrr), "first": one.first,
         })
     };
     let json = json!({
@@ -107,7 +106,7 @@ fn report(answered: &[Answered]) -> Report {
     });
     let (bold, dim, plain) = (show::BOLD, show::DIM, show::PLAIN);
     let mut text = format!("{} questions\n", answered.len());
-    for (name, value) in mean.named() {
+    for (name, value) in mean.shown() {
         text.push_str(&format!("  {name:<8} {} {}\n", show::bar(value, 20), percent(value)));
     }
     if !missed.is_empty() {

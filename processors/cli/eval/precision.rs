@@ -1,0 +1,235 @@
+//! Measures precision and recall of whole answers on PrecisionMemBench: 35 beliefs, remembered as they stand, and 77 questions with the
+//! beliefs that the answer may hold, often none. Pinned beliefs come from elsewhere and are neither wanted nor counted.
+
+use super::harness::{Answer, Kit, Life};
+use super::metrics::Interval;
+use crate::domain::Time;
+use crate::fault::{Fault, Result, StopName};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+pub const BELIEFS: &str = "beliefs.seed.json";
+const CASES: &str = "retrieval.cases.json";
+/// Beliefs that an answer holds at most, where a case does not say otherwise.
+const BELIEFS_MAX: usize = 20;
+const USER: &str = "test-user";
+const OPEN_QUESTION: &str = "open_question";
+
+#[derive(Clone, Debug, Deserialize)]
+struct Belief {
+    #[serde(rename = "_id")]
+    id: String,
+    user_id: String,
+    #[serde(rename = "type")]
+    sort: String,
+    canonical_name: String,
+    #[serde(default)]
+    aliases: Vec<String>,
+    content: String,
+    why_it_matters: Option<String>,
+    scope: Vec<String>,
+    pinned: bool,
+    superseded_by: Option<String>,
+    resolved_at: Option<String>,
+    updated_at: String,
+    #[serde(default)]
+    participants: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Case {
+    case_id: String,
+    scope: Vec<String>,
+    query: String,
+    #[serde(default = "user")]
+    user_id: String,
+    #[serde(default)]
+    budget: Budget,
+    expect: Expect,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Budget {
+    max_beliefs: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Expect {
+    relevant_beliefs: Relevant,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Relevant {
+    should_only_include: Option<BTreeSet<String>>,
+    must_include: BTreeSet<String>,
+}
+
+/// One answer against what it may hold. None: nothing to be right or wrong about.
+#[derive(Debug, PartialEq)]
+struct Scored {
+    precision: Option<f64>,
+    recall: Option<f64>,
+}
+
+/// All cases together.
+pub struct Measured {
+    pub precision: Interval,
+    pub recall: Interval,
+    pub cases: Vec<Value>,
+}
+
+/// The files of one directory.
+pub fn measure(kit: &Kit, dir: &Path) -> Result<Measured> {
+    let beliefs: Vec<Belief> = read(&dir.join(BELIEFS))?;
+    let cases: Vec<Case> = read(&dir.join(CASES))?;
+    let mut life = Life::begin(kit, &kit.profiles, &kit.encoder(), USER)?;
+    for belief in &beliefs {
+        life.publish(&belief.event(), belief.time())?;
+    }
+    let beliefs: BTreeMap<&str, &Belief> = beliefs.iter().map(|belief| (belief.id.as_str(), belief)).collect();
+    let (mut precision, mut recall, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+    for case in &cases {
+        let found = answered(&mut life, case)?;
+        let scored = score(case, &found, &beliefs);
+        precision.extend(scored.precision);
+        recall.extend(scored.recall);
+        shown.push(json!({"id": case.case_id, "returned": found, "precision": scored.precision, "recall": scored.recall}));
+    }
+    Ok(Measured { precision: Interval::of(&precision), recall: Interval::of(&recall), cases: shown })
+}
+
+/// The beliefs of an answer, best first; none where the reply says that nothing here speaks of it, for then its prompt block is empty, too.
+fn answered(life: &mut Life<'_>, case: &Case) -> Result<Vec<String>> {
+    if case.query.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let Answer { memories, verdict } = life.answer_to(&case.query, &json!({"user": case.user_id, "limit": BELIEFS_MAX}))?;
+    if verdict.as_deref() == Some("none") {
+        return Ok(Vec::new());
+    }
+    Ok(memories.iter().filter_map(|memory| memory.metadata.get("belief").cloned()).collect())
+}
+
+fn score(case: &Case, found: &[String], beliefs: &BTreeMap<&str, &Belief>) -> Scored {
+    let may_hold = case.budget.max_beliefs.unwrap_or(BELIEFS_MAX);
+    let is_near = |belief: &Belief| belief.user_id == case.user_id && belief.scope.iter().any(|scope| case.scope.contains(scope));
+    let pinned: BTreeSet<&str> =
+        beliefs.values().filter(|belief| belief.is_shown_anyway() && is_near(belief)).map(|one| &*one.id).collect();
+    let mut held: Vec<&str> =
+        found.iter().take(may_hold.min(BELIEFS_MAX)).map(String::as_str).filter(|id| !pinned.contains(id)).collect();
+    // A relation brings the beliefs that it relates.
+    let relations = held.iter().filter_map(|id| beliefs.get(id)).filter(|belief| belief.sort == "relation");
+    let related = relations.flat_map(|relation| relation.participants.iter().map(String::as_str));
+    let is_new = |id: &&str| !pinned.contains(id) && !held.contains(id) && beliefs.get(id).is_some_and(|belief| is_near(belief));
+    let related: Vec<&str> = related.filter(is_new).collect();
+    held.extend(related);
+    held.truncate(may_hold.saturating_sub(pinned.len().min(may_hold)));
+    let held: BTreeSet<&str> = held.into_iter().collect();
+    let Relevant { should_only_include, must_include } = &case.expect.relevant_beliefs;
+    let is_wanted = |id: &&String| beliefs.get(id.as_str()).is_none_or(|belief| !(belief.pinned && belief.user_id == USER));
+    let wanted: BTreeSet<&str> = match should_only_include {
+        Some(only) => only.iter().map(String::as_str).collect(),
+        None => must_include.iter().filter(is_wanted).map(String::as_str).collect(),
+    };
+    let hits = held.intersection(&wanted).count() as f64;
+    Scored {
+        precision: (!held.is_empty() || !wanted.is_empty()).then(|| hits / held.len().max(1) as f64),
+        recall: (!wanted.is_empty()).then(|| hits / wanted.len() as f64),
+    }
+}
+
+impl Belief {
+    fn event(&self) -> Value {
+        let kind = match self.sort.as_str() {
+            sort @ ("preference" | "decision") => sort,
+            _ => "fact",
+        };
+        json!({
+            "type": "remember", "user": self.user_id, "kind": kind, "content": self.text(), "at": self.updated_at,
+            "metadata": {"belief": self.id},
+        })
+    }
+
+    fn text(&self) -> String {
+        let names = std::iter::once(self.canonical_name.as_str()).chain(self.aliases.iter().map(String::as_str));
+        let parts = names.chain([self.content.as_str()]).chain(self.why_it_matters.as_deref());
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn time(&self) -> Time {
+        Time(self.updated_at.parse::<jiff::Timestamp>().map_or(0, |at| at.as_millisecond()))
+    }
+
+    /// A prompt holds it whatever is asked.
+    fn is_shown_anyway(&self) -> bool {
+        self.pinned && self.sort != OPEN_QUESTION && self.superseded_by.is_none() && self.resolved_at.is_none()
+    }
+}
+
+fn user() -> String {
+    USER.to_owned()
+}
+
+fn read<T: DeserializeOwned>(file: &Path) -> Result<T> {
+    let invalid = |why: &dyn std::fmt::Display| Fault::stop(StopName::ConfigInvalid, format!("reads {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|e| invalid(&e))?;
+    serde_json::from_str(&text).map_err(|e| invalid(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn belief(id: &str, sort: &str, pinned: bool, participants: &[&str]) -> Belief {
+        let belief = json!({
+            "_id": id, "user_id": USER, "type": sort, "canonical_name": id, "content": "text", "scope": ["code"], "pinned": pinned,
+            "updated_at": "2026-01-01T00:00:00Z", "participants": participants,
+        });
+        serde_json::from_value(belief).expect("well-formed")
+    }
+
+    fn check(found: &[&str], only: &[&str], max: usize, expected: (Option<f64>, Option<f64>)) {
+        let all = [
+            belief("a", "preference", false, &[]),
+            belief("b", "entity", false, &[]),
+            belief("p", "preference", true, &[]),
+            belief("r", "relation", false, &["a", "p"]),
+        ];
+        let beliefs = all.iter().map(|belief| (belief.id.as_str(), belief)).collect();
+        let case = json!({
+            "caseId": "c", "scope": ["code"], "query": "?", "budget": {"maxBeliefs": max},
+            "expect": {"relevantBeliefs": {"shouldOnlyInclude": only}},
+        });
+        let case: Case = serde_json::from_value(case).expect("well-formed");
+        let found: Vec<String> = found.iter().map(|id| (*id).to_owned()).collect();
+        let Scored { precision, recall } = score(&case, &found, &beliefs);
+        assert_eq!((precision, recall), expected, "{found:?} of {only:?}");
+    }
+
+    #[test]
+    fn an_answer_is_scored_by_what_it_may_hold() {
+        check(&["a", "b"], &["a"], 20, (Some(0.5), Some(1.0)));
+        check(&["b"], &["a"], 20, (Some(0.0), Some(0.0)));
+        check(&[], &["a"], 20, (Some(0.0), Some(0.0)));
+        check(&["b"], &[], 20, (Some(0.0), None));
+        check(&[], &[], 20, (None, None));
+    }
+
+    #[test]
+    fn pinned_beliefs_do_not_count_and_take_room() {
+        check(&["p", "a"], &["a"], 20, (Some(1.0), Some(1.0)));
+        check(&["a", "b"], &["a", "b"], 2, (Some(1.0), Some(0.5)));
+    }
+
+    #[test]
+    fn a_relation_brings_what_it_relates() {
+        check(&["r"], &["r", "a"], 20, (Some(1.0), Some(1.0)));
+    }
+}
