@@ -120,7 +120,10 @@ impl Set {
     fn kept(&self, gated: &Gated<'_>, has_questions: bool) -> Vec<Line> {
         let kept = gated.kept();
         let mut lines = vec![Line::part("stored", kept.stored)];
-        if self.labels.is_empty() {
+        if self.labels.is_empty() && kept.evidence.of == 0 {
+            // Nothing is marked: every turn is to be kept, by a memory of its own or one that says the same.
+            lines.push(Line::part("every turn kept", kept.rest_known));
+        } else if self.labels.is_empty() {
             lines.extend([Line::part("facts kept", kept.evidence), Line::part("rest kept", kept.rest)]);
         } else {
             lines.extend([Line::part("durable kept", kept.durable), Line::part("chatter kept", kept.chatter)]);

@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn a_question_without_evidence_is_not_counted() {
-        let line = r#"{"conversation": "a", "turns": [], "questions": [{"id": "1", "text": "?", "category": "temporal"},
-            {"id": "2", "text": "?", "category": "adversarial", "evidence": ["1"]},
-            {"id": "3", "text": "?", "category": "temporal", "evidence": ["1"]}]}"#;
+        let line = r#"{"conversation": "a", "turns": [], "questions": [{"id": "1", "text": "Who?", "category": "temporal"},
+            {"id": "2", "text": "Who?", "category": "adversarial", "evidence": ["1"]},
+            {"id": "3", "text": "Who?", "category": "temporal", "evidence": ["1"]}]}"#;
         let found = conversation(line).expect("well-formed");
         assert_eq!(found.headline().map(|question| question.id.as_str()).collect::<Vec<_>>(), ["3"]);
     }

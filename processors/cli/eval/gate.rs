@@ -213,6 +213,8 @@ pub struct Kept {
     /// Of turns that are evidence for a question.
     pub evidence: Part,
     pub rest: Part,
+    /// The rest with merged turns.
+    pub rest_known: Part,
     /// Of turns labelled durable.
     pub durable: Part,
     pub chatter: Part,
@@ -228,6 +230,7 @@ impl Kept {
             stored: kept(&|_| true),
             evidence: known(&|row| row.is_evidence),
             rest: kept(&|row| !row.is_evidence),
+            rest_known: known(&|row| !row.is_evidence),
             durable: known(&|row| row.is_durable == Some(true)),
             chatter: kept(&|row| row.is_durable == Some(false)),
             bytes,

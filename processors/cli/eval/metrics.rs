@@ -86,7 +86,8 @@ impl Interval {
     pub fn of(values: &[f64]) -> Interval {
         let (count, mean) = (values.len(), mean(values.iter().copied()));
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let error = (squares / (count.max(2) - 1) as f64 / count as f64).sqrt();
+        // Of a single value nothing is known: no number.
+        let error = (squares / (count as f64 - 1.0) / count as f64).sqrt();
         Interval { mean, low: mean - Z_95 * error, high: mean + Z_95 * error, count }
     }
 
