@@ -15,6 +15,8 @@ mod turn;
 mod withheld;
 mod work;
 
+pub use turn::ECHO_COSINE;
+
 use crate::domain::{Action, Event, Memory, Position, ReplyTo, Spread, Time, UserKey, Vector};
 use crate::fault::{Fault, Reject, RejectCode, Result, StopName};
 use crate::metrics::Metrics;

@@ -3,9 +3,11 @@
 use super::{Output, show};
 use crate::config::Config;
 use crate::fault::Result;
+use crate::ingest::ECHO_COSINE;
 use crate::ports::embedder::measure::{Measurement, measure};
 use crate::ports::embedder::{self, ModelChoice};
 use crate::run::options;
+use crate::stages::{score, split};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -63,13 +65,12 @@ pub struct Threshold {
 }
 
 /// Where rules change their mind.
-pub const THRESHOLDS: [Threshold; 6] = [
-    Threshold { rule: "recall: may be returned without a shared word", cosine: 0.1 },
-    Threshold { rule: "score: not wholly a new subject", cosine: 0.2 },
-    Threshold { rule: "split: may contradict", cosine: 0.35 },
-    Threshold { rule: "score: not wholly new", cosine: 0.4 },
-    Threshold { rule: "ingest: may repeat a memory to the user", cosine: 0.7 },
-    Threshold { rule: "ingest: may be merged; score: repetition", cosine: 0.95 },
+pub const THRESHOLDS: [Threshold; 5] = [
+    Threshold { rule: "score: not wholly a new subject", cosine: 1.0 - score::CONTEXT_FULL },
+    Threshold { rule: "split: may contradict", cosine: split::NEAR_ENOUGH },
+    Threshold { rule: "score: not wholly new", cosine: 1.0 - score::NOVELTY_FULL },
+    Threshold { rule: "ingest: an assistant may repeat a memory", cosine: ECHO_COSINE },
+    Threshold { rule: "score: repetition", cosine: score::REPETITION_COSINE },
 ];
 
 /// The share of the cosines that reach a threshold.
@@ -147,7 +148,7 @@ mod tests {
         let Measurement { unrelated, same, .. } = measurement;
         for threshold in &THRESHOLDS {
             let (apart, together) = (share(unrelated, threshold), share(same, threshold));
-            assert!(apart <= 0.45, "{}: {apart} of unrelated pairs reach it", threshold.rule);
+            assert!(apart <= 0.1, "{}: {apart} of unrelated pairs reach it", threshold.rule);
             assert!(together > apart && together > 0.0, "{}: {together} of pairs that say the same reach it", threshold.rule);
         }
     }

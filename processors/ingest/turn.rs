@@ -317,7 +317,7 @@ struct Same {
 }
 
 /// An assistant says "you" where the memory says "I": the same words, a little further apart.
-const ECHO_COSINE: f32 = 0.7;
+pub const ECHO_COSINE: f32 = 0.7;
 
 /// The memory in which the same person said the same. An assistant's turn repeats whatever memory it says again.
 fn same(work: &Work<'_>, here: &Here<'_>, turn: &Turn, candidate: &Candidate, near: &[(MemoryId, f32)]) -> Result<Option<Same>> {

@@ -15,7 +15,7 @@ mod statement;
 pub use crate::text::wordings::Wish;
 pub use consent::{forbidden, wish};
 pub use gate::{Gate, Verdict, WINDOW, threshold, verdict};
-pub use parts::Weights;
+pub use parts::{CONTEXT_FULL, NOVELTY_FULL, REPETITION_COSINE, Weights};
 pub use rarity::Rarity;
 pub use reading::is_question;
 pub use repetition::says_the_same;

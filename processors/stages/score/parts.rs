@@ -43,9 +43,9 @@ pub enum Effect {
 /// Bits of the ten rarest words of a rich turn.
 const SPECIFICITY_FULL: f32 = 140.0;
 /// Unrelated turns are about that far apart.
-const NOVELTY_FULL: f32 = 0.6;
-const CONTEXT_FULL: f32 = 0.8;
-const REPETITION_COSINE: f32 = 0.95;
+pub const NOVELTY_FULL: f32 = 0.6;
+pub const CONTEXT_FULL: f32 = 0.8;
+pub const REPETITION_COSINE: f32 = 0.95;
 
 const fn part(name: &'static str, words: &'static str, effect: Effect, measure: fn(&Seen<'_>) -> f32) -> Part {
     Part { name, words, effect, measure }
