@@ -6,7 +6,9 @@ mod conflicts;
 mod extraction;
 mod facts;
 pub mod flood;
+mod proposals;
 mod redaction;
+mod revisions;
 mod seeds;
 mod shadow;
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub struct Profile {
     /// What is never kept, whoever says it.
     pub never: Vec<Category>,
     pub merge: Merge,
+    pub change: Change,
     pub words: index::Bm25,
     /// A question that names one speaker is encoded as that speaker would put it.
     pub first_person: bool,
@@ -91,6 +92,16 @@ pub struct Roles {
 pub struct Merge {
     pub cosine: f32,
     pub overlap: f32,
+}
+
+/// From which probability on a statement revises an earlier one.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The newer one stands first.
+    pub order: f32,
+    /// The older one says that it is revised.
+    pub mark: f32,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

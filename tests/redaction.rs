@@ -40,7 +40,7 @@ fn a_secret_is_found_nowhere(broker: Broker) {
     let mut answers = say_it_in_every_way(&ada);
     let memory = made(&answers[1]);
     for request in [
-        json!({"type": "recall", "query": format!("{NO_SECRET} {CARD}"), "limit": 20, "explain": true}),
+        json!({"type": "recall", "query": format!("pay and open the {NO_SECRET} with {CARD}"), "limit": 20, "explain": true}),
         json!({"type": "recall", "query": KEY.concat(), "limit": 20, "format": "json"}),
         json!({"type": "list", "limit": 100}),
         json!({"type": "get", "memory": memory, "history": true}),

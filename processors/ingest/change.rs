@@ -1,19 +1,20 @@
-//! Everything that changes memories without asking how surprising it is: remember, update, forget, feedback, and the worker's proposals.
+//! Changes memories without asking how surprising it is: remember, update, forget and feedback.
 
+use super::proposals::{retract_summaries, tell_again};
+use super::revisions::{self, Teller};
 use super::seeds::told;
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts, withheld};
 use crate::domain::{
-    Decision, Forget, Kind, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Seen, Signal, Spread, Update,
-    UserKey, Vector,
+    Decision, Forget, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Signal, Spread, Update, UserKey, Vector,
 };
 use crate::fault::{Reject, RejectCode, Result};
 use crate::stages::split;
+use crate::stages::split::change::News;
 use crate::stages::store::Reading;
 use crate::text::{self, Language, Words};
 use std::collections::{BTreeSet, HashSet};
 
-const SUMMARY: &str = "summary";
 /// A memory this near to a forget's query is meant by it, whatever its words.
 const FORGET_COSINE: f32 = 0.75;
 
@@ -72,9 +73,28 @@ impl Ingest {
                 }
             }
             facts::hold(work, &memory, &candidate.slots)?;
+            self.revise(work, here, &mut memory, &mut decided)?;
         }
         work.put(memory, here.vectors.first().cloned())?;
         work.decide(decided);
+        Ok(())
+    }
+
+    /// Links a memory that is asked for to those that it probably revises.
+    fn revise(&self, work: &mut Work<'_>, here: &Here<'_>, memory: &mut Memory, decided: &mut Decision) -> Result<()> {
+        let (Some(news), Some(vector)) = (News::of(&memory.content), here.vectors.first()) else { return Ok(()) };
+        let near = work.nearest(here.key(), vector, revisions::NEIGHBOURS)?;
+        let teller = Teller { role: memory.role, speaker: memory.speaker.as_deref() };
+        for revised in self.revised(work, here, teller, &news, (vector, &near))? {
+            if decided.related.contains(&revised.memory.id) {
+                continue;
+            }
+            if decided.related.is_empty() {
+                decided.reason = revised.why.clone();
+            }
+            decided.related.push(revised.memory.id);
+            revisions::link(work, here, memory, revised)?;
+        }
         Ok(())
     }
 
@@ -92,6 +112,7 @@ impl Ingest {
         if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content) {
             facts::let_go(work, &memory)?;
             retract_summaries(work, &memory.key, memory.id)?;
+            self.unlink_other_words(work, here, &mut memory, content)?;
             memory
                 .history
                 .push(Revision { content: std::mem::replace(&mut memory.content, content.clone()), until: here.event.at });
@@ -100,6 +121,10 @@ impl Ingest {
             if memory.scope == Scope::User {
                 facts::hold(work, &memory, &split::slots(&memory.content))?;
             }
+        }
+        // Told to be what it is already: it holds, whatever seemed to take its place.
+        if update.content.as_ref().is_some_and(|content| *content == memory.content) {
+            revisions::stands(work, here, &mut memory)?;
         }
         if let Some(kind) = &update.kind {
             memory.kind = kind.clone();
@@ -268,6 +293,9 @@ impl Ingest {
             if uses || signal == Signal::Confirmed {
                 memory.fresh_at = memory.fresh_at.max(here.event.at);
             }
+            if signal == Signal::Wrong {
+                revisions::takes_back(work, here, &mut memory)?;
+            }
             touch(&mut memory, here);
             shared |= memory.key.is_everyone();
             work.put(memory, None)?;
@@ -281,53 +309,6 @@ impl Ingest {
         }
         let reason = format!("{} for {} of {} memories", signal.as_str(), known.len(), memories.len());
         work.decide(Decision { memory: known.first().copied(), related: known, ..here.decision(Outcome::Noted, reason) });
-        Ok(())
-    }
-
-    /// The worker's proposal to archive. Only memories that are still as it saw them.
-    pub(super) fn prune(&self, work: &mut Work<'_>, here: &Here<'_>, seen: &[Seen], reason: &str) -> Result<()> {
-        let still = still_as_seen(work, here, seen)?;
-        for mut memory in still.iter().cloned() {
-            memory.archived = true;
-            touch(&mut memory, here);
-            work.put(memory, None)?;
-        }
-        let outcome = if still.is_empty() { Outcome::Outdated } else { Outcome::Pruned };
-        let reason = format!("{reason}: {} of {} archived", still.len(), seen.len());
-        let ids: Vec<MemoryId> = still.iter().map(|memory| memory.id).collect();
-        work.decide(Decision { memory: ids.first().copied(), related: ids, ..here.decision(outcome, reason) });
-        Ok(())
-    }
-
-    /// The worker's proposal of a session's summary. If one covered memory has changed, it is planned again.
-    pub(super) fn summary(&self, work: &mut Work<'_>, here: &Here<'_>, content: &str, covers: &[Seen]) -> Result<()> {
-        let still = still_as_seen(work, here, covers)?;
-        if still.len() < covers.len() || covers.is_empty() {
-            let reason = format!("{} of {} covered memories have changed since", covers.len() - still.len(), covers.len());
-            work.decide(here.decision(Outcome::Outdated, reason));
-            return Ok(());
-        }
-        let mut memory = here.memory(0, content, Kind::new(SUMMARY));
-        memory.covers = covers.iter().map(|seen| seen.id).collect();
-        memory.reason = format!("summary of {} memories of its session", covers.len());
-        // An older summary of the same session says less.
-        let mut older = Vec::new();
-        work.overlay.memories(here.key(), &mut |other| {
-            if other.kind.as_str() == SUMMARY && other.session == memory.session {
-                older.push(other);
-            }
-            true
-        })?;
-        older.iter().try_for_each(|other| work.remove(other))?;
-        work.put(memory.clone(), here.vectors.first().cloned())?;
-        if let Some(session) = &here.event.session
-            && let Some(mut known) = work.overlay.session(here.key(), session)?
-        {
-            known.summarised = known.turns;
-            work.overlay.put_session(here.key(), session, &known);
-        }
-        let decided = about(here, Outcome::Summarised, memory.reason.clone(), &memory);
-        work.decide(Decision { related: memory.covers.clone(), ..decided });
         Ok(())
     }
 
@@ -360,23 +341,7 @@ impl Meaning {
     }
 }
 
-/// A summary that tells what no longer holds is told again without it.
-pub fn retract_summaries(work: &mut Work<'_>, key: &UserKey, of: MemoryId) -> Result<()> {
-    let mut stale = Vec::new();
-    work.overlay.memories(key, &mut |memory| {
-        if memory.covers.contains(&of) {
-            stale.push(memory);
-        }
-        true
-    })?;
-    for summary in stale {
-        tell_again(work, key, &summary)?;
-        work.remove(&summary)?;
-    }
-    Ok(())
-}
-
-fn about(here: &Here<'_>, outcome: Outcome, reason: String, memory: &Memory) -> Decision {
+pub(super) fn about(here: &Here<'_>, outcome: Outcome, reason: String, memory: &Memory) -> Decision {
     Decision { memory: Some(memory.id), kind: Some(memory.kind.clone()), ..here.decision(outcome, reason) }
 }
 
@@ -384,16 +349,6 @@ fn missing(work: &mut Work<'_>, here: &Here<'_>, id: MemoryId) {
     let reject = no_such(id);
     work.decide(here.decision(Outcome::Refused, reject.message.clone()));
     work.not_found = Some(reject);
-}
-
-/// The session of a summary that told of something forgotten is summarised anew, without it.
-fn tell_again(work: &mut Work<'_>, key: &UserKey, summary: &Memory) -> Result<()> {
-    let Some(session) = &summary.session else { return Ok(()) };
-    if let Some(mut known) = work.overlay.session(key, session)? {
-        known.summarised = 0;
-        work.overlay.put_session(key, session, &known);
-    }
-    Ok(())
 }
 
 fn no_such(id: MemoryId) -> Reject {
@@ -404,12 +359,4 @@ fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {
     let newer = memory.superseded_by.iter().chain(&memory.revised_by);
     let links = memory.supersedes.iter().chain(&memory.revises).chain(&memory.conflicts_with).chain(newer);
     links.into_iter().any(|id| gone.contains(id))
-}
-
-fn still_as_seen(work: &Work<'_>, here: &Here<'_>, seen: &[Seen]) -> Result<Vec<Memory>> {
-    let mut still = Vec::new();
-    for one in seen {
-        still.extend(work.overlay.memory(here.key(), one.id)?.filter(|memory| memory.version == one.version && !memory.archived));
-    }
-    Ok(still)
 }

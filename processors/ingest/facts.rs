@@ -2,7 +2,7 @@
 //! A false alarm must cost at most a link: only a memory that says nothing else is closed.
 
 use super::Here;
-use super::change::retract_summaries;
+use super::proposals::retract_summaries;
 use super::work::{Work, touch};
 use crate::domain::{Memory, Time, UserKey};
 use crate::fault::Result;

@@ -647,3 +647,81 @@ fn what_no_extraction_will_read_does_not_wait_for_one() {
     assert!(kept.iter().all(|memory| !memory.archived) && kept.len() <= 11, "{kept:#?}");
     assert!(kept.iter().any(|memory| memory.kind.as_str() == "episode"), "{kept:#?}");
 }
+
+fn told(bench: &mut Bench, event: Value) -> crate::domain::MemoryId {
+    let record = bench.record(&event);
+    bench.step(vec![record]).1.first().and_then(|decision| decision.memory).expect("a memory")
+}
+
+fn one(bench: &Bench, id: crate::domain::MemoryId) -> crate::domain::Memory {
+    bench.memories("ada").into_iter().find(|memory| memory.id == id).expect("is there")
+}
+
+const SMOKES: &str = "I smoke twenty cigarettes a day.";
+const QUIT: &str = "I quit smoking cigarettes, not twenty and not one a day.";
+
+#[test]
+fn a_changed_habit_revises_the_earlier_statement_and_closes_nothing() {
+    let later = |content: &str| json!({"type": "turn", "user": "ada", "session": "later", "content": content});
+    for say in [&later as &dyn Fn(&str) -> Value, &remember] {
+        let mut bench = Bench::new();
+        let (old, new) = (told(&mut bench, turn(SMOKES)), told(&mut bench, say(QUIT)));
+        let (old, new) = (one(&bench, old), one(&bench, new));
+        assert_eq!((&new.revises[..], old.revised_by, old.valid_to), (&[old.id][..], Some(new.id), None));
+        assert!(new.reason.starts_with("revises") || new.reason == "asked to remember", "{}", new.reason);
+    }
+}
+
+#[test]
+fn what_a_friend_changed_or_an_assistant_repeats_revises_nothing() {
+    let mut bench = Bench::new();
+    let old = told(&mut bench, remember(SMOKES));
+    bench.outcomes(&[turn("My friend Jonas quit smoking cigarettes, not one a day.")]);
+    bench.outcomes(&[
+        json!({"type": "turn", "user": "ada", "role": "assistant", "content": "You quit smoking twenty cigarettes a day."}),
+    ]);
+    assert_eq!(one(&bench, old).revised_by, None);
+}
+
+#[test]
+fn feedback_that_the_newer_one_is_wrong_undoes_its_links() {
+    let mut bench = Bench::new();
+    let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
+    let (berlin, lisbon) = (told(&mut bench, remember("I live in Berlin.")), told(&mut bench, remember("I moved to Lisbon.")));
+    assert_eq!(one(&bench, berlin).superseded_by, Some(lisbon));
+    bench.outcomes(&[
+        json!({"type": "feedback", "user": "ada", "memories": [new.to_string(), lisbon.to_string()], "signal": "wrong"}),
+    ]);
+    assert_eq!((one(&bench, old).revised_by, &one(&bench, new).revises[..]), (None, &[][..]));
+    let berlin = one(&bench, berlin);
+    assert_eq!((berlin.superseded_by, berlin.valid_to, &one(&bench, lisbon).supersedes[..]), (None, None, &[][..]));
+}
+
+#[test]
+fn an_update_undoes_a_link_that_its_words_would_not_make() {
+    let update = |memory: crate::domain::MemoryId, content: &str| json!({"type": "update", "user": "ada", "memory": memory.to_string(), "content": content});
+    for changes_newer in [true, false] {
+        let mut bench = Bench::new();
+        let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
+        // The newer one says something else; or the older one is told to hold as it is.
+        let event = if changes_newer { update(new, "The shed has a green door.") } else { update(old, SMOKES) };
+        bench.outcomes(&[event]);
+        assert_eq!((one(&bench, old).revised_by, &one(&bench, new).revises[..]), (None, &[][..]), "{changes_newer}");
+    }
+}
+
+#[test]
+fn forgetting_the_newer_statement_takes_its_mark_from_the_older_one() {
+    let mut bench = Bench::new();
+    let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
+    bench.outcomes(&[json!({"type": "forget", "user": "ada", "memory": new.to_string()})]);
+    assert_eq!(one(&bench, old).revised_by, None);
+}
+
+#[test]
+fn a_dwelling_beside_a_place_closes_nothing() {
+    let mut bench = Bench::new();
+    let lisbon = told(&mut bench, remember("I live in Lisbon."));
+    bench.outcomes(&[turn("I live in an apartment."), turn("I live in a house with my sister.")]);
+    assert_eq!((one(&bench, lisbon).valid_to, one(&bench, lisbon).revised_by), (None, None));
+}

@@ -1,6 +1,7 @@
 //! A turn: each candidate is scored on the ground of what the user said before, then kept, merged, superseding, or dropped.
 
 use super::conflicts::{self, Opposed};
+use super::revisions::{self, Revised, Teller};
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
 use crate::domain::{
@@ -9,6 +10,7 @@ use crate::domain::{
 use crate::fault::Result;
 use crate::profile::Treatment;
 use crate::stages::score::{self, Ground, Said, Verdict};
+use crate::stages::split::change::News;
 use crate::stages::split::{self, Candidate};
 use crate::stages::store::Reading;
 use crate::text;
@@ -40,6 +42,8 @@ pub(super) struct Weighed<'a> {
     replaced: Vec<Memory>,
     /// Others that it only seems to say otherwise than.
     opposed: Vec<Opposed>,
+    /// Others that it probably revises.
+    revised: Vec<Revised>,
 }
 
 /// What the gate makes of that.
@@ -102,7 +106,11 @@ impl Ingest {
         let key = here.key();
         let said = Said::of(&candidate.text, &self.rarity);
         let may_conflict = split::may_conflict(&candidate.text);
-        let near = work.nearest(key, vector, if may_conflict { conflicts::NEIGHBOURS } else { NEIGHBOURS })?;
+        let news = if turn.role == Role::User { News::of(&candidate.text) } else { None };
+        let near = match may_conflict || news.is_some() {
+            true => work.nearest(key, vector, conflicts::NEIGHBOURS.max(revisions::NEIGHBOURS))?,
+            false => work.nearest(key, vector, NEIGHBOURS)?,
+        };
         let compared = if may_conflict { &near[..] } else { &[] };
         let replaced = facts::replaced(work, key, &candidate.slots)?;
         let same =
@@ -113,6 +121,12 @@ impl Ingest {
         };
         let mut met: HashSet<MemoryId> = replaced.iter().map(|memory| memory.id).collect();
         opposed.retain(|opposed| met.insert(opposed.memory.id));
+        let teller = Teller { role: turn.role, speaker: turn.speaker.as_deref() };
+        let mut revised = match (&same, &news) {
+            (None, Some(news)) => self.revised(work, here, teller, news, (vector, &near))?,
+            _ => Vec::new(),
+        };
+        revised.retain(|revised| met.insert(revised.memory.id));
         let recent = work.overlay.tail(key, here.event.session.as_deref())?;
         let own_words = work.overlay.own_words(key)?;
         let ground = Ground {
@@ -127,7 +141,7 @@ impl Ingest {
             own_words: &own_words,
         };
         let surprise = score::surprise(&said, &ground, &here.profile.weights);
-        Ok(Weighed { candidate, vector, said, surprise, same, replaced, opposed })
+        Ok(Weighed { candidate, vector, said, surprise, same, replaced, opposed, revised })
     }
 
     /// The gate, and what the user's next turns are judged by.
@@ -171,6 +185,9 @@ impl Ingest {
         }
         for Opposed { memory: old, .. } in weighed.opposed {
             conflicts::link(work, here, &mut memory, old)?;
+        }
+        for revised in weighed.revised {
+            revisions::link(work, here, &mut memory, revised)?;
         }
         facts::hold(work, &memory, &weighed.candidate.slots)?;
         work.put(memory, Some(weighed.vector.clone()))?;
@@ -240,6 +257,12 @@ pub(super) fn decided(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, judge
         decision.reason = format!("{verb} \"{}\"", text::shortened(&old.content, 60));
     }
     for Opposed { memory: old, why } in &weighed.opposed {
+        if decision.related.is_empty() {
+            decision.reason = why.clone();
+        }
+        decision.related.push(old.id);
+    }
+    for Revised { memory: old, why, .. } in &weighed.revised {
         if decision.related.is_empty() {
             decision.reason = why.clone();
         }

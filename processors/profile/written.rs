@@ -1,6 +1,6 @@
 //! A profile as it is written, table by table, and what each stage makes of it.
 
-use super::{Feedback, Merge, Profile, Prune, Roles, Summary};
+use super::{Change, Feedback, Merge, Profile, Prune, Roles, Summary};
 use crate::domain::Category;
 use crate::stages::redact::Rule;
 use crate::stages::{index, rank, redact, score, split};
@@ -16,6 +16,7 @@ pub struct Written {
     weights: score::Weights,
     never: WrittenNever,
     merge: Merge,
+    change: Change,
     rank: WrittenRank,
     fade: rank::WrittenFade,
     template: Option<rank::Template>,
@@ -119,6 +120,7 @@ impl Written {
             weights: self.weights,
             never: self.never.checked(),
             merge: self.merge,
+            change: self.change,
             words: index::Bm25 {
                 k1: self.rank.k1,
                 b: self.rank.b,

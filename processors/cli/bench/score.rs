@@ -11,6 +11,7 @@ use crate::ports::embedder::{Model, TokenCounter};
 use crate::profile::{Profile, Profiles};
 use crate::run::options;
 use crate::stages::score::{self, Ground, Rarity, Said, Verdict};
+use crate::stages::split::change::{Before, News};
 use crate::stages::split::{self, Candidate, Earlier};
 use crate::stages::{decode, redact};
 use clap::Args;
@@ -28,6 +29,8 @@ const BEFORE: usize = score::WINDOW;
 /// As many as ingest has of a session, and as many memories as it compares a turn with that may say otherwise.
 const TURNS_RECENT: usize = 6;
 const COMPARED: usize = 20;
+/// As many as it compares a turn with that may revise one of them.
+const REVISED: usize = 5;
 
 #[derive(Args)]
 pub struct Score {
@@ -137,6 +140,9 @@ impl Setting {
             true => split::conflicts(&candidate.text, &past.earlier()),
             false => Vec::new(),
         };
+        if let Some(news) = News::of(&candidate.text) {
+            black_box(news.revisions(&past.before(), &|stem| self.rarity.bits(stem)));
+        }
         let ground = Ground {
             vector,
             nearest: 0.5,
@@ -174,6 +180,11 @@ struct Past {
 impl Past {
     fn earlier(&self) -> Vec<Earlier<'_>> {
         self.memories.iter().map(|content| Earlier { content, cosine: 0.5, opposed: 0 }).collect()
+    }
+
+    fn before(&self) -> Vec<Before<'_>> {
+        let near = self.memories.iter().take(REVISED);
+        near.map(|content| Before { content, nearness: 2.0, is_nearest: false, is_same_session: false }).collect()
     }
 
     fn total(&mut self, total: f32) {

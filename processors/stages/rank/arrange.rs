@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// A newer value is told first only if it answers at least so well, as a share of the best answer: conflicts are proposals, and one that
 /// has nothing to do with the question would push an answer down.
-const NEWER_SHARE: f32 = 0.6;
+const NEWER_SHARE: f32 = 0.4;
 
 /// Length of the newer words that a note quotes.
 const QUOTED_CHARS: usize = 80;
@@ -70,11 +70,8 @@ impl Links {
                 links.follow(place, one.memory.superseded_by.and_then(|id| place_of.get(&id).copied()));
                 continue;
             }
-            if let Some(&newer) = one.memory.revised_by.and_then(|id| place_of.get(&id))
-                && !ranked[newer].superseded
-            {
-                links.newer[place].push(newer);
-            }
+            let revised = one.memory.revises.iter().filter_map(|id| place_of.get(id));
+            revised.filter(|older| !ranked[**older].superseded).for_each(|older| links.newer[*older].push(place));
             for &other in one.memory.conflicts_with.iter().filter_map(|id| place_of.get(id)) {
                 links.oppose(place, other, ranked, least);
                 links.oppose(other, place, ranked, least);
@@ -158,11 +155,12 @@ mod tests {
     use super::*;
     use crate::domain::Time;
 
-    fn one(number: u32, score: f32, revised_by: Option<u32>) -> Ranked {
+    /// Revises the memory of the number.
+    fn one(number: u32, score: f32, revises: Option<u32>) -> Ranked {
         let mut memory = memory(number, &format!("m{number}"));
         memory.created_at = Time(i64::from(number));
         memory.valid_from = Time(i64::from(number) * 86_400_000);
-        memory.revised_by = revised_by.map(|number| super::super::samples::memory(number, "").id);
+        memory.revises = revises.map(|number| super::super::samples::memory(number, "").id).into_iter().collect();
         Ranked::new(memory.into(), score, false, vec![])
     }
 
@@ -173,16 +171,17 @@ mod tests {
 
     #[test]
     fn a_revised_memory_stands_right_behind_the_newest_of_those_that_revise_it() {
-        check(vec![one(1, 0.9, Some(3)), one(2, 0.8, None), one(3, 0.1, None)], &["m3", "m1", "m2"]);
-        check(vec![one(1, 0.9, Some(2)), one(2, 0.5, Some(3)), one(3, 0.1, None), one(4, 0.7, None)], &["m3", "m2", "m1", "m4"]);
-        check(vec![one(1, 0.2, Some(2)), one(2, 0.9, None), one(3, 0.5, None)], &["m2", "m3", "m1"]);
-        check(vec![one(1, 0.9, Some(7)), one(2, 0.8, None)], &["m1", "m2"]);
+        check(vec![one(1, 0.9, None), one(2, 0.8, None), one(3, 0.1, Some(1))], &["m3", "m1", "m2"]);
+        check(vec![one(1, 0.9, None), one(2, 0.5, Some(1)), one(3, 0.1, Some(2)), one(4, 0.7, None)], &["m3", "m2", "m1", "m4"]);
+        check(vec![one(1, 0.2, None), one(2, 0.9, Some(1)), one(3, 0.5, None)], &["m2", "m3", "m1"]);
+        check(vec![one(1, 0.9, None), one(2, 0.8, Some(7))], &["m1", "m2"]);
         check(vec![one(1, 0.9, Some(2)), one(2, 0.8, Some(1))], &["m2", "m1"]);
     }
 
     #[test]
     fn a_note_tells_the_day_and_the_words_that_revise_a_memory() {
-        let mut ranked = vec![one(1, 0.9, Some(2)), one(2, 0.8, None), one(3, 0.8, Some(4))];
+        let mut ranked = vec![one(1, 0.9, None), one(2, 0.8, Some(1)), one(3, 0.8, None)];
+        ranked[0].memory_mut().revised_by = Some(ranked[1].memory.id);
         let newer = ranked[1].memory.clone();
         annotate(&mut ranked, &[&newer]);
         let notes: Vec<Option<&str>> = ranked.iter().map(|one| one.note.as_deref()).collect();

@@ -218,7 +218,19 @@ fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
 fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, successors: &HashSet<MemoryId, RandomState>) {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let best = ranked.iter().filter(|one| !(has_valid && one.superseded)).map(|one| one.score).fold(0.0, f32::max);
-    ranked.retain(|one| one.score >= floor * best || successors.contains(&one.memory.id));
+    let is_near = |one: &Ranked| one.score >= floor * best || successors.contains(&one.memory.id);
+    let mut kept: HashSet<MemoryId, RandomState> = ranked.iter().filter(|one| is_near(one)).map(|one| one.memory.id).collect();
+    // A newer statement stands before what it revises, however differently it is worded. Terminates: `kept` only grows.
+    loop {
+        let revises_kept = |one: &&Ranked| one.memory.revises.iter().any(|older| kept.contains(older));
+        let newer: Vec<MemoryId> = ranked.iter().filter(revises_kept).map(|one| one.memory.id).collect();
+        let before = kept.len();
+        kept.extend(newer);
+        if kept.len() == before {
+            break;
+        }
+    }
+    ranked.retain(|one| kept.contains(&one.memory.id));
 }
 
 /// The same words of the same person say nothing twice. An old version stays beside a valid one of the same words: it was
@@ -352,8 +364,18 @@ mod tests {
         };
         let none = nothing();
         check(&boats("now 12 boats", 7.0, 0.7), &ask("q", &none), &["now 12 boats", "we have 10 boats", "pizza"]);
-        check(&boats("now 12 boats", 4.5, 0.45), &ask("q", &none), &["we have 10 boats", "pizza", "now 12 boats"]);
+        let without_floor = Weights { floor: 0.0, ..weights() };
+        let far = order(boats("now 12 boats", 3.0, 0.3).to_vec(), &ask("q", &none), &without_floor, NOW).ranked;
+        assert_eq!(far.last().map(|one| one.memory.content.as_str()), Some("now 12 boats"));
         check(&boats("never 12 boats", 7.0, 0.7), &ask("q", &none), &["we have 10 boats", "pizza", "never 12 boats"]);
+    }
+
+    #[test]
+    fn a_newer_statement_is_kept_with_what_it_revises_however_far_behind() {
+        let newer = |revises: u32| edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![id(revises)]);
+        let hits = |revises| [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer(revises)];
+        check(&hits(1), &ask("q", &nothing()), &["sold it", "my car", "pizza"]);
+        check(&hits(7), &ask("q", &nothing()), &["my car", "pizza"]);
     }
 
     #[test]

@@ -185,7 +185,7 @@ struct Alike {
 fn alike(family: Family) -> Alike {
     match family {
         Family::Count | Family::Bare | Family::Money | Family::Duration => Alike { cosine: 0.40, overlap: 0.25, shared: 1 },
-        Family::Percent | Family::Date | Family::Time | Family::Measure => Alike { cosine: 0.45, overlap: 0.33, shared: 2 },
+        Family::Percent | Family::Date | Family::Time | Family::Measure => Alike { cosine: 0.47, overlap: 0.33, shared: 2 },
     }
 }
 
@@ -262,6 +262,8 @@ fn is_like_phrase(new: &Number, old: &Number) -> bool {
 
 // ---------------------------------------------------------------- "I have never" against a deed
 
+/// A deed that is told in another connection denies nothing: at .35 two denials of three named a wrong one.
+const DENIAL_NEAR_ENOUGH: f32 = 0.5;
 const DENIAL_MARGIN: f32 = 0.2;
 
 /// Of the stems that are denied, how many a deed must name: half of them, and two where there are two.
@@ -302,7 +304,7 @@ fn strength(denied: &BTreeSet<String>, told: &Clause, cosine: f32) -> Option<f32
     let Says::Deed(deed) = &told.says else { return None };
     let shared = denied.intersection(deed).count();
     let share = shared as f32 / denied.len() as f32;
-    let holds = cosine >= NEAR_ENOUGH && shared >= told_at_least(denied.len());
+    let holds = cosine >= DENIAL_NEAR_ENOUGH && shared >= told_at_least(denied.len());
     holds.then_some(cosine + 0.5 * share)
 }
 

@@ -1,5 +1,6 @@
 //! One turn's text to candidates: clean, chunk, kind, slots. Knows nothing of who spoke, what was said before, or what will be kept.
 
+pub mod change;
 mod chunk;
 mod clauses;
 mod clean;
