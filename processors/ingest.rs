@@ -5,6 +5,7 @@ mod change;
 mod conflicts;
 mod extraction;
 mod facts;
+mod first;
 pub mod flood;
 mod proposals;
 mod redaction;
