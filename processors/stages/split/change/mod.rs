@@ -3,13 +3,15 @@
 
 mod aspects;
 mod cues;
+mod generic;
 mod people;
 mod statement;
 
 use crate::text;
 use aspects::name;
 use cues::{CHANGED, CORRECTED, ENDED, STRONG};
-use statement::{Statement, is_generic};
+use generic::is_generic;
+use statement::Statement;
 
 /// An earlier text of the same person.
 pub struct Before<'a> {

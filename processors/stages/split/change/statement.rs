@@ -6,7 +6,7 @@ use super::people::{self, People};
 use crate::stages::split::clauses::prose;
 use crate::text;
 use foldhash::fast::RandomState;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// A handful of words or stems: looked through sooner than hashed.
@@ -422,21 +422,6 @@ static CLASSES: LazyLock<HashMap<String, Class, RandomState>> = LazyLock::new(||
     PLANS.iter().for_each(|word| mark(word, &|class| class.is_plan = true));
     NUMBERS.iter().for_each(|word| mark(word, &|class| class.is_number = true));
     classes
-});
-
-/// Stems that two statements may share without being about the same thing: everyday words, units, days, and other languages' function
-/// words.
-pub fn is_generic(stem: &str) -> bool {
-    GENERIC.contains(stem)
-}
-
-static GENERIC: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
-    include_str!("generic.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .flat_map(str::split_whitespace)
-        .map(text::stem)
-        .collect()
 });
 
 #[cfg(test)]
