@@ -140,6 +140,9 @@ fn write(folder: &Path) {
     );
     let note =
         ada.event(json!({"type": "remember", "content": "The spare key hangs in the shed.", "at": "2026-01-02T00:00:00Z"}));
+    for (day, content) in [("03", "I smoke twenty cigarettes a day."), ("04", "I quit smoking, no cigarettes anymore.")] {
+        ada.event(json!({"type": "remember", "content": content, "at": format!("2026-01-{day}T00:00:00Z")}));
+    }
     let memory = &note["decisions"][0]["memory"];
     ada.event(json!({"type": "update", "memory": memory, "content": "The spare key hangs in the cellar."}));
     ada.event(json!({"type": "feedback", "memory": memory, "signal": "used"}));
