@@ -305,7 +305,7 @@ pub struct Turn {
     pub remember: bool,
 }
 
-/// What a profile may forbid to keep.
+/// Categories that a profile may forbid to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {
     Health,
@@ -441,7 +441,7 @@ pub struct Recall {
     pub unsaid: Unsaid,
 }
 
-/// Whether the memories that were found speak of the question at all.
+/// Judges whether the memories found speak of the question at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Match {
     None,

@@ -67,7 +67,7 @@ pub struct Ingest {
     pub encoder: Pool,
     pub tokens: TokenCounter,
     pub rarity: Rarity,
-    /// Of the encoder.
+    /// Puts the encoder's cosines on the standard scale.
     pub spread: Spread,
     pub flood: Flood,
     pub metrics: Arc<Metrics>,

@@ -23,7 +23,7 @@ pub struct Profile {
     pub rule: Option<score::seeds::Rule>,
     pub gate: score::Gate,
     pub weights: score::Weights,
-    /// What is never kept, whoever says it.
+    /// Categories that are never kept, whoever speaks.
     pub never: Vec<Category>,
     pub merge: Merge,
     pub change: Change,

@@ -43,7 +43,7 @@ pub struct Recall {
     pub profiles: Profiles,
     pub shards: Arc<Shards>,
     pub encoder: Box<dyn Embedder>,
-    /// Of the encoder. The standard one's unless `with_spread` gives another.
+    /// Puts the encoder's cosines on the standard scale. The standard one's unless `with_spread` gives another.
     pub spread: Spread,
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,

@@ -1,11 +1,11 @@
-//! What the shipped configuration with the real model reaches on the project's own evaluation sets: figures that must not get worse.
+//! Holds the figures that the shipped configuration reaches with the real model on the project's own evaluation sets.
 
 use crate::support::service::bare_command;
 use crate::support::{kafka, root};
 use serde_json::Value;
 use std::io::Write;
 
-/// What a figure must keep.
+/// Bound of a figure.
 #[derive(Clone, Copy, Debug)]
 enum Must {
     Least(f64),

@@ -64,7 +64,7 @@ pub struct Threshold {
     pub cosine: f32,
 }
 
-/// Where rules change their mind.
+/// Thresholds of the rules.
 pub const THRESHOLDS: [Threshold; 5] = [
     Threshold { rule: "score: not wholly a new subject", cosine: 1.0 - score::CONTEXT_FULL },
     Threshold { rule: "split: may contradict", cosine: split::NEAR_ENOUGH },

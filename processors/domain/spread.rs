@@ -1,6 +1,6 @@
 //! Puts the cosines of any encoder on one scale, that of the encoder which the rules were tuned with.
 
-/// How far apart an encoder puts texts that have nothing to do with each other. One encoder calls .1 unrelated and another .8, so a
+/// Mean and deviation of the cosines that an encoder gives unrelated texts. One encoder calls .1 unrelated and another .8, so a
 /// threshold means the same for both only after `standard`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
@@ -15,7 +15,7 @@ pub struct Spread {
 const KNEE: f32 = 3.0;
 
 impl Spread {
-    /// Of all-MiniLM-L6-v2. All thresholds for a cosine (novelty, context switch, repetition, merge, conflicts) are written on this scale.
+    /// The spread of all-MiniLM-L6-v2. All thresholds for a cosine (novelty, context switch, repetition, merge, conflicts) are written on this scale.
     pub const STANDARD: Spread = Spread { unrelated: 0.061, deviation: 0.073 };
 
     /// The cosine that the standard encoder would give two texts as far apart: 1 stays 1, the order of any two cosines stays.

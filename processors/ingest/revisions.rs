@@ -1,4 +1,4 @@
-//! Earlier memories that a new statement probably revises: found when it is told, linked, and never closed for it.
+//! Links a new statement to the earlier memories that it probably revises. Never closes them.
 
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
@@ -8,12 +8,12 @@ use crate::stages::split;
 use crate::stages::split::change::{Before, News, Revision, nearness};
 use crate::stages::store::Reading;
 
-/// Neighbours asked for: from all their cosines follows how near a near one is to this person.
+/// Neighbours fetched: their cosines give the spread of this person's memories.
 pub const NEIGHBOURS: usize = 256;
-/// Of the neighbours, the nearest are read to be compared, and every so manieth of all for what is near to this person.
+/// Neighbours read from the store: the nearest to compare, and an even sample of the others for the spread.
 const READ_MAX: usize = 24;
 const SAMPLED: usize = 32;
-/// Of the same person: the nearest five hold 95 % of what is revised.
+/// Memories compared: the nearest five of the same person hold 95 % of the revised ones.
 const COMPARED_MAX: usize = 5;
 /// Memories that one statement may revise: a fact is told more than once.
 const REVISED_MAX: usize = 2;
@@ -26,7 +26,7 @@ pub struct Revised {
     pub why: String,
 }
 
-/// Who says the new statement.
+/// Role and speaker of the new statement.
 #[derive(Clone, Copy)]
 pub struct Teller<'a> {
     pub role: Role,

@@ -1,5 +1,5 @@
-//! Turns that are not to be remembered: the user says so, takes back the turn before, or the profile never keeps what they are about. Nothing
-//! of their words is written: no memory, no context for later turns, no text in the decision.
+//! Withholds turns from memory: at the user's wish, or because the profile forbids their category. Nothing of their words is written: no
+//! memory, no context for later turns, no text in the decision.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ impl Withheld {
     }
 }
 
-/// What the profile never keeps and the text is about.
+/// The forbidden category that the text is about.
 pub(super) fn never(content: &str, profile: &Profile) -> Option<Category> {
     score::forbidden(content, &profile.never)
 }
@@ -118,7 +118,7 @@ fn leave_a_gap(work: &mut Work<'_>, here: &Here<'_>, turn: &Turn) -> Result<()> 
     work.count_turn(here.key(), here.event.session.as_deref(), here.event.at)
 }
 
-/// Of an event before it is decided: a withheld turn is neither split nor encoded.
+/// Checks an event before it is split: a withheld turn is neither split nor encoded.
 pub(super) fn of(event: &Event, profile: &Profile) -> Option<Withheld> {
     match &event.action {
         crate::domain::Action::Turn(turn) => Withheld::of(turn, profile),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub struct Work<'a> {
     pub shard: &'a Shard,
-    /// Of the encoder: all cosines that `Work` gives out are standard ones.
+    /// Puts the encoder's cosines on the standard scale: `Work` gives out no others.
     pub spread: Spread,
     pub overlay: Overlay<'a>,
     pub decisions: Vec<Decision>,

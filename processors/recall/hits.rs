@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 /// A question as both engines search it.
 pub struct Sought {
-    /// Of the question as it was asked: a name is a good word to search by.
+    /// Words of the question as it was asked: a name is a good word to search by.
     pub words: text::Words,
-    /// Of the question as the speaker that it names would put it.
+    /// Vector of the question as the speaker that it names would put it.
     pub vector: Vector,
-    /// Of single words of the same; none where the profile has no use for them.
+    /// Vectors of its single words; none where the profile has no use for them.
     pub word_vectors: Vec<Vector>,
     pub spread: Spread,
 }

@@ -90,13 +90,13 @@ struct Never {
     money: Vec<String>,
 }
 
-/// What a wording of speech is a sign of.
+/// Sorts of wording that speech is classified by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// A function word, which tells the language of a short text.
     Word,
     FirstPerson,
-    /// What somebody is or has: "allergic".
+    /// A trait or condition of a person: "allergic".
     State,
     /// Speaks in the first person and says nothing of the speaker: "I see".
     Phatic,
@@ -111,7 +111,7 @@ pub enum Sign {
     Filler,
 }
 
-/// What a user asks to be kept out of memory.
+/// Wishes of a user to keep something out of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// This turn: "off the record".
@@ -200,7 +200,7 @@ impl<T: Copy> Finder<T> {
     }
 }
 
-/// Whether no word goes on here.
+/// True at the border of a word.
 fn is_border(text: &str, at: usize) -> bool {
     let joins = |c: char| c.is_alphanumeric();
     let behind = text[at..].chars().next().is_some_and(joins);

@@ -33,7 +33,7 @@ struct Set {
 struct Line {
     name: String,
     value: Interval,
-    /// What a bare cosine reaches, and by how much the service differs.
+    /// The figure of a bare cosine, and the difference of the service to it.
     cosine: Option<(f64, Interval)>,
     unit: Unit,
 }

@@ -25,7 +25,7 @@ struct Planted<'c> {
 /// A question for a value that changed.
 struct Update {
     id: String,
-    /// How it changed, where a file of kinds says so.
+    /// The kind of change, if a file of kinds lists the question.
     kind: Option<String>,
     is_newest_first: bool,
 }
@@ -36,7 +36,7 @@ pub struct Found {
     links: Vec<Value>,
     /// Of each planted conflict: its kind, and whether it was linked.
     linked: Vec<(String, bool)>,
-    /// Of each turn of the user that is in no conflict: how it was linked to anything.
+    /// The link of each user turn that is in no conflict, if it has one.
     others: Vec<BTreeSet<How>>,
     updates: Vec<Update>,
     traps: Vec<Trap>,
@@ -184,7 +184,7 @@ impl<'f> Changes<'f> {
         self.updates.iter().map(|update| update.is_newest_first).collect()
     }
 
-    /// Of turns that are in no conflict: whether one is linked in any of these ways.
+    /// Counts the turns in no conflict that have one of these links.
     pub fn others_linked(&self, ways: &[How]) -> Vec<bool> {
         self.others.iter().map(|links| links.iter().any(|how| ways.contains(how))).collect()
     }

@@ -95,7 +95,7 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Conversation>> {
     Ok(found)
 }
 
-/// What files of labels or kinds say of turns or questions, by id.
+/// Labels of turns, or kinds of questions, by id.
 pub fn by_id<T: DeserializeOwned>(files: &[PathBuf]) -> Result<HashMap<String, T>> {
     let mut found = HashMap::new();
     for file in files {

@@ -32,14 +32,14 @@ struct Row<'c> {
     judged: Judged,
 }
 
-/// What one user has in the end.
+/// Memories of one user after the last turn.
 pub struct Stored {
     memories: usize,
     bytes: usize,
     by_kind: BTreeMap<String, usize>,
 }
 
-/// Of one user: what became of the turns, what is found, what is stored.
+/// Decisions, rankings and stored bytes of one user.
 struct Lived {
     decisions: Vec<Decision>,
     figures: Vec<Figures>,
@@ -210,12 +210,12 @@ impl Part {
 #[derive(Clone, Copy)]
 pub struct Kept {
     pub stored: Part,
-    /// Of turns that are evidence for a question.
+    /// Turns that are evidence for a question.
     pub evidence: Part,
     pub rest: Part,
     /// The rest with merged turns.
     pub rest_known: Part,
-    /// Of turns labelled durable.
+    /// Turns labelled durable.
     pub durable: Part,
     pub chatter: Part,
     /// Mean bytes of content in a user's memories.
@@ -262,7 +262,7 @@ impl Gated<'_> {
         Kept::of(&self.rows.iter().collect::<Vec<_>>(), self.bytes().mean)
     }
 
-    /// Of content in a user's memories.
+    /// Bytes of content in a user's memories.
     pub fn bytes(&self) -> Interval {
         Interval::of(&self.stored.iter().map(|(_, stored)| stored.bytes as f64).collect::<Vec<_>>())
     }

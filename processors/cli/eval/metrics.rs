@@ -86,7 +86,7 @@ impl Interval {
     pub fn of(values: &[f64]) -> Interval {
         let (count, mean) = (values.len(), mean(values.iter().copied()));
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        // Of a single value nothing is known: no number.
+        // A single value has no interval.
         let error = (squares / (count as f64 - 1.0) / count as f64).sqrt();
         Interval { mean, low: mean - Z_95 * error, high: mean + Z_95 * error, count }
     }
@@ -96,7 +96,7 @@ impl Interval {
         Interval { mean, low: f64::NAN, high: f64::NAN, count: 1 }
     }
 
-    /// Of a share: Wilson's score interval, which stays within 0 and 1 and has a width where all or none hold.
+    /// Wilson's score interval of a share, which stays within 0 and 1 and has a width where all or none hold.
     /// <https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval>
     pub fn of_share(holds: usize, count: usize) -> Interval {
         let (share, n, squared) = (holds as f64 / count as f64, count as f64, Z_95 * Z_95);

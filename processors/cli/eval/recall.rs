@@ -32,10 +32,10 @@ struct Asked<'c> {
 
 /// Everything that was measured, of one or several files.
 pub struct Measured {
-    /// Of the service and of the bare cosine, question by question.
+    /// Figures of the service and of the bare cosine, question by question.
     by_category: BTreeMap<String, Vec<[Figures; 2]>>,
     silent: [(&'static str, f64); 3],
-    /// How many questions of a category had which `match`.
+    /// Counts each `match` in a category.
     verdicts: BTreeMap<String, BTreeMap<String, usize>>,
     pub reliability: Reliability,
 }
@@ -130,7 +130,7 @@ impl Asked<'_> {
     }
 }
 
-/// What the reply says of itself; one without `match` can only be empty or not.
+/// The reply's own `match`; one without `match` can only be empty or not.
 fn verdict(answer: &Answer) -> &str {
     answer.verdict.as_deref().unwrap_or(if answer.memories.is_empty() { NONE } else { "unstated" })
 }

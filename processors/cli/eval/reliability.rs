@@ -11,7 +11,7 @@ const GOOD: f64 = 0.5;
 /// A returned memory: its relevance, and whether it is evidence for the question.
 pub type Judged = (f64, bool);
 
-/// What was returned for one question that counts here.
+/// Memories returned for one question that counts here.
 pub struct Asked {
     /// Some turn of the conversation answers the question.
     pub is_answerable: bool,
@@ -33,7 +33,7 @@ pub struct Reliability {
     pub error: f64,
     pub base_rate: f64,
     pub brier: f64,
-    /// What is gained over giving every memory the base rate; 1 is perfect, 0 is nothing.
+    /// Gain over giving every memory the base rate; 1 is perfect, 0 is nothing.
     pub skill: f64,
     /// Share of answerable questions with some memory of `GOOD` or more.
     pub answered_well: f64,

@@ -5,7 +5,7 @@ use crate::domain::{Decision, Outcome};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// How a turn is linked to an earlier one; the surest first.
+/// Links of a turn to an earlier one, the surest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// The earlier one is over.
@@ -89,7 +89,7 @@ impl<'m> States<'m> {
     }
 }
 
-/// How a memory is linked to an earlier one.
+/// Links of a memory to an earlier one.
 fn how(memory: &Value, earlier: &str) -> Option<How> {
     closed_by(memory).find(|(id, _)| *id == earlier).map(|(_, how)| how)
 }

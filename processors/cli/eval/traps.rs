@@ -11,7 +11,7 @@ pub const CATEGORY: &str = "trap";
 /// Turns among which everything that still holds should be.
 const FIRST: usize = 5;
 
-/// What became of the turns that answer such a question.
+/// Places and marks of the turns that answer such a question.
 pub struct Trap {
     id: String,
     kind: Option<String>,

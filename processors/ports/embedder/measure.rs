@@ -14,15 +14,15 @@ const TEXTS: &str = include_str!("../../../deploy/model/texts.tsv");
 /// apart better: multilingual-e5-small has .79, all-MiniLM-L6-v2 .06.
 const CENTRED_FROM: f32 = 0.3;
 
-/// What was measured, and the cosines behind it on the standard scale, as the rules will see them.
+/// The measured spread, and its cosines on the standard scale, as the rules will see them.
 pub struct Measurement {
     pub measured: Measured,
-    /// Of the language that the encoder tells apart best. In a language that it hardly knows, all texts look alike.
+    /// Spread in the language that the encoder tells apart best. In a language that it hardly knows, all texts look alike.
     pub language: &'static str,
-    /// Of unrelated texts in that language, and in every one.
+    /// Cosines of unrelated texts in that language, and in every one.
     pub unrelated: Vec<f32>,
     pub unrelated_anywhere: Vec<f32>,
-    /// Of texts that say the same in other words.
+    /// Cosines of texts that say the same in other words.
     pub same: Vec<f32>,
 }
 
@@ -77,7 +77,7 @@ impl Encoded {
     }
 }
 
-/// Of each language the mean and the deviation over all pairs; then the language with the least mean.
+/// Takes the mean and the deviation over all pairs of each language; then the language with the least mean.
 fn spread_of(vectors: &[Encoded]) -> (&'static str, Spread) {
     let mut best: Option<(&'static str, Spread)> = None;
     for group in vectors.chunk_by(|a, b| a.language == b.language) {

@@ -98,7 +98,7 @@ impl Model {
         }
     }
 
-    /// How far apart this encoder puts unrelated texts.
+    /// Spread of this encoder's cosines.
     pub fn spread(&self) -> Spread {
         match &self.loaded {
             Loaded::Directory(directory) => directory.spread(),

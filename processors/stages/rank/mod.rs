@@ -183,7 +183,7 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) 
         relevance.estimate(&mut ranked);
         relevance.matched(&ranked)
     });
-    // What is not known is not left out.
+    // A memory of unknown relevance is not left out.
     ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);
@@ -194,7 +194,7 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) 
 /// vectors have placed too low.
 const RERANKED_FLOOR: f32 = 0.25;
 
-/// Whether an old version is near enough to the question for its successor to answer in its place.
+/// An old version is near enough to the question for its successor to answer in its place.
 fn is_near(hit: &Hit) -> bool {
     const NEAR_COSINE: f32 = 0.1;
     hit.own.words > 0.0 || hit.own.cosine >= NEAR_COSINE

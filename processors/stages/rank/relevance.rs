@@ -171,7 +171,7 @@ mod tests {
             let ranked = |with_old: bool| -> Vec<Ranked> {
                 let numbered = (1..).zip(&hits).filter(|(_, (.., old))| with_old || !old);
                 numbered.map(|(number, (score, cosine, word, old))| {
-                    Ranked { superseded: *old, ..found(number, *score, *cosine, *word, None) }
+                    Ranked { superseded: *old, ..found(number, *score, *cosine, *word, Some(0.0)) }
                 }).collect()
             };
             let (mut all, mut valid) = (ranked(true), ranked(false));

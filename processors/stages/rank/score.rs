@@ -220,7 +220,7 @@ impl<'w> Field<'w> {
     }
 }
 
-/// Whether two people or more are among those who spoke: an assistant is none. Between people words
+/// True if two people or more have spoken; an assistant is none. Between people words
 /// and neighbours say more about what is meant than one speaker's meaning does.
 fn speak_several<'h>(hits: impl Iterator<Item = &'h Hit>) -> bool {
     let mut people = hits.map(|hit| &hit.memory).filter(|memory| memory.role == Role::User).map(|memory| speaker(memory));

@@ -23,15 +23,15 @@ pub(super) struct Measured {
     pub answer: f32,
     /// Relevance of its better neighbour.
     pub neighbour: f32,
-    /// Whether the one person said it whom the question names.
+    /// The one person said it whom the question names.
     pub is_named: bool,
-    /// Whether the question asks when, and a word of time is there.
+    /// The question asks when, and a word of time is there.
     pub has_time: bool,
-    /// How far it is nothing but a question.
+    /// 1 for a plain question, less the more is said besides.
     pub only_asks: f32,
-    /// Whether it was said in a month that the question names.
+    /// It was said in a month that the question names.
     pub is_of_month: bool,
-    /// How specific it is; 0 where an assistant speaks.
+    /// Specificity; 0 where an assistant speaks.
     pub specificity: f32,
 }
 

@@ -39,7 +39,7 @@ pub struct WrittenRank {
     terms: Terms,
 }
 
-/// What differs where one person speaks; the rest is as where several do.
+/// Overrides for chats in which one person speaks.
 #[derive(Deserialize)]
 struct WrittenMix {
     assistant: Option<f32>,

@@ -51,7 +51,7 @@ pub struct Found {
 pub enum Answer {
     Recalled {
         memories: Vec<Found>,
-        /// Whether they speak of the question, where the policy knows.
+        /// Match of the memories with the question, if the policy knows relevance.
         matched: Option<Match>,
         prompt: String,
         tokens: usize,

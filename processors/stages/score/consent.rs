@@ -1,10 +1,10 @@
-//! What a text may not be kept for: its user says so, or it is of a category that the profile never keeps. Only words decide, so that nobody
+//! Finds the reason for which a text may not be kept: the user's wish, or a category that the profile forbids. Only words decide, so that nobody
 //! has to trust a guess; a wish is read clause by clause, since "I don't remember this" is none.
 
 use crate::domain::Category;
 use crate::text::wordings::{Found, NEVER, WISHES, Wish, fold};
 
-/// What the user asks of this text or of the one before it.
+/// The user's wish about this text or the one before it.
 pub fn wish(text: &str) -> Option<Wish> {
     let folded = fold(text);
     let mut wish = None;
@@ -38,11 +38,11 @@ const BEHIND: &[&str] = &[
     "ta", "bom", "obrigado", "obrigada", "per", "favore", "grazie", "va", "bene", "about", "uber", "sobre", "su", "de", "there",
     "again",
 ];
-/// What follows one of these is what the wish is about.
+/// Prepositions that introduce the subject of a wish.
 const ABOUT: &[&str] = &["about", "uber", "sobre", "su", "de"];
 const BORDERS: [char; 13] = ['.', ',', '!', '?', ';', ':', '\n', '(', ')', '"', '-', '…', '¡'];
 
-/// What forbids is a clause by itself; "off the record" may also only begin or end one.
+/// A prohibition is a clause by itself; "off the record" may also only begin or end one.
 fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
     if !found.language.is_spaced() {
         return true;

@@ -65,7 +65,7 @@ pub struct Ground<'a> {
     /// Another value of something said before is given here.
     pub linked: bool,
     pub rarity: &'a Rarity,
-    /// Of the encoder.
+    /// Puts the encoder's cosines on the standard scale.
     pub spread: Spread,
     /// What the user said so far, this text not among it.
     pub own_words: &'a OwnWords,

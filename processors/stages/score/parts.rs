@@ -7,7 +7,7 @@ use crate::domain::Role;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-/// What everything is measured by.
+/// Measurements that the parts are computed from.
 pub struct Seen<'a> {
     pub text: &'a Said<'a>,
     pub ground: &'a Ground<'a>,
@@ -28,7 +28,7 @@ pub struct Part {
     pub measure: fn(&Seen<'_>) -> f32,
 }
 
-/// What a part does to the verdict where it has points, besides these.
+/// Effect of a part on the verdict, besides its points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     None,
@@ -99,7 +99,7 @@ fn is(seen: &Seen<'_>, small_talk: SmallTalk) -> bool {
     seen.text.speech.small_talk == Some(small_talk)
 }
 
-/// What each part is worth at its fullest, in the order of the table. Only a profile makes them, so no second set can drift from it.
+/// Weight of each part, in the order of the table. Only a profile makes them, so no second set can drift from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights([f32; PART_COUNT]);
 

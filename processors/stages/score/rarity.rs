@@ -55,7 +55,7 @@ impl Rarity {
         Rarity { ranks: None }
     }
 
-    /// Whether a lower-case word is one of the language whole. Without a vocabulary none is.
+    /// True if the vocabulary has the lower-case word whole. Without a vocabulary none is.
     pub fn knows(&self, word: &str) -> bool {
         self.ranks.as_ref().is_some_and(|ranks| ranks.starts.contains_key(word))
     }

@@ -1,4 +1,4 @@
-//! What sort of speech a text is, in any language: small talk, a statement of the speaker's, a bare question, or in words that nobody here
+//! Classifies a text as speech, in any language: small talk, a statement of the speaker's, a bare question, or in words that nobody here
 //! knows. Principle: what cannot be judged is kept, since a wrong drop costs more than a memory too many.
 
 use super::rarity::Rarity;
@@ -185,7 +185,7 @@ fn signs_left(folded: &str, covered: &[bool]) -> usize {
     folded.char_indices().filter(|(at, c)| c.is_alphanumeric() && !covered[*at]).count()
 }
 
-/// Where verbs carry the first person, or nobody says it, only what is short or asks can be told to state nothing.
+/// In languages whose verbs carry the first person, or which leave it out, only what is short or asks can be told to state nothing.
 fn of_another(reading: &Reading<'_>, language: Covered, folded: &str, found: &[Found<Sign>]) -> Speech {
     let signs = || found.iter().filter(|one| one.language == language);
     let any = |sign: Sign| signs().any(|one| one.what == sign);

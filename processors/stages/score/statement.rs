@@ -1,4 +1,4 @@
-//! Whether an English text states something of its speaker or of theirs, in however few words: "I have diabetes.", "no peppers", "she works at
+//! Recognises an English statement about the speaker or what is theirs, however short: "I have diabetes.", "no peppers", "she works at
 //! the NHS", "the deadline is Friday". Reads clause by clause, each with a fixed number of patterns, so the time is linear in the text.
 
 use super::patterns::{compiled, first, words};
@@ -6,7 +6,7 @@ use super::reading::{asks, opening, sentences};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// What the clauses of a text are, together.
+/// Kinds of a text's clauses, together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statements {
     /// One clause or more states something of the speaker or of theirs.
@@ -250,7 +250,7 @@ static SPECIFIC: LazyLock<Regex> = LazyLock::new(|| {
     ])
 });
 
-/// What somebody is, in a word.
+/// Words for what a person is.
 static STATE: LazyLock<Regex> =
     LazyLock::new(|| words(&["allergic|allergy|intolerant|vegetarian|vegan|coeliac|celiac|diabetic|pregnant|left-handed"]));
 static ELLIPTIC: LazyLock<Regex> = LazyLock::new(|| {

@@ -12,7 +12,7 @@ pub const CHANGED: Cues = 4;
 pub const NOW: Cues = 8;
 /// "no beer", "not the 12th".
 pub const NOT: Cues = 16;
-/// Those that say by themselves that something is not as it was.
+/// Cues that announce a change by themselves.
 pub const STRONG: Cues = CORRECTED | ENDED | CHANGED;
 
 /// A wording that was found: what it announces, and its words' places in the clause.

@@ -16,7 +16,7 @@ use statement::Statement;
 /// An earlier text of the same person.
 pub struct Before<'a> {
     pub content: &'a str,
-    /// How much nearer it is than that person's other memories, in standard deviations of their cosines.
+    /// Nearness above that person's other memories, in standard deviations of their cosines.
     pub nearness: f32,
     /// No other memory of that person is nearer.
     pub is_nearest: bool,
@@ -71,7 +71,7 @@ mod weight {
     pub const WORDS_BEFORE: f32 = -0.4 / 20.0;
     pub const PAST_EVENT_BEFORE: f32 = -1.5;
     pub const REACTION: f32 = -1.0;
-    /// Of each of the two that asks for help with a task.
+    /// For each of the two that asks for help with a task.
     pub const REQUEST: f32 = -1.3;
     /// The earlier text used the same word of change: told again.
     pub const TOLD_AGAIN: f32 = -1.5;
@@ -80,7 +80,7 @@ mod weight {
     pub const SAME_SESSION: f32 = -1.0;
 }
 
-/// What a text announces, read once.
+/// A text that may announce a change, read once.
 pub struct News(Statement);
 
 impl News {
@@ -92,7 +92,7 @@ impl News {
         (announces && !is_thin && statement.states_something()).then_some(News(statement))
     }
 
-    /// How probably it revises each of the earlier texts, in their order. `bits` tells how rare a stem is.
+    /// Probability that it revises each of the earlier texts, in their order. `bits` tells how rare a stem is.
     pub fn revisions(&self, earlier: &[Before<'_>], bits: &dyn Fn(&str) -> f32) -> Vec<Revision> {
         let each = earlier.iter().enumerate();
         let each = each.filter(|(_, before)| before.nearness >= NEARNESS_LEAST);
@@ -114,7 +114,7 @@ impl News {
     }
 }
 
-/// What two statements have in common, and what not.
+/// Features of a pair of statements: what they share and where they differ.
 struct Pair<'s> {
     new: &'s Statement,
     /// Shared rare stems, in order of the alphabet.
@@ -219,7 +219,7 @@ fn is_told_again(new: &Statement, old: &Statement) -> bool {
     !is_dated && !new.cue_stems.is_empty() && new.cue_stems.is_within(&old.stems)
 }
 
-/// How much nearer each cosine is than the others, in their standard deviations. `cosines` are measured from the centre of what one person
+/// Standardises cosines by the mean and deviation of one person's own. `cosines` are measured from the centre of what one person
 /// says; a few say little of their spread, so they are joined by those of an ordinary person.
 pub fn nearness(cosines: &[f32]) -> impl Fn(f32) -> f32 + use<> {
     /// Unrelated statements of one person under the standard encoder, before there is a centre to measure from.

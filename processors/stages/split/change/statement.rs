@@ -361,7 +361,7 @@ fn stems(clause: &str) -> Stems {
     stems
 }
 
-/// What a word is by itself.
+/// Classes of a single word.
 #[derive(Clone, Copy, Default)]
 struct Class {
     people: People,
