@@ -1,7 +1,11 @@
 //! The compaction processor: tick → store → score → plan → events. Changes nothing itself: it proposes, and ingest applies
 //! its proposals like any other event, skipping what has changed since.
 
-use crate::domain::{Memory, MemoryId, Now, Seen, Time, UserKey, Vector};
+mod contradictions;
+
+pub use contradictions::{Judging, Options as JudgingOptions};
+
+use crate::domain::{Memory, MemoryId, Now, Revise, Seen, Time, UserKey, Vector};
 use crate::fault::Result;
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
@@ -12,6 +16,7 @@ use crate::shard::Shard;
 use crate::stages::rank;
 use crate::stages::reply::{self, Proposal};
 use crate::stages::store::{Reading, Session};
+use contradictions::Contradictions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +40,8 @@ pub struct Compact {
     pub profiles: Profiles,
     pub shards: Arc<Shards>,
     pub metrics: Arc<Metrics>,
+    /// Only with a `conflict.model`.
+    contradictions: Option<Contradictions>,
     /// Where the last round stopped, by partition.
     resume: BTreeMap<i32, UserKey>,
 }
@@ -44,6 +51,7 @@ pub struct Compact {
 struct Plan {
     prune: Vec<(Vec<Seen>, String)>,
     summaries: Vec<(String, String, Vec<Seen>)>,
+    revisions: Vec<Revise>,
 }
 
 /// One user's memories as they were while the view was held.
@@ -55,15 +63,25 @@ struct Snapshot {
 
 impl Compact {
     pub fn new(options: Options, profiles: Profiles, shards: Arc<Shards>, metrics: Arc<Metrics>) -> Compact {
-        Compact { options, profiles, shards, metrics, resume: BTreeMap::new() }
+        Compact { options, profiles, shards, metrics, contradictions: None, resume: BTreeMap::new() }
+    }
+
+    /// With a model that compares statements.
+    pub fn with_judging(mut self, judging: Option<Judging>) -> Compact {
+        self.contradictions = judging.map(Contradictions::new);
+        self
     }
 
     /// One round over the owned shards, bounded in users and proposals; the next goes on where this one stopped.
     pub fn step(&mut self, now: Now) -> Result<Vec<Outgoing>> {
         let began = Instant::now();
         let mut events = Vec::new();
+        self.contradictions.iter_mut().for_each(Contradictions::begin);
         for shard in self.shards.all() {
             self.shard(&shard, now, &mut events)?;
+        }
+        if let Some((outcome, took_ms)) = self.contradictions.as_ref().map(Contradictions::ended) {
+            self.metrics.compared(outcome.as_str(), took_ms);
         }
         self.metrics.compacted(began.elapsed());
         Ok(events)
@@ -79,8 +97,12 @@ impl Compact {
             }
             // What a whole tenant sees was asked for in so many words: it does not fade.
             if !key.is_everyone() {
-                let snapshot = snapshot(shard, &key)?;
-                let plan = plan(&snapshot, self.profiles.of(&key), now.events);
+                let (snapshot, profile) = (snapshot(shard, &key)?, self.profiles.of(&key));
+                let mut plan = plan(&snapshot, profile, now.events);
+                // Another system's rule knows no links.
+                if let Some(contradictions) = self.contradictions.as_mut().filter(|_| profile.rule.is_none()) {
+                    plan.revisions = contradictions.found(&snapshot, now.events);
+                }
                 self.propose(shard, &key, plan, now, events);
             }
             looked_at += 1;
@@ -106,6 +128,12 @@ impl Compact {
             events.push(reply::proposal_summary(&proposal, &session, &content, &covers));
             self.metrics.proposed("summary");
         }
+        for revise in plan.revisions {
+            let id = id_of("revise", &[&[revise.memory], &revise.revises[..]].concat());
+            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, token };
+            events.push(reply::proposal_revise(&proposal, &revise));
+            self.metrics.proposed("revise");
+        }
     }
 }
 
@@ -129,7 +157,7 @@ fn plan(snapshot: &Snapshot, profile: &Profile, now: Time) -> Plan {
     let prune = faded(snapshot, profile, now);
     // What goes into the archive in this round is not retold in it: the summary would be outdated before it was applied.
     let going: BTreeSet<MemoryId> = prune.iter().flat_map(|(seen, _)| seen.iter().map(|one| one.id)).collect();
-    Plan { summaries: untold(snapshot, &going, profile, now), prune }
+    Plan { summaries: untold(snapshot, &going, profile, now), prune, revisions: Vec::new() }
 }
 
 /// What has lost its strength, and the weakest of what is too many.

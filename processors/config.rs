@@ -31,6 +31,7 @@ pub struct Config {
     pub rerank: Rerank,
     pub index: Index,
     pub compact: Compact,
+    pub conflict: Conflict,
     pub limits: Limits,
     pub decisions: Decisions,
     pub shadow: Shadow,
@@ -160,12 +161,19 @@ fn check(config: &Config) -> std::result::Result<(), String> {
         ("limits.candidates_max", config.limits.candidates_max),
         ("compact.users_max", config.compact.users_max),
         ("compact.proposals_max", config.compact.proposals_max),
+        ("conflict.earlier_max", config.conflict.earlier_max),
+        ("conflict.tokens_max", config.conflict.tokens_max),
+        ("conflict.budget_ms", config.conflict.budget_ms as usize),
+        ("conflict.compared_max", config.conflict.compared_max),
     ];
     if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
         return Err(format!("{path}: must be at least 1"));
     }
     if !(0.0..=1.0).contains(&config.ingest.dead_letters_share_max) {
         return Err(format!("ingest.dead_letters_share_max: must be 0 to 1, not {}", config.ingest.dead_letters_share_max));
+    }
+    if !(0.0..=1.0).contains(&config.conflict.probability) {
+        return Err(format!("conflict.probability: must be 0 to 1, not {}", config.conflict.probability));
     }
     if config.kafka.bootstrap_servers.trim().is_empty() {
         return Err("kafka.bootstrap_servers: is empty; give host:port or \"embedded\"".into());

@@ -270,6 +270,7 @@ pub enum Action {
     Tick,
     Prune { memories: Vec<Seen>, reason: String },
     Summary { content: String, covers: Vec<Seen> },
+    Revise(Revise),
 }
 
 impl Action {
@@ -283,6 +284,7 @@ impl Action {
             Action::Tick => "tick",
             Action::Prune { .. } => "prune",
             Action::Summary { .. } => "summary",
+            Action::Revise(_) => "revise",
         }
     }
 }
@@ -292,6 +294,15 @@ impl Action {
 pub struct Seen {
     pub id: MemoryId,
     pub version: u32,
+}
+
+/// A proposal that a memory probably revises earlier ones.
+#[derive(Clone, Debug)]
+pub struct Revise {
+    pub memory: Seen,
+    pub revises: Vec<Seen>,
+    pub probability: f32,
+    pub reason: String,
 }
 
 #[derive(Clone, Debug)]
@@ -529,11 +540,12 @@ pub enum Outcome {
     Duplicate,
     Pruned,
     Summarised,
+    Revised,
     Outdated,
 }
 
 impl Outcome {
-    pub const ALL: [Outcome; 12] = [
+    pub const ALL: [Outcome; 13] = [
         Outcome::Kept,
         Outcome::Merged,
         Outcome::Superseded,
@@ -545,6 +557,7 @@ impl Outcome {
         Outcome::Duplicate,
         Outcome::Pruned,
         Outcome::Summarised,
+        Outcome::Revised,
         Outcome::Outdated,
     ];
 
@@ -561,6 +574,7 @@ impl Outcome {
             Outcome::Duplicate => "duplicate",
             Outcome::Pruned => "pruned",
             Outcome::Summarised => "summarised",
+            Outcome::Revised => "revised",
             Outcome::Outdated => "outdated",
         }
     }

@@ -279,6 +279,7 @@ impl Ingest {
             Action::Feedback { memories, signal } => self.feedback(work, here, memories, *signal)?,
             Action::Prune { memories, reason } => self.prune(work, here, memories, reason)?,
             Action::Summary { content, covers } => self.summary(work, here, content, covers)?,
+            Action::Revise(revise) => self.revise_as_proposed(work, here, revise)?,
             Action::Tick => {
                 work.compact_at = work.compact_at.max(Some(here.event.at));
                 work.decide(here.decision(crate::domain::Outcome::Noted, "the compaction worker is awake".into()));

@@ -1,17 +1,12 @@
 //! Every metric: its name, its help, and one function per happening. Knows no Kafka and no store; never has a user's name in a label.
 
-use crate::domain::{Decision, Match, Outcome};
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    core::Collector,
-};
-use std::time::Duration;
+mod registered;
 
-/// From half a millisecond to ten seconds: a blink and a timeout are both inside.
-const SECONDS: &[f64] = &[0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-const POINTS: &[f64] = &[-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
-const TOKENS: &[f64] = &[0.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0, 32000.0];
-const COUNTS: &[f64] = &[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 4000.0];
+use crate::domain::{Decision, Match, Outcome};
+use prometheus::core::Collector;
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder};
+use registered::{COUNTS, POINTS, SECONDS, TOKENS, counter, counters, gauge, gauges, histogram, histograms};
+use std::time::Duration;
 
 pub struct Metrics {
     registry: Registry,
@@ -42,6 +37,8 @@ pub struct Metrics {
     redacted: IntCounterVec,
     misrouted: IntCounterVec,
     proposals: IntCounterVec,
+    conflicts: IntCounterVec,
+    conflict_seconds: Histogram,
     compaction_seconds: Histogram,
     // how fast does it answer
     requests: IntCounterVec,
@@ -143,6 +140,13 @@ impl Metrics {
                 &["topic"],
             ),
             proposals: counters(r, "keepsake_proposals_total", "Events published by the compaction worker, by type", &["type"]),
+            conflicts: counters(
+                r,
+                "keepsake_conflict_total",
+                "Compaction rounds in which conflict.model compared new memories with earlier ones, by outcome: done, slow, failed",
+                &["outcome"],
+            ),
+            conflict_seconds: histogram(r, "keepsake_conflict_seconds", "Comparing by conflict.model in one round", SECONDS),
             compaction_seconds: histogram(r, "keepsake_compaction_seconds", "One round of the compaction worker", SECONDS),
             requests: counters(r, "keepsake_requests_total", "Requests answered, by type and status", &["type", "status"]),
             recall_seconds: histograms(
@@ -203,7 +207,7 @@ impl Metrics {
             &self.broker_errors,
             &self.last_poll_seconds,
         ];
-        all.extend::<[&dyn Collector; 9]>([
+        all.extend::<[&dyn Collector; 11]>([
             &self.decisions,
             &self.judgements,
             &self.shadows,
@@ -212,6 +216,8 @@ impl Metrics {
             &self.redacted,
             &self.misrouted,
             &self.proposals,
+            &self.conflicts,
+            &self.conflict_seconds,
             &self.compaction_seconds,
         ]);
         all.extend::<[&dyn Collector; 8]>([
@@ -340,6 +346,11 @@ impl Metrics {
         self.proposals.with_label_values(&[kind]).inc();
     }
 
+    pub fn compared(&self, outcome: &str, took_ms: i64) {
+        self.conflicts.with_label_values(&[outcome]).inc();
+        self.conflict_seconds.observe(took_ms as f64 / 1_000.0);
+    }
+
     pub fn compacted(&self, took: Duration) {
         self.compaction_seconds.observe(took.as_secs_f64());
     }
@@ -379,37 +390,6 @@ impl Metrics {
     pub fn store_size(&self, partition: i32, bytes: u64) {
         self.store_bytes.with_label_values(&[&partition.to_string()]).set(bytes as i64);
     }
-}
-
-const VALID: &str = "names and labels are constants of this file and a test builds them all";
-
-fn kept<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
-    registry.register(Box::new(collector.clone())).expect(VALID);
-    collector
-}
-
-fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
-    kept(registry, IntCounter::new(name, help).expect(VALID))
-}
-
-fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    kept(registry, IntCounterVec::new(Opts::new(name, help), labels).expect(VALID))
-}
-
-fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
-    kept(registry, IntGauge::new(name, help).expect(VALID))
-}
-
-fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-    kept(registry, IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID))
-}
-
-fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-    kept(registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())).expect(VALID))
-}
-
-fn histograms(registry: &Registry, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
-    kept(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(VALID))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod topics;
 
 pub use topics::{check_topics, topics};
 
-use crate::compact::Compact;
+use crate::compact::{Compact, Judging};
 use crate::config::Config;
 use crate::domain::{Now, Time};
 use crate::fault::{Fault, Result, StopName};
@@ -20,10 +20,10 @@ use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Place, Shards};
 use crate::ports::broker::Broker;
 use crate::ports::clock::{Clock, EventTime, SystemClock};
+use crate::ports::cross_encoder::{JudgeModel, RerankerModel};
 use crate::ports::embedder::Model;
 use crate::ports::embedder::pool::{self, Pool};
 use crate::ports::kafka::{Connection, Embedded};
-use crate::ports::reranker;
 use crate::profile::Profiles;
 use crate::recall::Recall;
 use crate::recall::rerank::Reranking;
@@ -128,7 +128,8 @@ impl Service {
         let metrics = Arc::new(Metrics::new());
         let profiles = Profiles::load(config)?;
         let model = Model::open(&options::embedder(config))?;
-        let reranker = options::reranker(config).map(|options| reranker::Model::open(&options)).transpose()?;
+        let reranker = options::reranker(config).map(|options| RerankerModel::open(&options)).transpose()?;
+        let judge = options::judge(config).map(|options| JudgeModel::open(&options)).transpose()?;
 
         let (embedded, connection) = connect(config)?;
         let dir = store_dir(config);
@@ -224,7 +225,7 @@ impl Service {
         service.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))?;
 
         let reranking = match reranker {
-            Some(model) => Some(Reranking { model: model.session()?, clock, options: options::rerank(config) }),
+            Some(model) => Some(Reranking { model: model.session()?, clock: clock.clone(), options: options::rerank(config) }),
             None => None,
         };
         let recall = Recall::new(
@@ -243,7 +244,13 @@ impl Service {
         };
         service.spawn("recall", move |shared| recall_loop.run(recall, &shared))?;
 
-        let compact = Compact::new(options::compact(config), profiles, shards.clone(), metrics.clone());
+        let judging = match judge {
+            Some(judge) => {
+                Some(Judging { judge: judge.session()?, clock, spread: model.spread(), options: options::judging(config) })
+            }
+            None => None,
+        };
+        let compact = Compact::new(options::compact(config), profiles, shards.clone(), metrics.clone()).with_judging(judging);
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked: compact_now,

@@ -179,6 +179,14 @@ pub struct Summary {
     pub covers: Option<Vec<Seen>>,
 }
 
+#[derive(Debug, Deserialize)]
+pub struct Revise {
+    pub memory: Option<Seen>,
+    pub revises: Option<Vec<Seen>>,
+    pub probability: Option<f32>,
+    pub reason: Option<String>,
+}
+
 /// The events Keepsake itself writes.
 #[derive(Debug, Default, Serialize)]
 pub struct OwnEvent<'a> {
@@ -201,6 +209,12 @@ pub struct OwnEvent<'a> {
     pub content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<Vec<Seen>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Seen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revises: Option<Vec<Seen>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
 }

@@ -28,7 +28,7 @@ const WALLS: &[Wall] = &[
     Wall {
         of: &["stages/"],
         but: &[],
-        never: &["ports::kafka", "ports::embedder", "ports::clock", "ports::summarizer", "ports::reranker", "ports::onnx"],
+        never: &["ports::kafka", "ports::embedder", "ports::clock", "ports::cross_encoder", "ports::summarizer", "ports::onnx"],
         why: "a stage knows the records of a port, not the port",
     },
     Wall { of: &["ports/"], but: &[], never: &PROCESSORS, why: "a port knows no processor" },
@@ -38,7 +38,7 @@ const WALLS: &[Wall] = &[
     Wall { of: &[""], but: &["ports/kafka/", "cli/"], never: &["rdkafka::"], why: "Kafka's client is the port's own" },
     Wall {
         of: &[""],
-        but: &["ports/onnx.rs", "ports/embedder/onnx.rs", "ports/reranker/onnx.rs"],
+        but: &["ports/onnx.rs", "ports/embedder/onnx.rs", "ports/cross_encoder/onnx.rs"],
         never: &["ort::"],
         why: "the ONNX Runtime is known to those who run a model",
     },

@@ -5,6 +5,7 @@ mod support;
 
 mod broker;
 mod cli;
+mod conflict;
 mod contract;
 mod dlq;
 mod documents;

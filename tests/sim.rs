@@ -19,7 +19,7 @@ const SEEDS_FOR_A_BUG: u64 = 200;
 /// Enough for everything to happen that can.
 const SEEDS_FOR_EVERYTHING: u64 = 500;
 /// Ends of events, and of processes. A simulator in which one of them never happens proves nothing about it.
-const HAPPENS: [&str; 26] = [
+const HAPPENS: [&str; 27] = [
     "kept",
     "merged",
     "superseded",
@@ -33,6 +33,7 @@ const HAPPENS: [&str; 26] = [
     "shadowed",
     "pruned",
     "summarised",
+    "revised",
     "dead letter",
     "forwarded",
     "told everywhere",

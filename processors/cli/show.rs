@@ -33,7 +33,7 @@ pub fn meter(share: f64, width: usize) -> String {
 pub fn outcome_style(outcome: &str) -> Style {
     match outcome {
         "kept" | "updated" | "summarised" => GOOD,
-        "merged" | "superseded" | "noted" | "pruned" | "forgotten" => CHANGED,
+        "merged" | "superseded" | "revised" | "noted" | "pruned" | "forgotten" => CHANGED,
         "refused" => BAD,
         _ => DIM,
     }

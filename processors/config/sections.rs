@@ -168,6 +168,19 @@ pub struct Compact {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Conflict {
+    pub model: String,
+    pub probability: f32,
+    pub cosine: f32,
+    pub earlier_max: usize,
+    pub days: f32,
+    pub tokens_max: usize,
+    pub budget_ms: u64,
+    pub compared_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     pub message_bytes_max: usize,
     pub content_bytes_max: usize,

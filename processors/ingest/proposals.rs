@@ -1,9 +1,10 @@
-//! Applies the proposals of the compaction worker: `prune` and `summary`, each of which names the versions that it saw.
+//! Applies the proposals of the compaction worker: `prune`, `summary` and `revise`, each of which names the versions that it saw.
 
 use super::change::about;
+use super::revisions::{self, Revised};
 use super::work::{Work, touch};
 use super::{Here, Ingest};
-use crate::domain::{Decision, Kind, Memory, MemoryId, Outcome, Seen, UserKey};
+use crate::domain::{Decision, Kind, Memory, MemoryId, Outcome, Revise, Seen, UserKey};
 use crate::fault::Result;
 use crate::stages::store::Reading;
 
@@ -54,6 +55,34 @@ impl Ingest {
         }
         let decided = about(here, Outcome::Summarised, memory.reason.clone(), &memory);
         work.decide(Decision { related: memory.covers.clone(), ..decided });
+        Ok(())
+    }
+}
+
+impl Ingest {
+    /// The worker's proposal of links to earlier memories. Nothing is closed for it.
+    pub(super) fn revise_as_proposed(&self, work: &mut Work<'_>, here: &Here<'_>, revise: &Revise) -> Result<()> {
+        let is_open = |memory: &Memory| memory.valid_to.is_none();
+        let newer = still_as_seen(work, here, &[revise.memory])?.pop().filter(is_open);
+        let mut earlier = still_as_seen(work, here, &revise.revises)?;
+        let Some(mut newer) = newer else {
+            work.decide(here.decision(Outcome::Outdated, "the newer memory has changed since".into()));
+            return Ok(());
+        };
+        earlier.retain(|older| is_open(older) && older.id != newer.id && !newer.revises.contains(&older.id));
+        let related: Vec<MemoryId> = earlier.iter().map(|older| older.id).collect();
+        if earlier.is_empty() {
+            work.decide(here.decision(Outcome::Outdated, "the earlier memories have changed since".into()));
+            return Ok(());
+        }
+        for memory in earlier {
+            let revised = Revised { memory, probability: revise.probability, is_partial: false, why: revise.reason.clone() };
+            revisions::link(work, here, &mut newer, revised)?;
+        }
+        touch(&mut newer, here);
+        let decided = about(here, Outcome::Revised, revise.reason.clone(), &newer);
+        work.put(newer, None)?;
+        work.decide(Decision { related, ..decided });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! forgotten, which is neither kept nor published.
 
 use super::Ingest;
-use crate::domain::{Action, Event};
+use crate::domain::{Action, Event, Revise};
 use crate::stages::redact;
 
 impl Ingest {
@@ -32,7 +32,7 @@ fn texts(event: &mut Event) -> Vec<&mut String> {
         Action::Remember(remember) => texts.push(&mut remember.content),
         Action::Update(update) => texts.extend(&mut update.content),
         Action::Summary { content, .. } => texts.push(content),
-        Action::Prune { reason, .. } => texts.push(reason),
+        Action::Prune { reason, .. } | Action::Revise(Revise { reason, .. }) => texts.push(reason),
         Action::Forget(_) | Action::Feedback { .. } | Action::Tick => {}
     }
     texts

@@ -88,6 +88,7 @@ pub fn stands(work: &mut Work<'_>, here: &Here<'_>, memory: &mut Memory) -> Resu
         return Ok(());
     }
     memory.valid_to = None;
+    memory.confirmed += 1;
     for id in newer {
         let Some(mut newer) = work.overlay.memory(here.key(), id)? else { continue };
         newer.supersedes.retain(|old| *old != memory.id);

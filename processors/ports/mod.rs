@@ -2,9 +2,9 @@
 
 pub mod broker;
 pub mod clock;
+pub mod cross_encoder;
 pub mod embedder;
 pub mod kafka;
 pub mod memory;
 mod onnx;
-pub mod reranker;
 pub mod summarizer;

@@ -5,7 +5,7 @@ use super::Recall;
 use crate::fault::Result;
 use crate::metrics::Metrics;
 use crate::ports::clock::Clock;
-use crate::ports::reranker::Reranker;
+use crate::ports::cross_encoder::Reranker;
 use crate::stages::rank::{self, Ranked};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! One configuration → the options of each part. Nothing here decides; it only names who gets what.
 
 use crate::config::Config;
+use crate::ports::cross_encoder;
 use crate::ports::embedder::{self, ModelChoice};
-use crate::ports::reranker;
 use crate::stages::{decode, index, store};
 use crate::{compact, ingest, recall, restore, shard};
 use std::path::PathBuf;
@@ -20,9 +20,31 @@ pub fn embedder(config: &Config) -> embedder::Options {
 }
 
 /// The model that recall reads its best memories again with, if there is one.
-pub fn reranker(config: &Config) -> Option<reranker::Options> {
-    let model = Some(config.rerank.model.as_str()).filter(|directory| !directory.is_empty())?;
-    Some(reranker::Options { model: model.into(), library: embedder(config).library, tokens_max: config.rerank.tokens_max })
+/// None where no model is named.
+pub fn reranker(config: &Config) -> Option<cross_encoder::Options> {
+    cross_encoder(config, "rerank.model", (&config.rerank.model, config.rerank.tokens_max))
+}
+
+/// None where no model is named.
+pub fn judge(config: &Config) -> Option<cross_encoder::Options> {
+    cross_encoder(config, "conflict.model", (&config.conflict.model, config.conflict.tokens_max))
+}
+
+fn cross_encoder(config: &Config, option: &'static str, (model, tokens_max): (&str, usize)) -> Option<cross_encoder::Options> {
+    let library = embedder(config).library;
+    (!model.is_empty()).then(|| cross_encoder::Options { option, model: model.into(), library, tokens_max })
+}
+
+pub fn judging(config: &Config) -> compact::JudgingOptions {
+    let conflict = &config.conflict;
+    compact::JudgingOptions {
+        probability: conflict.probability,
+        cosine: conflict.cosine,
+        earlier_max: conflict.earlier_max,
+        days: conflict.days,
+        budget_ms: i64::try_from(conflict.budget_ms).unwrap_or(i64::MAX),
+        compared_max: conflict.compared_max,
+    }
 }
 
 pub fn rerank(config: &Config) -> recall::rerank::Options {

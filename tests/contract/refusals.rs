@@ -92,9 +92,11 @@ fn proposals_of_strangers_are_not_trusted(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("strangers", "ada");
     let id = ada.remember("Not to be pruned.");
+    let seen = json!({"id": id, "version": 1});
     for event in [
         json!({"type": "prune", "reason": "mine", "memories": [{"id": id, "version": 1}]}),
         json!({"type": "summary", "session": "s", "content": "nothing", "covers": [{"id": id, "version": 1}]}),
+        json!({"type": "revise", "memory": seen, "revises": [seen], "probability": 1.0, "reason": "mine"}),
     ] {
         let forged = ada.message("events", event).with("keepsake-proposal", "guess");
         let reply = wire.exchange(forged).json();

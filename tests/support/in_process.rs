@@ -1,13 +1,14 @@
-//! Ingest and recall over one shard in memory, without a broker and without threads: for what is said of single memories and their scores.
+//! Runs ingest, recall and compaction over one shard in memory, without a broker and without threads: for tests about single memories.
 
-use keepsake::config::Layers;
+use keepsake::compact::{Compact, Judging};
+use keepsake::config::{Config, Layers};
 use keepsake::domain::{Now, Spread, Time};
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
 use keepsake::ingest::flood::Flood;
 use keepsake::metrics::Metrics;
 use keepsake::ownership::{Place, Shards};
-use keepsake::ports::broker::Record;
+use keepsake::ports::broker::{Outgoing, Record};
 use keepsake::ports::clock::ManualClock;
 use keepsake::ports::embedder::{Embedder, TokenCounter, pool};
 use keepsake::profile::Profiles;
@@ -21,6 +22,9 @@ pub struct InProcess {
     ingest: Ingest,
     recall: Recall,
     shards: Arc<Shards>,
+    config: Config,
+    profiles: Profiles,
+    pub metrics: Arc<Metrics>,
     offset: i64,
 }
 
@@ -53,13 +57,30 @@ impl InProcess {
             flood: Flood::new(options::flood(&config)),
             metrics: metrics.clone(),
         };
-        let recall = Recall::new(options::recall(&config), profiles, shards.clone(), session(), tokens.clone(), metrics);
-        InProcess { ingest, recall, shards, offset: 0 }
+        let recall =
+            Recall::new(options::recall(&config), profiles.clone(), shards.clone(), session(), tokens.clone(), metrics.clone());
+        InProcess { ingest, recall, shards, config, profiles, metrics, offset: 0 }
+    }
+
+    /// A compaction worker that starts now.
+    pub fn compaction(&self, judging: Option<Judging>) -> Compact {
+        let options = options::compact(&self.config);
+        Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone()).with_judging(judging)
     }
 
     /// The outcome of its last candidate.
     pub fn tell(&mut self, event: &Value) -> &'static str {
-        let effects = self.ingest.step(vec![record(self.offset, event)]).expect("an event");
+        self.take(record(self.offset, event))
+    }
+
+    /// The outcome of a record that the service itself wrote.
+    pub fn take_back(&mut self, own: &Outgoing) -> &'static str {
+        let Outgoing { topic, key, value, headers, .. } = own.clone();
+        self.take(Record { topic, key, value, headers, offset: self.offset, ..Record::default() })
+    }
+
+    fn take(&mut self, record: Record) -> &'static str {
+        let effects = self.ingest.step(vec![record]).expect("an event");
         self.offset += 1;
         let mut outcome = "";
         for write in effects.writes {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// For one round over one user's memories and the decisions about it: milliseconds, unless the machine is very busy.
 const ROUND: Duration = Duration::from_secs(10);
 /// Every end a proposal can come to.
-const ENDS: [&str; 3] = ["summarised", "pruned", "outdated"];
+const ENDS: [&str; 4] = ["summarised", "pruned", "revised", "outdated"];
 
 impl Play {
     /// Wakes the worker at a time of ours and waits until every proposal has its decision.

@@ -13,8 +13,8 @@ use crate::metrics::Metrics;
 use crate::ownership::{Place, Shards};
 use crate::ports::broker::Record;
 use crate::ports::clock::ManualClock;
+use crate::ports::cross_encoder::RerankerModel;
 use crate::ports::embedder::{Model, pool};
-use crate::ports::reranker;
 use crate::profile::Profiles;
 use crate::recall::Recall;
 use crate::recall::rerank::Reranking;
@@ -37,7 +37,7 @@ pub struct Kit {
     pub config: Config,
     pub profiles: Profiles,
     model: Arc<Model>,
-    reranker: Option<reranker::Model>,
+    reranker: Option<RerankerModel>,
     cache: Arc<Cache>,
     metrics: Arc<Metrics>,
 }
@@ -50,7 +50,7 @@ impl Kit {
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
         let model = Arc::new(Model::open(&options::embedder(&config))?);
-        let reranker = options::reranker(&config).map(|options| reranker::Model::open(&options)).transpose()?;
+        let reranker = options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
         // A vector depends on how much of its text was read, too.
         let name = format!("{}/{}", model.name(), config.embedder.tokens_max);
         let cache = Arc::new(Cache::open(cache, &name, model.dimensions())?);

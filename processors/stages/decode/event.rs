@@ -4,7 +4,7 @@ use super::envelope::{self, Envelope};
 use super::fields::{brief, checked_metadata, content, kind, not_a_name, read as fields, required, share, time, word};
 use super::{Hop, Options, headers};
 use crate::domain::{
-    Action, Event, Forget, MemoryId, Position, Remember, Role, Scope, Seen, Signal, Time, Turn, Update, UserKey,
+    Action, Event, Forget, MemoryId, Position, Remember, Revise, Role, Scope, Seen, Signal, Time, Turn, Update, UserKey,
 };
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::Record;
@@ -52,6 +52,7 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
         "tick" => |_| Ok(Action::Tick),
         "prune" => prune,
         "summary" => summary,
+        "revise" => revise,
         _ => {
             let message = brief(&format!("is no event (turn, remember, update, forget, feedback, tick): {name}"));
             return Err(Reject { code: RejectCode::UnknownType, message, field: Some("type".to_owned()) });
@@ -60,7 +61,7 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
 }
 
 fn is_proposal(name: &str) -> bool {
-    matches!(name, "prune" | "summary")
+    matches!(name, "prune" | "summary" | "revise")
 }
 
 /// A tick is nobody's; only the worker speaks of the memories that all users share, with an empty user.
@@ -173,6 +174,17 @@ fn summary(message: &Message<'_>) -> Result<Action, Reject> {
     required("session", message.session.as_ref())?;
     let text = content("content", required("content", summary.content)?, message.options)?;
     Ok(Action::Summary { content: text, covers: seen("covers", summary.covers)? })
+}
+
+fn revise(message: &Message<'_>) -> Result<Action, Reject> {
+    let revise: wire::Revise = fields(message.body)?;
+    let newer = required("memory", revise.memory)?;
+    Ok(Action::Revise(Revise {
+        memory: Seen { id: memory(newer.id), version: newer.version },
+        revises: seen("revises", revise.revises)?,
+        probability: required("probability", share("probability", revise.probability)?)?,
+        reason: required("reason", revise.reason)?,
+    }))
 }
 
 fn seen(field: &str, list: Option<Vec<wire::Seen>>) -> Result<Vec<Seen>, Reject> {

@@ -24,7 +24,7 @@ pub struct Options {
     pub reply_allowed: Vec<String>,
     pub replies_topic: String,
     pub default_deadline_ms: i64,
-    /// Takes `prune` and `summary` from anybody, not only from our own worker.
+    /// Takes `prune`, `summary` and `revise` from anybody, not only from our own worker.
     pub trust_proposals: bool,
     /// What our own worker's proposals carry. Empty: no proposal is ours.
     pub proposal_token: String,

@@ -223,6 +223,17 @@ fn proposals_are_taken_from_our_own_worker_only() {
     assert!(event(&record(prune.to_string(), &[("keepsake-proposal", b"")]), &without_token).outcome.is_err());
     let trusting = Options { trust_proposals: true, ..Options::for_tests() };
     assert!(event(&record(prune.to_string(), &[]), &trusting).outcome.is_ok());
+    let seen = json!({"id": MEMORY, "version": 4});
+    let revise = json!({"type": "revise", "user": "zoe", "memory": seen, "revises": [seen], "probability": 0.9, "reason": "x"});
+    check_event(revise.to_string(), &[], (RejectCode::Untrusted, None));
+    let ours = event_of(&revise, &[("keepsake-proposal", TOKEN.as_bytes())]);
+    assert!(matches!(ours.action, Action::Revise(revise) if revise.revises == [revise.memory] && revise.probability == 0.9));
+    for (field, value) in [("probability", json!(1.5)), ("revises", json!([])), ("memory", Value::Null)] {
+        let mut bad = revise.clone();
+        bad[field] = value;
+        let ours = record(bad.to_string(), &[("keepsake-proposal", TOKEN.as_bytes())]);
+        assert_eq!(event(&ours, &Options::for_tests()).outcome.expect_err("a bad event").field.as_deref(), Some(field));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod proposal;
 mod record;
 mod view;
 
-pub use proposal::{Proposal, feedback_returned, proposal_prune, proposal_summary};
+pub use proposal::{Proposal, feedback_returned, proposal_prune, proposal_revise, proposal_summary};
 pub use record::{dead_letter, decision, memory_gone, memory_state, shadow, shard_meta, shard_state};
 
 use crate::domain::{Cursor, Decision, Match, Memory, ReplyTo, Time};

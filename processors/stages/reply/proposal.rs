@@ -2,7 +2,7 @@
 //! They go through the log like anybody's, so a replay repeats them and the ingest processor stays the only writer.
 
 use super::{JSON, json, view};
-use crate::domain::{MemoryId, Seen, Signal, Time, UserKey};
+use crate::domain::{MemoryId, Revise, Seen, Signal, Time, UserKey};
 use crate::ports::broker::Outgoing;
 use crate::wire;
 
@@ -33,6 +33,17 @@ pub fn proposal_summary(proposal: &Proposal<'_>, session: &str, content: &str, c
         content: Some(content),
         covers: Some(view::seen(covers)),
         ..common("summary", proposal)
+    };
+    published(proposal, &event)
+}
+
+pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> Outgoing {
+    let event = wire::OwnEvent {
+        memory: view::seen(&[revise.memory]).pop(),
+        revises: Some(view::seen(&revise.revises)),
+        probability: Some(revise.probability),
+        reason: Some(&revise.reason),
+        ..common("revise", proposal)
     };
     published(proposal, &event)
 }

@@ -1,5 +1,7 @@
 use super::*;
-use crate::domain::{Around, Kind, MemoryId, Metadata, Outcome, Position, Revision, Role, Scope, Seen, Surprise, UserKey};
+use crate::domain::{
+    Around, Kind, MemoryId, Metadata, Outcome, Position, Revise, Revision, Role, Scope, Seen, Surprise, UserKey,
+};
 use crate::fault::RejectCode;
 use crate::ports::broker::{Record, header};
 use serde_json::{Value, json};
@@ -275,6 +277,10 @@ fn proposals_carry_the_token_and_their_id() {
         (
             proposal_summary(&proposal, "s-17", "Moved.", &seen),
             json!({"type": "summary", "session": "s-17", "content": "Moved.", "covers": [{"id": id, "version": 4}]}),
+        ),
+        (
+            proposal_revise(&proposal, &Revise { memory: seen[0], revises: seen.to_vec(), probability: 0.5, reason: "x".into() }),
+            json!({"type": "revise", "memory": {"id": id, "version": 4}, "revises": [{"id": id, "version": 4}], "probability": 0.5, "reason": "x"}),
         ),
         (feedback_returned(&proposal, &[memory_id(0)]), json!({"type": "feedback", "signal": "returned", "memories": [id]})),
     ] {
