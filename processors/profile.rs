@@ -203,6 +203,11 @@ impl Profiles {
         })
     }
 
+    /// The same with another bound for a user's memories: an evaluation looks at which ones go first.
+    pub fn with_memories_max(&self, count: usize) -> Profiles {
+        self.with(|profile| profile.prune.count_max = count)
+    }
+
     fn with(&self, change: impl Fn(&mut Profile)) -> Profiles {
         let changed = |profile: &Arc<Profile>| {
             let mut profile = Profile::clone(profile);

@@ -21,6 +21,8 @@ use Must::{Least, Most, NotBelowCosine};
 const MUSTS: &[(&str, &str, Must)] = &[
     ("plain-dev", "durable kept", Least(0.99)),
     ("plain-dev", "chatter kept", Most(0.38)),
+    ("plain-dev", "durable archived by half the room", Most(0.20)),
+    ("plain-dev", "chatter archived by half the room", Least(0.70)),
     ("plain-dev", "bytes a user", Most(7000.0)),
     ("plain-dev", "plain R@1", Least(0.57)),
     ("plain-dev", "plain R@3", Least(0.755)),

@@ -127,6 +127,11 @@ impl Set {
             lines.extend([Line::part("facts kept", kept.evidence), Line::part("rest kept", kept.rest)]);
         } else {
             lines.extend([Line::part("durable kept", kept.durable), Line::part("chatter kept", kept.chatter)]);
+            // With room for half of the memories: the most durable ones should stay.
+            lines.extend([
+                Line::part("durable archived by half the room", kept.durable_archived),
+                Line::part("chatter archived by half the room", kept.chatter_archived),
+            ]);
             lines.extend(by_user(gated));
         }
         if has_questions {

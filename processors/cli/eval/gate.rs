@@ -30,6 +30,8 @@ struct Row<'c> {
     /// It holds something that is worth keeping, as a person labelled it. None: nobody did.
     is_durable: Option<bool>,
     judged: Judged,
+    /// Its memory would be archived if the user might have half as many.
+    is_archived_by_half: bool,
 }
 
 /// Memories of one user after the last turn.
@@ -44,6 +46,7 @@ struct Lived {
     decisions: Vec<Decision>,
     figures: Vec<Figures>,
     stored: Stored,
+    archived_by_half: HashSet<String>,
 }
 
 /// The user's first turns: there a gate knows little of them.
@@ -65,7 +68,7 @@ pub fn gated<'c>(kit: &Kit, conversations: &'c [Conversation], labels: &HashMap<
     })?;
     let mut measured = Gated { rows: Vec::new(), stored: Vec::new(), gated: Vec::new(), ungated: Vec::new() };
     for (conversation, (with, without)) in conversations.iter().zip(lives) {
-        measured.rows.extend(of_the_user(conversation, judged(&with.decisions), labels));
+        measured.rows.extend(of_the_user(conversation, judged(&with.decisions), &with.archived_by_half, labels));
         measured.stored.push((conversation.name.as_str(), with.stored));
         measured.gated.extend(with.figures);
         measured.ungated.extend(without);
@@ -78,7 +81,8 @@ fn live(kit: &Kit, profiles: &Profiles, encoder: &Encoder, conversation: &Conver
     let decisions = life.hear(&conversation.turns)?;
     let figures = conversation.headline().map(|question| Ok(Figures::of(&life.ask(&question.text)?, &question.evidence)));
     let figures = figures.collect::<Result<_>>()?;
-    Ok(Lived { decisions, figures, stored: Stored::of(&life.memories()?) })
+    let archived_by_half = life.archived_by_half(profiles)?;
+    Ok(Lived { decisions, figures, stored: Stored::of(&life.memories()?), archived_by_half })
 }
 
 impl Stored {
@@ -124,6 +128,7 @@ fn worth(outcome: Outcome) -> u8 {
 fn of_the_user<'c>(
     conversation: &'c Conversation,
     mut judged: HashMap<String, Judged>,
+    archived_by_half: &HashSet<String>,
     labels: &HashMap<String, bool>,
 ) -> impl Iterator<Item = Row<'c>> {
     // What asks in vain is no evidence; what asks for an order or a summary still is.
@@ -137,6 +142,7 @@ fn of_the_user<'c>(
         is_evidence: evidence.contains(&turn.id),
         is_durable: labels.get(&turn.id).copied(),
         judged: judged.remove(&turn.id).unwrap_or_default(),
+        is_archived_by_half: archived_by_half.contains(&turn.id),
     })
 }
 
@@ -218,6 +224,9 @@ pub struct Kept {
     /// Turns labelled durable.
     pub durable: Part,
     pub chatter: Part,
+    /// Memories of durable turns that a bound of half the user's memories would archive; and memories of chatter.
+    pub durable_archived: Part,
+    pub chatter_archived: Part,
     /// Mean bytes of content in a user's memories.
     pub bytes: f64,
 }
@@ -226,6 +235,10 @@ impl Kept {
     fn of(rows: &[&Row<'_>], bytes: f64) -> Kept {
         let known = |of: &dyn Fn(&Row<'_>) -> bool| Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_known()));
         let kept = |of: &dyn Fn(&Row<'_>) -> bool| Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_kept()));
+        let archived = |is_durable: bool| {
+            let labelled = rows.iter().filter(move |row| row.is_durable == Some(is_durable) && row.is_kept());
+            Part::of(labelled.map(|row| row.is_archived_by_half))
+        };
         Kept {
             stored: kept(&|_| true),
             evidence: known(&|row| row.is_evidence),
@@ -233,6 +246,8 @@ impl Kept {
             rest_known: known(&|row| !row.is_evidence),
             durable: known(&|row| row.is_durable == Some(true)),
             chatter: kept(&|row| row.is_durable == Some(false)),
+            durable_archived: archived(true),
+            chatter_archived: archived(false),
             bytes,
         }
     }
@@ -242,6 +257,8 @@ impl Kept {
             "facts_kept": number(self.evidence.share()), "rest_kept": number(self.rest.share()),
             "durable": self.durable.of, "durable_kept": number(self.durable.share()),
             "chatter": self.chatter.of, "chatter_kept": number(self.chatter.share()),
+            "durable_archived_by_half": number(self.durable_archived.share()),
+            "chatter_archived_by_half": number(self.chatter_archived.share()),
             "bytes_a_user": number(self.bytes),
         })
     }

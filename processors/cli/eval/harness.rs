@@ -3,6 +3,7 @@
 use super::cache::{Cache, Encoder};
 use super::data::{Conversation, Turn};
 use super::say;
+use crate::compact::Compact;
 use crate::config::Config;
 use crate::domain::{Decision, Now, Time};
 use crate::fault::{Fault, Result, StopName};
@@ -221,6 +222,18 @@ impl<'k> Life<'k> {
         }
     }
 
+    /// The turns whose memories compaction would archive if the user might have no more than half of them.
+    pub fn archived_by_half(&mut self, profiles: &Profiles) -> Result<HashSet<String>> {
+        let memories = self.memories()?;
+        let profiles = profiles.with_memories_max(memories.len() / 2);
+        let options = options::compact(&self.kit.config);
+        let mut compact = Compact::new(options, profiles, self.shards.clone(), self.kit.metrics.clone());
+        let proposals = compact.step(Now { wall: self.now, events: self.now })?;
+        let pruned: HashSet<String> = proposals.iter().flat_map(|proposal| pruned(proposal.value.as_deref())).collect();
+        let archived = memories.iter().filter(|memory| memory["id"].as_str().is_some_and(|id| pruned.contains(id)));
+        Ok(archived.filter_map(|memory| Some(memory["source"]["event_id"].as_str()?.to_owned())).collect())
+    }
+
     fn request(&mut self, mut body: Value) -> Result<Value> {
         if body["user"].is_null() {
             body["user"] = self.user.into();
@@ -241,6 +254,13 @@ impl<'k> Life<'k> {
         self.told += 1;
         Record { offset, timestamp_ms: self.now.0, ..event(&self.kit.config.topics.events(), self.user, turn) }
     }
+}
+
+/// Ids of the memories that a proposal would archive.
+fn pruned(proposal: Option<&[u8]>) -> Vec<String> {
+    let event: Value = proposal.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
+    let memories = if event["type"] == "prune" { event["memories"].as_array().cloned() } else { None };
+    memories.into_iter().flatten().filter_map(|memory| Some(memory["id"].as_str()?.to_owned())).collect()
 }
 
 /// The reply to a `recall`.
