@@ -103,6 +103,11 @@ impl Ingest {
             missing(work, here, update.memory);
             return Ok(());
         };
+        if let Some(category) = update.content.as_deref().and_then(|content| withheld::never(content, here.profile)) {
+            // The memory keeps its old words, and nothing else of the update is applied: half of what was asked would look like all of it.
+            work.decide(about(here, Outcome::Refused, withheld::never_reason(category), &memory));
+            return Ok(());
+        }
         let memory = self.change(work, here, memory, update)?;
         work.decide(about(here, Outcome::Updated, "changed as asked".into(), &memory));
         Ok(())

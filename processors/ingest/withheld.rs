@@ -1,5 +1,5 @@
 //! Withholds turns from memory: at the user's wish, or because the profile forbids their category. Nothing of their words is written: no
-//! memory, no context for later turns, no text in the decision.
+//! memory, no context for later turns, no text in the decision. `change.rs` asks `never` for the texts of `remember` and `update`.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 use super::super::tests::{Bench, remember, turn};
-use crate::domain::{Outcome, UserKey};
+use crate::domain::{Decision, Outcome, UserKey};
 use crate::stages::store::Reading;
 use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
 const HARP: &str = "My sister Anna plays the harp in Bergen.";
 const FLIGHT: &str = "Our flight to Oslo leaves on 12 March at 7:40.";
@@ -87,12 +89,17 @@ fn what_the_sender_asks_not_to_remember_is_context_only() {
     assert!(before.words.contains("Timbuktu"));
 }
 
-#[test]
-fn what_a_profile_never_keeps_is_written_nowhere() {
+/// With a profile that never keeps anything about health.
+fn discreet() -> Bench {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("discreet.toml");
     std::fs::write(&path, "base = \"keepsake\"\n[never]\nhealth = true\n").expect("a disk");
-    let mut bench = Bench::of(&[("profile", path.to_str().expect("a path"))]);
+    Bench::of(&[("profile", path.to_str().expect("a path"))])
+}
+
+#[test]
+fn what_a_profile_never_keeps_is_written_nowhere() {
+    let mut bench = discreet();
     let reason = "about health, which this profile never keeps";
     let events = [turn(HARP), turn("I have diabetes, says Timbuktu."), remember("Insulin from Timbuktu at eight."), turn(FLIGHT)];
     leaves_nothing(&mut bench, &events, "Timbuktu", reason);
@@ -101,6 +108,74 @@ fn what_a_profile_never_keeps_is_written_nowhere() {
     let mut open = Bench::of(&[]);
     hear(&mut open, &events);
     assert_eq!(open.memories("ada").len(), 4, "off by default");
+}
+
+/// Everything that is logged while it lives.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The decision on an event whose sender waits for a reply, and all that leaves the process because of it: decisions, states of memories, the
+/// changelog, the reply, metrics and log.
+fn ask(bench: &mut Bench, event: &Value) -> (Decision, Value, String) {
+    bench.ingest.options.changelog = true;
+    let mut record = bench.record(event);
+    record.headers.push(("kafka_replyTopic".into(), b"keepsake.replies".to_vec()));
+    let logged = Logged::default();
+    let writer = logged.clone();
+    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
+    let (decisions, replied, mut out) = tracing::subscriber::with_default(log, || {
+        let effects = bench.ingest.step(vec![record]).expect("no faults");
+        let replied = serde_json::from_slice(effects.replies[0].value.as_deref().expect("a reply")).expect("JSON");
+        let mut out = bench.ingest.metrics.page();
+        for outgoing in effects.outputs.iter().chain(&effects.replies) {
+            // The changelog's own form of a record is in a header.
+            let parts = outgoing.key.iter().chain(&outgoing.value).chain(outgoing.headers.iter().map(|(_, value)| value));
+            out.extend(parts.map(|part| String::from_utf8_lossy(part).into_owned()));
+        }
+        let decisions: Vec<Decision> = effects.writes.iter().flat_map(|write| write.decisions.clone()).collect();
+        for write in effects.writes {
+            write.carry_out(None).expect("a disk");
+        }
+        (decisions, replied, out)
+    });
+    out.push_str(&String::from_utf8_lossy(&logged.0.lock().expect("no writer panics")));
+    (decisions[0].clone(), replied, out)
+}
+
+#[test]
+fn an_update_to_what_a_profile_never_keeps_is_refused_and_changes_nothing() {
+    let mut bench = discreet();
+    hear(&mut bench, &[turn(HARP)]);
+    let before = bench.memories("ada").remove(0);
+    let update = |id: &str, content: &str| {
+        let memory = before.id.to_string();
+        json!({"type": "update", "user": "ada", "id": id, "memory": memory, "content": content, "importance": 0.9})
+    };
+
+    let (decision, reply, out) = ask(&mut bench, &update("1", "Anna has diabetes, says Timbuktu."));
+    assert_eq!((decision.outcome, decision.memory), (Outcome::Refused, Some(before.id)));
+    assert_eq!(decision.reason, "about health, which this profile never keeps");
+    assert_eq!((&reply["status"], &reply["decisions"][0]["outcome"]), (&json!("ok"), &json!("refused")), "{reply}");
+    assert!(!out.contains("Timbuktu"), "{out}");
+    assert!(!is_stored(&bench, "Timbuktu"));
+    let after = bench.memories("ada").remove(0);
+    assert_eq!((&after.content, after.importance, after.version), (&before.content, before.importance, before.version));
+
+    // Other words are taken, and are seen in every place that was searched.
+    let (decision, _, out) = ask(&mut bench, &update("2", "Anna plays the harp in Timbuktu."));
+    assert_eq!(decision.outcome, Outcome::Updated);
+    assert!(is_stored(&bench, "Timbuktu") && out.contains("Timbuktu"));
 }
 
 #[test]
