@@ -12,6 +12,7 @@ on_both_brokers! {
     what_a_forgotten_memory_left_in_others_goes_with_it
     what_its_neighbours_know_of_a_forgotten_turn_goes_with_it
     said_and_forgotten_in_one_breath
+    a_turn_that_is_taken_back_or_off_the_record_leaves_nothing
 }
 
 /// Asks in every way for a word, and wants it nowhere.
@@ -180,4 +181,19 @@ fn said_and_forgotten_in_one_breath(broker: Broker) {
         .map(|(partition, offset)| json!({"partition": partition, "offset": offset}))
         .collect();
     nowhere(&ada, "wombat", &events);
+}
+
+fn a_turn_that_is_taken_back_or_off_the_record_leaves_nothing(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let ada = wire.user("forget-said", "ada");
+    let say = |role: &str, content: &str| ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s1"}));
+    let said = say("user", "I keep my boat in Timbuktu.");
+    let back = say("user", "Forget what I just said.");
+    assert_eq!(outcome(&back), "forgotten", "{back}");
+    assert_eq!(back["decisions"][0]["related"], json!([made(&said)]));
+    let secret = say("user", "Off the record: I am leaving for Timbuktu.");
+    let answer = say("assistant", "Timbuktu it is, and nobody will hear of it.");
+    assert_eq!([outcome(&secret), outcome(&answer)], ["dropped"; 2], "{secret} {answer}");
+    assert!([&secret, &answer].iter().all(|reply| reply["decisions"][0].get("candidate").is_none()));
+    nowhere(&ada, "timbuktu", &[secret, answer]);
 }

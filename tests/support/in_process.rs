@@ -2,7 +2,7 @@
 
 use keepsake::compact::{Compact, Judging};
 use keepsake::config::{Config, Layers};
-use keepsake::domain::{Now, Spread, Time};
+use keepsake::domain::{Decision, Now, Spread, Time};
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
 use keepsake::ingest::flood::Flood;
@@ -68,26 +68,30 @@ impl InProcess {
         Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone()).with_judging(judging)
     }
 
-    /// The outcome of its last candidate.
+    /// The outcome of its first candidate.
     pub fn tell(&mut self, event: &Value) -> &'static str {
+        self.decide(event)[0].outcome.as_str()
+    }
+
+    pub fn decide(&mut self, event: &Value) -> Vec<Decision> {
         self.take(record(self.offset, event))
     }
 
     /// The outcome of a record that the service itself wrote.
     pub fn take_back(&mut self, own: &Outgoing) -> &'static str {
         let Outgoing { topic, key, value, headers, .. } = own.clone();
-        self.take(Record { topic, key, value, headers, offset: self.offset, ..Record::default() })
+        self.take(Record { topic, key, value, headers, offset: self.offset, ..Record::default() })[0].outcome.as_str()
     }
 
-    fn take(&mut self, record: Record) -> &'static str {
+    fn take(&mut self, record: Record) -> Vec<Decision> {
         let effects = self.ingest.step(vec![record]).expect("an event");
         self.offset += 1;
-        let mut outcome = "";
+        let mut decisions = Vec::new();
         for write in effects.writes {
-            outcome = write.decisions[0].outcome.as_str();
+            decisions.extend(write.decisions.clone());
             write.carry_out(None).expect("memory");
         }
-        outcome
+        decisions
     }
 
     /// The reply to a recall.
