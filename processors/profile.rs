@@ -1,6 +1,7 @@
 //! A profile as written (`config/profiles/*.toml`) → the options of each stage. A profile is data: nothing asks for its name.
 
 mod file;
+mod retired;
 mod written;
 
 use crate::config::Config;

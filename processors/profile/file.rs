@@ -1,7 +1,7 @@
 //! The files of profiles: the built-in ones, those of a user's own, and what one says that it does not have different from another.
 
-use super::Profile;
 use super::written::Written;
+use super::{Profile, retired};
 use crate::fault::{Fault, Result, StopName};
 
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -26,6 +26,9 @@ pub fn load(name: &str) -> Result<Profile> {
         }
     };
     let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
+    if let Some(gone) = retired::found(&table) {
+        return Err(invalid(name, &gone));
+    }
     if let Some(base) = table.remove("base") {
         table = over(based_on(name, &base)?, table);
     }
