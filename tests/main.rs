@@ -25,6 +25,7 @@ mod schemas;
 mod seeds;
 mod sim;
 mod torture;
+mod upgrade;
 mod verify;
 
 /// Tests run in the order of their names, so this one comes when every other has at least begun to be skipped.

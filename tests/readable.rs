@@ -13,7 +13,7 @@ use std::path::Path;
 
 const INDEX: index::Options = index::Options { writer_bytes: 0, tail_max: 1000, documents_bytes_max: 1 << 20 };
 
-fn copied(from: &Path, to: &Path) {
+pub(crate) fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder for the copy");
     for entry in std::fs::read_dir(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())).flatten() {
         let target = to.join(entry.file_name());
@@ -25,7 +25,7 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
-fn identity(told: &Value) -> Identity {
+pub(crate) fn identity(told: &Value) -> Identity {
     let text = |name: &str| told[name].as_str().expect("text").to_owned();
     let number = |name: &str| told[name].as_i64().expect("a number") as i32;
     Identity {
@@ -38,7 +38,7 @@ fn identity(told: &Value) -> Identity {
     }
 }
 
-fn contents(store: &Store) -> BTreeSet<String> {
+pub(crate) fn contents(store: &Store) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for user in store.users(None, 100).expect("readable") {
         let each = &mut |memory: keepsake::domain::Memory| {
@@ -54,7 +54,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
 }
 

@@ -1,5 +1,6 @@
 //! Runs ingest, recall and compaction over one shard in memory, without a broker and without threads: for tests about single memories.
 
+use super::changelog::Changelog;
 use keepsake::compact::{Compact, Judging};
 use keepsake::config::{Config, Layers};
 use keepsake::domain::{Decision, Now, Spread, Time};
@@ -15,17 +16,19 @@ use keepsake::profile::Profiles;
 use keepsake::recall::Recall;
 use keepsake::run::options;
 use keepsake::stages::score::Rarity;
+use keepsake::stages::store;
 use serde_json::Value;
 use std::sync::Arc;
 
 pub struct InProcess {
     ingest: Ingest,
     recall: Recall,
-    shards: Arc<Shards>,
+    pub shards: Arc<Shards>,
     config: Config,
     profiles: Profiles,
     pub metrics: Arc<Metrics>,
     offset: i64,
+    changelog: Option<(Changelog, Time)>,
 }
 
 impl InProcess {
@@ -46,20 +49,38 @@ impl InProcess {
         let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics.clone()));
         shards.open(0).expect("memory");
         let profiles = Profiles::load(&config).expect("built in").with_open_gate();
+        InProcess::over(shards, &config, profiles, session, tokens)
+    }
+
+    /// Over a shard that is open, and goes on behind what it has applied.
+    pub fn over(
+        shards: Arc<Shards>,
+        config: &Config,
+        profiles: Profiles,
+        session: &dyn Fn() -> Box<dyn Embedder>,
+        tokens: &TokenCounter,
+    ) -> InProcess {
+        let metrics = Arc::new(Metrics::new());
         let ingest = Ingest {
-            options: options::ingest(&config),
+            options: options::ingest(config),
             profiles: profiles.clone(),
             shards: shards.clone(),
-            encoder: pool::in_place(embedder),
+            encoder: pool::in_place(session()),
             tokens: tokens.clone(),
             rarity: Rarity::flat(),
             spread: Spread::STANDARD,
-            flood: Flood::new(options::flood(&config)),
+            flood: Flood::new(options::flood(config)),
             metrics: metrics.clone(),
         };
         let recall =
-            Recall::new(options::recall(&config), profiles.clone(), shards.clone(), session(), tokens.clone(), metrics.clone());
-        InProcess { ingest, recall, shards, config, profiles, metrics, offset: 0 }
+            Recall::new(options::recall(config), profiles.clone(), shards.clone(), session(), tokens.clone(), metrics.clone());
+        let offset = shards.get(0).expect("it is open").applied() + 1;
+        InProcess { ingest, recall, shards, config: config.clone(), profiles, metrics, offset, changelog: None }
+    }
+
+    /// Writes what each event causes to a changelog, at this time.
+    pub fn with_changelog(self, changelog: Changelog, at: Time) -> InProcess {
+        InProcess { changelog: Some((changelog, at)), ..self }
     }
 
     /// A compaction worker that starts now.
@@ -74,7 +95,7 @@ impl InProcess {
     }
 
     pub fn decide(&mut self, event: &Value) -> Vec<Decision> {
-        self.take(record(self.offset, event))
+        self.take(self.record(event))
     }
 
     /// The outcome of a record that the service itself wrote.
@@ -86,10 +107,12 @@ impl InProcess {
     fn take(&mut self, record: Record) -> Vec<Decision> {
         let effects = self.ingest.step(vec![record]).expect("an event");
         self.offset += 1;
+        let memories = effects.outputs.iter().filter(|out| out.topic == self.ingest.options.memories);
+        let place = self.changelog.as_ref().map(|(log, at)| store::Place { offset: log.write(memories), at: *at });
         let mut decisions = Vec::new();
         for write in effects.writes {
             decisions.extend(write.decisions.clone());
-            write.carry_out(None).expect("memory");
+            write.carry_out(place).expect("memory");
         }
         decisions
     }
@@ -97,7 +120,7 @@ impl InProcess {
     /// The reply to a recall.
     pub fn reply(&mut self, events: Time, request: &Value) -> Value {
         self.shards.polled();
-        let replies = self.recall.step(Now { wall: Time(0), events }, Some(record(self.offset, request)));
+        let replies = self.recall.step(Now { wall: Time(0), events }, Some(self.record(request)));
         serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON")
     }
 
@@ -106,8 +129,9 @@ impl InProcess {
         let reply = self.reply(events, request);
         reply["memories"].as_array().unwrap_or_else(|| panic!("{request}: {reply}")).clone()
     }
-}
 
-fn record(offset: i64, body: &Value) -> Record {
-    Record { topic: "keepsake.events".into(), offset, value: Some(body.to_string().into_bytes()), ..Record::default() }
+    fn record(&self, body: &Value) -> Record {
+        let value = Some(body.to_string().into_bytes());
+        Record { topic: self.ingest.options.events.to_string(), offset: self.offset, value, ..Record::default() }
+    }
 }

@@ -1,5 +1,6 @@
 //! What the stories share: a broker, a service on it, and a client that knows nothing but the contract.
 
+pub mod changelog;
 pub mod client;
 pub mod in_process;
 pub mod kafka;
