@@ -54,10 +54,10 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## what needs more than the README lists: sets up the multilingual encoder (91 MB) and tests with it
+test-all: check-build ## what needs more than the README lists: sets up the multilingual encoder (91 MB) and holds its figures
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
-	$(call step,tests with it,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked --lib multilingual)
+	$(call step,tests with it,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
 
 sim: check-build ## 10,000 stories on a simulated broker in which everything goes wrong (KEEPSAKE_SIM_SEEDS; KEEPSAKE_SIM_SEED tells one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)

@@ -32,6 +32,6 @@ mod verify;
 mod zz_summary {
     #[test]
     fn what_was_skipped_is_said_at_the_end() {
-        super::support::kafka::say_what_was_skipped();
+        super::support::skips::say_what_was_skipped();
     }
 }

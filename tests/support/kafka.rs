@@ -1,34 +1,19 @@
 //! One real Apache Kafka for the whole run, started when the first story asks for it, gone with this process.
 
 use super::root;
-use std::io::Write;
+use super::skips::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
-
-static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Whether this test may use Kafka. If not, everybody hears of it: a skip is not a pass.
 pub fn is_wanted(test: &str) -> bool {
     if std::env::var("KEEPSAKE_TEST_KAFKA").as_deref() != Ok("skip") {
         return true;
     }
-    say(&format!("SKIPPED {test}: KEEPSAKE_TEST_KAFKA=skip\n"));
-    SKIPPED.lock().expect("no test panics while it holds this").push(test.to_owned());
+    skipped(test, "nothing of it holds on a real Kafka (KEEPSAKE_TEST_KAFKA=skip)");
     false
-}
-
-pub fn say_what_was_skipped() {
-    let skipped = SKIPPED.lock().expect("no test panics while it holds this").len();
-    if skipped > 0 {
-        say(&format!("\n*** {skipped} tests SKIPPED, nothing of them holds on a real Kafka (KEEPSAKE_TEST_KAFKA=skip) ***\n"));
-    }
-}
-
-/// Past the harness, which would swallow the words of a test that passes.
-fn say(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// host:port of the broker.

@@ -5,6 +5,7 @@ pub mod client;
 pub mod in_process;
 pub mod kafka;
 pub mod service;
+pub mod skips;
 pub mod story;
 pub mod validator;
 
