@@ -38,6 +38,8 @@ const NAME_WORDS_MAX: usize = 1;
 const STATEMENT_WORDS: usize = 4;
 /// In scripts without spaces.
 const STATEMENT_SIGNS: usize = 7;
+/// Words, or signs in scripts without spaces, that say something behind a yes or no.
+const ANSWER_LEFT: usize = 2;
 /// A question this long tells something besides.
 const TELLING_QUESTION_SIGNS: usize = 16;
 /// English words by the encoder's vocabulary, where a text is too short to tell its language by.
@@ -56,7 +58,7 @@ pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> Speech {
     let found: Vec<Found<Sign>> = SPEECH.find(&folded).collect();
     let told = if is_english { Told::Surely(ENGLISH) } else { language(prose, words, &found, rarity) };
     if folded.len() <= SMALL_TALK_BYTES_MAX
-        && let Some(small_talk) = small_talk(&folded, &found, told)
+        && let Some(small_talk) = small_talk(&folded, &found, told).or_else(|| drawn_out_small_talk(&folded, told))
     {
         return Speech { small_talk: Some(small_talk), ..Speech::default() };
     }
@@ -135,18 +137,43 @@ fn small_talk(folded: &str, found: &[Found<Sign>], told: Told) -> Option<SmallTa
     most_left.into_iter().find_map(|most| languages().find_map(|language| talk_in(language, folded, found, most)))
 }
 
-fn talk_in(language: Covered, folded: &str, found: &[Found<Sign>], most_left: usize) -> Option<SmallTalk> {
+/// "dankee", "holaa": `fold` leaves a letter that is written twice, as "Kaffee" needs it.
+fn drawn_out_small_talk(folded: &str, told: Told) -> Option<SmallTalk> {
+    let mut shorter = String::with_capacity(folded.len());
+    let mut signs = folded.chars().peekable();
+    while let Some(c) = signs.next() {
+        let ends_word = signs.peek().is_none_or(|next| !next.is_alphanumeric());
+        if !(ends_word && c.is_alphabetic() && shorter.ends_with(c)) {
+            shorter.push(c);
+        }
+    }
+    if shorter.len() == folded.len() {
+        return None;
+    }
+    let found: Vec<Found<Sign>> = SPEECH.find(&shorter).collect();
+    small_talk(&shorter, &found, told)
+}
+
+/// Wordings of small talk in this language and in English, and which bytes of the text they cover.
+fn talk(language: Covered, folded: &str, found: &[Found<Sign>]) -> (Vec<(usize, usize, SmallTalk)>, Vec<bool>) {
     let own = found.iter().filter(|one| one.language == language || one.language == ENGLISH);
     let own: Vec<_> = own.filter_map(|one| Some((one.start, one.end, kind(one.what)?))).collect();
     let mut covered = vec![false; folded.len()];
     own.iter().for_each(|(start, end, _)| covered[*start..*end].fill(true));
+    (own, covered)
+}
+
+fn talk_in(language: Covered, folded: &str, found: &[Found<Sign>], most_left: usize) -> Option<SmallTalk> {
+    let (own, covered) = talk(language, folded, found);
     // "na gut" is no greeting, though "na" is one.
     let is_part = |one: &(usize, usize, SmallTalk)| {
         own.iter().any(|other| other.0 <= one.0 && one.1 <= other.1 && other.1 - other.0 > one.1 - one.0)
     };
     let best = own.iter().filter(|one| !is_part(one)).map(|one| one.2).min_by_key(|kind| *kind as u8);
-    let left = if language.is_spaced() { words_left(folded, &covered) } else { signs_left(folded, &covered) };
-    let may_name = matches!(best, Some(SmallTalk::Greeting | SmallTalk::Thanks));
+    let left = left(language, folded, &covered);
+    // "gracias, ya no fumo": beside news a word is no name.
+    let is_news = found.iter().any(|one| one.language == language && matches!(one.what, Sign::Change | Sign::State));
+    let may_name = matches!(best, Some(SmallTalk::Greeting | SmallTalk::Thanks)) && !is_news;
     let most = if may_name { most_left } else { 0 };
     best.filter(|_| left <= most)
 }
@@ -160,6 +187,10 @@ fn kind(sign: Sign) -> Option<SmallTalk> {
         Sign::Filler => Some(SmallTalk::Filler),
         _ => None,
     }
+}
+
+fn left(language: Covered, folded: &str, covered: &[bool]) -> usize {
+    if language.is_spaced() { words_left(folded, covered) } else { signs_left(folded, covered) }
 }
 
 /// Words of which a part is not covered. One with a digit counts twice: it is no name.
@@ -195,15 +226,22 @@ fn of_another(reading: &Reading<'_>, language: Covered, folded: &str, found: &[F
     });
     let tells = speaks_of_self || any(Sign::State) || folded.bytes().any(|byte| byte.is_ascii_digit());
     let length = folded.chars().filter(|c| c.is_alphanumeric()).count();
+    let (own, covered) = talk(language, folded, found);
+    // "どう" asks, and "どうも" greets.
+    let mut questions = signs()
+        .filter(|one| one.what == Sign::Question && !own.iter().any(|(start, end, _)| *start <= one.start && one.end < *end));
     let (is_long, asks_openly) = if language.is_spaced() {
-        (folded.split_whitespace().count() >= STATEMENT_WORDS, signs().any(|one| one.what == Sign::Question && one.start == 0))
+        (folded.split_whitespace().count() >= STATEMENT_WORDS, questions.any(|one| one.start == 0))
     } else {
-        (length >= STATEMENT_SIGNS, any(Sign::Question))
+        (length >= STATEMENT_SIGNS, questions.next().is_some())
     };
     let may_only_ask = language.is_spaced() || length < TELLING_QUESTION_SIGNS;
     let only_asks = !tells && may_only_ask && (reading.only_asks() || asks_openly && !folded.contains(". "));
     let says_no = any(Sign::Negation) && folded.split_whitespace().count() > 1 && phatic.is_empty() && language.is_spaced();
-    Speech { states: tells || !only_asks && (is_long || says_no), only_asks, ..Speech::default() }
+    // "sì, sono medico", "はい、医者です": who says yes or no and goes on says something of themselves.
+    let begins_with_answer = own.iter().any(|(start, _, kind)| *start == 0 && *kind == SmallTalk::Acknowledgement);
+    let goes_on = begins_with_answer && left(language, folded, &covered) >= ANSWER_LEFT;
+    Speech { states: tells || !only_asks && (is_long || says_no || goes_on), only_asks, ..Speech::default() }
 }
 
 #[cfg(test)]

@@ -323,6 +323,20 @@ fn japanese_statements_and_small_talk() {
 }
 
 #[test]
+fn a_letter_drawn_out_makes_small_talk_no_statement() {
+    is_small_talk(SmallTalk::Greeting, &["holaa", "ciaoo!", "boa noitee"]);
+    is_small_talk(SmallTalk::Thanks, &["dankee", "graciass", "grazieee mille", "obrigadaa"]);
+    is_small_talk(SmallTalk::Acknowledgement, &["okk", "jaa genau"]);
+}
+
+#[test]
+fn a_yes_or_no_that_goes_on_states_something() {
+    states(&["sì, sono medico", "はい、医者です", "sí, médica", "oui, prof de maths", "どうも、鈴木です", "gracias, ya no fumo"]);
+    is_small_talk(SmallTalk::Greeting, &["どうも"]);
+    is_small_talk(SmallTalk::Acknowledgement, &["sì, certo", "はい、わかりました", "sí claro"]);
+}
+
+#[test]
 fn what_no_list_covers_is_kept_unless_it_is_small_talk_of_a_known_sort() {
     states(&[
         "Mam dwa koty",
