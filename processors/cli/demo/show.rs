@@ -14,13 +14,14 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The numbers of a recalled memory: what matched, what that is worth, and what nudges it.
-const TERMS: [&str; 17] = [
+const TERMS: [&str; 18] = [
     "cosine",
     "bm25",
     "dense",
     "words",
     "answer",
     "neighbour",
+    "beyond_word",
     "speaker",
     "when",
     "question",

@@ -12,6 +12,11 @@ use std::collections::HashMap;
 /// has nothing to do with the question would push an answer down.
 const NEWER_SHARE: f32 = 0.4;
 
+/// A newer statement stands before one that it revises only if its score is at least this share of the older one's: links are guesses, and
+/// a statement this far from the question is usually about something else. Shares of .2 and .3 measure the same on minds-dev and plain-dev; .4
+/// puts the older one first in 4 of 70 more changes.
+const REVISING_SHARE: f32 = 0.25;
+
 /// Length of the newer words that a note quotes.
 const QUOTED_CHARS: usize = 80;
 
@@ -25,8 +30,13 @@ pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
     }
 }
 
-/// Sorts best first. Invariant: an old version follows its successor before any other memory does; a memory follows those that revise it,
-/// and the newer ones in conflict with it that answer nearly as well.
+/// Decides by their scores whether a statement stands before the one that it revises.
+pub(super) fn is_before_revised(newer: f32, older: f32) -> bool {
+    newer >= REVISING_SHARE * older
+}
+
+/// Sorts best first. Invariant: an old version follows its successor before any other memory does; a memory follows those that revise it
+/// and are not far behind it, and the newer ones in conflict with it that answer nearly as well.
 pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     ranked.sort_unstable_by(better_first);
     let best_valid = ranked.iter().find(|one| !one.superseded).map_or(0.0, |best| best.score);
@@ -71,7 +81,8 @@ impl Links {
                 continue;
             }
             let revised = one.memory.revises.iter().filter_map(|id| place_of.get(id));
-            revised.filter(|older| !ranked[**older].superseded).for_each(|older| links.newer[*older].push(place));
+            let follows = |older: &Ranked| !older.superseded && is_before_revised(one.score, older.score);
+            revised.filter(|older| follows(&ranked[**older])).for_each(|older| links.newer[*older].push(place));
             for &other in one.memory.conflicts_with.iter().filter_map(|id| place_of.get(id)) {
                 links.oppose(place, other, ranked, least);
                 links.oppose(other, place, ranked, least);
@@ -171,11 +182,17 @@ mod tests {
 
     #[test]
     fn a_revised_memory_stands_right_behind_the_newest_of_those_that_revise_it() {
-        check(vec![one(1, 0.9, None), one(2, 0.8, None), one(3, 0.1, Some(1))], &["m3", "m1", "m2"]);
-        check(vec![one(1, 0.9, None), one(2, 0.5, Some(1)), one(3, 0.1, Some(2)), one(4, 0.7, None)], &["m3", "m2", "m1", "m4"]);
+        check(vec![one(1, 0.9, None), one(2, 0.8, None), one(3, 0.3, Some(1))], &["m3", "m1", "m2"]);
+        check(vec![one(1, 0.9, None), one(2, 0.5, Some(1)), one(3, 0.2, Some(2)), one(4, 0.7, None)], &["m3", "m2", "m1", "m4"]);
         check(vec![one(1, 0.2, None), one(2, 0.9, Some(1)), one(3, 0.5, None)], &["m2", "m3", "m1"]);
         check(vec![one(1, 0.9, None), one(2, 0.8, Some(7))], &["m1", "m2"]);
         check(vec![one(1, 0.9, Some(2)), one(2, 0.8, Some(1))], &["m2", "m1"]);
+    }
+
+    #[test]
+    fn a_statement_far_behind_the_one_that_it_revises_keeps_its_own_place() {
+        check(vec![one(1, 0.8, None), one(2, 0.7, None), one(3, 0.19, Some(1))], &["m1", "m2", "m3"]);
+        check(vec![one(1, 0.8, None), one(2, 0.7, None), one(3, 0.2, Some(1))], &["m3", "m1", "m2"]);
     }
 
     #[test]

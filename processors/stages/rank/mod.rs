@@ -112,7 +112,7 @@ pub struct Weights {
     /// Recency, importance and confidence together move a score by at most this share, up or down.
     pub bound: f32,
     pub fade: Fade,
-    /// The share of the best score under which nothing is returned.
+    /// A memory is returned from this share of the best one's `by_itself` on.
     pub floor: f32,
     /// None: the policy knows no relevance, and leaves it out.
     pub relevance: Option<Relevance>,
@@ -151,6 +151,8 @@ pub struct Signals {
 pub struct Ranked {
     pub memory: Arc<Memory>,
     pub score: f32,
+    /// Part of the score that its own meaning and words make, without bonuses and without the shares that it gets from other turns.
+    pub by_itself: f32,
     /// A newer fact had replaced it at the time that was asked about.
     pub superseded: bool,
     pub signals: Signals,
@@ -164,7 +166,7 @@ pub struct Ranked {
 impl Ranked {
     /// Nothing but a score is known of it.
     pub fn new(memory: Arc<Memory>, score: f32, superseded: bool, terms: Vec<(&'static str, f32)>) -> Ranked {
-        Ranked { memory, score, superseded, signals: Signals::default(), relevance: None, terms, note: None }
+        Ranked { memory, score, by_itself: score, superseded, signals: Signals::default(), relevance: None, terms, note: None }
     }
 }
 
@@ -214,23 +216,28 @@ fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
     successors
 }
 
-/// Measured against the best valid one: showing old versions as well must not hide a valid memory.
+/// Leaves out the memories under the share `floor` of the best valid one: showing old versions as well must not hide a valid memory.
+/// The best one is measured by its own meaning and words alone: bonuses and neighbours may lift a memory over the floor, but not the floor.
 fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, successors: &HashSet<MemoryId, RandomState>) {
     let has_valid = ranked.iter().any(|one| !one.superseded);
-    let best = ranked.iter().filter(|one| !(has_valid && one.superseded)).map(|one| one.score).fold(0.0, f32::max);
+    let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
+    let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
     let is_near = |one: &Ranked| one.score >= floor * best || successors.contains(&one.memory.id);
-    let mut kept: HashSet<MemoryId, RandomState> = ranked.iter().filter(|one| is_near(one)).map(|one| one.memory.id).collect();
-    // A newer statement stands before what it revises, however differently it is worded. Terminates: `kept` only grows.
+    let mut kept: HashMap<MemoryId, f32, RandomState> =
+        ranked.iter().filter(|one| is_near(one)).map(|one| (one.memory.id, one.score)).collect();
+    // A newer statement is kept where it stands before an older one that is. Terminates: `kept` only grows.
     loop {
-        let revises_kept = |one: &&Ranked| one.memory.revises.iter().any(|older| kept.contains(older));
-        let newer: Vec<MemoryId> = ranked.iter().filter(revises_kept).map(|one| one.memory.id).collect();
+        let stands_before =
+            |newer: &Ranked, id: &MemoryId| kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older));
+        let revises_kept = |one: &&Ranked| one.memory.revises.iter().any(|older| stands_before(one, older));
+        let newer: Vec<(MemoryId, f32)> = ranked.iter().filter(revises_kept).map(|one| (one.memory.id, one.score)).collect();
         let before = kept.len();
         kept.extend(newer);
         if kept.len() == before {
             break;
         }
     }
-    ranked.retain(|one| kept.contains(&one.memory.id));
+    ranked.retain(|one| kept.contains_key(&one.memory.id));
 }
 
 /// The same words of the same person say nothing twice. An old version stays beside a valid one of the same words: it was
@@ -250,6 +257,7 @@ fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
 mod tests {
     use super::samples::{ask, hit, memory, nothing, weights};
     use super::*;
+    use crate::domain::{Neighbour, Vector};
     use proptest::prelude::*;
 
     const NOW: Time = Time(1_700_000_000_000);
@@ -371,11 +379,32 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_statement_is_kept_with_what_it_revises_however_far_behind() {
-        let newer = |revises: u32| edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![id(revises)]);
+    fn a_memory_that_stands_alone_is_not_cut_for_what_the_best_one_gets_from_its_neighbours() {
+        let hits = |cosine| {
+            let mut next_to_another = hit(1, "tea", 9.0, 0.9);
+            next_to_another.before = next_to_another.own;
+            let before = Neighbour { speaker: "user".into(), words: "tea".into(), question: 0.0, ..turn_before() };
+            next_to_another.memory_mut().around.before = Some(before);
+            [next_to_another, hit(2, "alone", 9.0 * cosine / 0.9, cosine)]
+        };
+        let floor = weights().floor;
+        check(&hits(0.9 * (floor + 0.02)), &ask("q", &nothing()), &["tea", "alone"]);
+        check(&hits(0.9 * (floor - 0.02)), &ask("q", &nothing()), &["tea"]);
+    }
+
+    fn turn_before() -> Neighbour {
+        let source = memory(9, "").source;
+        Neighbour { source, speaker: "".into(), words: "".into(), vector: Vector::of(&[0.0]), question: 0.0 }
+    }
+
+    #[test]
+    fn a_newer_statement_is_kept_with_what_it_revises_unless_it_is_of_another_matter() {
+        let newer = |revises: u32| edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)]);
         let hits = |revises| [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer(revises)];
         check(&hits(1), &ask("q", &nothing()), &["sold it", "my car", "pizza"]);
         check(&hits(7), &ask("q", &nothing()), &["my car", "pizza"]);
+        let far = edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![id(1)]);
+        check(&[hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), far], &ask("q", &nothing()), &["my car", "pizza"]);
     }
 
     #[test]

@@ -190,6 +190,7 @@ impl<'w> Field<'w> {
         let nudging = [recency(&memory, &weights.fade, at), unit(memory.importance), unit(memory.confidence)];
         let nudge = nudge(nudging, weights.bound);
         let score = sum * role * validity * nudge;
+        let by_itself = self.relevance(&hit.own) * role * validity * nudge;
         let factors = [
             ("role", role),
             ("superseded", validity),
@@ -200,7 +201,7 @@ impl<'w> Field<'w> {
             ("score", score),
         ];
         let terms = measured.into_iter().chain(added).chain(factors).collect();
-        Ranked { signals, ..Ranked::new(memory, score, superseded, terms) }
+        Ranked { signals, by_itself, ..Ranked::new(memory, score, superseded, terms) }
     }
 
     fn measured(&self, hit: &Hit, own: &Own, neighbour: f32, question: &Question) -> Measured {
@@ -211,6 +212,7 @@ impl<'w> Field<'w> {
             words: own.words,
             answer: own.answer,
             neighbour,
+            beyond_word: beyond_word(hit),
             is_named: is_of_the_named(memory, question),
             has_time: self.wording.when && has_time_word(&memory.content),
             only_asks: only_asks(&memory.content),
@@ -241,6 +243,12 @@ fn share(value: f32, greatest: f32) -> f32 {
     if greatest > 0.0 { unit(value / greatest) } else { 0.0 }
 }
 
+/// How much nearer the memory is to the whole question than to any single word of it; 0 where the words were not measured.
+fn beyond_word(hit: &Hit) -> f32 {
+    let (whole, word) = (finite(hit.own.cosine), finite(hit.nearest_word));
+    if word > 0.0 { unit(whole - word) } else { 0.0 }
+}
+
 fn finite(value: f32) -> f32 {
     if value.is_finite() { value } else { 0.0 }
 }
@@ -256,6 +264,7 @@ mod tests {
     use super::super::TERMS;
     use super::super::samples::{ask, hit, nothing, weights};
     use super::*;
+    use crate::domain::{Neighbour, Vector};
     use proptest::prelude::*;
 
     #[test]
@@ -314,6 +323,34 @@ mod tests {
         };
         assert_eq!((best(1), best(2), best(3)), (vec![0], vec![0, 2], vec![0, 1, 2]));
         assert_eq!((best(4), best(9)), (vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn what_is_near_the_whole_question_scores_above_what_is_near_one_word_of_it() {
+        let near = |nearest_word| {
+            let hits = vec![Hit { nearest_word, ..hit(1, "the cat is called Tom", 0.0, 0.5) }];
+            term(&scored(hits, |_| true, &ask("q", &nothing()), &weights(), Time(0))[0], "beyond_word")
+        };
+        assert!(near(0.3) > near(0.4) && near(0.4) > 0.0, "{} {}", near(0.3), near(0.4));
+        assert_eq!((near(0.5), near(0.7)), (0.0, 0.0), "one word alone");
+        assert_eq!(near(0.0), 0.0, "its words were not measured");
+    }
+
+    #[test]
+    fn the_part_that_a_memory_makes_itself_is_its_meaning_and_words() {
+        let mut subject = hit(1, "I was there in May 2023", 3.0, 0.5);
+        (subject.nearest_word, subject.before) = (0.3, subject.own);
+        let turn = Neighbour {
+            source: subject.memory.source.clone(),
+            speaker: "assistant".into(),
+            words: "".into(),
+            vector: Vector::of(&[0.0]),
+            question: 1.0,
+        };
+        subject.memory_mut().around.before = Some(turn);
+        let one = scored(vec![subject], |_| true, &ask("when was I there?", &nothing()), &weights(), Time(0)).remove(0);
+        assert!(one.score > one.by_itself + 0.1, "{:?}", one.terms);
+        assert!((one.by_itself - (term(&one, "dense") + term(&one, "words")) * term(&one, "nudge")).abs() < 1e-6);
     }
 
     proptest! {
