@@ -217,7 +217,7 @@ fn a_profile_may_write_the_prompt_block_itself() {
     let profile = folder.path().join("mine.toml");
     let template =
         "begin = '<known>'\nmemory = '* {kind}, {speaker}: {content}'\nend = '</known>'\nheadings = { wishes = 'Wishes:' }";
-    std::fs::write(&profile, format!("base = \"keepsake\"\n[template]\n{template}\n")).expect("writes it");
+    std::fs::write(&profile, format!("base = \"keepsake\"\n[rank]\nfloor = 0.45\n[template]\n{template}\n")).expect("writes it");
     let running = Running::start(Broker::Embedded, &[("profile", profile.to_str().expect("a plain name"))]);
     let wire = running.wire();
     let ada = wire.user("templates", "ada");
