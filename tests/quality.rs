@@ -51,7 +51,7 @@ const MUSTS: &[(&str, &str, Must)] = &[
     ("languages-dev", "durable kept: lang-ja", Least(0.96)),
     ("languages-dev", "R@1", NotBelowCosine),
     ("languages-dev", "R@3", NotBelowCosine),
-    ("languages-dev", "plain R@3", Least(0.26)), // .75 with an encoder of many languages, see below
+    ("languages-dev", "plain R@3", Least(0.24)), // .75 with an encoder of many languages, see below
     ("parallel/en", "R@10", Least(0.99)),
     ("parallel/de", "R@10", Least(0.87)),
     ("parallel/fr", "R@10", Least(0.87)),

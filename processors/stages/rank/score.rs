@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn the_most_relevant_are_those_that_either_engine_likes_most() {
         let near =
-            [(0.0, 0.9), (9.0, 0.0), (5.0, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)].map(|(words, cosine)| Near { words, cosine });
+            [(1.0, 0.9), (9.0, 0.0), (5.5, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)].map(|(words, cosine)| Near { words, cosine });
         let best = |limit| {
             let mut places = most_relevant(&near, &weights(), limit);
             places.sort_unstable();
