@@ -600,6 +600,8 @@ pub struct Decision {
     pub threshold: Option<f32>,
     pub memory: Option<MemoryId>,
     pub related: Vec<MemoryId>,
+    /// Of a forget: memories that it means and that are still there, since it may erase no more at once.
+    pub left: Option<usize>,
     pub profile: Arc<str>,
     pub at: Time,
     pub misrouted: bool,

@@ -3,6 +3,7 @@
 
 mod change;
 mod conflicts;
+mod drafts;
 mod extraction;
 mod facts;
 mod first;
@@ -20,29 +21,27 @@ mod work;
 
 pub use turn::ECHO_COSINE;
 
-use crate::domain::{Action, Event, Memory, Position, ReplyTo, Spread, Time, UserKey, Vector};
+use crate::domain::{Action, Event, Memory, Position, Spread, Time, UserKey, Vector};
 use crate::fault::{Fault, Reject, RejectCode, Result, StopName};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::ports::broker::{Outgoing, Record};
 use crate::ports::embedder::TokenCounter;
 use crate::ports::embedder::pool::Pool;
-use crate::profile::{Profile, Profiles, Treatment};
+use crate::profile::{Profile, Profiles};
 use crate::shard::Shard;
-use crate::stages::decode::{self, Hop};
+use crate::stages::decode;
 use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
-use crate::stages::split::{self, Candidate};
 use crate::stages::store::changelog::META;
 use crate::stages::store::{Mark, Place};
 use crate::text::Words;
+use drafts::Draft;
 use flood::Flood;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use withheld::Withheld;
 use work::Work;
 
 #[derive(Clone, Debug)]
@@ -84,6 +83,8 @@ pub struct Effects {
     pub newest: Option<Time>,
     /// A tick asks the compaction worker for a round, at this time.
     pub compact_at: Option<Time>,
+    /// How many of the records were decided.
+    pub records: usize,
 }
 
 /// One shard's part of a batch, with the offset it brings the shard to.
@@ -108,38 +109,20 @@ impl Write {
     }
 }
 
-/// A record on its way: decoded and split, waiting for its vectors.
-struct Draft {
-    record: Record,
-    reply: Option<ReplyTo>,
-    hop: Option<Hop>,
-    event: std::result::Result<Event, Reject>,
-    candidates: Vec<Candidate>,
-    /// Why nothing of a turn may be kept.
-    withheld: Option<Withheld>,
-    /// Which of the vectors are its own.
-    texts: Range<usize>,
-}
-
-/// Records of a batch whose texts are encoded together: enough for every thread that encodes, and few enough to be in the processor's cache
-/// when they are decided.
-const ENCODED_TOGETHER: usize = 256;
-
-impl Draft {
-    fn hop_is_broadcast(&self) -> bool {
-        self.hop.as_ref().is_some_and(|hop| hop.broadcast)
-    }
-}
-
 impl Ingest {
     /// Records of owned partitions, in order, to everything they cause. A fault leaves all of them where they are: nothing is written yet.
     pub fn step(&mut self, records: Vec<Record>) -> Result<Effects> {
+        self.step_while(records, &|| true)
+    }
+
+    /// The same for as many of the records as are begun while `goes_on`, but at least one. `Effects::records` says how many.
+    pub fn step_while(&mut self, records: Vec<Record>, goes_on: &dyn Fn() -> bool) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
         let mut work: BTreeMap<i32, Work<'_>> =
             shards.iter().map(|(partition, shard)| (*partition, Work::on(shard, self.spread))).collect();
-        let mut effects = Effects::default();
+        let records = Words::remembering(|| self.decide_all(records, &mut work, goes_on))?;
 
-        Words::remembering(|| self.decide_all(records, &mut work))?;
+        let mut effects = Effects { records, ..Effects::default() };
 
         for (partition, work) in work {
             self.finish(&mut effects, work, shards[&partition].clone());
@@ -147,17 +130,27 @@ impl Ingest {
         Ok(effects)
     }
 
-    fn decide_all(&mut self, records: Vec<Record>, work: &mut BTreeMap<i32, Work<'_>>) -> Result<()> {
-        let mut records = records.into_iter().peekable();
-        while records.peek().is_some() {
-            let (drafts, texts) = self.draft(records.by_ref().take(ENCODED_TOGETHER));
+    /// How many of the records were decided.
+    fn decide_all(
+        &mut self,
+        records: Vec<Record>,
+        work: &mut BTreeMap<i32, Work<'_>>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<usize> {
+        let (mut records, mut decided) = (records.into_iter().peekable(), 0);
+        while records.peek().is_some() && (decided == 0 || goes_on()) {
+            let (drafts, texts) = self.draft(&mut records);
             let vectors = self.encode(texts)?;
             for draft in drafts {
+                if decided > 0 && !goes_on() {
+                    return Ok(decided);
+                }
                 let work = work.get_mut(&draft.record.partition).expect("a shard was found for every record above");
                 self.take(work, draft, &vectors)?;
+                decided += 1;
             }
         }
-        Ok(())
+        Ok(decided)
     }
 
     fn take(&mut self, work: &mut Work<'_>, draft: Draft, vectors: &[Vector]) -> Result<()> {
@@ -184,46 +177,6 @@ impl Ingest {
             }
         }
         Ok(found)
-    }
-
-    /// decode → redact → split, for several records, so that all their texts are encoded together.
-    fn draft(&self, records: impl Iterator<Item = Record>) -> (Vec<Draft>, Vec<String>) {
-        let mut texts = Vec::new();
-        let drafts = records.map(|record| self.draft_one(record, &mut texts)).collect();
-        (drafts, texts)
-    }
-
-    fn draft_one(&self, record: Record, texts: &mut Vec<String>) -> Draft {
-        let mut decoded = decode::event(&record, &self.options.decode);
-        let first = texts.len();
-        let (mut candidates, mut withheld) = (Vec::new(), None);
-        if let Ok(event) = &mut decoded.outcome {
-            self.metrics.event_read(event.action.name());
-            if self.belongs_here(event, &record) || decoded.hop.is_some() {
-                self.redact(event, decoded.hop.as_ref().is_none_or(|hop| !hop.broadcast));
-                withheld = withheld::of(event, self.profiles.of(&event.key));
-                candidates = if withheld.is_none() { self.split(event) } else { Vec::new() };
-                texts.extend(texts_of(event, &candidates));
-            }
-        }
-        Draft {
-            record,
-            reply: decoded.reply,
-            hop: decoded.hop,
-            event: decoded.outcome,
-            candidates,
-            withheld,
-            texts: first..texts.len(),
-        }
-    }
-
-    fn split(&self, event: &Event) -> Vec<Candidate> {
-        let Action::Turn(turn) = &event.action else { return Vec::new() };
-        let profile = self.profiles.of(&event.key);
-        if !turn.remember || profile.treatment(turn.role) == Treatment::Context {
-            return Vec::new();
-        }
-        split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &|text| self.tokens.count(text))
     }
 
     fn encode(&self, texts: Vec<String>) -> Result<Vec<Vector>> {
@@ -393,20 +346,5 @@ impl Here<'_> {
     /// The offset on this shard, which a forwarded event's source is not.
     fn offset(&self) -> i64 {
         self.draft.record.offset
-    }
-}
-
-/// What of an event is turned into vectors, in the order its handler expects.
-fn texts_of(event: &Event, candidates: &[Candidate]) -> Vec<String> {
-    match &event.action {
-        Action::Turn(turn) => {
-            let speaker = turn.speaker.as_deref().unwrap_or(turn.role.as_str());
-            candidates.iter().map(|candidate| format!("{speaker}: {}", candidate.text)).collect()
-        }
-        Action::Remember(remember) => vec![remember.content.clone()],
-        Action::Update(update) => update.content.iter().cloned().collect(),
-        Action::Forget(crate::domain::Forget::Query(query)) => vec![query.clone()],
-        Action::Summary { content, .. } => vec![content.clone()],
-        _ => Vec::new(),
     }
 }

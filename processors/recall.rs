@@ -30,6 +30,7 @@ pub struct Options {
     pub dead_letters: String,
     pub decode: decode::Options,
     pub candidates: usize,
+    pub terms_max: usize,
     pub token_budget_max: usize,
     pub min_offset_ms: i64,
     pub waiting_max: usize,

@@ -89,6 +89,12 @@ impl Shared {
         self.event_time.now(self.clock.as_ref(), self.from_events)
     }
 
+    /// The time of a compaction round that a tick asks for. Anybody may publish a tick, so its own time counts only in a replay: a tick of the
+    /// year 2090 would make every user's memories old.
+    fn round_at(&self, asked: Time) -> Time {
+        if self.from_events { asked } else { self.now().events }
+    }
+
     pub fn sleep(&self, time: Duration) {
         self.clock.sleep(time);
     }

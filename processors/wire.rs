@@ -352,6 +352,8 @@ pub struct Decision<'a> {
     pub memory: Option<Id>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<usize>,
     pub profile: &'a str,
     pub at: Moment,
     #[serde(skip_serializing_if = "is_false")]

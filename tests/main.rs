@@ -27,6 +27,7 @@ mod sim;
 mod torture;
 mod upgrade;
 mod verify;
+mod worst;
 
 /// Tests run in the order of their names, so this one comes when every other has at least begun to be skipped.
 mod zz_summary {

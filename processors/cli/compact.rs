@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Compact {
-    /// The time the workers take as now, RFC 3339: what fades or ends by then is dealt with
+    /// The time that the workers take as now, RFC 3339; only where the service runs with clock.from_events
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
 }

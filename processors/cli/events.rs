@@ -226,7 +226,7 @@ impl Forget {
         put(&mut message, "memory", self.target.memory);
         put(&mut message, "query", self.target.query);
         put(&mut message, "everything", self.target.everything.then_some(true));
-        send(config, output, message, self.whom.timeout)
+        send_until_none_is_left(config, output, message, self.whom.timeout)
     }
 }
 
@@ -251,10 +251,29 @@ impl Feedback {
     }
 }
 
+/// One forget erases so many memories at most, so it is sent again while its decision says that some are left. An id of the sender's own would
+/// make the second one a duplicate: then one has to do.
+fn send_until_none_is_left(config: &Config, output: Output, message: Map<String, Value>, timeout: f32) -> Result<ExitCode> {
+    let patience = Duration::from_secs_f32(timeout.clamp(0.1, 600.0));
+    let mut client = Client::connect(config)?;
+    loop {
+        let reply = client.publish(&Value::Object(message.clone()), patience)?;
+        let (left, erased) = (&reply.value["decisions"][0]["left"], &reply.value["decisions"][0]["memory"]);
+        let is_done = left.as_u64().unwrap_or(0) == 0 || erased.is_null() || message.contains_key("id");
+        let code = print_decisions(&reply, output)?;
+        if is_done || code != ExitCode::SUCCESS {
+            return Ok(code);
+        }
+    }
+}
+
 fn send(config: &Config, output: Output, message: Map<String, Value>, timeout: f32) -> Result<ExitCode> {
     let patience = Duration::from_secs_f32(timeout.clamp(0.1, 600.0));
-    let reply = Client::connect(config)?.publish(&Value::Object(message), patience)?;
-    print(&reply, output, |value| {
+    print_decisions(&Client::connect(config)?.publish(&Value::Object(message), patience)?, output)
+}
+
+fn print_decisions(reply: &Reply, output: Output) -> Result<ExitCode> {
+    print(reply, output, |value| {
         for decision in value["decisions"].as_array().into_iter().flatten() {
             anstream::println!("{}", show::decision(decision));
             if let Some(id) = decision["memory"].as_str() {

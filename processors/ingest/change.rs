@@ -17,6 +17,8 @@ use std::collections::{BTreeSet, HashSet};
 
 /// A memory this near to a forget's query is meant by it, whatever its words.
 const FORGET_COSINE: f32 = 0.75;
+/// Memories compared with a forget's query by meaning: as many as a profile lets a user have.
+const NEAR_MAX: usize = 10_000;
 
 impl Ingest {
     /// The sender's own id again: nothing changes, and the first outcome is told again.
@@ -158,7 +160,7 @@ impl Ingest {
     }
 
     pub(super) fn forget(&self, work: &mut Work<'_>, here: &Here<'_>, forget: &Forget) -> Result<()> {
-        let (key, mut doomed) = (here.key(), Vec::new());
+        let (key, mut doomed, mut left) = (here.key(), Vec::new(), 0);
         match forget {
             Forget::Memory(id) => doomed.extend(work.find(key, *id)?),
             Forget::Session(session) => {
@@ -172,7 +174,7 @@ impl Ingest {
                 // The dropped ones too: they were said in it.
                 work.forget_decisions(|decision| decision.key == *key && decision.session.as_ref() == Some(session));
             }
-            Forget::Query(query) => doomed = self.meant(work, here, query)?,
+            Forget::Query(query) => (doomed, left) = self.meant(work, here, query)?,
             Forget::Everything => {
                 work.overlay.memories(key, &mut |memory| {
                     doomed.push(memory);
@@ -191,9 +193,11 @@ impl Ingest {
         let reason = match ids.len() {
             0 => "there was nothing to forget".to_owned(),
             1 => "one memory is gone".to_owned(),
-            many => format!("{many} memories are gone"),
+            many if left == 0 => format!("{many} memories are gone"),
+            many => format!("{many} memories are gone, which is the limit, and {left} more are meant: send it again"),
         };
-        work.decide(Decision { memory: ids.first().copied(), related: ids, ..here.decision(Outcome::Forgotten, reason) });
+        let decided = here.decision(Outcome::Forgotten, reason);
+        work.decide(Decision { memory: ids.first().copied(), related: ids, left: Some(left), ..decided });
         Ok(())
     }
 
@@ -253,28 +257,34 @@ impl Ingest {
         let ids: Vec<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
         work.forget_decisions(|decision| {
             let mut about = decision.memory.iter().chain(&decision.related);
-            decision.key == *key && about.any(|id| gone.contains(id))
+            // By event, too: what of the same turn was dropped, and what somebody else of the tenant said.
+            sources.contains(&decision.event) || (decision.key == *key && about.any(|id| gone.contains(id)))
         });
         Ok(ids)
     }
 
-    /// The memories a forget's query means: all its words, or nearly its meaning. Better one too few than one too many.
-    fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<Vec<Memory>> {
+    /// The memories that a forget's query means: all its words, or nearly its meaning. Better one too few than one too many. The limit is for a
+    /// query that means more than its sender thought; how many are left over, the decision says.
+    fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<(Vec<Memory>, usize)> {
         let key = here.key();
         let meaning = Meaning { words: Words::of(query), vector: here.vectors.first().cloned(), spread: self.spread };
         let mut near = BTreeSet::new();
         if let Some(vector) = &meaning.vector {
-            let found = work.nearest(key, vector, self.options.forget_query_max)?;
+            let found = work.nearest(key, vector, NEAR_MAX)?;
             near.extend(found.into_iter().filter(|(_, cosine)| *cosine >= FORGET_COSINE).map(|(id, _)| id));
         }
-        let (mut meant, mut beside) = (Vec::new(), Vec::new());
+        let (mut meant, mut beside, mut left) = (Vec::new(), Vec::new(), 0);
         work.overlay.memories(key, &mut |mut memory| {
             if near.contains(&memory.id) || meaning.is_said_in(&memory.content) {
-                meant.push(memory);
+                if meant.len() < self.options.forget_query_max {
+                    meant.push(memory);
+                } else {
+                    left += 1;
+                }
             } else if memory.around.forget(|one| meaning.is_said_in(&one.words) || meaning.is_near(&one.vector)) {
                 beside.push(memory);
             }
-            meant.len() < self.options.forget_query_max
+            true
         })?;
         // What was said beside a memory and never became one is forgotten too, where it is meant.
         for mut memory in beside {
@@ -282,7 +292,11 @@ impl Ingest {
             work.put(memory, None)?;
         }
         work.overlay.forget_said(key, &|said| meaning.is_said_in(&said.content) || meaning.is_near(&said.vector))?;
-        Ok(meant)
+        // A turn that was dropped made no memory, and its decision has its words.
+        work.forget_decisions(|decision| {
+            decision.key == *key && decision.candidate.as_ref().is_some_and(|said| meaning.is_said_in(said))
+        });
+        Ok((meant, left))
     }
 
     pub(super) fn feedback(&self, work: &mut Work<'_>, here: &Here<'_>, memories: &[MemoryId], signal: Signal) -> Result<()> {

@@ -61,6 +61,7 @@ impl Here<'_> {
             threshold: None,
             memory: None,
             related: Vec::new(),
+            left: None,
             profile: self.profile.name.clone(),
             at: event.at,
             misrouted: self.draft.hop.is_some(),

@@ -343,6 +343,37 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
 }
 
 #[test]
+fn a_forget_says_how_many_are_left_until_none_is() {
+    let mut bench = Bench::of(&[("limits.forget_query_max", "3")]);
+    let kept: Vec<Value> =
+        (0..8).map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")})).collect();
+    bench.outcomes(&kept);
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        let record = bench.record(&json!({"type": "forget", "user": "ada", "query": "zanzibar"}));
+        let decision = bench.step(vec![record]).1.pop().expect("a forget is decided");
+        left.push((decision.related.len(), decision.left));
+    }
+    assert_eq!(left, [(3, Some(5)), (3, Some(2)), (2, Some(0)), (0, Some(0))]);
+    assert!(bench.memories("ada").is_empty());
+}
+
+#[test]
+fn a_dropped_turn_that_a_query_forgets_is_not_explained_either() {
+    let mut bench = Bench::new();
+    let record = bench.record(&turn("Hello Zanzibar!"));
+    let decision = bench.step(vec![record]).1.pop().expect("a turn is decided");
+    assert_eq!(decision.outcome.as_str(), "dropped");
+    let explained = |bench: &Bench| {
+        let shard = bench.ingest.shards.get(decision.event.partition).expect("open");
+        shard.decisions_of(&decision.key, &decision.event).len()
+    };
+    assert_eq!(explained(&bench), 1);
+    bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Zanzibar"})]);
+    assert_eq!(explained(&bench), 0);
+}
+
+#[test]
 fn a_plan_that_saw_an_older_version_is_outdated() {
     let mut bench = Bench::new();
     bench.ingest.options.decode.trust_proposals = true;
@@ -352,6 +383,39 @@ fn a_plan_that_saw_an_older_version_is_outdated() {
     assert_eq!(bench.outcomes(&[prune(7)]), ["outdated"]);
     assert_eq!(bench.outcomes(&[prune(1)]), ["pruned"]);
     assert!(bench.memories("ada")[0].archived);
+}
+
+#[test]
+fn a_batch_ends_before_the_record_at_which_its_time_is_over() {
+    let mut bench = Bench::new();
+    let records: Vec<Record> = (0..5)
+        .map(|n| bench.record_on(1, &json!({"type": "remember", "user": "ada", "content": format!("Pebble {n}.")})))
+        .collect();
+    let asked = std::cell::Cell::new(0);
+    let goes_on = || {
+        asked.set(asked.get() + 1);
+        asked.get() < 3
+    };
+    for (of, expected) in [(5, 3), (2, 1)] {
+        let left = records[records.len() - of..].to_vec();
+        let effects = bench.ingest.step_while(left, &goes_on).expect("no faults");
+        assert_eq!(effects.records, expected, "the rest is read again, and one record at least is decided");
+        for write in effects.writes {
+            write.carry_out(None).expect("a disk");
+        }
+    }
+    assert_eq!(bench.ingest.shards.get(1).expect("open").applied(), records[3].offset);
+}
+
+#[test]
+fn parts_beyond_the_limit_are_not_even_encoded() {
+    let mut bench = Bench::of(&[("limits.candidates_max", "8")]);
+    let paragraphs: Vec<String> =
+        (0..40).map(|n| format!("Part {n}: {}", format!("the river {n} is long. ").repeat(60))).collect();
+    let outcomes = bench.outcomes(&[json!({"type": "turn", "user": "ada", "content": paragraphs.join("\n\n")})]);
+    assert_eq!((outcomes.len(), outcomes.last()), (9, Some(&"refused")), "{outcomes:?}");
+    let page = bench.ingest.metrics.page();
+    assert!(page.contains("\nkeepsake_encoded_texts_total 8\n"), "{page}");
 }
 
 #[test]

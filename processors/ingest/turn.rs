@@ -67,9 +67,8 @@ impl Ingest {
             };
             work.decide(here.decision(Outcome::Dropped, reason));
         }
-        let kept = candidates.len().min(self.options.candidates_max);
         let (begin, mut last, mut shadows) = (work.decisions.len(), None, Vec::new());
-        for (candidate, vector) in candidates[..kept].iter().zip(here.vectors) {
+        for (candidate, vector) in candidates.iter().zip(here.vectors) {
             // Order matters: the shadow sees what is there before this candidate changes it.
             shadows.extend(self.shadow(work, here, turn, candidate, vector)?);
             let decision = match &here.profile.rule {
@@ -83,8 +82,9 @@ impl Ingest {
             last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
             work.decide(decision);
         }
-        if kept < candidates.len() {
-            let reason = format!("the turn has {} parts, the limit is {kept}: the rest was not looked at", candidates.len());
+        let (parts, kept) = (here.draft.parts, candidates.len());
+        if kept < parts {
+            let reason = format!("the turn has {parts} parts, the limit is {kept}: the rest was not looked at");
             work.decide(here.decision(Outcome::Refused, reason));
         }
         self.extract(work, here, turn, kept)?;

@@ -74,13 +74,13 @@ impl Recall {
             let as_said = named.as_ref().filter(|_| profile.first_person).map_or(&question, |named| &named.in_first_person);
             let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
             let Collected { hits, information, seen: state } =
-                self.collect(shard, &request.key, asked, &profile, &sought).map_err(broken)?;
+                self.collect(shard, &request.key, asked, &profile, &sought, left_ms).map_err(broken)?;
             let speaker = named.as_ref().map(|named| named.name.as_str());
             let asked = rank::Question { limit, is_reranked, ..rank::Question::of(asked, query, speaker, information) };
             let order = rank::order(hits, &asked, &profile.rank, now.events);
             matched = matched.max(order.matched);
             orders.push(Order { ranked: order.ranked, question });
-            seen = state;
+            seen = Seen { partial: seen.partial || state.partial, ..state };
         }
         let orders = match is_reranked {
             true => self.rerank(orders, profile.rank.superseded, left_ms()),
@@ -119,7 +119,8 @@ impl Recall {
             Some(_) => self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?,
             None => Vec::new(),
         };
-        Ok(Sought { words: text::Words::of(question), vector, word_vectors, spread: self.spread })
+        let terms_max = self.options.terms_max;
+        Ok(Sought { words: text::Words::of(question), vector, word_vectors, spread: self.spread, terms_max })
     }
 
     /// Finds with either engine among the user's own memories and those that the whole tenant sees,
@@ -131,6 +132,7 @@ impl Recall {
         asked: &Question,
         profile: &Profile,
         sought: &Sought,
+        left_ms: &dyn Fn() -> i64,
     ) -> Result<Collected, Fault> {
         let is_filtered =
             !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
@@ -138,8 +140,12 @@ impl Recall {
         let limit = if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();
         let mut collected = Collected { hits: Vec::new(), information: 0.0, seen: Seen::of(shard) };
-        for key in [key.clone(), key.everyone()] {
-            let (hits, information) = hits_of(shard, &key, profile, sought, limit)?;
+        for (n, key) in [key.clone(), key.everyone()].iter().enumerate() {
+            if n > 0 && left_ms() < 0 {
+                collected.seen.partial = true;
+                break;
+            }
+            let (hits, information) = hits_of(shard, key, profile, sought, limit)?;
             collected.hits.extend(hits);
             collected.information = collected.information.max(information);
         }
@@ -316,6 +322,7 @@ fn decision_of(memory: &Memory) -> Decision {
         threshold: memory.threshold,
         memory: Some(memory.id),
         related: memory.supersedes.clone(),
+        left: None,
         profile: memory.profile.clone(),
         at: memory.created_at,
         misrouted: false,

@@ -20,15 +20,27 @@ pub struct Sought {
     /// Vectors of its single words; none where the profile has no use for them.
     pub word_vectors: Vec<Vector>,
     pub spread: Spread,
+    /// Different words of the question that are searched.
+    pub terms_max: usize,
+}
+
+impl Sought {
+    /// The words by which the question is searched, and whether all of them are of one language.
+    fn terms(&self, shard: &Shard, key: &UserKey) -> Result<(Vec<String>, bool), Fault> {
+        let mut terms = self.words.searched(|| shard.index.text.languages(key))?;
+        let is_in_one_language = terms.len() == self.words.content().len();
+        let mut known: HashSet<String, RandomState> = HashSet::default();
+        terms.retain(|term| known.contains(term) || (known.len() < self.terms_max && known.insert(term.clone())));
+        Ok((terms, is_in_one_language))
+    }
 }
 
 /// Finds the best of both engines, with the successor of each: asked about Berlin, Lisbon is the answer.
 /// And the information of the question's words among this user's documents.
 pub fn hits_of(shard: &Shard, key: &UserKey, profile: &Profile, sought: &Sought, limit: usize) -> Result<(Vec<Hit>, f32), Fault> {
-    let Sought { words: question, vector, word_vectors, spread } = sought;
+    let Sought { vector, word_vectors, spread, .. } = sought;
     let mut load = || shard.vectors(key);
-    let terms = question.searched(|| shard.index.text.languages(key))?;
-    let is_in_one_language = terms.len() == question.content().len();
+    let (terms, is_in_one_language) = sought.terms(shard, key)?;
     let scored = shard.index.text.scored(key, &terms, profile.words)?;
     let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &Unseen::default())?;
     let mut next: Vec<MemoryId> = near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();

@@ -75,10 +75,21 @@ impl IngestLoop {
         if records.is_empty() {
             return Ok(());
         }
-        let (count, collected) = (records.len(), Instant::now());
-        let effects = ingest.step(records)?;
+        let (read, collected) = (records.len(), Instant::now());
+        // Twice the time a batch may take: the pace was wrong, and whoever waits behind these records should not pay for it.
+        let at_most = 2 * Duration::from_millis(self.limits.batch_work_ms);
+        let goes_on = || {
+            shared.turned("ingest");
+            collected.elapsed() < at_most
+        };
+        let effects = ingest.step_while(records, &goes_on)?;
+        let (count, decided_in) = (effects.records, collected.elapsed());
         self.carry_out(ingest, shared, effects)?;
-        self.pace.carried_out(count, collected.elapsed());
+        if count < read {
+            // Records that were left out are read again, after those that were decided.
+            self.read_again(ingest);
+        }
+        self.pace.carried_out(count, decided_in, collected.elapsed());
         ingest.metrics.batch_applied(count, began.elapsed());
         Ok(())
     }
@@ -172,7 +183,7 @@ impl IngestLoop {
 
     /// Order matters: certain in the log, then visible in the shard, then told to whoever asked.
     fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<()> {
-        let Effects { outputs, writes, replies, newest, compact_at } = effects;
+        let Effects { outputs, writes, replies, newest, compact_at, records: _ } = effects;
         let Some(written) = self.make_certain(ingest, shared, outputs, &writes)? else { return Ok(()) };
         if let Some(at) = newest {
             shared.event_time.saw(at);
@@ -201,7 +212,7 @@ impl IngestLoop {
         }
         if let Some(at) = compact_at {
             // A round that is already asked for will do.
-            let _ = self.compactor.try_send(at);
+            let _ = self.compactor.try_send(shared.round_at(at));
         }
         Ok(())
     }

@@ -97,6 +97,9 @@ pub fn decode(config: &Config) -> decode::Options {
         limit_max: config.recall.limit_max,
         token_budget: config.recall.token_budget,
         queries_max: config.recall.queries_max,
+        kinds_max: config.recall.kinds_max,
+        deadline_ms_max: config.recall.deadline_ms_max,
+        feedback_max: config.limits.feedback_max,
         history_turns_max: 10,
     }
 }
@@ -130,6 +133,7 @@ pub fn recall(config: &Config) -> recall::Options {
         dead_letters: config.topics.dead_letters(),
         decode: decode(config),
         candidates: config.recall.candidates,
+        terms_max: config.recall.terms_max,
         token_budget_max: config.recall.token_budget_max,
         min_offset_ms: config.recall.min_offset_ms,
         waiting_max: config.recall.waiting_max,

@@ -1,5 +1,5 @@
-//! How many records the ingest thread takes together: as many as it lately carried out in the time that a batch may take. With a slow encoder
-//! or a slow broker few, so that what was said is soon found; where all is quick many, which share one transaction and one write.
+//! Chooses how many records the ingest thread takes together: as many as it lately carried out in the time that a batch may take. With a slow
+//! encoder or a slow broker few, so that a turn is soon found; where all is quick many, which share one transaction and one write.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ pub struct Pace {
     records: usize,
 }
 
-/// What comes with every batch must not be paid for a handful of records, however long it takes. And a beginning, before anything is known.
+/// A batch has no fewer records for the sake of what each batch costs anyway, a slow transaction above all. Only where deciding them takes the
+/// time are there fewer, down to one. Also the first batch, before anything is known.
 const LEAST: usize = 100;
 
 impl Pace {
@@ -21,10 +22,12 @@ impl Pace {
         self.records
     }
 
-    /// One batch tells little, as it may have waited for a broker: no more than twice or half of what was thought before.
-    pub fn carried_out(&mut self, records: usize, took: Duration) {
-        let fit = records as f64 * self.batch.as_secs_f64() / took.as_secs_f64().max(1e-6);
-        self.records = (fit as usize).clamp(self.records / 2, self.records * 2).max(LEAST).min(self.max);
+    /// `decided`: time until the records were decided; `took`: until they were written, too. A single batch may have waited for a broker: the
+    /// next one has no more than twice or half as many records as were meant for it.
+    pub fn carried_out(&mut self, records: usize, decided: Duration, took: Duration) {
+        let fit = |time: Duration| (records as f64 * self.batch.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize;
+        let wanted = fit(took).max(LEAST.min(fit(decided)));
+        self.records = wanted.clamp(self.records / 2, self.records * 2).clamp(1, self.max);
     }
 }
 
@@ -37,14 +40,15 @@ mod tests {
         let mut pace = Pace::new(1000, max);
         for _ in 0..30 {
             let records = pace.records();
-            pace.carried_out(records, Duration::from_micros(batch_us + record_us * records as u64));
+            let decided = Duration::from_micros(record_us * records as u64);
+            pace.carried_out(records, decided, decided + Duration::from_micros(batch_us));
         }
         pace.records()
     }
 
     #[test]
     fn a_batch_comes_to_take_the_time_it_may() {
-        for (record_us, expected) in [(100, 4000), (500, 2000), (4000, 250), (20_000, LEAST)] {
+        for (record_us, expected) in [(100, 4000), (500, 2000), (4000, 250), (20_000, 50), (900_000, 1), (5_000_000, 1)] {
             let records = settled(4000, 0, record_us);
             assert!(records.abs_diff(expected) <= expected / 100, "{record_us}: {records}");
         }
@@ -59,10 +63,11 @@ mod tests {
     #[test]
     fn one_long_batch_halves_it_and_the_limit_holds_from_the_beginning() {
         let mut pace = Pace::new(1000, 4000);
-        pace.carried_out(100, Duration::ZERO);
-        pace.carried_out(200, Duration::ZERO);
+        for records in [100, 200] {
+            pace.carried_out(records, Duration::ZERO, Duration::ZERO);
+        }
         assert_eq!(pace.records(), 400);
-        pace.carried_out(400, Duration::from_secs(600));
+        pace.carried_out(400, Duration::from_secs(600), Duration::from_secs(600));
         assert_eq!(pace.records(), 200);
         for max in [1, 3, 500] {
             assert!(Pace::new(1000, max).records() <= max && settled(max, 0, 0) == max);

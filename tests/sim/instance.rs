@@ -225,6 +225,7 @@ impl Running {
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         limits.batch_ms = 3_600_000;
+        limits.batch_work_ms = 3_600_000;
         let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
         let mut ingest_loop = IngestLoop {
             consumer: Box::new(Unsteady { inner, blows: birth.blows.clone(), restores: false }),

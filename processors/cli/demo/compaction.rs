@@ -1,8 +1,9 @@
-//! A compaction round of the demo: a tick goes in, the worker proposes, and what became of each proposal is read from the decisions topic.
+//! A compaction round of the demo: the worker is woken at a time of ours, proposes, and what became of each proposal is read from the decisions
+//! topic. A `tick` of a client only wakes the worker; its time is for replays.
 
 use super::script::USER;
 use super::{DAY_MS, PATIENCE, Play, lines, served, wait_until};
-use crate::domain::UserKey;
+use crate::domain::{Time, UserKey};
 use crate::fault::Result;
 use crate::ports::broker::{Consumer, Polled};
 use serde_json::{Value, json};
@@ -19,8 +20,9 @@ impl Play {
         let key = UserKey::new("default", USER).expect("the demo's user is a constant");
         let mut decisions = self.stage.decisions(&key)?;
         let before = self.stage.figures();
-        let at = lines::moment(self.stage.now_ms() + days_ahead * DAY_MS);
-        served(self.stage.client.publish(&json!({"type": "tick", "at": at}), PATIENCE)?)?;
+        let at_ms = self.stage.now_ms() + days_ahead * DAY_MS;
+        let at = lines::moment(at_ms);
+        let _ = self.stage.service.compactor.send(Time(at_ms));
         let (rounds, proposals) = ("keepsake_compaction_seconds_count", "keepsake_proposals_total");
         wait_until(ROUND, || self.stage.figures().sum(rounds) > before.sum(rounds));
         let proposed = (self.stage.figures().sum(proposals) - before.sum(proposals)) as usize;

@@ -1,7 +1,9 @@
 //! What a record on the events topic means.
 
 use super::envelope::{self, Envelope};
-use super::fields::{brief, checked_metadata, content, kind, not_a_name, read as fields, required, share, time, word};
+use super::fields::{
+    at_most_so_many, brief, checked_metadata, content, kind, not_a_name, read as fields, required, share, time, word,
+};
 use super::{Hop, Options, headers};
 use crate::domain::{
     Action, Event, Forget, MemoryId, Position, Remember, Revise, Role, Scope, Seen, Signal, Time, Turn, Update, UserKey,
@@ -10,6 +12,7 @@ use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::Record;
 use crate::wire;
 use serde_json::Value;
+use std::collections::HashSet;
 
 pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
     let Envelope { name, id, at, body } = envelope::open(record, options)?;
@@ -20,7 +23,7 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
     let common: wire::Common = fields(&body)?;
     let message = Message { body: &body, common: &common, session: word("session", common.session.clone())?, options };
     let key = key(&name, &common)?;
-    let metadata = checked_metadata(common.metadata.clone().unwrap_or_default(), options)?;
+    let metadata = checked_metadata("metadata", common.metadata.clone().unwrap_or_default(), options)?;
     let action = action(&message)?;
     Ok(Event {
         key,
@@ -159,6 +162,10 @@ fn feedback(message: &Message<'_>) -> Result<Action, Reject> {
     if memories.is_empty() {
         return Err(Reject::of_field("memory", "is missing, as is memories"));
     }
+    at_most_so_many("memories", memories.len(), message.options.feedback_max)?;
+    // The same one twice would count twice.
+    let mut known = HashSet::new();
+    memories.retain(|memory| known.insert(*memory));
     let signal = signal(required("signal", feedback.signal)?);
     Ok(Action::Feedback { memories, signal })
 }

@@ -47,8 +47,11 @@ pub fn kind(text: Option<String>) -> Result<Option<Kind>, Reject> {
     Ok(word("kind", text)?.map(|text| Kind::new(&text)))
 }
 
-pub fn kinds(list: Option<Vec<String>>) -> Result<Vec<Kind>, Reject> {
-    let kinds = list.unwrap_or_default().into_iter().map(|text| word("kinds", Some(text)));
+/// Each is compared with each memory found, so their number is bounded.
+pub fn kinds(list: Option<Vec<String>>, options: &Options) -> Result<Vec<Kind>, Reject> {
+    let list = list.unwrap_or_default();
+    at_most_so_many("kinds", list.len(), options.kinds_max)?;
+    let kinds = list.into_iter().map(|text| word("kinds", Some(text)));
     Ok(kinds.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(|text| Kind::new(&text)).collect())
 }
 
@@ -57,9 +60,9 @@ pub fn content(field: &str, text: String, options: &Options) -> Result<String, R
     Ok(text)
 }
 
-pub fn checked_metadata(metadata: Metadata, options: &Options) -> Result<Metadata, Reject> {
+pub fn checked_metadata(field: &str, metadata: Metadata, options: &Options) -> Result<Metadata, Reject> {
     let bytes = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
-    at_most("metadata", bytes, options.metadata_bytes_max)?;
+    at_most(field, bytes, options.metadata_bytes_max)?;
     Ok(metadata)
 }
 
@@ -68,6 +71,14 @@ fn at_most(field: &str, bytes: usize, max: usize) -> Result<(), Reject> {
         return Ok(());
     }
     let message = format!("is over {max} bytes: {bytes}");
+    Err(Reject { code: RejectCode::TooLarge, message, field: Some(field.to_owned()) })
+}
+
+pub fn at_most_so_many(field: &str, count: usize, max: usize) -> Result<(), Reject> {
+    if count <= max {
+        return Ok(());
+    }
+    let message = format!("at most {max} {field} at once: {count}");
     Err(Reject { code: RejectCode::TooLarge, message, field: Some(field.to_owned()) })
 }
 

@@ -52,8 +52,9 @@ pub fn address(record: &Record, options: &Options) -> Address {
 }
 
 pub fn deadline(record: &Record, options: &Options) -> Result<Time, Reject> {
-    let asked = number(record, "keepsake-deadline")?;
-    Ok(asked.map_or(Time(record.timestamp_ms).plus_ms(options.default_deadline_ms), Time))
+    let (sent, asked) = (Time(record.timestamp_ms), number(record, "keepsake-deadline")?);
+    let latest = sent.plus_ms(options.deadline_ms_max);
+    Ok(asked.map_or(sent.plus_ms(options.default_deadline_ms), |asked| Time(asked).min(latest)))
 }
 
 pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {

@@ -33,6 +33,11 @@ pub struct Options {
     pub limit_max: usize,
     pub token_budget: usize,
     pub queries_max: usize,
+    pub kinds_max: usize,
+    /// From a request's own time: a later deadline counts as this.
+    pub deadline_ms_max: i64,
+    /// Memories that a feedback may name.
+    pub feedback_max: usize,
     /// Of a longer history, the last turns are read.
     pub history_turns_max: usize,
 }

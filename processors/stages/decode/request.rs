@@ -1,7 +1,9 @@
 //! What a record on the recalls topic means.
 
 use super::envelope::{self, Envelope};
-use super::fields::{brief, content, count, kinds, not_a_name, read as fields, required, share, time, word};
+use super::fields::{
+    at_most_so_many, brief, checked_metadata, content, count, kinds, not_a_name, read as fields, required, share, time, word,
+};
 use super::{Options, headers};
 use crate::domain::{Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, Unsaid, UserKey};
 use crate::fault::{Reject, RejectCode};
@@ -56,8 +58,8 @@ fn recall(message: &Message<'_>) -> Result<Ask, Reject> {
         session: message.session.clone(),
         limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),
         token_budget: count("token_budget", recall.token_budget, 0, options.token_budget)?,
-        kinds: kinds(recall.kinds)?,
-        metadata: recall.metadata.unwrap_or_default(),
+        kinds: kinds(recall.kinds, options)?,
+        metadata: checked_metadata("where", recall.metadata.unwrap_or_default(), options)?,
         as_of: recall.as_of.map(time),
         as_of_offset: recall.as_of_offset,
         include_archived: recall.include_archived.unwrap_or(false),
@@ -75,10 +77,7 @@ fn queries(query: Option<String>, several: Option<Vec<String>>, options: &Option
     if queries.is_empty() {
         return Err(Reject::of_field("query", "is missing"));
     }
-    if queries.len() > options.queries_max {
-        let message = format!("at most {} queries at once: {}", options.queries_max, queries.len());
-        return Err(Reject { code: RejectCode::TooLarge, message, field: Some("queries".to_owned()) });
-    }
+    at_most_so_many("queries", queries.len(), options.queries_max)?;
     queries.into_iter().map(|query| content("query", query, options)).collect()
 }
 
@@ -93,7 +92,7 @@ fn list(message: &Message<'_>) -> Result<Ask, Reject> {
     let after = after.map(|text| cursor(&text).ok_or_else(|| Reject::of_field("after", "is no cursor of ours")));
     Ok(Ask::List(List {
         session: message.session.clone(),
-        kinds: kinds(list.kinds)?,
+        kinds: kinds(list.kinds, message.options)?,
         limit: count("limit", list.limit, 1, message.options.list_limit)?.min(message.options.limit_max),
         after: after.transpose()?,
     }))

@@ -25,6 +25,9 @@ impl Options {
             limit_max: 100,
             token_budget: 2_000,
             queries_max: 16,
+            kinds_max: 4,
+            deadline_ms_max: 60_000,
+            feedback_max: 3,
             history_turns_max: 8,
         }
     }
@@ -237,6 +240,29 @@ fn proposals_are_taken_from_our_own_worker_only() {
 }
 
 #[test]
+fn lists_in_a_message_have_an_end() {
+    let refused = |message: Value, field: &str| {
+        let (record, options) = (record(message.to_string(), &[]), Options::for_tests());
+        let reject = match message["type"].as_str() {
+            Some("feedback") => event(&record, &options).outcome.expect_err("too many"),
+            _ => request(&record, &options).outcome.expect_err("too many"),
+        };
+        assert_eq!((reject.code, reject.field.as_deref()), (RejectCode::TooLarge, Some(field)), "{message}");
+    };
+    for asked in [json!({"type": "list", "user": "zoe"}), json!({"type": "recall", "user": "zoe", "query": "x"})] {
+        let mut many = asked.clone();
+        many["kinds"] = json!(["a", "b", "c", "d", "e"]);
+        refused(many, "kinds");
+    }
+    refused(json!({"type": "recall", "user": "zoe", "query": "x", "where": {"a": "y".repeat(2_048)}}), "where");
+    let ids: Vec<String> = (0..4).map(|n| format!("063641d5-324e-57cb-a8f7-48a6f5edd17{n}")).collect();
+    refused(json!({"type": "feedback", "user": "zoe", "memories": ids, "signal": "used"}), "memories");
+    let twice = json!({"type": "feedback", "user": "zoe", "memories": [ids[0], ids[0], ids[1]], "signal": "used"});
+    let Action::Feedback { memories, .. } = event_of(&twice, &[]).action else { panic!("a feedback") };
+    assert_eq!(memories.len(), 2, "the same one twice is used once");
+}
+
+#[test]
 fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
     let Ask::Recall(short) = ask_of(json!({"type": "recall", "user": "zoe", "query": "where?"})) else { panic!() };
     assert_eq!((short.queries, short.limit, short.token_budget), (vec!["where?".to_owned()], 5, 2_000));
@@ -291,6 +317,8 @@ fn headers_say_how_long_and_how_fresh() {
     assert_eq!((plain.deadline, plain.min_offset), (Time(1_005_000), None));
     let asked = request_of(&stats, &[("keepsake-deadline", b"77"), ("keepsake-min-offset", b"1187")]);
     assert_eq!((asked.deadline, asked.min_offset), (Time(77), Some(1187)));
+    let late = request_of(&stats, &[("keepsake-deadline", b"9223372036854775807")]);
+    assert_eq!(late.deadline, Time(1_060_000), "a minute after it was sent, whatever it asks for");
     for (name, value) in [
         ("keepsake-min-offset", &b"soon"[..]),
         ("keepsake-min-offset", b"-1"),

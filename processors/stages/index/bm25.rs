@@ -146,8 +146,10 @@ impl Rows {
 impl<'q> Found<'q> {
     pub fn nothing_yet(query_terms: &'q [String]) -> Found<'q> {
         let mut words: Vec<Word<'q>> = Vec::new();
+        let mut known: HashMap<&str, usize, RandomState> = HashMap::default();
         for text in query_terms {
-            match words.iter_mut().find(|word| word.text == text) {
+            let place = *known.entry(text).or_insert(words.len());
+            match words.get_mut(place) {
                 Some(word) => word.asked += 1,
                 None => words.push(Word { text, asked: 1, places: Default::default() }),
             }

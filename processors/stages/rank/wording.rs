@@ -37,6 +37,8 @@ const MONTHS: [&str; 12] =
 
 /// Longer names are not looked for.
 const NAME_WORDS_MAX: usize = 3;
+/// Words of a question that may begin a name: each is looked up among the speakers.
+const WORDS_MAX: usize = 256;
 /// Words of a question in which names are looked for: each is looked up in the index.
 const NAMED_WITHIN_WORDS: usize = 64;
 
@@ -105,7 +107,8 @@ pub struct Named {
 /// The one speaker that a question names, of those who are one among the names that it might hold. Nobody if there are several: it is then
 /// about what they have in common.
 pub fn named<E>(question: &str, speakers: impl Fn(&BTreeSet<String>) -> Result<Vec<String>, E>) -> Result<Option<Named>, E> {
-    let places = places_of_words(question);
+    let mut places = places_of_words(question);
+    places.truncate(WORDS_MAX);
     let mut found: Vec<(String, usize, usize)> = Vec::new();
     for first in 0..places.len() {
         for last in first..places.len().min(first + NAME_WORDS_MAX) {

@@ -7,18 +7,19 @@ use std::sync::LazyLock;
 
 const FIXED: &str = "a fixed pattern, compiled by the tests";
 
-/// To its own end line; where that is missing, as far as the lines look like a key.
-static PRIVATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+/// A pattern for each sort, the first to its own end line; where that is missing, as far as the lines look like a key. Order matters not: one
+/// pattern for all of them would read to the end of the text behind each PuTTY key without private lines.
+static PRIVATE_KEYS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+    [
         r"(?xs)
           -----BEGIN\ [A-Z0-9\ ]*PRIVATE\ KEY(?:\ BLOCK)?-----
             (?: (?: [^-] | -{1,4}[^-] )*? -----END\ [A-Z0-9\ ]*PRIVATE\ KEY(?:\ BLOCK)?-----
-              | (?: (?: \s | \\[nr] )* [A-Za-z0-9+/]{24,} )+ (?: (?: \s | \\[nr] )* [A-Za-z0-9+/]* =+ )? )
-        | PuTTY-User-Key-File-[0-9] .*? Private-Lines:\ [0-9]+ (?: \s+ [A-Za-z0-9+/]{24,} )+ (?: \s+ [A-Za-z0-9+/]* =+ )?
-        | AGE-SECRET-KEY-1 [0-9A-Z]{50,}
-        ",
-    )
-    .expect(FIXED)
+              | (?: (?: \s | \\[nr] )* [A-Za-z0-9+/]{24,} )+ (?: (?: \s | \\[nr] )* [A-Za-z0-9+/]* =+ )? )",
+        r"(?xs)
+          PuTTY-User-Key-File-[0-9] .*? Private-Lines:\ [0-9]+ (?: \s+ [A-Za-z0-9+/]{24,} )+ (?: \s+ [A-Za-z0-9+/]* =+ )?",
+        r"AGE-SECRET-KEY-1[0-9A-Z]{50,}",
+    ]
+    .map(|pattern| Regex::new(pattern).expect(FIXED))
 });
 
 /// Header, payload and signature, the first an object in base64; encrypted ones have five parts.
@@ -82,7 +83,7 @@ const HEADER_TOKEN_MIN: usize = 8;
 const TOKEN_MIN: usize = 12;
 
 pub fn private_keys(text: &str) -> Vec<Range<usize>> {
-    PRIVATE_KEY.find_iter(text).map(|found| found.range()).collect()
+    PRIVATE_KEYS.iter().flat_map(|pattern| pattern.find_iter(text).map(|found| found.range())).collect()
 }
 
 pub fn jwts(text: &str) -> Vec<Range<usize>> {

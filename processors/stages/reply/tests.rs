@@ -81,6 +81,7 @@ fn a_decision() -> Decision {
         threshold: Some(0.3),
         memory: Some(memory_id(0)),
         related: vec![],
+        left: None,
         profile: "keepsake".into(),
         at: Time(1_767_323_045_678),
         misrouted: false,

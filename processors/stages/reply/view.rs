@@ -19,6 +19,7 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
         threshold: decision.threshold.map(wire::Number),
         memory: decision.memory.map(id),
         related: ids(&decision.related),
+        left: decision.left,
         profile: &decision.profile,
         at: moment(decision.at),
         misrouted: decision.misrouted,

@@ -40,6 +40,8 @@ const BEHIND: &[&str] = &[
 ];
 /// Prepositions that introduce the subject of a wish.
 const ABOUT: &[&str] = &["about", "uber", "sobre", "su", "de"];
+/// Bytes of a clause that are read on either side of a wish: thirty words. Reading to the next border takes 13 s for 64 KiB without one.
+const CLAUSE_BYTES_MAX: usize = 200;
 const BORDERS: [char; 13] = ['.', ',', '!', '?', ';', ':', '\n', '(', ')', '"', '-', '…', '¡'];
 
 /// A prohibition is a clause by itself; "off the record" may also only begin or end one.
@@ -47,8 +49,10 @@ fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
     if !found.language.is_spaced() {
         return true;
     }
-    let before = folded[..found.start].rsplit(BORDERS).next().unwrap_or_default();
-    let behind = folded[found.end..].split(BORDERS).next().unwrap_or_default();
+    let near = folded.floor_char_boundary(found.start.saturating_sub(CLAUSE_BYTES_MAX))
+        ..folded.floor_char_boundary(found.end.saturating_add(CLAUSE_BYTES_MAX));
+    let before = folded[near.start..found.start].rsplit(BORDERS).next().unwrap_or_default();
+    let behind = folded[found.end..near.end].split(BORDERS).next().unwrap_or_default();
     let begins = before.split_whitespace().all(|word| BEFORE.contains(&word));
     let mut words = behind.split_whitespace();
     let next = words.clone().next();

@@ -6,6 +6,7 @@ mod cues;
 mod generic;
 mod people;
 mod statement;
+mod stems;
 
 use crate::text;
 use aspects::name;

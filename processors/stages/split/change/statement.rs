@@ -3,51 +3,12 @@
 use super::aspects::{Aspects, aspects_of};
 use super::cues::{CHANGED, Cue, Cues, ENDED, cues, cues_unspaced};
 use super::people::{self, People};
+use super::stems::Stems;
 use crate::stages::split::clauses::prose;
 use crate::text;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::LazyLock;
-
-/// A handful of words or stems: looked through sooner than hashed.
-#[derive(Default)]
-pub struct Stems(Vec<String>);
-
-impl Stems {
-    fn insert(&mut self, stem: String) {
-        if !self.contains(&stem) {
-            self.0.push(stem);
-        }
-    }
-
-    fn extend(&mut self, stems: impl Iterator<Item = String>) {
-        stems.for_each(|stem| self.insert(stem));
-    }
-
-    pub fn contains(&self, stem: &str) -> bool {
-        self.0.iter().any(|known| known == stem)
-    }
-
-    pub fn iter(&self) -> std::slice::Iter<'_, String> {
-        self.0.iter()
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn is_disjoint(&self, other: &Stems) -> bool {
-        !self.iter().any(|stem| other.contains(stem))
-    }
-
-    pub fn is_within(&self, other: &Stems) -> bool {
-        self.iter().all(|stem| other.contains(stem))
-    }
-}
 
 /// A pasted text goes on for long: what a person says of themselves stands in its first clauses.
 const CLAUSES_MAX: usize = 30;
@@ -93,6 +54,10 @@ pub struct Clause {
     pub is_question: bool,
 }
 
+/// Bytes read of a text: a candidate has some thousand at most, but `remember` takes 64 KiB. Stems are compared each with each, and a text this
+/// long is no statement about one thing.
+const BYTES_MAX: usize = 4_096;
+
 impl Statement {
     /// With the wordings that announce a change.
     pub fn new(content: &str) -> Statement {
@@ -105,7 +70,7 @@ impl Statement {
     }
 
     fn read_whole(content: &str, is_new: bool) -> Statement {
-        let text = prose(content);
+        let text = prose(&content[..content.floor_char_boundary(BYTES_MAX)]);
         let lower = text.to_lowercase();
         let mut statement = Statement { is_new, ..Statement::empty(text.split_whitespace().count()) };
         for clause in pieces(&lower).take(CLAUSES_MAX) {
