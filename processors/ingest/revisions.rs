@@ -58,8 +58,8 @@ impl Ingest {
             is_nearest: place == 0,
             is_same_session: here.event.session.is_some() && memory.session == here.event.session,
         });
-        let mut revisions = news.revisions(&before.collect::<Vec<_>>(), &|stem| self.rarity.bits(stem));
-        revisions.retain(|revision| revision.probability >= here.profile.change.order);
+        let order = here.profile.change.order;
+        let mut revisions = news.revisions(&before.collect::<Vec<_>>(), order, &|stem| self.rarity.bits(stem));
         revisions.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.earlier.cmp(&b.earlier)));
         revisions.truncate(REVISED_MAX);
         let revised = |Revision { earlier: place, probability, is_partial, why }| Revised {
@@ -127,8 +127,7 @@ impl Ingest {
         let cosine = here.vectors.first().zip(work.overlay.vector(here.key(), old.id).ok().flatten());
         let cosine = cosine.map_or(0.0, |(new, old)| work.spread.standard(new.cosine(&old)));
         let before = Before { content: &old.content, nearness: nearness(&[])(cosine), is_nearest: true, is_same_session: false };
-        let revisions = news.revisions(&[before], &|stem| self.rarity.bits(stem));
-        revisions.iter().any(|revision| revision.probability >= here.profile.change.order)
+        !news.revisions(&[before], here.profile.change.order, &|stem| self.rarity.bits(stem)).is_empty()
     }
 }
 

@@ -141,7 +141,7 @@ impl Setting {
             false => Vec::new(),
         };
         if let Some(news) = News::of(&candidate.text) {
-            black_box(news.revisions(&past.before(), &|stem| self.rarity.bits(stem)));
+            black_box(news.revisions(&past.before(), self.profile.change.order, &|stem| self.rarity.bits(stem)));
         }
         let ground = Ground {
             vector,

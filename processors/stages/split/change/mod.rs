@@ -93,17 +93,33 @@ impl News {
         (announces && !is_thin && statement.states_something()).then_some(News(statement))
     }
 
-    /// Probability that it revises each of the earlier texts, in their order. `bits` tells how rare a stem is.
-    pub fn revisions(&self, earlier: &[Before<'_>], bits: &dyn Fn(&str) -> f32) -> Vec<Revision> {
+    /// Earlier texts that it revises with a probability of `least` or more, in their order. `bits` tells how rare a stem is.
+    pub fn revisions(&self, earlier: &[Before<'_>], least: f32, bits: &dyn Fn(&str) -> f32) -> Vec<Revision> {
+        let rare = |stem: &&String| !is_generic(stem) && bits(stem) >= RARE_BITS;
+        let mut rare: Vec<&str> = self.0.stems.iter().filter(rare).map(String::as_str).collect();
+        rare.sort_unstable();
         let each = earlier.iter().enumerate();
-        let each = each.filter(|(_, before)| before.nearness >= NEARNESS_LEAST);
+        let each = each.filter(|(_, before)| before.nearness >= NEARNESS_LEAST && self.may_reach(least, before, &rare));
         each.filter_map(|(place, before)| {
-            let pair = Pair::of(&self.0, &Statement::earlier(before.content), bits);
-            let probability = pair.probability(before)?;
+            let pair = Pair::of(&self.0, &Statement::earlier(before.content), &rare);
+            let probability = pair.probability(before).filter(|probability| *probability >= least)?;
             let why = self.why(before.content, &pair);
             Some(Revision { earlier: place, probability, is_partial: pair.is_partial, why })
         })
         .collect()
+    }
+
+    /// Whether any earlier text at this nearness could be revised with such a probability: most could not, and reading one takes 4 µs.
+    fn may_reach(&self, least: f32, before: &Before<'_>, rare: &[&str]) -> bool {
+        let new = &self.0;
+        let most = new.evidence(before)
+            + when(!rare.is_empty(), weight::RARE_WORD)
+            + when(!rare.is_empty() && new.cues != 0, weight::RARE_WORD_CHANGES)
+            + when(new.aspects != 0, weight::ASPECT)
+            + when(!new.numbers.is_empty(), weight::OTHER_NUMBER)
+            + when(new.days != 0, weight::OTHER_DAY)
+            + weight::FIRST_PERSON_BEFORE;
+        logistic(most) >= least
     }
 
     /// "revises "i smoke": says "quit", both speak of smoking".
@@ -112,6 +128,37 @@ impl News {
         let shared = pair.rare.first().map(|stem| format!("\"{stem}\"")).or(name(pair.aspects).map(str::to_owned));
         let about = shared.map_or("both are close in meaning".to_owned(), |shared| format!("both speak of {shared}"));
         format!("revises \"{}\": {announced}, {about}", text::shortened(before, 60))
+    }
+}
+
+fn when(holds: bool, weight: f32) -> f32 {
+    if holds { weight } else { 0.0 }
+}
+
+fn logistic(sum: f32) -> f32 {
+    1.0 / (1.0 + (-sum).exp())
+}
+
+impl Statement {
+    /// The part of the sum that is known before the earlier text is read.
+    fn evidence(&self, before: &Before<'_>) -> f32 {
+        let has = |kind| self.cues & kind != 0;
+        weight::BASE
+            + weight::NEARNESS * before.nearness.min(NEARNESS_MAX)
+            + when(before.is_nearest, weight::NEAREST)
+            + when(has(CORRECTED), weight::CORRECTED)
+            + when(has(ENDED), weight::ENDED)
+            + when(has(CHANGED), weight::CHANGED)
+            + when(self.cues.count_ones() > 1, weight::TWO_CUES)
+            + when(!has(STRONG), weight::WEAK_CUE)
+            + when(self.cues == 0, weight::NO_CUE)
+            + when(self.is_plan, weight::PLAN)
+            + when(self.is_first_person, weight::FIRST_PERSON)
+            + weight::WORDS * self.words.min(WORDS_COUNTED) as f32
+            + when(self.is_reaction, weight::REACTION)
+            + when(self.is_request, weight::REQUEST)
+            + when(before.is_same_session && !has(CORRECTED), weight::SAME_SESSION)
+            + when(self.is_addition && !has(ENDED | CORRECTED), weight::ADDITION)
     }
 }
 
@@ -134,14 +181,10 @@ struct Pair<'s> {
 }
 
 impl<'s> Pair<'s> {
-    fn of(new: &'s Statement, old: &Statement, bits: &dyn Fn(&str) -> f32) -> Pair<'s> {
-        let is_addressed = |stem: &String| new.addressed.contains(stem) || old.addressed.contains(stem);
-        let shared = new.stems.iter().filter(|stem| old.stems.contains(stem));
-        let mut rare: Vec<&str> = shared
-            .filter(|stem| !is_generic(stem) && !is_addressed(stem) && bits(stem) >= RARE_BITS)
-            .map(String::as_str)
-            .collect();
-        rare.sort_unstable();
+    /// `rare`: those stems of the new statement that are rare, in order of the alphabet.
+    fn of(new: &'s Statement, old: &Statement, rare: &[&'s str]) -> Pair<'s> {
+        let is_addressed = |stem: &str| new.addressed.contains(stem) || old.addressed.contains(stem);
+        let rare = rare.iter().copied().filter(|stem| old.stems.contains(stem) && !is_addressed(stem)).collect();
         Pair {
             aspects: new.aspects & old.aspects,
             is_number: !new.numbers.is_empty() && !old.numbers.is_empty() && new.numbers.is_disjoint(&old.numbers),
@@ -166,39 +209,22 @@ impl<'s> Pair<'s> {
         if new.cues == 0 && !self.is_number {
             return None;
         }
-        let has = |kind| new.cues & kind != 0;
         let changes_it =
             |clause: &statement::Clause| clause.cues != 0 && self.rare.iter().any(|stem| clause.stems.contains(stem));
-        let when = |holds: bool, weight: f32| if holds { weight } else { 0.0 };
-        let sum = weight::BASE
-            + weight::NEARNESS * before.nearness.min(NEARNESS_MAX)
-            + when(before.is_nearest, weight::NEAREST)
+        let sum = new.evidence(before)
             + when(!self.rare.is_empty(), weight::RARE_WORD)
             + when(new.clauses.iter().any(changes_it), weight::RARE_WORD_CHANGES)
             + when(self.aspects != 0, weight::ASPECT)
-            + when(has(CORRECTED), weight::CORRECTED)
-            + when(has(ENDED), weight::ENDED)
-            + when(has(CHANGED), weight::CHANGED)
-            + when(new.cues.count_ones() > 1, weight::TWO_CUES)
-            + when(!has(STRONG), weight::WEAK_CUE)
-            + when(new.cues == 0, weight::NO_CUE)
             + when(self.is_number, weight::OTHER_NUMBER)
             + when(self.is_day, weight::OTHER_DAY)
-            + when(new.is_plan, weight::PLAN)
-            + when(new.is_first_person, weight::FIRST_PERSON)
             + when(self.first_person_before, weight::FIRST_PERSON_BEFORE)
-            + weight::WORDS * new.words.min(WORDS_COUNTED) as f32
             + weight::WORDS_BEFORE * self.words_before.min(WORDS_COUNTED) as f32
             + when(self.is_past_event_before, weight::PAST_EVENT_BEFORE)
-            + when(new.is_reaction, weight::REACTION)
             + when(self.is_reaction_before, weight::REACTION)
-            + when(new.is_request, weight::REQUEST)
             + when(self.is_request_before, weight::REQUEST)
             + when(self.is_told_again, weight::TOLD_AGAIN)
-            + when(self.is_other_person, weight::OTHER_PERSON)
-            + when(before.is_same_session && !has(CORRECTED), weight::SAME_SESSION)
-            + when(new.is_addition && !has(ENDED | CORRECTED), weight::ADDITION);
-        Some(1.0 / (1.0 + (-sum).exp()))
+            + when(self.is_other_person, weight::OTHER_PERSON);
+        Some(logistic(sum))
     }
 }
 
@@ -240,10 +266,15 @@ mod tests {
     use super::*;
 
     fn probability(earlier: &str, later: &str, nearness: f32, is_nearest: bool) -> f32 {
+        probability_from(0.0, earlier, later, nearness, is_nearest)
+    }
+
+    /// 0 where it is less than `least`.
+    fn probability_from(least: f32, earlier: &str, later: &str, nearness: f32, is_nearest: bool) -> f32 {
         let before = Before { content: earlier, nearness, is_nearest, is_same_session: false };
         // Every word is rare but the shortest, as without a vocabulary.
         let bits = |stem: &str| if stem.len() > 2 { 14.0 } else { 9.0 };
-        let found = News::of(later).map(|news| news.revisions(&[before], &bits));
+        let found = News::of(later).map(|news| news.revisions(&[before], least, &bits));
         found.and_then(|found| found.first().map(|revision| revision.probability)).unwrap_or(0.0)
     }
 
@@ -262,6 +293,22 @@ mod tests {
             (linked, all) = (linked + usize::from(is_linked), all + 1);
         }
         (linked, all)
+    }
+
+    /// An earlier text that is not read could not have reached the bound.
+    #[test]
+    fn a_bound_leaves_out_only_what_is_under_it() {
+        let mut found = 0;
+        for line in include_str!("pairs.tsv").lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            for (nearness, least) in [(1.0, 0.02), (2.0, 0.1), (3.0, 0.1), (5.0, 0.5)] {
+                let all = probability(columns[4], columns[5], nearness, false);
+                let expected = if all >= least { all } else { 0.0 };
+                assert_eq!(probability_from(least, columns[4], columns[5], nearness, false), expected, "{line}");
+                found += usize::from(expected > 0.0);
+            }
+        }
+        assert!(found > 20, "{found}");
     }
 
     #[test]
@@ -308,7 +355,7 @@ mod tests {
     fn a_statement_of_several_days_is_revised_only_in_part() {
         let before = |content| Before { content, nearness: 4.0, is_nearest: true, is_same_session: false };
         let news = News::of("The Thursday class is cancelled.").expect("news");
-        let partial = |content| news.revisions(&[before(content)], &|_| 14.0)[0].is_partial;
+        let partial = |content| news.revisions(&[before(content)], 0.0, &|_| 14.0)[0].is_partial;
         assert!(partial("I teach a class on mondays and thursdays."));
         assert!(!partial("I teach a class on thursdays."));
     }
@@ -318,7 +365,7 @@ mod tests {
         let before = [Before { content: "I smoke ten a day.", nearness: 4.0, is_nearest: true, is_same_session: false }];
         let news = News::of("I quit, not one cigarette.").expect("news");
         assert_eq!(
-            news.revisions(&before, &|_| 14.0)[0].why,
+            news.revisions(&before, 0.0, &|_| 14.0)[0].why,
             "revises \"I smoke ten a day.\": says \"i quit\", both speak of smoking"
         );
         assert!(News::of("I like tea.").is_none());

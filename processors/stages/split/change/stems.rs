@@ -1,7 +1,7 @@
 //! A small set of stems: those of one statement.
 
 /// A handful of words or stems: looked through sooner than hashed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Stems(Vec<String>);
 
 impl Stems {
@@ -17,6 +17,10 @@ impl Stems {
 
     pub fn contains(&self, stem: &str) -> bool {
         self.0.iter().any(|known| known == stem)
+    }
+
+    pub fn into_iter(self) -> impl Iterator<Item = String> {
+        self.0.into_iter()
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, String> {
