@@ -292,9 +292,12 @@ impl Metrics {
         }
     }
 
-    pub fn rebalanced(&self, change: &str, partitions: usize, owned: usize) {
+    pub fn rebalanced(&self, change: &str, partitions: usize) {
         self.rebalances.with_label_values(&[change]).inc_by(partitions as u64);
-        self.shards_owned.set(owned as i64);
+    }
+
+    pub fn shards_owned(&self, shards: usize) {
+        self.shards_owned.set(shards as i64);
     }
 
     /// What is no longer ours must not be shown as if it were.

@@ -150,6 +150,7 @@ impl Shards {
     pub fn open(&self, partition: i32) -> Result<Arc<Shard>> {
         let shard = self.opened(partition, None)?;
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(partition, shard.clone());
+        self.metrics.shards_owned(self.count());
         self.changes.fetch_add(1, Ordering::AcqRel);
         Ok(shard)
     }
@@ -244,6 +245,7 @@ impl Shards {
         restoring.remove(&partition);
         self.metrics.restoring(restoring.len());
         open.insert(partition, shard);
+        self.metrics.shards_owned(open.len());
         self.restored.lock().unwrap_or_else(PoisonError::into_inner).push(partition);
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -277,6 +279,7 @@ impl Shards {
     /// Flushes and lets go. Readers that still hold a shard finish first; the files close with the last of them.
     pub fn close(&self, partition: i32) {
         let Some(shard) = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&partition) else { return };
+        self.metrics.shards_owned(self.count());
         self.changes.fetch_add(1, Ordering::AcqRel);
         if let Err(fault) = shard.settle().and_then(|_| shard.store.flush()) {
             tracing::warn!(partition, %fault, "closes a shard: the log has what is missing");
@@ -328,7 +331,7 @@ impl Ownership for Shards {
             // Its state says where reading begins, once it is here.
             starts.push((*partition, Start::Paused));
         }
-        self.metrics.rebalanced("assigned", partitions.len(), self.count());
+        self.metrics.rebalanced("assigned", partitions.len());
         starts
     }
 
@@ -342,6 +345,6 @@ impl Ownership for Shards {
             drop(restoring);
             self.close(*partition);
         }
-        self.metrics.rebalanced("revoked", partitions.len(), self.count());
+        self.metrics.rebalanced("revoked", partitions.len());
     }
 }

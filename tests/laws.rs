@@ -4,6 +4,7 @@ use crate::support::client::{contents, made, outcome};
 use crate::support::service::{Place, command};
 use crate::support::story::{Dice, different, message, settled, state, stream, told};
 use crate::support::{Broker, Child, Message, PATIENCE, Running, User, Wire, kafka, on_both_brokers};
+use crate::worst::{LONG, TEXTS};
 use keepsake::stages::store::changelog::STATE_HEADER;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -194,7 +195,7 @@ fn law_rebuildable() {
     rebuilt.stop();
 }
 
-on_both_brokers! { law_bounded }
+on_both_brokers! { law_bounded law_nobody_suffers }
 
 fn law_bounded(broker: Broker) {
     let running =
@@ -255,6 +256,28 @@ fn law_bounded(broker: Broker) {
         .collect();
     statuses.sort();
     assert_eq!(statuses, ["overloaded", "stale", "stale"]);
+    running.stop();
+}
+
+/// One sender publishes the longest texts of the worst shapes and asks the largest questions. Everybody else is answered in time meanwhile.
+fn law_nobody_suffers(broker: Broker) {
+    let running = Running::start(broker, &[]);
+    let wire = running.wire();
+    let (ada, eve) = (wire.user("suffers", "ada"), wire.user("suffers", "eve"));
+    let said = "I live in Lisbon with my cat.";
+    assert_eq!(outcome(&ada.turn(said)), "kept");
+    for (_, text) in TEXTS {
+        for sort in ["turn", "remember"] {
+            wire.post(&eve.message("events", json!({"type": sort, "content": text(LONG)})));
+        }
+        wire.post(&eve.message("recalls", json!({"type": "recall", "query": text(LONG)})));
+    }
+    wire.flush();
+    for _ in 0..20 {
+        let reply = ada.recall("Where do I live?");
+        assert_eq!((&reply["status"], contents(&reply)), (&json!("ok"), vec![said]), "{reply}");
+    }
+    assert_eq!(outcome(&ada.turn("My sister Anna moved to Porto last week.")), "kept", "behind all of it");
     running.stop();
 }
 

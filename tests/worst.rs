@@ -6,7 +6,7 @@ use keepsake::ports::embedder::{Model, ModelChoice, Options, TokenCounter};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const LONG: usize = 64 * 1024;
+pub const LONG: usize = 64 * 1024;
 /// Times the tenth of a long text is shorter.
 const TENTH: usize = LONG / 10;
 /// In proportion would be 10; a quadratic rule takes 100.
@@ -44,9 +44,9 @@ fn hanzi(number: usize) -> char {
 }
 
 /// Name, and the text of so many bytes. Each is the worst for some rule: its pattern begins everywhere and ends nowhere.
-type Text = (&'static str, fn(usize) -> String);
+pub type Text = (&'static str, fn(usize) -> String);
 
-const TEXTS: &[Text] = &[
+pub const TEXTS: &[Text] = &[
     ("names of keys", |n| format!("123 {}", of(&["apikey="], n - 4))),
     ("keys without digits", |n| format!("123 {}", of(&["sk-"], n - 4))),
     ("bearer tokens", |n| of(&["authorization: bearer "], n)),
