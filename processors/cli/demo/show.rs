@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The numbers of a recalled memory: what matched, what that is worth, and what nudges it.
-const TERMS: [&str; 18] = [
+const TERMS: [&str; 19] = [
     "cosine",
     "bm25",
     "dense",
@@ -22,6 +22,7 @@ const TERMS: [&str; 18] = [
     "answer",
     "neighbour",
     "beyond_word",
+    "literal",
     "speaker",
     "when",
     "question",

@@ -213,6 +213,7 @@ impl<'w> Field<'w> {
             answer: own.answer,
             neighbour,
             beyond_word: beyond_word(hit),
+            literal: unit(4.0 * own.words - 3.0),
             is_named: is_of_the_named(memory, question),
             has_time: self.wording.when && has_time_word(&memory.content),
             only_asks: only_asks(&memory.content),
@@ -334,6 +335,17 @@ mod tests {
         assert!(near(0.3) > near(0.4) && near(0.4) > 0.0, "{} {}", near(0.3), near(0.4));
         assert_eq!((near(0.5), near(0.7)), (0.0, 0.0), "one word alone");
         assert_eq!(near(0.0), 0.0, "its words were not measured");
+    }
+
+    #[test]
+    fn the_only_memory_with_the_word_that_is_asked_for_stands_before_what_sounds_like_the_question() {
+        let alike = (2..12).map(|number| hit(number, "our word for this", 0.4, 0.8));
+        let hits = std::iter::once(hit(1, "zx14q is our word for the kitchen", 3.0, 0.5)).chain(alike).collect();
+        let none = nothing();
+        let ranked = scored(hits, |_| true, &Question { information: 3.0, ..ask("q", &none) }, &weights(), Time(0));
+        let best = ranked.iter().max_by(|a, b| a.score.total_cmp(&b.score)).expect("eleven hits");
+        assert!(best.memory.content.starts_with("zx14q"), "{}", best.memory.content);
+        assert!(term(best, "literal") > 0.0 && ranked.iter().filter(|one| term(one, "literal") > 0.0).count() == 1);
     }
 
     #[test]

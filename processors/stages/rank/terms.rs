@@ -25,6 +25,8 @@ pub(super) struct Measured {
     pub neighbour: f32,
     /// How much nearer it is to the whole question than to any single word of it.
     pub beyond_word: f32,
+    /// It says nearly all that was asked: 0 at three quarters, 1 at all of it.
+    pub literal: f32,
     /// The one person said it whom the question names.
     pub is_named: bool,
     /// The question asks when, and a word of time is there.
@@ -37,12 +39,13 @@ pub(super) struct Measured {
     pub specificity: f32,
 }
 
-pub const TERMS: [Term; 10] = [
+pub const TERMS: [Term; 11] = [
     Term { name: "dense", words: "near in meaning", measure: |hit| hit.dense },
     Term { name: "words", words: "shares words with the question", measure: |hit| hit.words },
     Term { name: "answer", words: "follows a question like this one", measure: |hit| hit.answer },
     Term { name: "neighbour", words: "stands next to a turn about it", measure: |hit| hit.neighbour },
     Term { name: "beyond_word", words: "is near the whole question", measure: |hit| hit.beyond_word },
+    Term { name: "literal", words: "says nearly all that was asked", measure: |hit| hit.literal },
     Term { name: "speaker", words: "was said by the person named", measure: |hit| held(hit.is_named) },
     Term { name: "when", words: "names a time", measure: |hit| held(hit.has_time) },
     // Subtracted from zero: a negated zero would be shown as -0.0.
