@@ -7,12 +7,14 @@ use crate::ports::broker::{Broker, Consumer, Headers, Outgoing, Polled, Producer
 use crate::ports::kafka::Connection;
 use crate::run;
 use serde_json::Value;
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
+/// Never closed: it ends with the process, since a command would wait longer for the closing than for its answer.
 pub struct Client {
-    producer: Box<dyn Producer>,
-    replies: Box<dyn Consumer>,
+    producer: ManuallyDrop<Box<dyn Producer>>,
+    replies: ManuallyDrop<Box<dyn Consumer>>,
     events: String,
     recalls: String,
     reply_topic: String,
@@ -58,8 +60,8 @@ impl Client {
         let mut consumer = connection.reader("keepsake-client", &topics.replies())?;
         consumer.assign(&[(reply_partition, Start::At(end))])?;
         Ok(Client {
-            producer: connection.producer("keepsake-client")?,
-            replies: consumer,
+            producer: ManuallyDrop::new(connection.impatient_producer("keepsake-client")?),
+            replies: ManuallyDrop::new(consumer),
             events: topics.events(),
             recalls: topics.recalls(),
             reply_topic: topics.replies(),

@@ -129,10 +129,26 @@ impl Connection {
         config
     }
 
+    /// A client that asks for metadata and offsets. Of no group: leaving one takes a tenth of a second for each client that is dropped.
     fn probe(&self, isolation: &str) -> Result<BaseConsumer<Watch>> {
         let mut config = self.client("keepsake-probe");
-        config.set("group.id", "keepsake-probe").set("enable.auto.commit", "false").set("isolation.level", isolation);
+        config.set("enable.auto.commit", "false").set("isolation.level", isolation);
         self.finished(config).create_with_context(Watch::alone()).map_err(|e| refused("creates a client", &e))
+    }
+
+    /// A producer that sends at once: an idempotent one asks for its id when it is made, and again half a second later if no broker was connected
+    /// yet. Nothing is sent twice either, because nothing is sent again: what is not acknowledged is an error.
+    pub fn impatient_producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
+        let mut config = self.writer(client_id);
+        config.set("enable.idempotence", "false").set("message.send.max.retries", "0");
+        self.producer_of(config)
+    }
+
+    fn producer_of(&self, config: ClientConfig) -> Result<Box<dyn Producer>> {
+        let context = DeliveryWatch::default();
+        let deliveries = context.deliveries();
+        let producer = self.finished(config).create_with_context(context).map_err(|e| refused("creates a producer", &e))?;
+        Ok(Box::new(KafkaProducer { producer, deliveries }))
     }
 
     /// The cluster's own id, once a broker answers.
@@ -278,11 +294,7 @@ impl Broker for Connection {
     }
 
     fn producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
-        let context = DeliveryWatch::default();
-        let deliveries = context.deliveries();
-        let producer =
-            self.finished(self.writer(client_id)).create_with_context(context).map_err(|e| refused("creates a producer", &e))?;
-        Ok(Box::new(KafkaProducer { producer, deliveries }))
+        self.producer_of(self.writer(client_id))
     }
 
     fn transactor(&self, id: &str, topic: &str, changelog: &str) -> Result<Box<dyn Transactor>> {
