@@ -401,7 +401,10 @@ mod tests {
     fn a_newer_statement_is_kept_with_what_it_revises_unless_it_is_of_another_matter() {
         let newer = |revises: u32| edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)]);
         let hits = |revises| [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer(revises)];
-        check(&hits(1), &ask("q", &nothing()), &["sold it", "my car", "pizza"]);
+        // More was asked than any of them says.
+        let none = nothing();
+        let asked = Question { information: 20.0, ..ask("q", &none) };
+        check(&hits(1), &asked, &["sold it", "my car", "pizza"]);
         check(&hits(7), &ask("q", &nothing()), &["my car", "pizza"]);
         let far = edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![id(1)]);
         check(&[hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), far], &ask("q", &nothing()), &["my car", "pizza"]);
