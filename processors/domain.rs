@@ -600,7 +600,7 @@ pub struct Decision {
     pub threshold: Option<f32>,
     pub memory: Option<MemoryId>,
     pub related: Vec<MemoryId>,
-    /// Of a forget: memories that it means and that are still there, since it may erase no more at once.
+    /// Counts the memories that a forget means and leaves, because one forget may erase no more at once.
     pub left: Option<usize>,
     pub profile: Arc<str>,
     pub at: Time,

@@ -264,6 +264,8 @@ fn law_nobody_suffers(broker: Broker) {
     let running = Running::start(broker, &[]);
     let wire = running.wire();
     let (ada, eve) = (wire.user("suffers", "ada"), wire.user("suffers", "eve"));
+    let owned = format!("keepsake_shards_owned {}\n", wire.partitions("events"));
+    assert!(running.service.metrics.page().contains(&owned), "with a changelog, too");
     let said = "I live in Lisbon with my cat.";
     assert_eq!(outcome(&ada.turn(said)), "kept");
     for (_, text) in TEXTS {

@@ -89,7 +89,7 @@ impl Ingest {
     }
 }
 
-/// What of an event is turned into vectors, in the order its handler expects.
+/// Returns the texts of an event that are encoded, in the order its handler expects.
 fn texts_of(event: &Event, candidates: &[Candidate]) -> Vec<String> {
     match &event.action {
         Action::Turn(turn) => {

@@ -170,7 +170,7 @@ fn is_open(memory: &Memory, here: &Here<'_>) -> bool {
         && !memory.archived
 }
 
-/// What all that a person says has in common, their name above all: without it, of 76 changes the earlier statement is among the five
+/// The mean vector of a person's memories, which holds above all their name. Without it, of 76 changes the earlier statement is among the five
 /// nearest in 69 instead of 56.
 struct Centre(Vec<f32>);
 

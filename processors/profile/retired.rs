@@ -4,7 +4,7 @@
 struct Retired {
     table: &'static str,
     key: &'static str,
-    /// What to do instead, after "is gone:".
+    /// The cure, as the error gives it after "is gone:".
     instead: &'static str,
 }
 

@@ -30,6 +30,9 @@ impl Sought {
         let mut terms = self.words.searched(|| shard.index.text.languages(key))?;
         let is_in_one_language = terms.len() == self.words.content().len();
         let mut known: HashSet<String, RandomState> = HashSet::default();
+        if terms.len() <= self.terms_max {
+            return Ok((terms, is_in_one_language));
+        }
         terms.retain(|term| known.contains(term) || (known.len() < self.terms_max && known.insert(term.clone())));
         Ok((terms, is_in_one_language))
     }

@@ -32,7 +32,7 @@ impl JudgeModel {
     }
 }
 
-/// What is read of a model's `config.json`.
+/// The fields of a model's `config.json` that a judge needs.
 #[derive(Deserialize)]
 struct ModelConfig {
     #[serde(default)]

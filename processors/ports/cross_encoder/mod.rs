@@ -18,7 +18,7 @@ pub struct Options {
     pub model: PathBuf,
     /// ONNX Runtime's shared library, if it is not beside the model.
     pub library: Option<PathBuf>,
-    /// Of a pair; what follows in the longer of the two is not read. Special tokens count.
+    /// Limits the tokens of a pair, special ones included; the longer of the two texts is cut.
     pub tokens_max: usize,
 }
 
