@@ -5,7 +5,7 @@ mod contradictions;
 
 pub use contradictions::{Judging, Options as JudgingOptions};
 
-use crate::domain::{Memory, MemoryId, Now, Revise, Seen, Time, UserKey, Vector};
+use crate::domain::{MarkKey, Memory, MemoryId, Now, Revise, Seen, Time, UserKey, Vector};
 use crate::fault::Result;
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
@@ -30,7 +30,8 @@ const PRUNED_TOGETHER: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub events: String,
-    pub token: String,
+    /// Shows the ingest processor that a proposal is ours.
+    pub marks: MarkKey,
     pub users_max: usize,
     pub proposals_max: usize,
 }
@@ -115,22 +116,22 @@ impl Compact {
     }
 
     fn propose(&self, shard: &Shard, key: &UserKey, plan: Plan, now: Now, events: &mut Vec<Outgoing>) {
-        let (topic, token, partition) = (&self.options.events, &self.options.token, Some(shard.partition));
+        let (topic, marks, partition) = (&self.options.events, &self.options.marks, shard.partition);
         for (seen, reason) in plan.prune {
             let id = id_of("prune", &seen);
-            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, token };
+            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, marks };
             events.push(reply::proposal_prune(&proposal, &seen, &reason));
             self.metrics.proposed("prune");
         }
         for (session, content, covers) in plan.summaries {
             let id = id_of("summary", &covers);
-            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, token };
+            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, marks };
             events.push(reply::proposal_summary(&proposal, &session, &content, &covers));
             self.metrics.proposed("summary");
         }
         for revise in plan.revisions {
             let id = id_of("revise", &[&[revise.memory], &revise.revises[..]].concat());
-            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, token };
+            let proposal = Proposal { topic, partition, key, id: &id, at: now.events, marks };
             events.push(reply::proposal_revise(&proposal, &revise));
             self.metrics.proposed("revise");
         }

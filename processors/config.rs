@@ -4,6 +4,7 @@ mod sections;
 
 pub use sections::*;
 
+use crate::domain::KEY_BYTES_MIN;
 use crate::fault::{Fault, Result, StopName};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -183,6 +184,12 @@ fn check(config: &Config) -> std::result::Result<(), String> {
     }
     if !(1..=PARTITIONS_MAX).contains(&config.topics.partitions) {
         return Err(format!("topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}", config.topics.partitions));
+    }
+    let key = config.topics.marks_key.len();
+    if (1..KEY_BYTES_MIN).contains(&key) {
+        return Err(format!(
+            "topics.marks_key: has {key} characters and needs at least {KEY_BYTES_MIN}: take one from `openssl rand -hex 32`"
+        ));
     }
     if config.topics.replication < 1 {
         return Err("topics.replication: must be at least 1".into());

@@ -1,8 +1,10 @@
 //! The words of Keepsake: who, when, what was said, what is remembered and how surprising it was. No serde, no I/O.
 
+mod mark;
 mod own_words;
 mod spread;
 
+pub use mark::{KEY_BYTES_MIN, MARK, MarkKey, Marked};
 pub use own_words::OwnWords;
 pub use spread::Spread;
 

@@ -30,7 +30,7 @@ use crate::ports::embedder::TokenCounter;
 use crate::ports::embedder::pool::Pool;
 use crate::profile::{Profile, Profiles};
 use crate::shard::Shard;
-use crate::stages::decode;
+use crate::stages::decode::{self, Way};
 use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
 use crate::stages::store::changelog::META;
@@ -198,16 +198,20 @@ impl Ingest {
         };
         if let Some(hop) = &draft.hop {
             if !work.first_time_via(hop) {
+                self.metrics.copy_skipped();
                 return Ok(()); // a torn copy of what has been done already
             }
-            if !hop.broadcast && !self.belongs_here(event, &draft.record) {
+            if hop.way != Way::InOrder && !self.belongs_here(event, &draft.record) {
                 let reject = Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
                 return self.reject(work, &draft, &reject);
             }
         } else if !self.belongs_here(event, &draft.record) {
+            if let Err(reject) = decode::may_be_forwarded(&draft.record) {
+                return self.reject(work, &draft, &reject);
+            }
             self.metrics.forwarded(&self.options.events);
             let home = event.key.partition(self.shards.partitions());
-            work.outputs.push(decode::forwarded(&draft.record, home, false, &self.options.decode));
+            work.outputs.push(decode::forwarded(&draft.record, home, Way::ToUser, &self.options.decode));
             return Ok(());
         }
 
@@ -320,7 +324,7 @@ impl Ingest {
         }
         let home = here.draft.record.partition;
         for partition in (0..self.shards.partitions()).filter(|partition| *partition != home) {
-            work.outputs.push(decode::forwarded(&here.draft.record, partition, true, &self.options.decode));
+            work.outputs.push(decode::forwarded(&here.draft.record, partition, Way::InOrder, &self.options.decode));
         }
     }
 }

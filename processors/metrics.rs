@@ -36,6 +36,7 @@ pub struct Metrics {
     dead_letters: IntCounterVec,
     redacted: IntCounterVec,
     misrouted: IntCounterVec,
+    copies_skipped: IntCounter,
     proposals: IntCounterVec,
     conflicts: IntCounterVec,
     conflict_seconds: Histogram,
@@ -138,6 +139,11 @@ impl Metrics {
                 "keepsake_misrouted_total",
                 "Records that came on a wrong partition and were forwarded",
                 &["topic"],
+            ),
+            copies_skipped: counter(
+                r,
+                "keepsake_copies_skipped_total",
+                "Forwarded records that had been applied before, as after a crash between writing and marking as read",
             ),
             proposals: counters(r, "keepsake_proposals_total", "Events published by the compaction worker, by type", &["type"]),
             conflicts: counters(
@@ -343,6 +349,10 @@ impl Metrics {
 
     pub fn forwarded(&self, topic: &str) {
         self.misrouted.with_label_values(&[topic]).inc();
+    }
+
+    pub fn copy_skipped(&self) {
+        self.copies_skipped.inc();
     }
 
     pub fn proposed(&self, kind: &str) {

@@ -15,7 +15,7 @@ use crate::ports::broker::{Outgoing, Record};
 use crate::ports::embedder::{Embedder, TokenCounter};
 use crate::profile::Profiles;
 use crate::shard::Shard;
-use crate::stages::decode::{self, Hop};
+use crate::stages::decode::{self, Hop, Way};
 use crate::stages::reply::{self, Answer, Freshness};
 use rerank::Reranking;
 use returned::Returned;
@@ -158,8 +158,11 @@ impl Recall {
             let reject = Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
             return self.reject(record, to, &reject, began);
         }
+        if let Err(reject) = decode::may_be_forwarded(record) {
+            return self.reject(record, to, &reject, began);
+        }
         self.metrics.forwarded(&self.options.recalls);
-        vec![decode::forwarded(record, request.key.partition(self.shards.partitions()), false, &self.options.decode)]
+        vec![decode::forwarded(record, request.key.partition(self.shards.partitions()), Way::ToUser, &self.options.decode)]
     }
 
     fn answer_or_wait(&mut self, now: Now, asked: Asked) -> Option<Outgoing> {

@@ -5,7 +5,7 @@ use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Log, Polled, Record};
 use crate::ports::clock::Clock;
-use crate::stages::store::changelog::{self, META, Named, STATE_HEADER};
+use crate::stages::store::changelog::{self, META, Named, STATE_HEADER, is_marks_key};
 use crate::stages::store::{Changes, Finished, Mark, Place, Store};
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::BTreeSet;
@@ -110,12 +110,26 @@ pub fn changed_since(log: &dyn Log, partition: i32, from: i64) -> Result<BTreeSe
     let span = Span { partition, from, end: log.end(partition)?, until: None };
     each(log, &span, &Progress::default(), &mut |record| {
         let name = record.key.unwrap_or_default();
-        if name != META.as_bytes() {
+        if name != META.as_bytes() && !is_marks_key(&name) {
             keys.insert(changelog::named(name)?.key);
         }
         Ok(())
     })?;
     Ok(keys)
+}
+
+/// The first record from this offset on whose name begins so, before `until` or the end as it is now.
+pub fn first_named(log: &dyn Log, partition: i32, from: i64, until: Option<i64>, begin: &str) -> Result<Option<Record>> {
+    let (mut found, progress) = (None, Progress::default());
+    let span = Span { partition, from, end: log.end(partition)?, until: until.map(|until| until - 1) };
+    each(log, &span, &progress, &mut |record| {
+        if record.key.as_ref().is_some_and(|name| name.starts_with(begin.as_bytes())) {
+            found = Some(record);
+            progress.cancel();
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// What is read of a partition of the changelog.
@@ -250,6 +264,9 @@ impl<'a> Batch<'a> {
         if name == META.as_bytes() {
             self.applied = changelog::applied_of(record.value.as_deref().unwrap_or_default(), self.store.identity())?;
             return Ok(());
+        }
+        if is_marks_key(&name) {
+            return Ok(()); // the service's, not this shard's
         }
         let Named { key, is_memory } = changelog::named(name)?;
         let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);

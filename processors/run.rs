@@ -1,12 +1,15 @@
 //! Opens everything, starts the threads, waits, drains: the only place that spawns, and the only one that knows all parts.
 
+mod dir;
 mod http;
 pub mod ingesting;
 pub mod loops;
+mod marks;
 pub mod options;
 pub mod pace;
 mod topics;
 
+pub use dir::{EMBEDDED_ADDRESS, lock_dir, store_dir};
 pub use topics::{check_topics, topics};
 
 use crate::compact::{Compact, Judging};
@@ -28,19 +31,16 @@ use crate::profile::Profiles;
 use crate::recall::Recall;
 use crate::recall::rerank::Reranking;
 use crate::stages::score::Rarity;
+use dir::{begin_empty, instance_id};
 use ingesting::{Durability, IngestLoop};
 use pace::Pace;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// The file that tells clients on this machine where the embedded broker listens.
-pub const EMBEDDED_ADDRESS: &str = "embedded-broker";
 
 /// A running Keepsake.
 pub struct Service {
@@ -130,27 +130,32 @@ const THREADS: [&str; 4] = ["ingest", "recall", "compact", "index"];
 
 impl Service {
     pub fn start(config: &Config) -> Result<Service> {
+        let mut config = config.clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
-        let profiles = Profiles::load(config)?;
-        let model = Model::open(&options::embedder(config))?;
-        let reranker = options::reranker(config).map(|options| RerankerModel::open(&options)).transpose()?;
-        let judge = options::judge(config).map(|options| JudgeModel::open(&options)).transpose()?;
+        let profiles = Profiles::load(&config)?;
+        let model = Model::open(&options::embedder(&config))?;
+        let reranker = options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
+        let judge = options::judge(&config).map(|options| JudgeModel::open(&options)).transpose()?;
 
-        let (embedded, connection) = connect(config)?;
-        let dir = store_dir(config);
+        let (embedded, connection) = connect(&config)?;
+        let dir = store_dir(&config);
         let lock = lock_dir(&dir)?;
         if config.kafka.is_embedded() {
             begin_empty(&dir, &connection.servers)?;
         }
         let place = Place {
             cluster: connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?,
-            partitions: topics::ready_topics(config, &connection, embedded.as_ref())?,
+            partitions: topics::ready_topics(&config, &connection, embedded.as_ref())?,
             topic: config.topics.events(),
             model: model.name().to_owned(),
             dimensions: model.dimensions() as u32,
             home: Home::Directory(dir.clone()),
         };
+        if config.topics.marks_key.is_empty() && !config.kafka.is_embedded() {
+            config.topics.marks_key = marks::kept(&config, &connection, &dir, &place.cluster)?;
+        }
+        let config = &config;
         let options = options::shard(config, place.partitions);
         let (wanted, to_restore) = crossbeam_channel::bounded(2 * place.partitions as usize);
         let changelog = match options::has_changelog(config) {
@@ -354,49 +359,6 @@ fn connect(config: &Config) -> Result<(Option<Embedded>, Connection)> {
         return Ok((Some(embedded), connection));
     }
     Ok((None, Connection { servers: config.kafka.bootstrap_servers.clone(), options, embedded: false }))
-}
-
-/// The embedded broker forgets with the process, so its shards live apart from those of a real log.
-pub fn store_dir(config: &Config) -> PathBuf {
-    if config.kafka.is_embedded() { config.store.dir.join("embedded") } else { config.store.dir.clone() }
-}
-
-/// The name under which this store's process writes transactions, whoever runs it and wherever it is moved.
-fn instance_id(dir: &Path) -> Result<String> {
-    let file = dir.join("instance.id");
-    let about = |error: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("{}: {error}", file.display()));
-    match std::fs::read_to_string(&file) {
-        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(about(error)),
-        _ => {
-            let id = uuid::Uuid::new_v4().simple().to_string();
-            std::fs::write(&file, &id).map_err(about)?;
-            Ok(id)
-        }
-    }
-}
-
-/// Held as long as the file is: nobody else serves from this directory.
-pub fn lock_dir(dir: &Path) -> Result<File> {
-    let about = |e: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("makes {}: {e}", dir.display()));
-    std::fs::create_dir_all(dir).map_err(about)?;
-    let file = File::create(dir.join("LOCK")).map_err(about)?;
-    file.try_lock().map_err(|_| {
-        let what = format!("{} is in use by another keepsake: stop it, or set store.dir to another directory", dir.display());
-        Fault::stop(StopName::StoreLocked, what)
-    })?;
-    Ok(file)
-}
-
-/// Both the embedded broker and its store begin empty; clients of this machine find the broker here.
-fn begin_empty(dir: &Path, servers: &str) -> Result<()> {
-    let about = |e: std::io::Error| Fault::stop(StopName::StoreUnwritable, format!("empties {}: {e}", dir.display()));
-    for entry in std::fs::read_dir(dir).map_err(about)?.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            std::fs::remove_dir_all(entry.path()).map_err(about)?;
-        }
-    }
-    std::fs::write(dir.join(EMBEDDED_ADDRESS), servers).map_err(about)
 }
 
 /// Threads that encode for ingest.

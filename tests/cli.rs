@@ -81,6 +81,7 @@ fn a_configuration_is_checked_and_shown() {
     std::fs::write(dir.join("mine.toml"), "[recall]\nlimit = 7\n").expect("the scratch folder is ours");
     let mut command = bare_command(&dir);
     command.args(["config", "show", "--json", "--config", "mine.toml", "--set", "kafka.librdkafka.sasl.password=hush"]);
+    command.args(["--set", "topics.marks_key=hush-hush-hush-hush-hush-hush-hush"]);
     let (code, said, words) = run(command.env("KEEPSAKE__RECALL__LIMIT_MAX", "9"));
     let shown: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
     let from = |option: &str| shown[option]["from"].as_str().unwrap_or_default().to_owned();

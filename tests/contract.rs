@@ -3,6 +3,7 @@
 mod compaction;
 mod events;
 mod forgetting;
+mod marks;
 mod refusals;
 mod requests;
 mod routing;

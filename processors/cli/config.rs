@@ -32,14 +32,14 @@ impl Configuration {
     }
 }
 
-/// Passwords of brokers are the only secrets in here, and they stay so.
+/// Passwords of brokers and the key of the marks.
 fn is_secret(path: &str) -> bool {
-    ["password", "secret", "ssl.key"].iter().any(|word| path.contains(word))
+    ["password", "secret", "ssl.key", "marks_key"].iter().any(|word| path.contains(word))
 }
 
 fn show_all(layers: &Layers, output: Output) {
     let shown = layers.shown().into_iter().map(|(path, value, origin)| {
-        let value = if is_secret(&path) { "\"…\"".to_owned() } else { value };
+        let value = if is_secret(&path) && value != "\"\"" { "\"…\"".to_owned() } else { value };
         (path, value, origin)
     });
     match output {

@@ -42,7 +42,7 @@ pub struct Topics {
     pub replication: i32,
     pub reply_allowed: Vec<String>,
     pub trust_proposals: bool,
-    pub proposal_token: String,
+    pub marks_key: String,
     pub tombstones_ms: i64,
 }
 

@@ -6,7 +6,7 @@ use crate::domain::{Action, Event, Forget, ReplyTo};
 use crate::fault::Reject;
 use crate::ports::broker::Record;
 use crate::profile::Treatment;
-use crate::stages::decode::{self, Hop};
+use crate::stages::decode::{self, Hop, Way};
 use crate::stages::split::{self, Candidate};
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ const ENCODED_BYTES_MAX: usize = 32_768;
 
 impl Draft {
     pub fn hop_is_broadcast(&self) -> bool {
-        self.hop.as_ref().is_some_and(|hop| hop.broadcast)
+        self.hop.as_ref().is_some_and(|hop| hop.way == Way::InOrder)
     }
 }
 
@@ -58,7 +58,7 @@ impl Ingest {
         if let Ok(event) = &mut decoded.outcome {
             self.metrics.event_read(event.action.name());
             if self.belongs_here(event, &record) || decoded.hop.is_some() {
-                self.redact(event, decoded.hop.as_ref().is_none_or(|hop| !hop.broadcast));
+                self.redact(event, decoded.hop.as_ref().is_none_or(|hop| hop.way != Way::InOrder));
                 withheld = withheld::of(event, self.profiles.of(&event.key));
                 candidates = if withheld.is_none() { self.split(event) } else { Vec::new() };
                 parts = candidates.len();

@@ -1,6 +1,6 @@
 //! Which memories were returned, counted until it is worth an event: a profile may take being returned for being used.
 
-use crate::domain::{MemoryId, Time, UserKey};
+use crate::domain::{MarkKey, MemoryId, Time, UserKey};
 use crate::ports::broker::Outgoing;
 use crate::stages::reply::{self, Proposal};
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub events: String,
-    pub token: String,
+    /// Shows the ingest processor that a feedback is ours.
+    pub marks: MarkKey,
     /// How long the first of them waits for others.
     pub wait_ms: i64,
     /// Memories after which nothing waits.
@@ -62,11 +63,11 @@ impl Returned {
             let id = format!("returned-{}-{}", of_user.partition, of_user.first);
             let proposal = Proposal {
                 topic: &options.events,
-                partition: Some(of_user.partition),
+                partition: of_user.partition,
                 key: &key,
                 id: &id,
                 at: of_user.at,
-                token: &options.token,
+                marks: &options.marks,
             };
             reply::feedback_returned(&proposal, &of_user.memories)
         };
@@ -80,7 +81,7 @@ mod tests {
     use crate::domain::Position;
 
     const OPTIONS: fn() -> Options =
-        || Options { events: "keepsake.events".into(), token: "ours".into(), wait_ms: 1000, memories_max: 4 };
+        || Options { events: "keepsake.events".into(), marks: MarkKey::of("ours"), wait_ms: 1000, memories_max: 4 };
 
     fn id(n: i64) -> MemoryId {
         MemoryId::of(&Position { topic: "keepsake.events".into(), partition: 0, offset: n }, 0)

@@ -1,5 +1,6 @@
 //! One configuration → the options of each part. Nothing here decides; it only names who gets what.
 
+use super::marks;
 use crate::config::Config;
 use crate::ports::cross_encoder;
 use crate::ports::embedder::{self, ModelChoice};
@@ -91,7 +92,7 @@ pub fn decode(config: &Config) -> decode::Options {
         replies_topic: config.topics.replies(),
         default_deadline_ms: config.recall.deadline_ms,
         trust_proposals: config.topics.trust_proposals,
-        proposal_token: config.topics.proposal_token.clone(),
+        marks: marks::key(config),
         recall_limit: config.recall.limit,
         list_limit: config.recall.list_limit,
         limit_max: config.recall.limit_max,
@@ -140,7 +141,7 @@ pub fn recall(config: &Config) -> recall::Options {
         silence_ms: config.ingest.silence_ms,
         returned: recall::returned::Options {
             events: config.topics.events(),
-            token: config.topics.proposal_token.clone(),
+            marks: marks::key(config),
             wait_ms: config.recall.returned_ms,
             memories_max: config.recall.returned_max,
         },
@@ -154,7 +155,7 @@ pub fn recall(config: &Config) -> recall::Options {
 pub fn compact(config: &Config) -> compact::Options {
     compact::Options {
         events: config.topics.events(),
-        token: config.topics.proposal_token.clone(),
+        marks: marks::key(config),
         users_max: config.compact.users_max,
         proposals_max: config.compact.proposals_max,
     }

@@ -98,7 +98,7 @@ fn proposals_of_strangers_are_not_trusted(broker: Broker) {
         json!({"type": "summary", "session": "s", "content": "nothing", "covers": [{"id": id, "version": 1}]}),
         json!({"type": "revise", "memory": seen, "revises": [seen], "probability": 1.0, "reason": "mine"}),
     ] {
-        let forged = ada.message("events", event).with("keepsake-proposal", "guess");
+        let forged = ada.message("events", event).with("keepsake-mark", "guess").with("keepsake-proposal", "keepsake");
         let reply = wire.exchange(forged).json();
         assert_eq!((&reply["status"], &reply["error"]["code"]), (&json!("invalid"), &json!("untrusted-proposal")), "{reply}");
     }

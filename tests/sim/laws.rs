@@ -363,7 +363,7 @@ fn note(world: &mut World<'_>, ended: &Ended, fold: &Fold) -> Law {
         let is_shadow = decision["shadow"] == true;
         world.note(if is_shadow { "shadowed" } else { decision["outcome"].as_str().unwrap_or_default() }, 1);
     }
-    let is_broadcast = |told: &Told| header(&told.2, "keepsake-broadcast").is_some();
+    let is_broadcast = |told: &Told| header(&told.2, "keepsake-tenant").is_some();
     for ((_, told), times) in &fold.forwarded {
         world.note(if is_broadcast(told) { "told everywhere" } else { "forwarded" }, *times);
     }

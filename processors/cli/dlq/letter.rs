@@ -2,6 +2,7 @@
 
 use crate::cli::show;
 use crate::config::Config;
+use crate::domain::MARK;
 use crate::ports::broker::{Headers, Outgoing, Record, header};
 use crate::text::shortened;
 use serde_json::{Value, json};
@@ -12,10 +13,10 @@ pub const REDRIVEN: &str = "keepsake-redriven";
 
 const CONNECT: &str = "__connect.errors.";
 const SPRING: &str = "kafka_dlt-";
-/// The marks of a record that Keepsake passed on itself. With them it would be taken for a copy of what has been done already.
-const PASSED_ON: [&str; 2] = ["keepsake-origin", "keepsake-via"];
-/// The mark of a copy for another partition.
-const BROADCAST: &str = "keepsake-broadcast";
+/// What a record that Keepsake forwarded says about its way. With them it would be taken for a copy of what has been done already.
+const FORWARDED: [&str; 4] = ["keepsake-origin", "keepsake-via", "keepsake-hops", MARK];
+/// What a change of a tenant's memories has between partitions.
+const TENANT: &str = "keepsake-tenant";
 
 pub struct Letter(pub Record);
 
@@ -67,7 +68,7 @@ impl Letter {
             let (topic, events, recalls) = (plain(&topic), &homes.events, &homes.recalls);
             return Err(format!("came from {topic}, and only {events} and {recalls} are redriven: send it again by hand"));
         }
-        if header(&self.0.headers, BROADCAST).is_some() {
+        if header(&self.0.headers, TENANT) == Some(b"copy") {
             let what = "is keepsake's own copy of a tenant's event for another partition, which has been applied elsewhere";
             return Err(format!("{what}: send the event itself again"));
         }
@@ -84,8 +85,13 @@ impl Letter {
     }
 
     fn original_headers(&self) -> Headers {
-        let ours =
-            |name: &str| name.starts_with(CONNECT) || name.starts_with(SPRING) || name == REDRIVEN || PASSED_ON.contains(&name);
+        let ours = |name: &str| {
+            name.starts_with(CONNECT)
+                || name.starts_with(SPRING)
+                || name == REDRIVEN
+                || name == TENANT
+                || FORWARDED.contains(&name)
+        };
         let mut headers: Headers = self.0.headers.iter().filter(|(name, _)| !ours(name)).cloned().collect();
         headers.push((REDRIVEN.to_owned(), (self.redriven() + 1).to_string().into_bytes()));
         headers
@@ -199,7 +205,7 @@ mod tests {
     fn what_did_not_come_from_events_or_recalls_is_refused() {
         for (letter, word) in [
             (letter(&sent("audit.log", &[])), "audit.log"),
-            (letter(&sent("k.events", &[("keepsake-broadcast", "true")])), "copy"),
+            (letter(&sent("k.events", &[("keepsake-tenant", "copy")])), "copy"),
             (Letter(sent("k.dead-letters", &[])), "not written by keepsake"),
         ] {
             let why = letter.restored(&homes()).expect_err("it has no home");

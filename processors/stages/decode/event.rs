@@ -17,7 +17,7 @@ use std::collections::HashSet;
 pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
     let Envelope { name, id, at, body } = envelope::open(record, options)?;
     let action = action_named(&name)?;
-    if is_proposal(&name) && !options.trust_proposals && !headers::is_own_proposal(record, options) {
+    if is_proposal(&name) && !options.trust_proposals && !headers::is_own(record, options) {
         return Err(Reject::new(RejectCode::Untrusted, format!("only the compaction worker may send a {name}")));
     }
     let common: wire::Common = fields(&body)?;

@@ -1,8 +1,8 @@
 //! The headers: where the reply goes and what it echoes, how long the sender waits, and the marks of a forwarded record.
 //! Knows nothing of the body.
 
-use super::{Hop, Options};
-use crate::domain::{Position, ReplyTo, Time};
+use super::{Hop, Options, Way};
+use crate::domain::{MARK, Marked, Position, ReplyTo, Time};
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::{Outgoing, Record};
 use crate::text::shortened;
@@ -10,8 +10,12 @@ use std::str::{FromStr, from_utf8};
 
 const ORIGIN: &str = "keepsake-origin";
 const VIA: &str = "keepsake-via";
-const BROADCAST: &str = "keepsake-broadcast";
-const PROPOSAL: &str = "keepsake-proposal";
+const TENANT: &str = "keepsake-tenant";
+const HOPS: &str = "keepsake-hops";
+/// What a forwarded record says about its way, beside the mark that shows that we wrote it.
+const OF_A_HOP: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
+/// To its user's partition, to its tenant's, and from there to all.
+const HOPS_MAX: usize = 3;
 const REPLY_TOPICS: [&str; 2] = ["kafka_replyTopic", "reply-topic"];
 const REPLY_PARTITION: &str = "kafka_replyPartition";
 const ECHOED: [&str; 4] = ["kafka_correlationId", "correlation-id", "traceparent", "tracestate"];
@@ -61,47 +65,67 @@ pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
     number(record, "keepsake-min-offset")
 }
 
-pub fn is_own_proposal(record: &Record, options: &Options) -> bool {
-    !options.proposal_token.is_empty() && record.header(PROPOSAL) == Some(options.proposal_token.as_bytes())
+/// Whether Keepsake wrote this record, and wrote it for this place.
+pub fn is_own(record: &Record, options: &Options) -> bool {
+    let Record { topic, partition, key, value, headers, .. } = record;
+    let marked = Marked { topic, partition: *partition, key: key.as_deref(), value: value.as_deref(), headers };
+    record.header(MARK).is_some_and(|mark| options.marks.fits(mark, &marked))
 }
 
-/// The marks of a forwarded record, none if it came straight from its sender. They come together or not at all.
-/// Only with our own token: anybody else's would let a stranger hide the records that really were forwarded.
+/// The way of a forwarded record, none if it came straight from its sender. Without our mark it did, whatever its headers say: they would let
+/// a stranger hide the records that really were forwarded.
 pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
-    if !is_own_proposal(record, options) || (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) {
+    if (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) || !is_own(record, options) {
         return (None, None);
     }
     let origin = record.header(ORIGIN).and_then(parsed_origin);
     let via = record.header(VIA).and_then(parsed_via);
-    match (origin, via) {
-        (None, _) => (None, Some(Reject::of_field(ORIGIN, "is not topic:partition:offset"))),
-        (_, None) => (None, Some(Reject::of_field(VIA, "is not partition:offset"))),
-        (Some(origin), Some((via_partition, via_offset))) => {
-            let broadcast = record.header(BROADCAST) == Some(b"true");
-            (Some(Hop { origin, via_partition, via_offset, broadcast, at_ms: record.timestamp_ms }), None)
+    let way = record.header(TENANT).map_or(Some(Way::ToUser), Way::named);
+    match (origin, via, way) {
+        (None, ..) => (None, Some(Reject::of_field(ORIGIN, "is not topic:partition:offset"))),
+        (_, None, _) => (None, Some(Reject::of_field(VIA, "is not partition:offset"))),
+        (.., None) => (None, Some(Reject::of_field(TENANT, "is neither order nor copy"))),
+        (Some(origin), Some((via_partition, via_offset)), Some(way)) => {
+            (Some(Hop { origin, via_partition, via_offset, way, at_ms: record.timestamp_ms }), None)
         }
     }
 }
 
-/// The same record for another partition of its topic, with the marks of where it came from: the first origin stays.
-pub fn forwarded(record: &Record, to_partition: i32, broadcast: bool, options: &Options) -> Outgoing {
+/// How often the record was forwarded, as it says itself. Counted also without our mark: processes with different keys do not know each other's
+/// records, and would forward them for ever.
+fn hops(record: &Record) -> usize {
+    record.header(HOPS).and_then(parsed).unwrap_or(0)
+}
+
+pub fn may_be_forwarded(record: &Record) -> Result<(), Reject> {
+    if hops(record) < HOPS_MAX {
+        return Ok(());
+    }
+    let message = format!("was forwarded {HOPS_MAX} times: do all processes have the same topics.marks_key?");
+    Err(Reject::new(RejectCode::Misrouted, message))
+}
+
+/// The same record for another partition of its topic, marked, with where it came from: the first origin stays.
+pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options) -> Outgoing {
     let origin = format!("{}:{}:{}", record.topic, record.partition, record.offset);
-    let known = record.header(ORIGIN).filter(|_| is_own_proposal(record, options));
+    let known = record.header(ORIGIN).filter(|_| is_own(record, options));
     let origin = known.map_or(origin.into_bytes(), <[u8]>::to_vec);
     let mut headers = record.headers.clone();
-    headers.retain(|(name, _)| ![ORIGIN, VIA, BROADCAST, PROPOSAL].contains(&name.as_str()));
-    headers.push((PROPOSAL.to_owned(), options.proposal_token.clone().into_bytes()));
+    headers.retain(|(name, _)| !OF_A_HOP.contains(&name.as_str()));
     headers.push((ORIGIN.to_owned(), origin));
     headers.push((VIA.to_owned(), format!("{}:{}", record.partition, record.offset).into_bytes()));
-    if broadcast {
-        headers.push((BROADCAST.to_owned(), b"true".to_vec()));
-    }
+    headers.push((HOPS.to_owned(), (hops(record).min(HOPS_MAX) + 1).to_string().into_bytes()));
+    headers.extend(way.name().map(|name| (TENANT.to_owned(), name.into())));
+    let Record { topic, key, value, .. } = record;
+    let marked = Marked { topic, partition: to_partition, key: key.as_deref(), value: value.as_deref(), headers: &headers };
+    let mark = options.marks.sign(&marked);
+    headers.push((MARK.to_owned(), mark));
     Outgoing {
-        topic: record.topic.clone(),
+        topic: topic.clone(),
         partition: Some(to_partition),
         timestamp_ms: Some(record.timestamp_ms),
-        key: record.key.clone(),
-        value: record.value.clone(),
+        key: key.clone(),
+        value: value.clone(),
         headers,
     }
 }

@@ -7,9 +7,9 @@ mod fields;
 mod headers;
 mod request;
 
-pub use headers::forwarded;
+pub use headers::{forwarded, may_be_forwarded};
 
-use crate::domain::{Event, Position, ReplyTo, Request};
+use crate::domain::{Event, MarkKey, Position, ReplyTo, Request};
 use crate::fault::Reject;
 use crate::ports::broker::Record;
 use headers::{Address, Problem};
@@ -26,8 +26,8 @@ pub struct Options {
     pub default_deadline_ms: i64,
     /// Takes `prune`, `summary` and `revise` from anybody, not only from our own worker.
     pub trust_proposals: bool,
-    /// What our own worker's proposals carry. Empty: no proposal is ours.
-    pub proposal_token: String,
+    /// Signs what we write to ourselves, and shows that it was us.
+    pub marks: MarkKey,
     pub recall_limit: usize,
     pub list_limit: usize,
     pub limit_max: usize,
@@ -58,9 +58,34 @@ pub struct Hop {
     /// Where we last read it.
     pub via_partition: i32,
     pub via_offset: i64,
-    /// A copy for every partition: belongs where it is, whatever its key says.
-    pub broadcast: bool,
+    pub way: Way,
     pub at_ms: i64,
+}
+
+/// Why a record was forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To its user's partition: its sender put it on another one.
+    ToUser,
+    /// To its tenant's partition, which gives the changes of a tenant's memories their order.
+    ToOrder,
+    /// From there to every partition, in that order.
+    InOrder,
+}
+
+impl Way {
+    /// As the header says it; a record on its way to its user's partition has none.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Way::ToUser => None,
+            Way::ToOrder => Some("order"),
+            Way::InOrder => Some("copy"),
+        }
+    }
+
+    fn named(name: &[u8]) -> Option<Way> {
+        [Way::ToOrder, Way::InOrder].into_iter().find(|way| way.name().map(str::as_bytes) == Some(name))
+    }
 }
 
 /// Silent unless the sender named a reply topic. A forbidden one moves the reply to the default topic and costs nothing else:

@@ -1,13 +1,13 @@
 use super::*;
-use crate::domain::{Action, Ask, Explain, Forget, Format, MemoryId, Scope, Signal, Time};
+use crate::domain::{Action, Ask, Explain, Forget, Format, MARK, MarkKey, Marked, MemoryId, Scope, Signal, Time};
 use crate::fault::RejectCode;
-use crate::ports::broker::Headers;
+use crate::ports::broker::{Headers, header};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
 
 const MEMORY: &str = "063641d5-324e-57cb-a8f7-48a6f5edd173";
-const TOKEN: &str = "group-7f";
+const KEY: &str = "a key of at least thirty-two bytes";
 
 impl Options {
     pub fn for_tests() -> Options {
@@ -19,7 +19,7 @@ impl Options {
             replies_topic: "keepsake.replies".into(),
             default_deadline_ms: 5_000,
             trust_proposals: false,
-            proposal_token: TOKEN.into(),
+            marks: MarkKey::of(KEY),
             recall_limit: 5,
             list_limit: 50,
             limit_max: 100,
@@ -43,6 +43,15 @@ fn record(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])]) -> Record {
         value: Some(value.into()),
         headers: headers.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect(),
     }
+}
+
+/// The same, marked by us.
+fn marked(mut record: Record) -> Record {
+    let Record { topic, partition, key, value, headers, .. } = &record;
+    let marked = Marked { topic, partition: *partition, key: key.as_deref(), value: value.as_deref(), headers };
+    let mark = MarkKey::of(KEY).sign(&marked);
+    record.headers.push((MARK.to_owned(), mark));
+    record
 }
 
 fn event_of(value: &Value, headers: &[(&str, &[u8])]) -> Event {
@@ -217,25 +226,29 @@ fn what_a_sender_wrote_never_makes_the_reason_long() {
 #[test]
 fn proposals_are_taken_from_our_own_worker_only() {
     let prune = json!({"type": "prune", "tenant": "acme", "user": "", "id": "p", "reason": "faded", "memories": [{"id": MEMORY, "version": 4}]});
-    let ours = event_of(&prune, &[("keepsake-proposal", TOKEN.as_bytes())]);
+    let decoded = |record: &Record| event(record, &Options::for_tests()).outcome;
+    let own = marked(record(prune.to_string(), &[]));
+    let ours = decoded(&own).expect("a good event");
     assert!(ours.key.is_everyone() && matches!(ours.action, Action::Prune { memories, .. } if memories[0].version == 4));
     let untrusted = (RejectCode::Untrusted, None);
     check_event(prune.to_string(), &[], untrusted);
-    check_event(prune.to_string(), &[("keepsake-proposal", b"guess")], untrusted);
-    let without_token = Options { proposal_token: String::new(), ..Options::for_tests() };
-    assert!(event(&record(prune.to_string(), &[("keepsake-proposal", b"")]), &without_token).outcome.is_err());
+    check_event(prune.to_string(), &[(MARK, b"guess")], untrusted);
+    let other_value = prune.to_string().replace('4', "5").into_bytes();
+    for stolen in [Record { partition: 4, ..own.clone() }, Record { value: Some(other_value), ..own.clone() }] {
+        assert_eq!(decoded(&stolen).expect_err("not ours").code, RejectCode::Untrusted, "its mark is of another record");
+    }
     let trusting = Options { trust_proposals: true, ..Options::for_tests() };
     assert!(event(&record(prune.to_string(), &[]), &trusting).outcome.is_ok());
     let seen = json!({"id": MEMORY, "version": 4});
     let revise = json!({"type": "revise", "user": "zoe", "memory": seen, "revises": [seen], "probability": 0.9, "reason": "x"});
     check_event(revise.to_string(), &[], (RejectCode::Untrusted, None));
-    let ours = event_of(&revise, &[("keepsake-proposal", TOKEN.as_bytes())]);
+    let ours = decoded(&marked(record(revise.to_string(), &[]))).expect("a good event");
     assert!(matches!(ours.action, Action::Revise(revise) if revise.revises == [revise.memory] && revise.probability == 0.9));
     for (field, value) in [("probability", json!(1.5)), ("revises", json!([])), ("memory", Value::Null)] {
         let mut bad = revise.clone();
         bad[field] = value;
-        let ours = record(bad.to_string(), &[("keepsake-proposal", TOKEN.as_bytes())]);
-        assert_eq!(event(&ours, &Options::for_tests()).outcome.expect_err("a bad event").field.as_deref(), Some(field));
+        let ours = marked(record(bad.to_string(), &[]));
+        assert_eq!(decoded(&ours).expect_err("a bad event").field.as_deref(), Some(field));
     }
 }
 
@@ -327,8 +340,13 @@ fn headers_say_how_long_and_how_fresh() {
     ] {
         check_request(stats.clone(), &[(name, value)], field(name));
     }
-    let torn: [(&str, &[u8]); 2] = [("keepsake-proposal", TOKEN.as_bytes()), ("keepsake-origin", b"keepsake.events:3")];
-    check_request(stats.clone(), &torn, field("keepsake-origin"));
+    for (wrong, at) in [
+        ([("keepsake-origin", "keepsake.events:3"), ("keepsake-via", "3:4")], "keepsake-origin"),
+        ([("keepsake-origin", "keepsake.events:3:4"), ("keepsake-via", "3")], "keepsake-via"),
+    ] {
+        let ours = marked(record(stats.to_string(), &wrong.map(|(name, value)| (name, value.as_bytes()))));
+        assert_eq!(request(&ours, &Options::for_tests()).outcome.expect_err("torn").field.as_deref(), Some(at));
+    }
     check_request(stats, &[("kafka_replyTopic", b"a.replies"), ("kafka_replyPartition", b"3")], field("kafka_replyPartition"));
 }
 
@@ -422,26 +440,40 @@ fn the_confluent_prefix_is_skipped() {
 fn a_forwarded_record_keeps_where_it_came_from() {
     let mut first = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
     first.key = None;
-    let sent = forwarded(&first, 5, false, &Options::for_tests());
+    let sent = forwarded(&first, 5, Way::ToUser, &Options::for_tests());
     assert_eq!((sent.topic.as_str(), sent.partition, sent.timestamp_ms), ("keepsake.events", Some(5), Some(1_000_000)));
     assert_eq!((&sent.key, &sent.value, &sent.headers[..2]), (&None, &first.value, &first.headers[..]));
     let arrived = Record { partition: 5, offset: 900, headers: sent.headers, ..first.clone() };
     let decoded = event(&arrived, &Options::for_tests());
     let origin = Position { topic: "keepsake.events".into(), partition: 3, offset: 42 };
-    let hop = Hop { origin: origin.clone(), via_partition: 3, via_offset: 42, broadcast: false, at_ms: 1_000_000 };
+    let hop = Hop { origin: origin.clone(), via_partition: 3, via_offset: 42, way: Way::ToUser, at_ms: 1_000_000 };
     assert_eq!(decoded.hop, Some(hop.clone()));
     assert_eq!(decoded.outcome.expect("a good event").source, origin);
-    let again = Record { partition: 7, offset: 1, headers: forwarded(&arrived, 7, true, &Options::for_tests()).headers, ..first };
-    assert_eq!(event(&again, &Options::for_tests()).hop, Some(Hop { via_partition: 5, via_offset: 900, broadcast: true, ..hop }));
-    assert_eq!(again.headers.len(), 6, "the marks are replaced, not heaped up");
+    let again =
+        Record { partition: 7, offset: 1, headers: forwarded(&arrived, 7, Way::InOrder, &Options::for_tests()).headers, ..first };
+    assert_eq!(
+        event(&again, &Options::for_tests()).hop,
+        Some(Hop { via_partition: 5, via_offset: 900, way: Way::InOrder, ..hop })
+    );
+    assert_eq!(again.headers.len(), 7, "the marks are replaced, not heaped up");
 }
 
 #[test]
 fn a_strangers_marks_of_forwarding_are_not_believed() {
     let forged: [(&str, &[u8]); 2] = [("keepsake-origin", b"keepsake.events:0:1"), ("keepsake-via", b"0:9223372036854775807")];
-    let decoded = event(&record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &forged), &Options::for_tests());
-    assert_eq!(decoded.hop, None);
-    assert_eq!(decoded.outcome.expect("a good event").source.offset, 42);
+    let of_stranger = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &forged);
+    let guessed =
+        Record { headers: [&of_stranger.headers[..], &[(MARK.into(), vec![b'0'; 64])]].concat(), ..of_stranger.clone() };
+    // A mark of ours, taken from the log, on a record that says it came from elsewhere.
+    let mut stolen = marked(of_stranger.clone());
+    stolen.headers[1].1 = b"0:77".to_vec();
+    for forged in [of_stranger, guessed, stolen] {
+        let decoded = event(&forged, &Options::for_tests());
+        assert_eq!(decoded.hop, None);
+        assert_eq!(decoded.outcome.expect("a good event").source.offset, 42);
+        let forwarded = forwarded(&forged, 7, Way::ToUser, &Options::for_tests());
+        assert_eq!(header(&forwarded.headers, "keepsake-origin"), Some(&b"keepsake.events:3:42"[..]), "its own place");
+    }
 }
 
 #[test]
@@ -489,7 +521,8 @@ fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
         "keepsake-min-offset",
         "keepsake-origin",
         "keepsake-via",
-        "keepsake-proposal",
+        "keepsake-tenant",
+        MARK,
         "content-type",
         "ce_type",
         "ce_id",
@@ -499,7 +532,8 @@ fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
         prop::collection::vec(any::<u8>(), 0..24),
         prop::sample::select(vec![
             b"web.replies".to_vec(),
-            TOKEN.into(),
+            vec![b'0'; 64],
+            b"copy".to_vec(),
             b"9223372036854775807".to_vec(),
             b"application/cloudevents+json".to_vec(),
             b"keepsake.turn.v1".to_vec(),
@@ -566,7 +600,7 @@ proptest! {
         let record = Record { headers, timestamp_ms, ..record(value, &[]) };
         let options = Options::for_tests();
         let _ = event(&record, &options);
-        let sent = forwarded(&record, 1, true, &options);
+        let sent = forwarded(&record, 1, Way::InOrder, &options);
         prop_assert!(request(&record, &options).reply.is_some(), "silence is a bug");
         prop_assert_eq!(sent.value, record.value);
     }

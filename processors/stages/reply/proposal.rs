@@ -2,7 +2,7 @@
 //! They go through the log like anybody's, so a replay repeats them and the ingest processor stays the only writer.
 
 use super::{JSON, json, view};
-use crate::domain::{MemoryId, Revise, Seen, Signal, Time, UserKey};
+use crate::domain::{MARK, MarkKey, Marked, MemoryId, Revise, Seen, Signal, Time, UserKey};
 use crate::ports::broker::Outgoing;
 use crate::wire;
 
@@ -10,12 +10,12 @@ use crate::wire;
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
     pub topic: &'a str,
-    pub partition: Option<i32>,
+    pub partition: i32,
     pub key: &'a UserKey,
     pub id: &'a str,
     pub at: Time,
     /// Shows the decode stage that it is ours.
-    pub token: &'a str,
+    pub marks: &'a MarkKey,
 }
 
 pub fn proposal_prune(proposal: &Proposal<'_>, memories: &[Seen], reason: &str) -> Outgoing {
@@ -69,12 +69,17 @@ fn common<'a>(name: &'static str, proposal: &Proposal<'a>) -> wire::OwnEvent<'a>
 }
 
 fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> Outgoing {
+    let Proposal { topic, partition, key, marks, .. } = *proposal;
+    let (key, value) = (key.as_str().as_bytes(), json(event));
+    let mut headers = vec![("content-type".to_owned(), JSON.into())];
+    let mark = marks.sign(&Marked { topic, partition, key: Some(key), value: Some(&value), headers: &headers });
+    headers.push((MARK.to_owned(), mark));
     Outgoing {
-        topic: proposal.topic.to_owned(),
-        partition: proposal.partition,
+        topic: topic.to_owned(),
+        partition: Some(partition),
         timestamp_ms: None,
-        key: Some(proposal.key.as_str().into()),
-        value: Some(json(event)),
-        headers: vec![("content-type".to_owned(), JSON.into()), ("keepsake-proposal".to_owned(), proposal.token.into())],
+        key: Some(key.into()),
+        value: Some(value),
+        headers,
     }
 }

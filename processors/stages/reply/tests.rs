@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::{
-    Around, Kind, MemoryId, Metadata, Outcome, Position, Revise, Revision, Role, Scope, Seen, Surprise, UserKey,
+    Around, Kind, MARK, MarkKey, Marked, MemoryId, Metadata, Outcome, Position, Revise, Revision, Role, Scope, Seen, Surprise,
+    UserKey,
 };
 use crate::fault::RejectCode;
 use crate::ports::broker::{Record, header};
@@ -264,10 +265,9 @@ fn a_memory_is_on_its_users_partition_until_its_tombstone() {
 }
 
 #[test]
-fn proposals_carry_the_token_and_their_id() {
-    let key = key().everyone();
-    let proposal =
-        Proposal { topic: "keepsake.events", partition: None, key: &key, id: "p-1", at: Time(1_000), token: "group-7f" };
+fn proposals_carry_our_mark_and_their_id() {
+    let (key, marks) = (key().everyone(), MarkKey::of("ours"));
+    let proposal = Proposal { topic: "keepsake.events", partition: 2, key: &key, id: "p-1", at: Time(1_000), marks: &marks };
     let seen = [Seen { id: memory_id(0), version: 4 }];
     let id = memory_id(0).to_string();
     for (sent, expected) in [
@@ -285,7 +285,10 @@ fn proposals_carry_the_token_and_their_id() {
         ),
         (feedback_returned(&proposal, &[memory_id(0)]), json!({"type": "feedback", "signal": "returned", "memories": [id]})),
     ] {
-        assert_eq!((sent.key.as_deref(), text(&sent, "keepsake-proposal")), (Some(&b"acme/"[..]), Some("group-7f")));
+        let (key, value_of, headers) = (sent.key.as_deref(), sent.value.as_deref(), &sent.headers[..]);
+        let marked = Marked { topic: "keepsake.events", partition: 2, key, value: value_of, headers };
+        assert_eq!((key, sent.partition), (Some(&b"acme/"[..]), Some(2)));
+        assert!(marks.fits(text(&sent, MARK).unwrap_or_default().as_bytes(), &marked));
         let mut expected = expected;
         let common = json!({"tenant": "acme", "user": "", "id": "p-1", "at": "1970-01-01T00:00:01Z"});
         expected.as_object_mut().expect("an object").extend(common.as_object().expect("an object").clone());

@@ -16,6 +16,8 @@ pub const META: &str = "meta";
 /// The header that holds the bytes of a record, beside what people read of it.
 pub const STATE_HEADER: &str = "keepsake-state";
 const VIA: &str = "via";
+/// How the names of records begin that hold the key of a service's marks: no user's name begins so, having a slash.
+pub const MARKS_KEY: &str = "marks-key.";
 
 /// How far the shard has come, and of which log and model it speaks.
 #[derive(Serialize, Deserialize)]
@@ -58,6 +60,10 @@ fn state_name(key: &[u8]) -> Option<String> {
     let mut name = format!("{user}/{}.", char::from(*tag));
     rest.iter().for_each(|byte| write!(name, "{byte:02x}").expect("a string takes everything"));
     Some(name)
+}
+
+pub fn is_marks_key(name: &[u8]) -> bool {
+    name.starts_with(MARKS_KEY.as_bytes()) && !name.contains(&b'/')
 }
 
 /// Where in the store the record of a name lies.
