@@ -614,6 +614,8 @@ pub struct Decision {
 pub struct Memory {
     pub id: MemoryId,
     pub key: UserKey,
+    /// Who told it to the whole tenant. Nothing for a user's own, and for what older versions kept.
+    pub author: Option<String>,
     pub scope: Scope,
     pub session: Option<String>,
     pub kind: Kind,

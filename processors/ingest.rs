@@ -13,6 +13,7 @@ mod redaction;
 mod revisions;
 mod seeds;
 mod shadow;
+mod tenant;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -42,6 +43,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tenant::Part;
 use work::Work;
 
 #[derive(Clone, Debug)]
@@ -196,37 +198,51 @@ impl Ingest {
             Ok(event) => event,
             Err(reject) => return self.reject(work, &draft, reject),
         };
-        if let Some(hop) = &draft.hop {
-            if !work.first_time_via(hop) {
-                self.metrics.copy_skipped();
-                return Ok(()); // a torn copy of what has been done already
-            }
-            if hop.way != Way::InOrder && !self.belongs_here(event, &draft.record) {
-                let reject = Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
-                return self.reject(work, &draft, &reject);
-            }
-        } else if !self.belongs_here(event, &draft.record) {
-            if let Err(reject) = decode::may_be_forwarded(&draft.record) {
-                return self.reject(work, &draft, &reject);
-            }
-            self.metrics.forwarded(&self.options.events);
-            let home = event.key.partition(self.shards.partitions());
-            work.outputs.push(decode::forwarded(&draft.record, home, Way::ToUser, &self.options.decode));
-            return Ok(());
+        if let Some(hop) = &draft.hop
+            && !work.first_time_via(hop)
+        {
+            self.metrics.copy_skipped();
+            return Ok(()); // a torn copy of what has been done already
+        }
+        let is_home = match draft.hop.as_ref().map(|hop| hop.way) {
+            None | Some(Way::ToUser) => self.belongs_here(event, &draft.record),
+            Some(Way::ToOrder) => self.gives_order(&event.key, draft.record.partition),
+            Some(Way::InOrder) => true,
+        };
+        if !is_home {
+            return self.forward(work, &draft, event);
         }
 
         work.newest = work.newest.max(Some(event.at));
         let begin = work.decisions.len();
         let profile = self.profiles.of(&event.key);
-        let here = Here { event, profile, draft: &draft, vectors: &vectors[draft.texts.clone()] };
+        let here = Here { event, profile, draft: &draft, part: draft.part(), vectors: &vectors[draft.texts.clone()] };
         self.carry_out(work, &here)?;
-        self.conclude(work, &draft, event, begin);
+        self.conclude(work, &here, begin);
+        Ok(())
+    }
+
+    /// To its user's partition, once.
+    fn forward(&self, work: &mut Work<'_>, draft: &Draft, event: &Event) -> Result<()> {
+        let again = || Err(Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop"));
+        let allowed = draft.hop.as_ref().map_or_else(|| decode::may_be_forwarded(&draft.record), |_| again());
+        if let Err(reject) = allowed {
+            return self.reject(work, draft, &reject);
+        }
+        self.metrics.forwarded(&self.options.events);
+        let home = event.key.partition(self.shards.partitions());
+        work.outputs.push(decode::forwarded(&draft.record, home, Way::ToUser, &self.options.decode));
         Ok(())
     }
 
     fn carry_out(&self, work: &mut Work<'_>, here: &Here<'_>) -> Result<()> {
-        if self.seen_before(work, here)? {
+        // The partition of its user has judged it before it gave it an order.
+        if here.part == Part::First && self.seen_before(work, here)? {
             return Ok(());
+        }
+        let is_proposal = matches!(here.event.action, Action::Prune { .. } | Action::Summary { .. } | Action::Revise(_));
+        if is_proposal && here.key().is_everyone() {
+            self.send_on(work, here);
         }
         match &here.event.action {
             Action::Turn(turn) => self.turn(work, here, turn)?,
@@ -245,27 +261,30 @@ impl Ingest {
         Ok(())
     }
 
-    /// Decisions out, the sender answered, the id remembered.
-    fn conclude(&self, work: &mut Work<'_>, draft: &Draft, event: &Event, begin: usize) {
+    /// Decisions out, the sender answered, the id remembered: by the partition of its user alone, and only once something is decided.
+    fn conclude(&self, work: &mut Work<'_>, here: &Here<'_>, begin: usize) {
+        let (event, draft, not_found) = (here.event, here.draft, work.not_found.take());
         let decisions = work.decisions.split_off(begin);
-        work.remember_id(event, &draft.record, &decisions);
-        if draft.hop_is_broadcast() {
+        if decisions.is_empty() || !self.belongs_here(event, &draft.record) {
             return;
+        }
+        match here.part {
+            Part::First => work.remember_id_of(event, &draft.record, &decisions),
+            Part::InOrder => work.overlay.end_awaited(&event.key, &event.source),
         }
         for decision in &decisions {
             self.metrics.decided(decision);
         }
         if let Some(to) = &draft.reply {
             let freshness =
-                Freshness { applied_offset: draft.record.offset, misrouted: draft.hop.is_some(), ..Freshness::default() };
-            let reply = match work.not_found.take() {
+                Freshness { applied_offset: draft.record.offset, misrouted: here.is_misrouted(), ..Freshness::default() };
+            let reply = match not_found {
                 Some(reject) => reply::refusal(to, &reject, Some(&freshness)),
                 None => reply::applied(to, &decisions, draft.record.partition, draft.record.offset, &freshness),
             };
             work.replies.push(reply);
         }
         work.decisions.extend(decisions);
-        work.not_found = None;
     }
 
     fn reject(&self, work: &mut Work<'_>, draft: &Draft, reject: &Reject) -> Result<()> {
@@ -316,17 +335,6 @@ impl Ingest {
         }
         outputs
     }
-
-    /// The same change for every other shard: what a whole tenant sees is kept by all of them.
-    fn broadcast(&self, work: &mut Work<'_>, here: &Here<'_>) {
-        if here.draft.hop_is_broadcast() {
-            return;
-        }
-        let home = here.draft.record.partition;
-        for partition in (0..self.shards.partitions()).filter(|partition| *partition != home) {
-            work.outputs.push(decode::forwarded(&here.draft.record, partition, Way::InOrder, &self.options.decode));
-        }
-    }
 }
 
 /// One event at its place, with its vectors: what the handlers in `turn.rs` and `change.rs` share.
@@ -335,6 +343,7 @@ struct Here<'a> {
     event: &'a Event,
     profile: &'a Profile,
     draft: &'a Draft,
+    part: Part,
     vectors: &'a [Vector],
 }
 
@@ -345,6 +354,11 @@ impl Here<'_> {
 
     fn source(&self) -> &Position {
         &self.event.source
+    }
+
+    /// Whether its sender put it on another partition than its user's, which is this one wherever somebody is told.
+    fn is_misrouted(&self) -> bool {
+        self.event.source.partition != self.draft.record.partition
     }
 
     /// The offset on this shard, which a forwarded event's source is not.

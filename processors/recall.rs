@@ -177,7 +177,7 @@ impl Recall {
             return Some(self.refuse(&asked, &self.unavailable(asked.partition)));
         };
         match asked.request.min_offset {
-            Some(offset) if shard.applied() < offset => self.wait(now, asked, offset),
+            Some(offset) if !shard.has_applied(&asked.request.key, offset) => self.wait(now, asked, offset),
             _ => Some(self.answer(now, &shard, asked)),
         }
     }
@@ -207,7 +207,9 @@ impl Recall {
         for waiting in std::mem::take(&mut self.waiting) {
             let shard = self.shard(waiting.asked.partition);
             match shard {
-                Some(shard) if shard.applied() >= waiting.offset => out.push(self.answer(now, &shard, waiting.asked)),
+                Some(shard) if shard.has_applied(&waiting.asked.request.key, waiting.offset) => {
+                    out.push(self.answer(now, &shard, waiting.asked))
+                }
                 Some(_) if now.wall >= waiting.until => {
                     let message = format!("offset {} was not reached in time", waiting.offset);
                     out.push(self.refuse(&waiting.asked, &Reject::new(RejectCode::Stale, message)));
@@ -238,7 +240,7 @@ impl Recall {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
                     applied_offset: seen.applied,
-                    stale: seen.stale,
+                    stale: seen.stale || !shard.has_applied(&asked.request.key, seen.applied),
                     took_us: asked.began.elapsed().as_micros() as u64,
                     partial: seen.partial,
                     misrouted: asked.misrouted,

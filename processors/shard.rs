@@ -193,6 +193,11 @@ impl Shard {
         self.applied.load(Ordering::Acquire)
     }
 
+    /// Whether readers see all that this user did up to this offset: what changes the tenant's memories is seen only once it had its turn.
+    pub fn has_applied(&self, key: &UserKey, offset: i64) -> bool {
+        self.applied() >= offset && !self.store.awaits(key, offset).unwrap_or(true)
+    }
+
     pub fn saw(&self, offset: i64) {
         self.known.fetch_max(offset, Ordering::AcqRel);
     }

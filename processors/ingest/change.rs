@@ -3,6 +3,7 @@
 use super::proposals::{retract_summaries, tell_again};
 use super::revisions::{self, Teller};
 use super::seeds::told;
+use super::tenant::{Part, is_on_its_way, meant_of_tenant};
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts, withheld};
 use crate::domain::{
@@ -45,6 +46,10 @@ impl Ingest {
             work.decide(here.decision(Outcome::Dropped, "nothing was said".into()));
             return Ok(());
         };
+        let id = MemoryId::of(here.source(), 0);
+        if asked.scope == Scope::Tenant && !self.has_its_turn(work, here, id) {
+            return Ok(());
+        }
         let mut told = told(work, here, asked)?;
         if let Some(same) = told.as_mut().and_then(|told| told.same.take()) {
             return self.said_again(work, here, asked, same);
@@ -58,8 +63,8 @@ impl Ingest {
             ..here.memory(0, &asked.content, kind)
         };
         if asked.scope == Scope::Tenant {
+            memory.author = Some(here.key().user().to_owned());
             memory.key = here.key().everyone();
-            self.broadcast(work, here);
         }
         let mut decided = Decision {
             candidate: Some(memory.content.clone()),
@@ -101,13 +106,16 @@ impl Ingest {
     }
 
     pub(super) fn update(&self, work: &mut Work<'_>, here: &Here<'_>, update: &Update) -> Result<()> {
-        let Some(memory) = work.find(here.key(), update.memory)? else {
+        let Some(memory) = work.meant(here, update.memory)? else {
             missing(work, here, update.memory);
             return Ok(());
         };
         if let Some(category) = update.content.as_deref().and_then(|content| withheld::never(content, here.profile)) {
             // The memory keeps its old words, and nothing else of the update is applied: half of what was asked would look like all of it.
             work.decide(about(here, Outcome::Refused, withheld::never_reason(category), &memory));
+            return Ok(());
+        }
+        if memory.key.is_everyone() && !self.has_its_turn(work, here, memory.id) {
             return Ok(());
         }
         let memory = self.change(work, here, memory, update)?;
@@ -143,7 +151,6 @@ impl Ingest {
         }
         memory.fresh_at = memory.fresh_at.max(here.event.at);
         touch(&mut memory, here);
-        self.reach(work, here, &memory.key);
         let vector = update.content.as_ref().and(here.vectors.first()).cloned();
         work.put(memory.clone(), vector)?;
         Ok(memory)
@@ -160,9 +167,16 @@ impl Ingest {
     }
 
     pub(super) fn forget(&self, work: &mut Work<'_>, here: &Here<'_>, forget: &Forget) -> Result<()> {
-        let (key, mut doomed, mut left) = (here.key(), Vec::new(), 0);
+        let (key, mut left) = (here.key(), 0);
+        let mut doomed = meant_of_tenant(work, key, forget)?;
+        if !doomed.is_empty() || (here.part == Part::First && is_on_its_way(work, key, forget)?) {
+            self.send_on(work, here);
+        }
+        if here.part == Part::InOrder {
+            return self.erase(work, key, doomed).map(drop); // told when it came first
+        }
         match forget {
-            Forget::Memory(id) => doomed.extend(work.find(key, *id)?),
+            Forget::Memory(id) => doomed.extend(work.overlay.memory(key, *id)?),
             Forget::Session(session) => {
                 work.overlay.memories(key, &mut |memory| {
                     if memory.session.as_deref() == Some(session) {
@@ -181,9 +195,6 @@ impl Ingest {
                     true
                 })?;
             }
-        }
-        if doomed.iter().any(|memory| memory.key.is_everyone()) {
-            self.broadcast(work, here);
         }
         let ids = self.erase(work, key, doomed)?;
         if matches!(forget, Forget::Everything) {
@@ -304,7 +315,12 @@ impl Ingest {
         let uses = signal == Signal::Used || (signal == Signal::Returned && here.profile.returned_counts());
         let (mut known, mut shared) = (Vec::new(), false);
         for id in memories {
-            let Some(mut memory) = work.find(here.key(), *id)? else { continue };
+            let Some(mut memory) = work.meant(here, *id)? else { continue };
+            known.push(*id);
+            shared |= memory.key.is_everyone();
+            if memory.key.is_everyone() && !self.may_change_tenant(here) {
+                continue; // in its turn
+            }
             memory.importance = (memory.importance + effect.importance).clamp(0.0, 1.0);
             memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
             memory.uses += u32::from(uses);
@@ -316,12 +332,13 @@ impl Ingest {
                 revisions::takes_back(work, here, &mut memory)?;
             }
             touch(&mut memory, here);
-            shared |= memory.key.is_everyone();
             work.put(memory, None)?;
-            known.push(*id);
         }
         if shared {
-            self.broadcast(work, here);
+            self.send_on(work, here);
+        }
+        if here.part == Part::InOrder {
+            return Ok(()); // told when it came first
         }
         if known.is_empty() && memories.len() == 1 {
             work.not_found = Some(no_such(memories[0]));
@@ -329,13 +346,6 @@ impl Ingest {
         let reason = format!("{} for {} of {} memories", signal.as_str(), known.len(), memories.len());
         work.decide(Decision { memory: known.first().copied(), related: known, ..here.decision(Outcome::Noted, reason) });
         Ok(())
-    }
-
-    /// What a whole tenant sees changes on every shard.
-    fn reach(&self, work: &mut Work<'_>, here: &Here<'_>, key: &UserKey) {
-        if key.is_everyone() {
-            self.broadcast(work, here);
-        }
     }
 }
 

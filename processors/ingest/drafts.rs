@@ -1,5 +1,6 @@
 //! Drafts the records of a batch: decode → redact → split, for several records, so that all their texts are encoded together.
 
+use super::tenant::Part;
 use super::withheld::Withheld;
 use super::{Ingest, withheld};
 use crate::domain::{Action, Event, Forget, ReplyTo};
@@ -33,8 +34,11 @@ const DRAFTED_TOGETHER: usize = 256;
 const ENCODED_BYTES_MAX: usize = 32_768;
 
 impl Draft {
-    pub fn hop_is_broadcast(&self) -> bool {
-        self.hop.as_ref().is_some_and(|hop| hop.way == Way::InOrder)
+    pub fn part(&self) -> Part {
+        match self.hop.as_ref().map(|hop| hop.way) {
+            None | Some(Way::ToUser) => Part::First,
+            Some(Way::ToOrder | Way::InOrder) => Part::InOrder,
+        }
     }
 }
 
@@ -58,7 +62,7 @@ impl Ingest {
         if let Ok(event) = &mut decoded.outcome {
             self.metrics.event_read(event.action.name());
             if self.belongs_here(event, &record) || decoded.hop.is_some() {
-                self.redact(event, decoded.hop.as_ref().is_none_or(|hop| hop.way != Way::InOrder));
+                self.redact(event, decoded.hop.as_ref().is_none_or(|hop| hop.way == Way::ToUser));
                 withheld = withheld::of(event, self.profiles.of(&event.key));
                 candidates = if withheld.is_none() { self.split(event) } else { Vec::new() };
                 parts = candidates.len();

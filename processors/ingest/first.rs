@@ -10,6 +10,7 @@ impl Here<'_> {
         Memory {
             id: MemoryId::of(self.source(), span),
             key: event.key.clone(),
+            author: None,
             scope: Scope::User,
             session: event.session.clone(),
             kind,
@@ -64,7 +65,7 @@ impl Here<'_> {
             left: None,
             profile: self.profile.name.clone(),
             at: event.at,
-            misrouted: self.draft.hop.is_some(),
+            misrouted: self.is_misrouted(),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(super) fn new() -> Bench {
         Bench::with("keepsake")
     }
 
@@ -97,6 +97,25 @@ impl Bench {
             write.carry_out(None).expect("a disk");
         }
         (effects.outputs, decisions)
+    }
+
+    /// What the step has forwarded arrives, and what that has forwarded, until nothing is on its way.
+    pub(super) fn settle(&mut self, mut outputs: Vec<Outgoing>) -> Vec<Decision> {
+        let mut decided = Vec::new();
+        while !outputs.is_empty() {
+            let records: Vec<Record> = outputs.into_iter().filter_map(|out| self.arrived(out)).collect();
+            let (more, decisions) = self.step(records);
+            decided.extend(decisions);
+            outputs = more;
+        }
+        decided
+    }
+
+    /// The record that a forwarded one becomes at the end of its partition.
+    pub(super) fn arrived(&mut self, out: Outgoing) -> Option<Record> {
+        let partition = out.partition.filter(|_| out.topic == "keepsake.events")?;
+        let placed = self.record_on(partition, &Value::Null);
+        Some(Record { key: out.key, value: out.value, headers: out.headers, ..placed })
     }
 
     fn outcomes(&mut self, events: &[Value]) -> Vec<&'static str> {
@@ -188,38 +207,6 @@ fn a_misrouted_record_goes_home_once_and_keeps_where_it_came_from() {
     assert!(
         decisions[0].misrouted && decisions[0].event.offset == stray.offset && decisions[0].event.partition == stray.partition
     );
-}
-
-#[test]
-fn what_a_tenant_sees_is_copied_to_every_partition_and_decided_once() {
-    let mut bench = Bench::new();
-    let mut event = remember("the office closes at six");
-    event["scope"] = "tenant".into();
-    let record = bench.record(&event);
-    let (outputs, decisions) = bench.step(vec![record]);
-    let copies: Vec<&Outgoing> = outputs.iter().filter(|out| out.topic == "keepsake.events").collect();
-    assert_eq!((copies.len(), decisions.len()), (PARTITIONS as usize - 1, 1));
-
-    let partition = copies[0].partition.expect("copies name their partition");
-    let mut copy = bench.record_on(partition, &Value::Null);
-    (copy.value, copy.headers) = (copies[0].value.clone(), copies[0].headers.clone());
-    let (outputs, decisions) = bench.step(vec![copy]);
-    assert_eq!((outputs.iter().filter(|out| out.topic == "keepsake.events").count(), decisions.len()), (0, 0));
-    let everyone = UserKey::everyone_of("default").expect("a name");
-    let shard = bench.ingest.shards.get(partition).expect("open");
-    assert!(shard.store.memory(&everyone, bench_memory(&shard, &everyone)).expect("a disk").is_some());
-}
-
-fn bench_memory(shard: &Shard, key: &UserKey) -> crate::domain::MemoryId {
-    let mut found = None;
-    shard
-        .store
-        .memories(key, &mut |memory| {
-            found = Some(memory.id);
-            false
-        })
-        .expect("a disk");
-    found.expect("the tenant's memory is here")
 }
 
 #[test]
@@ -679,20 +666,7 @@ fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
     // Two or three texts an event: a turn's speaker too.
     let counted = |bench: &Bench| bench.ingest.metrics.page().contains("keepsake_redacted_total{rule=\"card\"} 9\n");
     assert!(counted(&bench), "{}", bench.ingest.metrics.page());
-    let copies: Vec<Record> = copies
-        .into_iter()
-        .filter(|copy| copy.topic == "keepsake.events")
-        .map(|copy| Record {
-            partition: copy.partition.expect("another shard's"),
-            offset: 1_000,
-            value: copy.value,
-            headers: copy.headers,
-            topic: copy.topic,
-            ..Record::default()
-        })
-        .collect();
-    assert_eq!(copies.len(), PARTITIONS as usize - 1);
-    bench.step(copies);
+    assert_eq!(bench.settle(copies).len(), 1);
     assert!(counted(&bench), "a copy for another shard was counted at home: {}", bench.ingest.metrics.page());
 }
 

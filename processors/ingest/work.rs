@@ -1,5 +1,6 @@
 //! What a batch has done to one shard so far: an overlay that later events of the batch see, and that nobody else sees.
 
+use super::tenant::Part;
 use super::{Here, Write};
 use crate::domain::{Decision, Event, Memory, MemoryId, Outcome, Spread, Time, UserKey, Vector};
 use crate::fault::{Reject, Result};
@@ -71,10 +72,15 @@ impl<'a> Work<'a> {
         }
     }
 
-    pub fn remember_id(&mut self, event: &Event, record: &Record, decisions: &[Decision]) {
-        let repeated = decisions.iter().any(|decision| decision.outcome == Outcome::Duplicate);
-        if let (Some(id), false) = (&event.id, repeated) {
-            let memories = decisions.iter().filter_map(|decision| decision.memory).collect();
+    pub fn remember_id_of(&mut self, event: &Event, record: &Record, decisions: &[Decision]) {
+        if decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate) {
+            self.remember_id(event, record, decisions.iter().filter_map(|decision| decision.memory).collect());
+        }
+    }
+
+    /// With the memories that the event made or will make.
+    pub fn remember_id(&mut self, event: &Event, record: &Record, memories: Vec<MemoryId>) {
+        if let Some(id) = &event.id {
             let seen = SeenBefore { source: event.source.clone(), memories };
             if let Err(fault) = self.overlay.put_seen(&event.key, id, &seen) {
                 tracing::error!(%fault, offset = record.offset, "remembers a sender's id");
@@ -128,12 +134,10 @@ impl<'a> Work<'a> {
         self.shard.forget_decisions(forgotten);
     }
 
-    /// The user's own, or the tenant's that the user sees.
-    pub fn find(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
-        match self.overlay.memory(key, id)? {
-            None if !key.is_everyone() => self.overlay.memory(&key.everyone(), id),
-            found => Ok(found),
-        }
+    /// The memory that an event names: the user's own, or the tenant's that the user sees. In its turn the tenant's alone.
+    pub fn meant(&self, here: &Here<'_>, id: MemoryId) -> Result<Option<Memory>> {
+        let own = if here.part == Part::First { self.overlay.memory(here.key(), id)? } else { None };
+        own.map_or_else(|| self.overlay.memory(&here.key().everyone(), id), |own| Ok(Some(own)))
     }
 
     pub fn finished(self, shard: Arc<Shard>) -> Write {

@@ -5,7 +5,7 @@ use super::instance::Kit;
 use super::stream::{PARTITIONS, Sent, TENANT};
 use super::world::{World, said};
 use crate::support::story::Dice;
-use keepsake::domain::{MemoryId, Time, UserKey};
+use keepsake::domain::{Memory, MemoryId, Time, UserKey};
 use keepsake::home::MemoryHome;
 use keepsake::ownership::{Changelog, Shards};
 use keepsake::ports::broker::{Broker, Headers, Ownership, Record, header};
@@ -323,24 +323,23 @@ fn forgotten_stays_forgotten(world: &World<'_>, ended: &Ended) -> Law {
     Ok(())
 }
 
+/// All shards hold the same of it, but for the offset at which each changed it.
 fn a_tenants_memory_is_everywhere(ended: &Ended) -> Law {
     let everyone = UserKey::everyone_of(TENANT).expect("a name");
-    let mut first: Option<BTreeSet<MemoryId>> = None;
+    let mut first: Option<BTreeMap<MemoryId, Memory>> = None;
     for shard in &ended.shards {
-        let mut ids = BTreeSet::new();
+        let mut held = BTreeMap::new();
         shard
             .store
             .memories(&everyone, &mut |memory| {
-                ids.insert(memory.id);
+                held.insert(memory.id, Memory { changed: 0, ..memory });
                 true
             })
             .map_err(said)?;
-        let first = first.get_or_insert_with(|| ids.clone());
-        if *first != ids {
-            return Err(format!(
-                "partition {} has other memories of the tenant than the first: {ids:?}, {first:?}",
-                shard.partition
-            ));
+        let first = first.get_or_insert_with(|| held.clone());
+        if *first != held {
+            let partition = shard.partition;
+            return Err(format!("partition {partition} holds other of the tenant than the first: {held:#?}, {first:#?}"));
         }
     }
     Ok(())

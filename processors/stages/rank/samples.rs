@@ -9,6 +9,7 @@ pub(super) fn memory(number: u32, content: &str) -> Memory {
     Memory {
         id: MemoryId::of(&source, 0),
         key: UserKey::new("default", "anna").expect("a plain name"),
+        author: None,
         scope: Scope::User,
         session: None,
         kind: Kind::new("fact"),

@@ -33,6 +33,7 @@ fn a_memory() -> Memory {
     Memory {
         id: memory_id(0),
         key: key(),
+        author: None,
         scope: Scope::User,
         session: Some("s-17".into()),
         kind: Kind::new("fact"),

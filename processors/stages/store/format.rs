@@ -20,9 +20,11 @@ use uuid::Uuid;
 ///
 /// 2: the gate's record counts the user's own words; a memory has what was said around it, a session's last turns where they came from.
 /// 3: a memory has the ids of the memories that it revises and of the one that revises it.
-pub const VERSION: u8 = 3;
+/// 4: a memory that a whole tenant sees has its author; an event that waits for its order has a record.
+pub const VERSION: u8 = 4;
 const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
+const VERSION_3: u8 = 3;
 
 /// What the compact form holds: a place in these lists. Only ever appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -86,7 +88,7 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
 // ---------------------------------------------------------------- memory and vector
 
 /// The vector stands first, so that reading all of a user's vectors does not decode the memories; behind it `MemoryV1`,
-/// `AroundV2` and `RevisionsV3`, or nothing yet.
+/// `AroundV2`, `RevisionsV3` and `AuthorV4`, or nothing yet.
 struct Parts<'a> {
     version: u8,
     vector: VectorV1<'a>,
@@ -106,7 +108,8 @@ fn with_vector(vector: &VectorV1<'_>, memory_bytes_about: usize) -> Vec<u8> {
 fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
     let bytes = extended(bytes, &memory_v1(memory));
     let bytes = extended(bytes, &around_v2(&memory.around));
-    extended(bytes, &revisions_v3(memory))
+    let bytes = extended(bytes, &revisions_v3(memory));
+    extended(bytes, &AuthorV4 { author: memory.author.as_deref() })
 }
 
 fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
@@ -140,8 +143,11 @@ pub fn vector_bytes(vector: &Vector, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
         if version < VERSION_2 {
             bytes = extended(bytes, &around_v2(&Around::default()));
         }
-        if version < VERSION {
+        if version < VERSION_3 {
             bytes = extended(bytes, &RevisionsV3::default());
+        }
+        if version < VERSION {
+            bytes = extended(bytes, &AuthorV4::default());
         }
     }
     Ok(bytes)
@@ -153,17 +159,28 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
     if memory.is_empty() {
         return Ok(None);
     }
-    let (record, rest) = postcard::take_from_bytes(memory).map_err(|fault| unreadable(fault.to_string()))?;
+    let (record, mut rest) = taken(memory)?;
     let mut memory = memory_of(key, id, &record)?;
     if version >= VERSION_2 {
-        let (record, rest) = postcard::take_from_bytes(rest).map_err(|fault| unreadable(fault.to_string()))?;
+        let record: AroundV2<'_>;
+        (record, rest) = taken(rest)?;
         memory.around = around(&record, &memory.source);
-        if version >= VERSION {
-            let RevisionsV3 { revises, revised_by } = from_body(rest)?;
-            (memory.revises, memory.revised_by) = (ids(&revises), revised_by.map(id_of));
-        }
+    }
+    if version >= VERSION_3 {
+        let record: RevisionsV3;
+        (record, rest) = taken(rest)?;
+        (memory.revises, memory.revised_by) = (ids(&record.revises), record.revised_by.map(id_of));
+    }
+    if version >= VERSION {
+        let AuthorV4 { author } = from_body(rest)?;
+        memory.author = author.map(str::to_owned);
     }
     Ok(Some(memory))
+}
+
+/// One part, and what stands behind it.
+fn taken<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
+    postcard::take_from_bytes(bytes).map_err(|fault| unreadable(fault.to_string()))
 }
 
 /// Nothing if only its memory has come.
@@ -265,6 +282,7 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
     Ok(Memory {
         id,
         key: key.clone(),
+        author: None,
         scope: known(&SCOPES, record.scope)?,
         session: record.session.map(str::to_owned),
         kind: Kind::new(record.kind),
@@ -308,6 +326,11 @@ fn revision(content: &str, until: i64) -> Revision {
 struct RevisionsV3 {
     revises: Vec<Uuid16>,
     revised_by: Option<Uuid16>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct AuthorV4<'a> {
+    author: Option<&'a str>,
 }
 
 fn revisions_v3(memory: &Memory) -> RevisionsV3 {
@@ -758,7 +781,7 @@ mod tests {
 
     #[test]
     fn what_format_1_says_is_read_and_carried_over() {
-        let was = Memory { around: Around::default(), revises: vec![], revised_by: None, ..a_memory(7, "one") };
+        let was = Memory { author: None, around: Around::default(), revises: vec![], revised_by: None, ..a_memory(7, "one") };
         let values = unsigned(&a_vector(1));
         let vector_1 = VectorV1 { scale: 0.003, values: &values };
         let old = first(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
@@ -774,12 +797,23 @@ mod tests {
 
     #[test]
     fn what_format_2_says_is_read_and_carried_over() {
-        let was = Memory { revises: vec![], revised_by: None, ..a_memory(7, "one") };
+        let was = Memory { author: None, revises: vec![], revised_by: None, ..a_memory(7, "one") };
         let old = second(&was, &a_vector(1));
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
         assert_eq!(read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()), (Some(was), Some(a_vector(2))));
         let other = a_memory(7, "other");
         assert_eq!(read(&memory_bytes(&other, Some(&old)).unwrap()), (Some(other), Some(a_vector(1))));
+    }
+
+    #[test]
+    fn what_format_3_says_is_read_and_carried_over() {
+        let was = a_memory(7, "one");
+        let old = extended(second(&was, &a_vector(1)), &revisions_v3(&was));
+        let old = [&[3], &old[1..]].concat();
+        assert_eq!(read(&old), (Some(Memory { author: None, ..was.clone() }), Some(a_vector(1))));
+        let carried = read(&vector_bytes(&a_vector(2), Some(&old)).unwrap());
+        assert_eq!(carried, (Some(Memory { author: None, ..was.clone() }), Some(a_vector(2))));
+        assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
     }
 
     /// The record of a memory as format 2 wrote it.
@@ -792,16 +826,16 @@ mod tests {
     #[test]
     fn the_bytes_of_a_format_are_the_same_forever() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        for version in [1, 2, 3] {
+        for version in [1, 2, 3, 4] {
             assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         }
-        assert_eq!(session_bytes(&was), [3, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [4, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
-        assert_eq!(vector_bytes(&vector, None).unwrap(), [3, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(vector_bytes(&vector, None).unwrap(), [4, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e]; // two of them: "tea" twice in place 848, "boat" once in 992
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[3, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
+            [&[4, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
         );
         let around = Around { before: None, earlier: None, after: Some(a_neighbour(&a_memory(1, "").source)) };
         let written = postcard::to_stdvec(&around_v2(&around)).unwrap();

@@ -3,7 +3,7 @@
 //! Invariant: a scan of one user's prefix meets nobody else's record. Names hold no `/` and no control character, so no user's prefix begins
 //! another's; the byte 0x00 before the shard's own records and 0xff before the pieces of long values (`disk.rs`) begin no name.
 
-use crate::domain::{MemoryId, UserKey};
+use crate::domain::{MemoryId, Position, UserKey};
 use uuid::Uuid;
 
 pub const SHARD: u8 = 0x00;
@@ -15,6 +15,9 @@ pub const GATE: u8 = b'g';
 pub const SLOT: u8 = b'f';
 /// The sender's ids: what outlives `forget`, so that a replay does not bring the forgotten back.
 pub const SEEN: u8 = b'x';
+
+/// The places of events that change what the whole tenant sees and have not come back in their order.
+pub const AWAITED: u8 = b'w';
 
 pub fn identity() -> Vec<u8> {
     vec![SHARD, b'i']
@@ -72,6 +75,10 @@ pub fn gate(key: &UserKey) -> Vec<u8> {
 
 pub fn slot(key: &UserKey, name: &str) -> Vec<u8> {
     tagged(key, SLOT, &[name.as_bytes()])
+}
+
+pub fn awaited(key: &UserKey, event: &Position) -> Vec<u8> {
+    tagged(key, AWAITED, &[&event.partition.to_be_bytes(), &event.offset.to_be_bytes()])
 }
 
 pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@ use super::reading::{
     Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail, decoded_tail, slots_under,
 };
 use super::records::{Changes, Records, Visit};
-use crate::domain::{Memory, MemoryId, OwnWords, SaidBefore, UserKey, Vector};
+use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
 use crate::text::Stems;
 use std::cell::RefCell;
@@ -254,6 +254,15 @@ impl<'a> Overlay<'a> {
     pub fn remove_slot(&mut self, key: &UserKey, name: &str) {
         self.answered.forget(&keys::all(key, keys::SLOT));
         self.changes.remove(keys::slot(key, name));
+    }
+
+    /// An event from that place, read here at this offset, is on its way to the tenant's memories.
+    pub fn put_awaited(&mut self, key: &UserKey, event: &Position, offset: i64) {
+        self.changes.put(keys::awaited(key, event), format::offset_bytes(offset));
+    }
+
+    pub fn end_awaited(&mut self, key: &UserKey, event: &Position) {
+        self.changes.remove(keys::awaited(key, event));
     }
 
     pub fn set_via(&mut self, source_partition: i32, offset: i64) {

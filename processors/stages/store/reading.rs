@@ -148,6 +148,17 @@ pub trait Reading {
         Ok(Some(seen.1))
     }
 
+    /// Whether an event of this user at or before this offset is still on its way to the tenant's memories.
+    fn awaits(&self, key: &UserKey, offset: i64) -> Result<bool> {
+        let mut awaits = false;
+        self.each(&keys::all(key, keys::AWAITED), &mut |_, value| {
+            awaits = format::offset(value)? <= offset;
+            Ok(!awaits)
+        })
+        .map_err(|fault| fault.about(format!("reads what {key} waits for")))?;
+        Ok(awaits)
+    }
+
     fn slot(&self, key: &UserKey, name: &str) -> Result<Option<SlotHolder>> {
         let Some(bytes) = self.record(&keys::slot(key, name))? else { return Ok(None) };
         format::slot(&bytes).map(Some).map_err(|fault| fault.about(format!("reads slot {name:?} of {key}")))

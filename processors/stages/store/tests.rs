@@ -33,6 +33,7 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
     Memory {
         id: MemoryId::of(&source, 0),
         key: key.clone(),
+        author: Some("zoe".into()),
         scope: Scope::User,
         session: Some("monday".into()),
         kind: Kind::new("fact"),

@@ -19,6 +19,7 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
         around: Around::default(),
         id: MemoryId::of(&source, 0),
         key: UserKey::new("default", "anna").expect("a plain name"),
+        author: None,
         scope: Scope::User,
         session: None,
         kind: Kind::new(kind),

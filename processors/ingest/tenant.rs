@@ -1,0 +1,90 @@
+//! What a whole tenant sees: its changes get their order on one partition, the tenant's, and every shard applies them in that order. So all
+//! shards come to hold the same, whoever of the tenant changes it at the same time.
+//!
+//! An event that changes it comes to its user's partition first, which applies what is the user's own, sends the event on to the tenant's
+//! partition, and tells the sender what became of it once it has come back in its turn. `forget` need not wait: to remove a memory at once and
+//! again in its turn is the same.
+
+use super::work::Work;
+use super::{Here, Ingest};
+use crate::domain::{Forget, Memory, MemoryId, UserKey};
+use crate::fault::Result;
+use crate::stages::decode::{self, Way};
+use crate::stages::store::Reading;
+
+#[cfg(test)]
+mod tests;
+
+/// Which part of an event is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// On its user's partition: the user's own memories, and those of the tenant where this partition is the tenant's too.
+    First,
+    /// On every other one: the tenant's memories, in their order.
+    InOrder,
+}
+
+impl Ingest {
+    /// Whether this partition gives the changes of this tenant's memories their order.
+    pub(super) fn gives_order(&self, key: &UserKey, partition: i32) -> bool {
+        key.everyone().partition(self.shards.partitions()) == partition
+    }
+
+    /// Whether the tenant's memories may be changed now.
+    pub(super) fn may_change_tenant(&self, here: &Here<'_>) -> bool {
+        here.part == Part::InOrder || self.gives_order(here.key(), here.draft.record.partition)
+    }
+
+    /// Sends an event that changes the tenant's memories on its way: from the partition that gives the order to all others, from any other to that
+    /// one. To be called once for an event. Returns whether the tenant's memories may be changed now.
+    pub(super) fn send_on(&self, work: &mut Work<'_>, here: &Here<'_>) -> bool {
+        let (record, options) = (&here.draft.record, &self.options.decode);
+        let orders = self.gives_order(here.key(), record.partition);
+        if orders {
+            for partition in (0..self.shards.partitions()).filter(|partition| *partition != record.partition) {
+                work.outputs.push(decode::forwarded(record, partition, Way::InOrder, options));
+            }
+        } else if here.part == Part::First {
+            let home = here.key().everyone().partition(self.shards.partitions());
+            work.outputs.push(decode::forwarded(record, home, Way::ToOrder, options));
+        }
+        orders || here.part == Part::InOrder
+    }
+
+    /// The same for an event that is told to its sender only when it has come back: until then a reader who asks for its offset waits.
+    pub(super) fn has_its_turn(&self, work: &mut Work<'_>, here: &Here<'_>, memory: MemoryId) -> bool {
+        let now = self.send_on(work, here);
+        if !now {
+            work.overlay.put_awaited(here.key(), here.source(), here.offset());
+            work.remember_id(here.event, &here.draft.record, vec![memory]);
+        }
+        now
+    }
+}
+
+/// What of the tenant's a user's `forget` means: a memory by its id; with a session or with everything, also what this user told the tenant.
+pub fn meant_of_tenant(work: &Work<'_>, key: &UserKey, forget: &Forget) -> Result<Vec<Memory>> {
+    let is_own = |memory: &Memory| memory.author.as_deref() == Some(key.user());
+    let is_meant = |memory: &Memory| match forget {
+        Forget::Session(session) => is_own(memory) && memory.session.as_ref() == Some(session),
+        Forget::Everything => is_own(memory),
+        Forget::Memory(_) | Forget::Query(_) => false,
+    };
+    let (everyone, mut meant) = (key.everyone(), Vec::new());
+    match forget {
+        Forget::Query(_) => {}
+        Forget::Memory(id) => meant.extend(work.overlay.memory(&everyone, *id)?),
+        Forget::Session(_) | Forget::Everything => work.overlay.memories(&everyone, &mut |memory| {
+            if is_meant(&memory) {
+                meant.push(memory);
+            }
+            true
+        })?,
+    }
+    Ok(meant)
+}
+
+/// Whether something that the user told the tenant is on its way, so that a `forget` has to go after it.
+pub fn is_on_its_way(work: &Work<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
+    Ok(matches!(forget, Forget::Session(_) | Forget::Everything) && work.overlay.awaits(key, i64::MAX)?)
+}
