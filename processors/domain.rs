@@ -77,6 +77,12 @@ impl UserKey {
         UserKey::joined(self.tenant(), "")
     }
 
+    /// The key that `as_str` writes so, if it is one.
+    pub fn parse(text: &str) -> Option<UserKey> {
+        let (tenant, user) = text.split_once('/')?;
+        UserKey::are_names(tenant, user).then(|| UserKey::joined(tenant, user))
+    }
+
     fn joined(tenant: &str, user: &str) -> UserKey {
         UserKey { text: format!("{tenant}/{user}").into(), slash: tenant.len() }
     }
@@ -804,6 +810,12 @@ mod tests {
         }
         let key = UserKey::new("acme", "zoë").expect("a plain name");
         assert_eq!((key.tenant(), key.user(), key.as_str()), ("acme", "zoë", "acme/zoë"));
+        for key in [key.clone(), key.everyone()] {
+            assert_eq!(UserKey::parse(key.as_str()), Some(key));
+        }
+        for bad in ["", "/", "acme", "/zoë", "acme/zoë/", "acme/z\u{1f}"] {
+            assert_eq!(UserKey::parse(bad), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -124,13 +124,14 @@ impl Shard {
             Some(mark) if mark > applied => -1,
             mark => mark.unwrap_or(-1),
         };
-        let (mut live, mut count, mut user) = (HashSet::new(), 0, None);
+        let mut gone: HashSet<_> = self.index.text.ids()?.into_iter().collect();
+        let (mut count, mut user) = (0, None);
         loop {
             let users = self.store.users(user.as_ref(), 1000)?;
             let Some(last) = users.last().cloned() else { break };
             for key in users {
                 self.store.memories(&key, &mut |memory| {
-                    live.insert(memory.id);
+                    gone.remove(&(memory.key.clone(), memory.id));
                     if memory.changed > mark {
                         self.index.text.put(document(memory));
                         count += 1;
@@ -140,11 +141,7 @@ impl Shard {
             }
             user = Some(last);
         }
-        for id in self.index.text.ids() {
-            if !live.contains(&id) {
-                self.index.text.remove(id);
-            }
-        }
+        gone.iter().for_each(|(key, id)| self.index.text.remove(key, *id));
         self.index.text.settle(applied)?;
         Ok(count)
     }
@@ -161,7 +158,7 @@ impl Shard {
         let began = Instant::now();
         self.store.apply(overlay.batch, mark)?;
         for (key, id) in &overlay.touched.removed {
-            self.index.text.remove(*id);
+            self.index.text.remove(key, *id);
             self.index.vectors.remove(key, *id);
         }
         for Upserted { memory, was } in overlay.touched.upserted {

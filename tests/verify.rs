@@ -196,7 +196,7 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
     );
     assert_eq!(
         shard_of_bob["index_differences"],
-        json!([format!("memory {id} is in the index and not in the store")]),
+        json!([format!("acme/bob memory {id} is in the index and not in the store")]),
         "{verdict:#}"
     );
 }

@@ -10,7 +10,7 @@ use crate::ports::embedder::pool;
 use crate::ports::embedder::{Model, ModelChoice};
 use crate::run;
 use crate::shard;
-use crate::stages::index::{self, Bm25, TextIndex};
+use crate::stages::index::{self, Bm25, Document, Room, Text, TextIndex};
 use crate::stages::store::Reading;
 use crate::text;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const NOON: i64 = 1_767_268_800_000;
 pub(super) struct Bench {
     pub(super) ingest: Ingest,
     next: [i64; PARTITIONS as usize],
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Bench {
@@ -68,7 +68,7 @@ impl Bench {
             flood: Flood::new(run::options::flood(&config)),
             metrics,
         };
-        Bench { ingest, next: [0; PARTITIONS as usize], _dir: dir }
+        Bench { ingest, next: [0; PARTITIONS as usize], dir }
     }
 
     /// The event as a record at the end of its user's partition.
@@ -290,6 +290,26 @@ fn law_forgotten_stays_forgotten_in_texts_that_were_read_lately() {
     assert!(Words::are_forgotten(), "by the index that was asked");
     put();
     assert!(Words::are_forgotten(), "by the index that is asked often");
+}
+
+#[test]
+fn an_index_that_is_opened_loses_what_a_user_does_not_have_though_another_has_the_id() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.outcomes(&[remember("The blue key opens the shed.")]), ["kept"]);
+    let (memory, shards) = (bench.memories("ada").remove(0), &bench.ingest.shards);
+    let partition = memory.key.partition(PARTITIONS);
+    let identity = shards.get(partition).expect("all are open").store.identity().clone();
+    shards.close(partition);
+    let options = index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 100 };
+    let home = Home::Directory(bench.dir.path().to_owned());
+    let index = home.index(options, Room::new(0), &identity).expect("a disk");
+    let of_another = UserKey::new("default", "bo").expect("a name");
+    index.text.put(Document::new(memory.id, of_another, Text::default));
+    index.text.settle(memory.changed + 1).expect("a disk");
+    assert_eq!(index.text.ids().expect("a disk").len(), 2);
+    drop(index);
+    let shard = shards.open(partition).expect("a disk");
+    assert_eq!(shard.index.text.ids().expect("a disk"), [(memory.key, memory.id)]);
 }
 
 #[test]

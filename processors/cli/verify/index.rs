@@ -55,8 +55,7 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
             checked.first.push(what);
         }
     };
-    let (ids, mut live) = (index.text.ids().into_iter().collect::<HashSet<_>>(), HashSet::new());
-    let mut after = None;
+    let (mut rest, mut after) = (index.text.ids()?.into_iter().collect::<HashSet<_>>(), None);
     loop {
         let users = store.users(after.as_ref(), 1000)?;
         let Some(last) = users.last().cloned() else { break };
@@ -66,9 +65,9 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
                 let (id, changed) = (memory.id, memory.changed);
                 memories += 1;
                 words += u64::from(shard::document(memory).text().lengths().own);
-                live.insert(id);
+                let is_indexed = rest.remove(&(key.clone(), id));
                 // What has changed since the mark is put at the next start.
-                if changed <= mark && !ids.contains(&id) {
+                if changed <= mark && !is_indexed {
                     differs(format!("{key} memory {id} is in the store and not in the index"));
                 }
                 true
@@ -81,7 +80,7 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
         after = Some(last);
     }
     if is_current {
-        ids.difference(&live).for_each(|id| differs(format!("memory {id} is in the index and not in the store")));
+        rest.iter().for_each(|(key, id)| differs(format!("{key} memory {id} is in the index and not in the store")));
     }
     if checked.total > 0 {
         checked.state = State::Different;

@@ -5,7 +5,7 @@ use super::owned::Owners;
 use super::segments::{Fields, Segments};
 use super::tokens::{KEYED, Keyed};
 use super::{Document, Options};
-use crate::domain::MemoryId;
+use crate::domain::{MemoryId, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::text::{STEMS_VERSION, Words};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use tantivy::schema::Schema;
 use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, TantivyError};
 
 /// Changes with anything that is written differently: fields, terms, lengths.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// tantivy refuses less.
 const WRITER_BYTES_MIN: usize = 15_000_000;
@@ -89,8 +89,13 @@ impl Disk {
     }
 
     /// Upserts and removes, all or nothing. After a failure the same changes, and others, may be written again.
-    pub fn commit<'d>(&mut self, mut changes: impl Iterator<Item = (MemoryId, Option<&'d Document>)>, mark: i64) -> Result<()> {
-        Words::remembering(|| changes.try_for_each(|(id, document)| self.write(id, document))).map_err(unwritable)?;
+    pub fn commit<'d>(
+        &mut self,
+        mut changes: impl Iterator<Item = (&'d UserKey, MemoryId, Option<&'d Document>)>,
+        mark: i64,
+    ) -> Result<()> {
+        let written = Words::remembering(|| changes.try_for_each(|(key, id, document)| self.write(key, id, document)));
+        written.map_err(unwritable)?;
         let note = Note { format: FORMAT, stems: STEMS_VERSION, generation: self.generation.clone(), mark };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
         let mut commit = self.writer().prepare_commit().map_err(unwritable)?;
@@ -99,8 +104,8 @@ impl Disk {
         Ok(())
     }
 
-    fn write(&mut self, id: MemoryId, document: Option<&Document>) -> tantivy::Result<()> {
-        let id = self.fields.id_term(id);
+    fn write(&mut self, key: &UserKey, id: MemoryId, document: Option<&Document>) -> tantivy::Result<()> {
+        let id = self.fields.id_term(key, id);
         let document = document.map(|document| self.fields.document(&self.schema, document)).transpose()?;
         let writer = self.writer();
         writer.delete_term(id);

@@ -59,7 +59,7 @@ impl Index {
     /// Order matters here too: the store must have lost it already.
     pub fn remove(&self, key: &UserKey, id: MemoryId) {
         self.vectors.remove(key, id);
-        self.text.remove(id);
+        self.text.remove(key, id);
     }
 }
 

@@ -14,6 +14,7 @@ use tantivy::directory::{CompositeFile, FileSlice};
 use tantivy::error::DataCorruption;
 use tantivy::index::SegmentComponent;
 use tantivy::positions::PositionReader;
+use tantivy::postings::TermInfo;
 use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::{DocId, DocSet, InvertedIndexReader, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 use uuid::Uuid;
@@ -22,7 +23,7 @@ use uuid::Uuid;
 #[derive(Clone, Copy)]
 pub struct Fields {
     terms: Field,
-    /// The id as a term, to delete by.
+    /// The user's key and the id as one term, to delete by and to list.
     id: Field,
 }
 
@@ -50,16 +51,31 @@ impl Fields {
         let mut written = TantivyDocument::default();
         let text = document.text();
         written.add_text(self.terms, joined(&document.key, &text));
-        written.add_bytes(self.id, document.id.0.as_bytes());
+        written.add_bytes(self.id, &id_bytes(&document.key, document.id));
         for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTHS, text.lengths().packed())] {
             written.add_u64(schema.get_field(name)?, value);
         }
         Ok(written)
     }
 
-    pub fn id_term(&self, id: MemoryId) -> Term {
-        Term::from_field_bytes(self.id, id.0.as_bytes())
+    pub fn id_term(&self, key: &UserKey, id: MemoryId) -> Term {
+        Term::from_field_bytes(self.id, &id_bytes(key, id))
     }
+}
+
+/// Needs no separator: the id is the last 16 bytes. The key comes first, because the dictionary stores a common prefix once.
+fn id_bytes(key: &UserKey, id: MemoryId) -> Vec<u8> {
+    [key.as_str().as_bytes(), id.0.as_bytes()].concat()
+}
+
+/// The reverse of `id_bytes`. Terms come in order, so the key of the term before is tried first: mostly it is the same user's.
+fn owner_and_id(bytes: &[u8], before: Option<&UserKey>) -> Option<(UserKey, MemoryId)> {
+    let (key, id) = bytes.split_last_chunk::<16>()?;
+    let key = match before {
+        Some(before) if before.as_str().as_bytes() == key => before.clone(),
+        _ => UserKey::parse(std::str::from_utf8(key).ok()?)?,
+    };
+    Some((key, MemoryId(Uuid::from_bytes(*id))))
 }
 
 /// The segments of one commit.
@@ -102,7 +118,7 @@ impl Segments {
         let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
         let stamps: Vec<Stamp> = self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
         let owned = self.owners.of(key, &stamps, |n| self.all[n].owned(&key_alone))?;
-        // On a busy shard something always is newer, and mostly nothing of this user's.
+        // What is newer of this user mostly is a new memory, which hides nothing here.
         let hidden = hidden.filter(|hidden| owned.rows.ids().iter().any(|id| hidden(*id)));
         if hidden.is_none() {
             found.rows.begin_with(Arc::clone(&owned.rows));
@@ -129,7 +145,7 @@ impl Segments {
         let term = Term::from_field_text(self.fields.terms, &spelled(key, term));
         for segment in &self.all {
             let mut is_there = false;
-            segment.postings(&term, |doc| is_there = is_there || !segment.reader.is_deleted(doc) && !hidden(segment.id(doc)))?;
+            segment.live(&term, |doc| is_there = is_there || !hidden(segment.id(doc)))?;
             if is_there {
                 return Ok(true);
             }
@@ -151,8 +167,13 @@ impl Segments {
         Ok(found)
     }
 
-    pub fn ids(&self) -> impl Iterator<Item = MemoryId> {
-        self.all.iter().flat_map(|segment| segment.reader.doc_ids_alive().map(|doc| segment.id(doc)))
+    /// Every live document, by its user and id.
+    pub fn ids(&self) -> tantivy::Result<Vec<(UserKey, MemoryId)>> {
+        let mut ids = Vec::new();
+        for segment in &self.all {
+            segment.ids(self.fields.id, &mut ids)?;
+        }
+        Ok(ids)
     }
 }
 
@@ -172,14 +193,10 @@ impl Segment {
         })
     }
 
-    /// The documents that have that term and are not deleted.
+    /// The user's documents that are not deleted, with their rows.
     fn owned(&self, key_alone: &Term) -> tantivy::Result<(Vec<DocId>, Vec<Row>)> {
         let mut docs = Vec::new();
-        self.postings(key_alone, |doc| {
-            if !self.reader.is_deleted(doc) {
-                docs.push(doc);
-            }
-        })?;
+        self.live(key_alone, |doc| docs.push(doc))?;
         docs.shrink_to_fit();
         let (high, low) = (values(&self.id_high, &docs), values(&self.id_low, &docs));
         let ids = high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
@@ -216,11 +233,29 @@ impl Segment {
         Ok(())
     }
 
-    fn postings(&self, term: &Term, mut each: impl FnMut(DocId)) -> tantivy::Result<()> {
-        let Some(mut postings) = self.terms.read_postings(term, IndexRecordOption::Basic)? else { return Ok(()) };
+    fn ids(&self, field: Field, ids: &mut Vec<(UserKey, MemoryId)>) -> tantivy::Result<()> {
+        let index = self.reader.inverted_index(field)?;
+        let mut terms = index.terms().stream()?;
+        while terms.advance() {
+            let read = owner_and_id(terms.key(), ids.last().map(|(key, _)| key));
+            let read = read.ok_or_else(|| DataCorruption::comment_only("an id without its user"))?;
+            self.live_in(&index, terms.value(), |_| ids.push(read.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// The documents that have the term and are not deleted.
+    fn live(&self, term: &Term, each: impl FnMut(DocId)) -> tantivy::Result<()> {
+        self.terms.get_term_info(term)?.map_or(Ok(()), |info| self.live_in(&self.terms, &info, each))
+    }
+
+    fn live_in(&self, index: &InvertedIndexReader, info: &TermInfo, mut each: impl FnMut(DocId)) -> tantivy::Result<()> {
+        let mut postings = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
         let mut doc = postings.doc();
         while doc != TERMINATED {
-            each(doc);
+            if !self.reader.is_deleted(doc) {
+                each(doc);
+            }
             doc = postings.advance();
         }
         Ok(())

@@ -9,23 +9,24 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// Changes since some moment. Whatever an older layer says of an id that this one knows, it is hidden.
+/// Changes since some moment, user by user. A change hides the document of the same user and id in an older layer, and no other user's.
 #[derive(Clone, Default)]
 pub struct Tail {
-    changes: HashMap<MemoryId, Change, RandomState>,
+    /// Invariant: each user has a change.
     users: HashMap<UserKey, UserTail, RandomState>,
     written: usize,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 enum Change {
-    Put { document: Arc<Document>, row: usize },
+    Put { row: usize },
     Removed,
 }
 
 /// Limit: a document that is written again takes a new row and leaves its postings behind, all of which go at the next settling.
 #[derive(Clone, Default)]
 struct UserTail {
+    changes: HashMap<MemoryId, Change, RandomState>,
     /// By row. None: written again since, or removed.
     documents: Vec<Option<Arc<Document>>>,
     /// Read when the user is first asked about: until then most are on disk. From then on each document is read as it comes.
@@ -44,26 +45,31 @@ const UNREAD_MAX: usize = 256;
 
 impl Tail {
     pub fn put(&mut self, document: Arc<Document>) {
-        self.end_row_of(document.id);
-        let row = self.users.entry(document.key.clone()).or_default().add(document.clone());
-        self.changes.insert(document.id, Change::Put { document, row });
+        self.users.entry(document.key.clone()).or_default().put(document);
         self.written += 1;
     }
 
-    pub fn remove(&mut self, id: MemoryId) {
-        self.end_row_of(id);
-        self.changes.insert(id, Change::Removed);
+    pub fn remove(&mut self, key: &UserKey, id: MemoryId) {
+        self.users.entry(key.clone()).or_default().change(id, Change::Removed);
         self.written += 1;
     }
 
     /// Does again what a newer layer did.
     pub fn apply(&mut self, newer: Tail) {
-        newer.users.into_values().flat_map(|user| user.documents).flatten().for_each(|document| self.put(document));
-        newer.changes.into_iter().filter(|(_, change)| matches!(change, Change::Removed)).for_each(|(id, _)| self.remove(id));
+        for (key, user) in newer.users {
+            user.removed().for_each(|id| self.remove(&key, id));
+            user.documents.into_iter().flatten().for_each(|document| self.put(document));
+        }
     }
 
-    pub fn knows(&self, id: MemoryId) -> bool {
-        self.changes.contains_key(&id)
+    pub fn has_changes_of(&self, key: &UserKey) -> bool {
+        self.users.contains_key(key)
+    }
+
+    /// Whether an older layer's document of this user and that id is hidden. Looks for the user once, however many ids are asked about.
+    pub fn hides(&self, key: &UserKey) -> impl Fn(MemoryId) -> bool {
+        let user = self.users.get(key);
+        move |id| user.is_some_and(|user| user.changes.contains_key(&id))
     }
 
     /// How often it was written to: what bounds its memory, since what was written twice is kept twice.
@@ -72,15 +78,16 @@ impl Tail {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.users.is_empty()
     }
 
-    /// The last word on each id: its document, or none if it was removed. A user's documents come together and in the order they were put:
-    /// they have words in common.
-    pub fn changes(&self) -> impl Iterator<Item = (MemoryId, Option<&Document>)> {
-        let documents = self.users.values().flat_map(|user| &user.documents).flatten();
-        let removed = self.changes.iter().filter(|(_, change)| matches!(change, Change::Removed));
-        documents.map(|document| (document.id, Some(&**document))).chain(removed.map(|(id, _)| (*id, None)))
+    /// The last change of each user and id: the document, or none if it was removed. A user's documents come together and in the order they
+    /// were put: they have words in common.
+    pub fn changes(&self) -> impl Iterator<Item = (&UserKey, MemoryId, Option<&Document>)> {
+        self.users.iter().flat_map(|(key, user)| {
+            let documents = user.documents.iter().flatten().map(|document| (document.id, Some(&**document)));
+            documents.chain(user.removed().map(|id| (id, None))).map(move |(id, document)| (key, id, document))
+        })
     }
 
     /// Adds the user's documents that no newer layer hides.
@@ -99,26 +106,30 @@ impl Tail {
             .filter_map(|(row, _)| user.documents[*row].as_ref())
             .any(|document| !hidden(document.id))
     }
-
-    fn end_row_of(&mut self, id: MemoryId) {
-        if let Some(Change::Put { document, row }) = self.changes.get(&id) {
-            let user = self.users.get_mut(&document.key).expect("a document that was put has its user's rows");
-            user.documents[*row] = None;
-        }
-    }
 }
 
 impl UserTail {
-    fn add(&mut self, document: Arc<Document>) -> usize {
+    fn put(&mut self, document: Arc<Document>) {
         let row = self.documents.len();
         if let Some(read) = self.read.get_mut() {
             read.add(row, Some(&document));
         }
+        self.change(document.id, Change::Put { row });
         self.documents.push(Some(document));
         if self.documents.len() == UNREAD_MAX {
             self.read();
         }
-        row
+    }
+
+    /// Ends the row of a document that was put before with that id.
+    fn change(&mut self, id: MemoryId, change: Change) {
+        if let Some(Change::Put { row }) = self.changes.insert(id, change) {
+            self.documents[row] = None;
+        }
+    }
+
+    fn removed(&self) -> impl Iterator<Item = MemoryId> {
+        self.changes.iter().filter(|(_, change)| matches!(change, Change::Removed)).map(|(id, _)| *id)
     }
 
     fn read(&self) -> &Read {
@@ -213,10 +224,27 @@ mod tests {
         put(&mut tail, 1, "lisbon");
         check(&tail, "berlin", &[(2, 1)]);
         check(&tail, "lisbon", &[(1, 1)]);
-        tail.remove(id(2));
+        tail.remove(&key(), id(2));
         check(&tail, "berlin", &[]);
-        assert!(tail.knows(id(2)));
+        assert!(tail.hides(&key())(id(2)));
         assert_eq!(tail.written(), 4);
+    }
+
+    #[test]
+    fn a_change_of_one_user_leaves_the_same_id_of_another_as_it_was() {
+        let (mut tail, of_another) = (Tail::default(), UserKey::new("acme", "bo").unwrap());
+        tail.remove(&of_another, id(1));
+        assert!(tail.hides(&of_another)(id(1)) && !tail.hides(&key())(id(1)));
+        put(&mut tail, 1, "berlin");
+        tail.put(Arc::new(Document::new(id(1), of_another.clone(), Text::default)));
+        check(&tail, "berlin", &[(1, 1)]);
+        assert_eq!(tail.changes().filter(|(_, _, document)| document.is_some()).count(), 2);
+        tail.remove(&of_another, id(1));
+        check(&tail, "berlin", &[(1, 1)]);
+        let mut newer = Tail::default();
+        newer.remove(&of_another, id(1));
+        tail.apply(newer);
+        check(&tail, "berlin", &[(1, 1)]);
     }
 
     #[test]
@@ -254,16 +282,18 @@ mod tests {
             tail.put(Arc::new(Document::new(id(n), users[n as usize % 3].clone(), Text::default)));
         }
         tail.put(Arc::new(Document::new(id(3), users[0].clone(), Text::default)));
-        tail.remove(id(6));
-        let put: Vec<&Document> = tail.changes().filter_map(|(_, document)| document).collect();
-        let users: Vec<&UserKey> = put.chunk_by(|one, next| one.key == next.key).map(|together| &together[0].key).collect();
-        assert_eq!((users.len(), put.len()), (3, 29));
+        tail.remove(&users[0], id(6));
+        let put: Vec<&Document> = tail.changes().filter_map(|(_, _, document)| document).collect();
+        let together: Vec<&[&Document]> = put.chunk_by(|one, next| one.key == next.key).collect();
+        assert_eq!((together.len(), put.len()), (3, 29));
         for (n, user) in ["ana", "bo", "cleo"].iter().enumerate() {
             let own: Vec<_> = put.iter().filter(|document| document.key.user() == *user).map(|document| document.id).collect();
             let numbers = (0..10).map(|row| 3 * row + n as i64).filter(|n| ![3, 6].contains(n)).chain((n == 0).then_some(3));
             assert_eq!(own, numbers.map(id).collect::<Vec<_>>());
         }
-        assert_eq!(tail.changes().filter(|(_, document)| document.is_none()).map(|(id, _)| id).collect::<Vec<_>>(), [id(6)]);
+        let removed: Vec<_> =
+            tail.changes().filter(|(_, _, document)| document.is_none()).map(|(key, id, _)| (key, id)).collect();
+        assert_eq!(removed, [(&users[0], id(6))]);
     }
 
     #[test]
@@ -272,7 +302,7 @@ mod tests {
         put(&mut older, 1, "berlin");
         put(&mut older, 2, "berlin");
         put(&mut newer, 2, "lisbon");
-        newer.remove(id(1));
+        newer.remove(&key(), id(1));
         older.apply(newer);
         check(&older, "berlin", &[]);
         check(&older, "lisbon", &[(2, 1)]);

@@ -22,7 +22,7 @@ pub struct TextIndex {
     tail_max: usize,
 }
 
-/// Three layers, oldest first. A newer one hides what an older one says of an id it knows.
+/// Three layers, oldest first. A change in a newer one hides the document of the same user and id in an older one.
 struct View {
     segments: Segments,
     mark: Option<i64>,
@@ -60,8 +60,8 @@ impl TextIndex {
         self.write().fresh.put(document);
     }
 
-    pub fn remove(&self, id: MemoryId) {
-        self.write().fresh.remove(id);
+    pub fn remove(&self, key: &UserKey, id: MemoryId) {
+        self.write().fresh.remove(key, id);
     }
 
     /// Each of the user's documents with how well its words answer.
@@ -86,8 +86,8 @@ impl TextIndex {
         Ok((found.rows.len(), found.length_total()))
     }
 
-    /// Every live document of the shard, in no order.
-    pub fn ids(&self) -> Vec<MemoryId> {
+    /// Every live document of the shard by its user and id, in no order.
+    pub fn ids(&self) -> Result<Vec<(UserKey, MemoryId)>> {
         self.read().ids()
     }
 
@@ -129,10 +129,10 @@ impl TextIndex {
 
 impl View {
     fn find<'q>(&self, key: &UserKey, query_terms: &'q [String]) -> Result<Found<'q>> {
-        let (mut found, changed) = (Found::nothing_yet(query_terms), |id| self.changed(id));
-        let has_changes = !self.settling.is_empty() || !self.fresh.is_empty();
-        self.segments.gather(key, &mut found, has_changes.then_some(&changed)).map_err(unreadable)?;
-        self.settling.gather(key, &mut found, |id| self.fresh.knows(id));
+        let (mut found, hidden) = (Found::nothing_yet(query_terms), self.hides(key));
+        let has_changes = self.settling.has_changes_of(key) || self.fresh.has_changes_of(key);
+        self.segments.gather(key, &mut found, has_changes.then_some(&hidden)).map_err(unreadable)?;
+        self.settling.gather(key, &mut found, self.fresh.hides(key));
         self.fresh.gather(key, &mut found, |_| false);
         Ok(found)
     }
@@ -159,22 +159,28 @@ impl View {
 
     /// Whether a document that is still there has the term; on disk only one of those terms may.
     fn has(&self, key: &UserKey, term: &str, settled: &BTreeSet<String>) -> Result<bool> {
-        if self.fresh.has(key, term, |_| false) || self.settling.has(key, term, |id| self.fresh.knows(id)) {
+        if self.fresh.has(key, term, |_| false) || self.settling.has(key, term, self.fresh.hides(key)) {
             return Ok(true);
         }
-        Ok(settled.contains(term) && self.segments.has(key, term, |id| self.changed(id)).map_err(unreadable)?)
+        Ok(settled.contains(term) && self.segments.has(key, term, self.hides(key)).map_err(unreadable)?)
     }
 
-    fn ids(&self) -> Vec<MemoryId> {
-        let put = |tail: &Tail| tail.changes().filter_map(|(id, document)| document.map(|_| id)).collect::<Vec<_>>();
-        let mut ids: Vec<_> = self.segments.ids().filter(|id| !self.changed(*id)).collect();
-        ids.extend(put(&self.settling).into_iter().filter(|id| !self.fresh.knows(*id)));
+    fn ids(&self) -> Result<Vec<(UserKey, MemoryId)>> {
+        let put = |tail: &Tail| {
+            let documents = tail.changes().filter_map(|(key, id, document)| document.map(|_| (key.clone(), id)));
+            documents.collect::<Vec<_>>()
+        };
+        let mut ids = self.segments.ids().map_err(unreadable)?;
+        ids.retain(|(key, id)| !self.hides(key)(*id));
+        ids.extend(put(&self.settling).into_iter().filter(|(key, id)| !self.fresh.hides(key)(*id)));
         ids.extend(put(&self.fresh));
-        ids
+        Ok(ids)
     }
 
-    fn changed(&self, id: MemoryId) -> bool {
-        self.fresh.knows(id) || self.settling.knows(id)
+    /// Whether a change that is not on disk yet hides the user's document there.
+    fn hides(&self, key: &UserKey) -> impl Fn(MemoryId) -> bool {
+        let (fresh, settling) = (self.fresh.hides(key), self.settling.hides(key));
+        move |id| fresh(id) || settling(id)
     }
 
     /// What must go to disk now: the fresh changes, on top of those that an earlier settling failed to write.
@@ -249,7 +255,7 @@ mod tests {
         index.scored(&user(user_number), &split(query), BM25).unwrap().best(limit)
     }
 
-    type Model = BTreeMap<MemoryId, (UserKey, Text)>;
+    type Model = BTreeMap<(UserKey, MemoryId), Text>;
 
     fn open(dir: &TempDir) -> TextIndex {
         TextIndex::open(dir.path(), OPTIONS, "one").unwrap()
@@ -258,7 +264,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Put { n: usize, user: usize, places: Vec<Vec<&'static str>> },
-        Remove { n: usize },
+        Remove { n: usize, user: usize },
         Settle,
         FailToSettle,
         Reopen,
@@ -268,7 +274,7 @@ mod tests {
         let terms = prop::collection::vec(prop::sample::select(&WORDS[..]), 0..6);
         let places = prop::collection::vec(terms, 4);
         let put = (0..12usize, 0..3usize, places).prop_map(|(n, user, places)| Step::Put { n, user, places });
-        let remove = (0..12usize).prop_map(|n| Step::Remove { n });
+        let remove = (0..12usize, 0..3usize).prop_map(|(n, user)| Step::Remove { n, user });
         prop::collection::vec(
             prop_oneof![12 => put, 4 => remove, 2 => Just(Step::Settle), 1 => Just(Step::FailToSettle), 1 => Just(Step::Reopen)],
             1..40,
@@ -305,7 +311,7 @@ mod tests {
 
     fn expected(model: &Model, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
         let documents: Vec<(&MemoryId, &Text)> =
-            model.iter().filter(|(_, (owner, _))| owner == key).map(|(id, (_, text))| (id, text)).collect();
+            model.iter().filter(|((owner, _), _)| owner == key).map(|((_, id), text)| (id, text)).collect();
         let owned = |stems: &Stems| stems.iter().map(str::to_owned).collect::<Vec<_>>();
         let place = |of: &dyn Fn(&Text) -> Stems| documents.iter().map(|(_, text)| owned(&of(text))).collect::<Vec<_>>();
         let own = place(&|text| text.own.clone());
@@ -365,12 +371,13 @@ mod tests {
                 let wordless = index.scored(&key, &[], BM25).unwrap().of(&ids);
                 assert!(wordless.iter().all(|words| *words == Words::default()), "{about}: {wordless:?}");
             }
-            let lengths = model.values().filter(|(owner, _)| *owner == key).map(|(_, text)| text.own.len().max(1) as u64);
+            let own = model.iter().filter(|((owner, _), _)| *owner == key);
+            let lengths = own.map(|(_, text)| text.own.len().max(1) as u64);
             assert_eq!(index.documents(&key).unwrap(), (lengths.clone().count(), lengths.sum()), "{key}");
         }
-        let mut ids = index.ids();
+        let mut ids = index.ids().unwrap();
         ids.sort_unstable();
-        assert_eq!(ids, model.keys().copied().collect::<Vec<_>>());
+        assert_eq!(ids, model.keys().cloned().collect::<Vec<_>>());
     }
 
     #[test]
@@ -387,7 +394,7 @@ mod tests {
         assert_eq!((languages(0), languages(1)), (vec![danish, dutch], vec![]));
         assert!(index.settle(1).unwrap());
         assert_eq!((languages(0), languages(1)), (vec![danish, dutch], vec![]));
-        index.remove(id(1));
+        index.remove(&user(0), id(1));
         assert_eq!(languages(0), [dutch]);
         assert_eq!(search(&index, 0, "berlin", 10).len(), 2);
     }
@@ -404,12 +411,12 @@ mod tests {
                 match step {
                     Step::Put { n, user: number, places } => {
                         let written = places.iter().map(|terms| terms.join(" ")).collect::<Vec<_>>().join("|");
-                        model.insert(id(n), (user(number), text(&written)));
+                        model.insert((user(number), id(n)), text(&written));
                         index.put(document(n, number, &written));
                     }
-                    Step::Remove { n } => {
-                        model.remove(&id(n));
-                        index.remove(id(n));
+                    Step::Remove { n, user: number } => {
+                        model.remove(&(user(number), id(n)));
+                        index.remove(&user(number), id(n));
                     }
                     Step::Settle => assert!(index.settle(mark as i64).unwrap()),
                     Step::FailToSettle => drop(index.write().freeze(mark as i64)),
@@ -428,12 +435,93 @@ mod tests {
     #[test]
     fn an_index_without_a_disk_finds_the_same_whether_settled_or_not() {
         let index = TextIndex::in_memory(OPTIONS);
-        let model: Model = (0..5).map(|n| (id(n), (user(n % 2), text("berlin flat|rent")))).collect();
+        let model: Model = (0..5).map(|n| ((user(n % 2), id(n)), text("berlin flat|rent"))).collect();
         (0..5).for_each(|n| index.put(document(n, n % 2, "berlin flat|rent")));
         assert_eq!(index.mark(), None);
         assert_eq!([index.settle(7).unwrap(), index.settle(7).unwrap()], [true, false]);
         assert_eq!((index.mark(), index.pending()), (Some(7), 5));
         check(&index, &model);
+    }
+
+    const LAYERS: [&str; 3] = ["disk", "settling", "fresh"];
+
+    /// What a layer does to a memory of one user.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Did {
+        Nothing,
+        Put,
+        Removed,
+    }
+
+    /// Counts the combinations of what each layer does to each of two users' memories with one id. A combination has two ids: of the even
+    /// one the first user's change comes first, of the odd one the second user's.
+    const COMBINATIONS: usize = 3usize.pow(2 * LAYERS.len() as u32);
+
+    fn did(n: usize, user_number: usize, layer: usize) -> Did {
+        let place = (2 * layer + user_number) as u32;
+        [Did::Nothing, Did::Put, Did::Removed][n / 2 / 3usize.pow(place) % 3]
+    }
+
+    fn name(layer: usize, n: usize) -> String {
+        format!("{} {n}", LAYERS[layer])
+    }
+
+    /// The word of a document names its layer, and its speaker also its id.
+    fn change_of_layer(index: &TextIndex, layer: usize) {
+        for n in 0..2 * COMBINATIONS {
+            for user_number in [n % 2, 1 - n % 2] {
+                let text = move || Text { speaker: Some(name(layer, n)), ..text(LAYERS[layer]) };
+                match did(n, user_number, layer) {
+                    Did::Nothing => (),
+                    Did::Put => index.put(Document::new(id(n), user(user_number), text)),
+                    Did::Removed => index.remove(&user(user_number), id(n)),
+                }
+            }
+        }
+    }
+
+    /// Each user finds exactly what their own changes have left, whatever the other user did with the same ids.
+    fn check_apart(index: &TextIndex, layers: usize, about: &str) {
+        let mut all = Vec::new();
+        for user_number in 0..2 {
+            let last = |n| (0..layers).rev().find(|layer| did(n, user_number, *layer) != Did::Nothing);
+            let put_by = |n| last(n).filter(|layer| did(n, user_number, *layer) == Did::Put);
+            for (layer, word) in LAYERS.iter().enumerate() {
+                let own = (0..2 * COMBINATIONS).filter(|n| put_by(*n) == Some(layer));
+                let mut expected: Vec<MemoryId> = own.clone().map(id).collect();
+                expected.sort_unstable();
+                let mut found: Vec<_> = search(index, user_number, word, 9999).into_iter().map(|(id, _)| id).collect();
+                found.sort_unstable();
+                assert_eq!(found, expected, "{about}: the words of {}, {word}", user(user_number));
+                let names = (0..2 * COMBINATIONS).map(|n| name(layer, n)).collect();
+                let speakers: BTreeSet<_> = index.speakers(&user(user_number), &names).unwrap().into_iter().collect();
+                assert_eq!(speakers, own.map(|n| name(layer, n)).collect(), "{about}: who spoke to {}", user(user_number));
+                all.extend(expected.into_iter().map(|id| (user(user_number), id)));
+            }
+        }
+        let mut ids = index.ids().unwrap();
+        ids.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(ids, all, "{about}");
+    }
+
+    #[test]
+    fn law_isolated_two_users_with_the_same_ids_lose_no_word_to_each_other() {
+        let dir = TempDir::new().unwrap();
+        let index = open(&dir);
+        change_of_layer(&index, 0);
+        check_apart(&index, 1, "in memory");
+        assert!(index.settle(1).unwrap());
+        check_apart(&index, 1, "on disk");
+        change_of_layer(&index, 1);
+        drop(index.write().freeze(2));
+        check_apart(&index, 2, "while settling");
+        change_of_layer(&index, 2);
+        check_apart(&index, 3, "while settling, and changed since");
+        assert!(index.settle(3).unwrap());
+        check_apart(&index, 3, "all on disk");
+        drop(index);
+        check_apart(&open(&dir), 3, "opened again");
     }
 
     #[test]
@@ -480,7 +568,7 @@ mod tests {
         assert!(known("bo") && !known("mary ann"));
         index.settle(3).unwrap();
         assert!(known("bo") && !known("mary ann"));
-        index.remove(id(1));
+        index.remove(&user(0), id(1));
         assert!(!known("bo"));
     }
 
@@ -491,7 +579,7 @@ mod tests {
         assert_eq!((index.mark(), index.discarded()), (None, None));
         index.put(document(1, 0, "berlin"));
         index.put(document(2, 0, "berlin"));
-        index.remove(id(2));
+        index.remove(&user(0), id(2));
         assert!(index.is_settling_due());
         assert!(index.settle(41).unwrap());
         assert!(!index.settle(41).unwrap());
@@ -499,7 +587,7 @@ mod tests {
         assert_eq!(index.pending(), 1);
         drop(index);
         let index = open(&dir);
-        assert_eq!((index.mark(), index.discarded(), index.ids()), (Some(41), None, vec![id(1)]));
+        assert_eq!((index.mark(), index.discarded(), index.ids().unwrap()), (Some(41), None, vec![(user(0), id(1))]));
     }
 
     #[test]
@@ -510,7 +598,7 @@ mod tests {
         index.settle(7).unwrap();
         drop(index);
         let index = TextIndex::open(dir.path(), OPTIONS, "two").unwrap();
-        assert_eq!((index.mark(), index.ids()), (None, vec![]));
+        assert_eq!((index.mark(), index.ids().unwrap()), (None, vec![]));
         assert_eq!(index.discarded(), Some("its generation is one, not two"));
     }
 
@@ -568,13 +656,13 @@ mod tests {
         drop(index);
         copied(dir.path(), killed.path(), |name| !name.ends_with(".lock"));
         let index = open(&dir);
-        index.remove(id(1));
+        index.remove(&user(0), id(1));
         assert!(index.settle(2).unwrap());
         // All that the second commit wrote but the one file that makes it one.
         copied(dir.path(), killed.path(), |name| name.ends_with(".del") || name == ".managed.json");
         let index = open(&killed);
         assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(1), 20));
-        index.remove(id(1));
+        index.remove(&user(0), id(1));
         assert!(index.settle(2).unwrap());
         assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(2), 19));
     }
@@ -591,14 +679,14 @@ mod tests {
         for n in 0..count {
             let place = |from: usize| (0..(n * from) % 5).map(|k| WORDS[(n / 3 + k * k) % 3]).collect::<Vec<_>>().join(" ");
             let written = format!("berlin {}|{}|{}|{}", place(1), place(2), place(3), place(7));
-            model.insert(id(n), (user(n % 2), text(&written)));
+            model.insert((user(n % 2), id(n)), text(&written));
             index.put(document(n, n % 2, &written));
         }
         assert!(index.settle(1).unwrap());
         check(&index, &model);
         for n in (0..count).filter(|n| n % 7 == 3) {
-            model.remove(&id(n));
-            index.remove(id(n));
+            model.remove(&(user(n % 2), id(n)));
+            index.remove(&user(n % 2), id(n));
         }
         check(&index, &model);
         assert!(index.settle(2).unwrap());
@@ -625,7 +713,7 @@ mod tests {
                 let newest = format!("version{version}");
                 index.put(document(1, 0, &format!("always {newest}")));
                 index.put(document(2, 0, "always"));
-                index.remove(id(2));
+                index.remove(&user(0), id(2));
                 for word in ["always", &newest] {
                     let hits = search(&index, 0, word, 10);
                     assert_eq!(hits.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(1)], "{word}");
