@@ -37,6 +37,7 @@ pub struct Metrics {
     redacted: IntCounterVec,
     misrouted: IntCounterVec,
     copies_skipped: IntCounter,
+    batches_cut: IntCounter,
     proposals: IntCounterVec,
     conflicts: IntCounterVec,
     conflict_seconds: Histogram,
@@ -144,6 +145,11 @@ impl Metrics {
                 r,
                 "keepsake_copies_skipped_total",
                 "Forwarded records that had been applied before, as after a crash between writing and marking as read",
+            ),
+            batches_cut: counter(
+                r,
+                "keepsake_batches_cut_total",
+                "Batches that ended before their last record, because those before it took too long to decide: long texts delay others",
             ),
             proposals: counters(r, "keepsake_proposals_total", "Events published by the compaction worker, by type", &["type"]),
             conflicts: counters(
@@ -349,6 +355,10 @@ impl Metrics {
 
     pub fn forwarded(&self, topic: &str) {
         self.misrouted.with_label_values(&[topic]).inc();
+    }
+
+    pub fn batch_cut(&self) {
+        self.batches_cut.inc();
     }
 
     pub fn copy_skipped(&self) {

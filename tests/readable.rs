@@ -5,7 +5,7 @@
 
 use crate::support::{Broker, Message, Running, root};
 use keepsake::stages::index::{self, Index, Room};
-use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, named};
+use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, is_marks_key, named};
 use keepsake::stages::store::{self, Changes, Finished, Identity, Mark, Reading, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -64,6 +64,9 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
     for line in lines.lines() {
         let record: Value = serde_json::from_str(line).expect("a line of JSON");
         let name = record["key"].as_str().expect("a name");
+        if is_marks_key(name.as_bytes()) {
+            continue;
+        }
         if name == META {
             let value = record["value"].to_string();
             applied = applied_of(value.as_bytes(), identity).expect("a meta record of this shard");

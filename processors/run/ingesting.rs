@@ -76,6 +76,7 @@ impl IngestLoop {
             return Ok(());
         }
         let (read, collected) = (records.len(), Instant::now());
+        let first = format!("{}:{}", records[0].partition, records[0].offset);
         // Twice the time a batch may take: the pace was wrong, and whoever waits behind these records should not pay for it.
         let at_most = 2 * Duration::from_millis(self.limits.batch_work_ms);
         let goes_on = || {
@@ -88,6 +89,9 @@ impl IngestLoop {
         if count < read {
             // Records that were left out are read again, after those that were decided.
             self.read_again(ingest);
+            ingest.metrics.batch_cut();
+            let ms = decided_in.as_millis() as u64;
+            tracing::info!(ms, count, read, first, "a batch took too long to decide: what is left is read again");
         }
         self.pace.carried_out(count, decided_in, collected.elapsed());
         ingest.metrics.batch_applied(count, began.elapsed());

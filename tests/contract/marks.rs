@@ -51,9 +51,9 @@ fn law_nobody_suffers_from_a_forged_origin(broker: Broker) {
     assert!(before > 0.0);
     let event = evil.message("events", json!({"type": "remember", "content": "The lighthouse keeper is nobody."}));
     let origin = format!("{}:{partition}:{offset}", wire.topic("events"));
-    let there = Some(partition.as_i64().expect("a number") as i32);
-    let forged = forged(event).with("keepsake-origin", origin).with("keepsake-via", format!("{}:1", (there.unwrap() + 1) % 2));
-    let reply = wire.exchange(Message { partition: there, ..forged }).json();
+    let there = partition.as_i64().expect("a number") as i32;
+    let forged = forged(event).with("keepsake-origin", origin).with("keepsake-via", format!("{}:1", (there + 1) % 2));
+    let reply = wire.exchange(Message { partition: Some(there), ..forged }).json();
     assert_ne!(made(&reply), made(&told), "its id is of its own place: {reply}");
     let after = ada.ask(json!({"type": "recall", "query": "lighthouse keeper", "explain": true}));
     assert_eq!((by_words(&after), contents(&after)), (before, vec!["The lighthouse keeper is called Marit."]));

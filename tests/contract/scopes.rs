@@ -8,6 +8,9 @@ on_both_brokers! {
     session_memories_are_seen_only_where_the_session_is_named
     tenant_memories_are_seen_by_every_user_of_the_tenant
     users_and_tenants_see_nothing_of_each_other
+    law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time
+    forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it
+    law_fresh_or_says_so_of_a_tenants_memory
 }
 
 fn recalled(user: &User<'_>, query: &str, session: Option<&str>) -> Vec<String> {
@@ -81,4 +84,67 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
     assert!(forgotten["decisions"][0]["memory"].is_null(), "nothing of another's is forgotten: {forgotten}");
     adam.event(json!({"type": "forget", "everything": true}));
     assert_eq!((ada.list().len(), adam.list().len()), (2, 0));
+}
+
+fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let users: Vec<User<'_>> = (0..6).map(|n| wire.user("at-once", &format!("user-{n}"))).collect();
+    let id = made(&users[0].event(json!({"type": "remember", "content": "The code of the gate is 1000.", "scope": "tenant"})));
+    for user in &users {
+        eventually("all see it", || (!user.list().is_empty()).then_some(()));
+    }
+    for round in 1..=3 {
+        for (n, user) in users.iter().enumerate() {
+            let content = format!("The code of the gate is {round}00{n}.");
+            let change = json!({"type": "update", "memory": id, "content": content, "metadata": {"by": user.user}});
+            drop(wire.post(&user.message("events", change)));
+            drop(wire.post(&user.message("events", json!({"type": "feedback", "memory": id, "signal": "wrong"}))));
+        }
+        wire.flush();
+        let versions = 1 + 2 * round * users.len() as u64;
+        let held: Vec<Value> = users
+            .iter()
+            .map(|user| {
+                eventually("all changes are here", || {
+                    let mut reply = user.ask(json!({"type": "get", "memory": id, "history": true}));
+                    let is_all = reply["memory"]["version"] == versions;
+                    ["took_us", "applied_offset", "stale"].iter().for_each(|field| reply[field] = Value::Null);
+                    is_all.then_some(reply)
+                })
+            })
+            .collect();
+        assert!(held.iter().all(|seen| *seen == held[0]), "after round {round}: {held:#?}");
+    }
+}
+
+fn forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    let users: Vec<User<'_>> = (0..5).map(|n| wire.user("leaves", &format!("user-{n}"))).collect();
+    let (ada, kim) = (&users[1], &users[2]);
+    ada.event(json!({"type": "remember", "content": "Ada keeps the spare key of the boat house.", "scope": "tenant"}));
+    kim.event(json!({"type": "remember", "content": "The boat house closes at six.", "scope": "tenant"}));
+    let both = ["Ada keeps the spare key of the boat house.", "The boat house closes at six."];
+    let see = |what: &str, expected: &[&str]| {
+        for user in &users {
+            eventually(&format!("{} sees {what}", user.user), || (recalled(user, "boat house", None) == expected).then_some(()));
+        }
+    };
+    see("both", &both);
+    let receipt = ada.event(json!({"type": "forget", "everything": true}));
+    assert_eq!(receipt["decisions"][0]["related"].as_array().map(Vec::len), Some(1), "{receipt}");
+    assert_eq!(recalled(ada, "boat house", None), both[1..], "at once for who asked for it");
+    see("what Kim told", &both[1..]);
+}
+
+/// A change of the tenant's memory is under its own offset like any other, although it has to wait for its turn.
+fn law_fresh_or_says_so_of_a_tenants_memory(broker: Broker) {
+    let wire = Running::shared(broker).wire();
+    for n in 0..6 {
+        let user = wire.user("fresh", &format!("user-{n}"));
+        let content = format!("Locker number {n} is free.");
+        let (_, offset) = wire.send(&user.message("events", json!({"type": "remember", "content": content, "scope": "tenant"})));
+        let request = user.message("recalls", json!({"type": "recall", "query": format!("locker number {n}"), "limit": 20}));
+        let reply = wire.exchange(request.with("keepsake-min-offset", offset.to_string())).json();
+        assert!(reply["status"] == "stale" || contents(&reply).contains(&content.as_str()), "{reply}");
+    }
 }
