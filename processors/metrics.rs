@@ -141,16 +141,8 @@ impl Metrics {
                 "Records that came on a wrong partition and were forwarded",
                 &["topic"],
             ),
-            copies_skipped: counter(
-                r,
-                "keepsake_copies_skipped_total",
-                "Forwarded records that had been applied before, as after a crash between writing and marking as read",
-            ),
-            batches_cut: counter(
-                r,
-                "keepsake_batches_cut_total",
-                "Batches that ended before their last record, because those before it took too long to decide: long texts delay others",
-            ),
+            copies_skipped: counter(r, "keepsake_copies_skipped_total", "Forwarded records that had been applied before"),
+            batches_cut: counter(r, "keepsake_batches_cut_total", "Batches that ended early, as they took too long to decide"),
             proposals: counters(r, "keepsake_proposals_total", "Events published by the compaction worker, by type", &["type"]),
             conflicts: counters(
                 r,
@@ -219,7 +211,7 @@ impl Metrics {
             &self.broker_errors,
             &self.last_poll_seconds,
         ];
-        all.extend::<[&dyn Collector; 11]>([
+        all.extend::<[&dyn Collector; 13]>([
             &self.decisions,
             &self.judgements,
             &self.shadows,
@@ -227,6 +219,8 @@ impl Metrics {
             &self.dead_letters,
             &self.redacted,
             &self.misrouted,
+            &self.copies_skipped,
+            &self.batches_cut,
             &self.proposals,
             &self.conflicts,
             &self.conflict_seconds,

@@ -27,6 +27,7 @@ fn every_command_explains_itself() {
     commands.extend([vec!["topics", "create"], vec!["topics", "check"], vec!["config", "check"], vec!["config", "show"]]);
     commands.extend([vec!["tail", "decisions"], vec!["dlq", "list"], vec!["dlq", "redrive"], vec!["verify"]]);
     commands.extend([vec!["bench", "recall"], vec!["bench", "ingest"], vec!["bench", "score"], vec!["bench", "scale"]]);
+    commands.extend([vec!["bench", "neighbours"], vec!["bench", "restore"]]);
     commands.extend([vec!["eval", "recall"], vec!["eval", "gate"], vec!["eval", "change"], vec!["whatif"]]);
     for mut command in commands {
         if command != ["help"] {
@@ -38,6 +39,19 @@ fn every_command_explains_itself() {
     }
     for wrong in [vec!["fly"], vec!["eval"], vec!["recall"], vec!["forget", "--user", "ada"], vec![]] {
         assert_eq!(typed(&wrong).0, Some(2), "{wrong:?} is used wrongly");
+    }
+}
+
+#[test]
+fn what_one_sender_does_to_others_is_measured() {
+    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    let (store, stand_in) = (format!("store.dir={}", dir.display()), "embedder.model=hash");
+    let command = ["bench", "neighbours", "--bytes", "4096", "--events", "3", "--json", "--set", &store, "--set", stand_in];
+    let (code, said, words) = typed(&command);
+    assert_eq!(code, Some(0), "{words}");
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    for name in ["slowest_answer_us", "quiet_answer_p50_us", "behind_remembers_us", "behind_turns_us"] {
+        assert!(report["figures"][name].as_i64().is_some_and(|value| value > 0), "{name}: {report}");
     }
 }
 

@@ -5,6 +5,7 @@ mod echo;
 mod ingest;
 mod machine;
 mod memory;
+mod neighbours;
 mod recall;
 mod report;
 mod restore;
@@ -41,6 +42,16 @@ Examples:
   keepsake bench ingest --brokers localhost:9092
   keepsake bench ingest --brokers localhost:9092 --turns 0 --json    only with `hash`
   keepsake bench ingest --hash-turns 0 --rounds 1                    only with the model";
+
+const NEIGHBOURS_EXAMPLES: &str = "\
+How:
+  One sender publishes the longest texts of eight shapes and asks the largest questions; another, on the same partition, asks a short one all
+  the while. Then the other's event stands behind a hundred long texts to remember, and behind a hundred turns of as many candidates as
+  there may be. The ratios are to what nobody should have to wait longer than.
+
+Examples:
+  keepsake bench neighbours --brokers localhost:9092
+  keepsake bench neighbours --set embedder.model=hash --json    on the embedded broker, without a model";
 
 const RESTORE_EXAMPLES: &str = "\
 How:
@@ -85,6 +96,9 @@ pub enum Bench {
     /// Time what is done with a turn before and beside the encoder: decode, redact, split, score
     #[command(after_help = SCORE_EXAMPLES)]
     Score(score::Score),
+    /// Time how long one sender's longest texts and largest questions make others wait
+    #[command(after_help = NEIGHBOURS_EXAMPLES)]
+    Neighbours(neighbours::Neighbours),
     /// Time recalls among few and among very many memories, and weigh a memory
     #[command(after_help = SCALE_EXAMPLES)]
     Scale(scale::Scale),
@@ -111,6 +125,7 @@ impl Bench {
             Bench::Ingest(ingest) => ingest.measure(config, &mut report)?,
             Bench::Restore(restore) => restore.measure(config, &mut report)?,
             Bench::Score(score) => score.measure(config, &mut report)?,
+            Bench::Neighbours(neighbours) => neighbours.measure(config, &mut report)?,
             Bench::Scale(scale) => scale.measure(config, &mut report)?,
         }
         report.print(output);

@@ -101,6 +101,12 @@ impl Client {
         self.exchange(outgoing, within)
     }
 
+    /// Asks and does not wait for the answer.
+    pub fn ask_only(&mut self, request: &Value) -> Result<()> {
+        let outgoing = self.addressed(self.recalls.clone(), request);
+        self.producer.send(&outgoing)
+    }
+
     /// The same, answered when the event at this offset has had its effect: a decision is there to be read before what it decides is.
     pub fn ask_after(&mut self, offset: i64, request: &Value, within: Duration) -> Result<Reply> {
         let mut outgoing = self.addressed(self.recalls.clone(), request);

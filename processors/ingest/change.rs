@@ -107,6 +107,10 @@ impl Ingest {
 
     pub(super) fn update(&self, work: &mut Work<'_>, here: &Here<'_>, update: &Update) -> Result<()> {
         let Some(memory) = work.meant(here, update.memory)? else {
+            // Forgotten while the event was on its way: its user's partition tells the sender.
+            if here.part == Part::InOrder {
+                self.send_on(work, here);
+            }
             missing(work, here, update.memory);
             return Ok(());
         };

@@ -130,13 +130,18 @@ fn dress(dice: &mut Dice, event: &mut Value, topic: &str, before: &[Sent], user:
                 .as_object()
                 .is_some_and(|fields| !fields.keys().any(|f| ["session", "query", "everything"].contains(&f.as_str()))));
     if is_about_a_memory {
-        let makers: Vec<&Sent> =
-            before.iter().filter(|sent| ["turn", "remember"].contains(&sent.event["type"].as_str().unwrap_or(""))).collect();
+        let is_maker = |sent: &&Sent| ["turn", "remember"].contains(&sent.event["type"].as_str().unwrap_or(""));
+        let mut makers: Vec<&Sent> = before.iter().filter(is_maker).collect();
+        // Often the last one that the whole tenant sees: its changes meet only if several users change it at about the same time.
+        if let (Some(shared), 0..=3) = (makers.iter().rposition(|sent| sent.event["scope"] == "tenant"), dice.below(10)) {
+            makers = vec![makers[shared]];
+        }
         let memory = match makers.len() {
             0 => MemoryId::of(&Position { topic: topic.into(), partition: 0, offset: 0 }, 0),
             many => {
                 let maker = makers[many - 1 - dice.below(many.min(12) as u64) as usize];
-                if dice.below(8) != 0 {
+                // What a whole tenant sees anybody of it may change.
+                if dice.below(8) != 0 && maker.event["scope"] != "tenant" {
                     user = maker.user;
                 }
                 maker.memory(topic)

@@ -73,6 +73,25 @@ fn what_a_tenant_sees_is_the_same_on_every_shard_and_decided_once() {
 }
 
 #[test]
+fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
+    let everyone = UserKey::everyone_of(TENANT).expect("a name");
+    let mut bench = Bench::new();
+    let (orders, away): (Vec<i32>, Vec<i32>) = (0..PARTITIONS).partition(|p| bench.ingest.gives_order(&everyone, *p));
+    let id = bench.told(&house("The office closes at six.", &user_on(0)))[0].memory.expect("a memory").to_string();
+    let update = json!({"type": "update", "memory": id, "content": "It closes at seven.", "user": user_on(away[0])});
+    let record = bench.record(&update);
+    let (on_its_way, decided) = bench.step(vec![record]);
+    assert!(decided.is_empty());
+    bench.told(&json!({"type": "forget", "memory": id, "user": user_on(orders[0])}));
+    let told = bench.settle(on_its_way);
+    assert_eq!(
+        (told.len(), told[0].outcome, &*told[0].key.to_string()),
+        (1, Outcome::Refused, &*format!("{TENANT}/{}", user_on(away[0])))
+    );
+    assert!(!bench.awaits(&user_on(away[0])));
+}
+
+#[test]
 fn an_event_that_is_sent_twice_before_it_had_its_turn_is_told_as_a_duplicate_with_its_memory() {
     let mut bench = Bench::new();
     let away = (0..PARTITIONS).find(|p| !bench.ingest.gives_order(&UserKey::everyone_of(TENANT).expect("a name"), *p));
