@@ -204,6 +204,10 @@ impl Ingest {
             self.metrics.copy_skipped();
             return Ok(()); // a torn copy of what has been done already
         }
+        let lost = decode::may_be_forwarded(&draft.record).err().filter(|_| draft.hop.is_none());
+        if let Some(reject) = lost {
+            return self.reject(work, &draft, &reject);
+        }
         let is_home = match draft.hop.as_ref().map(|hop| hop.way) {
             None | Some(Way::ToUser) => self.belongs_here(event, &draft.record),
             Some(Way::ToOrder) => self.gives_order(&event.key, draft.record.partition),
@@ -218,15 +222,13 @@ impl Ingest {
         let profile = self.profiles.of(&event.key);
         let here = Here { event, profile, draft: &draft, part: draft.part(), vectors: &vectors[draft.texts.clone()] };
         self.carry_out(work, &here)?;
-        self.conclude(work, &here, begin);
-        Ok(())
+        self.conclude(work, &here, begin)
     }
 
     /// To its user's partition, once.
     fn forward(&self, work: &mut Work<'_>, draft: &Draft, event: &Event) -> Result<()> {
-        let again = || Err(Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop"));
-        let allowed = draft.hop.as_ref().map_or_else(|| decode::may_be_forwarded(&draft.record), |_| again());
-        if let Err(reject) = allowed {
+        if draft.hop.is_some() {
+            let reject = Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
             return self.reject(work, draft, &reject);
         }
         self.metrics.forwarded(&self.options.events);
@@ -241,8 +243,9 @@ impl Ingest {
             return Ok(());
         }
         let is_proposal = matches!(here.event.action, Action::Prune { .. } | Action::Summary { .. } | Action::Revise(_));
-        if is_proposal && here.key().is_everyone() {
-            self.send_on(work, here);
+        let is_ordered_here = here.draft.hop.as_ref().is_some_and(|hop| hop.way == Way::ToOrder);
+        if is_ordered_here || (here.part == Part::First && is_proposal && here.key().is_everyone()) {
+            self.copy_to_all(work, here);
         }
         match &here.event.action {
             Action::Turn(turn) => self.turn(work, here, turn)?,
@@ -262,15 +265,20 @@ impl Ingest {
     }
 
     /// Decisions out, the sender answered, the id remembered: by the partition of its user alone, and only once something is decided.
-    fn conclude(&self, work: &mut Work<'_>, here: &Here<'_>, begin: usize) {
+    fn conclude(&self, work: &mut Work<'_>, here: &Here<'_>, begin: usize) -> Result<()> {
         let (event, draft, not_found) = (here.event, here.draft, work.not_found.take());
         let decisions = work.decisions.split_off(begin);
-        if decisions.is_empty() || !self.belongs_here(event, &draft.record) {
-            return;
+        if !self.belongs_here(event, &draft.record) {
+            return Ok(());
         }
-        match here.part {
-            Part::First => work.remember_id_of(event, &draft.record, &decisions),
-            Part::InOrder => work.overlay.end_awaited(&event.key, &event.source),
+        if here.part == Part::InOrder {
+            work.overlay.end_awaited(&event.key, &event.source)?;
+        }
+        if decisions.is_empty() {
+            return Ok(()); // on its way, or told when it came first
+        }
+        if here.part == Part::First {
+            work.remember_id_of(event, &draft.record, &decisions);
         }
         for decision in &decisions {
             self.metrics.decided(decision);
@@ -285,6 +293,7 @@ impl Ingest {
             work.replies.push(reply);
         }
         work.decisions.extend(decisions);
+        Ok(())
     }
 
     fn reject(&self, work: &mut Work<'_>, draft: &Draft, reject: &Reject) -> Result<()> {

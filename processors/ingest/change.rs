@@ -10,6 +10,7 @@ use crate::domain::{
     Decision, Forget, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Signal, Spread, Update, UserKey, Vector,
 };
 use crate::fault::{Reject, RejectCode, Result};
+use crate::stages::decode;
 use crate::stages::split;
 use crate::stages::split::change::News;
 use crate::stages::store::Reading;
@@ -26,6 +27,12 @@ impl Ingest {
     pub(super) fn seen_before(&self, work: &mut Work<'_>, here: &Here<'_>) -> Result<bool> {
         let Some(id) = &here.event.id else { return Ok(false) };
         let Some(seen) = work.overlay.seen(here.key(), id)? else { return Ok(false) };
+        // It has come back without its turn: its mark was made with another key, or it was a dead letter that is sent again.
+        let is_back = here.draft.hop.is_none() && decode::was_sent_before(&here.draft.record);
+        if is_back && work.overlay.awaits_event(here.key(), &seen.source)? {
+            work.overlay.end_awaited(here.key(), &seen.source)?;
+            return Ok(false);
+        }
         let reason = format!("the same id came with offset {} of partition {}", seen.source.offset, seen.source.partition);
         let decision = Decision {
             memory: seen.memories.first().copied(),
@@ -37,7 +44,9 @@ impl Ingest {
     }
 
     pub(super) fn remember(&self, work: &mut Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<()> {
-        if let Some(category) = withheld::never(&asked.content, here.profile) {
+        // Judged when it came first: what is in its turn is applied by all, whatever profile they have by now.
+        let judged = here.part == Part::InOrder;
+        if let Some(category) = withheld::never(&asked.content, here.profile).filter(|_| !judged) {
             work.decide(here.decision(Outcome::Dropped, withheld::never_reason(category)));
             return Ok(());
         }
@@ -107,14 +116,11 @@ impl Ingest {
 
     pub(super) fn update(&self, work: &mut Work<'_>, here: &Here<'_>, update: &Update) -> Result<()> {
         let Some(memory) = work.meant(here, update.memory)? else {
-            // Forgotten while the event was on its way: its user's partition tells the sender.
-            if here.part == Part::InOrder {
-                self.send_on(work, here);
-            }
             missing(work, here, update.memory);
             return Ok(());
         };
-        if let Some(category) = update.content.as_deref().and_then(|content| withheld::never(content, here.profile)) {
+        let never = |content| withheld::never(content, here.profile).filter(|_| here.part == Part::First);
+        if let Some(category) = update.content.as_deref().and_then(never) {
             // The memory keeps its old words, and nothing else of the update is applied: half of what was asked would look like all of it.
             work.decide(about(here, Outcome::Refused, withheld::never_reason(category), &memory));
             return Ok(());
@@ -171,13 +177,14 @@ impl Ingest {
     }
 
     pub(super) fn forget(&self, work: &mut Work<'_>, here: &Here<'_>, forget: &Forget) -> Result<()> {
-        let (key, mut left) = (here.key(), 0);
-        let mut doomed = meant_of_tenant(work, key, forget)?;
-        if !doomed.is_empty() || (here.part == Part::First && is_on_its_way(work, key, forget)?) {
-            self.send_on(work, here);
-        }
+        let (key, mut doomed, mut left) = (here.key(), Vec::new(), 0);
+        let of_tenant = meant_of_tenant(work, key, forget)?;
         if here.part == Part::InOrder {
-            return self.erase(work, key, doomed).map(drop); // told when it came first
+            return self.erase(work, &key.everyone(), of_tenant).map(drop); // told when it came first
+        }
+        let follows = is_on_its_way(work, key, forget)?;
+        if (follows || !of_tenant.is_empty()) && !self.send_on(work, here) && follows {
+            work.overlay.put_awaited(key, here.source(), here.offset());
         }
         match forget {
             Forget::Memory(id) => doomed.extend(work.overlay.memory(key, *id)?),
@@ -200,7 +207,8 @@ impl Ingest {
                 })?;
             }
         }
-        let ids = self.erase(work, key, doomed)?;
+        let mut ids = self.erase(work, key, doomed)?;
+        ids.extend(self.erase(work, &key.everyone(), of_tenant)?);
         if matches!(forget, Forget::Everything) {
             work.overlay.forget_user(key)?;
             work.forget_decisions(|decision| decision.key == *key);
@@ -338,11 +346,11 @@ impl Ingest {
             touch(&mut memory, here);
             work.put(memory, None)?;
         }
-        if shared {
-            self.send_on(work, here);
-        }
         if here.part == Part::InOrder {
             return Ok(()); // told when it came first
+        }
+        if shared {
+            self.send_on(work, here);
         }
         if known.is_empty() && memories.len() == 1 {
             work.not_found = Some(no_such(memories[0]));

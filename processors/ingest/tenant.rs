@@ -2,8 +2,8 @@
 //! shards come to hold the same, whoever of the tenant changes it at the same time.
 //!
 //! An event that changes it comes to its user's partition first, which applies what is the user's own, sends the event on to the tenant's
-//! partition, and tells the sender what became of it once it has come back in its turn. `forget` need not wait: to remove a memory at once and
-//! again in its turn is the same.
+//! partition, and tells the sender what became of it once it has come back in its turn. A `forget` is told at once: its user's partition removes
+//! what it has, and all remove it again in its turn.
 
 use super::work::Work;
 use super::{Here, Ingest};
@@ -35,30 +35,36 @@ impl Ingest {
         here.part == Part::InOrder || self.gives_order(here.key(), here.draft.record.partition)
     }
 
-    /// Sends an event that changes the tenant's memories on its way: from the partition that gives the order to all others, from any other to that
-    /// one. To be called once for an event. Returns whether the tenant's memories may be changed now.
-    pub(super) fn send_on(&self, work: &mut Work<'_>, here: &Here<'_>) -> bool {
-        let (record, options) = (&here.draft.record, &self.options.decode);
-        let orders = self.gives_order(here.key(), record.partition);
-        if orders {
-            for partition in (0..self.shards.partitions()).filter(|partition| *partition != record.partition) {
-                work.outputs.push(decode::forwarded(record, partition, Way::InOrder, options));
-            }
-        } else if here.part == Part::First {
-            let home = here.key().everyone().partition(self.shards.partitions());
-            work.outputs.push(decode::forwarded(record, home, Way::ToOrder, options));
+    /// On the tenant's partition: to all others, in the order in which it comes here. Whatever this partition makes of it, since it may differ.
+    pub(super) fn copy_to_all(&self, work: &mut Work<'_>, here: &Here<'_>) {
+        let record = &here.draft.record;
+        for partition in (0..self.shards.partitions()).filter(|partition| *partition != record.partition) {
+            work.outputs.push(decode::forwarded(record, partition, Way::InOrder, &self.options.decode));
         }
-        orders || here.part == Part::InOrder
     }
 
-    /// The same for an event that is told to its sender only when it has come back: until then a reader who asks for its offset waits.
-    pub(super) fn has_its_turn(&self, work: &mut Work<'_>, here: &Here<'_>, memory: MemoryId) -> bool {
-        let now = self.send_on(work, here);
-        if !now {
-            work.overlay.put_awaited(here.key(), here.source(), here.offset());
-            work.remember_id(here.event, &here.draft.record, vec![memory]);
+    /// On its user's partition: sends an event that changes the tenant's memories on its way, once. Returns whether they may be changed now, because
+    /// this is the tenant's partition, too.
+    pub(super) fn send_on(&self, work: &mut Work<'_>, here: &Here<'_>) -> bool {
+        let record = &here.draft.record;
+        let orders = self.gives_order(here.key(), record.partition);
+        if orders {
+            self.copy_to_all(work, here);
+        } else {
+            let home = here.key().everyone().partition(self.shards.partitions());
+            work.outputs.push(decode::forwarded(record, home, Way::ToOrder, &self.options.decode));
         }
-        now
+        orders
+    }
+
+    /// Whether an event that changes a memory of the tenant has its turn. If not it is on its way now, and its sender is told when it has come back.
+    pub(super) fn has_its_turn(&self, work: &mut Work<'_>, here: &Here<'_>, memory: MemoryId) -> bool {
+        if here.part == Part::InOrder || self.send_on(work, here) {
+            return true;
+        }
+        work.overlay.put_awaited(here.key(), here.source(), here.offset());
+        work.remember_id(here.event, &here.draft.record, vec![memory]);
+        false
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// Says how often a record was redriven, so that one which keeps failing can be told from the others.
-pub const REDRIVEN: &str = "keepsake-redriven";
+pub use crate::stages::decode::REDRIVEN;
 
 const CONNECT: &str = "__connect.errors.";
 const SPRING: &str = "kafka_dlt-";
@@ -68,7 +68,7 @@ impl Letter {
             let (topic, events, recalls) = (plain(&topic), &homes.events, &homes.recalls);
             return Err(format!("came from {topic}, and only {events} and {recalls} are redriven: send it again by hand"));
         }
-        if header(&self.0.headers, TENANT) == Some(b"copy") {
+        if header(&self.0.headers, TENANT) == Some(b"copy") && header(&self.0.headers, "keepsake-via").is_some() {
             let what = "is keepsake's own copy of a tenant's event for another partition, which has been applied elsewhere";
             return Err(format!("{what}: send the event itself again"));
         }
@@ -205,7 +205,7 @@ mod tests {
     fn what_did_not_come_from_events_or_recalls_is_refused() {
         for (letter, word) in [
             (letter(&sent("audit.log", &[])), "audit.log"),
-            (letter(&sent("k.events", &[("keepsake-tenant", "copy")])), "copy"),
+            (letter(&sent("k.events", &[("keepsake-tenant", "copy"), ("keepsake-via", "1:5")])), "copy"),
             (Letter(sent("k.dead-letters", &[])), "not written by keepsake"),
         ] {
             let why = letter.restored(&homes()).expect_err("it has no home");

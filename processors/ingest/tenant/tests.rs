@@ -1,7 +1,7 @@
 //! Several users of a tenant at once: whatever the order in which their events arrive, all shards end with the same.
 
 use super::super::tests::{Bench, PARTITIONS};
-use crate::domain::{Decision, Memory, Outcome, UserKey};
+use crate::domain::{Decision, MARK, Memory, Outcome, UserKey};
 use crate::ports::broker::{Outgoing, Record};
 use crate::stages::store::Reading;
 use proptest::prelude::*;
@@ -91,6 +91,38 @@ fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
     assert!(!bench.awaits(&user_on(away[0])));
 }
 
+/// Processes with different keys do not know each other's records.
+#[test]
+fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_letter() {
+    let mut bench = Bench::new();
+    let away = (0..PARTITIONS).find(|p| !bench.ingest.gives_order(&UserKey::everyone_of(TENANT).expect("a name"), *p));
+    let user = user_on(away.expect("two others"));
+    let mut event = house("The office closes at six.", &user);
+    event["id"] = "e-1".into();
+    let mut records = vec![bench.record(&event)];
+    let (mut dead, mut hops) = (0, 0);
+    while let Some(record) = records.pop() {
+        let (outputs, decided) = bench.step(vec![record]);
+        assert!(decided.is_empty(), "nobody is told that it is a duplicate: {decided:?}");
+        dead += outputs.iter().filter(|out| out.topic == "keepsake.dead-letters").count();
+        for mut out in outputs {
+            out.headers.iter_mut().filter(|(name, _)| name == MARK).for_each(|(_, mark)| mark.reverse());
+            hops += usize::from(out.topic == "keepsake.events");
+            records.extend(bench.arrived(out));
+        }
+        assert!(hops < 10, "it goes round for ever");
+    }
+    assert_eq!((dead, hops), (1, 3));
+    // Sent again by hand, once the keys are equal.
+    let redriven = bench.record(&event);
+    let again = Record { headers: vec![("keepsake-redriven".into(), b"1".to_vec())], ..redriven };
+    let (outputs, decided) = bench.step(vec![again]);
+    assert!(decided.is_empty());
+    let told = bench.settle(outputs);
+    assert_eq!((told.len(), told[0].outcome), (1, Outcome::Kept));
+    assert!(!bench.awaits(&user) && bench.of_tenant().iter().all(|shard| shard.len() == 1));
+}
+
 #[test]
 fn an_event_that_is_sent_twice_before_it_had_its_turn_is_told_as_a_duplicate_with_its_memory() {
     let mut bench = Bench::new();
@@ -122,6 +154,8 @@ fn law_nobody_suffers_from_what_others_of_the_tenant_do_when_one_forgets_everyth
         let forget = json!({"type": "forget", "everything": true, "user": user});
         let records = vec![bench.record(&house("Ada has the other key too.", &user)), bench.record(&forget)];
         let (outputs, mut decided) = bench.step(records);
+        let is_on_its_way = outputs.iter().any(|out| out.headers.iter().any(|header| header.1 == b"order"));
+        assert_eq!(bench.awaits(&user), is_on_its_way, "a reader of this offset waits until both had their turn");
         decided.extend(bench.settle(outputs));
         let forgotten = decided.iter().find(|one| one.outcome == Outcome::Forgotten).expect("a decision");
         assert!(forgotten.related.len() >= 2, "{forgotten:?}");

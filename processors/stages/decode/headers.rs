@@ -11,6 +11,8 @@ use std::str::{FromStr, from_utf8};
 const ORIGIN: &str = "keepsake-origin";
 const VIA: &str = "keepsake-via";
 const TENANT: &str = "keepsake-tenant";
+/// Says how often a dead letter was sent again.
+pub const REDRIVEN: &str = "keepsake-redriven";
 const HOPS: &str = "keepsake-hops";
 /// What a forwarded record says about its way, beside the mark that shows that we wrote it.
 const OF_A_HOP: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
@@ -95,6 +97,11 @@ pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) 
 /// records, and would forward them for ever.
 fn hops(record: &Record) -> usize {
     record.header(HOPS).and_then(parsed).unwrap_or(0)
+}
+
+/// Whether it came another time before, by Keepsake's doing or by `dlq redrive`.
+pub fn was_sent_before(record: &Record) -> bool {
+    hops(record) > 0 || record.header(REDRIVEN).is_some()
 }
 
 pub fn may_be_forwarded(record: &Record) -> Result<(), Reject> {

@@ -7,7 +7,7 @@ mod fields;
 mod headers;
 mod request;
 
-pub use headers::{forwarded, may_be_forwarded};
+pub use headers::{REDRIVEN, forwarded, may_be_forwarded, was_sent_before};
 
 use crate::domain::{Event, MarkKey, Position, ReplyTo, Request};
 use crate::fault::Reject;

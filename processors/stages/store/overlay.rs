@@ -261,8 +261,15 @@ impl<'a> Overlay<'a> {
         self.changes.put(keys::awaited(key, event), format::offset_bytes(offset));
     }
 
-    pub fn end_awaited(&mut self, key: &UserKey, event: &Position) {
-        self.changes.remove(keys::awaited(key, event));
+    pub fn end_awaited(&mut self, key: &UserKey, event: &Position) -> Result<()> {
+        if self.awaits_event(key, event)? {
+            self.changes.remove(keys::awaited(key, event));
+        }
+        Ok(())
+    }
+
+    pub fn awaits_event(&self, key: &UserKey, event: &Position) -> Result<bool> {
+        Ok(self.record(&keys::awaited(key, event))?.is_some())
     }
 
     pub fn set_via(&mut self, source_partition: i32, offset: i64) {
@@ -302,13 +309,14 @@ impl<'a> Overlay<'a> {
         rings.into_iter().try_for_each(|ring| self.forget_ring(ring))
     }
 
-    /// Everything but the ids seen, which hold no text and keep a replay from bringing the rest back.
+    /// Everything but the ids seen, which keep a replay from bringing the rest back, and the places of events that are on their way. Neither
+    /// holds a text.
     pub fn forget_user(&mut self, key: &UserKey) -> Result<()> {
         let user = keys::user(key);
         let ids = self.gate(key)?.ids;
         for record in self.keys_of(&user)? {
             match record[user.len()..] {
-                [keys::SEEN, ..] => continue,
+                [keys::SEEN | keys::AWAITED, ..] => continue,
                 [keys::MEMORY, ref rest @ ..] => {
                     if let Some(id) = keys::memory_id(rest) {
                         self.note_removed(key, id);
