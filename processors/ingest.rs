@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::ports::broker::{Outgoing, Record};
 use crate::ports::embedder::TokenCounter;
-use crate::ports::embedder::pool::Pool;
+use crate::ports::embedder::pool::{Pending, Pool};
 use crate::profile::{Profile, Profiles};
 use crate::shard::Shard;
 use crate::stages::decode::{self, Way};
@@ -42,7 +42,7 @@ use flood::Flood;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tenant::Part;
 use work::Work;
 
@@ -139,10 +139,12 @@ impl Ingest {
         work: &mut BTreeMap<i32, Work<'_>>,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<usize> {
-        let (mut records, mut decided) = (records.into_iter().peekable(), 0);
-        while records.peek().is_some() && (decided == 0 || goes_on()) {
-            let (drafts, texts) = self.draft(&mut records);
-            let vectors = self.encode(texts)?;
+        let (mut records, mut decided) = (records.into_iter(), 0);
+        let mut next = self.begin(&mut records)?;
+        while let Some((drafts, texts)) = next {
+            let vectors = self.encoded(texts)?;
+            // The next texts are encoded while these records are decided.
+            next = if goes_on() { self.begin(&mut records)? } else { None };
             for draft in drafts {
                 if decided > 0 && !goes_on() {
                     return Ok(decided);
@@ -181,10 +183,18 @@ impl Ingest {
         Ok(found)
     }
 
-    fn encode(&self, texts: Vec<String>) -> Result<Vec<Vector>> {
-        let began = Instant::now();
-        let vectors = self.encoder.encode_all(texts)?;
-        self.metrics.encoded(vectors.len(), began.elapsed());
+    /// Drafts the next records and begins to encode their texts.
+    fn begin(&self, records: &mut impl Iterator<Item = Record>) -> Result<Option<(Vec<Draft>, Pending)>> {
+        let (drafts, texts) = self.draft(records);
+        if drafts.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((drafts, self.encoder.begin(texts)?)))
+    }
+
+    fn encoded(&self, texts: Pending) -> Result<Vec<Vector>> {
+        let (vectors, took) = self.encoder.finish(texts)?;
+        self.metrics.encoded(vectors.len(), took);
         Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
     }
 

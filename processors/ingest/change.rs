@@ -183,8 +183,11 @@ impl Ingest {
             return self.erase(work, &key.everyone(), of_tenant).map(drop); // told when it came first
         }
         let follows = is_on_its_way(work, key, forget)?;
-        if (follows || !of_tenant.is_empty()) && !self.send_on(work, here) && follows {
-            work.overlay.put_awaited(key, here.source(), here.offset());
+        if follows || !of_tenant.is_empty() {
+            let has_its_turn = self.send_on(work, here);
+            if follows && !has_its_turn {
+                work.overlay.put_awaited(key, here.source(), here.offset());
+            }
         }
         match forget {
             Forget::Memory(id) => doomed.extend(work.overlay.memory(key, *id)?),

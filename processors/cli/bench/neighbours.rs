@@ -58,9 +58,15 @@ fn numbered(part: impl Fn(usize) -> String, bytes: usize) -> String {
     text
 }
 
-/// So many statements, each a candidate of its own.
+/// So many statements, each long enough to be a candidate of its own.
 fn statements(turn: usize, candidates: usize) -> String {
-    let one = |n: usize| format!("I rented boat {turn}-{n} to Anna on the {n}th of March for {} euros.", 10 * n + turn);
+    let one = |n: usize| {
+        let price = 10 * n + turn;
+        format!(
+            "I rented boat {turn}-{n} to Anna Berg on the {n}th of March for {price} euros a day, with two sails, a spare anchor, four life \
+             jackets, a map of the harbour and the key of the boat house, and she brought it back on Sunday evening."
+        )
+    };
     (0..candidates).map(one).collect::<Vec<_>>().join("\n\n")
 }
 

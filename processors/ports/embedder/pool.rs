@@ -2,12 +2,13 @@
 //! It starts no thread; whoever does hands each worker a session of its own.
 
 use super::Embedder;
-use super::known::Known;
+use super::known::{Asked, Known};
 use crate::fault::{Fault, Result, StopName};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// At most `queue` shares of batches wait for a worker; a caller with more of them waits in turn.
 pub fn pool(queue: usize) -> (Pool, Worker) {
@@ -62,6 +63,17 @@ struct Share {
 struct Batch {
     texts: Vec<String>,
     next: AtomicUsize,
+    began: Instant,
+    /// Until the last worker was done with it.
+    took_us: AtomicU64,
+}
+
+/// Texts that are being encoded while whoever asked does something else. Dropped, the rest of them is not encoded.
+pub struct Pending {
+    batch: Arc<Batch>,
+    asked: Option<Asked>,
+    /// None: whoever asked encodes them himself.
+    answers: Option<Receiver<Answer>>,
 }
 
 /// All that one worker made of a batch, with the places. One message for all: to wake whoever asked costs more than a quick vector.
@@ -75,23 +87,48 @@ impl Pool {
 
     /// The vectors of these texts, in order. The first fault is the answer if there is one.
     pub fn encode_all(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
-        let Some(known) = &self.known else { return self.encode(texts) };
-        let (asked, unknown) = known.ask(texts);
-        let encoded = self.encode(unknown)?;
-        Ok(known.complete(asked, encoded))
+        Ok(self.finish(self.begin(texts)?)?.0)
     }
 
-    fn encode(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
-        let batch = Arc::new(Batch { texts, next: AtomicUsize::new(0) });
-        let vectors = match &self.by {
-            By::Threads(threads) => threads.encode(&batch)?,
-            By::Caller(embedder) => {
+    /// The same in two steps.
+    pub fn begin(&self, texts: Vec<String>) -> Result<Pending> {
+        let (asked, texts) = match &self.known {
+            Some(known) => {
+                let (asked, unknown) = known.ask(texts);
+                (Some(asked), unknown)
+            }
+            None => (None, texts),
+        };
+        let (next, began, took_us) = (AtomicUsize::new(0), Instant::now(), AtomicU64::new(0));
+        let batch = Arc::new(Batch { texts, next, began, took_us });
+        let answers = match &self.by {
+            By::Threads(threads) => Some(threads.begin(&batch)?),
+            By::Caller(_) => None,
+        };
+        Ok(Pending { batch, asked, answers })
+    }
+
+    /// With how long the encoding took.
+    pub fn finish(&self, mut pending: Pending) -> Result<(Vec<Vec<f32>>, Duration)> {
+        let batch = &pending.batch;
+        let vectors = match (&self.by, &pending.answers) {
+            (By::Threads(threads), Some(answers)) => threads.in_order(answers, batch.texts.len())?,
+            (By::Caller(embedder), _) => {
                 let mut embedder = embedder.lock().unwrap_or_else(PoisonError::into_inner);
                 batch.encode(embedder.as_mut())?.into_iter().map(|(_, vector)| vector).collect()
             }
+            (By::Threads(_), None) => return Err(workers_gone()),
         };
         self.count(&batch.texts);
-        Ok(vectors)
+        let took = Duration::from_micros(batch.took_us.load(Ordering::Relaxed));
+        Ok((self.completed(pending.asked.take(), vectors), took))
+    }
+
+    fn completed(&self, asked: Option<Asked>, vectors: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+        match (&self.known, asked) {
+            (Some(known), Some(asked)) => known.complete(asked, vectors),
+            _ => vectors,
+        }
     }
 
     /// Since the start, by all handles.
@@ -125,8 +162,14 @@ impl Pool {
     }
 }
 
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.batch.next.store(self.batch.texts.len(), Ordering::Relaxed);
+    }
+}
+
 impl Threads {
-    fn encode(&self, batch: &Arc<Batch>) -> Result<Vec<Vec<f32>>> {
+    fn begin(&self, batch: &Arc<Batch>) -> Result<Receiver<Answer>> {
         let count = batch.texts.len();
         let shares = self.workers.load(Ordering::Relaxed).max(1).min(count);
         // Invariant: it holds the answer to every share, so a worker never waits for whoever asked.
@@ -136,7 +179,7 @@ impl Threads {
         }
         // Order matters: only without our own sender do the answers end when the workers' have.
         drop(sender);
-        self.in_order(&answers, count)
+        Ok(answers)
     }
 
     fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Vec<f32>>> {
@@ -180,7 +223,10 @@ impl Batch {
         let mut vectors = Vec::new();
         loop {
             let place = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(text) = self.texts.get(place) else { return Ok(vectors) };
+            let Some(text) = self.texts.get(place) else {
+                self.took_us.fetch_max(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
+                return Ok(vectors);
+            };
             match embedder.encode(text) {
                 Ok(vector) => vectors.push((place, vector)),
                 Err(fault) => {
@@ -216,6 +262,18 @@ mod tests {
         assert_eq!(encode(&["bb"]), 4, "the one longest unused had to go");
         assert!(pool.encode_all(vec!["fault".into()]).is_err());
         assert_eq!(encode(&[]), 4);
+    }
+
+    #[test]
+    fn texts_may_be_encoded_while_something_else_is_done_and_need_not_be_waited_for() {
+        let (pool, worker) = pool(1);
+        thread::spawn(move || worker.run(Box::new(Length)));
+        let begin = |texts: &[&str]| pool.begin(texts.iter().map(|text| (*text).to_owned()).collect()).expect("a worker");
+        drop(begin(&["a", "bb"]));
+        let (first, second) = (begin(&["ccc"]), begin(&[]));
+        assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Vec<f32>>::new());
+        assert_eq!(pool.finish(first).expect("no fault").0, [[3.0]]);
+        assert_eq!(pool.texts_encoded(), 1, "what nobody waited for does not count");
     }
 
     /// The length of the text; faults and panics on demand.
