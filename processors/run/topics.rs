@@ -13,7 +13,7 @@ const LARGE: usize = 12 << 20;
 pub fn topics(config: &Config) -> Vec<TopicSpec> {
     let topics = &config.topics;
     let day_ms = 86_400_000i64;
-    // What is read fits into what is written: an event passed on has a few more headers, a dead letter many more, and an answer
+    // What is read fits into what is written: a forwarded event has a few more headers, a dead letter many more, and an answer
     // may hold a hundred memories of 64 KiB.
     let takes = |bytes: usize| ("max.message.bytes", bytes.to_string());
     let (message, room) = (config.limits.message_bytes_max, 64 << 10);
@@ -25,7 +25,12 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
     };
     let kept_for = |ms: i64| ("retention.ms", ms.to_string());
     vec![
-        topic(topics.events(), topics.partitions, &[kept_for(-1), takes(message + room)]),
+        // An event that names no time happened when it was sent, on every partition to which it is copied: not when the broker appended it there.
+        topic(
+            topics.events(),
+            topics.partitions,
+            &[kept_for(-1), takes(message + room), ("message.timestamp.type", "CreateTime".into())],
+        ),
         topic(topics.recalls(), topics.partitions, &[kept_for(day_ms / 24), takes(message + room)]),
         topic(
             topics.memories(),
