@@ -620,7 +620,7 @@ pub struct Decision {
 pub struct Memory {
     pub id: MemoryId,
     pub key: UserKey,
-    /// Who told it to the whole tenant. Nothing for a user's own, and for what older versions kept.
+    /// The user who created this memory, if the whole tenant sees it. None for a user's own memory, and for a record of store format 3 or older.
     pub author: Option<String>,
     pub scope: Scope,
     pub session: Option<String>,

@@ -375,7 +375,7 @@ impl Here<'_> {
         &self.event.source
     }
 
-    /// Whether its sender put it on another partition than its user's, which is this one wherever somebody is told.
+    /// Whether the sender put the event on a partition other than the user's. Valid on the user's partition, the only one that answers.
     fn is_misrouted(&self) -> bool {
         self.event.source.partition != self.draft.record.partition
     }

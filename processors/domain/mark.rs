@@ -1,5 +1,5 @@
 //! The mark on a record that Keepsake wrote to itself: an HMAC-SHA256 over the record and its place, under a key that only the service knows.
-//! Whoever reads marks in the log can make none, and none of them fits another record or another partition.
+//! A mark fits one record on one partition, and reading marks in the log does not help to make another.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -17,7 +17,7 @@ const VERSION: &[u8] = b"keepsake mark 1";
 #[derive(Clone, PartialEq, Eq)]
 pub struct MarkKey(Arc<[u8]>);
 
-/// What is signed.
+/// The parts of a record that are signed.
 #[derive(Clone, Copy)]
 pub struct Marked<'a> {
     pub topic: &'a str,

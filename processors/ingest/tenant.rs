@@ -1,5 +1,5 @@
-//! What a whole tenant sees: its changes get their order on one partition, the tenant's, and every shard applies them in that order. So all
-//! shards come to hold the same, whoever of the tenant changes it at the same time.
+//! Changes of tenant memories get one order: the tenant's partition orders them, and every shard applies them in that order. So all shards hold
+//! the same, also after several users changed a memory at the same time.
 //!
 //! An event that changes it comes to its user's partition first, which applies what is the user's own, sends the event on to the tenant's
 //! partition, and tells the sender what became of it once it has come back in its turn. A `forget` is told at once: its user's partition removes
@@ -68,13 +68,12 @@ impl Ingest {
     }
 }
 
-/// What of the tenant's a user's `forget` means: a memory by its id; with a session or with everything, also what this user told the tenant.
+/// Finds the tenant memories that a `forget` means: the one with its id; for a session or everything, those that this user created.
 pub fn meant_of_tenant(work: &Work<'_>, key: &UserKey, forget: &Forget) -> Result<Vec<Memory>> {
     let is_own = |memory: &Memory| memory.author.as_deref() == Some(key.user());
     let is_meant = |memory: &Memory| match forget {
         Forget::Session(session) => is_own(memory) && memory.session.as_ref() == Some(session),
-        Forget::Everything => is_own(memory),
-        Forget::Memory(_) | Forget::Query(_) => false,
+        _ => is_own(memory),
     };
     let (everyone, mut meant) = (key.everyone(), Vec::new());
     match forget {

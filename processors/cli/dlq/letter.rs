@@ -13,9 +13,9 @@ pub use crate::stages::decode::REDRIVEN;
 
 const CONNECT: &str = "__connect.errors.";
 const SPRING: &str = "kafka_dlt-";
-/// What a record that Keepsake forwarded says about its way. With them it would be taken for a copy of what has been done already.
+/// Headers of a forwarded record. They are left out when a dead letter is sent again: a shard skips a forwarded record that has been applied.
 const FORWARDED: [&str; 4] = ["keepsake-origin", "keepsake-via", "keepsake-hops", MARK];
-/// What a change of a tenant's memories has between partitions.
+/// Header of a change of a tenant's memories on its way between partitions.
 const TENANT: &str = "keepsake-tenant";
 
 pub struct Letter(pub Record);
