@@ -63,8 +63,20 @@ struct Snapshot {
 }
 
 impl Compact {
-    pub fn new(options: Options, profiles: Profiles, shards: Arc<Shards>, metrics: Arc<Metrics>) -> Compact {
-        Compact { options, profiles, shards, metrics, contradictions: None, resume: BTreeMap::new() }
+    pub fn new(
+        options: Options,
+        profiles: Profiles,
+        shards: Arc<Shards>,
+        metrics: Arc<Metrics>,
+    ) -> Compact {
+        Compact {
+            options,
+            profiles,
+            shards,
+            metrics,
+            contradictions: None,
+            resume: BTreeMap::new(),
+        }
     }
 
     /// With a model that compares statements.
@@ -92,7 +104,10 @@ impl Compact {
         let users = shard.store.users(self.resume.get(&shard.partition), self.options.users_max)?;
         let (mut looked_at, all) = (0, users.len());
         for key in users {
-            let is_ours = self.shards.get(shard.partition).is_some_and(|open| std::ptr::eq(open.as_ref(), shard));
+            let is_ours = self
+                .shards
+                .get(shard.partition)
+                .is_some_and(|open| std::ptr::eq(open.as_ref(), shard));
             if events.len() >= self.options.proposals_max || !is_ours {
                 break;
             }
@@ -101,7 +116,9 @@ impl Compact {
                 let (snapshot, profile) = (snapshot(shard, &key)?, self.profiles.of(&key));
                 let mut plan = plan(&snapshot, profile, now.events);
                 // Another system's rule knows no links.
-                if let Some(contradictions) = self.contradictions.as_mut().filter(|_| profile.rule.is_none()) {
+                if let Some(contradictions) =
+                    self.contradictions.as_mut().filter(|_| profile.rule.is_none())
+                {
                     plan.revisions = contradictions.found(&snapshot, now.events);
                 }
                 self.propose(shard, &key, plan, now, events);
@@ -115,8 +132,16 @@ impl Compact {
         Ok(())
     }
 
-    fn propose(&self, shard: &Shard, key: &UserKey, plan: Plan, now: Now, events: &mut Vec<Outgoing>) {
-        let (topic, marks, partition) = (&self.options.events, &self.options.marks, shard.partition);
+    fn propose(
+        &self,
+        shard: &Shard,
+        key: &UserKey,
+        plan: Plan,
+        now: Now,
+        events: &mut Vec<Outgoing>,
+    ) {
+        let (topic, marks, partition) =
+            (&self.options.events, &self.options.marks, shard.partition);
         for (seen, reason) in plan.prune {
             let id = id_of("prune", &seen);
             let proposal = Proposal { topic, partition, key, id: &id, at: now.events, marks };
@@ -151,13 +176,18 @@ fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
         memories.push(memory);
         true
     })?;
-    Ok(Snapshot { memories, vectors: shard.vectors(key)?.into_iter().collect(), sessions: shard.store.sessions(key)? })
+    Ok(Snapshot {
+        memories,
+        vectors: shard.vectors(key)?.into_iter().collect(),
+        sessions: shard.store.sessions(key)?,
+    })
 }
 
 fn plan(snapshot: &Snapshot, profile: &Profile, now: Time) -> Plan {
     let prune = faded(snapshot, profile, now);
     // What goes into the archive in this round is not retold in it: the summary would be outdated before it was applied.
-    let going: BTreeSet<MemoryId> = prune.iter().flat_map(|(seen, _)| seen.iter().map(|one| one.id)).collect();
+    let going: BTreeSet<MemoryId> =
+        prune.iter().flat_map(|(seen, _)| seen.iter().map(|one| one.id)).collect();
     Plan { summaries: untold(snapshot, &going, profile, now), prune, revisions: Vec::new() }
 }
 
@@ -167,7 +197,9 @@ fn faded(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(Vec<Seen>, S
     let mut weak = Vec::new();
     for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
         let strength = rank::strength(memory, &profile.rank.fade, now);
-        if now.days_since(memory.created_at) >= profile.prune.age_days && strength < profile.prune.strength {
+        if now.days_since(memory.created_at) >= profile.prune.age_days
+            && strength < profile.prune.strength
+        {
             weak.push(seen(memory));
         } else {
             kept.push((strength, memory));
@@ -176,18 +208,33 @@ fn faded(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(Vec<Seen>, S
     kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.id.cmp(&b.1.id)));
     let over = kept.len().saturating_sub(profile.prune.count_max);
     let many: Vec<Seen> = kept[..over].iter().map(|(_, memory)| seen(memory)).collect();
-    let faded = format!("older than {} days and faded below {}", profile.prune.age_days, profile.prune.strength);
+    let faded = format!(
+        "older than {} days and faded below {}",
+        profile.prune.age_days, profile.prune.strength
+    );
     let crowded = format!("the weakest beyond {} memories", profile.prune.count_max);
     let together = |seen: &[Seen], reason: &str| {
-        seen.chunks(PRUNED_TOGETHER).map(|part| (part.to_vec(), reason.to_owned())).collect::<Vec<_>>()
+        seen.chunks(PRUNED_TOGETHER)
+            .map(|part| (part.to_vec(), reason.to_owned()))
+            .collect::<Vec<_>>()
     };
     [together(&weak, &faded), together(&many, &crowded)].concat()
 }
 
 /// Sessions that have ended and have something to tell that no summary tells yet.
-fn untold(snapshot: &Snapshot, going: &BTreeSet<MemoryId>, profile: &Profile, now: Time) -> Vec<(String, String, Vec<Seen>)> {
-    let ended = |session: &Session| now.ms_since(session.last_at) as f32 >= profile.summary.idle_hours * HOUR_MS;
-    let sessions = snapshot.sessions.iter().filter(|(_, session)| ended(session) && session.turns > session.summarised);
+fn untold(
+    snapshot: &Snapshot,
+    going: &BTreeSet<MemoryId>,
+    profile: &Profile,
+    now: Time,
+) -> Vec<(String, String, Vec<Seen>)> {
+    let ended = |session: &Session| {
+        now.ms_since(session.last_at) as f32 >= profile.summary.idle_hours * HOUR_MS
+    };
+    let sessions = snapshot
+        .sessions
+        .iter()
+        .filter(|(_, session)| ended(session) && session.turns > session.summarised);
     sessions.filter_map(|(name, _)| told(snapshot, going, name, profile)).collect()
 }
 
@@ -201,8 +248,12 @@ fn told(
         .memories
         .iter()
         // What no longer holds is not retold: a summary has no end of its own, and would say it as if it were true.
-        .filter(|memory| memory.session.as_deref() == Some(session) && memory.kind.as_str() != SUMMARY)
-        .filter(|memory| !memory.archived && memory.valid_to.is_none() && !going.contains(&memory.id))
+        .filter(|memory| {
+            memory.session.as_deref() == Some(session) && memory.kind.as_str() != SUMMARY
+        })
+        .filter(|memory| {
+            !memory.archived && memory.valid_to.is_none() && !going.contains(&memory.id)
+        })
         .collect();
     let told_already = snapshot.memories.iter().any(|summary| {
         summary.session.as_deref() == Some(session)
@@ -222,7 +273,8 @@ fn told(
             at: memory.created_at,
         })
         .collect();
-    let content = Extractive { turns_max: profile.summary.quotes_max, ..Extractive::default() }.summarise(&said);
+    let content = Extractive { turns_max: profile.summary.quotes_max, ..Extractive::default() }
+        .summarise(&said);
     Some((session.to_owned(), content, memories.iter().map(|memory| seen(memory)).collect()))
 }
 

@@ -45,7 +45,8 @@ pub struct Config {
 impl Config {
     /// The profile of each tenant that has one of its own.
     pub fn tenant_profiles(&self) -> BTreeMap<String, String> {
-        let named = |(tenant, profile): (String, Value)| Some((tenant, profile.as_str()?.to_owned()));
+        let named =
+            |(tenant, profile): (String, Value)| Some((tenant, profile.as_str()?.to_owned()));
         leaves(&self.tenants).into_iter().filter_map(named).collect()
     }
 }
@@ -59,17 +60,24 @@ pub struct Layers {
 
 impl Layers {
     pub fn defaults() -> Layers {
-        let merged: Table = DEFAULTS.parse().expect("default.toml is compiled in and a test reads it");
-        let origins = leaves(&merged).into_iter().map(|(path, _)| (path, "default".to_owned())).collect();
+        let merged: Table =
+            DEFAULTS.parse().expect("default.toml is compiled in and a test reads it");
+        let origins =
+            leaves(&merged).into_iter().map(|(path, _)| (path, "default".to_owned())).collect();
         Layers { merged, origins }
     }
 
     /// Default < file < environment. Flags come after, through `set`.
-    pub fn load(file: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Layers> {
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Layers> {
         let mut layers = Layers::defaults();
         if let Some(path) = file {
-            let text = std::fs::read_to_string(path).map_err(|e| invalid(format!("reads {}: {e}", path.display())))?;
-            let table: Table = text.parse().map_err(|e| invalid(format!("{}: {e}", path.display())))?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|e| invalid(format!("reads {}: {e}", path.display())))?;
+            let table: Table =
+                text.parse().map_err(|e| invalid(format!("{}: {e}", path.display())))?;
             layers.lay(&table, &path.display().to_string());
         }
         for (name, value) in environment {
@@ -90,15 +98,26 @@ impl Layers {
     /// One value as text; its type is that of the default.
     pub fn set(&mut self, path: &str, text: &str, origin: &str) -> Result<()> {
         let value = match find(&self.merged, path) {
-            Some(Value::Integer(_)) => {
-                text.trim().parse().map(Value::Integer).map_err(|_| invalid(not_a(path, "whole number", text)))?
-            }
-            Some(Value::Float(_)) => text.trim().parse().map(Value::Float).map_err(|_| invalid(not_a(path, "number", text)))?,
-            Some(Value::Boolean(_)) => {
-                text.trim().parse().map(Value::Boolean).map_err(|_| invalid(not_a(path, "true or false", text)))?
-            }
+            Some(Value::Integer(_)) => text
+                .trim()
+                .parse()
+                .map(Value::Integer)
+                .map_err(|_| invalid(not_a(path, "whole number", text)))?,
+            Some(Value::Float(_)) => text
+                .trim()
+                .parse()
+                .map(Value::Float)
+                .map_err(|_| invalid(not_a(path, "number", text)))?,
+            Some(Value::Boolean(_)) => text
+                .trim()
+                .parse()
+                .map(Value::Boolean)
+                .map_err(|_| invalid(not_a(path, "true or false", text)))?,
             Some(Value::Array(_)) => Value::Array(
-                text.split(',').map(|part| Value::String(part.trim().to_owned())).filter(|v| v.as_str() != Some("")).collect(),
+                text.split(',')
+                    .map(|part| Value::String(part.trim().to_owned()))
+                    .filter(|v| v.as_str() != Some(""))
+                    .collect(),
             ),
             _ => Value::String(text.to_owned()),
         };
@@ -108,13 +127,17 @@ impl Layers {
     }
 
     pub fn checked(&self) -> Result<Config> {
-        let config: Config =
-            serde_path_to_error::deserialize(self.merged.clone()).map_err(|e: serde_path_to_error::Error<toml::de::Error>| {
+        let config: Config = serde_path_to_error::deserialize(self.merged.clone()).map_err(
+            |e: serde_path_to_error::Error<toml::de::Error>| {
                 let path = e.path().to_string();
-                let origin = self.origins.get(&path).map_or(String::new(), |origin| format!(" (from {origin})"));
+                let origin = self
+                    .origins
+                    .get(&path)
+                    .map_or(String::new(), |origin| format!(" (from {origin})"));
                 let what = e.inner().message().to_owned();
                 invalid(if path == "." { what } else { format!("{path}: {what}{origin}") })
-            })?;
+            },
+        )?;
         check(&config).map_err(invalid)?;
         Ok(config)
     }
@@ -174,16 +197,25 @@ fn check(config: &Config) -> std::result::Result<(), String> {
         return Err(format!("{path}: must be at least 1"));
     }
     if !(0.0..=1.0).contains(&config.ingest.dead_letters_share_max) {
-        return Err(format!("ingest.dead_letters_share_max: must be 0 to 1, not {}", config.ingest.dead_letters_share_max));
+        return Err(format!(
+            "ingest.dead_letters_share_max: must be 0 to 1, not {}",
+            config.ingest.dead_letters_share_max
+        ));
     }
     if !(0.0..=1.0).contains(&config.conflict.probability) {
-        return Err(format!("conflict.probability: must be 0 to 1, not {}", config.conflict.probability));
+        return Err(format!(
+            "conflict.probability: must be 0 to 1, not {}",
+            config.conflict.probability
+        ));
     }
     if config.kafka.bootstrap_servers.trim().is_empty() {
         return Err("kafka.bootstrap_servers: is empty; give host:port or \"embedded\"".into());
     }
     if !(1..=PARTITIONS_MAX).contains(&config.topics.partitions) {
-        return Err(format!("topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}", config.topics.partitions));
+        return Err(format!(
+            "topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}",
+            config.topics.partitions
+        ));
     }
     let key = config.topics.marks_key.len();
     if (1..KEY_BYTES_MIN).contains(&key) {
@@ -200,10 +232,17 @@ fn check(config: &Config) -> std::result::Result<(), String> {
         "changelog" => {
             return Err("store.durability: \"changelog\" needs a real Kafka, and kafka.bootstrap_servers is \"embedded\"".into());
         }
-        other => return Err(format!("store.durability: must be \"auto\", \"local\" or \"changelog\", not \"{other}\"")),
+        other => {
+            return Err(format!(
+                "store.durability: must be \"auto\", \"local\" or \"changelog\", not \"{other}\""
+            ));
+        }
     }
     if config.http.listen.parse::<std::net::SocketAddr>().is_err() {
-        return Err(format!("http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"", config.http.listen));
+        return Err(format!(
+            "http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"",
+            config.http.listen
+        ));
     }
     if config.recall.limit > config.recall.limit_max {
         return Err("recall.limit: is more than recall.limit_max".into());
@@ -235,7 +274,9 @@ fn leaves(table: &Table) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for (name, value) in table {
         match value {
-            Value::Table(inner) => found.extend(leaves(inner).into_iter().map(|(path, value)| (format!("{name}.{path}"), value))),
+            Value::Table(inner) => found.extend(
+                leaves(inner).into_iter().map(|(path, value)| (format!("{name}.{path}"), value)),
+            ),
             leaf => found.push((name.clone(), leaf.clone())),
         }
     }
@@ -269,7 +310,8 @@ mod tests {
     use super::*;
 
     fn loaded(environment: &[(&str, &str)]) -> Result<Config> {
-        Layers::load(None, environment.iter().map(|(k, v)| (k.to_string(), v.to_string())))?.checked()
+        Layers::load(None, environment.iter().map(|(k, v)| (k.to_string(), v.to_string())))?
+            .checked()
     }
 
     #[test]
@@ -292,7 +334,10 @@ mod tests {
         assert_eq!(config.kafka.bootstrap_servers, "localhost:9092");
         assert_eq!(config.topics.partitions, 3);
         assert_eq!(config.topics.reply_allowed, ["a.replies", "b.*"]);
-        assert_eq!(config.kafka.client_options(), [("session.timeout.ms".to_owned(), "6000".to_owned())]);
+        assert_eq!(
+            config.kafka.client_options(),
+            [("session.timeout.ms".to_owned(), "6000".to_owned())]
+        );
         assert!(config.clock.from_events);
     }
 

@@ -69,7 +69,8 @@ impl UserKey {
 
     /// Whether these are the names of a key: what spares making one that is only looked at.
     pub fn are_names(tenant: &str, user: &str) -> bool {
-        check_name("tenant", tenant).is_ok() && (user.is_empty() || check_name("user", user).is_ok())
+        check_name("tenant", tenant).is_ok()
+            && (user.is_empty() || check_name("user", user).is_ok())
     }
 
     /// The shared key of this user's tenant.
@@ -335,8 +336,13 @@ pub enum Category {
 }
 
 impl Category {
-    pub const ALL: [Category; 5] =
-        [Category::Health, Category::Politics, Category::Religion, Category::Sexuality, Category::Money];
+    pub const ALL: [Category; 5] = [
+        Category::Health,
+        Category::Politics,
+        Category::Religion,
+        Category::Sexuality,
+        Category::Money,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {

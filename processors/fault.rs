@@ -43,7 +43,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Retry(retry) => f.write_str(&retry.what),
-            Fault::Stop(stop) => write!(f, "{} [{}, see deploy/RUNBOOK.md]", stop.what, stop.name.as_str()),
+            Fault::Stop(stop) => {
+                write!(f, "{} [{}, see deploy/RUNBOOK.md]", stop.what, stop.name.as_str())
+            }
         }
     }
 }
@@ -165,7 +167,11 @@ impl Reject {
     }
 
     pub fn of_field(field: impl Into<String>, message: impl Into<String>) -> Reject {
-        Reject { code: RejectCode::InvalidField, message: message.into(), field: Some(field.into()) }
+        Reject {
+            code: RejectCode::InvalidField,
+            message: message.into(),
+            field: Some(field.into()),
+        }
     }
 }
 

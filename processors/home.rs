@@ -21,9 +21,16 @@ pub struct MemoryHome {
 }
 
 impl Home {
-    pub fn store(&self, options: &store::Options, identity: &Identity, stamp_ms: i64) -> Result<Opened> {
+    pub fn store(
+        &self,
+        options: &store::Options,
+        identity: &Identity,
+        stamp_ms: i64,
+    ) -> Result<Opened> {
         match self {
-            Home::Directory(dir) => Store::open(&shard_dir(dir, identity).join("store"), options, identity, stamp_ms),
+            Home::Directory(dir) => {
+                Store::open(&shard_dir(dir, identity).join("store"), options, identity, stamp_ms)
+            }
             Home::Memory(home) => {
                 let records = home.lock().entry(name(identity)).or_default().clone();
                 Ok(Opened { store: Store::over(records, identity)?, rebuilt: None })
@@ -31,9 +38,19 @@ impl Home {
         }
     }
 
-    pub fn index(&self, options: index::Options, room: Arc<Room>, identity: &Identity) -> Result<Index> {
+    pub fn index(
+        &self,
+        options: index::Options,
+        room: Arc<Room>,
+        identity: &Identity,
+    ) -> Result<Index> {
         match self {
-            Home::Directory(dir) => Index::open(&shard_dir(dir, identity).join("index"), options, room, &generation(identity)),
+            Home::Directory(dir) => Index::open(
+                &shard_dir(dir, identity).join("index"),
+                options,
+                room,
+                &generation(identity),
+            ),
             Home::Memory(_) => Ok(Index::in_memory(options, room)),
         }
     }
@@ -85,9 +102,10 @@ pub fn shard_dir(dir: &Path, identity: &Identity) -> PathBuf {
 
 fn wipe(dir: &Path) -> Result<()> {
     match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Fault::stop(StopName::StoreUnwritable, format!("removes {}: {error}", dir.display())))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Fault::stop(
+            StopName::StoreUnwritable,
+            format!("removes {}: {error}", dir.display()),
+        )),
         _ => Ok(()),
     }
 }

@@ -106,7 +106,9 @@ impl Write {
     pub fn carry_out(self, changelog: Option<Place>) -> Result<Duration> {
         let took = self.shard.apply(self.effects, Mark { applied: self.applied, changelog })?;
         let decisions = self.decisions.into_iter().enumerate();
-        self.shard.remember_decisions(decisions.filter(|(n, _)| !self.forgotten.contains(n)).map(|(_, decision)| decision));
+        self.shard.remember_decisions(
+            decisions.filter(|(n, _)| !self.forgotten.contains(n)).map(|(_, decision)| decision),
+        );
         Ok(took)
     }
 }
@@ -118,10 +120,16 @@ impl Ingest {
     }
 
     /// The same for as many of the records as are begun while `goes_on`, but at least one. `Effects::records` says how many.
-    pub fn step_while(&mut self, records: Vec<Record>, goes_on: &dyn Fn() -> bool) -> Result<Effects> {
+    pub fn step_while(
+        &mut self,
+        records: Vec<Record>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
-        let mut work: BTreeMap<i32, Work<'_>> =
-            shards.iter().map(|(partition, shard)| (*partition, Work::on(shard, self.spread))).collect();
+        let mut work: BTreeMap<i32, Work<'_>> = shards
+            .iter()
+            .map(|(partition, shard)| (*partition, Work::on(shard, self.spread)))
+            .collect();
         let records = Words::remembering(|| self.decide_all(records, &mut work, goes_on))?;
 
         let mut effects = Effects { records, ..Effects::default() };
@@ -149,7 +157,9 @@ impl Ingest {
                 if decided > 0 && !goes_on() {
                     return Ok(decided);
                 }
-                let work = work.get_mut(&draft.record.partition).expect("a shard was found for every record above");
+                let work = work
+                    .get_mut(&draft.record.partition)
+                    .expect("a shard was found for every record above");
                 self.take(work, draft, &vectors)?;
                 decided += 1;
             }
@@ -176,15 +186,23 @@ impl Ingest {
         let mut found = BTreeMap::new();
         for record in records {
             if let Entry::Vacant(place) = found.entry(record.partition) {
-                let missing = || format!("a record of partition {} came without its shard", record.partition);
-                place.insert(self.shards.get(record.partition).ok_or_else(|| Fault::stop(StopName::ThreadDied, missing()))?);
+                let missing =
+                    || format!("a record of partition {} came without its shard", record.partition);
+                place.insert(
+                    self.shards
+                        .get(record.partition)
+                        .ok_or_else(|| Fault::stop(StopName::ThreadDied, missing()))?,
+                );
             }
         }
         Ok(found)
     }
 
     /// Drafts the next records and begins to encode their texts.
-    fn begin(&self, records: &mut impl Iterator<Item = Record>) -> Result<Option<(Vec<Draft>, Pending)>> {
+    fn begin(
+        &self,
+        records: &mut impl Iterator<Item = Record>,
+    ) -> Result<Option<(Vec<Draft>, Pending)>> {
         let (drafts, texts) = self.draft(records);
         if drafts.is_empty() {
             return Ok(None);
@@ -199,7 +217,8 @@ impl Ingest {
     }
 
     fn belongs_here(&self, event: &Event, record: &Record) -> bool {
-        matches!(event.action, Action::Tick) || event.key.partition(self.shards.partitions()) == record.partition
+        matches!(event.action, Action::Tick)
+            || event.key.partition(self.shards.partitions()) == record.partition
     }
 
     /// One record, in order, to its effects: rejected, forwarded, seen before, or decided.
@@ -230,7 +249,13 @@ impl Ingest {
         work.newest = work.newest.max(Some(event.at));
         let begin = work.decisions.len();
         let profile = self.profiles.of(&event.key);
-        let here = Here { event, profile, draft: &draft, part: draft.part(), vectors: &vectors[draft.texts.clone()] };
+        let here = Here {
+            event,
+            profile,
+            draft: &draft,
+            part: draft.part(),
+            vectors: &vectors[draft.texts.clone()],
+        };
         self.carry_out(work, &here)?;
         self.conclude(work, &here, begin)
     }
@@ -238,12 +263,18 @@ impl Ingest {
     /// To its user's partition, once.
     fn forward(&self, work: &mut Work<'_>, draft: &Draft, event: &Event) -> Result<()> {
         if draft.hop.is_some() {
-            let reject = Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
+            let reject =
+                Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
             return self.reject(work, draft, &reject);
         }
         self.metrics.forwarded(&self.options.events);
         let home = event.key.partition(self.shards.partitions());
-        work.outputs.push(decode::forwarded(&draft.record, home, Way::ToUser, &self.options.decode));
+        work.outputs.push(decode::forwarded(
+            &draft.record,
+            home,
+            Way::ToUser,
+            &self.options.decode,
+        ));
         Ok(())
     }
 
@@ -252,9 +283,13 @@ impl Ingest {
         if here.part == Part::First && self.seen_before(work, here)? {
             return Ok(());
         }
-        let is_proposal = matches!(here.event.action, Action::Prune { .. } | Action::Summary { .. } | Action::Revise(_));
+        let is_proposal = matches!(
+            here.event.action,
+            Action::Prune { .. } | Action::Summary { .. } | Action::Revise(_)
+        );
         let is_ordered_here = here.draft.hop.as_ref().is_some_and(|hop| hop.way == Way::ToOrder);
-        if is_ordered_here || (here.part == Part::First && is_proposal && here.key().is_everyone()) {
+        if is_ordered_here || (here.part == Part::First && is_proposal && here.key().is_everyone())
+        {
             self.copy_to_all(work, here);
         }
         match &here.event.action {
@@ -262,13 +297,18 @@ impl Ingest {
             Action::Remember(remember) => self.remember(work, here, remember)?,
             Action::Update(update) => self.update(work, here, update)?,
             Action::Forget(forget) => self.forget(work, here, forget)?,
-            Action::Feedback { memories, signal } => self.feedback(work, here, memories, *signal)?,
+            Action::Feedback { memories, signal } => {
+                self.feedback(work, here, memories, *signal)?
+            }
             Action::Prune { memories, reason } => self.prune(work, here, memories, reason)?,
             Action::Summary { content, covers } => self.summary(work, here, content, covers)?,
             Action::Revise(revise) => self.revise_as_proposed(work, here, revise)?,
             Action::Tick => {
                 work.compact_at = work.compact_at.max(Some(here.event.at));
-                work.decide(here.decision(crate::domain::Outcome::Noted, "the compaction worker is awake".into()));
+                work.decide(here.decision(
+                    crate::domain::Outcome::Noted,
+                    "the compaction worker is awake".into(),
+                ));
             }
         }
         Ok(())
@@ -294,11 +334,20 @@ impl Ingest {
             self.metrics.decided(decision);
         }
         if let Some(to) = &draft.reply {
-            let freshness =
-                Freshness { applied_offset: draft.record.offset, misrouted: here.is_misrouted(), ..Freshness::default() };
+            let freshness = Freshness {
+                applied_offset: draft.record.offset,
+                misrouted: here.is_misrouted(),
+                ..Freshness::default()
+            };
             let reply = match not_found {
                 Some(reject) => reply::refusal(to, &reject, Some(&freshness)),
-                None => reply::applied(to, &decisions, draft.record.partition, draft.record.offset, &freshness),
+                None => reply::applied(
+                    to,
+                    &decisions,
+                    draft.record.partition,
+                    draft.record.offset,
+                    &freshness,
+                ),
             };
             work.replies.push(reply);
         }
@@ -308,7 +357,12 @@ impl Ingest {
 
     fn reject(&self, work: &mut Work<'_>, draft: &Draft, reject: &Reject) -> Result<()> {
         self.metrics.dead_letter(reject.code.as_str());
-        work.outputs.push(reply::dead_letter(&draft.record, reject, "ingest", &self.options.dead_letters));
+        work.outputs.push(reply::dead_letter(
+            &draft.record,
+            reject,
+            "ingest",
+            &self.options.dead_letters,
+        ));
         if let Some(to) = &draft.reply {
             work.replies.push(reply::refusal(to, reject, None));
         }
@@ -320,7 +374,8 @@ impl Ingest {
         let partition = shard.partition;
         // A shard that lost its store reads the log again. The world heard all this the first time.
         let told_before = work.applied < shard.told_until();
-        let (outputs, replies) = (std::mem::take(&mut work.outputs), std::mem::take(&mut work.replies));
+        let (outputs, replies) =
+            (std::mem::take(&mut work.outputs), std::mem::take(&mut work.replies));
         effects.newest = effects.newest.max(work.newest);
         effects.compact_at = effects.compact_at.max(work.compact_at);
         let write = work.finished(shard);
@@ -336,21 +391,36 @@ impl Ingest {
     fn outputs(&self, write: &Write, partition: i32) -> Vec<Outgoing> {
         let touched = &write.effects.touched;
         let (decided, with_text) = (self.options.decisions.as_str(), self.options.with_text);
-        let decisions = write.decisions.iter().map(|decision| reply::decision(decision, decided, with_text));
-        let shadows = write.shadows.iter().map(|decision| reply::shadow(decision, decided, with_text));
+        let decisions =
+            write.decisions.iter().map(|decision| reply::decision(decision, decided, with_text));
+        let shadows =
+            write.shadows.iter().map(|decision| reply::shadow(decision, decided, with_text));
         let topic = self.options.memories.as_str();
         let state = |memory: &Memory| {
-            let state = write.effects.batch.memory(&memory.key, memory.id).filter(|_| self.options.changelog);
+            let state = write
+                .effects
+                .batch
+                .memory(&memory.key, memory.id)
+                .filter(|_| self.options.changelog);
             reply::memory_state(memory, state, topic, partition)
         };
-        let gone = touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, topic, partition));
+        let gone =
+            touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, topic, partition));
         let upserted = touched.upserted.iter().map(|upserted| state(&upserted.memory));
-        let mut outputs: Vec<Outgoing> = decisions.chain(shadows).chain(upserted).chain(gone).collect();
+        let mut outputs: Vec<Outgoing> =
+            decisions.chain(shadows).chain(upserted).chain(gone).collect();
         if self.options.changelog {
             let states = write.effects.batch.states();
-            outputs.extend(states.map(|(name, state)| reply::shard_state(name, state, topic, partition)));
+            outputs.extend(
+                states.map(|(name, state)| reply::shard_state(name, state, topic, partition)),
+            );
             // Order matters: whoever restores up to here has everything before it.
-            outputs.push(reply::shard_meta(META, write.shard.store.meta(write.applied), topic, partition));
+            outputs.push(reply::shard_meta(
+                META,
+                write.shard.store.meta(write.applied),
+                topic,
+                partition,
+            ));
         }
         outputs
     }

@@ -4,8 +4,13 @@ mod registered;
 
 use crate::domain::{Decision, Match, Outcome};
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder};
-use registered::{COUNTS, POINTS, SECONDS, TOKENS, counter, counters, gauge, gauges, histogram, histograms};
+use prometheus::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    TextEncoder,
+};
+use registered::{
+    COUNTS, POINTS, SECONDS, TOKENS, counter, counters, gauge, gauges, histogram, histograms,
+};
 use std::time::Duration;
 
 pub struct Metrics {
@@ -69,52 +74,105 @@ impl Metrics {
     pub fn new() -> Metrics {
         let registry = Registry::new();
         // Fails only where there is no /proc, and then the page simply has no process metrics.
-        let _ = registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
+        let _ = registry
+            .register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
         let r = &registry;
         Metrics {
-            events: counters(r, "keepsake_events_total", "Records read from the events topic, by type", &["type"]),
-            event_lag: gauges(r, "keepsake_events_behind", "Records fetched but not yet applied, by partition", &["partition"]),
+            events: counters(
+                r,
+                "keepsake_events_total",
+                "Records read from the events topic, by type",
+                &["type"],
+            ),
+            event_lag: gauges(
+                r,
+                "keepsake_events_behind",
+                "Records fetched but not yet applied, by partition",
+                &["partition"],
+            ),
             applied_offset: gauges(
                 r,
                 "keepsake_applied_offset",
                 "Newest event offset that recall sees, by partition",
                 &["partition"],
             ),
-            batch_records: histogram(r, "keepsake_batch_records", "Records applied together", COUNTS),
+            batch_records: histogram(
+                r,
+                "keepsake_batch_records",
+                "Records applied together",
+                COUNTS,
+            ),
             batch_seconds: histogram(
                 r,
                 "keepsake_batch_seconds",
                 "From the first record of a batch to its being applied",
                 SECONDS,
             ),
-            transactions: counters(r, "keepsake_transactions_total", "Transactions, by how they ended", &["outcome"]),
+            transactions: counters(
+                r,
+                "keepsake_transactions_total",
+                "Transactions, by how they ended",
+                &["outcome"],
+            ),
             transaction_seconds: histogram(
                 r,
                 "keepsake_transaction_seconds",
                 "From begin to a known end of a transaction",
                 SECONDS,
             ),
-            restoring_shards: gauge(r, "keepsake_restoring_shards", "Shards that are ours and still being restored"),
-            restored_records: counter(r, "keepsake_restored_records_total", "Records of the changelog read to restore shards"),
+            restoring_shards: gauge(
+                r,
+                "keepsake_restoring_shards",
+                "Shards that are ours and still being restored",
+            ),
+            restored_records: counter(
+                r,
+                "keepsake_restored_records_total",
+                "Records of the changelog read to restore shards",
+            ),
             standby_records: counters(
                 r,
                 "keepsake_standby_records_total",
                 "Records of the changelog read for shards that others own",
                 &["partition"],
             ),
-            apply_seconds: histogram(r, "keepsake_apply_seconds", "Holding the view lock to apply a batch", SECONDS),
+            apply_seconds: histogram(
+                r,
+                "keepsake_apply_seconds",
+                "Holding the view lock to apply a batch",
+                SECONDS,
+            ),
             encoded_texts: counter(r, "keepsake_encoded_texts_total", "Texts encoded for ingest"),
-            encode_seconds: histogram(r, "keepsake_encode_seconds", "Encoding texts of up to 256 records", SECONDS),
+            encode_seconds: histogram(
+                r,
+                "keepsake_encode_seconds",
+                "Encoding texts of up to 256 records",
+                SECONDS,
+            ),
             shards_owned: gauge(r, "keepsake_shards_owned", "Partitions this process owns"),
-            rebalances: counters(r, "keepsake_rebalances_total", "Partitions given to and taken from this process", &["change"]),
-            broker_errors: counter(r, "keepsake_broker_errors_total", "Errors of the broker client that were tried again"),
+            rebalances: counters(
+                r,
+                "keepsake_rebalances_total",
+                "Partitions given to and taken from this process",
+                &["change"],
+            ),
+            broker_errors: counter(
+                r,
+                "keepsake_broker_errors_total",
+                "Errors of the broker client that were tried again",
+            ),
             last_poll_seconds: gauges(
                 r,
                 "keepsake_last_turn_timestamp_seconds",
                 "When a thread last went round its loop",
                 &["thread"],
             ),
-            decisions: counters(r, "keepsake_decisions_total", "Decisions, by outcome", &["outcome"]),
+            decisions: counters(
+                r,
+                "keepsake_decisions_total",
+                "Decisions, by outcome",
+                &["outcome"],
+            ),
             judgements: counters(
                 r,
                 "keepsake_judgements_total",
@@ -127,32 +185,70 @@ impl Metrics {
                 "Candidates of turns as the shadow profile would end them, and whether the real one keeps and drops the same",
                 &["outcome", "agrees"],
             ),
-            surprise: histogram(r, "keepsake_surprise_points", "Total surprise of turn candidates", POINTS),
+            surprise: histogram(
+                r,
+                "keepsake_surprise_points",
+                "Total surprise of turn candidates",
+                POINTS,
+            ),
             dead_letters: counters(
                 r,
                 "keepsake_dead_letters_total",
                 "Records that could not be processed, by reason",
                 &["reason"],
             ),
-            redacted: counters(r, "keepsake_redacted_total", "Secrets taken out of texts, by rule", &["rule"]),
+            redacted: counters(
+                r,
+                "keepsake_redacted_total",
+                "Secrets taken out of texts, by rule",
+                &["rule"],
+            ),
             misrouted: counters(
                 r,
                 "keepsake_misrouted_total",
                 "Records that came on a wrong partition and were forwarded",
                 &["topic"],
             ),
-            copies_skipped: counter(r, "keepsake_copies_skipped_total", "Forwarded records that had been applied before"),
-            batches_cut: counter(r, "keepsake_batches_cut_total", "Batches that ended early, as they took too long to decide"),
-            proposals: counters(r, "keepsake_proposals_total", "Events published by the compaction worker, by type", &["type"]),
+            copies_skipped: counter(
+                r,
+                "keepsake_copies_skipped_total",
+                "Forwarded records that had been applied before",
+            ),
+            batches_cut: counter(
+                r,
+                "keepsake_batches_cut_total",
+                "Batches that ended early, as they took too long to decide",
+            ),
+            proposals: counters(
+                r,
+                "keepsake_proposals_total",
+                "Events published by the compaction worker, by type",
+                &["type"],
+            ),
             conflicts: counters(
                 r,
                 "keepsake_conflict_total",
                 "Compaction rounds in which conflict.model compared new memories with earlier ones, by outcome: done, slow, failed",
                 &["outcome"],
             ),
-            conflict_seconds: histogram(r, "keepsake_conflict_seconds", "Comparing by conflict.model in one round", SECONDS),
-            compaction_seconds: histogram(r, "keepsake_compaction_seconds", "One round of the compaction worker", SECONDS),
-            requests: counters(r, "keepsake_requests_total", "Requests answered, by type and status", &["type", "status"]),
+            conflict_seconds: histogram(
+                r,
+                "keepsake_conflict_seconds",
+                "Comparing by conflict.model in one round",
+                SECONDS,
+            ),
+            compaction_seconds: histogram(
+                r,
+                "keepsake_compaction_seconds",
+                "One round of the compaction worker",
+                SECONDS,
+            ),
+            requests: counters(
+                r,
+                "keepsake_requests_total",
+                "Requests answered, by type and status",
+                &["type", "status"],
+            ),
             recall_seconds: histograms(
                 r,
                 "keepsake_request_seconds",
@@ -166,28 +262,73 @@ impl Metrics {
                 "Recalls whose best memories a cross-encoder was to read again, by outcome: done, slow, failed",
                 &["outcome"],
             ),
-            rerank_seconds: histogram(r, "keepsake_rerank_seconds", "A cross-encoder reading for one recall", SECONDS),
-            recalled_memories: histogram(r, "keepsake_recalled_memories", "Memories in a recall's answer", COUNTS),
-            matches: counters(r, "keepsake_recall_matches_total", "Answers of recall, by their match", &["match"]),
-            prompt_tokens: histogram(r, "keepsake_prompt_tokens", "Tokens of a recall's prompt block", TOKENS),
-            waiting_requests: gauge(r, "keepsake_waiting_requests", "Requests waiting for their offset"),
+            rerank_seconds: histogram(
+                r,
+                "keepsake_rerank_seconds",
+                "A cross-encoder reading for one recall",
+                SECONDS,
+            ),
+            recalled_memories: histogram(
+                r,
+                "keepsake_recalled_memories",
+                "Memories in a recall's answer",
+                COUNTS,
+            ),
+            matches: counters(
+                r,
+                "keepsake_recall_matches_total",
+                "Answers of recall, by their match",
+                &["match"],
+            ),
+            prompt_tokens: histogram(
+                r,
+                "keepsake_prompt_tokens",
+                "Tokens of a recall's prompt block",
+                TOKENS,
+            ),
+            waiting_requests: gauge(
+                r,
+                "keepsake_waiting_requests",
+                "Requests waiting for their offset",
+            ),
             memories_tail: gauges(
                 r,
                 "keepsake_index_tail_documents",
                 "Documents searched in memory, not yet in a segment",
                 &["partition"],
             ),
-            settle_seconds: histogram(r, "keepsake_index_settle_seconds", "Moving words from memory into a segment", SECONDS),
-            vector_cache: gauges(r, "keepsake_vector_cache", "Vector cache: bytes, hits and misses since start", &["what"]),
-            store_bytes: gauges(r, "keepsake_store_bytes", "Bytes of a shard's store on disk", &["partition"]),
-            start_seconds: gauge(r, "keepsake_start_timestamp_seconds", "When the process started serving"),
+            settle_seconds: histogram(
+                r,
+                "keepsake_index_settle_seconds",
+                "Moving words from memory into a segment",
+                SECONDS,
+            ),
+            vector_cache: gauges(
+                r,
+                "keepsake_vector_cache",
+                "Vector cache: bytes, hits and misses since start",
+                &["what"],
+            ),
+            store_bytes: gauges(
+                r,
+                "keepsake_store_bytes",
+                "Bytes of a shard's store on disk",
+                &["partition"],
+            ),
+            start_seconds: gauge(
+                r,
+                "keepsake_start_timestamp_seconds",
+                "When the process started serving",
+            ),
             registry,
         }
     }
 
     /// The page of `GET /metrics`.
     pub fn page(&self) -> String {
-        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|e| format!("# cannot encode metrics: {e}\n"))
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap_or_else(|e| format!("# cannot encode metrics: {e}\n"))
     }
 
     /// Every name with its help, for the documents that list them.
@@ -309,7 +450,8 @@ impl Metrics {
     /// What is no longer ours must not be shown as if it were.
     pub fn shard_closed(&self, partition: i32) {
         let partition = partition.to_string();
-        for gauge in [&self.event_lag, &self.applied_offset, &self.memories_tail, &self.store_bytes] {
+        for gauge in [&self.event_lag, &self.applied_offset, &self.memories_tail, &self.store_bytes]
+        {
             let _ = gauge.remove_label_values(&[&partition]);
         }
     }
@@ -331,7 +473,9 @@ impl Metrics {
     }
 
     pub fn shadowed(&self, outcome: Outcome, agrees: bool) {
-        self.shadows.with_label_values(&[outcome.as_str(), if agrees { "yes" } else { "no" }]).inc();
+        self.shadows
+            .with_label_values(&[outcome.as_str(), if agrees { "yes" } else { "no" }])
+            .inc();
     }
 
     /// Decisions since start, for `stats`.

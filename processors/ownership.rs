@@ -157,12 +157,16 @@ impl Shards {
 
     fn opened(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
         let identity = self.place.identity(partition);
-        let (shard, found) = Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
+        let (shard, found) =
+            Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
         if let Some(aside) = found.set_aside {
             tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding");
         }
         if found.outdated {
-            tracing::warn!(partition, "store was away for longer than the changelog tells of what is gone: rebuilding");
+            tracing::warn!(
+                partition,
+                "store was away for longer than the changelog tells of what is gone: rebuilding"
+            );
         }
         self.metrics.restored(found.restored);
         tracing::info!(
@@ -179,12 +183,15 @@ impl Shards {
     /// thread that polls.
     pub fn restore(&self, partition: i32) {
         let Some(changelog) = &self.changelog else { return };
-        let progress = self.restoring.read().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned();
+        let progress =
+            self.restoring.read().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned();
         let Some(progress) = progress else { return };
         self.stand_down(partition);
         while !progress.is_cancelled() {
             let (log, options, clock) = (&*changelog.log, &changelog.options, &*self.clock);
-            match self.opened(partition, Some(&Restoring { log, options, progress: &progress, clock })) {
+            match self
+                .opened(partition, Some(&Restoring { log, options, progress: &progress, clock }))
+            {
                 Ok(shard) => return self.restored(partition, &progress, shard),
                 Err(Fault::Retry(retry)) => {
                     tracing::warn!(partition, what = retry.what, "restores again");
@@ -198,7 +205,9 @@ impl Shards {
     /// Brings what lies here of a shard that somebody else owns to where its changelog is now, so that taking it over is short. Nobody
     /// reads it, and it is closed again at once: a directory has one process and one shard that has it open.
     pub fn stand_by(&self, partition: i32) -> Result<()> {
-        let (Some(changelog), progress) = (&self.changelog, Arc::<Progress>::default()) else { return Ok(()) };
+        let (Some(changelog), progress) = (&self.changelog, Arc::<Progress>::default()) else {
+            return Ok(());
+        };
         self.standing_by().insert(partition, progress.clone());
         // Asked after it is known that we stand by: whoever gets it from now on waits for us.
         let outcome = if self.owned().contains(&partition) {
@@ -206,7 +215,13 @@ impl Shards {
         } else {
             let (log, options, clock) = (&*changelog.log, &changelog.options, &*self.clock);
             let from = Restoring { log, options, progress: &progress, clock };
-            let opened = Shard::open(&self.place.home, &self.options, &self.place.identity(partition), clock.wall(), Some(&from));
+            let opened = Shard::open(
+                &self.place.home,
+                &self.options,
+                &self.place.identity(partition),
+                clock.wall(),
+                Some(&from),
+            );
             opened.and_then(|(shard, found)| {
                 self.metrics.stood_by(partition, found.restored);
                 shard.settle()?;
@@ -239,7 +254,9 @@ impl Shards {
     fn restored(&self, partition: i32, progress: &Arc<Progress>, shard: Arc<Shard>) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
-        if progress.is_cancelled() || !restoring.get(&partition).is_some_and(|known| Arc::ptr_eq(known, progress)) {
+        if progress.is_cancelled()
+            || !restoring.get(&partition).is_some_and(|known| Arc::ptr_eq(known, progress))
+        {
             return;
         }
         restoring.remove(&partition);
@@ -278,7 +295,11 @@ impl Shards {
 
     /// Flushes and lets go. Readers that still hold a shard finish first; the files close with the last of them.
     pub fn close(&self, partition: i32) {
-        let Some(shard) = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&partition) else { return };
+        let Some(shard) =
+            self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&partition)
+        else {
+            return;
+        };
         self.metrics.shards_owned(self.count());
         self.changes.fetch_add(1, Ordering::AcqRel);
         if let Err(fault) = shard.settle().and_then(|_| shard.store.flush()) {
@@ -289,7 +310,8 @@ impl Shards {
     }
 
     pub fn close_all(&self) {
-        let partitions: Vec<i32> = self.open.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+        let partitions: Vec<i32> =
+            self.open.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
         partitions.into_iter().for_each(|partition| self.close(partition));
     }
 

@@ -65,7 +65,10 @@ impl Profile {
 
     /// Whether both give every candidate the same total.
     pub fn weighs_as(&self, other: &Profile) -> bool {
-        self.rule.is_none() && other.rule.is_none() && self.weights == other.weights && self.roles == other.roles
+        self.rule.is_none()
+            && other.rule.is_none()
+            && self.weights == other.weights
+            && self.roles == other.roles
     }
 }
 
@@ -233,13 +236,17 @@ fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<
     if name.is_empty() {
         return Ok(None);
     }
-    let invalid = |why: &str| Fault::stop(StopName::ConfigInvalid, format!("shadow.profile: \"{name}\" {why}"));
+    let invalid = |why: &str| {
+        Fault::stop(StopName::ConfigInvalid, format!("shadow.profile: \"{name}\" {why}"))
+    };
     if tenants.values().chain([&config.profile]).all(|real| real == name) {
         return Err(invalid("is the profile that decides already"));
     }
     let profile = load(name)?;
     if profile.rule.as_ref().is_some_and(score::seeds::Rule::decides_later) {
-        return Err(invalid("decides when it has put several messages aside, and a shadow keeps nothing"));
+        return Err(invalid(
+            "decides when it has put several messages aside, and a shadow keeps nothing",
+        ));
     }
     Ok(Some(Arc::new(profile)))
 }
@@ -260,7 +267,8 @@ mod tests {
     fn an_unknown_profile_is_named_with_the_known_ones() {
         let mut layers = Layers::defaults();
         layers.set("profile", "keepsak", "test").expect("a string");
-        let error = Profiles::load(&layers.checked().expect("valid")).err().expect("no such profile");
+        let error =
+            Profiles::load(&layers.checked().expect("valid")).err().expect("no such profile");
         assert!(error.to_string().contains("keepsake"), "{error}");
     }
 }

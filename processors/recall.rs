@@ -85,7 +85,20 @@ impl Recall {
         let (waiting, read) = (VecDeque::new(), BTreeMap::new());
         let (spread, reranking, returned) = (Spread::STANDARD, None, Returned::default());
         let word_vectors = WordVectors::new(options.word_vectors);
-        Recall { options, profiles, shards, encoder, spread, tokens, metrics, reranking, word_vectors, waiting, read, returned }
+        Recall {
+            options,
+            profiles,
+            shards,
+            encoder,
+            spread,
+            tokens,
+            metrics,
+            reranking,
+            word_vectors,
+            waiting,
+            read,
+            returned,
+        }
     }
 
     pub fn with_spread(self, spread: Spread) -> Recall {
@@ -116,9 +129,16 @@ impl Recall {
     /// The offsets before which every request has its answer.
     pub fn answered(&self) -> Vec<(i32, i64)> {
         let first_waiting = |partition: i32| {
-            self.waiting.iter().filter(|waiting| waiting.asked.partition == partition).map(|waiting| waiting.asked.offset).min()
+            self.waiting
+                .iter()
+                .filter(|waiting| waiting.asked.partition == partition)
+                .map(|waiting| waiting.asked.offset)
+                .min()
         };
-        self.read.iter().map(|(partition, next)| (*partition, first_waiting(*partition).unwrap_or(*next))).collect()
+        self.read
+            .iter()
+            .map(|(partition, next)| (*partition, first_waiting(*partition).unwrap_or(*next)))
+            .collect()
     }
 
     /// Partitions that are no longer ours: their next owner answers what waits.
@@ -139,11 +159,24 @@ impl Recall {
             return self.forward(&record, &to, decoded.hop.as_ref(), &request, began);
         }
         let misrouted = decoded.hop.is_some();
-        let asked = Asked { request, to, partition: record.partition, offset: record.offset, began, misrouted };
+        let asked = Asked {
+            request,
+            to,
+            partition: record.partition,
+            offset: record.offset,
+            began,
+            misrouted,
+        };
         self.answer_or_wait(now, asked).into_iter().collect()
     }
 
-    fn reject(&mut self, record: &Record, to: &ReplyTo, reject: &Reject, began: Instant) -> Vec<Outgoing> {
+    fn reject(
+        &mut self,
+        record: &Record,
+        to: &ReplyTo,
+        reject: &Reject,
+        began: Instant,
+    ) -> Vec<Outgoing> {
         self.metrics.answered("unreadable", reject.code.status(), began.elapsed());
         let refusal = reply::refusal(to, reject, None);
         if reject.code == RejectCode::ForbiddenReply {
@@ -153,21 +186,37 @@ impl Recall {
         vec![reply::dead_letter(record, reject, "recall", &self.options.dead_letters), refusal]
     }
 
-    fn forward(&mut self, record: &Record, to: &ReplyTo, hop: Option<&Hop>, request: &Request, began: Instant) -> Vec<Outgoing> {
+    fn forward(
+        &mut self,
+        record: &Record,
+        to: &ReplyTo,
+        hop: Option<&Hop>,
+        request: &Request,
+        began: Instant,
+    ) -> Vec<Outgoing> {
         if hop.is_some() {
-            let reject = Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
+            let reject =
+                Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
             return self.reject(record, to, &reject, began);
         }
         if let Err(reject) = decode::may_be_forwarded(record) {
             return self.reject(record, to, &reject, began);
         }
         self.metrics.forwarded(&self.options.recalls);
-        vec![decode::forwarded(record, request.key.partition(self.shards.partitions()), Way::ToUser, &self.options.decode)]
+        vec![decode::forwarded(
+            record,
+            request.key.partition(self.shards.partitions()),
+            Way::ToUser,
+            &self.options.decode,
+        )]
     }
 
     fn answer_or_wait(&mut self, now: Now, asked: Asked) -> Option<Outgoing> {
         if now.wall > asked.request.deadline {
-            return Some(self.refuse(&asked, &Reject::new(RejectCode::Expired, "its deadline had passed before work began")));
+            return Some(self.refuse(
+                &asked,
+                &Reject::new(RejectCode::Expired, "its deadline had passed before work began"),
+            ));
         }
         let Some(shard) = self.shard(asked.partition) else {
             if self.shards.restoring().contains_key(&asked.partition) {
@@ -177,15 +226,19 @@ impl Recall {
             return Some(self.refuse(&asked, &self.unavailable(asked.partition)));
         };
         match asked.request.min_offset {
-            Some(offset) if !shard.has_applied(&asked.request.key, offset) => self.wait(now, asked, offset),
+            Some(offset) if !shard.has_applied(&asked.request.key, offset) => {
+                self.wait(now, asked, offset)
+            }
             _ => Some(self.answer(now, &shard, asked)),
         }
     }
 
     fn wait(&mut self, now: Now, asked: Asked, offset: i64) -> Option<Outgoing> {
         if self.waiting.len() >= self.options.waiting_max {
-            let reject =
-                Reject::new(RejectCode::Overloaded, format!("{} requests wait for their offset already", self.waiting.len()));
+            let reject = Reject::new(
+                RejectCode::Overloaded,
+                format!("{} requests wait for their offset already", self.waiting.len()),
+            );
             return Some(self.refuse(&asked, &reject));
         }
         let until = now.wall.plus_ms(self.options.min_offset_ms).min(asked.request.deadline);
@@ -195,7 +248,10 @@ impl Recall {
 
     fn unavailable(&self, partition: i32) -> Reject {
         let message = match self.shards.restoring().get(&partition) {
-            Some(share) => format!("partition {partition} is being restored, {:.0} % is here: ask again", 100.0 * share),
+            Some(share) => format!(
+                "partition {partition} is being restored, {:.0} % is here: ask again",
+                100.0 * share
+            ),
             None => format!("partition {partition} is changing hands: ask again"),
         };
         Reject::new(RejectCode::Unavailable, message)
@@ -278,7 +334,11 @@ impl Recall {
     }
 
     fn refuse(&self, asked: &Asked, reject: &Reject) -> Outgoing {
-        self.metrics.answered(asked.request.ask.name(), reject.code.status(), asked.began.elapsed());
+        self.metrics.answered(
+            asked.request.ask.name(),
+            reject.code.status(),
+            asked.began.elapsed(),
+        );
         let freshness = self.shards.get(asked.partition).map(|shard| Freshness {
             applied_offset: shard.applied(),
             stale: shard.is_stale(),

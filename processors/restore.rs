@@ -35,7 +35,8 @@ pub struct Progress {
 impl Progress {
     /// 0 to 1.
     pub fn share(&self) -> f64 {
-        let [from, at, end] = [&self.from, &self.at, &self.end].map(|offset| offset.load(Ordering::Acquire));
+        let [from, at, end] =
+            [&self.from, &self.at, &self.end].map(|offset| offset.load(Ordering::Acquire));
         if end <= from { 0.0 } else { ((at - from) as f64 / (end - from) as f64).clamp(0.0, 1.0) }
     }
 
@@ -69,7 +70,13 @@ pub fn is_recent(store: &Store, now_ms: i64, options: &Options) -> bool {
 }
 
 /// Returns how many records were read. Ends when everything that was written before it began is here, decided, or is cancelled.
-pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progress, clock: &dyn Clock) -> Result<u64> {
+pub fn restore(
+    store: &Store,
+    log: &dyn Log,
+    options: &Options,
+    progress: &Progress,
+    clock: &dyn Clock,
+) -> Result<u64> {
     let partition = store.identity().partition;
     // Order matters: the end as it is now, an open transaction included. Its outcome is part of what is restored.
     let end = log.end(partition)?.min(options.until.map_or(i64::MAX, |until| until + 1));
@@ -78,8 +85,9 @@ pub fn restore(store: &Store, log: &dyn Log, options: &Options, progress: &Progr
         None => log.beginning(partition)?,
     };
     if from > end {
-        let what =
-            format!("the store has read the changelog up to {from}, which ends at {end}: it is not the one it was made from");
+        let what = format!(
+            "the store has read the changelog up to {from}, which ends at {end}: it is not the one it was made from"
+        );
         return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
     }
     progress.begin(from, end);
@@ -119,9 +127,16 @@ pub fn changed_since(log: &dyn Log, partition: i32, from: i64) -> Result<BTreeSe
 }
 
 /// The first record from this offset on whose name begins so, before `until` or the end as it is now.
-pub fn first_named(log: &dyn Log, partition: i32, from: i64, until: Option<i64>, begin: &str) -> Result<Option<Record>> {
+pub fn first_named(
+    log: &dyn Log,
+    partition: i32,
+    from: i64,
+    until: Option<i64>,
+    begin: &str,
+) -> Result<Option<Record>> {
     let (mut found, progress) = (None, Progress::default());
-    let span = Span { partition, from, end: log.end(partition)?, until: until.map(|until| until - 1) };
+    let span =
+        Span { partition, from, end: log.end(partition)?, until: until.map(|until| until - 1) };
     each(log, &span, &progress, &mut |record| {
         if record.key.as_ref().is_some_and(|name| name.starts_with(begin.as_bytes())) {
             found = Some(record);
@@ -143,7 +158,12 @@ struct Span {
 }
 
 /// Every record of the span in order, or until it is cancelled.
-fn each(log: &dyn Log, span: &Span, progress: &Progress, take: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+fn each(
+    log: &dyn Log,
+    span: &Span,
+    progress: &Progress,
+    take: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
     let &Span { partition, from, end, until } = span;
     if from >= end {
         return Ok(());
@@ -153,16 +173,23 @@ fn each(log: &dyn Log, span: &Span, progress: &Progress, take: &mut dyn FnMut(Re
     let mut silent_since = None;
     while !progress.is_cancelled() {
         match reader.poll(LOOK)? {
-            Polled::Record(record) if until.is_some_and(|until| record.offset > until) => return Ok(()),
+            Polled::Record(record) if until.is_some_and(|until| record.offset > until) => {
+                return Ok(());
+            }
             Polled::Record(record) => {
                 silent_since = None;
                 next = record.offset + 1;
                 take(record)?;
             }
             // Markers and aborted records have offsets too: the last record need not be the last offset.
-            Polled::End { partition: ended } if ended == partition && log.stable_end(partition)? >= end => return Ok(()),
+            Polled::End { partition: ended }
+                if ended == partition && log.stable_end(partition)? >= end =>
+            {
+                return Ok(());
+            }
             Polled::End { .. } => {}
-            Polled::Nothing if silent_since.get_or_insert_with(Instant::now).elapsed() < SILENCE => {}
+            Polled::Nothing
+                if silent_since.get_or_insert_with(Instant::now).elapsed() < SILENCE => {}
             Polled::Nothing => {
                 // A transaction was open, and is decided by now without a record for us.
                 reader = log.read_header(partition, next, STATE_HEADER)?;
@@ -214,7 +241,9 @@ impl Writer {
     /// Until all that was handed over is in the store.
     fn wait(&mut self) -> Result<()> {
         for _ in 0..std::mem::take(&mut self.pending) {
-            self.written.recv().unwrap_or_else(|_| Err(Fault::retry("a thread that writes what is restored has ended")))?;
+            self.written.recv().unwrap_or_else(|_| {
+                Err(Fault::retry("a thread that writes what is restored has ended"))
+            })?;
         }
         Ok(())
     }
@@ -242,7 +271,13 @@ const PARTS: usize = 4;
 const BATCHES: u64 = 8;
 
 impl<'a> Batch<'a> {
-    fn from(store: &'a Store, from: i64, writer_of_memories: Writer, writer_of_others: Writer, batch_max: usize) -> Batch<'a> {
+    fn from(
+        store: &'a Store,
+        from: i64,
+        writer_of_memories: Writer,
+        writer_of_others: Writer,
+        batch_max: usize,
+    ) -> Batch<'a> {
         Batch {
             store,
             memories: Changes::default(),
@@ -262,7 +297,10 @@ impl<'a> Batch<'a> {
         self.records += 1;
         let name = record.key.unwrap_or_default();
         if name == META.as_bytes() {
-            self.applied = changelog::applied_of(record.value.as_deref().unwrap_or_default(), self.store.identity())?;
+            self.applied = changelog::applied_of(
+                record.value.as_deref().unwrap_or_default(),
+                self.store.identity(),
+            )?;
             return Ok(());
         }
         if is_marks_key(&name) {
@@ -275,7 +313,10 @@ impl<'a> Batch<'a> {
             (None, _) => changes.remove(key),
             (Some(_), Some((_, state))) => changes.put(key, state),
             (Some(_), None) => {
-                let what = format!("offset {} of the changelog has no {STATE_HEADER}: what is in it is not known", record.offset);
+                let what = format!(
+                    "offset {} of the changelog has no {STATE_HEADER}: what is in it is not known",
+                    record.offset
+                );
                 return Err(Fault::stop(StopName::DurabilityDiffers, what));
             }
         }
@@ -336,13 +377,25 @@ mod tests {
             Err(Fault::retry("nobody answers"))
         }
 
-        fn read_header(&self, partition: i32, from: i64, _header: &'static str) -> Result<Box<dyn Consumer>> {
+        fn read_header(
+            &self,
+            partition: i32,
+            from: i64,
+            _header: &'static str,
+        ) -> Result<Box<dyn Consumer>> {
             self.read(partition, from)
         }
     }
 
     fn identity() -> Identity {
-        Identity { cluster: "c".into(), topic: "events".into(), partition: 0, partitions: 1, model: "hash".into(), dimensions: 4 }
+        Identity {
+            cluster: "c".into(),
+            topic: "events".into(),
+            partition: 0,
+            partitions: 1,
+            model: "hash".into(),
+            dimensions: 4,
+        }
     }
 
     /// Records that went ahead would otherwise look as if they had never been away, however long their tombstones are gone.
@@ -350,10 +403,12 @@ mod tests {
     fn a_restore_that_was_cut_short_has_said_since_when_its_records_are_there() {
         let identity = identity();
         let records = InMemory::default();
-        let store = Store::over(records.clone(), &identity).expect("new records are of no other log");
+        let store =
+            Store::over(records.clone(), &identity).expect("new records are of no other log");
         let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
         let before = SystemClock.wall();
-        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock).expect_err("nothing can be read");
+        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock)
+            .expect_err("nothing can be read");
         let again = Store::over(records, &identity).expect("they are of the same log");
         let place = again.changelog().expect("it was written first");
         assert!(place.offset == 3 && place.at >= before && again.applied() == -1, "{place:?}");
@@ -364,18 +419,25 @@ mod tests {
     fn a_store_is_ahead_until_a_restore_has_come_to_the_end() {
         let identity = identity();
         let records = InMemory::default();
-        let store = Store::over(records.clone(), &identity).expect("new records are of no other log");
+        let store =
+            Store::over(records.clone(), &identity).expect("new records are of no other log");
         store.apply_ahead(&Changes::default()).expect("memory");
         let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
-        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock).expect_err("nothing can be read");
+        restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock)
+            .expect_err("nothing can be read");
         let again = Store::over(records.clone(), &identity).expect("they are of the same log");
         assert!(store.is_ahead() && again.is_ahead());
         let cancelled = Progress::default();
         cancelled.cancel();
         let nothing_new = Options { until: Some(3), ..options };
-        restore(&again, &Unreadable, &nothing_new, &cancelled, &SystemClock).expect("nothing is read");
+        restore(&again, &Unreadable, &nothing_new, &cancelled, &SystemClock)
+            .expect("nothing is read");
         assert!(again.is_ahead(), "who cancels has not read to the end");
-        restore(&again, &Unreadable, &nothing_new, &Progress::default(), &SystemClock).expect("nothing is read");
-        assert!(!again.is_ahead() && !Store::over(records, &identity).expect("they are of the same log").is_ahead());
+        restore(&again, &Unreadable, &nothing_new, &Progress::default(), &SystemClock)
+            .expect("nothing is read");
+        assert!(
+            !again.is_ahead()
+                && !Store::over(records, &identity).expect("they are of the same log").is_ahead()
+        );
     }
 }

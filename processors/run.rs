@@ -135,8 +135,10 @@ impl Service {
         let metrics = Arc::new(Metrics::new());
         let profiles = Profiles::load(&config)?;
         let model = Model::open(&options::embedder(&config))?;
-        let reranker = options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
-        let judge = options::judge(&config).map(|options| JudgeModel::open(&options)).transpose()?;
+        let reranker =
+            options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
+        let judge =
+            options::judge(&config).map(|options| JudgeModel::open(&options)).transpose()?;
 
         let (embedded, connection) = connect(&config)?;
         let dir = store_dir(&config);
@@ -159,9 +161,11 @@ impl Service {
         let options = options::shard(config, place.partitions);
         let (wanted, to_restore) = crossbeam_channel::bounded(2 * place.partitions as usize);
         let changelog = match options::has_changelog(config) {
-            true => {
-                Some(Changelog { log: connection.log(&config.topics.memories())?, options: options::restore(config), wanted })
-            }
+            true => Some(Changelog {
+                log: connection.log(&config.topics.memories())?,
+                options: options::restore(config),
+                wanted,
+            }),
             false => None,
         };
         let durability = match &changelog {
@@ -172,12 +176,18 @@ impl Service {
             }
             None => Durability::Local(connection.producer("keepsake-ingest")?),
         };
-        let shards = Arc::new(Shards::new(place, options, changelog, clock.clone(), metrics.clone()));
+        let shards =
+            Arc::new(Shards::new(place, options, changelog, clock.clone(), metrics.clone()));
         metrics.started(clock.wall().0 / 1000);
-        let shared = Arc::new(Shared::new(clock.clone(), config.clock.from_events, metrics.clone()));
+        let shared =
+            Arc::new(Shared::new(clock.clone(), config.clock.from_events, metrics.clone()));
         let (encoder, worker) = pool::pool(config.embedder.queue);
         // A stand-in's vector is sooner made than found.
-        let encoder = if model.is_stand_in() { encoder } else { encoder.remembering(config.embedder.remembered) };
+        let encoder = if model.is_stand_in() {
+            encoder
+        } else {
+            encoder.remembering(config.embedder.remembered)
+        };
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
         let (http, page) = http::listen(&config.http.listen)?;
         let mut service = Service {
@@ -208,21 +218,28 @@ impl Service {
             shards: shards.clone(),
             encoder,
             tokens: model.tokens(),
-            rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            rarity: model
+                .vocabulary()
+                .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: model.spread(),
             flood: Flood::new(options::flood(config)),
             metrics: metrics.clone(),
         };
         for _ in 0..config.store.restore_threads {
             let (shards, to_restore) = (shards.clone(), to_restore.clone());
-            service.spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
+            service
+                .spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
         }
         if config.store.standby && options::has_changelog(config) {
             let (shards, every) = (shards.clone(), Duration::from_millis(config.store.standby_ms));
             service.spawn("standby", move |shared| loops::stand_by(&shards, every, &shared))?;
         }
         let ingest_loop = IngestLoop {
-            consumer: connection.join(&config.kafka.group_id, &config.topics.events(), shards.clone())?,
+            consumer: connection.join(
+                &config.kafka.group_id,
+                &config.topics.events(),
+                shards.clone(),
+            )?,
             durability,
             events: connection.log(&config.topics.events())?,
             replier: connection.producer("keepsake-receipts")?,
@@ -236,7 +253,11 @@ impl Service {
         service.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))?;
 
         let reranking = match reranker {
-            Some(model) => Some(Reranking { model: model.session()?, clock: clock.clone(), options: options::rerank(config) }),
+            Some(model) => Some(Reranking {
+                model: model.session()?,
+                clock: clock.clone(),
+                options: options::rerank(config),
+            }),
             None => None,
         };
         let recall = Recall::new(
@@ -250,18 +271,24 @@ impl Service {
         .with_spread(model.spread())
         .with_reranking(reranking);
         let recall_loop = loops::RecallLoop {
-            consumer: connection.reader(&format!("{}-recalls", config.kafka.group_id), &config.topics.recalls())?,
+            consumer: connection
+                .reader(&format!("{}-recalls", config.kafka.group_id), &config.topics.recalls())?,
             producer: connection.producer("keepsake-recall")?,
         };
         service.spawn("recall", move |shared| recall_loop.run(recall, &shared))?;
 
         let judging = match judge {
-            Some(judge) => {
-                Some(Judging { judge: judge.session()?, clock, spread: model.spread(), options: options::judging(config) })
-            }
+            Some(judge) => Some(Judging {
+                judge: judge.session()?,
+                clock,
+                spread: model.spread(),
+                options: options::judging(config),
+            }),
             None => None,
         };
-        let compact = Compact::new(options::compact(config), profiles, shards.clone(), metrics.clone()).with_judging(judging);
+        let compact =
+            Compact::new(options::compact(config), profiles, shards.clone(), metrics.clone())
+                .with_judging(judging);
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked: compact_now,
@@ -280,13 +307,22 @@ impl Service {
         Ok(service)
     }
 
-    fn spawn(&mut self, name: &'static str, work: impl FnOnce(Arc<Shared>) -> Result<()> + Send + 'static) -> Result<()> {
+    fn spawn(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce(Arc<Shared>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         let shared = self.shared.clone();
         let run = move || {
-            let died =
-                || Fault::stop(StopName::ThreadDied, format!("thread {name} panicked; its last words are in the log above"));
+            let died = || {
+                Fault::stop(
+                    StopName::ThreadDied,
+                    format!("thread {name} panicked; its last words are in the log above"),
+                )
+            };
             let result =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(shared.clone()))).unwrap_or_else(|_| Err(died()));
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(shared.clone())))
+                    .unwrap_or_else(|_| Err(died()));
             if let Err(fault) = result {
                 shared.fail(fault.about(name));
             }
@@ -358,13 +394,17 @@ fn connect(config: &Config) -> Result<(Option<Embedded>, Connection)> {
         let connection = Connection { servers: embedded.servers(), options, embedded: true };
         return Ok((Some(embedded), connection));
     }
-    Ok((None, Connection { servers: config.kafka.bootstrap_servers.clone(), options, embedded: false }))
+    Ok((
+        None,
+        Connection { servers: config.kafka.bootstrap_servers.clone(), options, embedded: false },
+    ))
 }
 
 /// Threads that encode for ingest.
 pub fn pool_size(config: &Config) -> usize {
     match config.embedder.pool {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
+        0 => std::thread::available_parallelism()
+            .map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
         given => given,
     }
 }

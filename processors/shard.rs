@@ -77,7 +77,9 @@ impl Shard {
         now: Time,
         from: Option<&Restoring<'_>>,
     ) -> Result<(Shard, Opened)> {
-        let about = |fault: Fault| fault.about(format!("opens the shard of partition {}", identity.partition));
+        let about = |fault: Fault| {
+            fault.about(format!("opens the shard of partition {}", identity.partition))
+        };
         let open = || home.store(&options.store, identity, now.0);
         let mut opened = open().map_err(about)?;
         check_durability(&opened.store, from.is_some()).map_err(about)?;
@@ -89,10 +91,13 @@ impl Shard {
                 home.wipe(identity).map_err(about)?;
                 opened = open().map_err(about)?;
             }
-            restored = restore::restore(&opened.store, from.log, from.options, from.progress, from.clock).map_err(about)?;
+            restored =
+                restore::restore(&opened.store, from.log, from.options, from.progress, from.clock)
+                    .map_err(about)?;
         }
         let index = home.index(options.index, options.room.clone(), identity).map_err(about)?;
-        let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
+        let shard =
+            Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
         let caught_up = shard.catch_up().map_err(about)?;
         Ok((shard, Opened { set_aside: opened.rebuilt, outdated, restored, caught_up }))
     }
@@ -232,7 +237,10 @@ impl Shard {
     }
 
     /// The user's vectors for the cache that does not have them.
-    pub fn vectors(&self, key: &UserKey) -> Result<Vec<(crate::domain::MemoryId, crate::domain::Vector)>> {
+    pub fn vectors(
+        &self,
+        key: &UserKey,
+    ) -> Result<Vec<(crate::domain::MemoryId, crate::domain::Vector)>> {
         self.store.vectors(key)
     }
 
@@ -245,7 +253,11 @@ impl Shard {
 
     pub fn decisions_of(&self, key: &UserKey, event: &Position) -> Vec<Decision> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.iter().filter(|decision| decision.key == *key && decision.event == *event).cloned().collect()
+        recent
+            .iter()
+            .filter(|decision| decision.key == *key && decision.event == *event)
+            .cloned()
+            .collect()
     }
 
     /// How this user's recent decisions ended.
@@ -260,7 +272,10 @@ impl Shard {
 
     /// The user's recent decisions whose memory is gone must not be explained either.
     pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|decision| !forgotten(decision));
+        self.recent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|decision| !forgotten(decision));
     }
 }
 
@@ -270,7 +285,9 @@ pub fn check_durability(store: &Store, changelog: bool) -> Result<()> {
         (true, None) if store.applied() >= 0 => {
             "it was written with store.durability = \"local\", so the changelog lacks what it holds"
         }
-        (false, Some(_)) => "it was written with store.durability = \"changelog\", which would miss what is written without",
+        (false, Some(_)) => {
+            "it was written with store.durability = \"changelog\", which would miss what is written without"
+        }
         _ => return Ok(()),
     };
     Err(Fault::stop(

@@ -33,7 +33,8 @@ impl Serialize for Moment {
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Moment, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Moment::parse(&text).ok_or_else(|| D::Error::custom("is not a time such as 2026-01-02T03:04:05Z"))
+        Moment::parse(&text)
+            .ok_or_else(|| D::Error::custom("is not a time such as 2026-01-02T03:04:05Z"))
     }
 }
 
@@ -571,9 +572,14 @@ mod tests {
 
     #[test]
     fn numbers_are_as_short_as_they_were_meant() {
-        for (value, expected) in
-            [(0.35, "0.35"), (0.1 + 0.2, "0.3"), (1.0, "1.0"), (1.0 / 3.0, "0.333333"), (-0.0, "0.0"), (f32::NAN, "0.0")]
-        {
+        for (value, expected) in [
+            (0.35, "0.35"),
+            (0.1 + 0.2, "0.3"),
+            (1.0, "1.0"),
+            (1.0 / 3.0, "0.333333"),
+            (-0.0, "0.0"),
+            (f32::NAN, "0.0"),
+        ] {
             check(Number(value), expected);
         }
         check(Numbers(&[("recency", 0.5), ("cosine", 0.25)]), r#"{"recency":0.5,"cosine":0.25}"#);

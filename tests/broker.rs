@@ -3,7 +3,9 @@
 use crate::support::{PATIENCE, eventually, kafka};
 use keepsake::domain::UserKey;
 use keepsake::fault::Fault;
-use keepsake::ports::broker::{Broker, Consumer, Membership, Outgoing, Ownership, Polled, Record, Start, Transactor, Unwritten};
+use keepsake::ports::broker::{
+    Broker, Consumer, Membership, Outgoing, Ownership, Polled, Record, Start, Transactor, Unwritten,
+};
 use keepsake::ports::kafka::{Connection, TopicSpec};
 use keepsake::ports::memory::{Cluster, Mishap};
 use rdkafka::config::ClientConfig;
@@ -41,14 +43,21 @@ impl Ground {
         let broker = Box::new(cluster.connect("story"));
         let leave_open = move |id: &str, record: &Outgoing| {
             let broker = cluster.connect(id);
-            let mut transactor = broker.transactor(id, "events", "changelog").expect("makes a transactor");
+            let mut transactor =
+                broker.transactor(id, "events", "changelog").expect("makes a transactor");
             transactor.renew().expect("renews");
-            let member = broker.join("of-its-own", "events", Owner::new(Start::Committed)).expect("joins");
+            let member =
+                broker.join("of-its-own", "events", Owner::new(Start::Committed)).expect("joins");
             cluster.next(Mishap::TimeOutBefore);
-            let outcome = transactor.transact(std::slice::from_ref(record), &[], &membership(member.as_ref()));
+            let outcome = transactor.transact(
+                std::slice::from_ref(record),
+                &[],
+                &membership(member.as_ref()),
+            );
             assert!(matches!(outcome, Err(Unwritten::Unknown(_))), "{outcome:?}");
         };
-        let [events, changelog, narrow, group] = ["events", "changelog", "narrow", "keepsake"].map(str::to_owned);
+        let [events, changelog, narrow, group] =
+            ["events", "changelog", "narrow", "keepsake"].map(str::to_owned);
         Ground { broker, events, changelog, narrow, group, leave_open: Box::new(leave_open) }
     }
 
@@ -59,10 +68,20 @@ impl Ground {
         let options = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let broker = Connection { servers: servers.clone(), options, embedded: false };
-        let [events, changelog, narrow] = ["events", "changelog", "narrow"].map(|topic| format!("{group}.{topic}"));
-        let topic = |name: &String, partitions, settings| TopicSpec { name: name.clone(), partitions, replication: 1, settings };
+        let [events, changelog, narrow] =
+            ["events", "changelog", "narrow"].map(|topic| format!("{group}.{topic}"));
+        let topic = |name: &String, partitions, settings| TopicSpec {
+            name: name.clone(),
+            partitions,
+            replication: 1,
+            settings,
+        };
         let narrowed = vec![("max.message.bytes", RECORD_BYTES_MAX.to_string())];
-        let topics = [topic(&events, PARTITIONS, vec![]), topic(&changelog, 1, vec![]), topic(&narrow, 1, narrowed)];
+        let topics = [
+            topic(&events, PARTITIONS, vec![]),
+            topic(&changelog, 1, vec![]),
+            topic(&narrow, 1, narrowed),
+        ];
         broker.create_topics(&topics).expect("makes topics");
         let leave_open = move |id: &str, record: &Outgoing| {
             let mut config = ClientConfig::new();
@@ -75,7 +94,14 @@ impl Ground {
             producer.send(sent).map_err(|(error, _)| error).expect("sends");
             producer.flush(PATIENCE).expect("it arrives");
         };
-        Ground { broker: Box::new(broker), events, changelog, narrow, group, leave_open: Box::new(leave_open) }
+        Ground {
+            broker: Box::new(broker),
+            events,
+            changelog,
+            narrow,
+            group,
+            leave_open: Box::new(leave_open),
+        }
     }
 
     fn publish(&self, records: impl IntoIterator<Item = Outgoing>) {
@@ -91,7 +117,10 @@ impl Ground {
 
     /// One partition of the events, from where it says.
     fn reader(&self, start: Start) -> Box<dyn Consumer> {
-        let mut reader = self.broker.reader(&format!("{}-reads", self.group), &self.events).expect("makes a reader");
+        let mut reader = self
+            .broker
+            .reader(&format!("{}-reads", self.group), &self.events)
+            .expect("makes a reader");
         reader.assign(&[(0, start)]).expect("assigns");
         reader
     }
@@ -161,7 +190,8 @@ impl Ownership for Owner {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         self.committed.lock().expect("no story panics in here").extend(partitions.iter().copied());
         for (partition, _) in partitions {
-            let is_free = self.everybody.lock().expect("no story panics in here").insert(*partition);
+            let is_free =
+                self.everybody.lock().expect("no story panics in here").insert(*partition);
             // Told by what it holds, because a panic in here may be in the hands of a client written in C.
             if is_free {
                 self.holds.lock().expect("no story panics in here").insert(*partition);
@@ -184,7 +214,12 @@ const WAIT: Duration = Duration::from_millis(20);
 const SILENCE: usize = 15;
 
 fn aimed(topic: &str, partition: i32, text: &str) -> Outgoing {
-    Outgoing { topic: topic.to_owned(), partition: Some(partition), value: Some(text.into()), ..Outgoing::default() }
+    Outgoing {
+        topic: topic.to_owned(),
+        partition: Some(partition),
+        value: Some(text.into()),
+        ..Outgoing::default()
+    }
 }
 
 fn text(record: &Record) -> &str {
@@ -199,7 +234,11 @@ fn membership(consumer: &dyn Consumer) -> Membership {
     consumer.membership().expect("it is a member")
 }
 
-fn polls_until<T>(consumer: &mut dyn Consumer, what: &str, mut is_done: impl FnMut(Polled) -> Option<T>) -> T {
+fn polls_until<T>(
+    consumer: &mut dyn Consumer,
+    what: &str,
+    mut is_done: impl FnMut(Polled) -> Option<T>,
+) -> T {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
         if let Some(done) = is_done(consumer.poll(WAIT).expect("polls")) {
@@ -253,13 +292,15 @@ fn write(
     read: &[(i32, i64)],
     member: &mut dyn Consumer,
 ) -> BTreeMap<i32, i64> {
-    eventually("the transaction is written", || match transactor.transact(records, read, &membership(member)) {
-        Ok(written) => Some(written.changelog),
-        Err(Unwritten::Nothing(_)) => {
-            member.poll(WAIT).expect("polls");
-            None
+    eventually("the transaction is written", || {
+        match transactor.transact(records, read, &membership(member)) {
+            Ok(written) => Some(written.changelog),
+            Err(Unwritten::Nothing(_)) => {
+                member.poll(WAIT).expect("polls");
+                None
+            }
+            Err(other) => panic!("{other:?}"),
         }
-        Err(other) => panic!("{other:?}"),
     })
 }
 
@@ -305,27 +346,48 @@ fn records_come_in_the_order_in_which_they_were_written_to_their_partition(on: &
     reader.assign(&[(0, Start::At(0)), (1, Start::At(0))]).expect("assigns");
     let records = take(reader.as_mut(), 40);
     for partition in 0..2 {
-        let of_partition: Vec<(i64, &str)> =
-            records.iter().filter(|record| record.partition == partition).map(|record| (record.offset, text(record))).collect();
+        let of_partition: Vec<(i64, &str)> = records
+            .iter()
+            .filter(|record| record.partition == partition)
+            .map(|record| (record.offset, text(record)))
+            .collect();
         let written: Vec<String> = (0..20).map(|n| (2 * n + partition).to_string()).collect();
         assert_eq!(of_partition, (0..).zip(written.iter().map(String::as_str)).collect::<Vec<_>>());
     }
 }
 
 fn records_without_a_partition_land_where_the_users_key_says(on: &Ground) {
-    let users: Vec<UserKey> = (0..12).map(|n| UserKey::new("acme", &format!("user-{n}")).expect("it is a name")).collect();
-    let keyed =
-        |user: &UserKey| Outgoing { partition: None, key: Some(user.as_str().into()), ..aimed(&on.events, 0, user.as_str()) };
+    let users: Vec<UserKey> = (0..12)
+        .map(|n| UserKey::new("acme", &format!("user-{n}")).expect("it is a name"))
+        .collect();
+    let keyed = |user: &UserKey| Outgoing {
+        partition: None,
+        key: Some(user.as_str().into()),
+        ..aimed(&on.events, 0, user.as_str())
+    };
     on.publish(users[..6].iter().map(keyed));
     let (_, mut member) = on.join_alone();
     let mut transactor = on.transactor("writes");
     transactor.renew().expect("renews");
-    write(transactor.as_mut(), &users[6..].iter().map(keyed).collect::<Vec<_>>(), &[], member.as_mut());
-    let mut reader = on.broker.reader(&format!("{}-reads", on.group), &on.events).expect("makes a reader");
-    reader.assign(&(0..PARTITIONS).map(|partition| (partition, Start::At(0))).collect::<Vec<_>>()).expect("assigns");
-    let found: BTreeMap<String, i32> =
-        take(reader.as_mut(), users.len()).iter().map(|record| (text(record).to_owned(), record.partition)).collect();
-    assert_eq!(found, users.iter().map(|user| (user.as_str().to_owned(), user.partition(PARTITIONS))).collect());
+    write(
+        transactor.as_mut(),
+        &users[6..].iter().map(keyed).collect::<Vec<_>>(),
+        &[],
+        member.as_mut(),
+    );
+    let mut reader =
+        on.broker.reader(&format!("{}-reads", on.group), &on.events).expect("makes a reader");
+    reader
+        .assign(&(0..PARTITIONS).map(|partition| (partition, Start::At(0))).collect::<Vec<_>>())
+        .expect("assigns");
+    let found: BTreeMap<String, i32> = take(reader.as_mut(), users.len())
+        .iter()
+        .map(|record| (text(record).to_owned(), record.partition))
+        .collect();
+    assert_eq!(
+        found,
+        users.iter().map(|user| (user.as_str().to_owned(), user.partition(PARTITIONS))).collect()
+    );
 }
 
 fn the_end_is_told_once_until_there_is_more(on: &Ground) {
@@ -348,7 +410,10 @@ fn who_begins_at_the_end_is_given_what_comes(on: &Ground) {
 fn a_log_is_read_from_any_offset(on: &Ground) {
     on.publish_numbers(5);
     let log = on.broker.log(&on.events).expect("opens it");
-    let ends = |partition| [log.beginning(partition), log.stable_end(partition), log.end(partition)].map(|it| it.expect("asks"));
+    let ends = |partition| {
+        [log.beginning(partition), log.stable_end(partition), log.end(partition)]
+            .map(|it| it.expect("asks"))
+    };
     assert_eq!((ends(0), ends(1)), ([0, 5, 5], [0, 0, 0]));
     assert_eq!(texts(&until_end(log.read(0, 3).expect("reads").as_mut())), ["3", "4"]);
     assert!(until_end(log.read(0, 5).expect("reads").as_mut()).is_empty());
@@ -371,7 +436,10 @@ fn who_wants_one_header_gets_it_and_the_key_and_whether_there_is_a_value(on: &Gr
     ]);
     let log = on.broker.log(&on.events).expect("opens it");
     let found = until_end(log.read_header(0, 0, "state").expect("reads").as_mut());
-    let told: Vec<_> = found.iter().map(|r| (r.offset, r.key.as_deref(), r.value.is_some(), r.header("state"))).collect();
+    let told: Vec<_> = found
+        .iter()
+        .map(|r| (r.offset, r.key.as_deref(), r.value.is_some(), r.header("state")))
+        .collect();
     assert_eq!(
         told,
         [
@@ -393,7 +461,9 @@ fn readers_commit_under_a_group_of_their_own(on: &Ground) {
     assert_eq!(take(reader.as_mut(), 4)[0].offset, 0, "nothing is committed yet");
     reader.commit(&[(0, 2)]).expect("commits");
     // Nobody waits for the answer to a commit.
-    eventually("the commit is known", || (take(on.reader(Start::Committed).as_mut(), 1)[0].offset == 2).then_some(()));
+    eventually("the commit is known", || {
+        (take(on.reader(Start::Committed).as_mut(), 1)[0].offset == 2).then_some(())
+    });
 }
 
 fn a_record_longer_than_the_topic_takes_is_no_matter_of_patience(on: &Ground) {
@@ -405,7 +475,8 @@ fn a_record_longer_than_the_topic_takes_is_no_matter_of_patience(on: &Ground) {
     let (_, mut member) = on.join_alone();
     let mut transactor = on.transactor("writes");
     transactor.renew().expect("renews");
-    let outcome = transactor.transact(&[on.change("beside"), long], &[(0, 1)], &membership(member.as_ref()));
+    let outcome =
+        transactor.transact(&[on.change("beside"), long], &[(0, 1)], &membership(member.as_ref()));
     assert!(matches!(outcome, Err(Unwritten::Fault(Fault::Stop(_)))), "{outcome:?}");
     transactor.renew().expect("renews");
     write(transactor.as_mut(), &[on.change("alone")], &[], member.as_mut());
@@ -459,8 +530,10 @@ fn a_transaction_says_where_its_records_are_and_comes_with_its_offsets(on: &Grou
     let mut transactor = on.transactor("writes");
     transactor.renew().expect("renews");
     for (texts, read) in [(["a", "b"], 7), (["c", "d"], 8)] {
-        let records = [on.change(texts[0]), on.change(texts[1]), aimed(&on.events, 3, "not the changelog's")];
-        let written = write(transactor.as_mut(), &records, &[(0, read), (1, read + 10)], member.as_mut());
+        let records =
+            [on.change(texts[0]), on.change(texts[1]), aimed(&on.events, 3, "not the changelog's")];
+        let written =
+            write(transactor.as_mut(), &records, &[(0, read), (1, read + 10)], member.as_mut());
         let last = on.changes().pop().expect("there are records");
         assert_eq!((written, text(&last)), ([(0, last.offset)].into(), texts[1]));
     }

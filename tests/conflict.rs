@@ -40,11 +40,14 @@ impl Judge for Colours {
         self.clock.advance(self.pair_ms * pairs.len() as i64);
         let mut asked = self.asked.lock().expect("nobody panics with it");
         asked.extend(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())));
-        let colour = |text: &str| ["red", "green", "blue"].into_iter().find(|colour| text.contains(colour));
+        let colour =
+            |text: &str| ["red", "green", "blue"].into_iter().find(|colour| text.contains(colour));
         let differ = |a: Option<&str>, b: Option<&str>| a.is_some() && b.is_some() && a != b;
-        let found = pairs.iter().map(|(a, b)| match (differ(colour(a), colour(b)), self.one_way && a < b) {
-            (true, false) => 0.97,
-            _ => 0.02,
+        let found = pairs.iter().map(|(a, b)| {
+            match (differ(colour(a), colour(b)), self.one_way && a < b) {
+                (true, false) => 0.97,
+                _ => 0.02,
+            }
         });
         Ok(found.collect())
     }
@@ -61,8 +64,13 @@ impl Story {
     fn of(profile: &str) -> Story {
         let mut layers = Layers::defaults();
         layers.set("embedder.model", "hash", "test").expect("an option");
-        let model = Model::open(&options::embedder(&layers.checked().expect("options"))).expect("needs nothing");
-        let service = InProcess::with_profile(profile, &|| model.session().expect("a session"), &TokenCounter::estimate());
+        let model = Model::open(&options::embedder(&layers.checked().expect("options")))
+            .expect("needs nothing");
+        let service = InProcess::with_profile(
+            profile,
+            &|| model.session().expect("a session"),
+            &TokenCounter::estimate(),
+        );
         Story { service, clock: ManualClock::at(NOW), asked: Arc::default(), hours: 0 }
     }
 
@@ -87,13 +95,25 @@ impl Story {
     }
 
     fn judge(&self) -> Colours {
-        Colours { clock: self.clock.clone(), pair_ms: 1, fails: false, one_way: false, asked: self.asked.clone() }
+        Colours {
+            clock: self.clock.clone(),
+            pair_ms: 1,
+            fails: false,
+            one_way: false,
+            asked: self.asked.clone(),
+        }
     }
 
     /// A worker that starts now.
     fn worker(&self, judge: Colours) -> Compact {
-        let options =
-            JudgingOptions { probability: 0.9, cosine: 0.35, earlier_max: 3, days: 7.0, budget_ms: BUDGET_MS, compared_max: 100 };
+        let options = JudgingOptions {
+            probability: 0.9,
+            cosine: 0.35,
+            earlier_max: 3,
+            days: 7.0,
+            budget_ms: BUDGET_MS,
+            compared_max: 100,
+        };
         let (clock, spread) = (Arc::new(self.clock.clone()), Spread::STANDARD);
         self.service.compaction(Some(Judging { judge: Box::new(judge), clock, spread, options }))
     }
@@ -120,7 +140,11 @@ impl Story {
         let request = json!({"type": "list", "user": "mia", "limit": 50});
         let listed = self.service.reply(self.now(), &request);
         let memories = listed["memories"].as_array().unwrap_or_else(|| panic!("{listed}"));
-        memories.iter().find(|memory| memory["content"] == text).unwrap_or_else(|| panic!("{text}: {listed}")).clone()
+        memories
+            .iter()
+            .find(|memory| memory["content"] == text)
+            .unwrap_or_else(|| panic!("{text}: {listed}"))
+            .clone()
     }
 
     fn recall(&mut self, query: &str) -> Vec<Value> {
@@ -128,8 +152,14 @@ impl Story {
     }
 
     fn check_counted(&self, outcome: &str, count: u64) {
-        let (page, name) = (self.service.metrics.page(), format!("keepsake_conflict_total{{outcome=\"{outcome}\"}} "));
-        let counted = page.lines().find_map(|line| line.strip_prefix(&name)).map_or(0, |value| value.parse().expect("a count"));
+        let (page, name) = (
+            self.service.metrics.page(),
+            format!("keepsake_conflict_total{{outcome=\"{outcome}\"}} "),
+        );
+        let counted = page
+            .lines()
+            .find_map(|line| line.strip_prefix(&name))
+            .map_or(0, |value| value.parse().expect("a count"));
         assert_eq!(counted, count, "{outcome}: {page}");
     }
 }
@@ -143,13 +173,20 @@ const GREEN: &str = "My house has the front door painted green.";
 #[test]
 fn a_contradicted_statement_is_revised_and_stays_valid() {
     let mut story = Story::turns(&[RED, GREEN]);
-    assert!(story.memory(GREEN)["revises"].as_array().is_none_or(Vec::is_empty), "or the worker has nothing to do");
+    assert!(
+        story.memory(GREEN)["revises"].as_array().is_none_or(Vec::is_empty),
+        "or the worker has nothing to do"
+    );
     let mut worker = story.worker(story.judge());
     let proposals = story.round(&mut worker);
     assert_eq!(proposals.len(), 1, "{proposals:?}");
     assert_eq!(story.service.take_back(&proposals[0]), "revised");
     let (red, green) = (story.memory(RED), story.memory(GREEN));
-    assert_eq!((&green["revises"], &red["revised_by"]), (&json!([red["id"]]), &green["id"]), "{red} {green}");
+    assert_eq!(
+        (&green["revises"], &red["revised_by"]),
+        (&json!([red["id"]]), &green["id"]),
+        "{red} {green}"
+    );
     assert!(red["valid_to"].is_null(), "{red}");
     let found = story.recall("front door painted red");
     assert_eq!(
@@ -157,7 +194,13 @@ fn a_contradicted_statement_is_revised_and_stays_valid() {
         (&json!(GREEN), &json!(RED)),
         "the newer one first, whatever the words"
     );
-    assert!(found[1]["note"].as_str().is_some_and(|note| note.contains("green") && note.contains("2024")), "{}", found[1]);
+    assert!(
+        found[1]["note"]
+            .as_str()
+            .is_some_and(|note| note.contains("green") && note.contains("2024")),
+        "{}",
+        found[1]
+    );
     assert_eq!(story.service.take_back(&proposals[0]), "duplicate");
     assert!(story.round(&mut worker).is_empty() && story.proposals().is_empty(), "it is linked");
     story.check_counted("done", 3);
@@ -179,9 +222,18 @@ fn what_was_compared_is_compared_again_only_with_other_words() {
 #[test]
 fn a_link_that_somebody_undid_is_not_proposed_again() {
     let undone: [(&str, About); 3] = [
-        ("the newer one is wrong", |_, green| json!({"type": "feedback", "memory": green["id"], "signal": "wrong"})),
-        ("the older one holds", |red, _| json!({"type": "update", "memory": red["id"], "content": RED})),
-        ("the older one is confirmed", |red, _| json!({"type": "feedback", "memory": red["id"], "signal": "confirmed"})),
+        (
+            "the newer one is wrong",
+            |_, green| json!({"type": "feedback", "memory": green["id"], "signal": "wrong"}),
+        ),
+        (
+            "the older one holds",
+            |red, _| json!({"type": "update", "memory": red["id"], "content": RED}),
+        ),
+        (
+            "the older one is confirmed",
+            |red, _| json!({"type": "feedback", "memory": red["id"], "signal": "confirmed"}),
+        ),
     ];
     for (what, event) in undone {
         let mut story = Story::linked(&[RED, GREEN]);
@@ -223,7 +275,10 @@ fn only_statements_of_one_person_are_compared() {
     let turn = |content: &str| json!({"type": "turn", "content": content});
     check(turn(RED), json!({"type": "turn", "content": GREEN, "speaker": "Ben"}));
     check(turn(RED), json!({"type": "turn", "content": GREEN, "role": "assistant"}));
-    check(turn(RED), json!({"type": "remember", "content": GREEN, "scope": "session", "session": "s"}));
+    check(
+        turn(RED),
+        json!({"type": "remember", "content": GREEN, "scope": "session", "session": "s"}),
+    );
     check(turn(RED), turn("I bought a green kite in Porto."));
 }
 
@@ -240,7 +295,12 @@ fn an_old_memory_is_not_compared_with_what_came_before_it() {
     let mut story = Story::turns(&[RED, GREEN]);
     story.hours += 8 * 24;
     assert!(story.proposals().is_empty());
-    assert_eq!(story.tell(json!({"type": "turn", "content": "The front door of my house is now painted blue."})), "kept");
+    assert_eq!(
+        story.tell(
+            json!({"type": "turn", "content": "The front door of my house is now painted blue."})
+        ),
+        "kept"
+    );
     assert_eq!(story.proposals().len(), 1, "a new one is compared with all that came before");
 }
 
@@ -260,7 +320,13 @@ fn what_a_round_leaves_out_waits_for_the_next() {
 #[test]
 fn a_model_that_fails_stops_no_compaction() {
     let mut story = Story::of("keepsake");
-    for content in [RED, GREEN, "My sister Anna moved to Porto.", "I am allergic to peanuts.", "Our dog is called Rex."] {
+    for content in [
+        RED,
+        GREEN,
+        "My sister Anna moved to Porto.",
+        "I am allergic to peanuts.",
+        "Our dog is called Rex.",
+    ] {
         story.tell(json!({"type": "turn", "content": content, "session": "s"}));
     }
     story.hours += 12;
@@ -286,12 +352,17 @@ fn a_directory_without_such_a_model_stops_the_start_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut layers = Layers::defaults();
     let store = folder.path().join("store").display().to_string();
-    for (path, value) in
-        [("embedder.model", "hash"), ("store.dir", &store), ("conflict.model", &folder.path().display().to_string())]
-    {
+    for (path, value) in [
+        ("embedder.model", "hash"),
+        ("store.dir", &store),
+        ("conflict.model", &folder.path().display().to_string()),
+    ] {
         layers.set(path, value, "test").expect("an option");
     }
-    let fault = Service::start(&layers.checked().expect("options")).err().expect("there is no model").to_string();
+    let fault = Service::start(&layers.checked().expect("options"))
+        .err()
+        .expect("there is no model")
+        .to_string();
     for part in ["config.json", "conflict.model", "model-unusable"] {
         assert!(fault.contains(part), "{part}: {fault}");
     }
@@ -301,8 +372,10 @@ fn a_directory_without_such_a_model_stops_the_start_by_name() {
 #[test]
 fn a_running_service_links_what_the_model_takes_for_a_contradiction() {
     let Some(model) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
-        let _ =
-            writeln!(std::io::stderr(), "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, conflict.model is NOT tested");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, conflict.model is NOT tested"
+        );
         return;
     };
     let library = Path::new(&model).join("libonnxruntime.so").display().to_string();
@@ -311,18 +384,24 @@ fn a_running_service_links_what_the_model_takes_for_a_contradiction() {
     let running = Running::start(Broker::Embedded, &options);
     let wire = running.wire();
     let ada = wire.user("conflict", "ada");
-    let (lisbon, porto) = ("The office of our team is in Lisbon.", "Our team has the office in Porto.");
+    let (lisbon, porto) =
+        ("The office of our team is in Lisbon.", "Our team has the office in Porto.");
     for content in [lisbon, porto] {
         ada.remember(content);
     }
     for partition in 0..wire.partitions("events") {
         let mut tick = ada.message("events", json!({}));
-        (tick.value, tick.partition) = (Some(json!({"type": "tick"}).to_string().into_bytes()), Some(partition));
+        (tick.value, tick.partition) =
+            (Some(json!({"type": "tick"}).to_string().into_bytes()), Some(partition));
         wire.send(&tick);
     }
-    let revised =
-        eventually("the link is made", || ada.decisions().into_iter().find(|decision| decision["outcome"] == "revised"));
-    assert!(revised["reason"].as_str().is_some_and(|reason| reason.contains("conflict.model")), "{revised}");
+    let revised = eventually("the link is made", || {
+        ada.decisions().into_iter().find(|decision| decision["outcome"] == "revised")
+    });
+    assert!(
+        revised["reason"].as_str().is_some_and(|reason| reason.contains("conflict.model")),
+        "{revised}"
+    );
     let reply = ada.recall("Is the office of our team in Lisbon?");
     assert_eq!(contents(&reply)[..2], [porto, lisbon], "{reply}");
     assert!(running.service.metrics.page().contains("keepsake_conflict_total{outcome=\"done\"}"));

@@ -50,7 +50,10 @@ impl Log {
 
     /// Exit code, what was said and what was complained of.
     fn typed(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let output = command(&self.place).args(arguments).output().expect("the program was built with this test");
+        let output = command(&self.place)
+            .args(arguments)
+            .output()
+            .expect("the program was built with this test");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
@@ -58,7 +61,9 @@ impl Log {
     fn json(&self, arguments: &[&str]) -> Vec<Value> {
         let (code, said, words) = self.typed(&[arguments, &["--json"]].concat());
         assert_eq!(code, Some(0), "{arguments:?}: {said}{words}");
-        said.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+        said.lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
     }
 }
 
@@ -72,7 +77,9 @@ fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
     let content = format!("The blue key opens the shed{}", ", and the hut".repeat(10));
     let sent = Message {
         timestamp_ms: 1_770_000_000_123,
-        ..ada.message("events", json!({"type": "remember", "content": content, "id": "long-1"})).with("app", "chat")
+        ..ada
+            .message("events", json!({"type": "remember", "content": content, "id": "long-1"}))
+            .with("app", "chat")
     };
     let (partition, offset) = wire.send(&sent);
     wire.send(&ada.message("events", json!({"type": "shout"})));
@@ -81,20 +88,34 @@ fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
     let listed = log.json(&["dlq", "list", "--reason", "too-large"]);
     let letter = &listed[0];
     let from = json!({"topic": wire.topic("events"), "partition": partition, "offset": offset});
-    assert_eq!((listed.len(), &letter["from"], &letter["redriven"]), (1, &from, &json!(0)), "{listed:?}");
-    assert_eq!((&letter["key"], &letter["stage"]), (&json!("dlq/ada"), &json!("ingest")), "{letter}");
+    assert_eq!(
+        (listed.len(), &letter["from"], &letter["redriven"]),
+        (1, &from, &json!(0)),
+        "{listed:?}"
+    );
+    assert_eq!(
+        (&letter["key"], &letter["stage"]),
+        (&json!("dlq/ada"), &json!("ingest")),
+        "{letter}"
+    );
     assert_eq!(letter["value"].as_str().map(str::as_bytes), sent.value.as_deref());
     assert_eq!(log.json(&["dlq", "list"]).len(), 2);
     assert_eq!(log.json(&["dlq", "list", "--topic", "recalls"]).len(), 0);
     assert_eq!(log.json(&["dlq", "list", "--since", "1h", "--limit", "1"]).len(), 1);
     let (code, said, words) = log.typed(&["dlq", "list"]);
-    assert!(code == Some(0) && said.contains(&format!("events/{partition}/{offset}")), "{said}{words}");
+    assert!(
+        code == Some(0) && said.contains(&format!("events/{partition}/{offset}")),
+        "{said}{words}"
+    );
     assert!(said.contains("2 dead letters") && said.contains("unknown-type"), "{said}");
 
     strict.stop();
     let _lenient = Running::at(log.with(LIMIT, "1000"));
     let (code, said, words) = log.typed(&["dlq", "redrive", "--reason", "too-large"]);
-    assert!(code == Some(0) && said.contains("1 would be redriven") && said.contains("--yes"), "{said}{words}");
+    assert!(
+        code == Some(0) && said.contains("1 would be redriven") && said.contains("--yes"),
+        "{said}{words}"
+    );
     assert_eq!(wire.read("events").len(), 2, "a dry run sends nothing");
 
     let done = log.json(&["dlq", "redrive", "--yes"]).remove(0);
@@ -102,30 +123,66 @@ fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
     assert_eq!((&done["refused"], &done["remembered"]), (&json!(0), &json!(true)), "{done}");
     let memory = eventually("the event is applied", || ada.list().first().cloned());
     assert_eq!(memory["content"], content);
-    let again = wire.read("events").into_iter().filter(|event| event.header("keepsake-redriven").is_some());
-    let again = again.into_iter().find(|event| event.value == sent.value).expect("it is on the events topic");
+    let again =
+        wire.read("events").into_iter().filter(|event| event.header("keepsake-redriven").is_some());
+    let again = again
+        .into_iter()
+        .find(|event| event.value == sent.value)
+        .expect("it is on the events topic");
     let mut headers = sent.headers.clone();
     headers.push(("keepsake-redriven".into(), b"1".to_vec()));
-    assert_eq!((again.headers, again.key, again.timestamp_ms), (headers, sent.key.clone(), sent.timestamp_ms));
-    assert_eq!(outcome(&ada.event(json!({"type": "remember", "content": content, "id": "long-1"}))), "duplicate");
+    assert_eq!(
+        (again.headers, again.key, again.timestamp_ms),
+        (headers, sent.key.clone(), sent.timestamp_ms)
+    );
+    assert_eq!(
+        outcome(&ada.event(json!({"type": "remember", "content": content, "id": "long-1"}))),
+        "duplicate"
+    );
 
     // What failed again is a new dead letter, which counts, and the only one that is left to be dealt with.
-    let failed = eventually("the other one failed again", || log.json(&["dlq", "list"]).into_iter().find(|l| l["redriven"] == 1));
+    let failed = eventually("the other one failed again", || {
+        log.json(&["dlq", "list"]).into_iter().find(|l| l["redriven"] == 1)
+    });
     let (partition, offset) = (failed["partition"].to_string(), failed["offset"].to_string());
     let once_at_most = ["dlq", "redrive", "--redriven-max", "1"];
     assert_eq!(log.json(&once_at_most)[0]["skipped"], 1);
-    let twice = log.json(&["dlq", "redrive", "--yes", "--partition", &partition, "--offset", &offset]).remove(0);
-    assert_eq!((&twice["redriven"], &twice["remembered"]), (&json!({"unknown-type": 1}), &json!(false)), "{twice}");
-    eventually("it failed for the third time", || log.json(&["dlq", "list"]).into_iter().find(|l| l["redriven"] == 2));
+    let twice = log
+        .json(&["dlq", "redrive", "--yes", "--partition", &partition, "--offset", &offset])
+        .remove(0);
+    assert_eq!(
+        (&twice["redriven"], &twice["remembered"]),
+        (&json!({"unknown-type": 1}), &json!(false)),
+        "{twice}"
+    );
+    eventually("it failed for the third time", || {
+        log.json(&["dlq", "list"]).into_iter().find(|l| l["redriven"] == 2)
+    });
 
-    let place = ["--partition", &letter["partition"].to_string(), "--offset", &letter["offset"].to_string()];
+    let place = [
+        "--partition",
+        &letter["partition"].to_string(),
+        "--offset",
+        &letter["offset"].to_string(),
+    ];
     let (code, _, words) = log.typed(&[&["dlq", "redrive", "--yes"], &place[..]].concat());
-    assert!(code == Some(2) && words.contains("earlier redrive") && words.contains("--all"), "{code:?}: {words}");
+    assert!(
+        code == Some(2) && words.contains("earlier redrive") && words.contains("--all"),
+        "{code:?}: {words}"
+    );
     let all = log.json(&["dlq", "redrive", "--all"]).remove(0);
-    assert_eq!((&all["redriven"], &all["dry_run"]), (&json!({"too-large": 1, "unknown-type": 3}), &json!(true)), "{all}");
+    assert_eq!(
+        (&all["redriven"], &all["dry_run"]),
+        (&json!({"too-large": 1, "unknown-type": 3}), &json!(true)),
+        "{all}"
+    );
 
     // Somebody else's record has no home here. It is told of, and passed by.
-    wire.send(&Message { topic: wire.topic("dead-letters"), value: Some(b"?".to_vec()), ..Message::default() });
+    wire.send(&Message {
+        topic: wire.topic("dead-letters"),
+        value: Some(b"?".to_vec()),
+        ..Message::default()
+    });
     let (code, _, words) = log.typed(&["dlq", "redrive", "--yes"]);
     assert!(code == Some(1) && words.contains("not written by keepsake"), "{code:?}: {words}");
     eventually("they failed again", || (log.json(&["dlq", "list"]).len() == 7).then_some(()));
@@ -146,17 +203,26 @@ fn a_flood_of_dead_letters_stops_the_process_and_nothing_is_lost_or_told_twice(b
     let mut sent: Vec<(i32, i64)> = (0..3).map(|n| wire.send(&bad(n))).collect();
     eventually("three are the exception", || (wire.read("dead-letters").len() == 3).then_some(()));
 
-    let good = |content: &str| wire.post(&ada.message("events", json!({"type": "remember", "content": content})));
+    let good = |content: &str| {
+        wire.post(&ada.message("events", json!({"type": "remember", "content": content})))
+    };
     good("The blue key opens the shed.");
     let posted: Vec<_> = (3..15).map(|n| wire.post(&bad(n))).collect();
     good("The red key opens the hut.");
     wire.flush();
-    sent.extend(posted.iter().map(|delivery| delivery.get().expect("acknowledged").clone().expect("written")));
+    sent.extend(
+        posted
+            .iter()
+            .map(|delivery| delivery.get().expect("acknowledged").clone().expect("written")),
+    );
     let status = child.wait();
     assert_eq!(status.code(), Some(3), "{status}: {}", child.log());
     assert!(child.log().contains("[dead-letter-flood, see deploy/RUNBOOK.md]"), "{}", child.log());
     let letters = wire.read("dead-letters").len();
-    assert!((3..=3 + 5).contains(&letters), "{letters} are put aside: the three, and at most five in a row behind the good one");
+    assert!(
+        (3..=3 + 5).contains(&letters),
+        "{letters} are put aside: the three, and at most five in a row behind the good one"
+    );
 
     let mut again = Child::start(&log.with(LIMIT, "100"));
     again.wait_until_ready();
@@ -168,6 +234,7 @@ fn a_flood_of_dead_letters_stops_the_process_and_nothing_is_lost_or_told_twice(b
     let mut told: Vec<(i32, i64)> = wire.read("dead-letters").iter().map(place).collect();
     told.sort_unstable();
     assert_eq!(told, sent, "every one is a dead letter, once");
-    let outcomes: Vec<Value> = ada.decisions().iter().map(|decision| decision["outcome"].clone()).collect();
+    let outcomes: Vec<Value> =
+        ada.decisions().iter().map(|decision| decision["outcome"].clone()).collect();
     assert_eq!(outcomes, ["kept", "kept"], "what was good is decided once");
 }

@@ -18,8 +18,10 @@ struct Admin {
 
 impl Admin {
     fn of(servers: &str) -> Admin {
-        let client = ClientConfig::new().set("bootstrap.servers", servers).create().expect("a client");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let client =
+            ClientConfig::new().set("bootstrap.servers", servers).create().expect("a client");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Admin { client, runtime }
     }
 
@@ -32,7 +34,10 @@ impl Admin {
     }
 
     fn add_partitions(&self, topic: &str, count: usize) {
-        self.done(self.client.create_partitions([&NewPartitions::new(topic, count)], &AdminOptions::new()));
+        self.done(
+            self.client
+                .create_partitions([&NewPartitions::new(topic, count)], &AdminOptions::new()),
+        );
     }
 
     fn set(&self, topic: &str, name: &str, value: &str) {
@@ -56,7 +61,10 @@ fn stops(child: &mut Child, code: i32, name: &str) {
     let status = child.wait();
     let log = child.log();
     assert_eq!(status.code(), Some(code), "{name}: {status}\n{log}");
-    assert!(log.contains(&format!("[{name}, see deploy/RUNBOOK.md]")), "the log names {name}:\n{log}");
+    assert!(
+        log.contains(&format!("[{name}, see deploy/RUNBOOK.md]")),
+        "the log names {name}:\n{log}"
+    );
 }
 
 fn started(options: &[(&str, &str)]) -> (Place, Child, Wire) {
@@ -72,7 +80,8 @@ fn a_topic_that_is_deleted_stops_it_by_name() {
     if !kafka::is_wanted("a_topic_that_is_deleted_stops_it_by_name") {
         return;
     }
-    let (_, mut child, wire) = started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
+    let (_, mut child, wire) =
+        started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
     wire.user("faults", "ada").turn("I live in Lisbon");
     Admin::of(kafka::servers()).delete_topic(&wire.topic("events"));
     stops(&mut child, 1, "topic-missing");
@@ -83,7 +92,8 @@ fn another_number_of_partitions_stops_it_by_name() {
     if !kafka::is_wanted("another_number_of_partitions_stops_it_by_name") {
         return;
     }
-    let (place, mut child, wire) = started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
+    let (place, mut child, wire) =
+        started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
     wire.user("faults", "ada").turn("I live in Lisbon");
     let admin = Admin::of(kafka::servers());
     admin.add_partitions(&wire.topic("events"), 4);
@@ -105,7 +115,12 @@ fn events_that_retention_took_unread_stop_it_by_name() {
     child.signal("-TERM");
     assert!(child.wait().success());
     for _ in 0..3 {
-        wire.send(&ada.message("events", json!({"type": "turn", "content": "Nobody will ever read this."})));
+        wire.send(
+            &ada.message(
+                "events",
+                json!({"type": "turn", "content": "Nobody will ever read this."}),
+            ),
+        );
     }
     Admin::of(kafka::servers()).truncate(&wire.topic("events"), 3);
     stops(&mut Child::start(&place), 3, "events-gone");
@@ -156,12 +171,23 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     // No file of this process may grow over 640 KiB: the same error to a writer as a disk without room.
     let serve = command(&place);
     let mut limited = std::process::Command::new("bash");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 640; exec \"$0\" \"$@\"", &serve.get_program().to_string_lossy()]);
-    limited.args(serve.get_args()).arg("serve").current_dir(&place.dir).env("NO_COLOR", "1").env("KEEPSAKE_LOG", "error");
+    limited.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 640; exec \"$0\" \"$@\"",
+        &serve.get_program().to_string_lossy(),
+    ]);
+    limited
+        .args(serve.get_args())
+        .arg("serve")
+        .current_dir(&place.dir)
+        .env("NO_COLOR", "1")
+        .env("KEEPSAKE_LOG", "error");
     let mut full = Child::run(limited, &place);
     let mut ends = BTreeMap::new();
-    let sent: Vec<_> =
-        stream(&users, 3000).iter().map(|event| (event["user"].clone(), wire.post(&message(&wire, event)))).collect();
+    let sent: Vec<_> = stream(&users, 3000)
+        .iter()
+        .map(|event| (event["user"].clone(), wire.post(&message(&wire, event))))
+        .collect();
     wire.flush();
     for (user, delivery) in sent {
         let (partition, offset) = delivery.get().expect("flushed").clone().expect("acknowledged");
@@ -175,7 +201,11 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     let roomy = Running::at(place);
     settled(&wire, &ends);
     let found = state(&wire, &users);
-    assert!(found.values().all(|memories| memories.len() >= 100), "{:?}", found.values().map(Vec::len).collect::<Vec<_>>());
+    assert!(
+        found.values().all(|memories| memories.len() >= 100),
+        "{:?}",
+        found.values().map(Vec::len).collect::<Vec<_>>()
+    );
     roomy.stop();
 }
 
@@ -195,7 +225,11 @@ fn a_broker_that_is_away_for_a_while_is_waited_for() {
     ada.turn("I live in Lisbon");
     kafka::stop(&dir);
     std::thread::sleep(Duration::from_secs(12));
-    assert!(child.process.try_wait().expect("it is our child").is_none(), "it waits:\n{}", child.log());
+    assert!(
+        child.process.try_wait().expect("it is our child").is_none(),
+        "it waits:\n{}",
+        child.log()
+    );
     kafka::start_in(&dir).unwrap_or_else(|why| panic!("{why}"));
     child.wait_until_ready();
     ada.turn("I moved to Porto last week.");

@@ -24,22 +24,27 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     let config = Layers::defaults().checked().expect("defaults");
     let profiles = Profiles::load(&config).expect("built in");
     let profile = profiles.named("keepsake").expect("built in");
-    let (split, weights, gate) = (profile.split.clone(), profile.weights.clone(), profile.gate.clone());
+    let (split, weights, gate) =
+        (profile.split.clone(), profile.weights.clone(), profile.gate.clone());
     Setting { decode: options::ingest(&config).decode, split, weights, gate }
 });
 
 /// As far as ingest goes before anything is kept: what each candidate is, how surprising, and what it says otherwise than `before`.
 fn through(value: Vec<u8>, before: &str) -> Option<String> {
-    let record = Record { topic: "keepsake.events".into(), value: Some(value), ..Record::default() };
+    let record =
+        Record { topic: "keepsake.events".into(), value: Some(value), ..Record::default() };
     let event = decode::event(&record, &SETTING.decode).outcome.ok()?;
     let Action::Turn(turn) = event.action else { return None };
     let tokens = |text: &str| text.split_whitespace().count();
     let candidates = split::candidates(&turn.content, turn.kind.as_ref(), &SETTING.split, &tokens);
-    Some(candidates.iter().map(|candidate| judged(candidate, before)).collect::<Vec<_>>().join("\n"))
+    Some(
+        candidates.iter().map(|candidate| judged(candidate, before)).collect::<Vec<_>>().join("\n"),
+    )
 }
 
 fn judged(candidate: &Candidate, before: &str) -> String {
-    let (vector, rarity, mut own_words) = (Vector::of(&[0.6, 0.8]), Rarity::flat(), OwnWords::default());
+    let (vector, rarity, mut own_words) =
+        (Vector::of(&[0.6, 0.8]), Rarity::flat(), OwnWords::default());
     let said = Said::of(&candidate.text, &rarity);
     said.stems().iter().for_each(|stem| own_words.add(stem));
     let earlier = Earlier { content: before, cosine: 0.9, opposed: 0 };
@@ -67,9 +72,15 @@ fn judged(candidate: &Candidate, before: &str) -> String {
     let surprise = score::surprise(&said, &ground, &SETTING.weights);
     let threshold = score::threshold(&SETTING.gate, &[surprise.total]);
     let verdict = score::verdict(&surprise, threshold);
-    assert!(surprise.total.is_finite() && !verdict.reason.is_empty() && !verdict.class.is_empty(), "{candidate:?}");
+    assert!(
+        surprise.total.is_finite() && !verdict.reason.is_empty() && !verdict.class.is_empty(),
+        "{candidate:?}"
+    );
     let same = score::says_the_same(&candidate.text, before, 0.8);
-    format!("{candidate:?} {surprise:?} {verdict:?} {same} {conflicts:?} {}", split::may_conflict(&candidate.text))
+    format!(
+        "{candidate:?} {surprise:?} {verdict:?} {same} {conflicts:?} {}",
+        split::may_conflict(&candidate.text)
+    )
 }
 
 /// Pieces of what the rules look for, in any order and company: rules break at borders.
@@ -154,14 +165,19 @@ fn speech() -> impl Strategy<Value = String> {
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
-    let turn =
-        |content: String| json!({"type": "turn", "user": "ada", "session": "s", "content": content}).to_string().into_bytes();
-    let torn = (speech(), any::<prop::sample::Index>(), any::<u8>()).prop_map(move |(content, at, byte)| {
-        let mut bytes = turn(content);
-        let at = at.index(bytes.len());
-        bytes[at] = byte;
-        bytes
-    });
+    let turn = |content: String| {
+        json!({"type": "turn", "user": "ada", "session": "s", "content": content})
+            .to_string()
+            .into_bytes()
+    };
+    let torn = (speech(), any::<prop::sample::Index>(), any::<u8>()).prop_map(
+        move |(content, at, byte)| {
+            let mut bytes = turn(content);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            bytes
+        },
+    );
     prop_oneof![8 => speech().prop_map(turn), 1 => torn, 1 => prop::collection::vec(any::<u8>(), 0..200)]
 }
 
@@ -176,7 +192,9 @@ proptest! {
 
 #[test]
 fn an_ordinary_turn_is_judged() {
-    let turn = json!({"type": "turn", "user": "ada", "content": "We now have 12 boats in the fleet"}).to_string();
+    let turn =
+        json!({"type": "turn", "user": "ada", "content": "We now have 12 boats in the fleet"})
+            .to_string();
     let judged = through(turn.into_bytes(), "We have 10 boats in the fleet").expect("a turn");
     assert!(judged.contains("class: \"change\"") && judged.contains("says 12 where"), "{judged}");
     assert_eq!(through(b"{".to_vec(), ""), None);

@@ -19,7 +19,8 @@ struct Pair {
 
 impl Pair {
     fn start(session_ms: &str) -> Pair {
-        let left = Place::new(Broker::Kafka, &[("kafka.librdkafka.session.timeout.ms", session_ms)]);
+        let left =
+            Place::new(Broker::Kafka, &[("kafka.librdkafka.session.timeout.ms", session_ms)]);
         let right = Place { dir: left.dir.with_extension("right"), ..left.clone() };
         let mut first = Child::start(&left);
         first.wait_until_ready();
@@ -32,22 +33,31 @@ impl Pair {
 /// Asks and counts until `done` says so; the longest time that some user had no answer.
 fn longest_silence(wire: &Wire, mut each_round: impl FnMut(Duration) -> bool) -> Duration {
     let began = Instant::now();
-    let mut heard: BTreeMap<String, Instant> = (0..USERS).map(|n| (format!("asker-{n}"), began)).collect();
+    let mut heard: BTreeMap<String, Instant> =
+        (0..USERS).map(|n| (format!("asker-{n}"), began)).collect();
     let mut longest = Duration::ZERO;
     let mut finishing = None;
     loop {
         for name in heard.keys() {
             let user = wire.user("handover", name);
-            let request = user.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
-            wire.post(&request.with("kafka_replyTopic", wire.topic("replies")).with("kafka_correlationId", name.as_bytes()));
+            let request =
+                user.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
+            wire.post(
+                &request
+                    .with("kafka_replyTopic", wire.topic("replies"))
+                    .with("kafka_correlationId", name.as_bytes()),
+            );
         }
         wire.flush();
         let next = Instant::now() + ASK_EVERY;
         while Instant::now() < next {
             let ok = wire.reply_if(next - Instant::now(), |reply| reply.json()["status"] == "ok");
             let Some(reply) = ok else { break };
-            let name = String::from_utf8_lossy(reply.header("kafka_correlationId").expect("echoed")).into_owned();
-            let silent = heard.insert(name, Instant::now()).expect("one of those asked for").elapsed();
+            let name =
+                String::from_utf8_lossy(reply.header("kafka_correlationId").expect("echoed"))
+                    .into_owned();
+            let silent =
+                heard.insert(name, Instant::now()).expect("one of those asked for").elapsed();
             longest = longest.max(silent);
         }
         if each_round(began.elapsed()) {
@@ -85,13 +95,19 @@ fn a_rolling_restart_is_hardly_noticed() {
             let signalled = Instant::now();
             let status = pair.children[step].wait();
             assert!(status.success(), "it ends in good order: {status}");
-            told.push(format!("after {:.2?} it had ended:\n{}", signalled.elapsed(), pair.children[step].log()));
+            told.push(format!(
+                "after {:.2?} it had ended:\n{}",
+                signalled.elapsed(),
+                pair.children[step].log()
+            ));
             pair.children[step] = Child::start(&places[step]);
             step += 1;
         }
         step == 2 && since > due + Duration::from_secs(6)
     });
-    eprintln!("longest time without an answer: calm {calm:.2?}, in a rolling restart {longest:.2?}");
+    eprintln!(
+        "longest time without an answer: calm {calm:.2?}, in a rolling restart {longest:.2?}"
+    );
     if longest >= Duration::from_secs(10) {
         told.extend(pair.children.iter().map(Child::log));
         panic!("{longest:?}\n{}", told.join("\n----\n"));
@@ -107,19 +123,23 @@ fn after_a_kill_in_mid_transaction_the_other_takes_over() {
     let wire = pair.left.wire();
     teach(&wire);
     let mut killed = false;
-    let longest = longest_silence(&wire, |since| {
-        // Work for it, so that the kill meets an open transaction more often than not.
-        for n in 0..USERS {
-            let user = wire.user("handover", &format!("asker-{n}"));
-            wire.post(&user.message("events", json!({"type": "turn", "content": "My locker number is 12."})));
-        }
-        if !killed && since > Duration::from_secs(2) {
-            pair.children[0].process.kill().expect("it runs");
-            pair.children[0].process.wait().expect("it ends");
-            killed = true;
-        }
-        since > Duration::from_secs(12)
-    });
+    let longest =
+        longest_silence(&wire, |since| {
+            // Work for it, so that the kill meets an open transaction more often than not.
+            for n in 0..USERS {
+                let user = wire.user("handover", &format!("asker-{n}"));
+                wire.post(&user.message(
+                    "events",
+                    json!({"type": "turn", "content": "My locker number is 12."}),
+                ));
+            }
+            if !killed && since > Duration::from_secs(2) {
+                pair.children[0].process.kill().expect("it runs");
+                pair.children[0].process.wait().expect("it ends");
+                killed = true;
+            }
+            since > Duration::from_secs(12)
+        });
     eprintln!("longest time without an answer after kill -9: {longest:.2?}");
     assert!(longest < Duration::from_secs(20), "{longest:?}");
 }
@@ -127,7 +147,8 @@ fn after_a_kill_in_mid_transaction_the_other_takes_over() {
 /// `restored=` of the shards that a process has opened since a place in its log.
 fn restored(log: &str) -> Vec<u64> {
     let lines = log.lines().filter(|line| line.contains("shard open"));
-    let number = |line: &str| line.split(" restored=").nth(1)?.split_whitespace().next()?.parse().ok();
+    let number =
+        |line: &str| line.split(" restored=").nth(1)?.split_whitespace().next()?.parse().ok();
     lines.map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
 }
 
@@ -136,7 +157,11 @@ fn what_stood_by_takes_over_without_reading_everything_again() {
     if !kafka::is_wanted("what_stood_by_takes_over_without_reading_everything_again") {
         return;
     }
-    let options = [("kafka.librdkafka.session.timeout.ms", "6000"), ("store.standby", "true"), ("store.standby_ms", "100")];
+    let options = [
+        ("kafka.librdkafka.session.timeout.ms", "6000"),
+        ("store.standby", "true"),
+        ("store.standby_ms", "100"),
+    ];
     let left = Place::new(Broker::Kafka, &options);
     let mut owner = Child::start(&left);
     owner.wait_until_ready();
@@ -150,7 +175,9 @@ fn what_stood_by_takes_over_without_reading_everything_again() {
     }
     wire.flush();
     let codes = |user: &String| wire.user("handover", user).list().len();
-    eventually("everything is remembered", || users.iter().all(|user| codes(user) == 20).then_some(()));
+    eventually("everything is remembered", || {
+        users.iter().all(|user| codes(user) == 20).then_some(())
+    });
 
     let right = Place { dir: left.dir.with_extension("right"), ..left.clone() };
     let mut heir = Child::start(&right);
@@ -162,12 +189,18 @@ fn what_stood_by_takes_over_without_reading_everything_again() {
     let owned = partitions(&heir.log());
     assert!((1..3).contains(&owned), "{owned} of 3 partitions");
     let page = heir.get("/metrics");
-    assert!(page.lines().any(|line| line.starts_with("keepsake_standby_records_total{")), "it stands by:\n{page}");
+    assert!(
+        page.lines().any(|line| line.starts_with("keepsake_standby_records_total{")),
+        "it stands by:\n{page}"
+    );
     owner.process.kill().expect("it runs");
     owner.process.wait().expect("it ends");
     eventually("all partitions are taken over", || (partitions(&heir.log()) >= 3).then_some(()));
     let taken_over = &restored(&heir.log())[owned..];
-    assert!(taken_over.iter().all(|records| *records == 0), "read again when taken over: {taken_over:?} of hundreds each");
+    assert!(
+        taken_over.iter().all(|records| *records == 0),
+        "read again when taken over: {taken_over:?} of hundreds each"
+    );
     heir.wait_until_ready();
     assert!(users.iter().all(|user| codes(user) == 20));
 }

@@ -11,7 +11,12 @@ struct Service(InProcess);
 impl Service {
     /// With vectors that know words and no meanings.
     fn new() -> Service {
-        let choice = embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        let choice = embedder::Options {
+            model: ModelChoice::Hash,
+            library: None,
+            tokens_max: 256,
+            threads: 1,
+        };
         let model = Model::open(&choice).expect("needs nothing");
         Service(InProcess::new(&|| model.session().expect("needs nothing"), &model.tokens()))
     }
@@ -28,8 +33,12 @@ impl Service {
     fn ask(&mut self, user: &str, question: &str) -> Vec<String> {
         let body = json!({"type": "recall", "user": user, "query": question, "limit": 10, "explain": true, "format": "none"});
         let memories = self.0.ask(Time(0), &body);
-        let by_words = memories.iter().filter(|memory| memory["explain"]["bm25"].as_f64().is_some_and(|score| score > 0.0));
-        by_words.map(|memory| memory["content"].as_str().expect("it was asked for").to_owned()).collect()
+        let by_words = memories
+            .iter()
+            .filter(|memory| memory["explain"]["bm25"].as_f64().is_some_and(|score| score > 0.0));
+        by_words
+            .map(|memory| memory["content"].as_str().expect("it was asked for").to_owned())
+            .collect()
     }
 }
 
@@ -56,9 +65,18 @@ fn a_memory_in_german_is_found_by_another_form_of_its_word() {
                 "Ich habe mit meiner Schwester zwei Häuser in Lissabon gekauft",
                 &["Haus", "Wo steht mein Haus?", "Hauskauf der Schwestern"],
             ),
-            ("Meine Tochter ist gegen alle Nüsse allergisch", &["Nuss", "Welche Nuss darf die Tochter nicht essen?"]),
-            ("Wir fahren im Sommer mit den Rädern nach Dänemark", &["Rad", "Wohin geht es mit dem Rad?"]),
-            ("Mein Bruder spielt seit zehn Jahren Klavier", &["Klaviere", "Was kann der Bruder spielen?"]),
+            (
+                "Meine Tochter ist gegen alle Nüsse allergisch",
+                &["Nuss", "Welche Nuss darf die Tochter nicht essen?"],
+            ),
+            (
+                "Wir fahren im Sommer mit den Rädern nach Dänemark",
+                &["Rad", "Wohin geht es mit dem Rad?"],
+            ),
+            (
+                "Mein Bruder spielt seit zehn Jahren Klavier",
+                &["Klaviere", "Was kann der Bruder spielen?"],
+            ),
         ],
     );
 }
@@ -68,16 +86,31 @@ fn a_memory_in_french_spanish_or_turkish_is_found_by_another_form_of_its_word() 
     check(
         "marie",
         &[
-            ("J'ai acheté deux chevaux avec ma soeur l'année dernière", &["cheval", "Quel cheval ai-je acheté ?"]),
-            ("Ma fille est allergique aux noix depuis toujours", &["allergies", "Quelles allergies a ma fille ?"]),
-            ("Mon frère travaille comme professeur à Lyon", &["travailler", "Où est-ce que mon frère travaillait ?"]),
+            (
+                "J'ai acheté deux chevaux avec ma soeur l'année dernière",
+                &["cheval", "Quel cheval ai-je acheté ?"],
+            ),
+            (
+                "Ma fille est allergique aux noix depuis toujours",
+                &["allergies", "Quelles allergies a ma fille ?"],
+            ),
+            (
+                "Mon frère travaille comme professeur à Lyon",
+                &["travailler", "Où est-ce que mon frère travaillait ?"],
+            ),
         ],
     );
     check(
         "lola",
         &[
-            ("El año pasado compré dos casas en Sevilla con mi hermana", &["casa", "¿Dónde está mi casa?"]),
-            ("Mi hijo es alérgico a las nueces y a los cacahuetes", &["cacahuete", "¿Puede comer un cacahuete?"]),
+            (
+                "El año pasado compré dos casas en Sevilla con mi hermana",
+                &["casa", "¿Dónde está mi casa?"],
+            ),
+            (
+                "Mi hijo es alérgico a las nueces y a los cacahuetes",
+                &["cacahuete", "¿Puede comer un cacahuete?"],
+            ),
         ],
     );
     check(
@@ -101,7 +134,10 @@ fn a_memory_in_russian_greek_or_tamil_is_found_by_another_form_of_its_word() {
     );
     check(
         "nikos",
-        &[("Αγόρασα ένα σπίτι στην Πάτρα", &["σπίτια", "Πόσα σπίτια αγόρασα;"]), ("Ο σκύλος μου είναι άρρωστος", &["σκύλους"])],
+        &[
+            ("Αγόρασα ένα σπίτι στην Πάτρα", &["σπίτια", "Πόσα σπίτια αγόρασα;"]),
+            ("Ο σκύλος μου είναι άρρωστος", &["σκύλους"]),
+        ],
     );
     check("selvi", &[("எனக்கு இரண்டு வீடுகள் உள்ளன", &["வீடு"]), ("என் நாய் பெரியது", &["நாய்கள்"])]);
 }
@@ -111,9 +147,15 @@ fn a_memory_in_japanese_is_found_by_a_word_of_it() {
     check(
         "yuki",
         &[
-            ("先月リスボンに引っ越しました。", &["リスボン", "リスボンの天気はどうですか", "いつ引っ越したの？"]),
+            (
+                "先月リスボンに引っ越しました。",
+                &["リスボン", "リスボンの天気はどうですか", "いつ引っ越したの？"],
+            ),
             ("猫を二匹飼っています。", &["猫", "猫の名前は何ですか"]),
-            ("妹は京都の大学で働いています。", &["妹", "妹はどこで働いていますか", "京都には誰がいますか"]),
+            (
+                "妹は京都の大学で働いています。",
+                &["妹", "妹はどこで働いていますか", "京都には誰がいますか"],
+            ),
             ("ナッツのアレルギーがあります。", &["アレルギー", "どんなアレルギーですか"]),
         ],
     );
@@ -175,10 +217,16 @@ fn what_is_said_again_is_merged_and_what_is_denied_is_not() {
         "我每个周末都和朋友们一起去公园吃肉",
     ] {
         assert_eq!(service.say("kim", content), "kept", "{content}");
-        assert_eq!(service.say("kim", &format!("{}!", content.trim_end_matches(['.', '。']))), "merged", "{content}");
+        assert_eq!(
+            service.say("kim", &format!("{}!", content.trim_end_matches(['.', '。']))),
+            "merged",
+            "{content}"
+        );
     }
-    for content in ["Ich wohne seit Mai nicht mit meiner Schwester in Berlin.", "我每个周末都不和朋友们一起去公园吃肉"]
-    {
+    for content in [
+        "Ich wohne seit Mai nicht mit meiner Schwester in Berlin.",
+        "我每个周末都不和朋友们一起去公园吃肉",
+    ] {
         assert_eq!(service.say("kim", content), "kept", "{content}");
     }
 }

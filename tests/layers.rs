@@ -24,18 +24,45 @@ const PROCESSORS: [&str; 9] = [
 ];
 
 const WALLS: &[Wall] = &[
-    Wall { of: &["stages/"], but: &[], never: &PROCESSORS, why: "a stage knows no processor and no configuration" },
     Wall {
         of: &["stages/"],
         but: &[],
-        never: &["ports::kafka", "ports::embedder", "ports::clock", "ports::cross_encoder", "ports::summarizer", "ports::onnx"],
+        never: &PROCESSORS,
+        why: "a stage knows no processor and no configuration",
+    },
+    Wall {
+        of: &["stages/"],
+        but: &[],
+        never: &[
+            "ports::kafka",
+            "ports::embedder",
+            "ports::clock",
+            "ports::cross_encoder",
+            "ports::summarizer",
+            "ports::onnx",
+        ],
         why: "a stage knows the records of a port, not the port",
     },
     Wall { of: &["ports/"], but: &[], never: &PROCESSORS, why: "a port knows no processor" },
-    Wall { of: &["ports/"], but: &[], never: &["crate::stages", "super::stages"], why: "a port knows no stage" },
+    Wall {
+        of: &["ports/"],
+        but: &[],
+        never: &["crate::stages", "super::stages"],
+        why: "a port knows no stage",
+    },
     Wall { of: &[""], but: &["stages/store/"], never: &["sled::"], why: "sled is the store's own" },
-    Wall { of: &[""], but: &["stages/index/"], never: &["tantivy::"], why: "tantivy is the index's own" },
-    Wall { of: &[""], but: &["ports/kafka/", "cli/"], never: &["rdkafka::"], why: "Kafka's client is the port's own" },
+    Wall {
+        of: &[""],
+        but: &["stages/index/"],
+        never: &["tantivy::"],
+        why: "tantivy is the index's own",
+    },
+    Wall {
+        of: &[""],
+        but: &["ports/kafka/", "cli/"],
+        never: &["rdkafka::"],
+        why: "Kafka's client is the port's own",
+    },
     Wall {
         of: &[""],
         but: &["ports/onnx.rs", "ports/embedder/onnx.rs", "ports/cross_encoder/onnx.rs"],
@@ -55,10 +82,15 @@ const WALLS: &[Wall] = &[
         why: "wire types are a promise to strangers: nothing of ours is in them",
     },
     Wall { of: &["stages/"], but: &[], never: &["now()"], why: "time is an argument" },
-    Wall { of: &[""], but: &[], never: &[".unwrap()"], why: "an expect says which law makes it impossible" },
+    Wall {
+        of: &[""],
+        but: &[],
+        never: &[".unwrap()"],
+        why: "an expect says which law makes it impossible",
+    },
 ];
 
-/// Longer than 400 lines without tests, each for a reason.
+/// Longer than 500 lines without tests, each for a reason.
 const LONG: &[(&str, &str)] = &[
     ("domain.rs", "one shape repeated: the words of the domain"),
     ("wire.rs", "one shape repeated: a struct per message"),
@@ -77,17 +109,25 @@ fn sources() -> Vec<Source> {
     gather(&root().join("processors"), &mut found);
     found.sort();
     let from = root().join("processors");
-    let name = |path: &Path| path.strip_prefix(&from).expect("it is under it").to_string_lossy().into_owned();
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display()));
+    let name = |path: &Path| {
+        path.strip_prefix(&from).expect("it is under it").to_string_lossy().into_owned()
+    };
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display()))
+    };
     found.iter().map(|path| Source { name: name(path), lines: code(&read(path)) }).collect()
 }
 
 fn gather(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())).flatten() {
+    for entry in
+        std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())).flatten()
+    {
         let path = entry.path();
         if path.is_dir() {
             gather(&path, found);
-        } else if path.extension().is_some_and(|ext| ext == "rs") && !path.ends_with("tests.rs") && !path.ends_with("samples.rs")
+        } else if path.extension().is_some_and(|ext| ext == "rs")
+            && !path.ends_with("tests.rs")
+            && !path.ends_with("samples.rs")
         {
             found.push(path);
         }
@@ -118,7 +158,12 @@ fn breaches(source: &Source) -> Vec<String> {
     walls
         .flat_map(|wall| {
             let named = |line: &&String| wall.never.iter().any(|word| names(line, word));
-            source.lines.iter().enumerate().filter(move |(_, line)| named(line)).map(move |(n, line)| breach(wall, n + 1, line))
+            source
+                .lines
+                .iter()
+                .enumerate()
+                .filter(move |(_, line)| named(line))
+                .map(move |(n, line)| breach(wall, n + 1, line))
         })
         .collect()
 }
@@ -127,7 +172,8 @@ fn breaches(source: &Source) -> Vec<String> {
 fn names(line: &str, word: &str) -> bool {
     let whole = |at: usize| {
         let before = line[..at].chars().next_back();
-        !word.starts_with(char::is_alphanumeric) || !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+        !word.starts_with(char::is_alphanumeric)
+            || !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
     };
     line.match_indices(word).any(|(at, _)| whole(at))
 }
@@ -141,14 +187,25 @@ fn everybody_knows_only_whom_they_may() {
 #[test]
 fn stages_do_not_know_each_other() {
     let mut breaches = Vec::new();
-    for source in sources().iter().filter(|source| source.name.starts_with("stages/") && source.name != "stages/mod.rs") {
-        let own = source.name["stages/".len()..].split(['/', '.']).next().expect("a first part").to_owned();
-        for stage in
-            ["decode", "redact", "split", "score", "store", "index", "rank", "reply"].into_iter().filter(|stage| *stage != own)
+    for source in sources()
+        .iter()
+        .filter(|source| source.name.starts_with("stages/") && source.name != "stages/mod.rs")
+    {
+        let own = source.name["stages/".len()..]
+            .split(['/', '.'])
+            .next()
+            .expect("a first part")
+            .to_owned();
+        for stage in ["decode", "redact", "split", "score", "store", "index", "rank", "reply"]
+            .into_iter()
+            .filter(|stage| *stage != own)
         {
             let spoken = [format!("stages::{stage}"), format!("super::super::{stage}")];
-            let named = source.lines.iter().filter(|line| spoken.iter().any(|word| names(line, word)));
-            breaches.extend(named.map(|line| format!("processors/{} knows stage {stage}: {}", source.name, line.trim())));
+            let named =
+                source.lines.iter().filter(|line| spoken.iter().any(|word| names(line, word)));
+            breaches.extend(named.map(|line| {
+                format!("processors/{} knows stage {stage}: {}", source.name, line.trim())
+            }));
         }
     }
     assert!(breaches.is_empty(), "{breaches:#?}");
@@ -160,29 +217,39 @@ fn files_stay_short() {
     for source in &sources {
         let is_excused = LONG.iter().any(|(name, _)| *name == source.name);
         assert!(
-            source.lines.len() <= 400 || is_excused,
+            source.lines.len() <= 500 || is_excused,
             "processors/{} has {} lines of code: split it",
             source.name,
             source.lines.len()
         );
     }
     for (name, why) in LONG {
-        assert!(sources.iter().any(|source| source.name == *name), "{name} is excused ({why}) and is not there");
+        assert!(
+            sources.iter().any(|source| source.name == *name),
+            "{name} is excused ({why}) and is not there"
+        );
     }
 }
 
 #[test]
 fn every_file_says_what_it_is_for() {
     for source in sources() {
-        let text = std::fs::read_to_string(root().join("processors").join(&source.name)).expect("it was read before");
-        assert!(text.starts_with("//! "), "processors/{} does not begin with what it is for", source.name);
+        let text = std::fs::read_to_string(root().join("processors").join(&source.name))
+            .expect("it was read before");
+        assert!(
+            text.starts_with("//! "),
+            "processors/{} does not begin with what it is for",
+            source.name
+        );
     }
 }
 
 /// The walls themselves: a breach of each kind is seen.
 #[test]
 fn a_breach_is_seen() {
-    let seen = |name: &str, text: &str| breaches(&Source { name: name.to_owned(), lines: code(text) }).len();
+    let seen = |name: &str, text: &str| {
+        breaches(&Source { name: name.to_owned(), lines: code(text) }).len()
+    };
     assert_eq!(seen("stages/rank/mod.rs", "use crate::ingest::Ingest;"), 1);
     assert_eq!(seen("stages/rank/mod.rs", "use crate::ports::broker::Record;"), 0);
     assert_eq!(seen("stages/rank/mod.rs", "use crate::ports::kafka::Connection;"), 1);

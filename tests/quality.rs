@@ -91,7 +91,10 @@ const MULTILINGUAL_MUSTS: &[(&str, &str, Must)] = &[
 fn quality_on_the_own_evaluation_sets_holds() {
     match std::env::var("KEEPSAKE_TEST_MODEL") {
         Ok(model) => holds(&model, &root().join("tests/data/quality"), MUSTS),
-        Err(_) => skipped("quality", "the quality of answers is NOT tested (KEEPSAKE_TEST_MODEL names no model directory)"),
+        Err(_) => skipped(
+            "quality",
+            "the quality of answers is NOT tested (KEEPSAKE_TEST_MODEL names no model directory)",
+        ),
     }
 }
 
@@ -111,10 +114,17 @@ fn holds(model: &str, sets: &Path, musts: &[(&str, &str, Must)]) {
     let failed: Vec<String> = musts
         .iter()
         .filter_map(|(set, figure, must)| {
-            broken(&report["sets"][*set][*figure], *must).map(|found| format!("{set}, {figure}: {must:?}, but {found}"))
+            broken(&report["sets"][*set][*figure], *must)
+                .map(|found| format!("{set}, {figure}: {must:?}, but {found}"))
         })
         .collect();
-    assert!(failed.is_empty(), "{} of {} figures:\n{}", failed.len(), musts.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {} figures:\n{}",
+        failed.len(),
+        musts.len(),
+        failed.join("\n")
+    );
 }
 
 /// A folder with these sets and no others: to measure the rest would take minutes.
@@ -135,7 +145,11 @@ fn only_the_sets_of(musts: &[(&str, &str, Must)]) -> PathBuf {
 
 fn measured(model: &str, sets: &Path) -> Value {
     let mut command = bare_command(&scratch());
-    command.args(["eval", "all", "--json", "--dir"]).arg(sets).arg("--set").arg(format!("embedder.model={model}"));
+    command
+        .args(["eval", "all", "--json", "--dir"])
+        .arg(sets)
+        .arg("--set")
+        .arg(format!("embedder.model={model}"));
     let output = command.output().expect("the program was built with this test");
     let words = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {words}"))

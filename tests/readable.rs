@@ -11,11 +11,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const INDEX: index::Options = index::Options { writer_bytes: 0, tail_max: 1000, documents_bytes_max: 1 << 20 };
+const INDEX: index::Options =
+    index::Options { writer_bytes: 0, tail_max: 1000, documents_bytes_max: 1 << 20 };
 
 pub(crate) fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder for the copy");
-    for entry in std::fs::read_dir(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())).flatten() {
+    for entry in
+        std::fs::read_dir(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())).flatten()
+    {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copied(&entry.path(), &target);
@@ -55,7 +58,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex"))
+        .collect()
 }
 
 /// The same fold as a restore's, over the lines of a file.
@@ -76,7 +82,9 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
             changes.remove(named(name.into()).expect("a known name").key);
         }
     }
-    store.apply(Finished { changes, ..Finished::default() }, Mark { applied, changelog: None }).expect("memory");
+    store
+        .apply(Finished { changes, ..Finished::default() }, Mark { applied, changelog: None })
+        .expect("memory");
     (store, applied)
 }
 
@@ -88,35 +96,64 @@ fn law_readable_forever() {
     }
     let (mut formats, mut of_this_form) = (0, 0);
     let samples = std::fs::read_dir(&data).expect("tests/data is there").flatten();
-    for format in samples.filter(|entry| entry.file_name().to_string_lossy().starts_with("format-")) {
+    for format in samples.filter(|entry| entry.file_name().to_string_lossy().starts_with("format-"))
+    {
         formats += 1;
-        let told: Value =
-            serde_json::from_slice(&std::fs::read(format.path().join("told.json")).expect("told.json")).expect("JSON");
+        let told: Value = serde_json::from_slice(
+            &std::fs::read(format.path().join("told.json")).expect("told.json"),
+        )
+        .expect("JSON");
         let identity = identity(&told["identity"]);
-        let expected: BTreeSet<String> =
-            told["contents"].as_array().expect("a list").iter().map(|text| text.as_str().expect("text").to_owned()).collect();
+        let expected: BTreeSet<String> = told["contents"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|text| text.as_str().expect("text").to_owned())
+            .collect();
         let copy = tempfile::tempdir().expect("a folder");
         copied(&format.path().join("shard"), copy.path());
 
-        let opened = Store::open(&copy.path().join("store"), &store::Options::default(), &identity, 0).expect("opens");
-        assert_eq!(opened.rebuilt, None, "{}: the store is read, not set aside", format.path().display());
-        assert_eq!((opened.store.applied(), contents(&opened.store)), (told["applied"].as_i64().expect("a number"), expected));
+        let opened =
+            Store::open(&copy.path().join("store"), &store::Options::default(), &identity, 0)
+                .expect("opens");
+        assert_eq!(
+            opened.rebuilt,
+            None,
+            "{}: the store is read, not set aside",
+            format.path().display()
+        );
+        assert_eq!(
+            (opened.store.applied(), contents(&opened.store)),
+            (told["applied"].as_i64().expect("a number"), expected)
+        );
 
         let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
-        let index = Index::open(&copy.path().join("index"), INDEX, Room::new(0), &generation).expect("opens");
+        let index = Index::open(&copy.path().join("index"), INDEX, Room::new(0), &generation)
+            .expect("opens");
         match index.text.discarded() {
             None => {
                 of_this_form += 1;
-                assert_eq!(index.text.ids().expect("readable").len(), contents(&opened.store).len());
+                assert_eq!(
+                    index.text.ids().expect("readable").len(),
+                    contents(&opened.store).len()
+                );
             }
             // It is derived: one of an older form is begun anew, says so, and has yet to read all of the store.
             Some(why) => {
-                assert!(why.contains("fields") || why.contains("format"), "{}: {why}", format.path().display());
-                assert_eq!((index.text.mark(), index.text.ids().expect("readable").len()), (None, 0));
+                assert!(
+                    why.contains("fields") || why.contains("format"),
+                    "{}: {why}",
+                    format.path().display()
+                );
+                assert_eq!(
+                    (index.text.mark(), index.text.ids().expect("readable").len()),
+                    (None, 0)
+                );
             }
         }
 
-        let lines = std::fs::read_to_string(format.path().join("changelog.jsonl")).expect("changelog.jsonl");
+        let lines = std::fs::read_to_string(format.path().join("changelog.jsonl"))
+            .expect("changelog.jsonl");
         let (folded, applied) = folded(&lines, &identity);
         assert_eq!(applied, opened.store.applied());
         assert_eq!(folded.digest().expect("memory"), opened.store.digest().expect("readable"));
@@ -131,8 +168,14 @@ fn write(folder: &Path) {
     let running = Running::start(Broker::Kafka, &[("topics.partitions", "1")]);
     let wire = running.wire();
     let ada = wire.user("sample", "ada");
-    for (n, content) in
-        ["I live in Berlin", "I moved to Lisbon last month.", "Always answer in French.", "Hi there!"].iter().enumerate()
+    for (n, content) in [
+        "I live in Berlin",
+        "I moved to Lisbon last month.",
+        "Always answer in French.",
+        "Hi there!",
+    ]
+    .iter()
+    .enumerate()
     {
         ada.event(
             json!({"type": "turn", "content": content, "session": "s", "id": format!("id-{n}"), "at": "2026-01-01T00:00:00Z"}),
@@ -143,7 +186,10 @@ fn write(folder: &Path) {
     );
     let note =
         ada.event(json!({"type": "remember", "content": "The spare key hangs in the shed.", "at": "2026-01-02T00:00:00Z"}));
-    for (day, content) in [("03", "I smoke twenty cigarettes a day."), ("04", "I quit smoking, no cigarettes anymore.")] {
+    for (day, content) in [
+        ("03", "I smoke twenty cigarettes a day."),
+        ("04", "I quit smoking, no cigarettes anymore."),
+    ] {
         ada.event(json!({"type": "remember", "content": content, "at": format!("2026-01-{day}T00:00:00Z")}));
     }
     let memory = &note["decisions"][0]["memory"];
@@ -163,8 +209,17 @@ fn write(folder: &Path) {
     };
     let lines: Vec<String> = records.iter().map(line).collect();
     std::fs::write(folder.join("changelog.jsonl"), lines.join("\n") + "\n").expect("a file");
-    let meta = records.iter().rev().find(|record| record.key.as_deref() == Some(META.as_bytes())).expect("a meta record").json();
-    let opened = Store::open(&folder.join("shard/store"), &store::Options::default(), &identity(&meta), 0).expect("opens").store;
-    let told = json!({"identity": meta, "applied": opened.applied(), "contents": contents(&opened)});
+    let meta = records
+        .iter()
+        .rev()
+        .find(|record| record.key.as_deref() == Some(META.as_bytes()))
+        .expect("a meta record")
+        .json();
+    let opened =
+        Store::open(&folder.join("shard/store"), &store::Options::default(), &identity(&meta), 0)
+            .expect("opens")
+            .store;
+    let told =
+        json!({"identity": meta, "applied": opened.applied(), "contents": contents(&opened)});
     std::fs::write(folder.join("told.json"), format!("{told:#}\n")).expect("a file");
 }

@@ -28,7 +28,11 @@ impl Embedder for Told {
         if !text.contains(' ') {
             return Ok(vec![0.0; self.dimensions()]);
         }
-        Ok(self.vectors.get(text).unwrap_or_else(|| panic!("nothing else is encoded than the file tells: {text:?}")).clone())
+        Ok(self
+            .vectors
+            .get(text)
+            .unwrap_or_else(|| panic!("nothing else is encoded than the file tells: {text:?}"))
+            .clone())
     }
 
     fn dimensions(&self) -> usize {
@@ -45,7 +49,11 @@ struct Service(InProcess);
 impl Service {
     fn of(vectors: &Told) -> Service {
         let weights = root().join("tests/data/recall/weights.toml").display().to_string();
-        Service(InProcess::with_profile(&weights, &|| Box::new(vectors.clone()), &TokenCounter::estimate()))
+        Service(InProcess::with_profile(
+            &weights,
+            &|| Box::new(vectors.clone()),
+            &TokenCounter::estimate(),
+        ))
     }
 
     fn hear(&mut self, mut turn: Value) -> &'static str {
@@ -59,7 +67,8 @@ impl Service {
         let body = json!({"type": "recall", "user": "mia", "query": question, "limit": 100, "explain": true, "format": "none"});
         let memories = self.0.ask(Time(1_720_000_000_000), &body);
         let one = |memory: &Value| {
-            let turn = memory["source"]["event_id"].as_str().expect("its turn had an id").to_owned();
+            let turn =
+                memory["source"]["event_id"].as_str().expect("its turn had an id").to_owned();
             (turn, memory["explain"].as_object().expect("it was asked for").clone())
         };
         memories.iter().map(one).collect()
@@ -67,7 +76,10 @@ impl Service {
 }
 
 fn number(terms: &Map<String, Value>, name: &str) -> f64 {
-    terms.get(name).and_then(Value::as_f64).unwrap_or_else(|| panic!("{name} is a number: {terms:?}"))
+    terms
+        .get(name)
+        .and_then(Value::as_f64)
+        .unwrap_or_else(|| panic!("{name} is a number: {terms:?}"))
 }
 
 #[test]
@@ -76,10 +88,12 @@ fn every_term_is_what_the_formula_says() {
     let told: Value = serde_json::from_slice(&file).expect("JSON");
     let mut compared = BTreeSet::new();
     for conversation in told["conversations"].as_array().expect("a list") {
-        let vectors = serde_json::from_value(conversation["vectors"].clone()).expect("vectors by text");
+        let vectors =
+            serde_json::from_value(conversation["vectors"].clone()).expect("vectors by text");
         let mut service = Service::of(&Told { vectors: Arc::new(vectors) });
         for turn in conversation["turns"].as_array().expect("a list") {
-            let is_merged = conversation["merged"].as_array().expect("a list").contains(&turn["id"]);
+            let is_merged =
+                conversation["merged"].as_array().expect("a list").contains(&turn["id"]);
             let expected = if is_merged { "merged" } else { "kept" };
             assert_eq!(service.hear(turn.clone()), expected, "{turn}");
         }
@@ -87,11 +101,19 @@ fn every_term_is_what_the_formula_says() {
             let text = question["text"].as_str().expect("a question");
             let found = service.ask(text);
             for (turn, terms) in &found {
-                let expected = question["terms"][turn].as_object().unwrap_or_else(|| panic!("{text}: turn {turn} is expected"));
-                let tolerances = WORDS.map(|name| (name, TOLERANCE)).into_iter().chain(DENSE.map(|name| (name, DENSE_TOLERANCE)));
+                let expected = question["terms"][turn]
+                    .as_object()
+                    .unwrap_or_else(|| panic!("{text}: turn {turn} is expected"));
+                let tolerances = WORDS
+                    .map(|name| (name, TOLERANCE))
+                    .into_iter()
+                    .chain(DENSE.map(|name| (name, DENSE_TOLERANCE)));
                 for (name, tolerance) in tolerances {
                     let (is, should) = (number(terms, name), number(expected, name));
-                    assert!((is - should).abs() <= tolerance, "{text} {turn}: {name} is {is}, not {should}");
+                    assert!(
+                        (is - should).abs() <= tolerance,
+                        "{text} {turn}: {name} is {is}, not {should}"
+                    );
                     if should != 0.0 && should != 1.0 {
                         compared.insert(name);
                     }
@@ -100,23 +122,38 @@ fn every_term_is_what_the_formula_says() {
             assert!(found.len() >= 5, "{text}: only {} memories answer", found.len());
         }
     }
-    assert_eq!(compared.len(), WORDS.len() + DENSE.len(), "every term was more than nothing somewhere: {compared:?}");
+    assert_eq!(
+        compared.len(),
+        WORDS.len() + DENSE.len(),
+        "every term was more than nothing somewhere: {compared:?}"
+    );
 }
 
 #[test]
 fn a_question_about_what_was_never_said_has_no_match_and_no_prompt() {
-    let choice = embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+    let choice =
+        embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
     let model = Model::open(&choice).expect("needs nothing");
     let mut service = InProcess::new(&|| model.session().expect("needs nothing"), &model.tokens());
-    let things = ["boat", "bike", "piano", "tent", "kite", "canoe", "lamp", "desk", "clock", "sofa"];
+    let things =
+        ["boat", "bike", "piano", "tent", "kite", "canoe", "lamp", "desk", "clock", "sofa"];
     let places = ["cellar", "attic", "garage", "garden"];
-    let mut tell = |content: String| service.tell(&json!({"type": "remember", "user": "mia", "content": content}));
+    let mut tell = |content: String| {
+        service.tell(&json!({"type": "remember", "user": "mia", "content": content}))
+    };
     for (thing, place) in things.iter().flat_map(|thing| places.map(|place| (thing, place))) {
-        assert_eq!(tell(format!("My {place} is where the {thing} of aunt number {} stands.", thing.len())), "kept");
+        assert_eq!(
+            tell(format!("My {place} is where the {thing} of aunt number {} stands.", thing.len())),
+            "kept"
+        );
     }
     let mut ask = |query: &str| {
-        let reply = service.reply(Time(0), &json!({"type": "recall", "user": "mia", "query": query}));
-        (reply["match"].as_str().expect("a word").to_owned(), reply["prompt"].as_str().expect("a block").is_empty())
+        let reply =
+            service.reply(Time(0), &json!({"type": "recall", "user": "mia", "query": query}));
+        (
+            reply["match"].as_str().expect("a word").to_owned(),
+            reply["prompt"].as_str().expect("a block").is_empty(),
+        )
     };
     for said in ["Where is the canoe in the attic?", "canoe"] {
         assert!(matches!(ask(said), (matched, false) if matched != "none"), "{said}");

@@ -26,10 +26,16 @@ fn say_it_in_every_way(ada: &User<'_>) -> Vec<Value> {
     let text = format!("I pay the {NO_SECRET} with {CARD} and open it with {}", KEY.concat());
     let metadata = json!({"note": text});
     let told = ada.event(json!({"type": "turn", "content": text, "speaker": CARD, "session": "s1", "metadata": metadata}));
-    let asked = ada.event(json!({"type": "remember", "content": format!("{text} always"), "metadata": metadata}));
+    let asked = ada.event(
+        json!({"type": "remember", "content": format!("{text} always"), "metadata": metadata}),
+    );
     let content = format!("{text} never");
-    let changed = ada.event(json!({"type": "update", "memory": made(&asked), "content": content, "metadata": metadata}));
-    let shared = ada.event(json!({"type": "remember", "content": format!("{text} together"), "scope": "tenant"}));
+    let changed = ada.event(
+        json!({"type": "update", "memory": made(&asked), "content": content, "metadata": metadata}),
+    );
+    let shared = ada.event(
+        json!({"type": "remember", "content": format!("{text} together"), "scope": "tenant"}),
+    );
     vec![told, asked, changed, shared]
 }
 
@@ -55,7 +61,12 @@ fn a_secret_is_found_nowhere(broker: Broker) {
     assert!(recalled.contains("[redacted:card] and open it with [redacted:api_key]"), "{recalled}");
     for topic in ["decisions", "memories"] {
         let records = wire.everything(topic);
-        assert!(records.iter().any(|record| record.value.as_deref().is_some_and(|value| holds(value, NO_SECRET))), "{topic}");
+        assert!(
+            records
+                .iter()
+                .any(|record| record.value.as_deref().is_some_and(|value| holds(value, NO_SECRET))),
+            "{topic}"
+        );
         for record in records {
             assert!(!record.value.as_deref().is_some_and(tells), "{topic}: {record:?}");
             assert!(!record.headers.iter().any(|(_, value)| tells(value)), "{topic}: {record:?}");
@@ -73,12 +84,16 @@ fn holds(bytes: &[u8], word: &str) -> bool {
 
 fn files(dir: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())).flatten() {
+    for entry in
+        std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())).flatten()
+    {
         let path = entry.path();
         if path.is_dir() {
             found.extend(files(&path));
         } else {
-            found.push(std::fs::read(&path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display())));
+            found.push(
+                std::fs::read(&path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display())),
+            );
         }
     }
     found

@@ -18,7 +18,9 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
     let running = started("lynkr");
     let wire = running.wire();
     let ada = wire.user("lynkr", "ada");
-    let said = |content: &str| about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})));
+    let said = |content: &str| {
+        about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
+    };
     let (kept, dropped) = (|kind: &str| ("kept".to_owned(), kind.to_owned()), "dropped".to_owned());
     assert_eq!(said("I prefer Python"), kept("preference"));
     assert_eq!(said("I prefer Python").0, dropped);
@@ -28,10 +30,17 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
     for dull in ["Hello", "Thanks", "OK", "Got it", "That's good", "What should I do?"] {
         assert_eq!(said(dull).0, dropped, "{dull}");
     }
-    assert_eq!(about(&ada.event(json!({"type": "remember", "content": "We're using PostgreSQL for this project"}))).1, "fact");
+    assert_eq!(
+        about(&ada.event(
+            json!({"type": "remember", "content": "We're using PostgreSQL for this project"})
+        ))
+        .1,
+        "fact"
+    );
     let reply = ada.ask(json!({"type": "recall", "query": "How do I test the API?", "limit": 1}));
     assert_eq!(contents(&reply), ["This API uses port 3000"]);
-    let block = "## Relevant Context from Previous Conversations\n\n- [Fact] This API uses port 3000\n";
+    let block =
+        "## Relevant Context from Previous Conversations\n\n- [Fact] This API uses port 3000\n";
     assert_eq!(reply["prompt"], block);
     let asked = ada.ask(json!({"type": "recall", "query": "API", "limit": 1, "format": "compact", "profile": "keepsake"}));
     assert_eq!(
@@ -46,23 +55,34 @@ fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
     let running = started("memory-spec");
     let wire = running.wire();
     let ada = wire.user("memory-spec", "ada");
-    let said = |content: &str| about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})));
+    let said = |content: &str| {
+        about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
+    };
     let kept = |kind: &str| ("kept".to_owned(), kind.to_owned());
     assert_eq!(said("I always want short answers from Anna"), kept("procedural"));
     assert_eq!(said("My sister Anna lives in Porto"), kept("semantic"));
     assert_eq!(said("I'm debugging the Lisbon server right now"), kept("working"));
     assert_eq!(said("On Monday we discussed the migration to PostgreSQL 18"), kept("episodic"));
-    let hinted = ada.event(json!({"type": "turn", "content": "We met Bob in Rome.", "kind": "semantic"}));
+    let hinted =
+        ada.event(json!({"type": "turn", "content": "We met Bob in Rome.", "kind": "semantic"}));
     assert_eq!(about(&hinted), kept("semantic"));
     let decision = &hinted["decisions"][0];
-    let (total, novelty) = (decision["surprise"]["total"].as_f64(), decision["surprise"]["novelty"].as_f64());
+    let (total, novelty) =
+        (decision["surprise"]["total"].as_f64(), decision["surprise"]["novelty"].as_f64());
     let salience = 0.3;
-    assert!((total.expect("a number") - 0.6 * novelty.expect("a number") - 0.4 * salience).abs() < 1e-4, "{decision}");
+    assert!(
+        (total.expect("a number") - 0.6 * novelty.expect("a number") - 0.4 * salience).abs() < 1e-4,
+        "{decision}"
+    );
     let prompt = ada.recall("Where does Anna live?")["prompt"].clone();
     let lines: Vec<&str> = prompt.as_str().expect("a text").lines().collect();
     assert_eq!(
         lines[..3],
-        ["<memory>", "[PROCEDURAL] I always want short answers from Anna", "[SEMANTIC] My sister Anna lives in Porto"]
+        [
+            "<memory>",
+            "[PROCEDURAL] I always want short answers from Anna",
+            "[SEMANTIC] My sister Anna lives in Porto"
+        ]
     );
     assert_eq!((lines.last(), lines.len()), (Some(&"</memory>"), 7));
     running.stop();
@@ -81,24 +101,50 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
     assert_eq!((outcome(&again), made(&again)), ("merged", made(&first)), "{again}");
     remember("Setting up media stack this week");
     let memories = ada.list();
-    let seen: Vec<_> = memories.iter().map(|memory| (memory["content"].as_str(), memory["confidence"].as_f64())).collect();
+    let seen: Vec<_> = memories
+        .iter()
+        .map(|memory| (memory["content"].as_str(), memory["confidence"].as_f64()))
+        .collect();
     assert_eq!(seen.len(), 2, "{seen:?}");
     assert!(seen.contains(&(Some("My timezone is EST timezone"), Some(1.0))), "{seen:?}");
-    let context = seen.iter().find(|(content, _)| *content == Some("Setting up media stack this week")).expect("remembered");
+    let context = seen
+        .iter()
+        .find(|(content, _)| *content == Some("Setting up media stack this week"))
+        .expect("remembered");
     assert!((context.1.expect("a number") - 0.8).abs() < 1e-6);
     ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
     let prompt = ada.recall("something else entirely")["prompt"].clone();
-    assert_eq!(prompt, "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n");
+    assert_eq!(
+        prompt,
+        "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n"
+    );
     eventually("being returned counts as an access", || {
         let reply = ada.ask(json!({"type": "recall", "query": "anything", "explain": true}));
         let memories = reply["memories"].as_array().expect("a list").clone();
-        let context =
-            memories.into_iter().find(|memory| memory["content"] == "Setting up media stack this week").expect("in the top ten");
+        let context = memories
+            .into_iter()
+            .find(|memory| memory["content"] == "Setting up media stack this week")
+            .expect("in the top ten");
         context["explain"]["access"].as_f64().filter(|access| *access > 0.0)
     });
-    let facts = ["Plex is gone", "Our NAS has four disks", "Grafana watches the fans", "Mum likes jazz", "Docker eats memory"];
-    let more = ["The UPS beeps", "Vault holds keys", "Backups go to Porto", "Sonarr sleeps", "Jellyfin: port 8096"];
-    facts.into_iter().chain(more).for_each(|fact| assert_eq!(about(&remember(fact)).0, "kept", "{fact}"));
+    let facts = [
+        "Plex is gone",
+        "Our NAS has four disks",
+        "Grafana watches the fans",
+        "Mum likes jazz",
+        "Docker eats memory",
+    ];
+    let more = [
+        "The UPS beeps",
+        "Vault holds keys",
+        "Backups go to Porto",
+        "Sonarr sleeps",
+        "Jellyfin: port 8096",
+    ];
+    facts
+        .into_iter()
+        .chain(more)
+        .for_each(|fact| assert_eq!(about(&remember(fact)).0, "kept", "{fact}"));
     assert_eq!(contents(&ada.recall("anything")).len(), 10);
     running.stop();
 }
@@ -108,22 +154,39 @@ fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
     let running = started("memory-platform");
     let wire = running.wire();
     let ada = wire.user("memory-platform", "ada");
-    let said = |role: &str, content: &str| ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}));
-    assert_eq!(about(&said("user", "My birthday is on 3 May")), ("kept".to_owned(), "fact".to_owned()));
-    assert_eq!(about(&said("assistant", "You prefer tea to coffee")), ("kept".to_owned(), "preference".to_owned()));
+    let said = |role: &str, content: &str| {
+        ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
+    };
+    assert_eq!(
+        about(&said("user", "My birthday is on 3 May")),
+        ("kept".to_owned(), "fact".to_owned())
+    );
+    assert_eq!(
+        about(&said("assistant", "You prefer tea to coffee")),
+        ("kept".to_owned(), "preference".to_owned())
+    );
     assert_eq!(about(&said("user", "ok")).0, "dropped");
     let confidence = |content: &str| {
         let memories = ada.list();
-        let memory = memories.iter().find(|memory| memory["content"] == content).unwrap_or_else(|| panic!("{memories:#?}"));
+        let memory = memories
+            .iter()
+            .find(|memory| memory["content"] == content)
+            .unwrap_or_else(|| panic!("{memories:#?}"));
         (memory["confidence"].as_f64().expect("a number") * 100.0).round()
     };
-    assert_eq!((confidence("My birthday is on 3 May"), confidence("You prefer tea to coffee")), (100.0, 60.0));
+    assert_eq!(
+        (confidence("My birthday is on 3 May"), confidence("You prefer tea to coffee")),
+        (100.0, 60.0)
+    );
     assert_eq!(about(&said("assistant", "You prefer tea to coffee")).0, "merged");
     assert_eq!(confidence("You prefer tea to coffee"), 70.0);
     let reply = ada.ask(json!({"type": "recall", "query": "birthday", "explain": true}));
     assert_eq!(contents(&reply)[0], "My birthday is on 3 May");
     let terms = &reply["memories"][0]["explain"];
-    let sum: f64 = ["similarity", "salience", "confidence"].iter().map(|name| terms[name].as_f64().expect("a number")).sum();
+    let sum: f64 = ["similarity", "salience", "confidence"]
+        .iter()
+        .map(|name| terms[name].as_f64().expect("a number"))
+        .sum();
     assert!((sum - terms["score"].as_f64().expect("a number")).abs() < 1e-4, "{terms}");
     running.stop();
 }
@@ -133,7 +196,9 @@ fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
     let running = started("alma");
     let wire = running.wire();
     let ada = wire.user("alma", "ada");
-    let said = |role: &str, content: &str| ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}));
+    let said = |role: &str, content: &str| {
+        ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
+    };
     ada.event(json!({"type": "remember", "kind": "identity", "content": "A patient engineer"}));
     let talk = [
         ("Migrating auth to PostgreSQL", "ok"),
@@ -145,14 +210,23 @@ fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
         assert_eq!(about(&said("user", question)).0, "kept");
         said("assistant", answer);
     }
-    assert_eq!(contents(&ada.recall("PostgreSQL")), ["A patient engineer"], "four answers: nothing is extracted yet");
+    assert_eq!(
+        contents(&ada.recall("PostgreSQL")),
+        ["A patient engineer"],
+        "four answers: nothing is extracted yet"
+    );
     said("user", "User strongly prefers TypeScript in services");
     let fifth = said("assistant", "Great");
     let decision = &fifth["decisions"][0];
-    assert_eq!((outcome(&fifth), &decision["reason"]), ("dropped", &json!("3 of 10 messages extracted")), "{fifth}");
+    assert_eq!(
+        (outcome(&fifth), &decision["reason"]),
+        ("dropped", &json!("3 of 10 messages extracted")),
+        "{fifth}"
+    );
     let reply = ada.recall("PostgreSQL");
     let prompt = reply["prompt"].as_str().expect("a text");
-    let soul = "<alma_soul>\n<identity>A patient engineer</identity>\n</alma_soul>\n<alma_memories>\n";
+    let soul =
+        "<alma_soul>\n<identity>A patient engineer</identity>\n</alma_soul>\n<alma_memories>\n";
     assert!(prompt.starts_with(soul), "{prompt}");
     assert!(
         prompt.contains("<memory importance=\"0.9\" category=\"project\">Migrating auth to PostgreSQL</memory>\n"),
@@ -162,7 +236,11 @@ fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
         prompt.contains("<memory importance=\"0.7\" category=\"preference\">Prefers concise code reviews</memory>\n"),
         "{prompt}"
     );
-    assert_eq!(prompt.matches("TypeScript").count(), 2, "once as a memory, once in the episode: {prompt}");
+    assert_eq!(
+        prompt.matches("TypeScript").count(),
+        2,
+        "once as a memory, once in the episode: {prompt}"
+    );
     assert!(prompt.contains("<episode topics=\"") && prompt.contains("typescript"), "{prompt}");
     assert!(!prompt.contains("Hello") && !prompt.contains("Great"), "{prompt}");
     running.stop();

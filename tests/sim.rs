@@ -52,7 +52,9 @@ const HAPPENS: [&str; 27] = [
 const LAST_STEPS: usize = 60;
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
 }
 
 /// All stories of some seeds: those that do not end well, in the order of their seeds, and what happened in all of them.
@@ -72,7 +74,9 @@ fn stories(seeds: std::ops::Range<u64>, bug: Option<Bug>, enough: usize) -> Stor
                 let kit = Kit::new();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || all.lock().expect("nobody panics with it").badly.len() >= enough {
+                    if seed >= seeds.end
+                        || all.lock().expect("nobody panics with it").badly.len() >= enough
+                    {
                         break;
                     }
                     let story = tell(&kit, seed, bug);
@@ -97,7 +101,9 @@ fn shown(seed: u64, story: &Story, steps: usize) -> String {
     let trace = story.trace[skipped..].join("\n  ");
     let end = match &story.end {
         Ok(digest) => format!("seed {seed} ends well: {digest:016x}"),
-        Err(what) => format!("seed {seed} ends badly: {what}\n\nTo see it again: KEEPSAKE_SIM_SEED={seed} make sim"),
+        Err(what) => format!(
+            "seed {seed} ends badly: {what}\n\nTo see it again: KEEPSAKE_SIM_SEED={seed} make sim"
+        ),
     };
     format!("  {trace}\n\n{end}\n")
 }
@@ -112,11 +118,20 @@ fn whatever_goes_wrong_the_laws_hold() {
     }
     let seeds = number("KEEPSAKE_SIM_SEEDS").unwrap_or(SEEDS);
     let stories = stories(0..seeds, None, 3);
-    let badly: Vec<String> = stories.badly.iter().map(|(seed, story)| shown(*seed, story, LAST_STEPS)).collect();
-    assert!(badly.is_empty(), "of {seeds} seeds these end badly, and perhaps others:\n{}", badly.join("\n"));
+    let badly: Vec<String> =
+        stories.badly.iter().map(|(seed, story)| shown(*seed, story, LAST_STEPS)).collect();
+    assert!(
+        badly.is_empty(),
+        "of {seeds} seeds these end badly, and perhaps others:\n{}",
+        badly.join("\n")
+    );
     println!("{seeds} seeds end well: {:?}", stories.happened);
-    let never: Vec<&str> = HAPPENS.into_iter().filter(|what| !stories.happened.contains_key(*what)).collect();
-    assert!(never.is_empty() || seeds < SEEDS_FOR_EVERYTHING, "in {seeds} seeds these never happen: {never:?}");
+    let never: Vec<&str> =
+        HAPPENS.into_iter().filter(|what| !stories.happened.contains_key(*what)).collect();
+    assert!(
+        never.is_empty() || seeds < SEEDS_FOR_EVERYTHING,
+        "in {seeds} seeds these never happen: {never:?}"
+    );
 }
 
 #[test]
@@ -130,9 +145,16 @@ fn a_seed_is_always_the_same_story() {
 
 #[test]
 fn the_simulator_finds_planted_bugs() {
-    for bug in [Bug::UnknownIsCommitted, Bug::UnknownIsAborted, Bug::MetaOfTheBatchBefore, Bug::NoTombstones] {
+    for bug in [
+        Bug::UnknownIsCommitted,
+        Bug::UnknownIsAborted,
+        Bug::MetaOfTheBatchBefore,
+        Bug::NoTombstones,
+    ] {
         let found = stories(0..SEEDS_FOR_A_BUG, Some(bug), 1).badly;
-        let (seed, story) = found.first().unwrap_or_else(|| panic!("{bug:?} is not found in {SEEDS_FOR_A_BUG} seeds"));
+        let (seed, story) = found
+            .first()
+            .unwrap_or_else(|| panic!("{bug:?} is not found in {SEEDS_FOR_A_BUG} seeds"));
         let what = story.end.as_ref().expect_err("it is one of those that end badly");
         println!("{bug:?} is found by seed {seed}: {}", what.lines().next().unwrap_or_default());
     }

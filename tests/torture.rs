@@ -18,7 +18,9 @@ const ZOMBIE: Duration = Duration::from_millis(4500);
 const STRAYS: usize = 3;
 
 fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
+    std::env::var(name)
+        .ok()
+        .map_or(otherwise, |text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
 }
 
 /// Two processes of one group, each with a disk of its own.
@@ -58,7 +60,11 @@ impl Pair {
                 self.children[victim].wait_until_it_listens();
                 self.children[victim].signal("-TERM");
                 let status = self.children[victim].wait();
-                assert!(status.success(), "SIGTERM ends it in good order: {status}\n{}", self.children[victim].log());
+                assert!(
+                    status.success(),
+                    "SIGTERM ends it in good order: {status}\n{}",
+                    self.children[victim].log()
+                );
                 self.children[victim] = Child::start(&self.places[victim]);
                 format!("{n}: SIGTERM to {victim}")
             }
@@ -79,7 +85,10 @@ impl Pair {
     fn alive(&mut self, mishaps: &[String]) {
         for (which, child) in self.children.iter_mut().enumerate() {
             if let Some(status) = child.process.try_wait().expect("it is our child") {
-                panic!("process {which} ended by itself with {status} after {mishaps:#?}:\n{}", child.log());
+                panic!(
+                    "process {which} ended by itself with {status} after {mishaps:#?}:\n{}",
+                    child.log()
+                );
             }
         }
     }
@@ -93,8 +102,17 @@ fn endings(wire: &Wire) -> BTreeMap<String, usize> {
         *endings.entry(format!("{}/{}", event["partition"], event["offset"])).or_default() += 1;
     }
     for record in wire.read("dead-letters") {
-        let place = |name: &str| String::from_utf8_lossy(record.header(name).expect("a dead letter's header")).into_owned();
-        *endings.entry(format!("{}/{}", place("__connect.errors.partition"), place("__connect.errors.offset"))).or_default() += 1;
+        let place = |name: &str| {
+            String::from_utf8_lossy(record.header(name).expect("a dead letter's header"))
+                .into_owned()
+        };
+        *endings
+            .entry(format!(
+                "{}/{}",
+                place("__connect.errors.partition"),
+                place("__connect.errors.offset")
+            ))
+            .or_default() += 1;
     }
     endings
 }
@@ -117,10 +135,16 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let (mut mishaps, mut sent, mut strays) = (Vec::new(), Vec::new(), Vec::new());
     for (n, part) in events.chunks(30).enumerate() {
         for (m, event) in part.iter().enumerate() {
-            sent.push((event["user"].as_str().map(str::to_owned), wire.post(&message(&wire, event))));
+            sent.push((
+                event["user"].as_str().map(str::to_owned),
+                wire.post(&message(&wire, event)),
+            ));
             if m % 10 == 9 {
                 let stray = wire.user("laws", &format!("stray-{}", n % STRAYS));
-                let mut record = stray.message("events", json!({"type": "remember", "content": format!("Stray {n} {m}")}));
+                let mut record = stray.message(
+                    "events",
+                    json!({"type": "remember", "content": format!("Stray {n} {m}")}),
+                );
                 record.partition = Some((m / 10) as i32);
                 strays.push(format!("Stray {n} {m}"));
                 sent.push((None, wire.post(&record)));
@@ -146,7 +170,8 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
         while delivery.get().is_none() && Instant::now() < give_up {
             wire.flush();
         }
-        let (partition, offset) = delivery.get().expect("within two minutes").clone().expect("acknowledged");
+        let (partition, offset) =
+            delivery.get().expect("within two minutes").clone().expect("acknowledged");
         places.push(format!("{partition}/{offset}"));
         if let Some(user) = user {
             ends.insert(partition, (user.clone(), offset));
@@ -156,13 +181,16 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     settled(&wire, &ends);
 
     let case = format!("seed {seed}, {} events, {mishaps:#?}", places.len());
-    let missing = |endings: &BTreeMap<String, usize>| places.iter().filter(|place| !endings.contains_key(*place)).count();
+    let missing = |endings: &BTreeMap<String, usize>| {
+        places.iter().filter(|place| !endings.contains_key(*place)).count()
+    };
     let mut found = endings(&wire);
     // What was passed on arrives after what its sender's partition says.
     while missing(&found) > 0 && Instant::now() < give_up {
         found = endings(&wire);
     }
-    let twice: Vec<&String> = found.iter().filter(|(_, count)| **count > 1).map(|(place, _)| place).collect();
+    let twice: Vec<&String> =
+        found.iter().filter(|(_, count)| **count > 1).map(|(place, _)| place).collect();
     let lost: Vec<&String> = places.iter().filter(|place| !found.contains_key(*place)).collect();
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}: {case}");
 
@@ -173,7 +201,12 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let mut arrived: Vec<String> = (0..STRAYS).flat_map(contents).collect();
     arrived.sort();
     strays.sort();
-    assert_eq!(arrived, strays, "what came to a wrong partition is there once: {case}, {:#?}", told_of(&wire, &arrived, &strays));
+    assert_eq!(
+        arrived,
+        strays,
+        "what came to a wrong partition is there once: {case}, {:#?}",
+        told_of(&wire, &arrived, &strays)
+    );
 
     let after = state(&wire, &users);
     let [left, right] = &mut pair.children;
@@ -184,7 +217,11 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     for place in &pair.places {
         let verified = command(place).arg("verify").output().expect("keepsake runs");
         let said = String::from_utf8_lossy(&verified.stdout);
-        assert!(verified.status.success(), "{said}\n{}: {case}", String::from_utf8_lossy(&verified.stderr));
+        assert!(
+            verified.status.success(),
+            "{said}\n{}: {case}",
+            String::from_utf8_lossy(&verified.stderr)
+        );
     }
     let calm = calm(&pair.places[0], &wire, &ends, &users);
     for user in &users {
@@ -195,13 +232,18 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
 
 /// All that the topics say of strays that are in only one of two lists.
 fn told_of(wire: &Wire, some: &[String], others: &[String]) -> Vec<String> {
-    let odd = |text: &str| some.iter().any(|one| one == text) != others.iter().any(|one| one == text);
+    let odd =
+        |text: &str| some.iter().any(|one| one == text) != others.iter().any(|one| one == text);
     let mut told = Vec::new();
     for topic in ["events", "decisions", "memories"] {
         for record in wire.read(topic).into_iter().filter(|record| record.value.is_some()) {
-            let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default();
+            let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default())
+                .unwrap_or_default();
             if ["content", "text"].iter().any(|field| value[field].as_str().is_some_and(odd)) {
-                told.push(format!("{topic} {:?} {}: {value}", record.partition, record.timestamp_ms));
+                told.push(format!(
+                    "{topic} {:?} {}: {value}",
+                    record.partition, record.timestamp_ms
+                ));
             }
         }
     }
@@ -209,7 +251,12 @@ fn told_of(wire: &Wire, some: &[String], others: &[String]) -> Vec<String> {
 }
 
 /// The same log in one go: another group, another store, another changelog, nobody killed.
-fn calm(place: &Place, wire: &Wire, ends: &BTreeMap<i32, (String, i64)>, users: &[String]) -> BTreeMap<String, Vec<Value>> {
+fn calm(
+    place: &Place,
+    wire: &Wire,
+    ends: &BTreeMap<i32, (String, i64)>,
+    users: &[String],
+) -> BTreeMap<String, Vec<Value>> {
     let mut calm = Place { dir: place.dir.with_extension("calm"), ..place.clone() };
     calm.options.push(("kafka.group_id".into(), format!("{}calm", place.prefix)));
     calm.options.push(("store.durability".into(), "local".into()));

@@ -36,7 +36,9 @@ struct Sample {
 
 impl Sample {
     fn of(folder: &Path) -> Sample {
-        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let read = |name: &str| {
+            std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+        };
         let told: Value = serde_json::from_str(&read("told.json")).expect("JSON");
         let identity = identity(&told["identity"]);
         let dir = tempfile::tempdir().expect("a folder");
@@ -44,15 +46,27 @@ impl Sample {
         // A copy of its own, since to open a store may change it.
         let looked_at = tempfile::tempdir().expect("a folder");
         copied(&folder.join("shard/store"), looked_at.path());
-        let opened = Store::open(looked_at.path(), &store::Options::default(), &identity, 0).expect("opens").store;
+        let opened = Store::open(looked_at.path(), &store::Options::default(), &identity, 0)
+            .expect("opens")
+            .store;
         let place = opened.changelog().expect("the samples were written with a changelog");
-        let choice = embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        let choice = embedder::Options {
+            model: ModelChoice::Hash,
+            library: None,
+            tokens_max: 256,
+            threads: 1,
+        };
         let mut layers = Layers::defaults();
         layers.set("kafka.bootstrap_servers", "nowhere:9092", "test").expect("a string");
-        layers.set("topics.prefix", identity.topic.strip_suffix("events").expect("events"), "test").expect("a string");
+        layers
+            .set("topics.prefix", identity.topic.strip_suffix("events").expect("events"), "test")
+            .expect("a string");
         Sample {
             name: folder.file_name().expect("a folder").to_string_lossy().into_owned(),
-            changelog: Changelog::ending_at(place.offset, read("changelog.jsonl").lines().map(record).collect()),
+            changelog: Changelog::ending_at(
+                place.offset,
+                read("changelog.jsonl").lines().map(record).collect(),
+            ),
             now: Time(place.at.0 + 60_000),
             config: layers.checked().expect("options"),
             model: Model::open(&choice).expect("needs nothing"),
@@ -68,24 +82,32 @@ impl Sample {
         let place = Place { home, cluster, topic, partitions, model, dimensions };
         let (wanted, _to_restore) = crossbeam_channel::bounded(1);
         let log = Arc::new(self.changelog.clone());
-        let changelog = ownership::Changelog { log, options: options::restore(&self.config), wanted };
+        let changelog =
+            ownership::Changelog { log, options: options::restore(&self.config), wanted };
         let clock = Arc::new(ManualClock::at(self.now));
         let options = options::shard(&self.config, partitions);
-        let shards = Arc::new(Shards::new(place, options, Some(changelog), clock, Arc::new(Metrics::new())));
+        let shards =
+            Arc::new(Shards::new(place, options, Some(changelog), clock, Arc::new(Metrics::new())));
         shards.assigned(&[(0, None)]);
         shards.restore(0);
         shards.fault().unwrap_or_else(|fault| panic!("{}: {fault}", self.name));
         let profiles = Profiles::load(&self.config).expect("built in");
         let session = || self.model.session().expect("needs nothing");
-        let service = InProcess::over(shards, &self.config, profiles, &session, &self.model.tokens());
+        let service =
+            InProcess::over(shards, &self.config, profiles, &session, &self.model.tokens());
         service.with_changelog(self.changelog.clone(), self.now)
     }
 
     fn set_aside(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.dir.path()).expect("a folder").flatten();
-        let inside = |path: PathBuf| std::fs::read_dir(path).expect("a folder").flatten().map(|entry| entry.path());
+        let inside = |path: PathBuf| {
+            std::fs::read_dir(path).expect("a folder").flatten().map(|entry| entry.path())
+        };
         let known = ["store", "index"];
-        entries.flat_map(|entry| inside(entry.path())).filter(|path| known.iter().all(|name| !path.ends_with(name))).collect()
+        entries
+            .flat_map(|entry| inside(entry.path()))
+            .filter(|path| known.iter().all(|name| !path.ends_with(name)))
+            .collect()
     }
 }
 
@@ -119,12 +141,27 @@ fn seen(service: &mut InProcess) -> Value {
         }
         reply
     };
-    let questions =
-        ["Where do I live?", "Where is the spare key?", "In which language do you answer?", "What colour is the office door?"];
-    let answers: Vec<Value> = questions.iter().map(|query| ask(json!({"type": "recall", "query": query, "limit": 3}))).collect();
+    let questions = [
+        "Where do I live?",
+        "Where is the spare key?",
+        "In which language do you answer?",
+        "What colour is the office door?",
+    ];
+    let answers: Vec<Value> = questions
+        .iter()
+        .map(|query| ask(json!({"type": "recall", "query": query, "limit": 3})))
+        .collect();
     let all = ask(json!({"type": "list", "limit": 100}));
-    let ids: Vec<Value> = all["memories"].as_array().expect("a list").iter().map(|memory| memory["id"].clone()).collect();
-    let whole: Vec<Value> = ids.into_iter().map(|id| ask(json!({"type": "get", "memory": id, "history": true}))).collect();
+    let ids: Vec<Value> = all["memories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|memory| memory["id"].clone())
+        .collect();
+    let whole: Vec<Value> = ids
+        .into_iter()
+        .map(|id| ask(json!({"type": "get", "memory": id, "history": true})))
+        .collect();
     json!({"answers": answers, "whole": whole})
 }
 
@@ -139,14 +176,20 @@ fn best(service: &mut InProcess, query: &str, as_of: Option<&str>) -> String {
         body["as_of"] = as_of.into();
     }
     let memories = service.ask(Time(0), &body);
-    memories.first().map_or("nothing", |memory| memory["content"].as_str().expect("a text")).to_owned()
+    memories
+        .first()
+        .map_or("nothing", |memory| memory["content"].as_str().expect("a text"))
+        .to_owned()
 }
 
 #[test]
 fn law_readable_forever_an_older_store_is_gone_on_with() {
-    let samples = std::fs::read_dir(root().join("tests/data")).expect("tests/data is there").flatten();
-    let samples: Vec<PathBuf> =
-        samples.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains("/format-")).collect();
+    let samples =
+        std::fs::read_dir(root().join("tests/data")).expect("tests/data is there").flatten();
+    let samples: Vec<PathBuf> = samples
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().contains("/format-"))
+        .collect();
     assert!(samples.len() >= 4, "{samples:?}");
     samples.iter().for_each(|folder| goes_on(&Sample::of(folder)));
 }
@@ -156,7 +199,11 @@ fn goes_on(sample: &Sample) {
     let mut service = sample.open();
     assert_eq!(sample.set_aside(), Vec::<PathBuf>::new(), "{name}: the store is read, not rebuilt");
     let (before, _) = stored(&service);
-    assert_eq!(best(&mut service, "Where did I move to?", None), "I moved to Lisbon last month.", "{name}");
+    assert_eq!(
+        best(&mut service, "Where did I move to?", None),
+        "I moved to Lisbon last month.",
+        "{name}"
+    );
     let asked = of_ada(json!({"type": "recall", "query": "What colour is the office door?"}));
     let door = service.ask(Time(0), &asked)[0]["id"].clone();
     let mut tell = |body: Value| {
@@ -167,18 +214,40 @@ fn goes_on(sample: &Sample) {
     let turn = |content: &str| json!({"type": "turn", "session": "s", "content": content});
 
     let moved = tell(turn("I moved to Porto last week."));
-    assert_eq!((moved.outcome, moved.related.len()), (Outcome::Superseded, 1), "{name}: {}", moved.reason);
+    assert_eq!(
+        (moved.outcome, moved.related.len()),
+        (Outcome::Superseded, 1),
+        "{name}: {}",
+        moved.reason
+    );
     let again = tell(turn("Always answer in French."));
     assert_eq!(again.outcome, Outcome::Merged, "{name}: {}", again.reason);
     let mut sent_again = turn("I live in Berlin");
     sent_again["id"] = "id-0".into();
-    assert_eq!(tell(sent_again).outcome, Outcome::Duplicate, "{name}: ids that the older one saw are known");
-    let revised =
-        tell(json!({"type": "remember", "content": "The spare key no longer hangs in the cellar, it is with the neighbour."}));
-    assert_eq!((revised.outcome, revised.related.len()), (Outcome::Kept, 1), "{name}: {}", revised.reason);
-    for forget in [json!({"type": "forget", "memory": door}), json!({"type": "forget", "query": "Berlin"})] {
+    assert_eq!(
+        tell(sent_again).outcome,
+        Outcome::Duplicate,
+        "{name}: ids that the older one saw are known"
+    );
+    let revised = tell(
+        json!({"type": "remember", "content": "The spare key no longer hangs in the cellar, it is with the neighbour."}),
+    );
+    assert_eq!(
+        (revised.outcome, revised.related.len()),
+        (Outcome::Kept, 1),
+        "{name}: {}",
+        revised.reason
+    );
+    for forget in
+        [json!({"type": "forget", "memory": door}), json!({"type": "forget", "query": "Berlin"})]
+    {
         let gone = tell(forget);
-        assert_eq!((gone.outcome, gone.related.len()), (Outcome::Forgotten, 1), "{name}: {}", gone.reason);
+        assert_eq!(
+            (gone.outcome, gone.related.len()),
+            (Outcome::Forgotten, 1),
+            "{name}: {}",
+            gone.reason
+        );
     }
 
     let after = check(sample, &mut service, &before);
@@ -188,7 +257,11 @@ fn goes_on(sample: &Sample) {
     close(service);
     std::fs::remove_dir_all(shard_dir(sample.dir.path(), &sample.identity)).expect("it is closed");
     let mut service = sample.open();
-    assert_eq!(check(sample, &mut service, &before), after, "{name}: restored from the older changelog and what came after");
+    assert_eq!(
+        check(sample, &mut service, &before),
+        after,
+        "{name}: restored from the older changelog and what came after"
+    );
     close(service);
 }
 
@@ -199,27 +272,44 @@ fn check(sample: &Sample, service: &mut InProcess, before: &BTreeSet<String>) ->
     let mut expected = before.clone();
     expected.retain(|content| !content.contains("green door") && !content.contains("Berlin"));
     expected.extend(
-        ["I moved to Porto last week.", "The spare key no longer hangs in the cellar, it is with the neighbour."]
-            .map(String::from),
+        [
+            "I moved to Porto last week.",
+            "The spare key no longer hangs in the cellar, it is with the neighbour.",
+        ]
+        .map(String::from),
     );
     assert_eq!(contents, expected, "{name}");
     for (question, as_of, answer) in [
         ("Where did I move to?", None, "I moved to Porto last week."),
         ("Where did I move to?", Some("2026-01-15T00:00:00Z"), "I moved to Lisbon last month."),
-        ("Where is the spare key?", None, "The spare key no longer hangs in the cellar, it is with the neighbour."),
+        (
+            "Where is the spare key?",
+            None,
+            "The spare key no longer hangs in the cellar, it is with the neighbour.",
+        ),
         ("Always answer in which language, French?", None, "Always answer in French."),
     ] {
         assert_eq!(best(service, question, as_of), answer, "{name}: {question}");
     }
     let seen = seen(service);
-    assert!(!seen.to_string().contains("green door") && !seen.to_string().contains("Berlin"), "{name}: {seen}");
+    assert!(
+        !seen.to_string().contains("green door") && !seen.to_string().contains("Berlin"),
+        "{name}: {seen}"
+    );
     let memory = |part: &str| {
         let all = seen["whole"].as_array().expect("a list").iter().map(|reply| &reply["memory"]);
         all.into_iter()
             .find(|memory| memory["content"].as_str().is_some_and(|text| text.contains(part)))
             .unwrap_or_else(|| panic!("{name}: {part}"))
     };
-    assert_eq!(memory("neighbour")["revises"], json!([memory("hangs in the cellar.")["id"]]), "{name}");
-    assert!(seen.to_string().contains("hangs in the shed"), "{name}: the history of an older version is kept");
+    assert_eq!(
+        memory("neighbour")["revises"],
+        json!([memory("hangs in the cellar.")["id"]]),
+        "{name}"
+    );
+    assert!(
+        seen.to_string().contains("hangs in the shed"),
+        "{name}: the history of an older version is kept"
+    );
     (digest, seen)
 }

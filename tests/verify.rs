@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 fn typed(place: &Place, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = command(place).args(arguments).output().expect("the program was built with this test");
+    let output =
+        command(place).args(arguments).output().expect("the program was built with this test");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
@@ -23,7 +24,10 @@ fn verified(place: &Place) -> (Option<i32>, Value) {
 
 fn shard(verdict: &Value, partition: i32) -> &Value {
     let shards = verdict["shards"].as_array().expect("a list");
-    shards.iter().find(|shard| shard["partition"] == partition).unwrap_or_else(|| panic!("no shard {partition}: {verdict}"))
+    shards
+        .iter()
+        .find(|shard| shard["partition"] == partition)
+        .unwrap_or_else(|| panic!("no shard {partition}: {verdict}"))
 }
 
 /// Everything that changes a shard, at least once.
@@ -31,9 +35,12 @@ fn live(running: &Running, tenant: &str) {
     let wire = running.wire();
     for name in ["ada", "bob", "cleo", "dan", "eve"] {
         let user = wire.user(tenant, name);
-        for turn in
-            ["I live in Berlin.", "I moved to Lisbon last month.", "Hi there!", "We use Postgres for the billing service."]
-        {
+        for turn in [
+            "I live in Berlin.",
+            "I moved to Lisbon last month.",
+            "Hi there!",
+            "We use Postgres for the billing service.",
+        ] {
             user.event(json!({"type": "turn", "content": turn, "session": "monday/a"}));
         }
         let kept = user.remember("The blue key opens the shed.");
@@ -42,7 +49,9 @@ fn live(running: &Running, tenant: &str) {
         user.event(json!({"type": "feedback", "memory": kept, "signal": "confirmed"}));
         user.event(json!({"type": "forget", "memory": gone}));
     }
-    wire.user(tenant, "ada").event(json!({"type": "remember", "content": "The office closes at six.", "scope": "tenant"}));
+    wire.user(tenant, "ada").event(
+        json!({"type": "remember", "content": "The office closes at six.", "scope": "tenant"}),
+    );
     wire.user(tenant, "eve").event(json!({"type": "forget", "everything": true}));
 }
 
@@ -61,11 +70,17 @@ fn opened(place: &Place, partition: i32) -> Store {
         dimensions: model.dimensions() as u32,
     };
     let dir = place.dir.join(format!("{}-{partition}/store", config.topics.events()));
-    Store::open(&dir, &store::Options::default(), &identity, 0).expect("it was closed in good order").store
+    Store::open(&dir, &store::Options::default(), &identity, 0)
+        .expect("it was closed in good order")
+        .store
 }
 
 /// Changes records behind everybody's back.
-fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Overlay<'_>, Memory)) -> (i32, Memory) {
+fn tamper(
+    place: &Place,
+    key: &UserKey,
+    change: impl Fn(&mut Overlay<'_>, Memory),
+) -> (i32, Memory) {
     let partition = key.partition(3);
     let store = opened(place, partition);
     let mut memories = Vec::new();
@@ -74,11 +89,16 @@ fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Overlay<'_>, Memory
         true
     };
     store.memories(key, every).expect("a disk");
-    let memory = memories.into_iter().find(|memory| memory.content.contains("green key")).expect("it was kept");
+    let memory = memories
+        .into_iter()
+        .find(|memory| memory.content.contains("green key"))
+        .expect("it was kept");
     let mut overlay = store.overlay();
     change(&mut overlay, memory.clone());
     let batch = overlay.finished();
-    store.apply(batch, Mark { applied: store.applied(), changelog: store.changelog() }).expect("a disk");
+    store
+        .apply(batch, Mark { applied: store.applied(), changelog: store.changelog() })
+        .expect("a disk");
     store.flush().expect("a disk");
     (partition, memory)
 }
@@ -100,11 +120,18 @@ fn cut_short(place: Place, further: &Place) -> Place {
     put_ahead(&some);
     let (code, verdict) = verified(&place);
     let found = shard(&verdict, partition);
-    assert_eq!((code, &found["equal"], &found["unfinished"]), (Some(0), &json!(true), &json!(true)), "{verdict:#}");
+    assert_eq!(
+        (code, &found["equal"], &found["unfinished"]),
+        (Some(0), &json!(true), &json!(true)),
+        "{verdict:#}"
+    );
     assert_ne!(found["store_digest"], found["topic_digest"]);
     assert_eq!(found["index"], "behind", "what was removed ahead is still in it: {verdict:#}");
     let (_, said, words) = typed(&place, &["verify"]);
-    assert!(said.contains("1 of 3 shards are unfinished") && said.contains("goes on at the next start"), "{said}{words}");
+    assert!(
+        said.contains("1 of 3 shards are unfinished") && said.contains("goes on at the next start"),
+        "{said}{words}"
+    );
 
     let (untouched, value) = before.into_iter().next().expect("somebody of the other tenant");
     let (mut without, mut again) = (Changes::default(), Changes::default());
@@ -112,7 +139,11 @@ fn cut_short(place: Place, further: &Place) -> Place {
     again.put(untouched, value.expect("it is there"));
     put_ahead(&without);
     let (code, verdict) = verified(&place);
-    assert_eq!((code, &shard(&verdict, partition)["differences_total"]), (Some(1), &json!(1)), "{verdict:#}");
+    assert_eq!(
+        (code, &shard(&verdict, partition)["differences_total"]),
+        (Some(1), &json!(1)),
+        "{verdict:#}"
+    );
     put_ahead(&again);
 
     let place = Running::at(place).stop();
@@ -128,13 +159,17 @@ fn cut_short(place: Place, further: &Place) -> Place {
 
 #[test]
 fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
-    if !kafka::is_wanted("a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which") {
+    if !kafka::is_wanted("a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which")
+    {
         return;
     }
     let running = Running::start(Broker::Kafka, &[]);
     live(&running, "acme");
     let (code, _, words) = typed(&running.place, &["verify"]);
-    assert!(code == Some(1) && words.contains("store-locked"), "while it is served: {code:?} {words}");
+    assert!(
+        code == Some(1) && words.contains("store-locked"),
+        "while it is served: {code:?} {words}"
+    );
     let place = running.stop();
     let (code, verdict) = verified(&place);
     assert_eq!(
@@ -144,10 +179,18 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
     );
     for partition in 0..3 {
         let shard = shard(&verdict, partition);
-        assert_eq!((&shard["store_digest"], &shard["index"]), (&shard["topic_digest"], &json!("equal")), "{shard:#}");
+        assert_eq!(
+            (&shard["store_digest"], &shard["index"]),
+            (&shard["topic_digest"], &json!("equal")),
+            "{shard:#}"
+        );
     }
-    let digests: Vec<&Value> = (0..3).map(|partition| &shard(&verdict, partition)["store_digest"]).collect();
-    assert!(digests[0] != digests[1] && digests[1] != digests[2], "different users are in them: {digests:?}");
+    let digests: Vec<&Value> =
+        (0..3).map(|partition| &shard(&verdict, partition)["store_digest"]).collect();
+    assert!(
+        digests[0] != digests[1] && digests[1] != digests[2],
+        "different users are in them: {digests:?}"
+    );
 
     // Somebody else goes on, so the topic does too: this shard is still what it was at its own place.
     let mut elsewhere = place.clone();
@@ -157,8 +200,11 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
     let elsewhere = other.stop();
     let (code, behind) = verified(&place);
     assert_eq!((code, &behind["equal"]), (Some(0), &json!(true)), "{behind:#}");
-    for (shard, before) in
-        behind["shards"].as_array().into_iter().flatten().zip(verdict["shards"].as_array().into_iter().flatten())
+    for (shard, before) in behind["shards"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .zip(verdict["shards"].as_array().into_iter().flatten())
     {
         assert_eq!(shard["store_digest"], before["store_digest"]);
         assert!(shard["changelog_end"].as_i64() > before["changelog_end"].as_i64(), "{shard:#}");
@@ -173,17 +219,33 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
     });
     let (code, verdict) = verified(&place);
     let shard_of_bob = shard(&verdict, partition);
-    assert_eq!((code, &verdict["equal"], &shard_of_bob["differences_total"]), (Some(1), &json!(false), &json!(1)), "{verdict:#}");
-    assert!(shard_of_bob["store_digest"] != shard_of_bob["topic_digest"] && shard_of_bob["index"] == "equal", "{verdict:#}");
+    assert_eq!(
+        (code, &verdict["equal"], &shard_of_bob["differences_total"]),
+        (Some(1), &json!(false), &json!(1)),
+        "{verdict:#}"
+    );
+    assert!(
+        shard_of_bob["store_digest"] != shard_of_bob["topic_digest"]
+            && shard_of_bob["index"] == "equal",
+        "{verdict:#}"
+    );
     let different = &shard_of_bob["differences"][0];
-    assert_eq!((&different["user"], &different["record"]), (&json!("acme/bob"), &json!(format!("memory {}", memory.id))));
+    assert_eq!(
+        (&different["user"], &different["record"]),
+        (&json!("acme/bob"), &json!(format!("memory {}", memory.id)))
+    );
     assert_eq!(different["store"], "importance: 0.125");
     assert!(
-        different["topic"].as_str().is_some_and(|held| held.starts_with("importance: ") && !held.contains("0.125")),
+        different["topic"]
+            .as_str()
+            .is_some_and(|held| held.starts_with("importance: ") && !held.contains("0.125")),
         "{different}"
     );
     let (code, said, words) = typed(&place, &["verify", "--partition", &partition.to_string()]);
-    assert!(code == Some(1) && said.contains("DIFFERENT") && said.contains("acme/bob memory"), "{said}{words}");
+    assert!(
+        code == Some(1) && said.contains("DIFFERENT") && said.contains("acme/bob memory"),
+        "{said}{words}"
+    );
     assert!(said.contains("1 of 1 shards differ") && said.contains("importance: 0.125"), "{said}");
 
     let id = memory.id;
@@ -205,5 +267,8 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
 fn a_store_without_a_changelog_has_nothing_to_be_compared_with() {
     let place = Place::new(Broker::Embedded, &[]);
     let (code, said, words) = typed(&place, &["verify"]);
-    assert!(code == Some(2) && words.contains("nothing to compare it with"), "{code:?}: {said}{words}");
+    assert!(
+        code == Some(2) && words.contains("nothing to compare it with"),
+        "{code:?}: {said}{words}"
+    );
 }

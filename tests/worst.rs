@@ -53,7 +53,14 @@ pub const TEXTS: &[Text] = &[
     ("one long token", |n| format!("bearer {}", of(&["abcdefgh."], n - 7))),
     ("beginnings of keys", |n| of(&["-----BEGIN PRIVATE KEY----- "], n)),
     ("two sorts of keys", |n| {
-        of(&["PuTTY-User-Key-File-2 ", "AGE-SECRET-KEY-1", "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345ABCDEFGHIJKLMNOPQRSTUVWXYZ "], n)
+        of(
+            &[
+                "PuTTY-User-Key-File-2 ",
+                "AGE-SECRET-KEY-1",
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345ABCDEFGHIJKLMNOPQRSTUVWXYZ ",
+            ],
+            n,
+        )
     }),
     ("web tokens", |n| of(&["eyJabcdefgh"], n)),
     ("digits", |n| of(&["4111111111111112 "], n)),
@@ -105,14 +112,20 @@ struct Service {
 
 impl Service {
     fn new() -> Service {
-        let options = Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        let options =
+            Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
         Service { model: Model::open(&options).expect("needs nothing") }
     }
 
     /// A user with some memories, so that there is something to compare with.
     fn with_memories(&self) -> InProcess {
-        let mut service = InProcess::new(&|| self.model.session().expect("a session"), &TokenCounter::estimate());
-        for content in ["I live in Lisbon with my cat.", "I work at Acme as a nurse.", "Always answer in French."] {
+        let mut service =
+            InProcess::new(&|| self.model.session().expect("a session"), &TokenCounter::estimate());
+        for content in [
+            "I live in Lisbon with my cat.",
+            "I work at Acme as a nurse.",
+            "Always answer in French.",
+        ] {
             service.tell(&json!({"type": "turn", "user": "mia", "content": content}));
         }
         service
@@ -143,7 +156,9 @@ fn is_slow(what: &str, time: &dyn Fn(usize) -> Duration) -> bool {
         if whole < SHORTEST || ratio < RATIO_MAX {
             return false;
         }
-        println!("{what}: {tenth:.1?} for a tenth of the text, {whole:.1?} for all of it, {ratio:.0} times as long");
+        println!(
+            "{what}: {tenth:.1?} for a tenth of the text, {whole:.1?} for all of it, {ratio:.0} times as long"
+        );
         (tenth, whole) = (time(TENTH), whole.min(time(LONG)));
     }
     true

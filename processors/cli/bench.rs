@@ -111,7 +111,9 @@ impl Bench {
             say("this is a debug build: its figures say nothing; use a release build");
         }
         if config.kafka.is_embedded() && !matches!(self, Bench::Score(_) | Bench::Scale(_)) {
-            say("on the embedded broker, which shares this process; name a real one with --brokers host:port");
+            say(
+                "on the embedded broker, which shares this process; name a real one with --brokers host:port",
+            );
         }
         if config.kafka.is_embedded() && matches!(self, Bench::Restore(_)) {
             return Err(Fault::stop(

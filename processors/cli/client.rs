@@ -36,8 +36,13 @@ impl Reply {
     pub fn error(&self) -> Option<String> {
         let error = self.value.get("error")?;
         let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
-        let field = error["field"].as_str().map_or(String::new(), |field| format!(" (field {field})"));
-        Some(format!("{}: {}{field}", self.value["status"].as_str().unwrap_or("error"), text("message")))
+        let field =
+            error["field"].as_str().map_or(String::new(), |field| format!(" (field {field})"));
+        Some(format!(
+            "{}: {}{field}",
+            self.value["status"].as_str().unwrap_or("error"),
+            text("message")
+        ))
     }
 }
 
@@ -50,8 +55,14 @@ impl Client {
         let topics = &config.topics;
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
         let found = connection.partitions(&[topics.events(), topics.replies()])?;
-        let (Some(partitions), Some(replies)) = (found.get(&topics.events()), found.get(&topics.replies())) else {
-            let what = format!("topics {} and {} are not there: is `keepsake serve` running?", topics.events(), topics.replies());
+        let (Some(partitions), Some(replies)) =
+            (found.get(&topics.events()), found.get(&topics.replies()))
+        else {
+            let what = format!(
+                "topics {} and {} are not there: is `keepsake serve` running?",
+                topics.events(),
+                topics.replies()
+            );
             return Err(Fault::stop(StopName::TopicMissing, what));
         };
         // A partition of one's own choosing, from its present end: the replies of others are mostly elsewhere.
@@ -79,14 +90,16 @@ impl Client {
 
     /// Publishes an event without asking for a receipt.
     pub fn publish_only(&mut self, event: &Value) -> Result<()> {
-        let outgoing = Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
+        let outgoing =
+            Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
         self.producer.send(&outgoing)
     }
 
     /// The same event to every partition: a tick wakes every process.
     pub fn publish_everywhere(&mut self, event: &Value) -> Result<()> {
         for partition in 0..self.partitions {
-            let outgoing = Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
+            let outgoing =
+                Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
             self.producer.send(&Outgoing { partition: Some(partition), ..outgoing })?;
         }
         self.flush()
@@ -132,20 +145,26 @@ impl Client {
     }
 
     fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<Reply> {
-        let correlation = header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
+        let correlation =
+            header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
         let began = Instant::now();
         self.producer.send(&outgoing)?;
         loop {
             let left = within.saturating_sub(began.elapsed());
             if left.is_zero() {
-                return Err(Fault::retry(format!("no reply within {} s: is `keepsake serve` running?", within.as_secs_f32())));
+                return Err(Fault::retry(format!(
+                    "no reply within {} s: is `keepsake serve` running?",
+                    within.as_secs_f32()
+                )));
             }
             // Short waits: our own acknowledgements are served in between.
-            if let Polled::Record(record) = self.replies.poll(left.min(Duration::from_millis(20)))?
+            if let Polled::Record(record) =
+                self.replies.poll(left.min(Duration::from_millis(20)))?
                 && record.header("kafka_correlationId") == Some(&correlation)
             {
                 let bytes = record.value.unwrap_or_default();
-                let value = serde_json::from_slice(&bytes).map_err(|e| Fault::retry(format!("reads a reply: {e}")))?;
+                let value = serde_json::from_slice(&bytes)
+                    .map_err(|e| Fault::retry(format!("reads a reply: {e}")))?;
                 return Ok(Reply { value, bytes, took: began.elapsed() });
             }
             self.producer.outstanding()?;
@@ -157,7 +176,11 @@ impl Client {
 pub fn connection(config: &Config) -> Result<Connection> {
     let options = config.kafka.client_options();
     if !config.kafka.is_embedded() {
-        return Ok(Connection { servers: config.kafka.bootstrap_servers.clone(), options, embedded: false });
+        return Ok(Connection {
+            servers: config.kafka.bootstrap_servers.clone(),
+            options,
+            embedded: false,
+        });
     }
     let file = run::store_dir(config).join(run::EMBEDDED_ADDRESS);
     let servers = std::fs::read_to_string(&file).map_err(|_| {
@@ -170,5 +193,7 @@ pub fn connection(config: &Config) -> Result<Connection> {
 /// `tenant/user`, or a user of the default tenant.
 pub fn who(text: &str) -> Result<UserKey> {
     let (tenant, user) = text.split_once('/').unwrap_or(("default", text));
-    UserKey::new(tenant, user).map_err(|e| Fault::stop(StopName::ConfigInvalid, format!("--user {text}: {} {}", e.field, e.why)))
+    UserKey::new(tenant, user).map_err(|e| {
+        Fault::stop(StopName::ConfigInvalid, format!("--user {text}: {} {}", e.field, e.why))
+    })
 }

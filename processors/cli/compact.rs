@@ -25,7 +25,10 @@ impl Compact {
         client.publish_everywhere(&tick)?;
         match output {
             Output::Json => println!("{}", json!({"status": "ok", "ticks": client.partitions})),
-            Output::Person => println!("asked the workers of {} partitions; watch keepsake_proposals_total", client.partitions),
+            Output::Person => println!(
+                "asked the workers of {} partitions; watch keepsake_proposals_total",
+                client.partitions
+            ),
         }
         Ok(ExitCode::SUCCESS)
     }

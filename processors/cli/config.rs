@@ -44,12 +44,14 @@ fn show_all(layers: &Layers, output: Output) {
     });
     match output {
         Output::Json => {
-            let all: serde_json::Map<String, Value> =
-                shown.map(|(path, value, origin)| (path, json!({"value": value, "from": origin}))).collect();
+            let all: serde_json::Map<String, Value> = shown
+                .map(|(path, value, origin)| (path, json!({"value": value, "from": origin})))
+                .collect();
             println!("{}", Value::Object(all));
         }
         Output::Person => {
-            let rows: Vec<Vec<String>> = shown.map(|(path, value, origin)| vec![path, value, origin]).collect();
+            let rows: Vec<Vec<String>> =
+                shown.map(|(path, value, origin)| vec![path, value, origin]).collect();
             print!("{}", show::table(&["option", "value", "from"], &rows));
         }
     }

@@ -40,10 +40,16 @@ impl Demo {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let screen = Screen::new(output);
         let watched = std::io::stdout().is_terminal() && output == Output::Person;
-        let mut play = Play { stage: Stage::open(config, &screen)?, screen, pace: if watched { PACE } else { Duration::ZERO } };
-        let played = play.script().and_then(|()| match watched && std::io::stdin().is_terminal() && !self.exit {
-            true => chat::chat(&mut play),
-            false => Ok(()),
+        let mut play = Play {
+            stage: Stage::open(config, &screen)?,
+            screen,
+            pace: if watched { PACE } else { Duration::ZERO },
+        };
+        let played = play.script().and_then(|()| {
+            match watched && std::io::stdin().is_terminal() && !self.exit {
+                true => chat::chat(&mut play),
+                false => Ok(()),
+            }
         });
         // Why the service stopped says more than that nobody answered.
         play.stage.close().and(played)?;
@@ -60,10 +66,22 @@ struct Play {
 impl Play {
     fn script(&mut self) -> Result<()> {
         self.screen.legend();
-        SESSIONS.iter().enumerate().try_for_each(|(number, session)| self.session(number + 1, session))?;
-        self.screen.chapter("Five questions", "asked over the recalls topic, answered over the replies topic");
-        QUESTIONS.iter().enumerate().try_for_each(|(number, question)| self.question(number + 1, question))?;
-        self.screen.chapter("Compaction", "the worker plans and proposes, ingest applies: one log of changes, one writer");
+        SESSIONS
+            .iter()
+            .enumerate()
+            .try_for_each(|(number, session)| self.session(number + 1, session))?;
+        self.screen.chapter(
+            "Five questions",
+            "asked over the recalls topic, answered over the replies topic",
+        );
+        QUESTIONS
+            .iter()
+            .enumerate()
+            .try_for_each(|(number, question)| self.question(number + 1, question))?;
+        self.screen.chapter(
+            "Compaction",
+            "the worker plans and proposes, ingest applies: one log of changes, one writer",
+        );
         self.compact("now", 0)?;
         self.compact("as if a year had passed", 365)?;
         self.figures();
@@ -89,8 +107,7 @@ impl Play {
     }
 
     fn question(&mut self, number: usize, question: &Question) -> Result<()> {
-        let request =
-            json!({"type": "recall", "query": question.text, "limit": 3, "format": question.format, "explain": question.explain});
+        let request = json!({"type": "recall", "query": question.text, "limit": 3, "format": question.format, "explain": question.explain});
         let reply = self.ask(request.clone())?;
         self.screen.question(number, question, &request, &reply);
         std::thread::sleep(self.pace * 3);

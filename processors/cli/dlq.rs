@@ -98,8 +98,12 @@ impl List {
             *counts.entry(named(&letter)).or_default() += 1;
             match (limit, output) {
                 (None, _) => anstream::println!("{}", letter.json()),
-                (Some(limit), Output::Json) => latest.put(&letter, Line::Json(letter.json()), limit),
-                (Some(limit), Output::Person) => latest.put(&letter, Line::Row(letter.row(&homes)), limit),
+                (Some(limit), Output::Json) => {
+                    latest.put(&letter, Line::Json(letter.json()), limit)
+                }
+                (Some(limit), Output::Person) => {
+                    latest.put(&letter, Line::Row(letter.row(&homes)), limit)
+                }
             }
             Ok(())
         })?;
@@ -154,7 +158,8 @@ impl Latest {
 
 fn summarise(counts: &BTreeMap<String, u64>, shown: usize) {
     let total: u64 = counts.values().sum();
-    let latest = if shown as u64 == total { String::new() } else { format!(", the latest {shown} shown") };
+    let latest =
+        if shown as u64 == total { String::new() } else { format!(", the latest {shown} shown") };
     match total {
         0 => anstream::println!("no dead letters"),
         total => anstream::print!("{total} dead letters{latest}\n{}", show::tally(counts)),
@@ -181,10 +186,14 @@ fn moment(text: &str) -> std::result::Result<i64, String> {
         Some('d') => 86_400_000,
         _ => 0,
     };
-    let count = text.get(..text.len().saturating_sub(1)).and_then(|count| count.parse::<i64>().ok()).filter(|count| *count >= 0);
+    let count = text
+        .get(..text.len().saturating_sub(1))
+        .and_then(|count| count.parse::<i64>().ok())
+        .filter(|count| *count >= 0);
     match count.and_then(|count| count.checked_mul(unit_ms)) {
         Some(ago) if unit_ms > 0 => Ok(Timestamp::now().as_millisecond().saturating_sub(ago)),
-        _ => Err("must be a time as in 2026-01-31T12:00:00Z, or so long ago as in 30m, 12h, 7d".to_owned()),
+        _ => Err("must be a time as in 2026-01-31T12:00:00Z, or so long ago as in 30m, 12h, 7d"
+            .to_owned()),
     }
 }
 
@@ -196,7 +205,9 @@ mod tests {
     fn a_time_is_a_moment_or_so_long_ago() {
         assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(1000));
         let now = Timestamp::now().as_millisecond();
-        for (text, ago) in [("90s", 90_000), ("2m", 120_000), ("1h", 3_600_000), ("7d", 604_800_000)] {
+        for (text, ago) in
+            [("90s", 90_000), ("2m", 120_000), ("1h", 3_600_000), ("7d", 604_800_000)]
+        {
             let off = now - ago - moment(text).expect("a time");
             assert!(off.abs() < 10_000, "{text}: {off}");
         }

@@ -149,21 +149,27 @@ impl What {
         match self {
             What::Recall { explain, .. } => recall::measure(&kit, &conversations, *explain),
             What::Gate { labels, .. } => gate::measure(&kit, &conversations, &data::by_id(labels)?),
-            What::Change { kinds, .. } => change::measure(&kit, &conversations, &data::by_id(kinds)?),
+            What::Change { kinds, .. } => {
+                change::measure(&kit, &conversations, &data::by_id(kinds)?)
+            }
             What::All { dir, .. } => all::measure(&kit, dir),
         }
     }
 
     fn conversations(&self) -> Result<Vec<data::Conversation>> {
         match self {
-            What::Recall { run, .. } | What::Gate { run, .. } | What::Change { run, .. } => data::read(&run.data),
+            What::Recall { run, .. } | What::Gate { run, .. } | What::Change { run, .. } => {
+                data::read(&run.data)
+            }
             What::All { .. } => Ok(Vec::new()),
         }
     }
 
     fn service(&self) -> &Service {
         match self {
-            What::Recall { run, .. } | What::Gate { run, .. } | What::Change { run, .. } => &run.service,
+            What::Recall { run, .. } | What::Gate { run, .. } | What::Change { run, .. } => {
+                &run.service
+            }
             What::All { service, .. } => service,
         }
     }

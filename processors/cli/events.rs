@@ -69,7 +69,10 @@ impl Extra {
             let pairs = self.metadata.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
             message.insert(
                 "metadata".into(),
-                pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into(),
+                pairs
+                    .map(|(key, value)| (key.to_owned(), Value::from(value)))
+                    .collect::<Map<_, _>>()
+                    .into(),
             );
         }
     }
@@ -87,7 +90,9 @@ fn said(content: String) -> Result<String> {
         return Ok(content);
     }
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|e| Fault::retry(format!("reads standard input: {e}")))?;
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|e| Fault::retry(format!("reads standard input: {e}")))?;
     Ok(text)
 }
 
@@ -218,7 +223,10 @@ impl Forget {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let mut message = self.whom.message("forget")?;
         if self.target.whole_session && self.whom.session.is_none() {
-            return Err(Fault::stop(StopName::ConfigInvalid, "--whole-session needs --session NAME"));
+            return Err(Fault::stop(
+                StopName::ConfigInvalid,
+                "--whole-session needs --session NAME",
+            ));
         }
         if !self.target.whole_session {
             message.remove("session");
@@ -253,13 +261,20 @@ impl Feedback {
 
 /// One forget erases so many memories at most, so it is sent again while its decision says that some are left. An id of the sender's own would
 /// make the second one a duplicate: then one has to do.
-fn send_until_none_is_left(config: &Config, output: Output, message: Map<String, Value>, timeout: f32) -> Result<ExitCode> {
+fn send_until_none_is_left(
+    config: &Config,
+    output: Output,
+    message: Map<String, Value>,
+    timeout: f32,
+) -> Result<ExitCode> {
     let patience = Duration::from_secs_f32(timeout.clamp(0.1, 600.0));
     let mut client = Client::connect(config)?;
     loop {
         let reply = client.publish(&Value::Object(message.clone()), patience)?;
-        let (left, erased) = (&reply.value["decisions"][0]["left"], &reply.value["decisions"][0]["memory"]);
-        let is_done = left.as_u64().unwrap_or(0) == 0 || erased.is_null() || message.contains_key("id");
+        let (left, erased) =
+            (&reply.value["decisions"][0]["left"], &reply.value["decisions"][0]["memory"]);
+        let is_done =
+            left.as_u64().unwrap_or(0) == 0 || erased.is_null() || message.contains_key("id");
         let code = print_decisions(&reply, output)?;
         if is_done || code != ExitCode::SUCCESS {
             return Ok(code);
@@ -267,7 +282,12 @@ fn send_until_none_is_left(config: &Config, output: Output, message: Map<String,
     }
 }
 
-fn send(config: &Config, output: Output, message: Map<String, Value>, timeout: f32) -> Result<ExitCode> {
+fn send(
+    config: &Config,
+    output: Output,
+    message: Map<String, Value>,
+    timeout: f32,
+) -> Result<ExitCode> {
     let patience = Duration::from_secs_f32(timeout.clamp(0.1, 600.0));
     print_decisions(&Client::connect(config)?.publish(&Value::Object(message), patience)?, output)
 }

@@ -172,7 +172,9 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Topics(topics) => topics.run(&config, output),
         Command::Dlq(dlq) => dlq.run(&config, output),
         Command::Verify(verify) => verify.run(&config, output),
-        Command::Config(_) => unreachable!("returned above, before the configuration had to be valid"),
+        Command::Config(_) => {
+            unreachable!("returned above, before the configuration had to be valid")
+        }
         Command::Model(model) => model.run(&config, output),
         Command::Eval(eval) => eval.run(&config, output),
         Command::Whatif(whatif) => whatif.run(&config, output),
@@ -200,10 +202,16 @@ fn log(config: &Config, command: &Command) {
         Err(_) if quiet => "error".into(),
         Err(_) => config.log.level.clone(),
     };
-    let filter = tracing_subscriber::EnvFilter::try_new(&level).unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
+    let filter = tracing_subscriber::EnvFilter::try_new(&level)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr())
+        && std::env::var_os("NO_COLOR").is_none();
     // A second call in one process, as tests make it, changes nothing.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .try_init();
 }
 
 #[cfg(test)]

@@ -43,7 +43,8 @@ impl Model {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let Model::Measure(Measure { directory, dry_run }) = self;
         let is_stand_in = directory.as_os_str() == "hash";
-        let model = if is_stand_in { ModelChoice::Hash } else { ModelChoice::Directory(directory.clone()) };
+        let model =
+            if is_stand_in { ModelChoice::Hash } else { ModelChoice::Directory(directory.clone()) };
         let options = embedder::Options { model, ..options::embedder(config) };
         let measurement = measure(embedder::Model::open_unmeasured(&options)?.session()?.as_mut())?;
         let is_written = !dry_run && !is_stand_in;
@@ -52,7 +53,9 @@ impl Model {
         }
         match output {
             Output::Json => println!("{}", json(&measurement)),
-            Output::Person => anstream::print!("{}", text(&measurement, is_written.then_some(&directory))),
+            Output::Person => {
+                anstream::print!("{}", text(&measurement, is_written.then_some(&directory)))
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -102,18 +105,30 @@ fn json(measurement: &Measurement) -> Value {
 
 fn text(measurement: &Measurement, written: Option<&PathBuf>) -> String {
     let Measurement { measured, language, unrelated, unrelated_anywhere, same } = measurement;
-    let percent = |cosines: &[f32], threshold| format!("{:.1} %", 100.0 * share(cosines, threshold));
+    let percent =
+        |cosines: &[f32], threshold| format!("{:.1} %", 100.0 * share(cosines, threshold));
     let rows: Vec<Vec<String>> = THRESHOLDS
         .iter()
         .map(|threshold| {
-            let columns = [unrelated, unrelated_anywhere, same].map(|cosines| percent(cosines, threshold));
-            [format!("{:.2}", threshold.cosine), threshold.rule.to_owned()].into_iter().chain(columns).collect()
+            let columns =
+                [unrelated, unrelated_anywhere, same].map(|cosines| percent(cosines, threshold));
+            [format!("{:.2}", threshold.cosine), threshold.rule.to_owned()]
+                .into_iter()
+                .chain(columns)
+                .collect()
         })
         .collect();
     let in_best = format!("unrelated, {language}");
-    let table = show::table(&["cosine", "from here on", &in_best, "unrelated, all", "the same"], &rows);
-    let centred = if measured.centre.is_empty() { "" } else { ", once the centre of all vectors is taken away" };
-    let written = written.map_or(String::new(), |directory| format!("\nwritten to {}/spread.json\n", directory.display()));
+    let table =
+        show::table(&["cosine", "from here on", &in_best, "unrelated, all", "the same"], &rows);
+    let centred = if measured.centre.is_empty() {
+        ""
+    } else {
+        ", once the centre of all vectors is taken away"
+    };
+    let written = written.map_or(String::new(), |directory| {
+        format!("\nwritten to {}/spread.json\n", directory.display())
+    });
     format!(
         "{}: unrelated texts have a cosine of {} ± {}{centred}\n\n{table}{written}",
         measured.model, measured.unrelated, measured.deviation
@@ -149,7 +164,11 @@ mod tests {
         for threshold in &THRESHOLDS {
             let (apart, together) = (share(unrelated, threshold), share(same, threshold));
             assert!(apart <= 0.1, "{}: {apart} of unrelated pairs reach it", threshold.rule);
-            assert!(together > apart && together > 0.0, "{}: {together} of pairs that say the same reach it", threshold.rule);
+            assert!(
+                together > apart && together > 0.0,
+                "{}: {together} of pairs that say the same reach it",
+                threshold.rule
+            );
         }
     }
 
@@ -157,14 +176,20 @@ mod tests {
     fn the_stand_ins_spread_is_as_measured_again() {
         let measurement = measured(None);
         let built_in = embedder::Model::open(&options(None)).expect("needs nothing").spread();
-        assert_eq!((measurement.measured.spread(), measurement.measured.centre.len()), (built_in, 0));
+        assert_eq!(
+            (measurement.measured.spread(), measurement.measured.centre.len()),
+            (built_in, 0)
+        );
         check_rules(&measurement);
     }
 
     #[test]
     fn the_standard_spread_is_as_measured_again() {
         let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
-            let _ = writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, its spread is NOT measured");
+            let _ = writeln!(
+                io::stderr(),
+                "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, its spread is NOT measured"
+            );
             return;
         };
         let measurement = measured(Some(directory.into()));
@@ -208,22 +233,33 @@ mod tests {
     /// The set-up wrote the figures that the service would measure. Without its file, it is an encoder that somebody brings.
     #[test]
     fn the_multilingual_encoder_was_measured_right_at_set_up_and_fits_the_rules() {
-        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MULTILINGUAL").map(PathBuf::from) else {
-            let _ = writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MULTILINGUAL names no directory; make test-all sets it");
+        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MULTILINGUAL").map(PathBuf::from)
+        else {
+            let _ = writeln!(
+                io::stderr(),
+                "SKIPPED: KEEPSAKE_TEST_MULTILINGUAL names no directory; make test-all sets it"
+            );
             return;
         };
-        let (measurement, brought) = (measured(Some(directory.clone())), tempfile::tempdir().expect("a directory"));
+        let (measurement, brought) =
+            (measured(Some(directory.clone())), tempfile::tempdir().expect("a directory"));
         check_rules(&measurement);
         for file in ["model.onnx", "tokenizer.json"] {
-            std::fs::copy(directory.join(file), brought.path().join(file)).expect("the set-up made it");
+            std::fs::copy(directory.join(file), brought.path().join(file))
+                .expect("the set-up made it");
         }
         let library = Some(directory.join("libonnxruntime.so"));
         let open = |directory: &Path| {
-            let options = embedder::Options { library: library.clone(), ..options(Some(directory.into())) };
+            let options =
+                embedder::Options { library: library.clone(), ..options(Some(directory.into())) };
             embedder::Model::open(&options).expect("it opens")
         };
         let (as_set_up, unmeasured) = (open(&directory), open(brought.path()));
-        assert_ne!(as_set_up.name(), unmeasured.name(), "vectors with and without the centre cannot be compared");
+        assert_ne!(
+            as_set_up.name(),
+            unmeasured.name(),
+            "vectors with and without the centre cannot be compared"
+        );
         let (written, found) = (as_set_up.spread(), measurement.measured.spread());
         assert!((written.unrelated - found.unrelated).abs() <= 0.002, "{written:?} {found:?}");
         assert!((written.deviation - found.deviation).abs() <= 0.002, "{written:?} {found:?}");

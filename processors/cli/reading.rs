@@ -23,23 +23,39 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub fn everything(connection: &Connection, config: &Config, topic: &str) -> Result<Vec<Span>> {
     connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
     let Some(partitions) = connection.partitions(&[topic.to_owned()])?.get(topic).copied() else {
-        let what = format!("topic {topic} is not there: run `keepsake serve` or `keepsake topics create`, or see topics.prefix");
+        let what = format!(
+            "topic {topic} is not there: run `keepsake serve` or `keepsake topics create`, or see topics.prefix"
+        );
         return Err(Fault::stop(StopName::TopicMissing, what));
     };
     let offsets = connection.all_offsets(topic, partitions)?;
-    Ok((0..partitions).zip(offsets).map(|(partition, (from, end))| Span { partition, from, end }).collect())
+    Ok((0..partitions)
+        .zip(offsets)
+        .map(|(partition, (from, end))| Span { partition, from, end })
+        .collect())
 }
 
 /// Hands out each record of the spans, in order within a partition.
-pub fn read(connection: &Connection, topic: &str, spans: &[Span], visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
-    let mut left: BTreeMap<i32, i64> =
-        spans.iter().filter(|span| span.from < span.end).map(|span| (span.partition, span.end)).collect();
+pub fn read(
+    connection: &Connection,
+    topic: &str,
+    spans: &[Span],
+    visit: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    let mut left: BTreeMap<i32, i64> = spans
+        .iter()
+        .filter(|span| span.from < span.end)
+        .map(|span| (span.partition, span.end))
+        .collect();
     if left.is_empty() {
         return Ok(());
     }
     let mut reader = connection.reader("keepsake-reading", topic)?;
-    let starts: Vec<(i32, Start)> =
-        spans.iter().filter(|span| span.from < span.end).map(|span| (span.partition, Start::At(span.from))).collect();
+    let starts: Vec<(i32, Start)> = spans
+        .iter()
+        .filter(|span| span.from < span.end)
+        .map(|span| (span.partition, Start::At(span.from)))
+        .collect();
     reader.assign(&starts)?;
     let mut heard = Instant::now();
     while !left.is_empty() {
@@ -63,7 +79,10 @@ pub fn read(connection: &Connection, topic: &str, spans: &[Span], visit: &mut dy
             Ok(Polled::Nothing) | Err(Fault::Retry(_)) if heard.elapsed() < SILENCE => {}
             Ok(Polled::Nothing) => {
                 let partitions: Vec<i32> = left.into_keys().collect();
-                let what = format!("{topic}: nothing more came for {} s from partitions {partitions:?}", SILENCE.as_secs());
+                let what = format!(
+                    "{topic}: nothing more came for {} s from partitions {partitions:?}",
+                    SILENCE.as_secs()
+                );
                 return Err(Fault::retry(format!("{what}; are all brokers up? Try again")));
             }
             Err(fault) => return Err(fault),

@@ -69,7 +69,11 @@ impl Recall {
             ("min_relevance", self.min_relevance.map(Value::from)),
             ("explain", self.explain.then_some(Value::from(true))),
         ];
-        message.extend(optional.into_iter().filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))));
+        message.extend(
+            optional
+                .into_iter()
+                .filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))),
+        );
         ask(config, output, &self.whom, message, recalled)
     }
 }
@@ -88,16 +92,25 @@ pub fn recalled(value: &Value) {
         }
     }
     match show::text(value, "match") {
-        "none" => anstream::println!("match none: nothing here speaks of the question, so the prompt block is empty"),
-        "weak" => anstream::println!("match weak: none of these is likely to answer; each has its relevance in percent"),
+        "none" => anstream::println!(
+            "match none: nothing here speaks of the question, so the prompt block is empty"
+        ),
+        "weak" => anstream::println!(
+            "match weak: none of these is likely to answer; each has its relevance in percent"
+        ),
         _ => {}
     }
     if !show::text(value, "prompt").is_empty() {
         anstream::println!("\n{}", show::text(value, "prompt").trim_end());
     }
     let stale = if value["stale"] == true { ", behind the log" } else { "" };
-    let (tokens, took, offset) = (&value["tokens"], show::number(value, "took_us") / 1000.0, &value["applied_offset"]);
-    anstream::println!("{}{tokens} tokens, {took:.1} ms in the service, as of offset {offset}{stale}{}", show::DIM, show::PLAIN);
+    let (tokens, took, offset) =
+        (&value["tokens"], show::number(value, "took_us") / 1000.0, &value["applied_offset"]);
+    anstream::println!(
+        "{}{tokens} tokens, {took:.1} ms in the service, as of offset {offset}{stale}{}",
+        show::DIM,
+        show::PLAIN
+    );
 }
 
 #[derive(Args)]
@@ -123,14 +136,24 @@ impl List {
             ("kinds", (!self.kind.is_empty()).then(|| json!(self.kind))),
             ("after", self.after.clone().map(Value::from)),
         ];
-        message.extend(optional.into_iter().filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))));
+        message.extend(
+            optional
+                .into_iter()
+                .filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))),
+        );
         ask(config, output, &self.whom, message, |value| {
             let row = |memory: &Value| {
                 let cell = |field: &str| show::text(memory, field).to_owned();
                 let day = cell("created_at").get(..10).unwrap_or_default().to_owned();
-                vec![cell("id"), cell("kind"), day, crate::text::shortened(show::text(memory, "content"), 80)]
+                vec![
+                    cell("id"),
+                    cell("kind"),
+                    day,
+                    crate::text::shortened(show::text(memory, "content"), 80),
+                ]
             };
-            let rows: Vec<Vec<String>> = value["memories"].as_array().into_iter().flatten().map(row).collect();
+            let rows: Vec<Vec<String>> =
+                value["memories"].as_array().into_iter().flatten().map(row).collect();
             anstream::print!("{}", show::table(&["id", "kind", "day", "content"], &rows));
             if let Some(after) = value["after"].as_str() {
                 anstream::println!("{}more: --after {after}{}", show::DIM, show::PLAIN);
@@ -155,7 +178,9 @@ impl Get {
         let mut message = self.whom.message("get")?;
         message.insert("memory".into(), self.memory.clone().into());
         message.insert("history".into(), self.history.into());
-        ask(config, output, &self.whom, message, |value| anstream::println!("{}", pretty(&value["memory"], &value["history"])))
+        ask(config, output, &self.whom, message, |value| {
+            anstream::println!("{}", pretty(&value["memory"], &value["history"]))
+        })
     }
 }
 
@@ -181,10 +206,19 @@ impl Explain {
             message.insert("event".into(), place(event)?);
         }
         ask(config, output, &self.whom, message, |value| {
-            let many = value["decisions"].as_array().cloned().unwrap_or_else(|| vec![value["decision"].clone()]);
+            let many = value["decisions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_else(|| vec![value["decision"].clone()]);
             for decision in &many {
-                anstream::println!("{}\n{}", show::text(decision, "candidate"), show::decision(decision));
-                for (name, points) in decision["surprise"]["points"].as_object().into_iter().flatten() {
+                anstream::println!(
+                    "{}\n{}",
+                    show::text(decision, "candidate"),
+                    show::decision(decision)
+                );
+                for (name, points) in
+                    decision["surprise"]["points"].as_object().into_iter().flatten()
+                {
                     anstream::println!(
                         "           {}{name:<15} {:>6.3}{}",
                         show::DIM,
@@ -205,8 +239,13 @@ fn place(text: &str) -> Result<Value> {
     let (offset, partition, topic) = (parts.next(), parts.next(), parts.next());
     let number = |part: Option<&str>| part.and_then(|part| part.parse::<i64>().ok());
     match (topic, number(partition), number(offset)) {
-        (Some(topic), Some(partition), Some(offset)) => Ok(json!({"topic": topic, "partition": partition, "offset": offset})),
-        _ => Err(Fault::stop(StopName::ConfigInvalid, format!("--event {text}: must be topic:partition:offset"))),
+        (Some(topic), Some(partition), Some(offset)) => {
+            Ok(json!({"topic": topic, "partition": partition, "offset": offset}))
+        }
+        _ => Err(Fault::stop(
+            StopName::ConfigInvalid,
+            format!("--event {text}: must be topic:partition:offset"),
+        )),
     }
 }
 
@@ -232,7 +271,10 @@ impl Stats {
 fn pretty(value: &Value, more: &Value) -> String {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     if !more.is_null() {
-        text.push_str(&format!("\nearlier: {}", serde_json::to_string_pretty(more).unwrap_or_default()));
+        text.push_str(&format!(
+            "\nearlier: {}",
+            serde_json::to_string_pretty(more).unwrap_or_default()
+        ));
     }
     text
 }

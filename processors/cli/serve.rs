@@ -12,9 +12,12 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 pub fn run(config: &Config) -> Result<ExitCode> {
     let about = |e: std::io::Error| Fault::retry(format!("listens for signals: {e}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
     // Before anything else: who is told to stop while it starts still leaves in good order.
-    let listens = async { std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) };
+    let listens = async {
+        std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    };
     let (mut terminate, mut interrupt) = runtime.block_on(listens).map_err(about)?;
     tracing::info!("keepsake starts");
     let service = started(config)?;

@@ -71,18 +71,29 @@ const CANDIDATE_CHARACTERS: usize = 88;
 
 impl Decisions {
     fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let user = self.user.as_deref().map(who).transpose()?.map(|key| (key.tenant().to_owned(), key.user().to_owned()));
+        let user = self
+            .user
+            .as_deref()
+            .map(who)
+            .transpose()?
+            .map(|key| (key.tenant().to_owned(), key.user().to_owned()));
         let connection = client::connection(config)?;
         let topic = config.topics.decisions();
         let there = reading::everything(&connection, config, &topic)?;
-        let last = |span: &Span| Span { from: span.from.max(span.end - i64::from(self.last)), ..*span };
+        let last =
+            |span: &Span| Span { from: span.from.max(span.end - i64::from(self.last)), ..*span };
         let shown = |decision: &Value| self.fits(decision, user.as_ref());
         // What is there already comes partition by partition: it is put in order before it is shown.
         let mut before: Vec<Record> = Vec::new();
-        reading::read(&connection, &topic, &there.iter().map(last).collect::<Vec<_>>(), &mut |record| {
-            before.push(record);
-            Ok(())
-        })?;
+        reading::read(
+            &connection,
+            &topic,
+            &there.iter().map(last).collect::<Vec<_>>(),
+            &mut |record| {
+                before.push(record);
+                Ok(())
+            },
+        )?;
         before.sort_by_key(|record| (record.timestamp_ms, record.partition, record.offset));
         for record in &before {
             print(record, output, &shown)?;
@@ -91,7 +102,9 @@ impl Decisions {
             return Ok(ExitCode::SUCCESS);
         }
         let mut reader = connection.reader("keepsake-tail", &topic)?;
-        reader.assign(&there.iter().map(|span| (span.partition, Start::At(span.end))).collect::<Vec<_>>())?;
+        reader.assign(
+            &there.iter().map(|span| (span.partition, Start::At(span.end))).collect::<Vec<_>>(),
+        )?;
         loop {
             match reader.poll(LOOK) {
                 Ok(Polled::Record(record)) => print(&record, output, &shown)?,
@@ -105,8 +118,12 @@ impl Decisions {
         let text = |field: &str| decision[field].as_str().unwrap_or_default();
         (self.shadow || decision["shadow"] != true)
             && user.is_none_or(|(tenant, user)| tenant == text("tenant") && user == text("user"))
-            && (self.outcomes.is_empty() || self.outcomes.iter().any(|outcome| outcome == text("outcome")))
-            && self.reason.as_ref().is_none_or(|part| text("reason").to_lowercase().contains(&part.to_lowercase()))
+            && (self.outcomes.is_empty()
+                || self.outcomes.iter().any(|outcome| outcome == text("outcome")))
+            && self
+                .reason
+                .as_ref()
+                .is_none_or(|part| text("reason").to_lowercase().contains(&part.to_lowercase()))
     }
 }
 
@@ -135,10 +152,18 @@ fn line(decision: &Value, at_ms: i64) -> String {
         tenant => format!("{tenant}/{}", show::text(decision, "user")),
     };
     let candidate = decision["candidate"].as_str().unwrap_or_default();
-    let said = if candidate.is_empty() { String::new() } else { format!("  {}", shortened(candidate, CANDIDATE_CHARACTERS)) };
+    let said = if candidate.is_empty() {
+        String::new()
+    } else {
+        format!("  {}", shortened(candidate, CANDIDATE_CHARACTERS))
+    };
     let whose = match decision["shadow"] == true {
         true => format!("{dim}{} would have:{plain} ", show::text(decision, "profile")),
         false => String::new(),
     };
-    format!("{dim}{}{plain} {name}{user}{plain}{said}\n  {whose}{}", show::moment(at_ms), show::decision(decision))
+    format!(
+        "{dim}{}{plain} {name}{user}{plain}{said}\n  {whose}{}",
+        show::moment(at_ms),
+        show::decision(decision)
+    )
 }

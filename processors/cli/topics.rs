@@ -38,8 +38,13 @@ impl Topics {
         match output {
             Output::Json => println!("{}", json!({"topics": found})),
             Output::Person => {
-                let cell = |name: &String| found.get(name).map_or("missing".to_owned(), |count| format!("{count} partitions"));
-                let rows: Vec<Vec<String>> = names.iter().map(|name| vec![name.clone(), cell(name)]).collect();
+                let cell = |name: &String| {
+                    found
+                        .get(name)
+                        .map_or("missing".to_owned(), |count| format!("{count} partitions"))
+                };
+                let rows: Vec<Vec<String>> =
+                    names.iter().map(|name| vec![name.clone(), cell(name)]).collect();
                 print!("{}", show::table(&["topic", "state"], &rows));
             }
         }

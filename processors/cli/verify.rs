@@ -78,34 +78,56 @@ impl Verify {
         }
         let _lock = run::lock_dir(&dir)?;
         let connection = client::connection(config)?;
-        let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
+        let cluster =
+            connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
         let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
         let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
         let model = Model::open(&options::embedder(config))?;
         let (topic, dimensions) = (config.topics.events(), model.dimensions() as u32);
-        let place =
-            Place { home: Home::Directory(dir.clone()), cluster, topic, partitions, model: model.name().to_owned(), dimensions };
+        let place = Place {
+            home: Home::Directory(dir.clone()),
+            cluster,
+            topic,
+            partitions,
+            model: model.name().to_owned(),
+            dimensions,
+        };
         let log = connection.log(&config.topics.memories())?;
         let wanted = self.wanted(&dir, &place)?;
-        let verdicts: Vec<Verdict> =
-            wanted.into_iter().map(|partition| verdict(config, &dir, &place, &*log, partition)).collect::<Result<_>>()?;
+        let verdicts: Vec<Verdict> = wanted
+            .into_iter()
+            .map(|partition| verdict(config, &dir, &place, &*log, partition))
+            .collect::<Result<_>>()?;
         match output {
             Output::Json => println!("{}", as_json(&verdicts)),
             Output::Person => tell(&verdicts),
         }
-        Ok(if verdicts.iter().all(Verdict::is_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if verdicts.iter().all(Verdict::is_equal) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     fn wanted(&self, dir: &Path, place: &Place) -> Result<Vec<i32>> {
         let here: Vec<i32> = (0..place.partitions)
-            .filter(|partition| home::shard_dir(dir, &place.identity(*partition)).join("store").is_dir())
+            .filter(|partition| {
+                home::shard_dir(dir, &place.identity(*partition)).join("store").is_dir()
+            })
             .collect();
         if let Some(missing) = self.partition.iter().find(|partition| !here.contains(partition)) {
-            let what = format!("--partition {missing}: {} has no shard of it, only of {here:?}", dir.display());
+            let what = format!(
+                "--partition {missing}: {} has no shard of it, only of {here:?}",
+                dir.display()
+            );
             return Err(wrong(what));
         }
         if here.is_empty() {
-            let what = format!("{} has no shard of {}: see store.dir and topics.prefix", dir.display(), place.topic);
+            let what = format!(
+                "{} has no shard of {}: see store.dir and topics.prefix",
+                dir.display(),
+                place.topic
+            );
             return Err(wrong(what));
         }
         Ok(if self.partition.is_empty() { here } else { self.partition.clone() })
@@ -117,27 +139,39 @@ fn wrong(what: impl Into<String>) -> Fault {
 }
 
 /// Limit: the fold is held in memory, about as large as the shard's records.
-fn verdict(config: &Config, dir: &Path, place: &Place, log: &dyn Log, partition: i32) -> Result<Verdict> {
+fn verdict(
+    config: &Config,
+    dir: &Path,
+    place: &Place,
+    log: &dyn Log,
+    partition: i32,
+) -> Result<Verdict> {
     let about = |fault: Fault| fault.about(format!("verifies the shard of partition {partition}"));
     let identity = place.identity(partition);
     let dir = home::shard_dir(dir, &identity);
-    let shard::Options { store: store_options, index: index_options, .. } = options::shard(config, place.partitions);
-    let store = Store::open_as_found(&dir.join("store"), &store_options, &identity).map_err(about)?;
+    let shard::Options { store: store_options, index: index_options, .. } =
+        options::shard(config, place.partitions);
+    let store =
+        Store::open_as_found(&dir.join("store"), &store_options, &identity).map_err(about)?;
     shard::check_durability(&store, true).map_err(about)?;
     // A shard that has read nothing is compared with nothing.
     let until = store.changelog().map_or(-1, |place| place.offset);
     let end = log.end(partition).map_err(about)?;
     if until >= end {
-        let what =
-            format!("the shard has read its changelog up to offset {until}, and the topic ends at {end}: it is not the one");
+        let what = format!(
+            "the shard has read its changelog up to offset {until}, and the topic ends at {end}: it is not the one"
+        );
         return Err(about(Fault::stop(StopName::StoreOfAnotherLog, what)));
     }
     let fold = Store::in_memory(&identity);
     let restoring = restore::Options { until: Some(until), ..options::restore(config) };
     restore::restore(&fold, log, &restoring, &Progress::default(), &SystemClock).map_err(about)?;
     let is_unfinished = store.is_ahead();
-    let may_differ =
-        if is_unfinished { restore::changed_since(log, partition, until + 1).map_err(about)? } else { BTreeSet::new() };
+    let may_differ = if is_unfinished {
+        restore::changed_since(log, partition, until + 1).map_err(about)?
+    } else {
+        BTreeSet::new()
+    };
     Ok(Verdict {
         partition,
         applied: store.applied(),
@@ -158,7 +192,8 @@ impl Verdict {
     }
 
     fn state(&self) -> &'static str {
-        match (self.digests.0 == self.digests.1, self.is_unfinished && self.differences.total == 0) {
+        match (self.digests.0 == self.digests.1, self.is_unfinished && self.differences.total == 0)
+        {
             (true, _) => "equal",
             (false, true) => "unfinished",
             (false, false) => "DIFFERENT",
@@ -206,10 +241,21 @@ fn as_json(verdicts: &[Verdict]) -> Value {
     json!({"equal": verdicts.iter().all(Verdict::is_equal), "shards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>()})
 }
 
-const HEAD: [&str; 7] = ["partition", "store", "its digest", "the topic's digest", "applied", "changelog read", "index"];
+const HEAD: [&str; 7] = [
+    "partition",
+    "store",
+    "its digest",
+    "the topic's digest",
+    "applied",
+    "changelog read",
+    "index",
+];
 
 fn tell(verdicts: &[Verdict]) {
-    anstream::print!("{}", show::table(&HEAD, &verdicts.iter().map(Verdict::row).collect::<Vec<_>>()));
+    anstream::print!(
+        "{}",
+        show::table(&HEAD, &verdicts.iter().map(Verdict::row).collect::<Vec<_>>())
+    );
     for verdict in verdicts {
         tell_differences(verdict);
     }
@@ -223,7 +269,11 @@ fn tell(verdicts: &[Verdict]) {
             show::PLAIN
         );
     } else if unfinished > 0 {
-        anstream::println!("{}nothing differs{}, and {unfinished} of {all} shards are unfinished", show::GOOD, show::PLAIN);
+        anstream::println!(
+            "{}nothing differs{}, and {unfinished} of {all} shards are unfinished",
+            show::GOOD,
+            show::PLAIN
+        );
     } else {
         anstream::println!("{}{all} shards are what the topic says{}", show::GOOD, show::PLAIN);
     }
@@ -255,9 +305,13 @@ fn tell_differences(verdict: &Verdict) {
     }
     match index.state {
         State::Behind => {
-            anstream::println!("partition {partition}: the index has not seen all of the store; it catches up at the next start")
+            anstream::println!(
+                "partition {partition}: the index has not seen all of the store; it catches up at the next start"
+            )
         }
-        State::None => anstream::println!("partition {partition}: there is no index to use; it is made again at the next start"),
+        State::None => anstream::println!(
+            "partition {partition}: there is no index to use; it is made again at the next start"
+        ),
         State::Equal | State::Different => {}
     }
 }

@@ -30,7 +30,12 @@ pub struct WhatIf {
     #[arg(long, value_name = "NAME")]
     profile: String,
     /// Events or conversations, one a line
-    #[arg(long, value_name = "FILE", required_unless_present = "from_topic", conflicts_with = "from_topic")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "from_topic",
+        conflicts_with = "from_topic"
+    )]
     data: Option<PathBuf>,
     /// The events of the cluster
     #[arg(long)]
@@ -66,7 +71,9 @@ impl WhatIf {
         let compared = Compared::of(fates(&kit.profiles)?, fates(&other)?);
         match output {
             Output::Json => println!("{}", compared.json(config, &self.profile)),
-            Output::Person => anstream::print!("{}", compared.text(config, &self.profile, self.show)),
+            Output::Person => {
+                anstream::print!("{}", compared.text(config, &self.profile, self.show))
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -87,16 +94,20 @@ impl WhatIf {
 }
 
 fn from_file(file: &Path, config: &Config) -> Result<Vec<Record>> {
-    let invalid = |what: String| Fault::stop(StopName::ConfigInvalid, format!("--data {}: {what}", file.display()));
+    let invalid = |what: String| {
+        Fault::stop(StopName::ConfigInvalid, format!("--data {}: {what}", file.display()))
+    };
     let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
     let mut records = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let value: Value = serde_json::from_str(line).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
+        let value: Value =
+            serde_json::from_str(line).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
         if value["turns"].is_array() {
-            let conversation: data::Conversation =
-                serde_json::from_value(value).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
+            let conversation: data::Conversation = serde_json::from_value(value)
+                .map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
             let turns = conversation.turns.iter();
-            records.extend(turns.map(|turn| event(&config.topics.events(), &conversation.name, turn)));
+            records
+                .extend(turns.map(|turn| event(&config.topics.events(), &conversation.name, turn)));
         } else {
             let at = value["at"].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
             records.push(Record {
@@ -160,7 +171,8 @@ impl Compared {
             match (fate.kept, other) {
                 (true, Some(other)) if other.kept => compared.both += 1,
                 (true, other) => {
-                    let reason = other.map_or_else(|| "not looked at".to_owned(), |other| other.reason);
+                    let reason =
+                        other.map_or_else(|| "not looked at".to_owned(), |other| other.reason);
                     compared.lost.push(Fate { reason, ..fate });
                 }
                 (false, Some(other)) if other.kept => compared.gained.push(other),
@@ -168,7 +180,8 @@ impl Compared {
             }
         }
         compared.turns += then.len();
-        let (kept, dropped): (Vec<Fate>, Vec<Fate>) = then.into_values().partition(|fate| fate.kept);
+        let (kept, dropped): (Vec<Fate>, Vec<Fate>) =
+            then.into_values().partition(|fate| fate.kept);
         compared.gained.extend(kept);
         compared.neither += dropped.len();
         compared
@@ -179,8 +192,7 @@ impl Compared {
     }
 
     fn json(&self, config: &Config, profile: &str) -> Value {
-        let fate =
-            |fate: &Fate| json!({"who": fate.who, "at": show::rfc_3339(fate.at.0), "text": fate.text, "reason": fate.reason});
+        let fate = |fate: &Fate| json!({"who": fate.who, "at": show::rfc_3339(fate.at.0), "text": fate.text, "reason": fate.reason});
         json!({
             "profile": config.profile, "with": profile, "turns": self.turns,
             "kept": self.both + self.lost.len(), "kept_with": self.both + self.gained.len(),
@@ -191,7 +203,9 @@ impl Compared {
     }
 
     fn text(&self, config: &Config, profile: &str, shown: usize) -> String {
-        let row = |name: String, count: usize| vec![name, count.to_string(), show::bar(self.share(count), 20)];
+        let row = |name: String, count: usize| {
+            vec![name, count.to_string(), show::bar(self.share(count), 20)]
+        };
         let rows = [
             row("both keep".into(), self.both),
             row("neither keeps".into(), self.neither),
@@ -211,9 +225,15 @@ fn some(title: &str, fates: &[Fate], shown: usize) -> String {
         return String::new();
     }
     let (bold, dim, plain) = (show::BOLD, show::DIM, show::PLAIN);
-    let lines =
-        fates.iter().take(shown).map(|fate| format!("  {}\n    {dim}{}{plain}\n", shortened(&fate.text, 96), fate.reason));
+    let lines = fates
+        .iter()
+        .take(shown)
+        .map(|fate| format!("  {}\n    {dim}{}{plain}\n", shortened(&fate.text, 96), fate.reason));
     let more = fates.len().saturating_sub(shown);
-    let rest = if more > 0 { format!("  {dim}and {more} more: --json has all{plain}\n") } else { String::new() };
+    let rest = if more > 0 {
+        format!("  {dim}and {more} more: --json has all{plain}\n")
+    } else {
+        String::new()
+    };
     format!("\n{bold}{title}{plain}\n{}{rest}", lines.collect::<String>())
 }

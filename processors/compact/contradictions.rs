@@ -83,8 +83,11 @@ impl Contradictions {
     /// The links that one user's new memories call for. A memory that the budget leaves out is compared in a later round.
     pub(super) fn found(&mut self, snapshot: &Snapshot, now: Time) -> Vec<Revise> {
         let days = self.judging.options.days;
-        let mut new: Vec<&Memory> =
-            snapshot.memories.iter().filter(|memory| is_statement(memory) && now.days_since(memory.created_at) <= days).collect();
+        let mut new: Vec<&Memory> = snapshot
+            .memories
+            .iter()
+            .filter(|memory| is_statement(memory) && now.days_since(memory.created_at) <= days)
+            .collect();
         new.sort_by_key(|memory| (memory.created_at, memory.id));
         let mut found = Vec::new();
         for memory in new {
@@ -119,18 +122,28 @@ impl Judging {
     /// A contradiction must hold in both orders: a model that reads only one takes many an addition for a contradiction.
     fn revised(&mut self, newer: &Memory, snapshot: &Snapshot) -> Result<Option<Revise>> {
         let earlier = self.earlier(newer, snapshot);
-        let pairs: Vec<(&str, &str)> = earlier.iter().map(|older| (older.content.as_str(), newer.content.as_str())).collect();
-        let mut likely: Vec<(&Memory, f32)> = earlier.iter().copied().zip(self.judge.contradiction(&pairs)?).collect();
+        let pairs: Vec<(&str, &str)> =
+            earlier.iter().map(|older| (older.content.as_str(), newer.content.as_str())).collect();
+        let mut likely: Vec<(&Memory, f32)> =
+            earlier.iter().copied().zip(self.judge.contradiction(&pairs)?).collect();
         likely.retain(|(_, probability)| *probability >= self.options.probability);
-        let turned: Vec<(&str, &str)> =
-            likely.iter().map(|(older, _)| (newer.content.as_str(), older.content.as_str())).collect();
-        for ((_, probability), turned) in likely.iter_mut().zip(self.judge.contradiction(&turned)?) {
+        let turned: Vec<(&str, &str)> = likely
+            .iter()
+            .map(|(older, _)| (newer.content.as_str(), older.content.as_str()))
+            .collect();
+        for ((_, probability), turned) in likely.iter_mut().zip(self.judge.contradiction(&turned)?)
+        {
             *probability = probability.min(turned);
         }
         likely.retain(|(_, probability)| *probability >= self.options.probability);
-        let Some(probability) = likely.iter().map(|(_, probability)| *probability).reduce(f32::max) else { return Ok(None) };
+        let Some(probability) = likely.iter().map(|(_, probability)| *probability).reduce(f32::max)
+        else {
+            return Ok(None);
+        };
         let revises: Vec<Seen> = likely.iter().map(|(older, _)| seen(older)).collect();
-        let reason = format!("contradicts what was said before, by conflict.model with a probability of {probability:.2}");
+        let reason = format!(
+            "contradicts what was said before, by conflict.model with a probability of {probability:.2}"
+        );
         Ok(Some(Revise { memory: seen(newer), revises, probability, reason }))
     }
 
@@ -139,10 +152,15 @@ impl Judging {
         let Some(vector) = snapshot.vectors.get(&newer.id) else { return Vec::new() };
         let cosine = |older: &Memory| {
             let found = snapshot.vectors.get(&older.id)?;
-            Some(self.spread.standard(vector.cosine(found))).filter(|cosine| *cosine >= self.options.cosine)
+            Some(self.spread.standard(vector.cosine(found)))
+                .filter(|cosine| *cosine >= self.options.cosine)
         };
-        let comparable = snapshot.memories.iter().filter(|older| is_statement(older) && may_revise(newer, older));
-        let mut near: Vec<(&Memory, f32)> = comparable.filter_map(|older| Some((older, cosine(older)?))).collect();
+        let comparable = snapshot
+            .memories
+            .iter()
+            .filter(|older| is_statement(older) && may_revise(newer, older));
+        let mut near: Vec<(&Memory, f32)> =
+            comparable.filter_map(|older| Some((older, cosine(older)?))).collect();
         near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
         near.into_iter().take(self.options.earlier_max).map(|(older, _)| older).collect()
     }
@@ -150,15 +168,20 @@ impl Judging {
 
 /// Said by somebody and still taken to be so.
 fn is_statement(memory: &Memory) -> bool {
-    !memory.archived && memory.valid_to.is_none() && memory.covers.is_empty() && memory.scope == Scope::User
+    !memory.archived
+        && memory.valid_to.is_none()
+        && memory.covers.is_empty()
+        && memory.scope == Scope::User
 }
 
 /// Not where somebody has said otherwise: a link that `wrong` undid leaves the newer memory less certain than the older one, and what
 /// was confirmed after the newer one was said holds.
 fn may_revise(newer: &Memory, older: &Memory) -> bool {
-    let is_earlier = (older.valid_from, older.source.offset) < (newer.valid_from, newer.source.offset);
+    let is_earlier =
+        (older.valid_from, older.source.offset) < (newer.valid_from, newer.source.offset);
     let is_linked = newer.revises.contains(&older.id) || newer.supersedes.contains(&older.id);
-    let is_denied = newer.confidence < older.confidence || (older.confirmed > 0 && older.fresh_at >= newer.valid_from);
+    let is_denied = newer.confidence < older.confidence
+        || (older.confirmed > 0 && older.fresh_at >= newer.valid_from);
     let is_same_person = older.role == newer.role && older.speaker == newer.speaker;
     is_earlier && is_same_person && older.source != newer.source && !is_linked && !is_denied
 }

@@ -44,7 +44,8 @@ impl MarkKey {
 
     /// Invariant: two different records, or two places, are never the same bytes, since each part has its length before it.
     fn digest(&self, marked: &Marked<'_>) -> Hmac<Sha256> {
-        let mut digest = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        let mut digest =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         digest.update(VERSION);
         digest.update(&marked.partition.to_be_bytes());
         let mut add = |part: Option<&[u8]>| {
@@ -89,13 +90,24 @@ mod tests {
     fn law_nobody_suffers_from_a_forged_mark_since_it_fits_one_record_at_one_place() {
         let ours = MarkKey::of("a key of at least thirty-two bytes");
         let via = headers(&[("keepsake-via", "1:5"), ("x", "y")]);
-        let record = Marked { topic: "events", partition: 2, key: Some(b"acme/zoe"), value: Some(b"{}"), headers: &via };
+        let record = Marked {
+            topic: "events",
+            partition: 2,
+            key: Some(b"acme/zoe"),
+            value: Some(b"{}"),
+            headers: &via,
+        };
         let mark = ours.sign(&record);
         assert_eq!(mark.len(), 64);
         let with_mark = [via.clone(), headers(&[(MARK, "whatever")])].concat();
-        assert!(ours.fits(&mark, &record) && ours.fits(&mark, &Marked { headers: &with_mark, ..record }));
-        let (other_via, moved) =
-            (headers(&[("keepsake-via", "1:6"), ("x", "y")]), headers(&[("keepsake-via", "1:5x"), ("", "y")]));
+        assert!(
+            ours.fits(&mark, &record)
+                && ours.fits(&mark, &Marked { headers: &with_mark, ..record })
+        );
+        let (other_via, moved) = (
+            headers(&[("keepsake-via", "1:6"), ("x", "y")]),
+            headers(&[("keepsake-via", "1:5x"), ("", "y")]),
+        );
         for other in [
             Marked { topic: "event", ..record },
             Marked { partition: 3, ..record },

@@ -73,7 +73,11 @@ impl OwnWords {
 
     /// Without a branch, so that many bytes are looked at together.
     fn count_used(&self) -> usize {
-        self.counts.iter().map(|pair| u16::from(pair & 0xf != 0) + u16::from(pair >> 4 != 0)).sum::<u16>().into()
+        self.counts
+            .iter()
+            .map(|pair| u16::from(pair & 0xf != 0) + u16::from(pair >> 4 != 0))
+            .sum::<u16>()
+            .into()
     }
 
     // ---------------------------------------------------------------- to and from bytes
@@ -89,7 +93,8 @@ impl OwnWords {
             let mut counts = u64::from_le_bytes(*counts);
             while counts != 0 {
                 let next = counts.trailing_zeros() / 4;
-                let (place, count) = (16 * n as u16 + next as u16, (counts >> (4 * next)) as u16 & 0xf);
+                let (place, count) =
+                    (16 * n as u16 + next as u16, (counts >> (4 * next)) as u16 & 0xf);
                 bytes.extend((place << 4 | count).to_le_bytes());
                 counts &= !(0xf << (4 * next));
             }
@@ -117,7 +122,9 @@ impl OwnWords {
 
 /// FNV-1a of 64 bits, folded: fixed for ever, since what is stored means nothing under another one.
 fn place(stem: &str) -> usize {
-    let hash = stem.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = stem.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     (hash ^ hash >> 32) as usize % PLACES
 }
 
@@ -138,7 +145,10 @@ mod tests {
     #[test]
     fn a_word_counts_as_often_as_it_was_said_and_at_most_15() {
         let words = after(["boat", "tea", "boat"].map(String::from));
-        assert_eq!((words.count("boat"), words.count("tea"), words.count("harbour"), words.total()), (2, 1, 0, 3));
+        assert_eq!(
+            (words.count("boat"), words.count("tea"), words.count("harbour"), words.total()),
+            (2, 1, 0, 3)
+        );
         assert_eq!(after(vec!["boat".to_owned(); 100]).count("boat"), 15);
     }
 
@@ -149,7 +159,8 @@ mod tests {
 
     #[test]
     fn many_words_are_halved_and_what_was_said_often_outlives_it() {
-        let mut words = after((0..600).map(|n| format!("word{n}")).chain(vec!["boat".to_owned(); 15]));
+        let mut words =
+            after((0..600).map(|n| format!("word{n}")).chain(vec!["boat".to_owned(); 15]));
         let before = words.count("boat");
         (600..2400).for_each(|n| words.add(&format!("word{n}")));
         assert!(words.used <= FULL && words.total < 2415, "{words:?}");
@@ -171,7 +182,9 @@ mod tests {
     fn few_places_are_packed_one_after_the_other() {
         let words = after((0..200).map(|n| format!("word{}", n * n % 150)));
         let in_use = (0..PLACES).filter(|place| words.at(*place) > 0);
-        let plain: Vec<u8> = in_use.flat_map(|place| ((place as u16) << 4 | u16::from(words.at(place))).to_le_bytes()).collect();
+        let plain: Vec<u8> = in_use
+            .flat_map(|place| ((place as u16) << 4 | u16::from(words.at(place))).to_le_bytes())
+            .collect();
         assert_eq!((words.packed(), words.used), (plain.clone(), plain.len() / 2));
         assert_eq!(words.count_used(), words.used);
     }

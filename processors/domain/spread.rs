@@ -27,7 +27,8 @@ impl Spread {
         let (knee, standard_knee) = (self.knee(), Spread::STANDARD.knee());
         if cosine <= knee {
             let deviations = (cosine - self.unrelated) / self.deviation;
-            return (Spread::STANDARD.unrelated + deviations * Spread::STANDARD.deviation).max(-1.0);
+            return (Spread::STANDARD.unrelated + deviations * Spread::STANDARD.deviation)
+                .max(-1.0);
         }
         standard_knee + (cosine - knee) / (1.0 - knee) * (1.0 - standard_knee)
     }
@@ -61,13 +62,18 @@ mod tests {
         let unrelated = NARROW.standard(NARROW.unrelated);
         assert!((unrelated - Spread::STANDARD.unrelated).abs() < 1e-6, "{unrelated}");
         assert!((NARROW.standard(1.0) - 1.0).abs() < 1e-6);
-        assert!((NARROW.standard(0.84) - (0.061 + 2.0 * 0.073)).abs() < 1e-5, "two deviations above stay two deviations above");
+        assert!(
+            (NARROW.standard(0.84) - (0.061 + 2.0 * 0.073)).abs() < 1e-5,
+            "two deviations above stay two deviations above"
+        );
     }
 
     #[test]
     fn numbers_that_no_encoder_has_are_refused() {
         assert!(NARROW.is_possible() && Spread::STANDARD.is_possible());
-        for (unrelated, deviation) in [(0.8, 0.0), (0.8, 0.1), (1.0, 0.01), (f32::NAN, 0.1), (0.1, f32::NAN), (-1.0, 0.1)] {
+        for (unrelated, deviation) in
+            [(0.8, 0.0), (0.8, 0.1), (1.0, 0.01), (f32::NAN, 0.1), (0.1, f32::NAN), (-1.0, 0.1)]
+        {
             assert!(!Spread { unrelated, deviation }.is_possible(), "{unrelated} {deviation}");
         }
     }

@@ -7,7 +7,8 @@ use super::tenant::{Part, is_on_its_way, meant_of_tenant};
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts, withheld};
 use crate::domain::{
-    Decision, Forget, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Signal, Spread, Update, UserKey, Vector,
+    Decision, Forget, Memory, MemoryId, Outcome, Position, Remember, Revision, Scope, Signal,
+    Spread, Update, UserKey, Vector,
 };
 use crate::fault::{Reject, RejectCode, Result};
 use crate::stages::decode;
@@ -33,7 +34,10 @@ impl Ingest {
             work.overlay.end_awaited(here.key(), &seen.source)?;
             return Ok(false);
         }
-        let reason = format!("the same id came with offset {} of partition {}", seen.source.offset, seen.source.partition);
+        let reason = format!(
+            "the same id came with offset {} of partition {}",
+            seen.source.offset, seen.source.partition
+        );
         let decision = Decision {
             memory: seen.memories.first().copied(),
             related: seen.memories.iter().skip(1).copied().collect(),
@@ -43,14 +47,20 @@ impl Ingest {
         Ok(true)
     }
 
-    pub(super) fn remember(&self, work: &mut Work<'_>, here: &Here<'_>, asked: &Remember) -> Result<()> {
+    pub(super) fn remember(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        asked: &Remember,
+    ) -> Result<()> {
         // Judged when it came first: what is in its turn is applied by all, whatever profile they have by now.
         let judged = here.part == Part::InOrder;
         if let Some(category) = withheld::never(&asked.content, here.profile).filter(|_| !judged) {
             work.decide(here.decision(Outcome::Dropped, withheld::never_reason(category)));
             return Ok(());
         }
-        let split = split::candidates(&asked.content, asked.kind.as_ref(), &here.profile.split, &|_| 0);
+        let split =
+            split::candidates(&asked.content, asked.kind.as_ref(), &here.profile.split, &|_| 0);
         let Some(candidate) = split.first() else {
             work.decide(here.decision(Outcome::Dropped, "nothing was said".into()));
             return Ok(());
@@ -63,7 +73,8 @@ impl Ingest {
         if let Some(same) = told.as_mut().and_then(|told| told.same.take()) {
             return self.said_again(work, here, asked, same);
         }
-        let (kind, confidence) = told.map_or((candidate.kind.clone(), 1.0), |told| (told.kind, told.confidence));
+        let (kind, confidence) =
+            told.map_or((candidate.kind.clone(), 1.0), |told| (told.kind, told.confidence));
         let mut memory = Memory {
             scope: asked.scope,
             importance: asked.importance,
@@ -97,8 +108,16 @@ impl Ingest {
     }
 
     /// Links a memory that is asked for to those that it probably revises.
-    fn revise(&self, work: &mut Work<'_>, here: &Here<'_>, memory: &mut Memory, decided: &mut Decision) -> Result<()> {
-        let (Some(news), Some(vector)) = (News::of(&memory.content), here.vectors.first()) else { return Ok(()) };
+    fn revise(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        memory: &mut Memory,
+        decided: &mut Decision,
+    ) -> Result<()> {
+        let (Some(news), Some(vector)) = (News::of(&memory.content), here.vectors.first()) else {
+            return Ok(());
+        };
         let near = work.nearest(here.key(), vector, revisions::NEIGHBOURS)?;
         let teller = Teller { role: memory.role, speaker: memory.speaker.as_deref() };
         for revised in self.revised(work, here, teller, &news, (vector, &near))? {
@@ -114,12 +133,18 @@ impl Ingest {
         Ok(())
     }
 
-    pub(super) fn update(&self, work: &mut Work<'_>, here: &Here<'_>, update: &Update) -> Result<()> {
+    pub(super) fn update(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        update: &Update,
+    ) -> Result<()> {
         let Some(memory) = work.meant(here, update.memory)? else {
             missing(work, here, update.memory);
             return Ok(());
         };
-        let never = |content| withheld::never(content, here.profile).filter(|_| here.part == Part::First);
+        let never =
+            |content| withheld::never(content, here.profile).filter(|_| here.part == Part::First);
         if let Some(category) = update.content.as_deref().and_then(never) {
             // The memory keeps its old words, and nothing else of the update is applied: half of what was asked would look like all of it.
             work.decide(about(here, Outcome::Refused, withheld::never_reason(category), &memory));
@@ -133,14 +158,22 @@ impl Ingest {
         Ok(())
     }
 
-    fn change(&self, work: &mut Work<'_>, here: &Here<'_>, mut memory: Memory, update: &Update) -> Result<Memory> {
-        if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content) {
+    fn change(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        mut memory: Memory,
+        update: &Update,
+    ) -> Result<Memory> {
+        if let Some(content) = update.content.as_ref().filter(|content| **content != memory.content)
+        {
             facts::let_go(work, &memory)?;
             retract_summaries(work, &memory.key, memory.id)?;
             self.unlink_other_words(work, here, &mut memory, content)?;
-            memory
-                .history
-                .push(Revision { content: std::mem::replace(&mut memory.content, content.clone()), until: here.event.at });
+            memory.history.push(Revision {
+                content: std::mem::replace(&mut memory.content, content.clone()),
+                until: here.event.at,
+            });
             let over = memory.history.len().saturating_sub(self.options.history_max);
             memory.history.drain(..over);
             if memory.scope == Scope::User {
@@ -167,16 +200,37 @@ impl Ingest {
     }
 
     /// Nearly the same is remembered already: that memory takes the new words and their time.
-    fn said_again(&self, work: &mut Work<'_>, here: &Here<'_>, asked: &Remember, same: Memory) -> Result<()> {
+    fn said_again(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        asked: &Remember,
+        same: Memory,
+    ) -> Result<()> {
         let reason = format!("nearly the same as \"{}\"", text::shortened(&same.content, 60));
         let content = Some(asked.content.clone());
-        let update = Update { memory: same.id, content, kind: None, importance: None, confidence: None, metadata: None };
+        let update = Update {
+            memory: same.id,
+            content,
+            kind: None,
+            importance: None,
+            confidence: None,
+            metadata: None,
+        };
         let memory = self.change(work, here, same, &update)?;
-        work.decide(Decision { candidate: Some(asked.content.clone()), ..about(here, Outcome::Merged, reason, &memory) });
+        work.decide(Decision {
+            candidate: Some(asked.content.clone()),
+            ..about(here, Outcome::Merged, reason, &memory)
+        });
         Ok(())
     }
 
-    pub(super) fn forget(&self, work: &mut Work<'_>, here: &Here<'_>, forget: &Forget) -> Result<()> {
+    pub(super) fn forget(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        forget: &Forget,
+    ) -> Result<()> {
         let (key, mut doomed, mut left) = (here.key(), Vec::new(), 0);
         let of_tenant = meant_of_tenant(work, key, forget)?;
         if here.part == Part::InOrder {
@@ -200,7 +254,9 @@ impl Ingest {
                 })?;
                 work.overlay.forget_session(key, session)?;
                 // The dropped ones too: they were said in it.
-                work.forget_decisions(|decision| decision.key == *key && decision.session.as_ref() == Some(session));
+                work.forget_decisions(|decision| {
+                    decision.key == *key && decision.session.as_ref() == Some(session)
+                });
             }
             Forget::Query(query) => (doomed, left) = self.meant(work, here, query)?,
             Forget::Everything => {
@@ -220,17 +276,30 @@ impl Ingest {
             0 => "there was nothing to forget".to_owned(),
             1 => "one memory is gone".to_owned(),
             many if left == 0 => format!("{many} memories are gone"),
-            many => format!("{many} memories are gone, which is the limit, and {left} more are meant: send it again"),
+            many => format!(
+                "{many} memories are gone, which is the limit, and {left} more are meant: send it again"
+            ),
         };
         let decided = here.decision(Outcome::Forgotten, reason);
-        work.decide(Decision { memory: ids.first().copied(), related: ids, left: Some(left), ..decided });
+        work.decide(Decision {
+            memory: ids.first().copied(),
+            related: ids,
+            left: Some(left),
+            ..decided
+        });
         Ok(())
     }
 
     /// Takes memories out, and whatever repeats them: summaries that cover them, facts that point at them, the session's last turns.
-    pub(super) fn erase(&self, work: &mut Work<'_>, key: &UserKey, mut doomed: Vec<Memory>) -> Result<Vec<MemoryId>> {
+    pub(super) fn erase(
+        &self,
+        work: &mut Work<'_>,
+        key: &UserKey,
+        mut doomed: Vec<Memory>,
+    ) -> Result<Vec<MemoryId>> {
         let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
-        let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
+        let sources: HashSet<Position> =
+            doomed.iter().map(|memory| memory.source.clone()).collect();
         let (mut linked, mut beside, mut revived) = (Vec::new(), Vec::new(), Vec::new());
         if !gone.is_empty() {
             work.overlay.memories(key, &mut |mut memory| {
@@ -238,7 +307,8 @@ impl Ingest {
                     return true;
                 }
                 // Its followers know the words of the turn that goes, and its vector.
-                let was_beside = memory.around.forget(|neighbour| sources.contains(&neighbour.source));
+                let was_beside =
+                    memory.around.forget(|neighbour| sources.contains(&neighbour.source));
                 if memory.covers.iter().any(|id| gone.contains(id)) {
                     doomed.push(memory);
                 } else if mentions(&memory, &gone) {
@@ -284,20 +354,32 @@ impl Ingest {
         work.forget_decisions(|decision| {
             let mut about = decision.memory.iter().chain(&decision.related);
             // By event, too: what of the same turn was dropped, and what somebody else of the tenant said.
-            sources.contains(&decision.event) || (decision.key == *key && about.any(|id| gone.contains(id)))
+            sources.contains(&decision.event)
+                || (decision.key == *key && about.any(|id| gone.contains(id)))
         });
         Ok(ids)
     }
 
     /// The memories that a forget's query means: all its words, or nearly its meaning. Better one too few than one too many. The limit is for a
     /// query that means more than its sender thought; how many are left over, the decision says.
-    fn meant(&self, work: &mut Work<'_>, here: &Here<'_>, query: &str) -> Result<(Vec<Memory>, usize)> {
+    fn meant(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        query: &str,
+    ) -> Result<(Vec<Memory>, usize)> {
         let key = here.key();
-        let meaning = Meaning { words: Words::of(query), vector: here.vectors.first().cloned(), spread: self.spread };
+        let meaning = Meaning {
+            words: Words::of(query),
+            vector: here.vectors.first().cloned(),
+            spread: self.spread,
+        };
         let mut near = BTreeSet::new();
         if let Some(vector) = &meaning.vector {
             let found = work.nearest(key, vector, NEAR_MAX)?;
-            near.extend(found.into_iter().filter(|(_, cosine)| *cosine >= FORGET_COSINE).map(|(id, _)| id));
+            near.extend(
+                found.into_iter().filter(|(_, cosine)| *cosine >= FORGET_COSINE).map(|(id, _)| id),
+            );
         }
         let (mut meant, mut beside, mut left) = (Vec::new(), Vec::new(), 0);
         work.overlay.memories(key, &mut |mut memory| {
@@ -307,7 +389,10 @@ impl Ingest {
                 } else {
                     left += 1;
                 }
-            } else if memory.around.forget(|one| meaning.is_said_in(&one.words) || meaning.is_near(&one.vector)) {
+            } else if memory
+                .around
+                .forget(|one| meaning.is_said_in(&one.words) || meaning.is_near(&one.vector))
+            {
                 beside.push(memory);
             }
             true
@@ -317,17 +402,27 @@ impl Ingest {
             memory.changed = work.applied;
             work.put(memory, None)?;
         }
-        work.overlay.forget_said(key, &|said| meaning.is_said_in(&said.content) || meaning.is_near(&said.vector))?;
+        work.overlay.forget_said(key, &|said| {
+            meaning.is_said_in(&said.content) || meaning.is_near(&said.vector)
+        })?;
         // A turn that was dropped made no memory, and its decision has its words.
         work.forget_decisions(|decision| {
-            decision.key == *key && decision.candidate.as_ref().is_some_and(|said| meaning.is_said_in(said))
+            decision.key == *key
+                && decision.candidate.as_ref().is_some_and(|said| meaning.is_said_in(said))
         });
         Ok((meant, left))
     }
 
-    pub(super) fn feedback(&self, work: &mut Work<'_>, here: &Here<'_>, memories: &[MemoryId], signal: Signal) -> Result<()> {
+    pub(super) fn feedback(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        memories: &[MemoryId],
+        signal: Signal,
+    ) -> Result<()> {
         let effect = here.profile.effect(signal);
-        let uses = signal == Signal::Used || (signal == Signal::Returned && here.profile.returned_counts());
+        let uses = signal == Signal::Used
+            || (signal == Signal::Returned && here.profile.returned_counts());
         let (mut known, mut shared) = (Vec::new(), false);
         for id in memories {
             let Some(mut memory) = work.meant(here, *id)? else { continue };
@@ -358,8 +453,13 @@ impl Ingest {
         if known.is_empty() && memories.len() == 1 {
             work.not_found = Some(no_such(memories[0]));
         }
-        let reason = format!("{} for {} of {} memories", signal.as_str(), known.len(), memories.len());
-        work.decide(Decision { memory: known.first().copied(), related: known, ..here.decision(Outcome::Noted, reason) });
+        let reason =
+            format!("{} for {} of {} memories", signal.as_str(), known.len(), memories.len());
+        work.decide(Decision {
+            memory: known.first().copied(),
+            related: known,
+            ..here.decision(Outcome::Noted, reason)
+        });
         Ok(())
     }
 }
@@ -381,12 +481,23 @@ impl Meaning {
     }
 
     fn is_near(&self, said: &Vector) -> bool {
-        self.vector.as_ref().is_some_and(|vector| self.spread.standard(vector.cosine(said)) >= FORGET_COSINE)
+        self.vector
+            .as_ref()
+            .is_some_and(|vector| self.spread.standard(vector.cosine(said)) >= FORGET_COSINE)
     }
 }
 
-pub(super) fn about(here: &Here<'_>, outcome: Outcome, reason: String, memory: &Memory) -> Decision {
-    Decision { memory: Some(memory.id), kind: Some(memory.kind.clone()), ..here.decision(outcome, reason) }
+pub(super) fn about(
+    here: &Here<'_>,
+    outcome: Outcome,
+    reason: String,
+    memory: &Memory,
+) -> Decision {
+    Decision {
+        memory: Some(memory.id),
+        kind: Some(memory.kind.clone()),
+        ..here.decision(outcome, reason)
+    }
 }
 
 fn missing(work: &mut Work<'_>, here: &Here<'_>, id: MemoryId) {
@@ -396,11 +507,15 @@ fn missing(work: &mut Work<'_>, here: &Here<'_>, id: MemoryId) {
 }
 
 fn no_such(id: MemoryId) -> Reject {
-    Reject { field: Some("memory".into()), ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}")) }
+    Reject {
+        field: Some("memory".into()),
+        ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}"))
+    }
 }
 
 fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {
     let newer = memory.superseded_by.iter().chain(&memory.revised_by);
-    let links = memory.supersedes.iter().chain(&memory.revises).chain(&memory.conflicts_with).chain(newer);
+    let links =
+        memory.supersedes.iter().chain(&memory.revises).chain(&memory.conflicts_with).chain(newer);
     links.into_iter().any(|id| gone.contains(id))
 }

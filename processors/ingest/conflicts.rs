@@ -33,7 +33,11 @@ pub fn opposed(
     let mut earlier: Vec<(Memory, f32)> = Vec::new();
     for (id, cosine) in near.iter().take_while(|(_, cosine)| *cosine >= split::NEAR_ENOUGH) {
         let found = work.overlay.memory(here.key(), *id)?;
-        earlier.extend(found.filter(|memory| is_comparable(memory, here, turn)).map(|memory| (memory, *cosine)));
+        earlier.extend(
+            found
+                .filter(|memory| is_comparable(memory, here, turn))
+                .map(|memory| (memory, *cosine)),
+        );
         if earlier.len() == COMPARED_MAX {
             break;
         }
@@ -43,18 +47,32 @@ pub fn opposed(
         if earlier.iter().any(|(memory, _)| memory.id == *id) {
             continue;
         }
-        let cosine = work.overlay.vector(here.key(), *id)?.map_or(0.0, |other| work.spread.standard(vector.cosine(&other)));
+        let cosine = work
+            .overlay
+            .vector(here.key(), *id)?
+            .map_or(0.0, |other| work.spread.standard(vector.cosine(&other)));
         if cosine >= split::NEAR_ENOUGH {
             let found = work.overlay.memory(here.key(), *id)?;
-            earlier.extend(found.filter(|memory| is_comparable(memory, here, turn)).map(|memory| (memory, cosine)));
+            earlier.extend(
+                found
+                    .filter(|memory| is_comparable(memory, here, turn))
+                    .map(|memory| (memory, cosine)),
+            );
         }
     }
     let compared: Vec<Earlier<'_>> = earlier
         .iter()
-        .map(|(memory, cosine)| Earlier { content: &memory.content, cosine: *cosine, opposed: memory.conflicts_with.len() })
+        .map(|(memory, cosine)| Earlier {
+            content: &memory.content,
+            cosine: *cosine,
+            opposed: memory.conflicts_with.len(),
+        })
         .collect();
     let found = split::conflicts(&candidate.text, &compared);
-    Ok(found.into_iter().map(|found| Opposed { memory: earlier[found.earlier].0.clone(), why: found.why }).collect())
+    Ok(found
+        .into_iter()
+        .map(|found| Opposed { memory: earlier[found.earlier].0.clone(), why: found.why })
+        .collect())
 }
 
 /// Only what the same person said, in another turn, and what is still taken to be so.

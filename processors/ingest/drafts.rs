@@ -44,7 +44,10 @@ impl Draft {
 
 impl Ingest {
     /// With the texts to encode.
-    pub(super) fn draft(&self, records: &mut impl Iterator<Item = Record>) -> (Vec<Draft>, Vec<String>) {
+    pub(super) fn draft(
+        &self,
+        records: &mut impl Iterator<Item = Record>,
+    ) -> (Vec<Draft>, Vec<String>) {
         let (mut drafts, mut texts, mut bytes) = (Vec::new(), Vec::new(), 0);
         while drafts.len() < DRAFTED_TOGETHER && bytes < ENCODED_BYTES_MAX {
             let Some(record) = records.next() else { break };
@@ -89,7 +92,9 @@ impl Ingest {
         if !turn.remember || profile.treatment(turn.role) == Treatment::Context {
             return Vec::new();
         }
-        split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &|text| self.tokens.count(text))
+        split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &|text| {
+            self.tokens.count(text)
+        })
     }
 }
 

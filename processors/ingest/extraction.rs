@@ -20,14 +20,22 @@ const SUMMARY_CHARS: usize = 200;
 
 impl Ingest {
     /// After the turn was put with those that wait: reads them, if it is time. `own` are the newest decisions, those of this turn.
-    pub(super) fn extract(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, own: usize) -> Result<()> {
+    pub(super) fn extract(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        own: usize,
+    ) -> Result<()> {
         let Some(Rule::Alma(gate)) = &here.profile.rule else { return Ok(()) };
         let (waiting, mut known) = waiting_and_known(work, here)?;
         let read = last_messages(&waiting, gate);
         let answers = sources(waiting.iter().filter(|memory| memory.role == Role::Assistant)).len();
         if turn.role != Role::Assistant || answers < gate.every_answers {
             // What no extraction will read waits in vain. Answers are still counted: they are what it waits for.
-            let in_vain = |memory: &&Memory| memory.role != Role::Assistant && read.iter().all(|other| other.id != memory.id);
+            let in_vain = |memory: &&Memory| {
+                memory.role != Role::Assistant && read.iter().all(|other| other.id != memory.id)
+            };
             return waiting.iter().filter(in_vain).try_for_each(|memory| work.remove(memory));
         }
         let messages: Vec<Message<'_>> = read.iter().map(message).collect();
@@ -52,7 +60,8 @@ impl Ingest {
 /// This conversation's messages that wait, oldest first, and the memories that wait for nothing.
 fn waiting_and_known(work: &Work<'_>, here: &Here<'_>) -> Result<(Vec<Memory>, Vec<Memory>)> {
     let all = everything(work, here)?;
-    let (archived, known): (Vec<Memory>, Vec<Memory>) = all.into_iter().partition(|memory| memory.archived);
+    let (archived, known): (Vec<Memory>, Vec<Memory>) =
+        all.into_iter().partition(|memory| memory.archived);
     let waits = |memory: &Memory| memory.reason == WAITS && memory.session == here.event.session;
     Ok((archived.into_iter().filter(waits).collect(), known))
 }
@@ -73,7 +82,11 @@ fn last_messages(waiting: &[Memory], gate: &Gate) -> Vec<Memory> {
 }
 
 fn message(memory: &Memory) -> Message<'_> {
-    Message { role: memory.role, content: &memory.content, hint: (memory.kind.as_str() != WAITING).then_some(&memory.kind) }
+    Message {
+        role: memory.role,
+        content: &memory.content,
+        hint: (memory.kind.as_str() != WAITING).then_some(&memory.kind),
+    }
 }
 
 /// The memory steps out of the archive, or counts as an access to the one that says the same. Its id, if it stays.
@@ -109,14 +122,26 @@ fn settle(
 }
 
 /// Order matters: before the message that tells most of it may go with its vector.
-fn tell_episode(work: &mut Work<'_>, here: &Here<'_>, read: &[Memory], episode: &Episode) -> Result<()> {
+fn tell_episode(
+    work: &mut Work<'_>,
+    here: &Here<'_>,
+    read: &[Memory],
+    episode: &Episode,
+) -> Result<()> {
     let told = &read[episode.message];
-    let mut memory = here.memory(EPISODE_SPAN, &text::shortened(&told.content, SUMMARY_CHARS), Kind::new(EPISODE));
+    let mut memory = here.memory(
+        EPISODE_SPAN,
+        &text::shortened(&told.content, SUMMARY_CHARS),
+        Kind::new(EPISODE),
+    );
     memory.metadata.insert("topics".into(), episode.topics.join(","));
     if let Some(outcome) = episode.outcome {
-        memory.metadata.insert("outcome".into(), text::shortened(&read[outcome].content, SUMMARY_CHARS));
+        memory
+            .metadata
+            .insert("outcome".into(), text::shortened(&read[outcome].content, SUMMARY_CHARS));
     }
-    (memory.importance, memory.confidence, memory.reason) = (EPISODE_IMPORTANCE, told.confidence, "an episode".to_owned());
+    (memory.importance, memory.confidence, memory.reason) =
+        (EPISODE_IMPORTANCE, told.confidence, "an episode".to_owned());
     let vector = work.overlay.vector(here.key(), told.id)?;
     work.put(memory, vector)
 }

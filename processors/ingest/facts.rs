@@ -25,8 +25,13 @@ pub fn replaced(work: &Work<'_>, key: &UserKey, slots: &[Slot]) -> Result<Vec<Me
         for name in BTreeSet::from([slot.name.as_str(), family]) {
             let Some(holder) = work.overlay.slot(key, name)? else { continue };
             let old = Slot { name: name.to_owned(), value: holder.value, cue: false };
-            if split::replaces(slot, &old) && !found.iter().any(|memory| memory.id == holder.memory) {
-                found.extend(work.overlay.memory(key, holder.memory)?.filter(|memory| memory.valid_to.is_none()));
+            if split::replaces(slot, &old) && !found.iter().any(|memory| memory.id == holder.memory)
+            {
+                found.extend(
+                    work.overlay
+                        .memory(key, holder.memory)?
+                        .filter(|memory| memory.valid_to.is_none()),
+                );
             }
         }
     }
@@ -35,7 +40,12 @@ pub fn replaced(work: &Work<'_>, key: &UserKey, slots: &[Slot]) -> Result<Vec<Me
 
 /// The newer value opens where the older closes; where the older memory says other things besides, the two are only linked.
 /// By event time: a late event does not close what was said after it. True if one of them was closed.
-pub fn succeed(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, mut old: Memory) -> Result<bool> {
+pub fn succeed(
+    work: &mut Work<'_>,
+    here: &Here<'_>,
+    new: &mut Memory,
+    mut old: Memory,
+) -> Result<bool> {
     let late = new.valid_from < old.valid_from;
     let closes = closes(new.valid_from, &new.content, &old);
     if !closes {
@@ -74,7 +84,11 @@ pub fn hold(work: &mut Work<'_>, memory: &Memory, slots: &[Slot]) -> Result<()> 
         return Ok(());
     }
     for slot in slots {
-        work.overlay.put_slot(&memory.key, &slot.name, &SlotHolder { memory: memory.id, value: slot.value.clone() });
+        work.overlay.put_slot(
+            &memory.key,
+            &slot.name,
+            &SlotHolder { memory: memory.id, value: slot.value.clone() },
+        );
     }
     Ok(())
 }
@@ -82,7 +96,11 @@ pub fn hold(work: &mut Work<'_>, memory: &Memory, slots: &[Slot]) -> Result<()> 
 /// The memory holds none of its facts any more.
 pub fn let_go(work: &mut Work<'_>, memory: &Memory) -> Result<()> {
     for slot in split::slots(&memory.content) {
-        if work.overlay.slot(&memory.key, &slot.name)?.is_some_and(|holder| holder.memory == memory.id) {
+        if work
+            .overlay
+            .slot(&memory.key, &slot.name)?
+            .is_some_and(|holder| holder.memory == memory.id)
+        {
             work.overlay.remove_slot(&memory.key, &slot.name);
         }
     }

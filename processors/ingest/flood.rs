@@ -39,12 +39,20 @@ impl Flood {
         let (what, option) = if self.in_a_row > in_a_row_max {
             (format!("{} dead letters in a row", self.in_a_row), "ingest.dead_letters_in_a_row_max")
         } else if self.letters as f64 > share_max * window as f64 {
-            (format!("{} dead letters in the last {} records", self.letters, self.last.len()), "ingest.dead_letters_share_max")
+            (
+                format!("{} dead letters in the last {} records", self.letters, self.last.len()),
+                "ingest.dead_letters_share_max",
+            )
         } else {
             return Ok(());
         };
-        let last = format!("the last of partition {partition} at offset {offset}: {}: {reject}", reject.code.as_str());
-        let cure = format!("nothing of its batch was taken; mend what sends them, or raise {option} to put them aside");
+        let last = format!(
+            "the last of partition {partition} at offset {offset}: {}: {reject}",
+            reject.code.as_str()
+        );
+        let cure = format!(
+            "nothing of its batch was taken; mend what sends them, or raise {option} to put them aside"
+        );
         Err(Fault::stop(StopName::DeadLetterFlood, format!("{what}, {last}; {cure}")))
     }
 
@@ -67,14 +75,18 @@ mod tests {
     /// How many of these records pass, `x` becoming a dead letter.
     fn passed(limits: Limits, records: &str) -> usize {
         let (mut flood, reject) = (Flood::new(limits), Reject::new(RejectCode::NotJson, "no"));
-        let fault = |(offset, c): (usize, char)| flood.saw(0, offset as i64, (c == 'x').then_some(&reject)).is_err();
+        let fault = |(offset, c): (usize, char)| {
+            flood.saw(0, offset as i64, (c == 'x').then_some(&reject)).is_err()
+        };
         records.chars().enumerate().position(fault).unwrap_or(records.len())
     }
 
     #[test]
     fn so_many_in_a_row_and_no_more() {
         let limits = Limits { in_a_row_max: 3, share_max: 1.0, window: 4 };
-        for (records, expected) in [("xxx", 3), ("xxxx", 3), ("xxx.xxx.xxx", 11), ("..xxxx.", 5), ("", 0)] {
+        for (records, expected) in
+            [("xxx", 3), ("xxxx", 3), ("xxx.xxx.xxx", 11), ("..xxxx.", 5), ("", 0)]
+        {
             assert_eq!(passed(limits, records), expected, "{records}");
         }
     }
@@ -82,9 +94,15 @@ mod tests {
     #[test]
     fn such_a_share_of_the_window_and_no_more() {
         let limits = Limits { in_a_row_max: 100, share_max: 0.5, window: 6 };
-        for (records, expected) in
-            [("x", 1), ("xxx", 3), ("xxxx", 3), ("x.x.x.x.x.", 10), ("......xxx...xxx", 15), ("xx.xx.", 4), ("...x..xxx", 8)]
-        {
+        for (records, expected) in [
+            ("x", 1),
+            ("xxx", 3),
+            ("xxxx", 3),
+            ("x.x.x.x.x.", 10),
+            ("......xxx...xxx", 15),
+            ("xx.xx.", 4),
+            ("...x..xxx", 8),
+        ] {
             assert_eq!(passed(limits, records), expected, "{records}");
         }
     }
@@ -100,7 +118,12 @@ mod tests {
         }
         let Err(Fault::Stop(stop)) = flood.saw(1, 8, Some(&reject)) else { panic!("the fourth") };
         assert_eq!((stop.name, stop.name.exit_code()), (StopName::DeadLetterFlood, 3));
-        for word in ["4 dead letters in a row", "partition 1 at offset 8", "not-json", "dead_letters_in_a_row_max"] {
+        for word in [
+            "4 dead letters in a row",
+            "partition 1 at offset 8",
+            "not-json",
+            "dead_letters_in_a_row_max",
+        ] {
             assert!(stop.what.contains(word), "{}", stop.what);
         }
     }

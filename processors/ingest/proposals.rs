@@ -12,7 +12,13 @@ const SUMMARY: &str = "summary";
 
 impl Ingest {
     /// The worker's proposal to archive. Only memories that are still as it saw them.
-    pub(super) fn prune(&self, work: &mut Work<'_>, here: &Here<'_>, seen: &[Seen], reason: &str) -> Result<()> {
+    pub(super) fn prune(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        seen: &[Seen],
+        reason: &str,
+    ) -> Result<()> {
         let still = still_as_seen(work, here, seen)?;
         for mut memory in still.iter().cloned() {
             memory.archived = true;
@@ -22,15 +28,29 @@ impl Ingest {
         let outcome = if still.is_empty() { Outcome::Outdated } else { Outcome::Pruned };
         let reason = format!("{reason}: {} of {} archived", still.len(), seen.len());
         let ids: Vec<MemoryId> = still.iter().map(|memory| memory.id).collect();
-        work.decide(Decision { memory: ids.first().copied(), related: ids, ..here.decision(outcome, reason) });
+        work.decide(Decision {
+            memory: ids.first().copied(),
+            related: ids,
+            ..here.decision(outcome, reason)
+        });
         Ok(())
     }
 
     /// The worker's proposal of a session's summary. If one covered memory has changed, it is planned again.
-    pub(super) fn summary(&self, work: &mut Work<'_>, here: &Here<'_>, content: &str, covers: &[Seen]) -> Result<()> {
+    pub(super) fn summary(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        content: &str,
+        covers: &[Seen],
+    ) -> Result<()> {
         let still = still_as_seen(work, here, covers)?;
         if still.len() < covers.len() || covers.is_empty() {
-            let reason = format!("{} of {} covered memories have changed since", covers.len() - still.len(), covers.len());
+            let reason = format!(
+                "{} of {} covered memories have changed since",
+                covers.len() - still.len(),
+                covers.len()
+            );
             work.decide(here.decision(Outcome::Outdated, reason));
             return Ok(());
         }
@@ -61,22 +81,38 @@ impl Ingest {
 
 impl Ingest {
     /// The worker's proposal of links to earlier memories. Nothing is closed for it.
-    pub(super) fn revise_as_proposed(&self, work: &mut Work<'_>, here: &Here<'_>, revise: &Revise) -> Result<()> {
+    pub(super) fn revise_as_proposed(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        revise: &Revise,
+    ) -> Result<()> {
         let is_open = |memory: &Memory| memory.valid_to.is_none();
         let newer = still_as_seen(work, here, &[revise.memory])?.pop().filter(is_open);
         let mut earlier = still_as_seen(work, here, &revise.revises)?;
         let Some(mut newer) = newer else {
-            work.decide(here.decision(Outcome::Outdated, "the newer memory has changed since".into()));
+            work.decide(
+                here.decision(Outcome::Outdated, "the newer memory has changed since".into()),
+            );
             return Ok(());
         };
-        earlier.retain(|older| is_open(older) && older.id != newer.id && !newer.revises.contains(&older.id));
+        earlier.retain(|older| {
+            is_open(older) && older.id != newer.id && !newer.revises.contains(&older.id)
+        });
         let related: Vec<MemoryId> = earlier.iter().map(|older| older.id).collect();
         if earlier.is_empty() {
-            work.decide(here.decision(Outcome::Outdated, "the earlier memories have changed since".into()));
+            work.decide(
+                here.decision(Outcome::Outdated, "the earlier memories have changed since".into()),
+            );
             return Ok(());
         }
         for memory in earlier {
-            let revised = Revised { memory, probability: revise.probability, is_partial: false, why: revise.reason.clone() };
+            let revised = Revised {
+                memory,
+                probability: revise.probability,
+                is_partial: false,
+                why: revise.reason.clone(),
+            };
             revisions::link(work, here, &mut newer, revised)?;
         }
         touch(&mut newer, here);
@@ -116,7 +152,11 @@ pub(super) fn tell_again(work: &mut Work<'_>, key: &UserKey, summary: &Memory) -
 fn still_as_seen(work: &Work<'_>, here: &Here<'_>, seen: &[Seen]) -> Result<Vec<Memory>> {
     let mut still = Vec::new();
     for one in seen {
-        still.extend(work.overlay.memory(here.key(), one.id)?.filter(|memory| memory.version == one.version && !memory.archived));
+        still.extend(
+            work.overlay
+                .memory(here.key(), one.id)?
+                .filter(|memory| memory.version == one.version && !memory.archived),
+        );
     }
     Ok(still)
 }

@@ -28,7 +28,9 @@ impl Ingest {
 fn texts(event: &mut Event) -> Vec<&mut String> {
     let mut texts: Vec<&mut String> = event.metadata.values_mut().collect();
     match &mut event.action {
-        Action::Turn(turn) => texts.extend([&mut turn.content].into_iter().chain(&mut turn.speaker)),
+        Action::Turn(turn) => {
+            texts.extend([&mut turn.content].into_iter().chain(&mut turn.speaker))
+        }
         Action::Remember(remember) => texts.push(&mut remember.content),
         Action::Update(update) => texts.extend(&mut update.content),
         Action::Summary { content, .. } => texts.push(content),

@@ -46,9 +46,11 @@ impl Ingest {
         let told = told_before(work, here, teller, near)?;
         let centre = Centre::of(told.iter().map(|(_, vector)| vector));
         let new = centre.from(vector);
-        let cosines: Vec<f32> = told.iter().map(|(_, vector)| cosine(&new, &centre.from(vector))).collect();
+        let cosines: Vec<f32> =
+            told.iter().map(|(_, vector)| cosine(&new, &centre.from(vector))).collect();
         let nearness = nearness(&cosines);
-        let mut earlier: Vec<(Memory, f32)> = told.into_iter().map(|(memory, _)| memory).zip(cosines).collect();
+        let mut earlier: Vec<(Memory, f32)> =
+            told.into_iter().map(|(memory, _)| memory).zip(cosines).collect();
         earlier.retain(|(memory, _)| is_open(memory, here));
         earlier.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
         earlier.truncate(COMPARED_MAX);
@@ -59,8 +61,11 @@ impl Ingest {
             is_same_session: here.event.session.is_some() && memory.session == here.event.session,
         });
         let order = here.profile.change.order;
-        let mut revisions = news.revisions(&before.collect::<Vec<_>>(), order, &|stem| self.rarity.bits(stem));
-        revisions.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.earlier.cmp(&b.earlier)));
+        let mut revisions =
+            news.revisions(&before.collect::<Vec<_>>(), order, &|stem| self.rarity.bits(stem));
+        revisions.sort_by(|a, b| {
+            b.probability.total_cmp(&a.probability).then(a.earlier.cmp(&b.earlier))
+        });
         revisions.truncate(REVISED_MAX);
         let revised = |Revision { earlier: place, probability, is_partial, why }| Revised {
             memory: earlier[place].0.clone(),
@@ -74,7 +79,8 @@ impl Ingest {
 
 /// Undoes what this memory did to earlier ones: somebody says that it is wrong. What it closed is valid again and holds its facts.
 pub fn takes_back(work: &mut Work<'_>, here: &Here<'_>, memory: &mut Memory) -> Result<()> {
-    let undone: Vec<MemoryId> = memory.supersedes.drain(..).chain(memory.revises.drain(..)).collect();
+    let undone: Vec<MemoryId> =
+        memory.supersedes.drain(..).chain(memory.revises.drain(..)).collect();
     for id in undone {
         release(work, here, id, memory.id)?;
     }
@@ -83,7 +89,8 @@ pub fn takes_back(work: &mut Work<'_>, here: &Here<'_>, memory: &mut Memory) -> 
 
 /// Undoes what later memories did to this one: somebody says that it holds.
 pub fn stands(work: &mut Work<'_>, here: &Here<'_>, memory: &mut Memory) -> Result<()> {
-    let newer: Vec<MemoryId> = memory.superseded_by.take().into_iter().chain(memory.revised_by.take()).collect();
+    let newer: Vec<MemoryId> =
+        memory.superseded_by.take().into_iter().chain(memory.revised_by.take()).collect();
     if newer.is_empty() {
         return Ok(());
     }
@@ -109,11 +116,15 @@ impl Ingest {
         content: &str,
     ) -> Result<()> {
         let (news, slots) = (News::of(content), split::slots(content));
-        let linked: Vec<MemoryId> = memory.supersedes.iter().chain(&memory.revises).copied().collect();
+        let linked: Vec<MemoryId> =
+            memory.supersedes.iter().chain(&memory.revises).copied().collect();
         for id in linked {
             let Some(old) = work.overlay.memory(here.key(), id)? else { continue };
-            let replaces = split::slots(&old.content).iter().any(|old| slots.iter().any(|new| split::replaces(new, old)));
-            let is_news = news.as_ref().is_some_and(|news| self.would_revise(work, here, news, &old));
+            let replaces = split::slots(&old.content)
+                .iter()
+                .any(|old| slots.iter().any(|new| split::replaces(new, old)));
+            let is_news =
+                news.as_ref().is_some_and(|news| self.would_revise(work, here, news, &old));
             if !replaces && !is_news {
                 memory.supersedes.retain(|other| *other != id);
                 memory.revises.retain(|other| *other != id);
@@ -124,10 +135,18 @@ impl Ingest {
     }
 
     fn would_revise(&self, work: &Work<'_>, here: &Here<'_>, news: &News, old: &Memory) -> bool {
-        let cosine = here.vectors.first().zip(work.overlay.vector(here.key(), old.id).ok().flatten());
+        let cosine =
+            here.vectors.first().zip(work.overlay.vector(here.key(), old.id).ok().flatten());
         let cosine = cosine.map_or(0.0, |(new, old)| work.spread.standard(new.cosine(&old)));
-        let before = Before { content: &old.content, nearness: nearness(&[])(cosine), is_nearest: true, is_same_session: false };
-        !news.revisions(&[before], here.profile.change.order, &|stem| self.rarity.bits(stem)).is_empty()
+        let before = Before {
+            content: &old.content,
+            nearness: nearness(&[])(cosine),
+            is_nearest: true,
+            is_same_session: false,
+        };
+        !news
+            .revisions(&[before], here.profile.change.order, &|stem| self.rarity.bits(stem))
+            .is_empty()
     }
 }
 
@@ -148,7 +167,12 @@ fn release(work: &mut Work<'_>, here: &Here<'_>, id: MemoryId, by: MemoryId) -> 
 }
 
 /// Memories of the same person among the neighbours, with their vectors: the nearest, and a sample of the others.
-fn told_before(work: &Work<'_>, here: &Here<'_>, teller: Teller<'_>, near: &[(MemoryId, f32)]) -> Result<Vec<(Memory, Vector)>> {
+fn told_before(
+    work: &Work<'_>,
+    here: &Here<'_>,
+    teller: Teller<'_>,
+    near: &[(MemoryId, f32)],
+) -> Result<Vec<(Memory, Vector)>> {
     let (nearest, others) = near.split_at(near.len().min(READ_MAX));
     let sample = others.iter().step_by(others.len().div_ceil(SAMPLED).max(1));
     let mut told = Vec::new();
@@ -181,7 +205,9 @@ impl Centre {
         let (mut sum, mut count): (Vec<f32>, f32) = (Vec::new(), PRIOR);
         for vector in vectors {
             sum.resize(sum.len().max(vector.values.len()), 0.0);
-            sum.iter_mut().zip(vector.values.iter()).for_each(|(sum, value)| *sum += vector.scale * f32::from(*value));
+            sum.iter_mut()
+                .zip(vector.values.iter())
+                .for_each(|(sum, value)| *sum += vector.scale * f32::from(*value));
             count += 1.0;
         }
         sum.iter_mut().for_each(|part| *part /= count);
@@ -202,7 +228,12 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 
 /// Both stay valid, and the newer stands first. Only where it is probable, and where the older says nothing else, does the older one say
 /// that it is revised.
-pub fn link(work: &mut Work<'_>, here: &Here<'_>, new: &mut Memory, revised: Revised) -> Result<()> {
+pub fn link(
+    work: &mut Work<'_>,
+    here: &Here<'_>,
+    new: &mut Memory,
+    revised: Revised,
+) -> Result<()> {
     let Revised { memory: mut old, probability, is_partial, .. } = revised;
     new.revises.push(old.id);
     if probability < here.profile.change.mark || is_partial {

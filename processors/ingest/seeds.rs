@@ -24,14 +24,20 @@ impl Ingest {
         let (judged, mut decision) = self.judged(work, here, turn, candidate, &vector, rule)?;
         match decision.outcome {
             Outcome::Merged => {
-                let old = decision.memory.map(|id| work.overlay.memory(here.key(), id)).transpose()?.flatten();
-                let mut old = old.expect("it was read to be judged by, and nothing was written since");
+                let old = decision
+                    .memory
+                    .map(|id| work.overlay.memory(here.key(), id))
+                    .transpose()?
+                    .flatten();
+                let mut old =
+                    old.expect("it was read to be judged by, and nothing was written since");
                 confirm(&mut old, here, here.profile.effect(Signal::Confirmed).confidence);
                 work.put(old, None)?;
             }
             Outcome::Kept => {
                 let said = &work.overlay.tail(here.key(), here.event.session.as_deref())?.said;
-                let memory = Memory { around: around(said), ..remembered(here, turn, candidate, judged) };
+                let memory =
+                    Memory { around: around(said), ..remembered(here, turn, candidate, judged) };
                 decision.memory = Some(memory.id);
                 work.put(memory, Some(vector))?;
             }
@@ -51,7 +57,8 @@ impl Ingest {
         rule: &Rule,
     ) -> Result<(Judged, Decision)> {
         let memories = if rule.reads_memories() { own(work, here)? } else { Vec::new() };
-        let nearness_to_all = if rule.reads_centroid() { work.nearness_to_all(here.key(), vector)? } else { None };
+        let nearness_to_all =
+            if rule.reads_centroid() { work.nearness_to_all(here.key(), vector)? } else { None };
         let tail = work.overlay.tail(here.key(), here.event.session.as_deref())?;
         let ground = Ground {
             memories: &memories,
@@ -69,7 +76,8 @@ impl Ingest {
             threshold: Some(judged.threshold),
             ..here.decision(Outcome::Dropped, judged.reason.clone())
         };
-        if let Some(old) = judged.same.and_then(|id| memories.iter().find(|memory| memory.id == id)) {
+        if let Some(old) = judged.same.and_then(|id| memories.iter().find(|memory| memory.id == id))
+        {
             decision.outcome = Outcome::Merged;
             decision.reason = format!("said before on {}", text::day(old.created_at));
             decision.memory = Some(old.id);

@@ -35,7 +35,8 @@ impl Ingest {
             Some(rule) => self.judged(work, there, turn, candidate, vector, rule)?.1,
             None => {
                 let weighed = self.weigh(work, there, turn, candidate, vector)?;
-                let threshold = threshold(work, here.key(), (here.profile, profile), weighed.surprise.total)?;
+                let threshold =
+                    threshold(work, here.key(), (here.profile, profile), weighed.surprise.total)?;
                 decided(there, turn, &weighed, &judgement(there, turn, &weighed, threshold)).0
             }
         };
@@ -53,7 +54,12 @@ impl Ingest {
 
 /// A share of the user's last totals is a share of totals by the same weights. A shadow that weighs as the real profile does has them in
 /// the shard; any other would need totals of its own, which nobody keeps for it: it is left with its fixed threshold.
-fn threshold(work: &Work<'_>, key: &UserKey, (real, shadow): (&Profile, &Profile), total: f32) -> Result<f32> {
+fn threshold(
+    work: &Work<'_>,
+    key: &UserKey,
+    (real, shadow): (&Profile, &Profile),
+    total: f32,
+) -> Result<f32> {
     if !real.weighs_as(shadow) {
         return Ok(shadow.gate.fixed);
     }

@@ -38,8 +38,15 @@ impl Ingest {
     /// On the tenant's partition: to all others, in the order in which it comes here. Whatever this partition makes of it, since it may differ.
     pub(super) fn copy_to_all(&self, work: &mut Work<'_>, here: &Here<'_>) {
         let record = &here.draft.record;
-        for partition in (0..self.shards.partitions()).filter(|partition| *partition != record.partition) {
-            work.outputs.push(decode::forwarded(record, partition, Way::InOrder, &self.options.decode));
+        for partition in
+            (0..self.shards.partitions()).filter(|partition| *partition != record.partition)
+        {
+            work.outputs.push(decode::forwarded(
+                record,
+                partition,
+                Way::InOrder,
+                &self.options.decode,
+            ));
         }
     }
 
@@ -58,7 +65,12 @@ impl Ingest {
     }
 
     /// Whether an event that changes a memory of the tenant has its turn. If not it is on its way now, and its sender is told when it has come back.
-    pub(super) fn has_its_turn(&self, work: &mut Work<'_>, here: &Here<'_>, memory: MemoryId) -> bool {
+    pub(super) fn has_its_turn(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        memory: MemoryId,
+    ) -> bool {
         if here.part == Part::InOrder || self.send_on(work, here) {
             return true;
         }
@@ -79,17 +91,20 @@ pub fn meant_of_tenant(work: &Work<'_>, key: &UserKey, forget: &Forget) -> Resul
     match forget {
         Forget::Query(_) => {}
         Forget::Memory(id) => meant.extend(work.overlay.memory(&everyone, *id)?),
-        Forget::Session(_) | Forget::Everything => work.overlay.memories(&everyone, &mut |memory| {
-            if is_meant(&memory) {
-                meant.push(memory);
-            }
-            true
-        })?,
+        Forget::Session(_) | Forget::Everything => {
+            work.overlay.memories(&everyone, &mut |memory| {
+                if is_meant(&memory) {
+                    meant.push(memory);
+                }
+                true
+            })?
+        }
     }
     Ok(meant)
 }
 
 /// Whether something that the user told the tenant is on its way, so that a `forget` has to go after it.
 pub fn is_on_its_way(work: &Work<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
-    Ok(matches!(forget, Forget::Session(_) | Forget::Everything) && work.overlay.awaits(key, i64::MAX)?)
+    Ok(matches!(forget, Forget::Session(_) | Forget::Everything)
+        && work.overlay.awaits(key, i64::MAX)?)
 }

@@ -36,9 +36,16 @@ impl Bench {
     pub(super) fn of(options: &[(&str, &str)]) -> Bench {
         let dir = tempfile::tempdir().expect("a directory");
         let mut layers = Layers::defaults();
-        options.iter().for_each(|(path, value)| layers.set(path, value, "test").expect("an option"));
+        options
+            .iter()
+            .for_each(|(path, value)| layers.set(path, value, "test").expect("an option"));
         let config = layers.checked().expect("defaults");
-        let options = crate::ports::embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        let options = crate::ports::embedder::Options {
+            model: ModelChoice::Hash,
+            library: None,
+            tokens_max: 256,
+            threads: 1,
+        };
         let model = Model::open(&options).expect("needs nothing");
         let (encoder, worker) = pool::pool(64);
         let session = model.session().expect("needs nothing");
@@ -53,7 +60,13 @@ impl Bench {
         };
         let metrics = Arc::new(Metrics::new());
         let clock = Arc::new(ManualClock::at(Time(NOON)));
-        let shards = Arc::new(Shards::new(place, run::options::shard(&config, PARTITIONS), None, clock, metrics.clone()));
+        let shards = Arc::new(Shards::new(
+            place,
+            run::options::shard(&config, PARTITIONS),
+            None,
+            clock,
+            metrics.clone(),
+        ));
         for partition in 0..PARTITIONS {
             shards.open(partition).expect("a new shard");
         }
@@ -103,7 +116,8 @@ impl Bench {
     pub(super) fn settle(&mut self, mut outputs: Vec<Outgoing>) -> Vec<Decision> {
         let mut decided = Vec::new();
         while !outputs.is_empty() {
-            let records: Vec<Record> = outputs.into_iter().filter_map(|out| self.arrived(out)).collect();
+            let records: Vec<Record> =
+                outputs.into_iter().filter_map(|out| self.arrived(out)).collect();
             let (more, decisions) = self.step(records);
             decided.extend(decisions);
             outputs = more;
@@ -138,7 +152,11 @@ impl Bench {
     }
 
     pub(super) fn digest(&self) -> Vec<u64> {
-        (0..PARTITIONS).map(|p| self.ingest.shards.get(p).expect("all are open").store.digest().expect("a disk")).collect()
+        (0..PARTITIONS)
+            .map(|p| {
+                self.ingest.shards.get(p).expect("all are open").store.digest().expect("a disk")
+            })
+            .collect()
     }
 }
 
@@ -153,8 +171,12 @@ pub(super) fn remember(content: &str) -> Value {
 #[test]
 fn a_later_event_of_a_batch_sees_an_earlier_one() {
     let mut bench = Bench::new();
-    let said =
-        ["I live in Berlin with my sister Anna.", "I moved to Lisbon last month.", "I moved to Lisbon last month."].map(turn);
+    let said = [
+        "I live in Berlin with my sister Anna.",
+        "I moved to Lisbon last month.",
+        "I moved to Lisbon last month.",
+    ]
+    .map(turn);
     assert_eq!(bench.outcomes(&said), ["kept", "superseded", "merged"]);
     let memories = bench.memories("ada");
     let old = memories.iter().find(|memory| memory.content.contains("Berlin")).expect("kept");
@@ -166,10 +188,13 @@ fn a_later_event_of_a_batch_sees_an_earlier_one() {
 #[test]
 fn law_nothing_twice_a_record_that_comes_again_changes_nothing() {
     let mut bench = Bench::new();
-    let records: Vec<Record> = [turn("My flight to Oslo leaves on 12 March at 7:40."), remember("the key is under the mat")]
-        .iter()
-        .map(|e| bench.record(e))
-        .collect();
+    let records: Vec<Record> = [
+        turn("My flight to Oslo leaves on 12 March at 7:40."),
+        remember("the key is under the mat"),
+    ]
+    .iter()
+    .map(|e| bench.record(e))
+    .collect();
     bench.step(records.clone());
     let before = bench.digest();
     let (outputs, decisions) = bench.step(records);
@@ -198,50 +223,72 @@ fn a_misrouted_record_goes_home_once_and_keeps_where_it_came_from() {
 
     let copy = |bench: &mut Bench| {
         let mut copy = bench.record_on(home, &Value::Null);
-        (copy.value, copy.headers, copy.key) = (outputs[0].value.clone(), outputs[0].headers.clone(), outputs[0].key.clone());
+        (copy.value, copy.headers, copy.key) =
+            (outputs[0].value.clone(), outputs[0].headers.clone(), outputs[0].key.clone());
         copy
     };
     let (first, torn) = (copy(&mut bench), copy(&mut bench));
     let (_, decisions) = bench.step(vec![first, torn]);
     assert_eq!(decisions.len(), 1, "a copy of a copy is not counted twice");
     assert!(
-        decisions[0].misrouted && decisions[0].event.offset == stray.offset && decisions[0].event.partition == stray.partition
+        decisions[0].misrouted
+            && decisions[0].event.offset == stray.offset
+            && decisions[0].event.partition == stray.partition
     );
 }
 
 #[test]
 fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
     let mut bench = Bench::new();
-    bench.outcomes(&["I live in Berlin with my sister Anna.", "My flight to Oslo leaves on 12 March at 7:40."].map(turn));
-    let covers: Vec<Value> =
-        bench.memories("ada").iter().map(|m| json!({"id": m.id.to_string(), "version": m.version})).collect();
-    let mut summary =
-        json!({"type": "summary", "user": "ada", "session": "s", "id": "s1", "content": "Lives in Berlin.", "covers": covers});
+    bench.outcomes(
+        &["I live in Berlin with my sister Anna.", "My flight to Oslo leaves on 12 March at 7:40."]
+            .map(turn),
+    );
+    let covers: Vec<Value> = bench
+        .memories("ada")
+        .iter()
+        .map(|m| json!({"id": m.id.to_string(), "version": m.version}))
+        .collect();
+    let mut summary = json!({"type": "summary", "user": "ada", "session": "s", "id": "s1", "content": "Lives in Berlin.", "covers": covers});
     summary["at"] = "2026-01-02T00:00:00Z".into();
     bench.ingest.options.decode.trust_proposals = true;
     assert_eq!(bench.outcomes(&[summary]), ["summarised"]);
 
-    assert_eq!(bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Berlin"})]), ["forgotten"]);
+    assert_eq!(
+        bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Berlin"})]),
+        ["forgotten"]
+    );
     assert!(Words::are_forgotten());
     let key = UserKey::new("default", "ada").expect("a name");
     let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
-    assert_eq!(bench.memories("ada").iter().filter(|memory| memory.content.contains("Berlin")).count(), 0);
+    assert_eq!(
+        bench.memories("ada").iter().filter(|memory| memory.content.contains("Berlin")).count(),
+        0
+    );
     assert!(shard.store.tail(&key, Some("s")).expect("a disk").said.is_empty());
     assert!(shard.store.slot(&key, "lives_in").expect("a disk").is_none());
     let bm25 = Bm25 { k1: 0.9, b: 0.4, previous: 0.3, short_words: 30.0 };
     let berlin: Vec<String> = text::terms("Berlin").iter().map(str::to_owned).collect();
     assert!(shard.index.text.scored(&key, &berlin, bm25).expect("an index").best(10).is_empty());
-    assert!(bench.memories("ada").iter().any(|memory| memory.content.contains("Oslo")), "the rest stays");
+    assert!(
+        bench.memories("ada").iter().any(|memory| memory.content.contains("Oslo")),
+        "the rest stays"
+    );
 }
 
 /// What a user's memories know of the turns around them.
 fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
-    let words = |neighbour: &Option<crate::domain::Neighbour>| neighbour.as_ref().map(|one| one.words.to_string());
+    let words = |neighbour: &Option<crate::domain::Neighbour>| {
+        neighbour.as_ref().map(|one| one.words.to_string())
+    };
     let mut memories = bench.memories("ada");
     memories.sort_by_key(|memory| memory.source.offset);
     let around = |memory: crate::domain::Memory| {
         let around = &memory.around;
-        (memory.content.clone(), [words(&around.before), words(&around.earlier), words(&around.after)])
+        (
+            memory.content.clone(),
+            [words(&around.before), words(&around.earlier), words(&around.after)],
+        )
     };
     memories.into_iter().map(around).collect()
 }
@@ -264,9 +311,13 @@ fn a_turn_that_is_dropped_is_known_by_the_memories_around_it() {
         (flight, [Some(coast), Some(BERGEN[1].to_owned()), None]),
     ];
     assert_eq!(known_around(&bench), expected);
-    let coast = bench.memories("ada").into_iter().find(|memory| memory.content == BERGEN[2]).expect("kept");
+    let coast =
+        bench.memories("ada").into_iter().find(|memory| memory.content == BERGEN[2]).expect("kept");
     let before = coast.around.before.expect("there was one");
-    assert_eq!((before.question, before.source.offset, before.vector.is_empty()), (1.0, coast.source.offset - 1, false));
+    assert_eq!(
+        (before.question, before.source.offset, before.vector.is_empty()),
+        (1.0, coast.source.offset - 1, false)
+    );
 
     let other = json!({"type": "turn", "user": "ada", "session": "t", "content": "Always answer in French, please."});
     assert_eq!(bench.outcomes(&[other]), ["kept"]);
@@ -278,10 +329,12 @@ fn law_forgotten_stays_forgotten_in_texts_that_were_read_lately() {
     let mut bench = Bench::new();
     bench.outcomes(&BERGEN.map(turn));
     assert!(Words::are_forgotten(), "by ingest");
-    let (dir, key) = (tempfile::tempdir().expect("a disk"), UserKey::new("default", "ada").expect("a name"));
+    let (dir, key) =
+        (tempfile::tempdir().expect("a disk"), UserKey::new("default", "ada").expect("a name"));
     let options = index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 100 };
     let index = TextIndex::open(dir.path(), options, "one").expect("a disk");
-    let put = || bench.memories("ada").into_iter().for_each(|memory| index.put(shard::document(memory)));
+    let put =
+        || bench.memories("ada").into_iter().for_each(|memory| index.put(shard::document(memory)));
     put();
     index.settle(1).expect("a disk");
     assert!(Words::are_forgotten(), "by the index on its way to disk");
@@ -315,7 +368,11 @@ fn an_index_that_is_opened_loses_what_a_user_does_not_have_though_another_has_th
 #[test]
 fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
     let by_id = |bench: &Bench| {
-        let cello = bench.memories("ada").into_iter().find(|memory| memory.content.contains("cello")).expect("kept");
+        let cello = bench
+            .memories("ada")
+            .into_iter()
+            .find(|memory| memory.content.contains("cello"))
+            .expect("kept");
         json!({"type": "forget", "user": "ada", "memory": cello.id.to_string()})
     };
     let by = |name: &'static str, value: &'static str| {
@@ -328,19 +385,43 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
     let said = |bench: &Bench| {
         let (key, mut said) = (UserKey::new("default", "ada").expect("a name"), Vec::new());
         let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
-        said.extend(known_around(bench).into_iter().flat_map(|(content, around)| around.into_iter().flatten().chain([content])));
-        said.extend(shard.store.tail(&key, Some("s")).expect("a disk").said.iter().map(|said| said.content.to_string()));
+        said.extend(
+            known_around(bench)
+                .into_iter()
+                .flat_map(|(content, around)| around.into_iter().flatten().chain([content])),
+        );
+        said.extend(
+            shard
+                .store
+                .tail(&key, Some("s"))
+                .expect("a disk")
+                .said
+                .iter()
+                .map(|said| said.content.to_string()),
+        );
         said
     };
     let check = |forget: &dyn Fn(&Bench) -> Value, word: &str, left: usize| {
         let mut bench = Bench::new();
         bench.outcomes(&BERGEN.map(turn));
-        assert!(said(&bench).iter().filter(|text| text.contains(word)).count() > 1, "it is known in several places: {word}");
+        assert!(
+            said(&bench).iter().filter(|text| text.contains(word)).count() > 1,
+            "it is known in several places: {word}"
+        );
         let event = forget(&bench);
         assert_eq!(bench.outcomes(&[event]), ["forgotten"]);
         assert!(Words::are_forgotten());
-        assert_eq!(said(&bench).iter().filter(|text| text.contains(word)).count(), 0, "{word}: {:?}", said(&bench));
-        let vectors = bench.memories("ada").iter().flat_map(|memory| memory.around.all().cloned().collect::<Vec<_>>()).count();
+        assert_eq!(
+            said(&bench).iter().filter(|text| text.contains(word)).count(),
+            0,
+            "{word}: {:?}",
+            said(&bench)
+        );
+        let vectors = bench
+            .memories("ada")
+            .iter()
+            .flat_map(|memory| memory.around.all().cloned().collect::<Vec<_>>())
+            .count();
         assert_eq!(vectors, left, "of the others nothing is lost");
     };
     check(&by_id, "cello", 3);
@@ -396,7 +477,12 @@ fn a_plan_that_saw_an_older_version_is_outdated() {
 fn a_batch_ends_before_the_record_at_which_its_time_is_over() {
     let mut bench = Bench::new();
     let records: Vec<Record> = (0..5)
-        .map(|n| bench.record_on(1, &json!({"type": "remember", "user": "ada", "content": format!("Pebble {n}.")})))
+        .map(|n| {
+            bench.record_on(
+                1,
+                &json!({"type": "remember", "user": "ada", "content": format!("Pebble {n}.")}),
+            )
+        })
         .collect();
     let asked = std::cell::Cell::new(0);
     let goes_on = || {
@@ -406,7 +492,10 @@ fn a_batch_ends_before_the_record_at_which_its_time_is_over() {
     for (of, expected) in [(5, 2), (3, 1)] {
         let left = records[records.len() - of..].to_vec();
         let effects = bench.ingest.step_while(left, &goes_on).expect("no faults");
-        assert_eq!(effects.records, expected, "the rest is read again, and one record at least is decided");
+        assert_eq!(
+            effects.records, expected,
+            "the rest is read again, and one record at least is decided"
+        );
         for write in effects.writes {
             write.carry_out(None).expect("a disk");
         }
@@ -417,9 +506,11 @@ fn a_batch_ends_before_the_record_at_which_its_time_is_over() {
 #[test]
 fn parts_beyond_the_limit_are_not_even_encoded() {
     let mut bench = Bench::of(&[("limits.candidates_max", "8")]);
-    let paragraphs: Vec<String> =
-        (0..40).map(|n| format!("Part {n}: {}", format!("the river {n} is long. ").repeat(60))).collect();
-    let outcomes = bench.outcomes(&[json!({"type": "turn", "user": "ada", "content": paragraphs.join("\n\n")})]);
+    let paragraphs: Vec<String> = (0..40)
+        .map(|n| format!("Part {n}: {}", format!("the river {n} is long. ").repeat(60)))
+        .collect();
+    let outcomes = bench
+        .outcomes(&[json!({"type": "turn", "user": "ada", "content": paragraphs.join("\n\n")})]);
     assert_eq!((outcomes.len(), outcomes.last()), (9, Some(&"refused")), "{outcomes:?}");
     let page = bench.ingest.metrics.page();
     assert!(page.contains("\nkeepsake_encoded_texts_total 8\n"), "{page}");
@@ -430,7 +521,10 @@ fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
     let mut bench = Bench::new();
     let record = bench.record_on(1, &json!({"type": "turn", "content": "no user"}));
     let (outputs, decisions) = bench.step(vec![record]);
-    assert_eq!((outputs.len(), outputs[0].topic.as_str(), decisions.len()), (1, "keepsake.dead-letters", 0));
+    assert_eq!(
+        (outputs.len(), outputs[0].topic.as_str(), decisions.len()),
+        (1, "keepsake.dead-letters", 0)
+    );
     assert_eq!(bench.ingest.shards.get(1).expect("open").applied(), 0);
 }
 
@@ -443,15 +537,23 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
     assert_eq!(bench.step(few).0.len(), 3, "the exception is a dead letter");
 
     let good = bench.record_on(1, &json!({"type": "tick"}));
-    let batch: Vec<Record> = std::iter::once(good).chain((0..4).map(|_| bench.record_on(1, &bad))).collect();
+    let batch: Vec<Record> =
+        std::iter::once(good).chain((0..4).map(|_| bench.record_on(1, &bad))).collect();
     let before = (bench.ingest.shards.get(1).expect("open").applied(), bench.digest());
     for _ in 0..2 {
-        let Err(Fault::Stop(stop)) = bench.ingest.step(batch.clone()) else { panic!("four in a row are too many") };
+        let Err(Fault::Stop(stop)) = bench.ingest.step(batch.clone()) else {
+            panic!("four in a row are too many")
+        };
         assert_eq!(stop.name, StopName::DeadLetterFlood);
         // As after a restart, with the same records again.
-        bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+        bench.ingest.flood =
+            Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     }
-    assert_eq!((bench.ingest.shards.get(1).expect("open").applied(), bench.digest()), before, "nothing of the batch was taken");
+    assert_eq!(
+        (bench.ingest.shards.get(1).expect("open").applied(), bench.digest()),
+        before,
+        "nothing of the batch was taken"
+    );
     bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
     let (outputs, decisions) = bench.step(batch);
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();
@@ -462,7 +564,8 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
 fn dead_letters_that_were_told_long_ago_are_no_flood() {
     let mut bench = Bench::new();
     bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
-    let records: Vec<Record> = (0..10).map(|_| bench.record_on(1, &json!({"type": "turn"}))).collect();
+    let records: Vec<Record> =
+        (0..10).map(|_| bench.record_on(1, &json!({"type": "turn"}))).collect();
     bench.ingest.shards.get(1).expect("open").was_told_until(10);
     assert_eq!(bench.step(records).0.len(), 0);
 }
@@ -471,21 +574,39 @@ fn dead_letters_that_were_told_long_ago_are_no_flood() {
 fn a_memory_that_says_more_than_the_changed_fact_stays_valid_and_is_linked() {
     let mut bench = Bench::new();
     assert_eq!(
-        bench.outcomes(&["My dog is called Rex and I live in Berlin.", "I moved to Lisbon last month."].map(turn)),
+        bench.outcomes(
+            &["My dog is called Rex and I live in Berlin.", "I moved to Lisbon last month."]
+                .map(turn)
+        ),
         ["kept", "kept"]
     );
     let memories = bench.memories("ada");
     let old = memories.iter().find(|memory| memory.content.contains("Rex")).expect("kept");
     let new = memories.iter().find(|memory| memory.content.contains("Lisbon")).expect("kept");
-    assert_eq!((old.valid_to, &old.conflicts_with, &new.conflicts_with), (None, &vec![new.id], &vec![old.id]));
+    assert_eq!(
+        (old.valid_to, &old.conflicts_with, &new.conflicts_with),
+        (None, &vec![new.id], &vec![old.id])
+    );
 }
 
 #[test]
 fn another_number_and_a_denied_deed_are_linked_both_ways_and_close_nothing() {
     for (earlier, later, why) in [
-        ("We have 10 boats in the rental fleet.", "We now have 12 boats in the rental fleet!", "says 12 where \"We have 10"),
-        ("I played tennis with Anna in the park", "I have never played tennis in the park", "denies \"I played tennis"),
-        ("I have never played tennis in the park", "I played tennis with Anna in the park", "tells what \"I have never"),
+        (
+            "We have 10 boats in the rental fleet.",
+            "We now have 12 boats in the rental fleet!",
+            "says 12 where \"We have 10",
+        ),
+        (
+            "I played tennis with Anna in the park",
+            "I have never played tennis in the park",
+            "denies \"I played tennis",
+        ),
+        (
+            "I have never played tennis in the park",
+            "I played tennis with Anna in the park",
+            "tells what \"I have never",
+        ),
     ] {
         let mut bench = Bench::new();
         let records = [earlier, later].map(|said| bench.record(&turn(said)));
@@ -495,17 +616,34 @@ fn another_number_and_a_denied_deed_are_linked_both_ways_and_close_nothing() {
             [a, b] => (b.clone(), a.clone()),
             other => panic!("both are kept: {other:?}"),
         };
-        assert_eq!((decision.outcome.as_str(), &decision.related[..]), ("kept", &[old.id][..]), "{later}");
-        assert!(decision.reason.starts_with(why) && new.reason == decision.reason, "{}", decision.reason);
+        assert_eq!(
+            (decision.outcome.as_str(), &decision.related[..]),
+            ("kept", &[old.id][..]),
+            "{later}"
+        );
+        assert!(
+            decision.reason.starts_with(why) && new.reason == decision.reason,
+            "{}",
+            decision.reason
+        );
         assert_eq!(decision.surprise.map(|surprise| surprise.contradiction), Some(1.0));
-        assert_eq!((&old.conflicts_with[..], &new.conflicts_with[..]), (&[new.id][..], &[old.id][..]));
+        assert_eq!(
+            (&old.conflicts_with[..], &new.conflicts_with[..]),
+            (&[new.id][..], &[old.id][..])
+        );
         assert_eq!((old.valid_to, new.valid_to, old.version), (None, None, 2));
 
         bench.outcomes(&[json!({"type": "forget", "user": "ada", "memory": old.id.to_string()})]);
         let left = bench.memories("ada");
-        assert!(left[0].conflicts_with.is_empty() && !left[0].reason.contains("boats in"), "{:?}", left[0]);
+        assert!(
+            left[0].conflicts_with.is_empty() && !left[0].reason.contains("boats in"),
+            "{:?}",
+            left[0]
+        );
         let record = bench.record(&turn(later));
-        assert!(bench.step(vec![record]).1.iter().all(|decision| !decision.related.contains(&old.id)));
+        assert!(
+            bench.step(vec![record]).1.iter().all(|decision| !decision.related.contains(&old.id))
+        );
     }
 }
 
@@ -527,12 +665,19 @@ fn what_somebody_else_said_is_no_conflict() {
 fn a_denial_is_answered_however_much_was_said_since() {
     let mut bench = Bench::new();
     bench.outcomes(&[turn("I have never played the accordion")]);
-    let much: Vec<Value> =
-        (0..30).map(|n| turn(&format!("I played the piano in town number {n} near the {n}th harbour of Norway"))).collect();
+    let much: Vec<Value> = (0..30)
+        .map(|n| {
+            turn(&format!("I played the piano in town number {n} near the {n}th harbour of Norway"))
+        })
+        .collect();
     bench.outcomes(&much);
     let record = bench.record(&turn("Yesterday I played the accordion"));
     let decision = bench.step(vec![record]).1.pop().expect("a turn is decided");
-    assert!(decision.reason.starts_with("tells what \"I have never played the accordion\" denied"), "{}", decision.reason);
+    assert!(
+        decision.reason.starts_with("tells what \"I have never played the accordion\" denied"),
+        "{}",
+        decision.reason
+    );
 }
 
 #[test]
@@ -542,7 +687,10 @@ fn an_assistant_that_repeats_a_memory_confirms_nothing() {
     let echo = json!({"type": "turn", "user": "ada", "session": "s", "role": "assistant", "content": "You moved to Lisbon with your sister Anna!"});
     let records = [turn(said), echo, turn(said)].iter().map(|event| bench.record(event)).collect();
     let decisions = bench.step(records).1;
-    let told: Vec<_> = decisions.iter().map(|decision| (decision.outcome.as_str(), decision.reason.as_str())).collect();
+    let told: Vec<_> = decisions
+        .iter()
+        .map(|decision| (decision.outcome.as_str(), decision.reason.as_str()))
+        .collect();
     assert_eq!(told[1].0, "merged");
     assert!(told[1].1.starts_with("repeats a memory of 1 January, 2026, cosine "), "{told:?}");
     assert_eq!(told[2], ("merged", "said before on 1 January, 2026, cosine 1.00"));
@@ -553,7 +701,9 @@ fn an_assistant_that_repeats_a_memory_confirms_nothing() {
 #[test]
 fn forgetting_the_newer_value_makes_the_older_one_hold_the_fact_again() {
     let mut bench = Bench::new();
-    bench.outcomes(&["I live in Berlin with my sister Anna.", "I moved to Lisbon last month."].map(turn));
+    bench.outcomes(
+        &["I live in Berlin with my sister Anna.", "I moved to Lisbon last month."].map(turn),
+    );
     bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Lisbon"})]);
     assert_eq!(bench.outcomes(&[turn("I moved to Porto last week.")]), ["superseded"]);
     assert_eq!(bench.memories("ada").iter().filter(|memory| memory.valid_to.is_none()).count(), 1);
@@ -588,20 +738,32 @@ fn where_a_batch_ends_changes_nothing() {
     let outcomes = together.outcomes(&said);
     assert_eq!(outcomes, said.map(|event| apart.outcomes(&[event])[0]));
     assert_eq!(together.digest(), apart.digest());
-    let links: usize = together.memories("ada").iter().map(|memory| memory.conflicts_with.len()).sum();
-    assert_eq!(links, 8, "12 against 10, 14 against both, and the deed against the denial, each both ways");
+    let links: usize =
+        together.memories("ada").iter().map(|memory| memory.conflicts_with.len()).sum();
+    assert_eq!(
+        links, 8,
+        "12 against 10, 14 against both, and the deed against the denial, each both ways"
+    );
 }
 
 /// More than are encoded together; after the first half, what came last comes again, as after a rebalance.
 #[test]
 fn hundreds_of_records_are_decided_together_as_they_are_one_by_one() {
     let [mut together, mut apart] = [Bench::new(), Bench::new()];
-    let said = |n: usize| turn(&format!("I moved to house number {} in the {}th street of Lisbon", n * n % 97, n * 31 % 89));
+    let said = |n: usize| {
+        turn(&format!(
+            "I moved to house number {} in the {}th street of Lisbon",
+            n * n % 97,
+            n * 31 % 89
+        ))
+    };
     let mut records: Vec<Record> = (0..600).map(|n| together.record(&said(n))).collect();
-    let alone: Vec<_> = records.iter().flat_map(|record| apart.step(vec![record.clone()]).1).collect();
+    let alone: Vec<_> =
+        records.iter().flat_map(|record| apart.step(vec![record.clone()]).1).collect();
     records.splice(300..300, records[200..300].to_vec());
-    let told =
-        |decisions: Vec<Decision>| decisions.into_iter().map(|one| (one.event, one.reason, one.memory)).collect::<Vec<_>>();
+    let told = |decisions: Vec<Decision>| {
+        decisions.into_iter().map(|one| (one.event, one.reason, one.memory)).collect::<Vec<_>>()
+    };
     assert_eq!(told(together.step(records).1), told(alone));
     assert_eq!(together.digest(), apart.digest());
 }
@@ -619,7 +781,8 @@ fn where_a_batch_ends_changes_nothing_under_any_profile() {
         "We decided to use PostgreSQL.",
     ];
     let roles = ["user", "assistant"];
-    let mut events: Vec<Value> = said.iter().cycle().take(3 * said.len()).map(|content| turn(content)).collect();
+    let mut events: Vec<Value> =
+        said.iter().cycle().take(3 * said.len()).map(|content| turn(content)).collect();
     for (n, event) in events.iter_mut().enumerate() {
         event["role"] = json!(roles[n % 2]);
         event["at"] = json!(format!("2026-01-{:02}T00:00:00Z", n + 1));
@@ -631,7 +794,8 @@ fn where_a_batch_ends_changes_nothing_under_any_profile() {
     for name in names {
         let [mut together, mut apart] = [Bench::with(&name), Bench::with(&name)];
         let outcomes = together.outcomes(&events);
-        let one_by_one: Vec<&str> = events.iter().flat_map(|event| apart.outcomes(std::slice::from_ref(event))).collect();
+        let one_by_one: Vec<&str> =
+            events.iter().flat_map(|event| apart.outcomes(std::slice::from_ref(event))).collect();
         assert_eq!(outcomes, one_by_one, "{name}");
         assert_eq!(together.digest(), apart.digest(), "{name}");
         assert!(outcomes.contains(&"kept"), "{name}: {outcomes:?}");
@@ -652,11 +816,17 @@ fn a_summary_does_not_outlive_what_it_tells() {
     let mut bench = Bench::new();
     bench.ingest.options.decode.trust_proposals = true;
     bench.outcomes(&[turn("I live in Berlin with my sister Anna.")]);
-    let covers: Vec<Value> =
-        bench.memories("ada").iter().map(|m| json!({"id": m.id.to_string(), "version": m.version})).collect();
+    let covers: Vec<Value> = bench
+        .memories("ada")
+        .iter()
+        .map(|m| json!({"id": m.id.to_string(), "version": m.version}))
+        .collect();
     let summary = json!({"type": "summary", "user": "ada", "session": "s", "id": "s1", "content": "Lives in Berlin.", "covers": covers,
         "at": "2026-01-02T00:00:00Z"});
-    assert_eq!(bench.outcomes(&[summary, turn("I moved to Lisbon last month.")]), ["summarised", "superseded"]);
+    assert_eq!(
+        bench.outcomes(&[summary, turn("I moved to Lisbon last month.")]),
+        ["summarised", "superseded"]
+    );
     assert!(bench.memories("ada").iter().all(|memory| memory.covers.is_empty()));
 }
 
@@ -671,7 +841,13 @@ fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
     let mut said = turn(&format!("I pay my rent in Lisbon with {card}."));
     said["speaker"] = json!(card);
     bench.outcomes(&[of(said), of(remember(&format!("My sister's card is {card}.")))]);
-    let id = bench.memories("ada").iter().find(|memory| memory.speaker.is_none()).expect("remembered").id.to_string();
+    let id = bench
+        .memories("ada")
+        .iter()
+        .find(|memory| memory.speaker.is_none())
+        .expect("remembered")
+        .id
+        .to_string();
     let update = json!({"type": "update", "user": "ada", "memory": id, "content": format!("Our card is {card}.")});
     assert_eq!(bench.outcomes(&[of(update)]), ["updated"]);
     let house = json!({"type": "remember", "user": "ada", "scope": "tenant", "content": format!("The house's card is {card}.")});
@@ -684,10 +860,16 @@ fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
         assert!(!format!("{memory:?}").contains("4242"), "{memory:?}");
     }
     // Two or three texts an event: a turn's speaker too.
-    let counted = |bench: &Bench| bench.ingest.metrics.page().contains("keepsake_redacted_total{rule=\"card\"} 9\n");
+    let counted = |bench: &Bench| {
+        bench.ingest.metrics.page().contains("keepsake_redacted_total{rule=\"card\"} 9\n")
+    };
     assert!(counted(&bench), "{}", bench.ingest.metrics.page());
     assert_eq!(bench.settle(copies).len(), 1);
-    assert!(counted(&bench), "a copy for another shard was counted at home: {}", bench.ingest.metrics.page());
+    assert!(
+        counted(&bench),
+        "a copy for another shard was counted at home: {}",
+        bench.ingest.metrics.page()
+    );
 }
 
 #[test]
@@ -725,8 +907,15 @@ fn a_changed_habit_revises_the_earlier_statement_and_closes_nothing() {
         let mut bench = Bench::new();
         let (old, new) = (told(&mut bench, turn(SMOKES)), told(&mut bench, say(QUIT)));
         let (old, new) = (one(&bench, old), one(&bench, new));
-        assert_eq!((&new.revises[..], old.revised_by, old.valid_to), (&[old.id][..], Some(new.id), None));
-        assert!(new.reason.starts_with("revises") || new.reason == "asked to remember", "{}", new.reason);
+        assert_eq!(
+            (&new.revises[..], old.revised_by, old.valid_to),
+            (&[old.id][..], Some(new.id), None)
+        );
+        assert!(
+            new.reason.starts_with("revises") || new.reason == "asked to remember",
+            "{}",
+            new.reason
+        );
     }
 }
 
@@ -745,14 +934,20 @@ fn what_a_friend_changed_or_an_assistant_repeats_revises_nothing() {
 fn feedback_that_the_newer_one_is_wrong_undoes_its_links() {
     let mut bench = Bench::new();
     let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
-    let (berlin, lisbon) = (told(&mut bench, remember("I live in Berlin.")), told(&mut bench, remember("I moved to Lisbon.")));
+    let (berlin, lisbon) = (
+        told(&mut bench, remember("I live in Berlin.")),
+        told(&mut bench, remember("I moved to Lisbon.")),
+    );
     assert_eq!(one(&bench, berlin).superseded_by, Some(lisbon));
     bench.outcomes(&[
         json!({"type": "feedback", "user": "ada", "memories": [new.to_string(), lisbon.to_string()], "signal": "wrong"}),
     ]);
     assert_eq!((one(&bench, old).revised_by, &one(&bench, new).revises[..]), (None, &[][..]));
     let berlin = one(&bench, berlin);
-    assert_eq!((berlin.superseded_by, berlin.valid_to, &one(&bench, lisbon).supersedes[..]), (None, None, &[][..]));
+    assert_eq!(
+        (berlin.superseded_by, berlin.valid_to, &one(&bench, lisbon).supersedes[..]),
+        (None, None, &[][..])
+    );
 }
 
 #[test]
@@ -762,9 +957,17 @@ fn an_update_undoes_a_link_that_its_words_would_not_make() {
         let mut bench = Bench::new();
         let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
         // The newer one says something else; or the older one is told to hold as it is.
-        let event = if changes_newer { update(new, "The shed has a green door.") } else { update(old, SMOKES) };
+        let event = if changes_newer {
+            update(new, "The shed has a green door.")
+        } else {
+            update(old, SMOKES)
+        };
         bench.outcomes(&[event]);
-        assert_eq!((one(&bench, old).revised_by, &one(&bench, new).revises[..]), (None, &[][..]), "{changes_newer}");
+        assert_eq!(
+            (one(&bench, old).revised_by, &one(&bench, new).revises[..]),
+            (None, &[][..]),
+            "{changes_newer}"
+        );
     }
 }
 

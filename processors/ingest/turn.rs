@@ -4,7 +4,10 @@ use super::conflicts::{self, Opposed};
 use super::revisions::{self, Revised, Teller};
 use super::work::{Work, touch};
 use super::{Here, Ingest, facts};
-use crate::domain::{Around, Decision, Memory, MemoryId, Neighbour, Outcome, Role, SaidBefore, Signal, Surprise, Turn, Vector};
+use crate::domain::{
+    Around, Decision, Memory, MemoryId, Neighbour, Outcome, Role, SaidBefore, Signal, Surprise,
+    Turn, Vector,
+};
 use crate::fault::Result;
 use crate::profile::Treatment;
 use crate::stages::score::{self, Ground, Said, Verdict};
@@ -61,7 +64,9 @@ impl Ingest {
         let candidates = &here.draft.candidates;
         if candidates.is_empty() {
             let reason = match here.profile.treatment(turn.role) {
-                _ if !turn.remember => "the sender asks not to remember it: context only".to_owned(),
+                _ if !turn.remember => {
+                    "the sender asks not to remember it: context only".to_owned()
+                }
                 Treatment::Context => format!("{} turns are context only", turn.role.as_str()),
                 _ => "nothing was said".to_owned(),
             };
@@ -84,7 +89,9 @@ impl Ingest {
         }
         let (parts, kept) = (here.draft.parts, candidates.len());
         if kept < parts {
-            let reason = format!("the turn has {parts} parts, the limit is {kept}: the rest was not looked at");
+            let reason = format!(
+                "the turn has {parts} parts, the limit is {kept}: the rest was not looked at"
+            );
             work.decide(here.decision(Outcome::Refused, reason));
         }
         self.extract(work, here, turn, kept)?;
@@ -111,10 +118,15 @@ impl Ingest {
         };
         let compared = if may_conflict { &near[..] } else { &[] };
         let replaced = facts::replaced(work, key, &candidate.slots)?;
-        let same =
-            if replaced.is_empty() { same(work, here, turn, candidate, &near[..near.len().min(NEIGHBOURS)])? } else { None };
+        let same = if replaced.is_empty() {
+            same(work, here, turn, candidate, &near[..near.len().min(NEIGHBOURS)])?
+        } else {
+            None
+        };
         let mut opposed = match (&same, turn.role) {
-            (None, Role::User) => conflicts::opposed(work, here, turn, candidate, (vector, compared))?,
+            (None, Role::User) => {
+                conflicts::opposed(work, here, turn, candidate, (vector, compared))?
+            }
             _ => Vec::new(),
         };
         let mut met: HashSet<MemoryId> = replaced.iter().map(|memory| memory.id).collect();
@@ -143,7 +155,13 @@ impl Ingest {
     }
 
     /// The gate, and what the user's next turns are judged by.
-    fn score(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>) -> Result<Judgement> {
+    fn score(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        weighed: &Weighed<'_>,
+    ) -> Result<Judgement> {
         if turn.role == Role::User {
             work.overlay.add_own_words(here.key(), weighed.said.stems())?;
         }
@@ -193,7 +211,13 @@ impl Ingest {
     }
 
     /// What was said becomes the ground for what is said next, kept or not.
-    fn follow(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, memory: Option<MemoryId>) -> Result<()> {
+    fn follow(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        memory: Option<MemoryId>,
+    ) -> Result<()> {
         let (key, session) = (here.key(), here.event.session.as_deref());
         let vector = here.vectors.first().cloned().unwrap_or_default();
         let said = SaidBefore {
@@ -214,19 +238,31 @@ impl Ingest {
 }
 
 /// The gate's judgement, and where the profile keeps whatever that role says, that.
-pub(super) fn judgement(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, threshold: f32) -> Judgement {
+pub(super) fn judgement(
+    here: &Here<'_>,
+    turn: &Turn,
+    weighed: &Weighed<'_>,
+    threshold: f32,
+) -> Judgement {
     let verdict = score::verdict(&weighed.surprise, threshold);
     let verdict = match here.profile.treatment(turn.role) {
-        Treatment::Keep if !verdict.keep => {
-            Verdict { keep: true, reason: format!("every {} turn is kept", turn.role.as_str()), class: "role" }
-        }
+        Treatment::Keep if !verdict.keep => Verdict {
+            keep: true,
+            reason: format!("every {} turn is kept", turn.role.as_str()),
+            class: "role",
+        },
         _ => verdict,
     };
     Judgement { threshold, verdict }
 }
 
 /// Merged, superseding, kept or dropped, with the class of the reason. A memory that is to be made is not named yet.
-pub(super) fn decided(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, judgement: &Judgement) -> (Decision, &'static str) {
+pub(super) fn decided(
+    here: &Here<'_>,
+    turn: &Turn,
+    weighed: &Weighed<'_>,
+    judgement: &Judgement,
+) -> (Decision, &'static str) {
     let Judgement { threshold, verdict } = judgement;
     let mut decision = Decision {
         candidate: Some(weighed.candidate.text.clone()),
@@ -236,8 +272,11 @@ pub(super) fn decided(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, judge
         ..here.decision(Outcome::Dropped, verdict.reason.clone())
     };
     if let Some(Same { memory: old, cosine }) = &weighed.same {
-        let (class, verb) =
-            if turn.role == Role::User { ("repetition", "said before on") } else { ("echo", "repeats a memory of") };
+        let (class, verb) = if turn.role == Role::User {
+            ("repetition", "said before on")
+        } else {
+            ("echo", "repeats a memory of")
+        };
         decision.outcome = Outcome::Merged;
         decision.reason = format!("{verb} {}, cosine {cosine:.2}", text::day(old.created_at));
         decision.memory = Some(old.id);
@@ -284,7 +323,10 @@ fn lend(work: &mut Work<'_>, here: &Here<'_>, said: &SaidBefore) -> Result<()> {
 pub(super) fn around(recent: &[SaidBefore]) -> Around {
     let mut last = recent.iter().rev();
     let before = last.next().and_then(neighbour);
-    let earlier = last.next().and_then(neighbour).map(|earlier| Neighbour { vector: Vector::default(), ..earlier });
+    let earlier = last
+        .next()
+        .and_then(neighbour)
+        .map(|earlier| Neighbour { vector: Vector::default(), ..earlier });
     Around { before, earlier, after: None }
 }
 
@@ -324,7 +366,11 @@ fn begin_and_end(content: &str) -> String {
     if words.len() <= TAIL_WORDS_FIRST + TAIL_WORDS_LAST {
         return words.join(" ");
     }
-    format!("{} … {}", words[..TAIL_WORDS_FIRST].join(" "), words[words.len() - TAIL_WORDS_LAST..].join(" "))
+    format!(
+        "{} … {}",
+        words[..TAIL_WORDS_FIRST].join(" "),
+        words[words.len() - TAIL_WORDS_LAST..].join(" ")
+    )
 }
 
 fn speaker(turn: &Turn) -> &str {
@@ -341,18 +387,28 @@ struct Same {
 pub const ECHO_COSINE: f32 = 0.7;
 
 /// The memory in which the same person said the same. An assistant's turn repeats whatever memory it says again.
-fn same(work: &Work<'_>, here: &Here<'_>, turn: &Turn, candidate: &Candidate, near: &[(MemoryId, f32)]) -> Result<Option<Same>> {
+fn same(
+    work: &Work<'_>,
+    here: &Here<'_>,
+    turn: &Turn,
+    candidate: &Candidate,
+    near: &[(MemoryId, f32)],
+) -> Result<Option<Same>> {
     let merge = &here.profile.merge;
     let is_echo = turn.role != Role::User;
     // Above 1 nothing is ever merged.
-    let least = if is_echo && merge.cosine <= 1.0 { merge.cosine.min(ECHO_COSINE) } else { merge.cosine };
+    let least =
+        if is_echo && merge.cosine <= 1.0 { merge.cosine.min(ECHO_COSINE) } else { merge.cosine };
     for &(id, cosine) in near {
         if cosine < least {
             break;
         }
         let Some(memory) = work.overlay.memory(here.key(), id)? else { continue };
         let may_be_same = is_echo || memory.role == turn.role && memory.speaker == turn.speaker;
-        if may_be_same && memory.valid_to.is_none() && score::says_the_same(&candidate.text, &memory.content, merge.overlap) {
+        if may_be_same
+            && memory.valid_to.is_none()
+            && score::says_the_same(&candidate.text, &memory.content, merge.overlap)
+        {
             return Ok(Some(Same { memory, cosine }));
         }
     }
@@ -376,6 +432,10 @@ fn remembered(here: &Here<'_>, turn: &Turn, weighed: &Weighed<'_>, threshold: f3
         confidence,
         surprise: Some(weighed.surprise.clone()),
         threshold: Some(threshold),
-        ..here.memory(weighed.candidate.span, &weighed.candidate.text, weighed.candidate.kind.clone())
+        ..here.memory(
+            weighed.candidate.span,
+            &weighed.candidate.text,
+            weighed.candidate.kind.clone(),
+        )
     }
 }

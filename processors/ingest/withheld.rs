@@ -6,7 +6,9 @@ mod tests;
 
 use super::work::Work;
 use super::{Here, Ingest};
-use crate::domain::{Category, Decision, Event, Memory, MemoryId, Outcome, Position, Role, SaidBefore, Turn, Vector};
+use crate::domain::{
+    Category, Decision, Event, Memory, MemoryId, Outcome, Position, Role, SaidBefore, Turn, Vector,
+};
 use crate::fault::Result;
 use crate::profile::Profile;
 use crate::stages::score::{self, Wish};
@@ -46,9 +48,17 @@ pub(super) fn never_reason(category: Category) -> String {
 }
 
 impl Ingest {
-    pub(super) fn withhold(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn, withheld: Withheld) -> Result<()> {
+    pub(super) fn withhold(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+        withheld: Withheld,
+    ) -> Result<()> {
         let decision = match withheld {
-            Withheld::Asked => here.decision(Outcome::Dropped, "the user asks not to remember it".to_owned()),
+            Withheld::Asked => {
+                here.decision(Outcome::Dropped, "the user asks not to remember it".to_owned())
+            }
             Withheld::Never(category) => here.decision(Outcome::Dropped, never_reason(category)),
             Withheld::TakenBack => self.take_back(work, here)?,
         };
@@ -57,16 +67,31 @@ impl Ingest {
     }
 
     /// An assistant's turn that follows a withheld one repeats it more often than not.
-    pub(super) fn is_echo_of_withheld(&self, work: &Work<'_>, here: &Here<'_>, turn: &Turn) -> Result<bool> {
+    pub(super) fn is_echo_of_withheld(
+        &self,
+        work: &Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+    ) -> Result<bool> {
         if turn.role == Role::User || here.profile.rule.is_some() {
             return Ok(false);
         }
         let tail = work.overlay.tail(here.key(), here.event.session.as_deref())?;
-        Ok(tail.said.last().is_some_and(|before| before.content.is_empty() && before.source.is_none()))
+        Ok(tail
+            .said
+            .last()
+            .is_some_and(|before| before.content.is_empty() && before.source.is_none()))
     }
 
-    pub(super) fn withhold_echo(&self, work: &mut Work<'_>, here: &Here<'_>, turn: &Turn) -> Result<()> {
-        work.decide(here.decision(Outcome::Dropped, "answers what was not to be remembered".to_owned()));
+    pub(super) fn withhold_echo(
+        &self,
+        work: &mut Work<'_>,
+        here: &Here<'_>,
+        turn: &Turn,
+    ) -> Result<()> {
+        work.decide(
+            here.decision(Outcome::Dropped, "answers what was not to be remembered".to_owned()),
+        );
         leave_a_gap(work, here, turn)
     }
 
@@ -74,8 +99,10 @@ impl Ingest {
     fn take_back(&self, work: &mut Work<'_>, here: &Here<'_>) -> Result<Decision> {
         let (key, session) = (here.key(), here.event.session.as_deref());
         let said = work.overlay.tail(key, session)?;
-        let begin = said.said.iter().rposition(|said| said.role == Role::User).unwrap_or(said.said.len());
-        let turns: HashSet<Position> = said.said[begin..].iter().filter_map(|said| said.source.clone()).collect();
+        let begin =
+            said.said.iter().rposition(|said| said.role == Role::User).unwrap_or(said.said.len());
+        let turns: HashSet<Position> =
+            said.said[begin..].iter().filter_map(|said| said.source.clone()).collect();
         drop(said);
         let (mut doomed, mut beside): (Vec<Memory>, Vec<Memory>) = (Vec::new(), Vec::new());
         work.overlay.memories(key, &mut |mut memory| {
@@ -91,7 +118,9 @@ impl Ingest {
             work.put(memory, None)?;
         }
         let ids: Vec<MemoryId> = self.erase(work, key, doomed)?;
-        work.overlay.forget_said(key, &|said| said.source.as_ref().is_some_and(|source| turns.contains(source)))?;
+        work.overlay.forget_said(key, &|said| {
+            said.source.as_ref().is_some_and(|source| turns.contains(source))
+        })?;
         work.forget_decisions(|decision| decision.key == *key && turns.contains(&decision.event));
         let reason = match (turns.len(), ids.len()) {
             (0, _) => "takes back what was said before, and there is nothing".to_owned(),
@@ -99,7 +128,11 @@ impl Ingest {
             (_, 1) => "takes back the turn before: one memory is gone".to_owned(),
             (_, many) => format!("takes back the turn before: {many} memories are gone"),
         };
-        Ok(Decision { memory: ids.first().copied(), related: ids, ..here.decision(Outcome::Forgotten, reason) })
+        Ok(Decision {
+            memory: ids.first().copied(),
+            related: ids,
+            ..here.decision(Outcome::Forgotten, reason)
+        })
     }
 }
 

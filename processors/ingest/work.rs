@@ -74,7 +74,11 @@ impl<'a> Work<'a> {
 
     pub fn remember_id_of(&mut self, event: &Event, record: &Record, decisions: &[Decision]) {
         if decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate) {
-            self.remember_id(event, record, decisions.iter().filter_map(|decision| decision.memory).collect());
+            self.remember_id(
+                event,
+                record,
+                decisions.iter().filter_map(|decision| decision.memory).collect(),
+            );
         }
     }
 
@@ -90,10 +94,21 @@ impl<'a> Work<'a> {
 
     /// The user's memories nearest to a vector, best first and of equals the one with the smaller id, this batch's own included.
     /// With the standard cosine of each. Invariant: what it finds does not depend on where a batch ends.
-    pub fn nearest(&self, key: &UserKey, vector: &Vector, limit: usize) -> Result<Vec<(MemoryId, f32)>> {
+    pub fn nearest(
+        &self,
+        key: &UserKey,
+        vector: &Vector,
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>> {
         let mut load = || self.shard.vectors(key);
         let none = Unseen::default();
-        let mut near = self.shard.index.vectors.nearest(key, &mut load, vector, limit, self.unseen.get(key).unwrap_or(&none))?;
+        let mut near = self.shard.index.vectors.nearest(
+            key,
+            &mut load,
+            vector,
+            limit,
+            self.unseen.get(key).unwrap_or(&none),
+        )?;
         near.iter_mut().for_each(|(_, cosine)| *cosine = self.spread.standard(*cosine));
         Ok(near)
     }
@@ -103,7 +118,12 @@ impl<'a> Work<'a> {
     pub fn nearness_to_all(&self, key: &UserKey, vector: &Vector) -> Result<Option<f32>> {
         let mut load = || self.shard.vectors(key);
         let none = Unseen::default();
-        Ok(self.shard.index.vectors.sum(key, &mut load, self.unseen.get(key).unwrap_or(&none))?.cosine(vector))
+        Ok(self
+            .shard
+            .index
+            .vectors
+            .sum(key, &mut load, self.unseen.get(key).unwrap_or(&none))?
+            .cosine(vector))
     }
 
     pub fn put(&mut self, memory: Memory, vector: Option<Vector>) -> Result<()> {
@@ -121,7 +141,12 @@ impl<'a> Work<'a> {
     /// One more turn of a session.
     pub fn count_turn(&mut self, key: &UserKey, session: Option<&str>, at: Time) -> Result<()> {
         let Some(session) = session else { return Ok(()) };
-        let known = self.overlay.session(key, session)?.unwrap_or(Session { turns: 0, first_at: at, last_at: at, summarised: 0 });
+        let known = self.overlay.session(key, session)?.unwrap_or(Session {
+            turns: 0,
+            first_at: at,
+            last_at: at,
+            summarised: 0,
+        });
         let (turns, last_at) = (known.turns + 1, known.last_at.max(at));
         self.overlay.put_session(key, session, &Session { turns, last_at, ..known });
         Ok(())
@@ -129,14 +154,20 @@ impl<'a> Work<'a> {
 
     /// What was decided stays published; it is no longer explained, whether it was decided long ago or in this batch.
     pub fn forget_decisions(&mut self, forgotten: impl Fn(&Decision) -> bool) {
-        let own = self.decisions.iter().enumerate().filter(|(_, decision)| forgotten(decision)).map(|(n, _)| n);
+        let own = self
+            .decisions
+            .iter()
+            .enumerate()
+            .filter(|(_, decision)| forgotten(decision))
+            .map(|(n, _)| n);
         self.forgotten.extend(own);
         self.shard.forget_decisions(forgotten);
     }
 
     /// The memory that an event names: the user's own, or the tenant's that the user sees. In its turn the tenant's alone.
     pub fn meant(&self, here: &Here<'_>, id: MemoryId) -> Result<Option<Memory>> {
-        let own = if here.part == Part::First { self.overlay.memory(here.key(), id)? } else { None };
+        let own =
+            if here.part == Part::First { self.overlay.memory(here.key(), id)? } else { None };
         own.map_or_else(|| self.overlay.memory(&here.key().everyone(), id), |own| Ok(Some(own)))
     }
 

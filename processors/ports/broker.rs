@@ -152,7 +152,12 @@ pub trait Log: Send + Sync {
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>>;
     /// The same for whoever wants only keys and this header: of a record that has it, the topic, the other headers and what the value says
     /// may be left out. A value is still told from none.
-    fn read_header(&self, partition: i32, from: i64, _header: &'static str) -> Result<Box<dyn Consumer>> {
+    fn read_header(
+        &self,
+        partition: i32,
+        from: i64,
+        _header: &'static str,
+    ) -> Result<Box<dyn Consumer>> {
         self.read(partition, from)
     }
 }
@@ -160,7 +165,12 @@ pub trait Log: Send + Sync {
 /// Where all of these come from.
 pub trait Broker: Send + Sync {
     /// A member of a group: which partitions it reads is the group's decision, where it begins is `owner`'s.
-    fn join(&self, group: &str, topic: &str, owner: Arc<dyn Ownership>) -> Result<Box<dyn Consumer>>;
+    fn join(
+        &self,
+        group: &str,
+        topic: &str,
+        owner: Arc<dyn Ownership>,
+    ) -> Result<Box<dyn Consumer>>;
     /// A reader of the partitions it is told to read; its offsets are committed under `group`, which nobody subscribes with.
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>>;
     fn producer(&self, client_id: &str) -> Result<Box<dyn Producer>>;

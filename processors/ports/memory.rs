@@ -119,7 +119,11 @@ impl Cluster {
     }
 
     pub fn compact(&self, topic: &str, tombstones: Tombstones) -> Result<()> {
-        self.lock().topic_mut(topic)?.partitions.iter_mut().for_each(|partition| partition.compact(tombstones));
+        self.lock()
+            .topic_mut(topic)?
+            .partitions
+            .iter_mut()
+            .for_each(|partition| partition.compact(tombstones));
         Ok(())
     }
 
@@ -179,8 +183,17 @@ impl Connection {
 }
 
 impl Broker for Connection {
-    fn join(&self, group: &str, topic: &str, owner: Arc<dyn Ownership>) -> Result<Box<dyn Consumer>> {
-        Ok(Box::new(MemoryConsumer::member(self.with_topic(topic)?, GroupId::new(group, topic), owner)?))
+    fn join(
+        &self,
+        group: &str,
+        topic: &str,
+        owner: Arc<dyn Ownership>,
+    ) -> Result<Box<dyn Consumer>> {
+        Ok(Box::new(MemoryConsumer::member(
+            self.with_topic(topic)?,
+            GroupId::new(group, topic),
+            owner,
+        )?))
     }
 
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {

@@ -61,26 +61,35 @@ pub fn environment(directory: &Path, named: Option<&Path>) -> Told<Environment> 
     }
     let library = library(directory, named)?;
     let builder = ort::init_from(&library).map_err(|error| cannot("load", &library, error))?;
-    let environment = builder.with_telemetry(false).build().map_err(|error| cannot("start", &library, error))?;
+    let environment =
+        builder.with_telemetry(false).build().map_err(|error| cannot("start", &library, error))?;
     Ok(kept.insert(environment).clone())
 }
 
 /// Looked for before it is loaded, because a missing one that is named must not be replaced by another that is found.
 fn library(directory: &Path, named: Option<&Path>) -> Told<PathBuf> {
-    let named = named.map(Path::to_owned).or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
+    let named =
+        named.map(Path::to_owned).or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
     if let Some(path) = named {
         let path = fs::canonicalize(&path).map_err(|error| cannot("find", &path, error))?;
         return if path.is_file() { Ok(path) } else { Err(cannot("load", &path, "not a file")) };
     }
-    let file = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let system =
-        ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/opt/onnxruntime/lib"];
+    let file =
+        format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let system = [
+        "/usr/local/lib",
+        "/usr/lib",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/opt/onnxruntime/lib",
+    ];
     let found = std::iter::once(directory)
         .chain(system.iter().map(Path::new))
         .map(|folder| folder.join(&file))
         .find(|path| path.is_file());
-    let path =
-        found.ok_or_else(|| cannot("find", &directory.join(&file), "nor is it in a system folder or in ORT_DYLIB_PATH"))?;
+    let path = found.ok_or_else(|| {
+        cannot("find", &directory.join(&file), "nor is it in a system folder or in ORT_DYLIB_PATH")
+    })?;
     fs::canonicalize(&path).map_err(|error| cannot("find", &path, error))
 }
 
@@ -102,8 +111,11 @@ mod tests {
         let missing = directory.path().join("missing.so");
         let fault = library(directory.path(), Some(&missing)).expect_err("missing");
         assert!(fault.to_string().contains("missing.so"));
-        let beside =
-            directory.path().join(format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
+        let beside = directory.path().join(format!(
+            "{}onnxruntime{}",
+            std::env::consts::DLL_PREFIX,
+            std::env::consts::DLL_SUFFIX
+        ));
         fs::write(&beside, "not a library").unwrap();
         assert!(library(directory.path(), Some(&missing)).is_err());
     }

@@ -48,15 +48,20 @@ impl Extractive {
     fn chosen(&self, said: &[Said]) -> Vec<usize> {
         let most = said.iter().map(|turn| turn.surprise).fold(f32::MIN_POSITIVE, f32::max);
         let mut repeats = vec![0f32; said.len()];
-        let mut left: Vec<usize> = (0..said.len()).filter(|place| !said[*place].content.trim().is_empty()).collect();
+        let mut left: Vec<usize> =
+            (0..said.len()).filter(|place| !said[*place].content.trim().is_empty()).collect();
         let mut chosen = Vec::new();
         while chosen.len() < self.turns_max && !left.is_empty() {
-            let worth = |place: usize| (1.0 - self.diversity) * said[place].surprise / most - self.diversity * repeats[place];
+            let worth = |place: usize| {
+                (1.0 - self.diversity) * said[place].surprise / most
+                    - self.diversity * repeats[place]
+            };
             let best = best_of(&left, said, worth);
             chosen.push(best);
             left.retain(|place| said[*place].content.trim() != said[best].content.trim());
             for place in &left {
-                repeats[*place] = repeats[*place].max(said[*place].vector.cosine(&said[best].vector));
+                repeats[*place] =
+                    repeats[*place].max(said[*place].vector.cosine(&said[best].vector));
             }
         }
         chosen
@@ -65,7 +70,9 @@ impl Extractive {
 
 /// Of two that are worth the same, the one said earlier.
 fn best_of(places: &[usize], said: &[Said], worth: impl Fn(usize) -> f32) -> usize {
-    let better = |a: &&usize, b: &&usize| worth(**a).total_cmp(&worth(**b)).then((said[**b].at, **b).cmp(&(said[**a].at, **a)));
+    let better = |a: &&usize, b: &&usize| {
+        worth(**a).total_cmp(&worth(**b)).then((said[**b].at, **b).cmp(&(said[**a].at, **a)))
+    };
     *places.iter().max_by(better).expect("the caller's loop ends when none is left")
 }
 
@@ -106,8 +113,11 @@ mod tests {
 
     #[test]
     fn a_turn_that_repeats_a_chosen_one_gives_way_to_another_subject() {
-        let turns =
-            [said(1, "moved to Lisbon", 0.9, EAST), said(2, "lives in Lisbon", 0.85, EAST), said(3, "has a cat", 0.6, NORTH)];
+        let turns = [
+            said(1, "moved to Lisbon", 0.9, EAST),
+            said(2, "lives in Lisbon", 0.85, EAST),
+            said(3, "has a cat", 0.6, NORTH),
+        ];
         check(2, &turns, "moved to Lisbon\nhas a cat");
     }
 
@@ -132,7 +142,11 @@ mod tests {
     #[test]
     fn a_summary_is_never_longer_than_allowed_and_short_turns_stay_whole() {
         let long = "é".repeat(1_000);
-        let turns = [said(1, "short", 0.9, EAST), said(2, &long, 0.8, NORTH), said(3, &format!("{long}!"), 0.7, EAST)];
+        let turns = [
+            said(1, "short", 0.9, EAST),
+            said(2, &long, 0.8, NORTH),
+            said(3, &format!("{long}!"), 0.7, EAST),
+        ];
         let summary = Extractive::default().summarise(&turns);
         assert_eq!(summary.chars().count(), 600);
         assert!(summary.starts_with("short\né") && summary.ends_with('…'));

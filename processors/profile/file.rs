@@ -16,12 +16,17 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 pub fn load(name: &str) -> Result<Profile> {
     let text = match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
         Some((_, text)) => (*text).to_owned(),
-        None if name.ends_with(".toml") => std::fs::read_to_string(name).map_err(|e| invalid(name, &e))?,
+        None if name.ends_with(".toml") => {
+            std::fs::read_to_string(name).map_err(|e| invalid(name, &e))?
+        }
         None => {
             let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
             return Err(invalid(
                 name,
-                &format!("there is no such profile; known: {}, or a path that ends in .toml", known.join(", ")),
+                &format!(
+                    "there is no such profile; known: {}, or a path that ends in .toml",
+                    known.join(", ")
+                ),
             ));
         }
     };
@@ -32,7 +37,8 @@ pub fn load(name: &str) -> Result<Profile> {
     if let Some(base) = table.remove("base") {
         table = over(based_on(name, &base)?, table);
     }
-    let written: Written = serde_path_to_error::deserialize(table).map_err(|e| invalid(name, &e))?;
+    let written: Written =
+        serde_path_to_error::deserialize(table).map_err(|e| invalid(name, &e))?;
     Ok(written.checked(name))
 }
 
@@ -42,8 +48,11 @@ fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
 
 /// The built-in profile that a profile differs from, which may differ from another one itself.
 fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
-    let found = BUILT_IN.iter().find(|(built_in, _)| Some(*built_in) == base.as_str() && *built_in != name);
-    let (_, text) = found.ok_or_else(|| invalid(name, &format!("base: {base} is not the name of another built-in profile")))?;
+    let found =
+        BUILT_IN.iter().find(|(built_in, _)| Some(*built_in) == base.as_str() && *built_in != name);
+    let (_, text) = found.ok_or_else(|| {
+        invalid(name, &format!("base: {base} is not the name of another built-in profile"))
+    })?;
     let mut table: toml::Table = text.parse().map_err(|e| invalid(name, &e))?;
     match table.remove("base") {
         Some(next) => Ok(over(based_on(name, &next)?, table)),
@@ -57,7 +66,11 @@ fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
         match (base.get_mut(&name), section) {
             (Some(toml::Value::Table(before)), toml::Value::Table(options)) => {
                 for (option, value) in options {
-                    let value = if option == "rule" { same_rule(before.remove(&option), value) } else { value };
+                    let value = if option == "rule" {
+                        same_rule(before.remove(&option), value)
+                    } else {
+                        value
+                    };
                     before.insert(option, value);
                 }
             }
@@ -71,8 +84,14 @@ fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
 
 /// A rule's numbers are options too, as long as it is the same rule.
 fn same_rule(before: Option<toml::Value>, rule: toml::Value) -> toml::Value {
-    let (Some(toml::Value::Table(before)), toml::Value::Table(rule)) = (before, &rule) else { return rule };
-    if before.keys().eq(rule.keys()) { toml::Value::Table(over(before, rule.clone())) } else { toml::Value::Table(rule.clone()) }
+    let (Some(toml::Value::Table(before)), toml::Value::Table(rule)) = (before, &rule) else {
+        return rule;
+    };
+    if before.keys().eq(rule.keys()) {
+        toml::Value::Table(over(before, rule.clone()))
+    } else {
+        toml::Value::Table(rule.clone())
+    }
 }
 
 #[cfg(test)]
@@ -85,19 +104,27 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("mine.toml");
         let load = |template: &str| {
-            std::fs::write(&file, format!("base = \"keepsake\"\n[template]\n{template}")).expect("writes it");
+            std::fs::write(&file, format!("base = \"keepsake\"\n[template]\n{template}"))
+                .expect("writes it");
             load(file.to_str().expect("a plain name"))
         };
         assert!(load("memory = '* {content}'").expect("a template").template.is_some());
         let error = load("memory = '* {contents}'").err().expect("no such placeholder").to_string();
-        for part in ["mine.toml", "template: memory: there is no placeholder {contents}", "{content}", "config-invalid"] {
+        for part in [
+            "mine.toml",
+            "template: memory: there is no placeholder {contents}",
+            "{content}",
+            "config-invalid",
+        ] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
 
     fn lynkr(text: &str) -> Result<score::seeds::lynkr::Gate> {
         let table: toml::Table = text.parse().expect("a test's own");
-        let written: Written = over(based_on("mine", &"lynkr".into())?, table).try_into().map_err(|e| invalid("mine", &e))?;
+        let written: Written = over(based_on("mine", &"lynkr".into())?, table)
+            .try_into()
+            .map_err(|e| invalid("mine", &e))?;
         match written.gate.rule {
             Some(score::seeds::Rule::Lynkr(gate)) => Ok(gate),
             other => panic!("{other:?}"),
@@ -108,7 +135,10 @@ mod tests {
     fn a_profile_may_say_only_what_it_has_different_from_another() {
         let as_it_is = lynkr("").expect("built in");
         let stricter = lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
-        assert_eq!((as_it_is.threshold, stricter.threshold, stricter.novelty), (0.3, 0.5, as_it_is.novelty));
+        assert_eq!(
+            (as_it_is.threshold, stricter.threshold, stricter.novelty),
+            (0.3, 0.5, as_it_is.novelty)
+        );
         assert!(lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").is_err(), "a word that is none");
         assert!(based_on("mine", &"nobody".into()).is_err());
         assert!(based_on("lynkr", &"lynkr".into()).is_err());

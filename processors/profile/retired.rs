@@ -25,9 +25,14 @@ const RETIRED: &[Retired] = &[
 /// All of them at once, so that a profile is mended in one go. None: the profile has no such key.
 pub fn found(profile: &toml::Table) -> Option<String> {
     let is_there = |retired: &&Retired| {
-        profile.get(retired.table).and_then(toml::Value::as_table).is_some_and(|table| table.contains_key(retired.key))
+        profile
+            .get(retired.table)
+            .and_then(toml::Value::as_table)
+            .is_some_and(|table| table.contains_key(retired.key))
     };
-    let said = |retired: &Retired| format!("{}.{} is gone: {}; remove the key", retired.table, retired.key, retired.instead);
+    let said = |retired: &Retired| {
+        format!("{}.{} is gone: {}; remove the key", retired.table, retired.key, retired.instead)
+    };
     let all: Vec<String> = RETIRED.iter().filter(is_there).map(said).collect();
     (!all.is_empty()).then(|| all.join(". "))
 }
@@ -41,16 +46,24 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("mine.toml");
         std::fs::write(&file, profile).expect("a disk");
-        load(file.to_str().expect("a plain name")).err().expect("it has a key that is gone").to_string()
+        load(file.to_str().expect("a plain name"))
+            .err()
+            .expect("it has a key that is gone")
+            .to_string()
     }
 
     #[test]
     fn a_key_of_an_older_version_is_named_with_what_takes_its_place() {
         let both = "base = \"keepsake\"\n[rank]\nfloor = 0.1\nfloor_cosine = 0.1\nsilence = { doubling = 0.07, words = 1.0 }";
         let without_base = "[rank]\nsilence = { doubling = 0.07, words = 1.0 }";
-        for part in
-            ["mine.toml", "rank.silence is gone", "`match`", "`relevance`", "rank.floor_cosine is gone", "`floor` in [rank]"]
-        {
+        for part in [
+            "mine.toml",
+            "rank.silence is gone",
+            "`match`",
+            "`relevance`",
+            "rank.floor_cosine is gone",
+            "`floor` in [rank]",
+        ] {
             assert!(error(both).contains(part), "{part}: {}", error(both));
         }
         assert!(error(without_base).contains("rank.silence is gone"), "{}", error(without_base));

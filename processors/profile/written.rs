@@ -113,7 +113,10 @@ impl Written {
         Profile {
             name: name.into(),
             redact: self.redact.checked(),
-            split: split::Options { tokens_min: self.split.tokens_min, tokens_max: self.split.tokens_max.max(1) },
+            split: split::Options {
+                tokens_min: self.split.tokens_min,
+                tokens_max: self.split.tokens_max.max(1),
+            },
             roles: self.roles,
             rule: self.gate.rule,
             gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share },

@@ -4,8 +4,8 @@ use super::Recall;
 use super::hits::{Sought, hits_of};
 use super::rerank::Order;
 use crate::domain::{
-    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Recall as Question, Request, Scope, Time, UserKey,
-    Vector,
+    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Recall as Question,
+    Request, Scope, Time, UserKey, Vector,
 };
 use crate::fault::{Fault, Reject, RejectCode};
 use crate::profile::Profile;
@@ -57,9 +57,13 @@ impl Recall {
     ) -> Answered {
         let profile = self.profile(&request.key, asked.profile.as_deref())?;
         if asked.format == Format::Template && profile.template.is_none() {
-            return Err(Reject::of_field("format", format!("profile \"{}\" has no [template]", profile.name)));
+            return Err(Reject::of_field(
+                "format",
+                format!("profile \"{}\" has no [template]", profile.name),
+            ));
         }
-        let asked = &profile.rank.rule.as_ref().map_or_else(|| asked.clone(), |rule| rule.completed(asked));
+        let asked =
+            &profile.rank.rule.as_ref().map_or_else(|| asked.clone(), |rule| rule.completed(asked));
         let (mut orders, mut seen, mut matched) = (Vec::new(), Seen::of(shard), None);
         // Another system's ranking is its document's to the letter.
         let is_reranked = self.is_reranking() && profile.rank.rule.is_none();
@@ -70,13 +74,23 @@ impl Recall {
                 break;
             }
             let question = in_context(query, &asked.history);
-            let named = rank::named(&question, |names| shard.index.text.speakers(&request.key, names)).map_err(broken)?;
-            let as_said = named.as_ref().filter(|_| profile.first_person).map_or(&question, |named| &named.in_first_person);
+            let named =
+                rank::named(&question, |names| shard.index.text.speakers(&request.key, names))
+                    .map_err(broken)?;
+            let as_said = named
+                .as_ref()
+                .filter(|_| profile.first_person)
+                .map_or(&question, |named| &named.in_first_person);
             let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
-            let Collected { hits, information, seen: state } =
-                self.collect(shard, &request.key, asked, &profile, &sought, left_ms).map_err(broken)?;
+            let Collected { hits, information, seen: state } = self
+                .collect(shard, &request.key, asked, &profile, &sought, left_ms)
+                .map_err(broken)?;
             let speaker = named.as_ref().map(|named| named.name.as_str());
-            let asked = rank::Question { limit, is_reranked, ..rank::Question::of(asked, query, speaker, information) };
+            let asked = rank::Question {
+                limit,
+                is_reranked,
+                ..rank::Question::of(asked, query, speaker, information)
+            };
             let order = rank::order(hits, &asked, &profile.rank, now.events);
             matched = matched.max(order.matched);
             orders.push(Order { ranked: order.ranked, question });
@@ -90,12 +104,18 @@ impl Recall {
         ranked.truncate(asked.limit);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         let budget = asked.token_budget.min(self.options.token_budget_max);
-        let own = rank::Own { template: profile.template.as_ref(), rule: profile.rank.rule.as_ref() };
+        let own =
+            rank::Own { template: profile.template.as_ref(), rule: profile.rank.rule.as_ref() };
         let mut prompt = rank::block(&ranked, asked, own, budget, &|text| self.tokens.count(text));
         if asked.format != Format::None {
             // What did not fit into the block is not in the answer either: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
-            ranked = ranked.into_iter().enumerate().filter(|(n, _)| taken.contains(n)).map(|(_, one)| one).collect();
+            ranked = ranked
+                .into_iter()
+                .enumerate()
+                .filter(|(n, _)| taken.contains(n))
+                .map(|(_, one)| one)
+                .collect();
         }
         if matched == Some(Match::None) {
             // Nothing that speaks of something else belongs into a model's prompt.
@@ -113,14 +133,25 @@ impl Recall {
         Ok((answer, seen))
     }
 
-    fn sought(&mut self, question: &str, as_said: &str, profile: &Profile) -> Result<Sought, Fault> {
+    fn sought(
+        &mut self,
+        question: &str,
+        as_said: &str,
+        profile: &Profile,
+    ) -> Result<Sought, Fault> {
         let vector = Vector::of(&self.encoder.encode(as_said)?);
         let word_vectors = match &profile.rank.relevance {
             Some(_) => self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?,
             None => Vec::new(),
         };
         let terms_max = self.options.terms_max;
-        Ok(Sought { words: text::Words::of(question), vector, word_vectors, spread: self.spread, terms_max })
+        Ok(Sought {
+            words: text::Words::of(question),
+            vector,
+            word_vectors,
+            spread: self.spread,
+            terms_max,
+        })
     }
 
     /// Finds with either engine among the user's own memories and those that the whole tenant sees,
@@ -134,10 +165,13 @@ impl Recall {
         sought: &Sought,
         left_ms: &dyn Fn() -> i64,
     ) -> Result<Collected, Fault> {
-        let is_filtered =
-            !asked.kinds.is_empty() || !asked.metadata.is_empty() || asked.as_of.is_some() || asked.as_of_offset.is_some();
+        let is_filtered = !asked.kinds.is_empty()
+            || !asked.metadata.is_empty()
+            || asked.as_of.is_some()
+            || asked.as_of_offset.is_some();
         let takes_all = profile.rank.rule.as_ref().is_some_and(rank::Rule::takes_all);
-        let limit = if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
+        let limit =
+            if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();
         let mut collected = Collected { hits: Vec::new(), information: 0.0, seen: Seen::of(shard) };
         for (n, key) in [key.clone(), key.everyone()].iter().enumerate() {
@@ -157,7 +191,10 @@ impl Recall {
             None => Ok(self.profiles.of(key).clone()),
             Some(name) => self.profiles.named(name).cloned().ok_or_else(|| {
                 let known: Vec<&str> = self.profiles.names().collect();
-                Reject::of_field("profile", format!("there is no profile \"{name}\"; known: {}", known.join(", ")))
+                Reject::of_field(
+                    "profile",
+                    format!("there is no profile \"{name}\"; known: {}", known.join(", ")),
+                )
             }),
         }
     }
@@ -187,7 +224,13 @@ impl Recall {
         Ok((Answer::Listed { memories, after }, Seen::of(shard)))
     }
 
-    pub(super) fn get(&self, shard: &Shard, key: &UserKey, id: MemoryId, history: bool) -> Answered {
+    pub(super) fn get(
+        &self,
+        shard: &Shard,
+        key: &UserKey,
+        id: MemoryId,
+        history: bool,
+    ) -> Answered {
         let _still = shard.view();
         let memory = find(shard, key, id)?;
         Ok((Answer::Memory { memory, history }, Seen::of(shard)))
@@ -223,21 +266,26 @@ impl Recall {
     pub(super) fn stats(&self, shard: &Shard, key: &UserKey) -> Answered {
         let _still = shard.view();
         let (mut stats, mut importance) = (Stats::default(), 0.0);
-        let count = |map: &mut BTreeMap<String, u64>, word: &str| *map.entry(word.to_owned()).or_default() += 1;
+        let count = |map: &mut BTreeMap<String, u64>, word: &str| {
+            *map.entry(word.to_owned()).or_default() += 1
+        };
         shard
             .store
             .memories(key, &mut |memory| {
                 stats.memories += 1;
                 importance += memory.importance;
                 stats.bytes += memory.content.len() as u64;
-                stats.oldest = Some(stats.oldest.map_or(memory.created_at, |oldest| oldest.min(memory.created_at)));
+                stats.oldest = Some(
+                    stats.oldest.map_or(memory.created_at, |oldest| oldest.min(memory.created_at)),
+                );
                 count(&mut stats.by_kind, memory.kind.as_str());
                 count(&mut stats.by_scope, memory.scope.as_str());
                 count(&mut stats.by_state, state(&memory));
                 true
             })
             .map_err(broken)?;
-        stats.average_importance = if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
+        stats.average_importance =
+            if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
         stats.decisions = shard.outcomes_of(key);
         Ok((Answer::Stats(stats), Seen::of(shard)))
     }
@@ -245,25 +293,39 @@ impl Recall {
 
 /// Adds to each revised memory the day and the words of the one that revises it, read now, so that a forgotten or changed text is not
 /// quoted.
-fn annotate(shard: &Shard, key: &UserKey, as_of: Option<Time>, ranked: &mut [Ranked]) -> Result<(), Fault> {
+fn annotate(
+    shard: &Shard,
+    key: &UserKey,
+    as_of: Option<Time>,
+    ranked: &mut [Ranked],
+) -> Result<(), Fault> {
     let newer: Vec<MemoryId> = ranked.iter().filter_map(|one| one.memory.revised_by).collect();
     if newer.is_empty() {
         return Ok(());
     }
-    let newer: Vec<Arc<Memory>> = shard.store.recalled(key, &newer)?.into_iter().flatten().collect();
+    let newer: Vec<Arc<Memory>> =
+        shard.store.recalled(key, &newer)?.into_iter().flatten().collect();
     let newer = newer.iter().filter(|memory| as_of.is_none_or(|as_of| memory.valid_from <= as_of));
     rank::annotate(ranked, &newer.map(Arc::as_ref).collect::<Vec<_>>());
     Ok(())
 }
 
 fn found(one: Ranked) -> Found {
-    Found { memory: one.memory, score: one.score, relevance: one.relevance, terms: one.terms, note: one.note }
+    Found {
+        memory: one.memory,
+        score: one.score,
+        relevance: one.relevance,
+        terms: one.terms,
+        note: one.note,
+    }
 }
 
 /// The question as it is searched: one that says little by itself takes the turn before it along.
 fn in_context(query: &str, history: &[String]) -> String {
     match history.last() {
-        Some(before) if text::Words::of(query).content().len() < LEANING_TERMS => format!("{before} {query}"),
+        Some(before) if text::Words::of(query).content().len() < LEANING_TERMS => {
+            format!("{before} {query}")
+        }
         _ => query.to_owned(),
     }
 }

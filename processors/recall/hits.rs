@@ -33,20 +33,29 @@ impl Sought {
         if terms.len() <= self.terms_max {
             return Ok((terms, is_in_one_language));
         }
-        terms.retain(|term| known.contains(term) || (known.len() < self.terms_max && known.insert(term.clone())));
+        terms.retain(|term| {
+            known.contains(term) || (known.len() < self.terms_max && known.insert(term.clone()))
+        });
         Ok((terms, is_in_one_language))
     }
 }
 
 /// Finds the best of both engines, with the successor of each: asked about Berlin, Lisbon is the answer.
 /// And the information of the question's words among this user's documents.
-pub fn hits_of(shard: &Shard, key: &UserKey, profile: &Profile, sought: &Sought, limit: usize) -> Result<(Vec<Hit>, f32), Fault> {
+pub fn hits_of(
+    shard: &Shard,
+    key: &UserKey,
+    profile: &Profile,
+    sought: &Sought,
+    limit: usize,
+) -> Result<(Vec<Hit>, f32), Fault> {
     let Sought { vector, word_vectors, spread, .. } = sought;
     let mut load = || shard.vectors(key);
     let (terms, is_in_one_language) = sought.terms(shard, key)?;
     let scored = shard.index.text.scored(key, &terms, profile.words)?;
     let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &Unseen::default())?;
-    let mut next: Vec<MemoryId> = near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
+    let mut next: Vec<MemoryId> =
+        near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
     next.sort_unstable();
     next.dedup();
     let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();
@@ -58,13 +67,22 @@ pub fn hits_of(shard: &Shard, key: &UserKey, profile: &Profile, sought: &Sought,
             .zip(scored.of(&next))
             .map(|((id, cosine), words)| (*id, words, spread.standard(cosine)))
             .collect();
-        let near: Vec<Near> = found.iter().map(|(_, words, cosine)| Near { words: words.own, cosine: *cosine }).collect();
-        let found: Vec<_> = rank::most_relevant(&near, &profile.rank, limit).into_iter().map(|place| found[place]).collect();
+        let near: Vec<Near> = found
+            .iter()
+            .map(|(_, words, cosine)| Near { words: words.own, cosine: *cosine })
+            .collect();
+        let found: Vec<_> = rank::most_relevant(&near, &profile.rank, limit)
+            .into_iter()
+            .map(|place| found[place])
+            .collect();
         let ids: Vec<MemoryId> = found.iter().map(|(id, ..)| *id).collect();
         let mut nearest_words = vec![0f32; ids.len()];
         for word in word_vectors {
             let cosines = shard.index.vectors.cosines(key, &mut load, word, &ids)?;
-            nearest_words.iter_mut().zip(cosines).for_each(|(nearest, cosine)| *nearest = nearest.max(spread.standard(cosine)));
+            nearest_words
+                .iter_mut()
+                .zip(cosines)
+                .for_each(|(nearest, cosine)| *nearest = nearest.max(spread.standard(cosine)));
         }
         let first = hits.len();
         let memories = shard.store.recalled(key, &ids)?.into_iter().zip(found).zip(nearest_words);
@@ -83,12 +101,28 @@ pub fn hits_of(shard: &Shard, key: &UserKey, profile: &Profile, sought: &Sought,
     Ok((hits, information))
 }
 
-fn hit(memory: Arc<Memory>, words: Words, is_in_one_language: bool, cosine: f32, sought: &Sought) -> Hit {
+fn hit(
+    memory: Arc<Memory>,
+    words: Words,
+    is_in_one_language: bool,
+    cosine: f32,
+    sought: &Sought,
+) -> Hit {
     let beside = |neighbour: &Option<Neighbour>, words: f32| Near {
         words,
-        cosine: neighbour.as_ref().map_or(0.0, |neighbour| sought.spread.standard(neighbour.vector.cosine(&sought.vector))),
+        cosine: neighbour.as_ref().map_or(0.0, |neighbour| {
+            sought.spread.standard(neighbour.vector.cosine(&sought.vector))
+        }),
     };
-    let (before, after) = (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
+    let (before, after) =
+        (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
     let own = Near { words: words.own, cosine };
-    Hit { own, nearest_word: 0.0, shared: words.shared.filter(|_| is_in_one_language), before, after, memory }
+    Hit {
+        own,
+        nearest_word: 0.0,
+        shared: words.shared.filter(|_| is_in_one_language),
+        before,
+        after,
+        memory,
+    }
 }

@@ -56,8 +56,16 @@ impl Recall {
     }
 
     /// All orders or none: a score of the one kind cannot be compared with one of the other.
-    pub(super) fn rerank(&mut self, orders: Vec<Order>, superseded: f32, left_ms: i64) -> Vec<Vec<Ranked>> {
-        let scores = self.reranking.as_mut().and_then(|reranking| reranking.scores(&orders, left_ms, &self.metrics));
+    pub(super) fn rerank(
+        &mut self,
+        orders: Vec<Order>,
+        superseded: f32,
+        left_ms: i64,
+    ) -> Vec<Vec<Ranked>> {
+        let scores = self
+            .reranking
+            .as_mut()
+            .and_then(|reranking| reranking.scores(&orders, left_ms, &self.metrics));
         let Some(scores) = scores else {
             return orders.into_iter().map(|order| order.ranked).collect();
         };
@@ -67,7 +75,12 @@ impl Recall {
 }
 
 impl Reranking {
-    fn scores(&mut self, orders: &[Order], left_ms: i64, metrics: &Metrics) -> Option<Vec<Vec<f32>>> {
+    fn scores(
+        &mut self,
+        orders: &[Order],
+        left_ms: i64,
+        metrics: &Metrics,
+    ) -> Option<Vec<Vec<f32>>> {
         let pairs = self.pairs(orders);
         // Of one memory there is but one order.
         if pairs.len() < 2 {
@@ -78,7 +91,8 @@ impl Reranking {
             tracing::error!(%fault, "answers without reranking");
             Outcome::Failed
         });
-        let took = Duration::from_millis(u64::try_from(self.clock.steady_ms() - began).unwrap_or(0));
+        let took =
+            Duration::from_millis(u64::try_from(self.clock.steady_ms() - began).unwrap_or(0));
         let (word, scores) = match outcome {
             Outcome::Done(scores) => ("done", Some(scores)),
             Outcome::Slow => ("slow", None),
@@ -90,23 +104,36 @@ impl Reranking {
 
     /// Places in the orders, short texts first: a batch is filled up to its longest, and what the first ones take is the least that the rest will.
     fn pairs(&self, orders: &[Order]) -> Vec<(usize, usize)> {
-        let of_order =
-            |(number, order): (usize, &Order)| (0..order.ranked.len().min(self.options.top)).map(move |place| (number, place));
+        let of_order = |(number, order): (usize, &Order)| {
+            (0..order.ranked.len().min(self.options.top)).map(move |place| (number, place))
+        };
         let mut pairs: Vec<(usize, usize)> = orders.iter().enumerate().flat_map(of_order).collect();
-        pairs.sort_by_key(|(number, place)| (orders[*number].ranked[*place].memory.content.len(), *number, *place));
+        pairs.sort_by_key(|(number, place)| {
+            (orders[*number].ranked[*place].memory.content.len(), *number, *place)
+        });
         pairs
     }
 
-    fn read(&mut self, orders: &[Order], pairs: &[(usize, usize)], left_ms: i64) -> Result<Outcome> {
+    fn read(
+        &mut self,
+        orders: &[Order],
+        pairs: &[(usize, usize)],
+        left_ms: i64,
+    ) -> Result<Outcome> {
         let (began, budget_ms) = (self.clock.steady_ms(), self.options.budget_ms.min(left_ms));
-        let mut scores: Vec<Vec<f32>> = orders.iter().map(|order| vec![0.0; order.ranked.len().min(self.options.top)]).collect();
+        let mut scores: Vec<Vec<f32>> = orders
+            .iter()
+            .map(|order| vec![0.0; order.ranked.len().min(self.options.top)])
+            .collect();
         if budget_ms <= 0 {
             return Ok(Outcome::Slow);
         }
         let mut count = 0;
         for batch in pairs.chunks(self.options.batch) {
-            let texts: Vec<(&str, String)> = batch.iter().map(|(number, place)| orders[*number].pair(*place)).collect();
-            let texts: Vec<(&str, &str)> = texts.iter().map(|(question, text)| (*question, text.as_str())).collect();
+            let texts: Vec<(&str, String)> =
+                batch.iter().map(|(number, place)| orders[*number].pair(*place)).collect();
+            let texts: Vec<(&str, &str)> =
+                texts.iter().map(|(question, text)| (*question, text.as_str())).collect();
             for ((number, place), score) in batch.iter().zip(self.model.score(&texts)?) {
                 scores[*number][*place] = score;
             }

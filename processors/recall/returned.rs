@@ -36,9 +36,19 @@ struct OfUser {
 
 impl Returned {
     /// By the request at this place of the recalls topic.
-    pub fn count(&mut self, key: &UserKey, (partition, offset): (i32, i64), at: Time, memories: impl Iterator<Item = MemoryId>) {
-        let of_user =
-            self.by_user.entry(key.clone()).or_insert_with(|| OfUser { partition, first: offset, at, memories: Vec::new() });
+    pub fn count(
+        &mut self,
+        key: &UserKey,
+        (partition, offset): (i32, i64),
+        at: Time,
+        memories: impl Iterator<Item = MemoryId>,
+    ) {
+        let of_user = self.by_user.entry(key.clone()).or_insert_with(|| OfUser {
+            partition,
+            first: offset,
+            at,
+            memories: Vec::new(),
+        });
         let before = of_user.memories.len();
         of_user.memories.extend(memories);
         of_user.at = of_user.at.max(at);
@@ -80,8 +90,12 @@ mod tests {
     use super::*;
     use crate::domain::Position;
 
-    const OPTIONS: fn() -> Options =
-        || Options { events: "keepsake.events".into(), marks: MarkKey::of("ours"), wait_ms: 1000, memories_max: 4 };
+    const OPTIONS: fn() -> Options = || Options {
+        events: "keepsake.events".into(),
+        marks: MarkKey::of("ours"),
+        wait_ms: 1000,
+        memories_max: 4,
+    };
 
     fn id(n: i64) -> MemoryId {
         MemoryId::of(&Position { topic: "keepsake.events".into(), partition: 0, offset: n }, 0)
@@ -101,9 +115,17 @@ mod tests {
         assert!(returned.due(Time(1009), &OPTIONS()).is_empty());
         let told = returned.due(Time(1010), &OPTIONS());
         assert_eq!(told.len(), 1);
-        let event: serde_json::Value = serde_json::from_slice(told[0].value.as_deref().expect("a value")).expect("JSON");
-        assert_eq!((told[0].partition, &event["type"], &event["signal"]), (Some(3), &"feedback".into(), &"returned".into()));
-        assert_eq!(event["memories"].as_array().map(Vec::len), Some(3), "each time counts: {event}");
+        let event: serde_json::Value =
+            serde_json::from_slice(told[0].value.as_deref().expect("a value")).expect("JSON");
+        assert_eq!(
+            (told[0].partition, &event["type"], &event["signal"]),
+            (Some(3), &"feedback".into(), &"returned".into())
+        );
+        assert_eq!(
+            event["memories"].as_array().map(Vec::len),
+            Some(3),
+            "each time counts: {event}"
+        );
         assert_eq!(event["id"], "returned-3-70");
         assert!(returned.due(Time(9999), &OPTIONS()).is_empty(), "it is told once");
     }

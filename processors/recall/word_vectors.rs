@@ -24,7 +24,8 @@ pub struct WordVectors {
 
 impl WordVectors {
     pub fn new(options: Options) -> WordVectors {
-        let kept_max = NonZeroUsize::new(options.kept_max.max(options.words_max)).unwrap_or(NonZeroUsize::MIN);
+        let kept_max =
+            NonZeroUsize::new(options.kept_max.max(options.words_max)).unwrap_or(NonZeroUsize::MIN);
         WordVectors { options, known: LruCache::new(kept_max) }
     }
 
@@ -73,8 +74,11 @@ mod tests {
 
     #[test]
     fn a_word_is_encoded_once_and_a_long_question_is_read_by_its_first_words() {
-        let (mut encoder, mut vectors) = (Counting(0), WordVectors::new(Options { words_max: 3, kept_max: 10 }));
-        let mut asked = |question: &str, encoder: &mut Counting| vectors.of(&Words::of(question), encoder).unwrap().len();
+        let (mut encoder, mut vectors) =
+            (Counting(0), WordVectors::new(Options { words_max: 3, kept_max: 10 }));
+        let mut asked = |question: &str, encoder: &mut Counting| {
+            vectors.of(&Words::of(question), encoder).unwrap().len()
+        };
         assert_eq!((asked("Which cat likes the red cat?", &mut encoder), encoder.0), (3, 3));
         assert_eq!((asked("Is the cat red?", &mut encoder), encoder.0), (2, 3));
         assert_eq!((asked("green dogs bark loudly outside", &mut encoder), encoder.0), (3, 6));

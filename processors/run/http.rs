@@ -20,7 +20,10 @@ pub struct Page {
 
 pub fn listen(address: &str) -> Result<(SocketAddr, Page)> {
     let about = |e: std::io::Error| {
-        Fault::stop(StopName::AddressTaken, format!("listens on {address}: {e}; set http.listen to another address, or port 0"))
+        Fault::stop(
+            StopName::AddressTaken,
+            format!("listens on {address}: {e}; set http.listen to another address, or port 0"),
+        )
     };
     let listener = TcpListener::bind(address).map_err(about)?;
     listener.set_nonblocking(true).map_err(about)?;
@@ -31,10 +34,12 @@ pub fn listen(address: &str) -> Result<(SocketAddr, Page)> {
 impl Page {
     pub fn serve(self, shared: Arc<Shared>, shards: Arc<Shards>) -> Result<()> {
         let about = |e: std::io::Error| Fault::retry(format!("serves its page: {e}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener).map_err(about)?;
-            let (alive, ready, measured, stopping) = (shared.clone(), shared.clone(), shared.clone(), shared);
+            let (alive, ready, measured, stopping) =
+                (shared.clone(), shared.clone(), shared.clone(), shared);
             let app = Router::new()
                 .route("/livez", get(async move || livez(&alive)))
                 .route("/readyz", get(async move || readyz(&ready, &shards)))
@@ -55,8 +60,12 @@ impl Page {
 /// Every loop has gone round lately.
 fn livez(shared: &Shared) -> (StatusCode, String) {
     let now = shared.clock.steady_ms();
-    let stuck: Vec<&str> =
-        shared.turns.iter().filter(|(_, at)| now - at.load(Ordering::Relaxed) > STUCK_MS).map(|(name, _)| *name).collect();
+    let stuck: Vec<&str> = shared
+        .turns
+        .iter()
+        .filter(|(_, at)| now - at.load(Ordering::Relaxed) > STUCK_MS)
+        .map(|(name, _)| *name)
+        .collect();
     if stuck.is_empty() {
         return (StatusCode::OK, "ok\n".into());
     }
@@ -66,22 +75,32 @@ fn livez(shared: &Shared) -> (StatusCode, String) {
 /// Owns partitions and has read each to its end once.
 fn readyz(shared: &Shared, shards: &Shards) -> (StatusCode, String) {
     let restoring = shards.restoring();
-    let restoring =
-        restoring.iter().map(|(partition, share)| format!("partition {partition} restoring, {:.0} % is here\n", 100.0 * share));
+    let restoring = restoring.iter().map(|(partition, share)| {
+        format!("partition {partition} restoring, {:.0} % is here\n", 100.0 * share)
+    });
     let lines: String = shards
         .all()
         .iter()
         .map(|shard| {
             let state = if shard.was_caught_up() { "ready" } else { "catching up" };
-            format!("partition {} {state}, offset {}, behind {}\n", shard.partition, shard.applied(), shard.behind())
+            format!(
+                "partition {} {state}, offset {}, behind {}\n",
+                shard.partition,
+                shard.applied(),
+                shard.behind()
+            )
         })
         .chain(restoring)
         .collect();
-    let status = if is_ready(shared, shards) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status =
+        if is_ready(shared, shards) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, if lines.is_empty() { "no partitions yet\n".into() } else { lines })
 }
 
 pub fn is_ready(shared: &Shared, shards: &Shards) -> bool {
     let all = shards.all();
-    !shared.is_stopping() && !all.is_empty() && shards.restoring().is_empty() && all.iter().all(|shard| shard.was_caught_up())
+    !shared.is_stopping()
+        && !all.is_empty()
+        && shards.restoring().is_empty()
+        && all.iter().all(|shard| shard.was_caught_up())
 }

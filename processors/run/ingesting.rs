@@ -7,7 +7,9 @@ use crate::config;
 use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
 use crate::ingest::{Effects, Ingest, Write};
-use crate::ports::broker::{Consumer, Log, Outgoing, Polled, Producer, Record, Transactor, Unwritten, Written};
+use crate::ports::broker::{
+    Consumer, Log, Outgoing, Polled, Producer, Record, Transactor, Unwritten, Written,
+};
 use crate::shard::Shard;
 use crate::stages::store::Place;
 use std::collections::BTreeSet;
@@ -91,7 +93,13 @@ impl IngestLoop {
             self.read_again(ingest);
             ingest.metrics.batch_cut();
             let ms = decided_in.as_millis() as u64;
-            tracing::info!(ms, count, read, first, "a batch took too long to decide: what is left is read again");
+            tracing::info!(
+                ms,
+                count,
+                read,
+                first,
+                "a batch took too long to decide: what is left is read again"
+            );
         }
         self.pace.carried_out(count, decided_in, collected.elapsed());
         ingest.metrics.batch_applied(count, began.elapsed());
@@ -148,7 +156,9 @@ impl IngestLoop {
                     bytes += record.value.as_ref().map_or(0, Vec::len);
                     records.push(record);
                     wait = Duration::ZERO;
-                    let until = *until.get_or_insert_with(|| Instant::now() + Duration::from_millis(self.limits.batch_ms));
+                    let until = *until.get_or_insert_with(|| {
+                        Instant::now() + Duration::from_millis(self.limits.batch_ms)
+                    });
                     if Instant::now() >= until {
                         break;
                     }
@@ -171,7 +181,9 @@ impl IngestLoop {
         ingest.shards.fault()?;
         self.note_how_far_behind(ingest, records.len());
         // A rebalance may have come between two polls: what is no longer ours, or will come again, is not for us.
-        records.retain(|record| ingest.shards.get(record.partition).is_some_and(|shard| record.offset > shard.applied()));
+        records.retain(|record| {
+            ingest.shards.get(record.partition).is_some_and(|shard| record.offset > shard.applied())
+        });
         Ok(records)
     }
 
@@ -188,7 +200,9 @@ impl IngestLoop {
     /// Order matters: certain in the log, then visible in the shard, then told to whoever asked.
     fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<()> {
         let Effects { outputs, writes, replies, newest, compact_at, records: _ } = effects;
-        let Some(written) = self.make_certain(ingest, shared, outputs, &writes)? else { return Ok(()) };
+        let Some(written) = self.make_certain(ingest, shared, outputs, &writes)? else {
+            return Ok(());
+        };
         if let Some(at) = newest {
             shared.event_time.saw(at);
         }
@@ -196,9 +210,15 @@ impl IngestLoop {
         let mut read = Vec::new();
         for write in writes {
             let (shard, applied) = (write.shard.clone(), write.applied);
-            let place = written.changelog.get(&shard.partition).map(|offset| Place { offset: *offset, at });
+            let place =
+                written.changelog.get(&shard.partition).map(|offset| Place { offset: *offset, at });
             let took = write.carry_out(place)?;
-            ingest.metrics.shard_applied(shard.partition, applied, shard.index.text.pending(), took);
+            ingest.metrics.shard_applied(
+                shard.partition,
+                applied,
+                shard.index.text.pending(),
+                took,
+            );
             ingest.metrics.behind(shard.partition, shard.behind());
             read.push((shard.partition, applied + 1));
             if shard.index.text.is_settling_due() {
@@ -236,7 +256,8 @@ impl IngestLoop {
             }
             Durability::Changelog(transactor) => transactor,
         };
-        let read: Vec<(i32, i64)> = writes.iter().map(|write| (write.shard.partition, write.applied + 1)).collect();
+        let read: Vec<(i32, i64)> =
+            writes.iter().map(|write| (write.shard.partition, write.applied + 1)).collect();
         let Some(member) = self.consumer.membership() else {
             self.read_again(ingest);
             return Ok(None);
@@ -260,7 +281,9 @@ impl IngestLoop {
             Err(Unwritten::Fenced(why)) => {
                 self.fenced += 1;
                 if self.fenced > FENCED_MAX {
-                    let what = format!("another process writes under our name ({why}); two must not share a copy of store.dir");
+                    let what = format!(
+                        "another process writes under our name ({why}); two must not share a copy of store.dir"
+                    );
                     return Err(Fault::stop(StopName::InstanceTaken, what));
                 }
                 tracing::warn!(why, "was taken for dead: begins anew");
@@ -273,7 +296,8 @@ impl IngestLoop {
 
     /// Each partition from behind what its shard has applied.
     fn read_again(&mut self, ingest: &Ingest) {
-        let partitions: Vec<i32> = ingest.shards.all().iter().map(|shard| shard.partition).collect();
+        let partitions: Vec<i32> =
+            ingest.shards.all().iter().map(|shard| shard.partition).collect();
         if let Err(fault) = self.consumer.pause(&partitions) {
             // Not ours any more: the next poll says so.
             tracing::warn!(%fault, "pauses");

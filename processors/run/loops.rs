@@ -36,7 +36,10 @@ pub(super) fn deliver(
     }
     loop {
         shared.turned(thread);
-        let sent = outputs.iter().try_for_each(|output| producer.send(output)).and_then(|()| producer.flush(within));
+        let sent = outputs
+            .iter()
+            .try_for_each(|output| producer.send(output))
+            .and_then(|()| producer.flush(within));
         match sent {
             Ok(()) => return Ok(()),
             Err(fault) if shared.is_stopping() => return Err(fault),
@@ -114,7 +117,8 @@ impl RecallLoop {
     fn follow(&mut self, recall: &mut Recall, owned: &mut BTreeSet<i32>) -> Result<()> {
         let now = recall.shards.owned();
         let lost: Vec<i32> = owned.difference(&now).copied().collect();
-        let gained: Vec<(i32, Start)> = now.difference(owned).map(|partition| (*partition, Start::Committed)).collect();
+        let gained: Vec<(i32, Start)> =
+            now.difference(owned).map(|partition| (*partition, Start::Committed)).collect();
         if !lost.is_empty() {
             recall.give_up(&lost);
             self.consumer.unassign(&lost)?;
@@ -127,8 +131,11 @@ impl RecallLoop {
     }
 
     fn commit(&mut self, recall: &Recall, committed: &mut BTreeMap<i32, i64>) {
-        let news: Vec<(i32, i64)> =
-            recall.answered().into_iter().filter(|(partition, offset)| committed.get(partition) != Some(offset)).collect();
+        let news: Vec<(i32, i64)> = recall
+            .answered()
+            .into_iter()
+            .filter(|(partition, offset)| committed.get(partition) != Some(offset))
+            .collect();
         if news.is_empty() {
             return;
         }
@@ -162,7 +169,12 @@ impl CompactLoop {
     }
 
     /// At the time of the tick that asked for it, if one did.
-    pub fn round(&mut self, compact: &mut Compact, shared: &Shared, asked: Option<Time>) -> Result<()> {
+    pub fn round(
+        &mut self,
+        compact: &mut Compact,
+        shared: &Shared,
+        asked: Option<Time>,
+    ) -> Result<()> {
         let mut now = shared.now();
         now.events = asked.unwrap_or(now.events);
         let events = compact.step(now)?;
@@ -213,7 +225,9 @@ pub fn stand_by(shards: &Shards, every: Duration, shared: &Shared) -> Result<()>
     while !shared.is_stopping() {
         for partition in shards.of_others() {
             match shards.stand_by(partition) {
-                Err(Fault::Retry(retry)) => tracing::warn!(partition, what = retry.what, "stands by again later"),
+                Err(Fault::Retry(retry)) => {
+                    tracing::warn!(partition, what = retry.what, "stands by again later")
+                }
                 outcome => outcome?,
             }
             if shared.is_stopping() {
@@ -229,7 +243,11 @@ pub fn stand_by(shards: &Shards, every: Duration, shared: &Shared) -> Result<()>
 }
 
 /// Restores whatever shard is asked for next. Waits on the log, so the polling thread need not.
-pub fn restore(shards: &Shards, wanted: &crossbeam_channel::Receiver<i32>, shared: &Shared) -> Result<()> {
+pub fn restore(
+    shards: &Shards,
+    wanted: &crossbeam_channel::Receiver<i32>,
+    shared: &Shared,
+) -> Result<()> {
     while !shared.is_stopping() {
         match wanted.recv_timeout(LOOK_UP) {
             Ok(partition) => shards.restore(partition),

@@ -56,13 +56,22 @@ impl Keeper<'_> {
         {
             return Ok(key.clone());
         }
-        tracing::info!(topic = self.topic, partition = PARTITION, "looks for the key of the service's marks");
+        tracing::info!(
+            topic = self.topic,
+            partition = PARTITION,
+            "looks for the key of the service's marks"
+        );
         let beginning = self.log.beginning(PARTITION)?;
         let found = match self.found(beginning, None)? {
             Some(found) => found,
             None => {
                 self.publish(&remembered.map_or_else(random, |(_, key)| key))?;
-                let lost = || Fault::retry(format!("{} does not return the key that was written to it", self.topic));
+                let lost = || {
+                    Fault::retry(format!(
+                        "{} does not return the key that was written to it",
+                        self.topic
+                    ))
+                };
                 self.found(beginning, None)?.ok_or_else(lost)?
             }
         };
@@ -73,13 +82,21 @@ impl Keeper<'_> {
     /// The first key from this offset on, with its own.
     fn found(&self, from: i64, until: Option<i64>) -> Result<Option<(i64, String)>> {
         let record = restore::first_named(self.log, PARTITION, from, until, MARKS_KEY)?;
-        let key = record.as_ref().and_then(|record| record.header(STATE_HEADER)).and_then(|key| std::str::from_utf8(key).ok());
+        let key = record
+            .as_ref()
+            .and_then(|record| record.header(STATE_HEADER))
+            .and_then(|key| std::str::from_utf8(key).ok());
         Ok(record.as_ref().zip(key).map(|(record, key)| (record.offset, key.to_owned())))
     }
 
     fn publish(&mut self, key: &str) -> Result<()> {
         let name = format!("{MARKS_KEY}{}", uuid::Uuid::new_v4().simple());
-        self.producer.send(&reply::shard_state(name, Some(key.as_bytes()), self.topic, PARTITION))?;
+        self.producer.send(&reply::shard_state(
+            name,
+            Some(key.as_bytes()),
+            self.topic,
+            PARTITION,
+        ))?;
         self.producer.flush(self.acknowledge)
     }
 
@@ -96,7 +113,8 @@ impl Keeper<'_> {
         };
         let parts: Vec<&str> = text.split_whitespace().collect();
         let [cluster, topic, offset, key] = parts[..] else { return Ok(None) };
-        let is_ours = cluster == self.cluster && topic == self.topic && key.len() == 2 * KEY_BYTES_MIN;
+        let is_ours =
+            cluster == self.cluster && topic == self.topic && key.len() == 2 * KEY_BYTES_MIN;
         Ok(offset.parse().ok().filter(|_| is_ours).map(|offset| (offset, key.to_owned())))
     }
 
@@ -104,8 +122,11 @@ impl Keeper<'_> {
     fn remember(&self, (offset, key): &(i64, String)) -> Result<()> {
         let text = format!("{} {} {offset} {key}\n", self.cluster, self.topic);
         let new = self.dir.join("marks.key.new");
-        let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
-        options.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| self.unwritable(&error))?;
+        let options =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
+        options
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|error| self.unwritable(&error))?;
         std::fs::rename(new, self.file()).map_err(|error| self.unwritable(&error))
     }
 
@@ -137,7 +158,9 @@ mod tests {
         let log = connection.log(TOPIC).expect("a log");
         let mut producer = connection.producer(name).expect("a producer");
         let acknowledge = Duration::from_secs(1);
-        Keeper { log: &*log, producer: &mut *producer, topic: TOPIC, cluster: id, dir, acknowledge }.key().expect("a key")
+        Keeper { log: &*log, producer: &mut *producer, topic: TOPIC, cluster: id, dir, acknowledge }
+            .key()
+            .expect("a key")
     }
 
     fn written(cluster: &Cluster) -> usize {
@@ -146,18 +169,29 @@ mod tests {
 
     #[test]
     fn a_key_is_made_once_for_a_service_and_found_by_every_process_of_it() {
-        let (cluster, one, other) =
-            (Cluster::new(), tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (cluster, one, other) = (
+            Cluster::new(),
+            tempfile::tempdir().expect("a folder"),
+            tempfile::tempdir().expect("a folder"),
+        );
         cluster.create(TOPIC, 2);
         let key = found(&cluster, "one", "c", one.path());
         assert_eq!((key.len(), written(&cluster)), (64, 1));
         assert_eq!(found(&cluster, "other", "c", other.path()), key, "the other process finds it");
-        assert_eq!(found(&cluster, "one", "c", one.path()), key, "and this one has it beside its shards");
+        assert_eq!(
+            found(&cluster, "one", "c", one.path()),
+            key,
+            "and this one has it beside its shards"
+        );
         assert_eq!(written(&cluster), 1);
-        let mode = std::fs::metadata(one.path().join("marks.key")).expect("a file").permissions().mode();
+        let mode =
+            std::fs::metadata(one.path().join("marks.key")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o077, 0, "nobody else on this machine reads it");
         cluster.compact(TOPIC, Tombstones::Keep).expect("compacts");
-        assert_eq!(found(&cluster, "third", "c", tempfile::tempdir().expect("a folder").path()), key);
+        assert_eq!(
+            found(&cluster, "third", "c", tempfile::tempdir().expect("a folder").path()),
+            key
+        );
     }
 
     #[test]
@@ -168,16 +202,22 @@ mod tests {
         let mut producer = cluster.connect("both").producer("both").expect("a producer");
         for (name, key) in [("a", &first), ("b", &second)] {
             let name = format!("{MARKS_KEY}{name}");
-            producer.send(&reply::shard_state(name, Some(key.as_bytes()), TOPIC, PARTITION)).expect("sent");
+            producer
+                .send(&reply::shard_state(name, Some(key.as_bytes()), TOPIC, PARTITION))
+                .expect("sent");
         }
         for _ in 0..2 {
-            assert_eq!(found(&cluster, "new", "c", tempfile::tempdir().expect("a folder").path()), first);
+            assert_eq!(
+                found(&cluster, "new", "c", tempfile::tempdir().expect("a folder").path()),
+                first
+            );
             cluster.compact(TOPIC, Tombstones::Keep).expect("compacts");
         }
     }
 
     #[test]
-    fn a_key_that_is_remembered_from_another_log_is_not_used_and_one_that_was_lost_is_written_again() {
+    fn a_key_that_is_remembered_from_another_log_is_not_used_and_one_that_was_lost_is_written_again()
+     {
         let (cluster, dir) = (Cluster::new(), tempfile::tempdir().expect("a folder"));
         cluster.create(TOPIC, 1);
         let key = found(&cluster, "one", "c", dir.path());
@@ -185,9 +225,14 @@ mod tests {
         elsewhere.create(TOPIC, 1);
         again.create(TOPIC, 1);
         let copied = tempfile::tempdir().expect("a folder");
-        std::fs::copy(dir.path().join("marks.key"), copied.path().join("marks.key")).expect("copies");
+        std::fs::copy(dir.path().join("marks.key"), copied.path().join("marks.key"))
+            .expect("copies");
         assert_ne!(found(&elsewhere, "one", "d", copied.path()), key);
-        assert_eq!(found(&again, "one", "c", dir.path()), key, "the other processes of this service still have it");
+        assert_eq!(
+            found(&again, "one", "c", dir.path()),
+            key,
+            "the other processes of this service still have it"
+        );
         assert_eq!(written(&again), 1);
     }
 }

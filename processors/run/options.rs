@@ -16,7 +16,8 @@ pub fn embedder(config: &Config) -> embedder::Options {
         "hash" => ModelChoice::Hash,
         directory => ModelChoice::Directory(directory.into()),
     };
-    let library = Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let library =
+        Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
     embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
 }
 
@@ -31,9 +32,18 @@ pub fn judge(config: &Config) -> Option<cross_encoder::Options> {
     cross_encoder(config, "conflict.model", (&config.conflict.model, config.conflict.tokens_max))
 }
 
-fn cross_encoder(config: &Config, option: &'static str, (model, tokens_max): (&str, usize)) -> Option<cross_encoder::Options> {
+fn cross_encoder(
+    config: &Config,
+    option: &'static str,
+    (model, tokens_max): (&str, usize),
+) -> Option<cross_encoder::Options> {
     let library = embedder(config).library;
-    (!model.is_empty()).then(|| cross_encoder::Options { option, model: model.into(), library, tokens_max })
+    (!model.is_empty()).then(|| cross_encoder::Options {
+        option,
+        model: model.into(),
+        library,
+        tokens_max,
+    })
 }
 
 pub fn judging(config: &Config) -> compact::JudgingOptions {
@@ -64,7 +74,8 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
         index: index::Options {
             writer_bytes: config.index.writer_bytes,
             tail_max: config.index.tail_max,
-            documents_bytes_max: (config.index.document_cache_bytes / partitions.max(1) as usize).max(DOCUMENT_CACHE_LEAST),
+            documents_bytes_max: (config.index.document_cache_bytes / partitions.max(1) as usize)
+                .max(DOCUMENT_CACHE_LEAST),
         },
         room: index::Room::new(config.index.vector_cache_bytes),
         decisions_recent_max: config.limits.decisions_recent_max,
@@ -80,7 +91,11 @@ pub fn has_changelog(config: &Config) -> bool {
 }
 
 pub fn restore(config: &Config) -> restore::Options {
-    restore::Options { batch_max: config.store.restore_batch_max, away_ms_max: config.topics.tombstones_ms / 2, until: None }
+    restore::Options {
+        batch_max: config.store.restore_batch_max,
+        away_ms_max: config.topics.tombstones_ms / 2,
+        until: None,
+    }
 }
 
 pub fn decode(config: &Config) -> decode::Options {

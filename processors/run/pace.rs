@@ -25,7 +25,9 @@ impl Pace {
     /// `decided`: time until the records were decided; `took`: until they were written, too. A single batch may have waited for a broker: the
     /// next one has no more than twice or half as many records as were meant for it.
     pub fn carried_out(&mut self, records: usize, decided: Duration, took: Duration) {
-        let fit = |time: Duration| (records as f64 * self.batch.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize;
+        let fit = |time: Duration| {
+            (records as f64 * self.batch.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize
+        };
         let wanted = fit(took).max(LEAST.min(fit(decided)));
         self.records = wanted.clamp(self.records / 2, self.records * 2).clamp(1, self.max);
     }
@@ -48,7 +50,9 @@ mod tests {
 
     #[test]
     fn a_batch_comes_to_take_the_time_it_may() {
-        for (record_us, expected) in [(100, 4000), (500, 2000), (4000, 250), (20_000, 50), (900_000, 1), (5_000_000, 1)] {
+        for (record_us, expected) in
+            [(100, 4000), (500, 2000), (4000, 250), (20_000, 50), (900_000, 1), (5_000_000, 1)]
+        {
             let records = settled(4000, 0, record_us);
             assert!(records.abs_diff(expected) <= expected / 100, "{record_us}: {records}");
         }

@@ -43,12 +43,20 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
         ),
         topic(topics.replies(), topics.partitions, &[kept_for(day_ms / 24), takes(LARGE)]),
         topic(topics.decisions(), topics.partitions, &[kept_for(7 * day_ms), takes(LARGE)]),
-        topic(topics.dead_letters(), topics.partitions, &[kept_for(30 * day_ms), takes(message + 2 * room)]),
+        topic(
+            topics.dead_letters(),
+            topics.partitions,
+            &[kept_for(30 * day_ms), takes(message + 2 * room)],
+        ),
     ]
 }
 
 /// Makes what is missing if it may, checks what must agree, and says how many partitions there are.
-pub fn ready_topics(config: &Config, connection: &Connection, embedded: Option<&Embedded>) -> Result<i32> {
+pub fn ready_topics(
+    config: &Config,
+    connection: &Connection,
+    embedded: Option<&Embedded>,
+) -> Result<i32> {
     let wanted = topics(config);
     if let Some(embedded) = embedded {
         embedded.create(&wanted)?;
@@ -56,7 +64,8 @@ pub fn ready_topics(config: &Config, connection: &Connection, embedded: Option<&
     }
     let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
     let mut found = connection.partitions(&names)?;
-    let missing: Vec<TopicSpec> = wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
+    let missing: Vec<TopicSpec> =
+        wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
     if !missing.is_empty() && config.topics.create {
         connection.create_topics(&missing)?;
         let give_up = Instant::now() + Duration::from_secs(10);
@@ -70,15 +79,20 @@ pub fn ready_topics(config: &Config, connection: &Connection, embedded: Option<&
 /// What must hold before a record is read: all topics there, and events, recalls and memories of equal count.
 pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
     if let Some(missing) = topics(config).iter().find(|topic| !found.contains_key(&topic.name)) {
-        let what = format!("topic {} is not there: run `keepsake topics create`, or set topics.create = true", missing.name);
+        let what = format!(
+            "topic {} is not there: run `keepsake topics create`, or set topics.create = true",
+            missing.name
+        );
         return Err(Fault::stop(StopName::TopicMissing, what));
     }
     let count = |name: String| (found[&name], name);
     let (events, _) = count(config.topics.events());
     for (partitions, name) in [count(config.topics.recalls()), count(config.topics.memories())] {
         if partitions != events {
-            let what =
-                format!("{name} has {partitions} partitions and {} has {events}: they must be equal", config.topics.events());
+            let what = format!(
+                "{name} has {partitions} partitions and {} has {events}: they must be equal",
+                config.topics.events()
+            );
             return Err(Fault::stop(StopName::PartitionsDiffer, what));
         }
     }

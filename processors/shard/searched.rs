@@ -23,7 +23,14 @@ struct Searched {
 
 impl Searched {
     fn of(memory: Memory) -> Searched {
-        let Memory { created_at, role, speaker, content, around: Around { before, earlier, after }, .. } = memory;
+        let Memory {
+            created_at,
+            role,
+            speaker,
+            content,
+            around: Around { before, earlier, after },
+            ..
+        } = memory;
         let around = [before, earlier, after].map(|neighbour| neighbour.map(|one| one.words));
         Searched { created_at, role, speaker, content, around }
     }
@@ -34,17 +41,24 @@ impl Searched {
         let speaker = self.speaker.as_deref();
         let said = Words::again(&self.content);
         let language = said.language().or_else(|| self.language_together());
-        let around = self.around.each_ref().map(|words| words.as_deref().map(|words| stems(&Words::again(words), language)));
+        let around = self
+            .around
+            .each_ref()
+            .map(|words| words.as_deref().map(|words| stems(&Words::again(words), language)));
         let [before, earlier, after] = around.map(Option::unwrap_or_default);
         let frame = Words::again(&format!("{day} {}", speaker.unwrap_or(self.role.as_str())));
-        let own = frame.stems_in(Language::ENGLISH).and(&said.stems_in(language.unwrap_or(Language::ENGLISH)));
+        let own = frame
+            .stems_in(Language::ENGLISH)
+            .and(&said.stems_in(language.unwrap_or(Language::ENGLISH)));
         Text {
             own,
             before,
             earlier,
             after,
             language: language.filter(|language| *language != Language::ENGLISH),
-            speaker: speaker.map(text::name).filter(|name| !name.is_empty() && !NAMELESS.contains(&name.as_str())),
+            speaker: speaker
+                .map(text::name)
+                .filter(|name| !name.is_empty() && !NAMELESS.contains(&name.as_str())),
             words: text::count_words(&self.content),
         }
     }
@@ -53,7 +67,11 @@ impl Searched {
     fn language_together(&self) -> Option<Language> {
         let [before, earlier, after] = self.around.each_ref().map(Option::as_deref);
         let around: Vec<&str> = [earlier, before, after].into_iter().flatten().collect();
-        if around.is_empty() { None } else { Words::of(&[&[self.content.as_str()], &around[..]].concat().join("\n")).language() }
+        if around.is_empty() {
+            None
+        } else {
+            Words::of(&[&[self.content.as_str()], &around[..]].concat().join("\n")).language()
+        }
     }
 }
 
@@ -66,7 +84,8 @@ fn stems(words: &Words, beside: Option<Language>) -> Stems {
 pub fn has_same_words(one: &Memory, other: &Memory) -> bool {
     fn searched(memory: &Memory) -> (Time, Role, Option<&str>, &str, [Option<&str>; 3]) {
         let Around { before, earlier, after } = &memory.around;
-        let around = [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| &*one.words));
+        let around =
+            [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| &*one.words));
         (memory.created_at, memory.role, memory.speaker.as_deref(), &memory.content, around)
     }
     searched(one) == searched(other)

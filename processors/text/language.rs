@@ -87,8 +87,11 @@ impl Signs {
     pub fn count(&mut self, word: &str, is_english_stop_word: bool) {
         let is_ascii = word.is_ascii();
         self.words += 1;
-        self.latin +=
-            usize::from(if is_ascii { !word.starts_with(|c: char| c.is_ascii_digit()) } else { word.starts_with(is_latin) });
+        self.latin += usize::from(if is_ascii {
+            !word.starts_with(|c: char| c.is_ascii_digit())
+        } else {
+            word.starts_with(is_latin)
+        });
         self.english_stop_words += usize::from(is_english_stop_word);
         self.foreign |= !is_ascii;
     }
@@ -101,21 +104,28 @@ impl Signs {
         if self.latin < WORDS_LEAST {
             return None;
         }
-        let is_unlike_english = self.foreign || self.english_stop_words == 0 && self.words >= WORDS_WITHOUT_STOP_WORD;
-        let least = if is_unlike_english { CONFIDENCE_LEAST_UNLIKE_ENGLISH } else { CONFIDENCE_LEAST };
+        let is_unlike_english =
+            self.foreign || self.english_stop_words == 0 && self.words >= WORDS_WITHOUT_STOP_WORD;
+        let least =
+            if is_unlike_english { CONFIDENCE_LEAST_UNLIKE_ENGLISH } else { CONFIDENCE_LEAST };
         let begin = &text[..text.floor_char_boundary(LOOKED_AT_BYTES)];
         if !is_prose(begin) {
             return None;
         }
         let told = DETECTOR.detect(begin).filter(|told| told.confidence() >= least)?.lang();
-        let other = OTHERS.into_iter().find(|(lang, _)| *lang == told).map(|(_, algorithm)| Language(algorithm));
+        let other = OTHERS
+            .into_iter()
+            .find(|(lang, _)| *lang == told)
+            .map(|(_, algorithm)| Language(algorithm));
         other.or((told == Lang::Eng).then_some(Language::ENGLISH))
     }
 
     /// A fifth of the words of English are stop words; of another language hardly one in ten looks like one.
     fn is_plainly_english(&self) -> bool {
         let of_ten = if self.words < SHORT_WORDS { 3 } else { 2 };
-        !self.foreign && self.english_stop_words >= 2 && 10 * self.english_stop_words >= of_ten * self.words
+        !self.foreign
+            && self.english_stop_words >= 2
+            && 10 * self.english_stop_words >= of_ten * self.words
     }
 }
 

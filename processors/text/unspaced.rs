@@ -17,7 +17,8 @@ enum Script {
 /// Whether a word or a part of one is in such a script. Korean has spaces, but most of its words end in a particle that their stem goes
 /// without.
 pub fn is_unspaced(word: &str) -> bool {
-    !word.as_bytes().first().is_some_and(u8::is_ascii) && word.chars().next().and_then(script).is_some()
+    !word.as_bytes().first().is_some_and(u8::is_ascii)
+        && word.chars().next().and_then(script).is_some()
 }
 
 /// The parts of a lower-case word: pairs of characters as readers count them, for each run of one script; the only one of a run that has one,
@@ -57,7 +58,8 @@ const CHARACTERS_OF_A_WORD: usize = 2;
 
 /// Words as people count them.
 pub fn count_words(text: &str) -> usize {
-    let characters = if text.is_ascii() { 0 } else { text.chars().filter(|c| is_without_spaces(*c)).count() };
+    let characters =
+        if text.is_ascii() { 0 } else { text.chars().filter(|c| is_without_spaces(*c)).count() };
     text.split_whitespace().count().max(characters / CHARACTERS_OF_A_WORD)
 }
 
@@ -77,15 +79,22 @@ fn script(c: char) -> Option<Script> {
         '\0'..='\u{dff}' => None,
         '\u{e00}'..='\u{e7f}' => Some(Script::Thai),
         '\u{e80}'..='\u{eff}' => Some(Script::Lao),
-        '\u{1000}'..='\u{109f}' | '\u{a9e0}'..='\u{a9ff}' | '\u{aa60}'..='\u{aa7f}' => Some(Script::Myanmar),
+        '\u{1000}'..='\u{109f}' | '\u{a9e0}'..='\u{a9ff}' | '\u{aa60}'..='\u{aa7f}' => {
+            Some(Script::Myanmar)
+        }
         '\u{1780}'..='\u{17ff}' => Some(Script::Khmer),
         '\u{3041}'..='\u{309f}' => Some(Script::Hiragana),
-        '\u{30a0}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' => Some(Script::Katakana),
-        '\u{3005}'..='\u{3007}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' => {
-            Some(Script::Han)
+        '\u{30a0}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' => {
+            Some(Script::Katakana)
         }
+        '\u{3005}'..='\u{3007}'
+        | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}' => Some(Script::Han),
         '\u{20000}'..='\u{3ffff}' => Some(Script::Han),
-        '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{ac00}'..='\u{d7af}' => Some(Script::Hangul),
+        '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{ac00}'..='\u{d7af}' => {
+            Some(Script::Hangul)
+        }
         _ => None,
     }
 }

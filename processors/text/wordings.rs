@@ -148,8 +148,11 @@ pub static SPEECH: LazyLock<Finder<Sign>> = LazyLock::new(|| {
     })
 });
 
-pub static WISHES: LazyLock<Finder<Wish>> =
-    LazyLock::new(|| Finder::of(|lists| vec![(Wish::Unsaid, &lists.wishes.unsaid), (Wish::Unsay, &lists.wishes.unsay)]));
+pub static WISHES: LazyLock<Finder<Wish>> = LazyLock::new(|| {
+    Finder::of(|lists| {
+        vec![(Wish::Unsaid, &lists.wishes.unsaid), (Wish::Unsay, &lists.wishes.unsay)]
+    })
+});
 
 pub static NEVER: LazyLock<Finder<Category>> = LazyLock::new(|| {
     Finder::of(|lists| {
@@ -164,10 +167,13 @@ pub static NEVER: LazyLock<Finder<Category>> = LazyLock::new(|| {
     })
 });
 
-static LISTS: LazyLock<Vec<Lists>> = LazyLock::new(|| FILES.into_iter().map(|(code, text)| parsed(code, text)).collect());
+static LISTS: LazyLock<Vec<Lists>> =
+    LazyLock::new(|| FILES.into_iter().map(|(code, text)| parsed(code, text)).collect());
 
 fn parsed(code: &str, text: &str) -> Lists {
-    toml::from_str(text).unwrap_or_else(|e| panic!("config/languages/{code}.toml is compiled in and read by every test: {e}"))
+    toml::from_str(text).unwrap_or_else(|e| {
+        panic!("config/languages/{code}.toml is compiled in and read by every test: {e}")
+    })
 }
 
 /// Finds the wordings of all languages at once.
@@ -186,7 +192,10 @@ impl<T: Copy> Finder<T> {
                 meanings.resize(patterns.len(), (language, what));
             }
         }
-        Finder { automaton: AhoCorasick::new(&patterns).expect("a few thousand short patterns fit"), meanings }
+        Finder {
+            automaton: AhoCorasick::new(&patterns).expect("a few thousand short patterns fit"),
+            meanings,
+        }
     }
 
     /// Every wording in a folded text, also those that overlap: linear in the text.
@@ -256,10 +265,22 @@ mod tests {
             let grammar = [&lists.phatic, &lists.question];
             assert!(code == "en" || grammar.iter().all(|list| !list.is_empty()), "{code}");
             let wishes = [&lists.wishes.unsaid, &lists.wishes.unsay];
-            let never =
-                [&lists.never.health, &lists.never.politics, &lists.never.religion, &lists.never.sexuality, &lists.never.money];
-            let talk = [&lists.greeting, &lists.thanks, &lists.acknowledgement, &lists.praise, &lists.filler];
-            let tells = [&lists.words, &lists.first_person, &lists.states, &lists.negation, &lists.change];
+            let never = [
+                &lists.never.health,
+                &lists.never.politics,
+                &lists.never.religion,
+                &lists.never.sexuality,
+                &lists.never.money,
+            ];
+            let talk = [
+                &lists.greeting,
+                &lists.thanks,
+                &lists.acknowledgement,
+                &lists.praise,
+                &lists.filler,
+            ];
+            let tells =
+                [&lists.words, &lists.first_person, &lists.states, &lists.negation, &lists.change];
             for list in wishes.into_iter().chain(never).chain(talk).chain(tells) {
                 assert!(list.len() >= 5, "{code}: {list:?}");
                 assert!(list.iter().all(|wording| !fold(wording).trim().is_empty()), "{code}");
@@ -275,17 +296,29 @@ mod tests {
 
     #[test]
     fn accents_case_and_drawn_out_letters_make_no_difference() {
-        for (one, other) in
-            [("Übermüde", "ubermude"), ("BUENAAAAS", "buenas"), ("Straße", "strasse"), ("it’s", "it's"), ("2000", "2000")]
-        {
+        for (one, other) in [
+            ("Übermüde", "ubermude"),
+            ("BUENAAAAS", "buenas"),
+            ("Straße", "strasse"),
+            ("it’s", "it's"),
+            ("2000", "2000"),
+        ] {
             assert_eq!(fold(one), fold(other));
         }
     }
 
     #[test]
     fn whole_words_only_where_a_language_has_spaces() {
-        let greets = |text: &str| SPEECH.find(&fold(text)).any(|found| found.what == Sign::Greeting && found.language != CHINESE);
+        let greets = |text: &str| {
+            SPEECH
+                .find(&fold(text))
+                .any(|found| found.what == Sign::Greeting && found.language != CHINESE)
+        };
         assert!(greets("oh, hallo!") && !greets("hallodri"));
-        assert!(SPEECH.find(&fold("他说你好吗")).any(|found| found.what == Sign::Greeting && found.language == CHINESE));
+        assert!(
+            SPEECH
+                .find(&fold("他说你好吗"))
+                .any(|found| found.what == Sign::Greeting && found.language == CHINESE)
+        );
     }
 }

@@ -49,7 +49,11 @@ impl Words {
     pub fn of(text: &str) -> Words {
         let (lower, mut signs) = (lower(text), Signs::default());
         let mut content = Vec::new();
-        content_words(&lower, |word, is_stop_word| signs.count(word, is_stop_word), |word| content.push(range_in(&lower, word)));
+        content_words(
+            &lower,
+            |word, is_stop_word| signs.count(word, is_stop_word),
+            |word| content.push(range_in(&lower, word)),
+        );
         Words { lower, content, signs, language: OnceCell::new(), stems: OnceCell::new() }
     }
 
@@ -118,7 +122,10 @@ impl Words {
 
     /// What a question is searched by: its stems, and if it is not English, those of each other language that it may have been meant in. A
     /// question is short: what language it is in, mostly only those tell that its asker has spoken.
-    pub fn searched<E>(&self, spoken: impl FnOnce() -> Result<Vec<Language>, E>) -> Result<Vec<String>, E> {
+    pub fn searched<E>(
+        &self,
+        spoken: impl FnOnce() -> Result<Vec<Language>, E>,
+    ) -> Result<Vec<String>, E> {
         let own = self.language();
         if own == Some(Language::ENGLISH) {
             return Ok(self.stems_in(Language::ENGLISH).iter().map(str::to_owned).collect());
@@ -127,7 +134,8 @@ impl Words {
         languages.extend(own);
         languages.extend(spoken()?.into_iter().filter(|one| Some(*one) != own));
         let stems = |word: &str| {
-            let mut stems: Vec<String> = languages.iter().map(|language| stem_in(*language, word)).collect();
+            let mut stems: Vec<String> =
+                languages.iter().map(|language| stem_in(*language, word)).collect();
             stems.sort_unstable();
             stems.dedup();
             stems
@@ -166,7 +174,10 @@ impl Stems {
 
     /// Those, and then these.
     pub fn and(&self, others: &Stems) -> Stems {
-        Stems { joined: [&*self.joined, &*others.joined].concat().into(), count: self.count + others.count }
+        Stems {
+            joined: [&*self.joined, &*others.joined].concat().into(),
+            count: self.count + others.count,
+        }
     }
 }
 
@@ -187,7 +198,11 @@ struct Stemming {
 
 impl Stemming {
     fn add(&mut self, language: Language, word: &str) {
-        if language == Language::ENGLISH { with_stem(word, |stem| self.put(stem)) } else { self.put(&language.stem(word)) }
+        if language == Language::ENGLISH {
+            with_stem(word, |stem| self.put(stem))
+        } else {
+            self.put(&language.stem(word))
+        }
     }
 
     fn put(&mut self, stem: &str) {
@@ -242,7 +257,11 @@ fn with_stem<R>(word: &str, use_it: impl FnOnce(&str) -> R) -> R {
 }
 
 /// Shows each word, and whether it is an English stop word; keeps parts of those that are none.
-fn content_words<'l>(lower: &'l str, mut show: impl FnMut(&str, bool), mut keep: impl FnMut(&'l str)) {
+fn content_words<'l>(
+    lower: &'l str,
+    mut show: impl FnMut(&str, bool),
+    mut keep: impl FnMut(&'l str),
+) {
     let mut keep = |word: &'l str| {
         if word.len() <= WORD_CHARS_MAX || word.chars().count() <= WORD_CHARS_MAX {
             keep(word);
@@ -269,7 +288,11 @@ fn stem_in(language: Language, word: &str) -> String {
 
 /// As Unicode has it, but for the Turkish capital İ, which would become two characters, the second of them no letter.
 fn lower(text: &str) -> String {
-    if !text.is_ascii() && text.contains('İ') { text.replace('İ', "i").to_lowercase() } else { text.to_lowercase() }
+    if !text.is_ascii() && text.contains('İ') {
+        text.replace('İ', "i").to_lowercase()
+    } else {
+        text.to_lowercase()
+    }
 }
 
 /// From India to Indonesia vowels, tones and joined consonants are written with signs that are no letters by themselves: cut there, few words
@@ -294,7 +317,9 @@ mod tests {
     /// Words and stems as they were when there was only English.
     fn english(text: &str) -> Vec<String> {
         let lower = text.to_lowercase();
-        let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty() && !is_stop_word(word));
+        let words = lower
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty() && !is_stop_word(word));
         words.filter(|word| word.len() <= WORD_CHARS_MAX).map(stem).collect()
     }
 
@@ -303,7 +328,9 @@ mod tests {
     }
 
     fn german() -> Language {
-        Words::of("Gestern war ich beim Arzt, und er hat mir neue Tabletten gegeben.").language().expect("a long sentence")
+        Words::of("Gestern war ich beim Arzt, und er hat mir neue Tabletten gegeben.")
+            .language()
+            .expect("a long sentence")
     }
 
     #[test]
@@ -315,8 +342,14 @@ mod tests {
 
     #[test]
     fn forms_of_a_word_are_one_term_in_the_language_of_their_text() {
-        check("Ich habe mit meiner Schwester zwei Häuser gekauft", "ich hab mit mein schwest zwei haus gekauft");
-        check("Nous avons acheté deux chevaux, et ma soeur un cheval", "nous avon achet deux cheval et soeur un cheval");
+        check(
+            "Ich habe mit meiner Schwester zwei Häuser gekauft",
+            "ich hab mit mein schwest zwei haus gekauft",
+        );
+        check(
+            "Nous avons acheté deux chevaux, et ma soeur un cheval",
+            "nous avon achet deux cheval et soeur un cheval",
+        );
         check("Я купил два дома, этот дом новый", "я куп два дом этот дом нов");
         check("Αγόρασα δύο σπίτια και ένα σπίτι", "αγορασ δυ σπιτ κα εν σπιτ");
         check("İki ev satın aldım, evler büyük", "ik ev sat al ev büyük");
@@ -385,7 +418,8 @@ mod tests {
 
     #[test]
     fn a_stem_is_the_same_however_often_it_is_asked_for() {
-        let words: Vec<String> = (0..STEMS_REMEMBERED + 10).map(|n| format!("walking{n}s")).collect();
+        let words: Vec<String> =
+            (0..STEMS_REMEMBERED + 10).map(|n| format!("walking{n}s")).collect();
         let first: Vec<String> = words.iter().map(|word| stem(word)).collect();
         assert_eq!(first, words.iter().map(|word| stem(word)).collect::<Vec<_>>());
         assert!(STEMS.with_borrow(|stems| stems.len()) <= STEMS_REMEMBERED);
@@ -394,14 +428,19 @@ mod tests {
 
     #[test]
     fn the_last_texts_are_remembered_while_somebody_works_and_no_others() {
-        let known = || TEXTS.with_borrow(|texts| texts.iter().flatten().map(|(text, _)| text.to_string()).collect::<Vec<_>>());
+        let known = || {
+            TEXTS.with_borrow(|texts| {
+                texts.iter().flatten().map(|(text, _)| text.to_string()).collect::<Vec<_>>()
+            })
+        };
         let is_known = |text: &str| Rc::ptr_eq(&Words::again(text), &Words::again(text));
         let ended = std::panic::catch_unwind(|| {
             Words::remembering(|| {
                 (0..TEXTS_REMEMBERED + 3).for_each(|n| drop(Words::again(&format!("text {n}"))));
                 let long = "word ".repeat(TEXT_REMEMBERED_BYTES_MAX);
                 assert_eq!(Words::again(&long).stems(), Words::of(&long).stems());
-                let last = (3..TEXTS_REMEMBERED + 3).map(|n| format!("text {n}")).collect::<Vec<_>>();
+                let last =
+                    (3..TEXTS_REMEMBERED + 3).map(|n| format!("text {n}")).collect::<Vec<_>>();
                 assert!(known() == last && is_known("text 3"));
                 assert!(Words::remembering(|| known().is_empty() && is_known("a part's")));
                 assert_eq!(known(), last);

@@ -38,12 +38,19 @@ fn law_nobody_suffers_from_a_tick_of_another_year(broker: Broker) {
     let rounds = "keepsake_compaction_seconds_count ";
     eventually("a round", || {
         let page = running.service.metrics.page();
-        let count = page.lines().find_map(|line| line.strip_prefix(rounds)).map_or(0.0, |count| count.parse().expect("a number"));
+        let count = page
+            .lines()
+            .find_map(|line| line.strip_prefix(rounds))
+            .map_or(0.0, |count| count.parse().expect("a number"));
         (count > 0.0).then_some(())
     });
     // The proposals of that round, if there were some, are before this turn.
     ada.turn("Our dog is called Rex.");
-    assert!(contents(&ada.recall("Where is Anna?")).contains(&said), "{}", ada.recall("Where is Anna?"));
+    assert!(
+        contents(&ada.recall("Where is Anna?")).contains(&said),
+        "{}",
+        ada.recall("Where is Anna?")
+    );
     assert_eq!(ada.list().len(), 2, "nothing is archived");
     running.stop();
 }
@@ -69,12 +76,21 @@ fn a_tick_summarises_and_archives(broker: Broker) {
     tick(&ada, "2026-01-02T12:00:00Z");
     let summarised = decided(&ada, "summarised");
     assert_eq!(summarised["session"], "s1", "{summarised}");
-    let covered: Vec<&str> = summarised["related"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    let covered: Vec<&str> = summarised["related"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     assert_eq!(covered.len(), 5, "{summarised}");
     assert!(ids.iter().all(|id| covered.contains(&id.as_str())));
     let summary = summarised["memory"].as_str().expect("an id").to_owned();
     let memory = ada.ask(json!({"type": "get", "memory": summary}))["memory"].clone();
-    assert_eq!((&memory["kind"], memory["covers"].as_array().map(Vec::len)), (&json!("summary"), Some(5)), "{memory}");
+    assert_eq!(
+        (&memory["kind"], memory["covers"].as_array().map(Vec::len)),
+        (&json!("summary"), Some(5)),
+        "{memory}"
+    );
 
     tick(&ada, "2060-01-01T00:00:00Z");
     let pruned = decided(&ada, "pruned");
@@ -83,9 +99,16 @@ fn a_tick_summarises_and_archives(broker: Broker) {
     let usual = ada.recall(question);
     assert!(!contents(&usual).contains(&said[1]), "archived: {usual}");
     let all = ada.ask(json!({"type": "recall", "query": question, "include_archived": true}));
-    let found = all["memories"].as_array().expect("a list").iter().find(|memory| memory["content"] == said[1]);
+    let found = all["memories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|memory| memory["content"] == said[1]);
     assert_eq!(found.map(|memory| &memory["state"]), Some(&json!("archived")), "{all}");
-    assert!(ada.list().iter().any(|memory| memory["content"] == said[3]), "instructions never fade");
+    assert!(
+        ada.list().iter().any(|memory| memory["content"] == said[3]),
+        "instructions never fade"
+    );
 
     // A summary of what was forgotten goes with it, and the session is told again without it.
     let bob = wire.user("ticks", "bob");
@@ -98,8 +121,9 @@ fn a_tick_summarises_and_archives(broker: Broker) {
     bob.event(json!({"type": "forget", "memory": ids[2], "at": "2059-12-02T11:00:00Z"}));
     assert!(bob.list().iter().all(|memory| memory["kind"] != "summary"), "its summary told of it");
     tick(&bob, "2059-12-03T10:00:00Z");
-    let told =
-        eventually("the session is summarised again", || bob.list().into_iter().find(|memory| memory["kind"] == "summary"));
+    let told = eventually("the session is summarised again", || {
+        bob.list().into_iter().find(|memory| memory["kind"] == "summary")
+    });
     assert!(!told.to_string().contains("peanuts"), "{told}");
     assert!(!told.to_string().contains(&ids[2]), "{told}");
     running.stop();

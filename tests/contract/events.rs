@@ -19,7 +19,8 @@ on_both_brokers! {
 /// The decision record about the event at this place.
 fn decided(wire: &Wire, reply: &Value) -> Value {
     let place = |value: &Value| (value["partition"].clone(), value["offset"].clone());
-    let found = wire.find("decisions", "the decision", |record| place(&record.json()["event"]) == place(reply));
+    let found = wire
+        .find("decisions", "the decision", |record| place(&record.json()["event"]) == place(reply));
     found.json()
 }
 
@@ -32,9 +33,14 @@ fn every_event_type(broker: Broker) {
         "confidence": 0.25, "metadata": {"app": "attic"}}));
     let id = made(&remembered);
     receipts.push(("kept", remembered));
-    receipts.push(("kept", ada.turn("We decided to use Postgres for the billing service in March.")));
-    receipts.push(("updated", ada.event(json!({"type": "update", "memory": id, "importance": 0.75}))));
-    receipts.push(("noted", ada.event(json!({"type": "feedback", "memory": id, "signal": "confirmed"}))));
+    receipts
+        .push(("kept", ada.turn("We decided to use Postgres for the billing service in March.")));
+    receipts
+        .push(("updated", ada.event(json!({"type": "update", "memory": id, "importance": 0.75}))));
+    receipts.push((
+        "noted",
+        ada.event(json!({"type": "feedback", "memory": id, "signal": "confirmed"})),
+    ));
     receipts.push(("forgotten", ada.event(json!({"type": "forget", "memory": id}))));
     for (expected, reply) in &receipts {
         assert_eq!(reply["type"], "applied", "{reply}");
@@ -45,8 +51,11 @@ fn every_event_type(broker: Broker) {
         assert_eq!(record["event"]["topic"], wire.topic("events"));
     }
 
-    let states: Vec<Message> =
-        wire.read("memories").into_iter().filter(|record| record.key == Some(format!("events/ada/{id}").into_bytes())).collect();
+    let states: Vec<Message> = wire
+        .read("memories")
+        .into_iter()
+        .filter(|record| record.key == Some(format!("events/ada/{id}").into_bytes()))
+        .collect();
     let (last, before) = states.split_last().expect("the memory is on the change feed");
     assert_eq!(last.value, None, "the last state of a forgotten memory is a tombstone");
     let first = before.first().expect("it was there before").json();
@@ -60,7 +69,10 @@ fn every_event_type(broker: Broker) {
         1,
         "on the user's partition"
     );
-    assert_eq!(states[0].partition, receipts[0].1["partition"].as_i64().map(|partition| partition as i32));
+    assert_eq!(
+        states[0].partition,
+        receipts[0].1["partition"].as_i64().map(|partition| partition as i32)
+    );
 }
 
 fn the_same_id_again_changes_nothing(broker: Broker) {
@@ -76,11 +88,17 @@ fn the_same_id_again_changes_nothing(broker: Broker) {
     assert_eq!(outcome(&other), "kept", "an id is the user's own");
 
     // Two at once, in one batch.
-    let event = ada.message("events", json!({"type": "remember", "id": "m-2", "content": "The ferry leaves at nine."}));
+    let event = ada.message(
+        "events",
+        json!({"type": "remember", "id": "m-2", "content": "The ferry leaves at nine."}),
+    );
     (0..5).for_each(|_| drop(wire.post(&event)));
     wire.flush();
     ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
-    assert_eq!(ada.list().iter().filter(|memory| memory["content"] == "The ferry leaves at nine.").count(), 1);
+    assert_eq!(
+        ada.list().iter().filter(|memory| memory["content"] == "The ferry leaves at nine.").count(),
+        1
+    );
 }
 
 fn cloudevents_and_the_confluent_prefix(broker: Broker) {
@@ -103,17 +121,21 @@ fn cloudevents_and_the_confluent_prefix(broker: Broker) {
 
     let structured = json!({"specversion": "1.0", "type": "keepsake.remember.v1", "source": "/tests", "id": "ce-2", "time": "2026-03-15T00:00:00Z",
         "data": {"tenant": "envelopes", "user": "ada", "content": "The red key opens the gate."}});
-    let mut message = ada.message("events", json!({})).with("content-type", "application/cloudevents+json; charset=utf-8");
+    let mut message = ada
+        .message("events", json!({}))
+        .with("content-type", "application/cloudevents+json; charset=utf-8");
     message.value = Some(structured.to_string().into_bytes());
     let reply = wire.exchange(message).json();
     assert_eq!(outcome(&reply), "kept", "{reply}");
     assert_eq!(reply["decisions"][0]["event"]["id"], "ce-2");
 
-    let mut prefixed = ada.message("events", json!({"type": "remember", "content": "The small key opens the box."}));
+    let mut prefixed = ada
+        .message("events", json!({"type": "remember", "content": "The small key opens the box."}));
     prefixed.value = prefixed.value.map(|value| [&[0, 0, 0, 0, 7], value.as_slice()].concat());
     assert_eq!(outcome(&wire.exchange(prefixed).json()), "kept");
 
-    let recall = ada.message("recalls", json!({"query": "blue key"})).with("ce_type", "keepsake.recall.v1");
+    let recall =
+        ada.message("recalls", json!({"query": "blue key"})).with("ce_type", "keepsake.recall.v1");
     let reply = wire.exchange(recall).json();
     assert_eq!(contents(&reply)[0], "The blue key opens the shed.");
 }
@@ -121,7 +143,9 @@ fn cloudevents_and_the_confluent_prefix(broker: Broker) {
 fn a_changed_mind_supersedes(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("superseding", "ada");
-    let berlin = made(&ada.event(json!({"type": "turn", "content": "I live in Berlin", "at": "2026-01-10T00:00:00Z"})));
+    let berlin = made(&ada.event(
+        json!({"type": "turn", "content": "I live in Berlin", "at": "2026-01-10T00:00:00Z"}),
+    ));
     let moved = ada.event(json!({"type": "turn", "content": "I moved to Lisbon last month", "at": "2026-03-10T00:00:00Z"}));
     let lisbon = made(&moved);
     assert_eq!(outcome(&moved), "superseded", "{moved}");
@@ -131,11 +155,18 @@ fn a_changed_mind_supersedes(broker: Broker) {
     let now = ada.recall("Where do I live, Berlin or Lisbon?");
     assert_eq!(contents(&now), ["I moved to Lisbon last month"]);
     assert_eq!(now["memories"][0]["supersedes"], json!([berlin]));
-    let explained = ada.ask(json!({"type": "recall", "query": "Do I live in Berlin?", "explain": true}));
-    assert_eq!(contents(&explained), ["I moved to Lisbon last month", "I live in Berlin"], "the valid one comes first");
+    let explained =
+        ada.ask(json!({"type": "recall", "query": "Do I live in Berlin?", "explain": true}));
+    assert_eq!(
+        contents(&explained),
+        ["I moved to Lisbon last month", "I live in Berlin"],
+        "the valid one comes first"
+    );
     assert_eq!(explained["memories"][1]["superseded_by"], json!(lisbon));
     assert_eq!(explained["memories"][1]["valid_to"], "2026-03-10T00:00:00Z");
-    let then = ada.ask(json!({"type": "recall", "query": "Where do I live?", "as_of": "2026-02-01T00:00:00Z"}));
+    let then = ada.ask(
+        json!({"type": "recall", "query": "Where do I live?", "as_of": "2026-02-01T00:00:00Z"}),
+    );
     assert_eq!(contents(&then), ["I live in Berlin"], "as of February");
 }
 
@@ -151,12 +182,17 @@ fn the_same_said_again_is_merged(broker: Broker) {
     let memory = ada.ask(json!({"type": "get", "memory": made(&first)}));
     assert_eq!(memory["memory"]["confirmed"], 1, "{memory}");
     // Said together, too: the second is decided on what the first one did.
-    let post = |content: &str| wire.post(&ada.message("events", json!({"type": "turn", "content": content})));
+    let post = |content: &str| {
+        wire.post(&ada.message("events", json!({"type": "turn", "content": content})))
+    };
     post("I am allergic to peanuts.");
     post("I am allergic to peanuts.");
     wire.flush();
     ada.turn("ok");
-    assert_eq!(ada.list().iter().filter(|memory| memory["content"] == "I am allergic to peanuts.").count(), 1);
+    assert_eq!(
+        ada.list().iter().filter(|memory| memory["content"] == "I am allergic to peanuts.").count(),
+        1
+    );
 }
 
 fn feedback_moves_importance_and_confidence(broker: Broker) {
@@ -164,15 +200,20 @@ fn feedback_moves_importance_and_confidence(broker: Broker) {
     let ada = wire.user("feedback", "ada");
     let event = json!({"type": "remember", "content": "The office is on the fifth floor.", "importance": 0.5, "confidence": 0.5});
     let (one, two) = (made(&ada.event(event)), ada.remember("The cantine is on the first floor."));
-    let number =
-        |id: &str, field: &str| ada.ask(json!({"type": "get", "memory": id}))["memory"][field].as_f64().expect("a number");
-    for (signal, importance, confidence) in [("used", 1, 0), ("confirmed", 1, 1), ("irrelevant", -1, 0), ("wrong", -1, -1)] {
+    let number = |id: &str, field: &str| {
+        ada.ask(json!({"type": "get", "memory": id}))["memory"][field].as_f64().expect("a number")
+    };
+    for (signal, importance, confidence) in
+        [("used", 1, 0), ("confirmed", 1, 1), ("irrelevant", -1, 0), ("wrong", -1, -1)]
+    {
         let before = (number(&one, "importance"), number(&one, "confidence"));
-        let reply = ada.event(json!({"type": "feedback", "memories": [one, two], "signal": signal}));
+        let reply =
+            ada.event(json!({"type": "feedback", "memories": [one, two], "signal": signal}));
         assert_eq!(outcome(&reply), "noted", "{reply}");
         let after = (number(&one, "importance"), number(&one, "confidence"));
-        let direction =
-            |before: f64, after: f64| if (after - before).abs() < 1e-6 { 0 } else { (after - before).signum() as i32 };
+        let direction = |before: f64, after: f64| {
+            if (after - before).abs() < 1e-6 { 0 } else { (after - before).signum() as i32 }
+        };
         let moved = (direction(before.0, after.0), direction(before.1, after.1));
         assert_eq!(moved, (importance, confidence), "{signal}: {before:?} → {after:?}");
     }
@@ -186,21 +227,42 @@ fn an_update_keeps_what_was_said_before(broker: Broker) {
     let ada = wire.user("updates", "ada");
     let id = ada.remember("The meeting is on Monday.");
     for content in ["The meeting is on Tuesday.", "The meeting is on Friday."] {
-        let reply = ada.event(json!({"type": "update", "memory": id, "content": content, "metadata": {"room": "4"}}));
+        let reply = ada.event(
+            json!({"type": "update", "memory": id, "content": content, "metadata": {"room": "4"}}),
+        );
         assert_eq!(outcome(&reply), "updated", "{reply}");
     }
     let reply = ada.ask(json!({"type": "get", "memory": id, "history": true}));
     assert_eq!(reply["memory"]["content"], "The meeting is on Friday.");
     assert_eq!(reply["memory"]["metadata"], json!({"room": "4"}));
-    let history: Vec<&Value> = reply["history"].as_array().expect("it was asked for").iter().map(|one| &one["content"]).collect();
+    let history: Vec<&Value> = reply["history"]
+        .as_array()
+        .expect("it was asked for")
+        .iter()
+        .map(|one| &one["content"])
+        .collect();
     assert_eq!(history, ["The meeting is on Monday.", "The meeting is on Tuesday."]);
-    assert!(ada.ask(json!({"type": "get", "memory": id}))["history"].is_null(), "only where it was asked for");
-    assert_eq!(contents(&ada.recall("Friday meeting")), ["The meeting is on Friday."], "found by its new words");
+    assert!(
+        ada.ask(json!({"type": "get", "memory": id}))["history"].is_null(),
+        "only where it was asked for"
+    );
+    assert_eq!(
+        contents(&ada.recall("Friday meeting")),
+        ["The meeting is on Friday."],
+        "found by its new words"
+    );
     let found = ada.recall("What happens on Monday?");
-    assert!(!found["prompt"].as_str().unwrap_or_default().contains("Monday."), "not by what it no longer says: {found}");
-    let unknown = ada.event(json!({"type": "update", "memory": "00000000-0000-4000-8000-000000000000", "content": "x"}));
+    assert!(
+        !found["prompt"].as_str().unwrap_or_default().contains("Monday."),
+        "not by what it no longer says: {found}"
+    );
+    let unknown = ada.event(
+        json!({"type": "update", "memory": "00000000-0000-4000-8000-000000000000", "content": "x"}),
+    );
     assert_eq!(unknown["status"], "not_found", "{unknown}");
-    let elsewhere = wire.user("updates", "eve").event(json!({"type": "update", "memory": id, "content": "stolen"}));
+    let elsewhere = wire
+        .user("updates", "eve")
+        .event(json!({"type": "update", "memory": id, "content": "stolen"}));
     assert_eq!(elsewhere["status"], "not_found", "another user's memory: {elsewhere}");
 }
 
@@ -219,14 +281,29 @@ fn a_turn_too_light_is_dropped_with_its_numbers(broker: Broker) {
     let reply = ada.turn("Hi there!");
     let decision = &reply["decisions"][0];
     assert_eq!(decision["outcome"], "dropped", "{reply}");
-    let (total, threshold) = (decision["surprise"]["total"].as_f64(), decision["threshold"].as_f64());
+    let (total, threshold) =
+        (decision["surprise"]["total"].as_f64(), decision["threshold"].as_f64());
     assert!(total.is_some() && total < threshold, "{decision}");
-    let points: f64 = decision["surprise"]["points"].as_object().expect("the parts").values().filter_map(Value::as_f64).sum();
-    assert!((points - total.expect("checked above")).abs() < 1e-3, "the parts sum to the total: {decision}");
+    let points: f64 = decision["surprise"]["points"]
+        .as_object()
+        .expect("the parts")
+        .values()
+        .filter_map(Value::as_f64)
+        .sum();
+    assert!(
+        (points - total.expect("checked above")).abs() < 1e-3,
+        "the parts sum to the total: {decision}"
+    );
     for (turn, expected) in [
         (json!({"type": "turn", "content": "   \n "}), "dropped"),
-        (json!({"type": "turn", "role": "tool", "content": "The report has 17 pages about Lisbon."}), "dropped"),
-        (json!({"type": "turn", "role": "system", "content": "You are a helpful assistant in Lisbon."}), "dropped"),
+        (
+            json!({"type": "turn", "role": "tool", "content": "The report has 17 pages about Lisbon."}),
+            "dropped",
+        ),
+        (
+            json!({"type": "turn", "role": "system", "content": "You are a helpful assistant in Lisbon."}),
+            "dropped",
+        ),
     ] {
         assert_eq!(outcome(&ada.event(turn.clone())), expected, "{turn}");
     }

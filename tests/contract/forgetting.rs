@@ -32,7 +32,10 @@ fn nowhere(user: &User<'_>, word: &str, events: &[Value]) {
         replies.push(user.ask(json!({"type": "explain", "event": place})));
     }
     for reply in replies {
-        assert!(!reply.to_string().to_lowercase().contains(&word.to_lowercase()), "{word:?} comes back: {reply:#}");
+        assert!(
+            !reply.to_string().to_lowercase().contains(&word.to_lowercase()),
+            "{word:?} comes back: {reply:#}"
+        );
     }
 }
 
@@ -50,25 +53,39 @@ fn forgetting_one_memory(broker: Broker) {
     assert_eq!(ada.list()[0]["id"], kept);
     let again =
         ada.event(json!({"type": "turn", "id": "secret", "content": "I am allergic to walnuts and to dust.", "session": "s1"}));
-    assert_eq!(outcome(&again), "duplicate", "the same event again does not bring it back: {again}");
+    assert_eq!(
+        outcome(&again),
+        "duplicate",
+        "the same event again does not bring it back: {again}"
+    );
     nowhere(&ada, "walnuts", &[]);
-    assert_eq!(outcome(&ada.event(json!({"type": "forget", "memory": gone}))), "forgotten", "there was nothing left to forget");
+    assert_eq!(
+        outcome(&ada.event(json!({"type": "forget", "memory": gone}))),
+        "forgotten",
+        "there was nothing left to forget"
+    );
 }
 
 fn forgetting_a_session(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forget-session", "ada");
-    let events: Vec<Value> =
-        ["My doctor is called Zanzibar.", "We decided that Zanzibar sees me on Friday.", "Is it far to Zanzibar?"]
-            .into_iter()
-            .map(|content| ada.event(json!({"type": "turn", "content": content, "session": "s1"})))
-            .collect();
+    let events: Vec<Value> = [
+        "My doctor is called Zanzibar.",
+        "We decided that Zanzibar sees me on Friday.",
+        "Is it far to Zanzibar?",
+    ]
+    .into_iter()
+    .map(|content| ada.event(json!({"type": "turn", "content": content, "session": "s1"})))
+    .collect();
     ada.event(json!({"type": "remember", "content": "Only Zanzibar knows.", "session": "s1", "scope": "session"}));
     let kept = "My dentist is called Miller.";
     ada.event(json!({"type": "turn", "content": kept, "session": "s2"}));
     let reply = ada.event(json!({"type": "forget", "session": "s1"}));
     assert_eq!(outcome(&reply), "forgotten");
-    assert!(reply["decisions"][0]["related"].as_array().is_some_and(|ids| ids.len() >= 3), "{reply}");
+    assert!(
+        reply["decisions"][0]["related"].as_array().is_some_and(|ids| ids.len() >= 3),
+        "{reply}"
+    );
     nowhere(&ada, "Zanzibar", &events);
     assert_eq!(ada.list().iter().map(|memory| &memory["content"]).collect::<Vec<_>>(), [kept]);
 }
@@ -81,7 +98,11 @@ fn forgetting_what_a_query_means(broker: Broker) {
     let reply = ada.event(json!({"type": "forget", "query": "brewery salary"}));
     assert_eq!(outcome(&reply), "forgotten");
     nowhere(&ada, "4000", &[]);
-    assert_eq!(contents(&ada.recall("brewery")), ["The brewery opens at nine."], "better one too few than one too many");
+    assert_eq!(
+        contents(&ada.recall("brewery")),
+        ["The brewery opens at nine."],
+        "better one too few than one too many"
+    );
     let nothing = ada.event(json!({"type": "forget", "query": "volcano"}));
     assert_eq!((outcome(&nothing), ada.list().len()), ("forgotten", 1));
 }
@@ -89,7 +110,9 @@ fn forgetting_what_a_query_means(broker: Broker) {
 fn forgetting_everything(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forget-all", "ada");
-    let mut events: Vec<Value> = (0..12).map(|n| ada.turn(&format!("We decided on plan Quokka number {n} in March."))).collect();
+    let mut events: Vec<Value> = (0..12)
+        .map(|n| ada.turn(&format!("We decided on plan Quokka number {n} in March.")))
+        .collect();
     events.push(ada.turn("What about Quokka?"));
     let event = json!({"type": "remember", "id": "q", "content": "Quokka again."});
     ada.event(event.clone());
@@ -104,10 +127,10 @@ fn forgetting_everything(broker: Broker) {
         ("kept", Some(1.0)),
         "as if nothing had been said"
     );
-    let tombstones = wire
-        .read("memories")
-        .into_iter()
-        .filter(|record| record.value.is_none() && record.key.as_deref().is_some_and(|key| key.starts_with(b"forget-all/ada/")));
+    let tombstones = wire.read("memories").into_iter().filter(|record| {
+        record.value.is_none()
+            && record.key.as_deref().is_some_and(|key| key.starts_with(b"forget-all/ada/"))
+    });
     assert!(tombstones.count() >= 12, "every one is gone from the change feed");
 }
 
@@ -140,18 +163,28 @@ fn what_a_forgotten_memory_left_in_others_goes_with_it(broker: Broker) {
 fn what_its_neighbours_know_of_a_forgotten_turn_goes_with_it(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forget-neighbours", "ada");
-    let said = |content: &str| ada.event(json!({"type": "turn", "content": content, "session": "s1"}));
+    let said =
+        |content: &str| ada.event(json!({"type": "turn", "content": content, "session": "s1"}));
     let doctor = said("My doctor is called Zanzibar.");
     said("We decided to meet in Lisbon on Friday at nine.");
     // By its own words, and by those of the turn before.
     let meeting = |word: &str| {
-        let reply = ada.ask(json!({"type": "recall", "query": word, "explain": true, "limit": 100}));
+        let reply =
+            ada.ask(json!({"type": "recall", "query": word, "explain": true, "limit": 100}));
         let memories = reply["memories"].as_array().expect("a list").clone();
-        let found = memories.into_iter().find(|memory| memory["content"].as_str().is_some_and(|text| text.contains("meet")));
-        let words = |memory: &Value| ["words", "neighbour"].map(|name| memory["explain"][name].as_f64().unwrap_or(0.0) > 0.0);
+        let found = memories
+            .into_iter()
+            .find(|memory| memory["content"].as_str().is_some_and(|text| text.contains("meet")));
+        let words = |memory: &Value| {
+            ["words", "neighbour"].map(|name| memory["explain"][name].as_f64().unwrap_or(0.0) > 0.0)
+        };
         found.as_ref().map_or([false; 2], words)
     };
-    assert_eq!(meeting("Where does Dr Zanzibar meet on Friday?"), [true, true], "the turn before lends it relevance");
+    assert_eq!(
+        meeting("Where does Dr Zanzibar meet on Friday?"),
+        [true, true],
+        "the turn before lends it relevance"
+    );
     ada.event(json!({"type": "forget", "memory": made(&doctor)}));
     assert_eq!(meeting("Where does Dr Zanzibar meet on Friday?"), [true, false]);
     let reply = ada.ask(json!({"type": "recall", "query": "Zanzibar", "explain": true}));
@@ -186,7 +219,9 @@ fn said_and_forgotten_in_one_breath(broker: Broker) {
 fn a_turn_that_is_taken_back_or_off_the_record_leaves_nothing(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forget-said", "ada");
-    let say = |role: &str, content: &str| ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s1"}));
+    let say = |role: &str, content: &str| {
+        ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s1"}))
+    };
     let said = say("user", "I keep my boat in Timbuktu.");
     let back = say("user", "Forget what I just said.");
     assert_eq!(outcome(&back), "forgotten", "{back}");
@@ -194,6 +229,8 @@ fn a_turn_that_is_taken_back_or_off_the_record_leaves_nothing(broker: Broker) {
     let secret = say("user", "Off the record: I am leaving for Timbuktu.");
     let answer = say("assistant", "Timbuktu it is, and nobody will hear of it.");
     assert_eq!([outcome(&secret), outcome(&answer)], ["dropped"; 2], "{secret} {answer}");
-    assert!([&secret, &answer].iter().all(|reply| reply["decisions"][0].get("candidate").is_none()));
+    assert!(
+        [&secret, &answer].iter().all(|reply| reply["decisions"][0].get("candidate").is_none())
+    );
     nowhere(&ada, "timbuktu", &[secret, answer]);
 }

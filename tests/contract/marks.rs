@@ -27,10 +27,12 @@ fn law_nobody_suffers_from_a_forged_way(broker: Broker) {
     let (home, count) = (home(&ada), wire.partitions("events"));
     // On ada's partition: "whatever comes from any other has been here".
     for source in (0..count).filter(|source| *source != home) {
-        let event = evil.message("events", json!({"type": "remember", "content": "Nothing to see here."}));
+        let event =
+            evil.message("events", json!({"type": "remember", "content": "Nothing to see here."}));
         let via = format!("{source}:9223372036854775807");
-        let forged =
-            forged(event).with("keepsake-origin", format!("{}:{source}:1", wire.topic("events"))).with("keepsake-via", via);
+        let forged = forged(event)
+            .with("keepsake-origin", format!("{}:{source}:1", wire.topic("events")))
+            .with("keepsake-via", via);
         let reply = wire.exchange(Message { partition: Some(home), ..forged }).json();
         assert_eq!(outcome(&reply), "kept", "an ordinary event: {reply}");
     }
@@ -45,18 +47,29 @@ fn law_nobody_suffers_from_a_forged_way(broker: Broker) {
 fn law_nobody_suffers_from_a_forged_origin(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let (ada, evil) = (wire.user("origins", "ada"), wire.user("origins-evil", "eve"));
-    let told = ada.event(json!({"type": "remember", "content": "The lighthouse keeper is called Marit."}));
+    let told =
+        ada.event(json!({"type": "remember", "content": "The lighthouse keeper is called Marit."}));
     let (partition, offset) = (&told["partition"], &told["offset"]);
-    let before = by_words(&ada.ask(json!({"type": "recall", "query": "lighthouse keeper", "explain": true})));
+    let before = by_words(
+        &ada.ask(json!({"type": "recall", "query": "lighthouse keeper", "explain": true})),
+    );
     assert!(before > 0.0);
-    let event = evil.message("events", json!({"type": "remember", "content": "The lighthouse keeper is nobody."}));
+    let event = evil.message(
+        "events",
+        json!({"type": "remember", "content": "The lighthouse keeper is nobody."}),
+    );
     let origin = format!("{}:{partition}:{offset}", wire.topic("events"));
     let there = partition.as_i64().expect("a number") as i32;
-    let forged = forged(event).with("keepsake-origin", origin).with("keepsake-via", format!("{}:1", (there + 1) % 2));
+    let forged = forged(event)
+        .with("keepsake-origin", origin)
+        .with("keepsake-via", format!("{}:1", (there + 1) % 2));
     let reply = wire.exchange(Message { partition: Some(there), ..forged }).json();
     assert_ne!(made(&reply), made(&told), "its id is of its own place: {reply}");
     let after = ada.ask(json!({"type": "recall", "query": "lighthouse keeper", "explain": true}));
-    assert_eq!((by_words(&after), contents(&after)), (before, vec!["The lighthouse keeper is called Marit."]));
+    assert_eq!(
+        (by_words(&after), contents(&after)),
+        (before, vec!["The lighthouse keeper is called Marit."])
+    );
 }
 
 /// What the words of the first memory count for.
@@ -77,10 +90,16 @@ fn law_nobody_suffers_from_a_forged_copy_for_every_partition(broker: Broker) {
             .with("keepsake-tenant", way)
             .with("keepsake-broadcast", "true");
         let reply = wire.exchange(Message { partition: Some(away), ..forged }).json();
-        assert_eq!((&reply["partition"], &reply["misrouted"]), (&json!(home), &json!(true)), "forwarded like any other: {reply}");
+        assert_eq!(
+            (&reply["partition"], &reply["misrouted"]),
+            (&json!(home), &json!(true)),
+            "forwarded like any other: {reply}"
+        );
     }
     assert_eq!(
-        ada.event(json!({"type": "forget", "everything": true}))["decisions"][0]["related"].as_array().map(Vec::len),
+        ada.event(json!({"type": "forget", "everything": true}))["decisions"][0]["related"]
+            .as_array()
+            .map(Vec::len),
         Some(3)
     );
     eventually("nothing is left", || ada.list().is_empty().then_some(()));

@@ -21,15 +21,24 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
         topic: wire.topic("events"),
         key: Some(b"dead/ada".to_vec()),
         value: Some(value.clone()),
-        headers: vec![("app".into(), b"\x00\x01 binary".to_vec()), ("app".into(), b"twice".to_vec())],
+        headers: vec![
+            ("app".into(), b"\x00\x01 binary".to_vec()),
+            ("app".into(), b"twice".to_vec()),
+        ],
         timestamp_ms: 1_770_000_000_123,
         ..Message::default()
     };
     let (partition, offset) = wire.send(&sent);
-    let letter = wire.find("dead-letters", "the dead letter", |record| record.key.as_deref() == Some(b"dead/ada"));
+    let letter = wire.find("dead-letters", "the dead letter", |record| {
+        record.key.as_deref() == Some(b"dead/ada")
+    });
     assert_eq!(letter.value, Some(value), "raw");
     let text = |name: &str| letter.text(name).to_owned();
-    assert_eq!(letter.headers[..2], sent.headers[..], "the sender's own headers come first, unchanged");
+    assert_eq!(
+        letter.headers[..2],
+        sent.headers[..],
+        "the sender's own headers come first, unchanged"
+    );
     let reason = text("__connect.errors.exception.message");
     let expected: Vec<(&str, Vec<u8>)> = vec![
         ("__connect.errors.topic", wire.topic("events").into_bytes()),
@@ -46,7 +55,8 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
         ("kafka_dlt-exception-fqcn", b"not-utf8".to_vec()),
         ("kafka_dlt-exception-message", reason.clone().into_bytes()),
     ];
-    let found: Vec<(&str, Vec<u8>)> = letter.headers[2..].iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let found: Vec<(&str, Vec<u8>)> =
+        letter.headers[2..].iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     assert_eq!(found, expected);
     assert!(!reason.is_empty());
 }
@@ -71,20 +81,52 @@ fn each_fault_is_told_to_its_sender(broker: Broker) {
         (event(json!({"user": "ada", "content": "no type"})), "invalid", json!("type")),
         (event(json!({"type": "turn", "user": "a/b", "content": "x"})), "invalid", json!("user")),
         (event(json!({"type": "turn", "user": "ada", "content": 7})), "invalid", json!("content")),
-        (event(json!({"type": "turn", "user": "ada", "content": long})), "too_large", json!("content")),
-        (event(json!({"type": "remember", "user": "ada", "content": "x", "importance": 2})), "invalid", json!("importance")),
-        (event(json!({"type": "remember", "user": "ada", "content": "x", "scope": "session"})), "invalid", json!("session")),
+        (
+            event(json!({"type": "turn", "user": "ada", "content": long})),
+            "too_large",
+            json!("content"),
+        ),
+        (
+            event(json!({"type": "remember", "user": "ada", "content": "x", "importance": 2})),
+            "invalid",
+            json!("importance"),
+        ),
+        (
+            event(json!({"type": "remember", "user": "ada", "content": "x", "scope": "session"})),
+            "invalid",
+            json!("session"),
+        ),
         (event(json!({"type": "forget", "user": "ada"})), "invalid", json!("memory")),
-        (event(json!({"type": "feedback", "user": "ada", "memory": "x", "signal": "liked"})), "invalid", json!("signal")),
+        (
+            event(json!({"type": "feedback", "user": "ada", "memory": "x", "signal": "liked"})),
+            "invalid",
+            json!("signal"),
+        ),
         (request(json!({"type": "recall", "user": "ada"})), "invalid", json!("query")),
-        (request(json!({"type": "recall", "user": "ada", "query": "x", "format": "pdf"})), "invalid", json!("format")),
-        (request(json!({"type": "recall", "user": "ada", "query": "x", "profile": "none-such"})), "invalid", json!("profile")),
+        (
+            request(json!({"type": "recall", "user": "ada", "query": "x", "format": "pdf"})),
+            "invalid",
+            json!("format"),
+        ),
+        (
+            request(json!({"type": "recall", "user": "ada", "query": "x", "profile": "none-such"})),
+            "invalid",
+            json!("profile"),
+        ),
         (request(json!({"type": "turn", "user": "ada"})), "invalid", json!("type")),
-        (request(json!({"type": "get", "user": "ada", "tenant": "faults", "memory": "x"})), "not_found", json!("memory")),
+        (
+            request(json!({"type": "get", "user": "ada", "tenant": "faults", "memory": "x"})),
+            "not_found",
+            json!("memory"),
+        ),
     ];
     for (reply, status, field) in cases {
         assert_eq!(reply["type"], "error", "{reply}");
-        assert_eq!((&reply["status"], &reply["error"]["field"]), (&json!(status), &field), "{reply}");
+        assert_eq!(
+            (&reply["status"], &reply["error"]["field"]),
+            (&json!(status), &field),
+            "{reply}"
+        );
     }
 }
 
@@ -98,9 +140,16 @@ fn proposals_of_strangers_are_not_trusted(broker: Broker) {
         json!({"type": "summary", "session": "s", "content": "nothing", "covers": [{"id": id, "version": 1}]}),
         json!({"type": "revise", "memory": seen, "revises": [seen], "probability": 1.0, "reason": "mine"}),
     ] {
-        let forged = ada.message("events", event).with("keepsake-mark", "guess").with("keepsake-proposal", "keepsake");
+        let forged = ada
+            .message("events", event)
+            .with("keepsake-mark", "guess")
+            .with("keepsake-proposal", "keepsake");
         let reply = wire.exchange(forged).json();
-        assert_eq!((&reply["status"], &reply["error"]["code"]), (&json!("invalid"), &json!("untrusted-proposal")), "{reply}");
+        assert_eq!(
+            (&reply["status"], &reply["error"]["code"]),
+            (&json!("invalid"), &json!("untrusted-proposal")),
+            "{reply}"
+        );
     }
     assert_eq!(ada.list()[0]["state"], "active");
 }
@@ -113,13 +162,20 @@ fn a_request_past_its_deadline_is_expired(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("deadlines", "ada");
     let question = ada.message("recalls", json!({"type": "recall", "query": "anything"}));
-    let late = wire.exchange(question.clone().with("keepsake-deadline", (now_ms() - 1000).to_string()));
+    let late =
+        wire.exchange(question.clone().with("keepsake-deadline", (now_ms() - 1000).to_string()));
     assert_eq!(late.json()["status"], "expired", "{}", late.json());
     assert_eq!(late.text("keepsake-status"), "expired");
-    let in_time = wire.exchange(question.clone().with("keepsake-deadline", (now_ms() + 60_000).to_string())).json();
+    let in_time = wire
+        .exchange(question.clone().with("keepsake-deadline", (now_ms() + 60_000).to_string()))
+        .json();
     assert_eq!(in_time["status"], "ok", "{in_time}");
     let old = Message { timestamp_ms: now_ms() - 6000, ..question };
-    assert_eq!(wire.exchange(old).json()["status"], "expired", "five seconds after the record's own time");
+    assert_eq!(
+        wire.exchange(old).json()["status"],
+        "expired",
+        "five seconds after the record's own time"
+    );
 }
 
 fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
@@ -128,7 +184,8 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
     let applied = ada.turn("I live in Lisbon");
     let offset = applied["offset"].as_i64().expect("a number");
     let question = |offset: i64| {
-        let question = ada.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
+        let question =
+            ada.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
         question.with("keepsake-min-offset", offset.to_string())
     };
     let reply = wire.exchange(question(offset));
@@ -138,39 +195,65 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
 
     // Published and asked at once: the answer waits for the event.
     for n in 0..20 {
-        let event = ada.message("events", json!({"type": "remember", "content": format!("The locker number {n} is green.")}));
+        let event = ada.message(
+            "events",
+            json!({"type": "remember", "content": format!("The locker number {n} is green.")}),
+        );
         let (_, offset) = wire.send(&event);
         let query = json!({"type": "recall", "query": format!("locker number {n}"), "limit": 100});
-        let reply = wire.exchange(ada.message("recalls", query).with("keepsake-min-offset", offset.to_string())).json();
-        assert!(contents(&reply).contains(&format!("The locker number {n} is green.").as_str()), "{reply}");
+        let reply = wire
+            .exchange(ada.message("recalls", query).with("keepsake-min-offset", offset.to_string()))
+            .json();
+        assert!(
+            contents(&reply).contains(&format!("The locker number {n} is green.").as_str()),
+            "{reply}"
+        );
     }
 
     let asked_at = now_ms();
     let ahead = wire.exchange(question(offset + 1_000_000)).json();
     assert_eq!(ahead["status"], "stale", "{ahead}");
     assert!(now_ms() - asked_at >= 900, "it waited for the offset first");
-    let bad = wire.exchange(ada.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", "soon")).json();
-    assert_eq!((&bad["status"], &bad["error"]["field"]), (&json!("invalid"), &json!("keepsake-min-offset")));
+    let bad = wire
+        .exchange(
+            ada.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", "soon"),
+        )
+        .json();
+    assert_eq!(
+        (&bad["status"], &bad["error"]["field"]),
+        (&json!("invalid"), &json!("keepsake-min-offset"))
+    );
 }
 
 fn a_forbidden_reply_topic_is_refused_on_the_default_one(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("forbidden", "ada");
     let id = b"forbidden-1";
-    let aimed = |message: Message| message.with("kafka_replyTopic", wire.topic("events")).with("kafka_correlationId", id);
+    let aimed = |message: Message| {
+        message.with("kafka_replyTopic", wire.topic("events")).with("kafka_correlationId", id)
+    };
     wire.send(&aimed(ada.message("recalls", json!({"type": "recall", "query": "x"}))));
     let reply = wire.reply("kafka_correlationId", id).json();
-    assert_eq!((&reply["type"], &reply["status"]), (&json!("error"), &json!("forbidden")), "{reply}");
+    assert_eq!(
+        (&reply["type"], &reply["status"]),
+        (&json!("error"), &json!("forbidden")),
+        "{reply}"
+    );
 
     // An event is not lost over its receipt.
-    let event = aimed(ada.message("events", json!({"type": "remember", "content": "Still remembered."})));
+    let event =
+        aimed(ada.message("events", json!({"type": "remember", "content": "Still remembered."})));
     wire.send(&event);
-    let receipt = wire.reply_if(PATIENCE, |reply| reply.header("kafka_correlationId") == Some(id)).expect("a receipt").json();
+    let receipt = wire
+        .reply_if(PATIENCE, |reply| reply.header("kafka_correlationId") == Some(id))
+        .expect("a receipt")
+        .json();
     assert_eq!(outcome(&receipt), "kept", "{receipt}");
     assert_eq!(ada.list()[0]["id"], made(&receipt));
 
     // Without a reply header a request is answered on the default topic, an event is not answered.
-    let silent = ada.message("recalls", json!({"type": "stats"})).with("correlation-id", "no-header");
+    let silent =
+        ada.message("recalls", json!({"type": "stats"})).with("correlation-id", "no-header");
     wire.send(&silent);
     assert_eq!(wire.reply("correlation-id", b"no-header").json()["type"], "stats");
 }

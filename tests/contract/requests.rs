@@ -23,7 +23,10 @@ fn some_memories(user: &User<'_>) {
         ("instruction", "Always answer about tea in French."),
         ("fact", "My tea <kettle> & \"pot\" broke\nyesterday."),
     ] {
-        assert_eq!(outcome(&user.event(json!({"type": "remember", "content": content, "kind": kind}))), "kept");
+        assert_eq!(
+            outcome(&user.event(json!({"type": "remember", "content": content, "kind": kind}))),
+            "kept"
+        );
     }
 }
 
@@ -41,13 +44,24 @@ fn recall_in_five_formats(broker: Broker) {
         match format {
             "none" => assert_eq!((prompt, tokens), ("", 0)),
             "json" => assert!(serde_json::from_str::<Value>(prompt).is_ok() && shown, "{prompt}"),
-            "xml" => assert!(shown && prompt.contains("&lt;kettle&gt;") && prompt.trim_start().starts_with('<'), "{prompt}"),
+            "xml" => assert!(
+                shown && prompt.contains("&lt;kettle&gt;") && prompt.trim_start().starts_with('<'),
+                "{prompt}"
+            ),
             _ => assert!(shown && tokens > 0, "{prompt}"),
         }
     }
-    assert_eq!(ask(Value::Null)["prompt"], ask(json!("markdown"))["prompt"], "markdown is what nobody asked for");
-    let scores: Vec<f64> =
-        ask(json!("none"))["memories"].as_array().expect("a list").iter().filter_map(|m| m["score"].as_f64()).collect();
+    assert_eq!(
+        ask(Value::Null)["prompt"],
+        ask(json!("markdown"))["prompt"],
+        "markdown is what nobody asked for"
+    );
+    let scores: Vec<f64> = ask(json!("none"))["memories"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|m| m["score"].as_f64())
+        .collect();
     assert!(scores.is_sorted_by(|a, b| a >= b), "best first: {scores:?}");
     let nothing = wire.user("formats", "nobody").recall("tea");
     assert_eq!((contents(&nothing).len(), &nothing["prompt"]), (0, &json!("")));
@@ -60,13 +74,21 @@ fn the_prompt_never_exceeds_its_budget(broker: Broker) {
     let mut most = 0;
     for budget in [0, 1, 20, 40, 80, 2000] {
         for format in ["markdown", "xml", "compact", "json"] {
-            let reply = ada.ask(json!({"type": "recall", "query": "tea", "format": format, "token_budget": budget}));
-            let (tokens, used) = (reply["tokens"].as_u64().expect("a number"), reply["budget_used"].as_f64().expect("a number"));
+            let reply = ada.ask(
+                json!({"type": "recall", "query": "tea", "format": format, "token_budget": budget}),
+            );
+            let (tokens, used) = (
+                reply["tokens"].as_u64().expect("a number"),
+                reply["budget_used"].as_f64().expect("a number"),
+            );
             assert!(tokens <= budget && (0.0..=1.0).contains(&used), "{format}, {budget}: {reply}");
             let prompt = reply["prompt"].as_str().expect("a text");
             for memory in contents(&reply) {
                 let first_words = memory.split(['<', '\n']).next().expect("a first part").trim();
-                assert!(prompt.contains(first_words), "{format}, {budget}: what is in the answer is in the block: {reply}");
+                assert!(
+                    prompt.contains(first_words),
+                    "{format}, {budget}: what is in the answer is in the block: {reply}"
+                );
             }
             most = most.max(contents(&reply).len());
         }
@@ -85,7 +107,10 @@ fn recall_by_kind_and_metadata(broker: Broker) {
     }
     let ask = |more: Value| {
         let mut request = json!({"type": "recall", "query": "rivers"});
-        request.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        request
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
         let reply = ada.ask(request);
         let mut found: Vec<String> = contents(&reply).into_iter().map(str::to_owned).collect();
         found.sort();
@@ -93,7 +118,10 @@ fn recall_by_kind_and_metadata(broker: Broker) {
     };
     assert_eq!(ask(json!({"kinds": ["preference"]})), ["The preference about rivers from chat."]);
     assert_eq!(ask(json!({"where": {"app": "mail"}})), ["The fact about rivers from mail."]);
-    assert_eq!(ask(json!({"kinds": ["fact"], "where": {"app": "chat", "v": "1"}})), ["The fact about rivers from chat."]);
+    assert_eq!(
+        ask(json!({"kinds": ["fact"], "where": {"app": "chat", "v": "1"}})),
+        ["The fact about rivers from chat."]
+    );
     assert_eq!(ask(json!({"where": {"app": "none"}})), [] as [String; 0]);
     assert_eq!(ask(json!({})).len(), 3);
 }
@@ -102,12 +130,17 @@ fn recall_says_why(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("whys", "ada");
     some_memories(&ada);
-    let reply = ada.ask(json!({"type": "recall", "query": "green tea in the morning", "explain": true}));
+    let reply =
+        ada.ask(json!({"type": "recall", "query": "green tea in the morning", "explain": true}));
     for memory in reply["memories"].as_array().expect("a list") {
-        let numbers = memory["explain"].as_object().unwrap_or_else(|| panic!("no numbers: {memory}"));
+        let numbers =
+            memory["explain"].as_object().unwrap_or_else(|| panic!("no numbers: {memory}"));
         assert!(numbers.len() > 2 && numbers.values().all(Value::is_number), "{memory}");
     }
-    assert!(ada.recall("green tea")["memories"][0]["explain"].is_null(), "only where it was asked for");
+    assert!(
+        ada.recall("green tea")["memories"][0]["explain"].is_null(),
+        "only where it was asked for"
+    );
 }
 
 fn several_questions_at_once(broker: Broker) {
@@ -117,7 +150,8 @@ fn several_questions_at_once(broker: Broker) {
     for content in [tea, boat, "Rain in April."] {
         ada.remember(content);
     }
-    let reply = ada.ask(json!({"type": "recall", "queries": ["What is the boat called?", "When is tea?"]}));
+    let reply =
+        ada.ask(json!({"type": "recall", "queries": ["What is the boat called?", "When is tea?"]}));
     let mut found = contents(&reply);
     found.sort_unstable();
     assert_eq!(found, [tea, boat]);
@@ -154,8 +188,12 @@ fn list_goes_page_by_page(broker: Broker) {
         let page = ada.ask(json!({"type": "list", "limit": 3, "after": after}));
         found.extend(contents(&page).into_iter().map(str::to_owned));
         pages += 1;
-        let times: Vec<&str> =
-            page["memories"].as_array().expect("a list").iter().filter_map(|m| m["created_at"].as_str()).collect();
+        let times: Vec<&str> = page["memories"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|m| m["created_at"].as_str())
+            .collect();
         assert!(times.is_sorted_by(|a, b| a >= b), "newest first: {times:?}");
         if page["after"].is_null() {
             break;
@@ -177,8 +215,16 @@ fn explain_a_memory_and_an_event(broker: Broker) {
     ada.event(json!({"type": "feedback", "memory": id, "signal": "used"}));
     ada.event(json!({"type": "update", "memory": id, "content": "We decided to use MySQL for the billing service in March."}));
     let why = ada.ask(json!({"type": "explain", "memory": id}));
-    assert_eq!(why["decision"]["surprise"], kept["decisions"][0]["surprise"], "the numbers that made it");
-    let since: Vec<&str> = why["since"].as_array().expect("a list").iter().filter_map(|one| one["what"].as_str()).collect();
+    assert_eq!(
+        why["decision"]["surprise"], kept["decisions"][0]["surprise"],
+        "the numbers that made it"
+    );
+    let since: Vec<&str> = why["since"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["what"].as_str())
+        .collect();
     assert!(since.contains(&"used") && since.contains(&"updated"), "{why}");
 
     let dropped = ada.turn("Hello!");
@@ -187,7 +233,11 @@ fn explain_a_memory_and_an_event(broker: Broker) {
     assert_eq!(why["decision"], dropped["decisions"][0]);
     let other = wire.user("explaining", "eve");
     assert_eq!(other.ask(json!({"type": "explain", "memory": id}))["status"], "not_found");
-    assert_eq!(other.ask(json!({"type": "explain", "event": place}))["status"], "not_found", "another user's event");
+    assert_eq!(
+        other.ask(json!({"type": "explain", "event": place}))["status"],
+        "not_found",
+        "another user's event"
+    );
 }
 
 fn stats_count_what_is_there(broker: Broker) {
@@ -195,9 +245,11 @@ fn stats_count_what_is_there(broker: Broker) {
     let ada = wire.user("stats", "ada");
     let empty = ada.ask(json!({"type": "stats"}));
     assert_eq!(empty["memories"]["total"], 0);
-    for (kind, importance, at) in
-        [("fact", 0.2, "2026-01-01T00:00:00Z"), ("fact", 0.4, "2025-01-01T00:00:00Z"), ("note", 0.6, "2026-02-01T00:00:00Z")]
-    {
+    for (kind, importance, at) in [
+        ("fact", 0.2, "2026-01-01T00:00:00Z"),
+        ("fact", 0.4, "2025-01-01T00:00:00Z"),
+        ("note", 0.6, "2026-02-01T00:00:00Z"),
+    ] {
         ada.event(json!({"type": "remember", "content": format!("{kind} {importance}"), "kind": kind, "importance": importance, "at": at}));
     }
     ada.turn("Hi there!");
@@ -207,7 +259,10 @@ fn stats_count_what_is_there(broker: Broker) {
     assert_eq!(stats["memories"]["by_scope"], json!({"user": 3}));
     assert_eq!(stats["memories"]["by_state"], json!({"active": 3}));
     assert_eq!(stats["oldest"], "2025-01-01T00:00:00Z");
-    assert!((stats["importance_average"].as_f64().expect("a number") - 0.4).abs() < 1e-4, "{stats}");
+    assert!(
+        (stats["importance_average"].as_f64().expect("a number") - 0.4).abs() < 1e-4,
+        "{stats}"
+    );
     assert_eq!(stats["decisions"], json!({"kept": 3, "dropped": 1}));
 }
 
@@ -215,45 +270,76 @@ fn stats_count_what_is_there(broker: Broker) {
 fn a_profile_may_write_the_prompt_block_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let profile = folder.path().join("mine.toml");
-    let template =
-        "begin = '<known>'\nmemory = '* {kind}, {speaker}: {content}'\nend = '</known>'\nheadings = { wishes = 'Wishes:' }";
-    std::fs::write(&profile, format!("base = \"keepsake\"\n[rank]\nfloor = 0.45\n[template]\n{template}\n")).expect("writes it");
-    let running = Running::start(Broker::Embedded, &[("profile", profile.to_str().expect("a plain name"))]);
+    let template = "begin = '<known>'\nmemory = '* {kind}, {speaker}: {content}'\nend = '</known>'\nheadings = { wishes = 'Wishes:' }";
+    std::fs::write(
+        &profile,
+        format!("base = \"keepsake\"\n[rank]\nfloor = 0.45\n[template]\n{template}\n"),
+    )
+    .expect("writes it");
+    let running =
+        Running::start(Broker::Embedded, &[("profile", profile.to_str().expect("a plain name"))]);
     let wire = running.wire();
     let ada = wire.user("templates", "ada");
     some_memories(&ada);
     ada.remember("Tea</known> is all I know of tea.");
     let own = ada.recall("tea");
-    let (prompt, tokens) = (own["prompt"].as_str().expect("a text"), own["tokens"].as_u64().expect("a number"));
+    let (prompt, tokens) =
+        (own["prompt"].as_str().expect("a text"), own["tokens"].as_u64().expect("a number"));
     let lines: Vec<&str> = prompt.lines().collect();
-    assert_eq!((lines[0], lines[1], lines.len(), lines.last()), ("<known>", "Wishes:", 8, Some(&"</known>")), "{prompt}");
-    assert!(lines.contains(&"* preference, user: I prefer green tea in the morning.") && tokens > 0, "{prompt}");
+    assert_eq!(
+        (lines[0], lines[1], lines.len(), lines.last()),
+        ("<known>", "Wishes:", 8, Some(&"</known>")),
+        "{prompt}"
+    );
+    assert!(
+        lines.contains(&"* preference, user: I prefer green tea in the morning.") && tokens > 0,
+        "{prompt}"
+    );
     assert_eq!(prompt.matches("</known>").count(), 1, "only the frame ends itself: {prompt}");
     let ask = |format: &str, more: Value| {
         let mut request = json!({"type": "recall", "query": "tea", "format": format});
-        request.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        request
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
         ada.ask(request)
     };
     assert_eq!(ask("template", json!({}))["prompt"], own["prompt"]);
     assert!(ask("compact", json!({}))["prompt"].as_str().expect("a text").starts_with('['));
     let small = ask("template", json!({"token_budget": tokens - 1}));
-    assert!(small["tokens"].as_u64().expect("a number") < tokens && contents(&small).len() == 4, "{small}");
+    assert!(
+        small["tokens"].as_u64().expect("a number") < tokens && contents(&small).len() == 4,
+        "{small}"
+    );
     let refused = ask("template", json!({"profile": "keepsake"}));
-    assert_eq!((&refused["status"], &refused["error"]["field"]), (&json!("invalid"), &json!("format")), "{refused}");
+    assert_eq!(
+        (&refused["status"], &refused["error"]["field"]),
+        (&json!("invalid"), &json!("format")),
+        "{refused}"
+    );
     running.stop();
 }
 
 #[test]
 fn where_a_profile_counts_it_what_was_returned_has_been_used() {
-    let running = Running::start(Broker::Embedded, &[("profile", "lynkr"), ("recall.returned_ms", "50")]);
+    let running =
+        Running::start(Broker::Embedded, &[("profile", "lynkr"), ("recall.returned_ms", "50")]);
     let wire = running.wire();
     let ada = wire.user("returned", "ada");
     let id = made(&ada.event(json!({"type": "remember", "content": "The API uses port 3000"})));
     for _ in 0..2 {
-        assert_eq!(contents(&ada.recall("Which port does the API use?")), ["The API uses port 3000"]);
+        assert_eq!(
+            contents(&ada.recall("Which port does the API use?")),
+            ["The API uses port 3000"]
+        );
     }
-    let noted = wire.find("decisions", "that it was returned", |message| message.json()["outcome"] == "noted").json();
+    let noted = wire
+        .find("decisions", "that it was returned", |message| message.json()["outcome"] == "noted")
+        .json();
     assert_eq!((&noted["related"][0], &noted["user"]), (&json!(id), &json!("ada")), "{noted}");
-    assert!(noted["reason"].as_str().is_some_and(|reason| reason.starts_with("returned for ")), "{noted}");
+    assert!(
+        noted["reason"].as_str().is_some_and(|reason| reason.starts_with("returned for ")),
+        "{noted}"
+    );
     running.stop();
 }

@@ -20,12 +20,22 @@ fn an_event_on_a_wrong_partition_arrives_all_the_same(broker: Broker) {
     for (n, key) in [Some("misrouted/ada"), None, Some("somebody/else")].into_iter().enumerate() {
         let wrong = (home + 1 + n as i32 % (count - 1)) % count;
         let event = json!({"type": "remember", "id": format!("wrong-{n}"), "content": format!("Detour number {n}."), "extra": {"kept": n}});
-        let message =
-            Message { key: key.map(|key| key.as_bytes().to_vec()), partition: Some(wrong), ..ada.message("events", event) };
+        let message = Message {
+            key: key.map(|key| key.as_bytes().to_vec()),
+            partition: Some(wrong),
+            ..ada.message("events", event)
+        };
         let reply = wire.exchange(message.clone()).json();
         assert_eq!(outcome(&reply), "kept", "{reply}");
-        assert_eq!((&reply["misrouted"], reply["partition"].as_i64()), (&json!(true), Some(i64::from(home))), "{reply}");
-        assert_eq!(reply["decisions"][0]["event"]["partition"], wrong, "the event is named as its sender knows it: {reply}");
+        assert_eq!(
+            (&reply["misrouted"], reply["partition"].as_i64()),
+            (&json!(true), Some(i64::from(home))),
+            "{reply}"
+        );
+        assert_eq!(
+            reply["decisions"][0]["event"]["partition"], wrong,
+            "the event is named as its sender knows it: {reply}"
+        );
         assert_eq!(outcome(&wire.exchange(message).json()), "duplicate");
         let copy = wire.find("events", "the forwarded record", |record| {
             record.partition == Some(home) && record.json()["id"] == format!("wrong-{n}")
@@ -35,7 +45,10 @@ fn an_event_on_a_wrong_partition_arrives_all_the_same(broker: Broker) {
     }
     // No key and no partition: wherever the producer likes.
     let reply = wire
-        .exchange(Message { key: None, ..ada.message("events", json!({"type": "remember", "content": "No key at all."})) })
+        .exchange(Message {
+            key: None,
+            ..ada.message("events", json!({"type": "remember", "content": "No key at all."}))
+        })
         .json();
     assert_eq!(outcome(&reply), "kept", "{reply}");
     assert_eq!(ada.list().len(), 5);
@@ -48,8 +61,10 @@ fn an_event_on_a_wrong_partition_arrives_all_the_same(broker: Broker) {
         order.push(content);
     }
     wire.flush();
-    let arrived =
-        |record: &Message| Some(record.json()["candidate"].as_str()?.to_owned()).filter(|text| text.starts_with("Step"));
+    let arrived = |record: &Message| {
+        Some(record.json()["candidate"].as_str()?.to_owned())
+            .filter(|text| text.starts_with("Step"))
+    };
     wire.find("decisions", "the last step", |record| arrived(record).as_ref() == order.last());
     let found: Vec<String> = ada
         .decisions()
@@ -63,14 +78,27 @@ fn an_event_on_a_wrong_partition_arrives_all_the_same(broker: Broker) {
 fn a_request_on_a_wrong_partition_is_answered_all_the_same(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let ada = wire.user("misasked", "ada");
-    let home =
-        ada.event(json!({"type": "remember", "content": "The answer is blue."}))["partition"].as_i64().expect("a number") as i32;
+    let home = ada.event(json!({"type": "remember", "content": "The answer is blue."}))["partition"]
+        .as_i64()
+        .expect("a number") as i32;
     let request = ada.message("recalls", json!({"type": "recall", "query": "the answer"}));
     let count = wire.partitions("recalls");
-    for (key, partition) in [(Some("misasked/ada"), (home + 1) % count), (None, (home + 2) % count), (None, (home + 1) % count)] {
-        let message = Message { key: key.map(|key| key.as_bytes().to_vec()), partition: Some(partition), ..request.clone() };
+    for (key, partition) in [
+        (Some("misasked/ada"), (home + 1) % count),
+        (None, (home + 2) % count),
+        (None, (home + 1) % count),
+    ] {
+        let message = Message {
+            key: key.map(|key| key.as_bytes().to_vec()),
+            partition: Some(partition),
+            ..request.clone()
+        };
         let reply = wire.exchange(message).json();
-        assert_eq!((contents(&reply), &reply["misrouted"]), (vec!["The answer is blue."], &json!(true)), "{reply}");
+        assert_eq!(
+            (contents(&reply), &reply["misrouted"]),
+            (vec!["The answer is blue."], &json!(true)),
+            "{reply}"
+        );
     }
     assert!(wire.exchange(request).json()["misrouted"].is_null());
 }
@@ -95,13 +123,26 @@ fn springs_headers_are_echoed_byte_for_byte(broker: Broker) {
                 .with("tracestate", "vendor=1");
             wire.send(&message);
             let reply = wire.reply("kafka_correlationId", &id);
-            assert_eq!((reply.json()["type"].as_str(), reply.partition), (Some(kind), Some(partition)), "{reply:?}");
+            assert_eq!(
+                (reply.json()["type"].as_str(), reply.partition),
+                (Some(kind), Some(partition)),
+                "{reply:?}"
+            );
             assert_eq!(reply.key.as_deref(), Some(ada.key().as_bytes()), "the request's key");
             assert_eq!(reply.header("traceparent"), message.header("traceparent"));
             assert_eq!(reply.header("tracestate"), message.header("tracestate"));
-            assert_eq!(reply.text("keepsake-status"), reply.json()["status"].as_str().unwrap_or_default());
-            assert_eq!(reply.text("keepsake-took-us").parse::<u64>().ok(), reply.json()["took_us"].as_u64());
-            assert_eq!(reply.text("keepsake-applied-offset").parse::<i64>().ok(), reply.json()["applied_offset"].as_i64());
+            assert_eq!(
+                reply.text("keepsake-status"),
+                reply.json()["status"].as_str().unwrap_or_default()
+            );
+            assert_eq!(
+                reply.text("keepsake-took-us").parse::<u64>().ok(),
+                reply.json()["took_us"].as_u64()
+            );
+            assert_eq!(
+                reply.text("keepsake-applied-offset").parse::<i64>().ok(),
+                reply.json()["applied_offset"].as_i64()
+            );
         }
     }
     // The other spelling comes back in the other spelling.

@@ -14,7 +14,8 @@ on_both_brokers! {
 }
 
 fn recalled(user: &User<'_>, query: &str, session: Option<&str>) -> Vec<String> {
-    let reply = user.ask(json!({"type": "recall", "query": query, "session": session, "limit": 20}));
+    let reply =
+        user.ask(json!({"type": "recall", "query": query, "session": session, "limit": 20}));
     let mut found: Vec<String> = contents(&reply).into_iter().map(str::to_owned).collect();
     found.sort();
     found
@@ -29,7 +30,11 @@ fn session_memories_are_seen_only_where_the_session_is_named(broker: Broker) {
     ada.event(json!({"type": "remember", "content": here, "session": "s1", "scope": "session"}));
     assert_eq!(recalled(&ada, "harbour tour", None), [everywhere]);
     assert_eq!(recalled(&ada, "harbour tour", Some("s2")), [everywhere]);
-    assert_eq!(recalled(&ada, "harbour tour", Some("s1")), [here, everywhere], "adds its own and filters nothing else");
+    assert_eq!(
+        recalled(&ada, "harbour tour", Some("s1")),
+        [here, everywhere],
+        "adds its own and filters nothing else"
+    );
 }
 
 /// A change of a tenant's memory reaches the other shards a moment after its receipt.
@@ -49,7 +54,10 @@ fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
         }
     };
     see("the tenant's memory", &[house]);
-    assert_eq!(recalled(&wire.user("other", "user-0"), "guest wifi password", None), [] as [String; 0]);
+    assert_eq!(
+        recalled(&wire.user("other", "user-0"), "guest wifi password", None),
+        [] as [String; 0]
+    );
 
     let changed = "The guest wifi password is mackerel.";
     let update = users[3].event(json!({"type": "update", "memory": id, "content": changed}));
@@ -58,12 +66,21 @@ fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
     assert_eq!(outcome(&users[5].event(json!({"type": "forget", "memory": id}))), "forgotten");
     see("that it is gone", &[]);
     let made_by = |decision: &&Value| decision["outcome"] == "kept";
-    assert_eq!(users[0].decisions().iter().filter(made_by).count(), 1, "the copies on other shards decide nothing aloud");
+    assert_eq!(
+        users[0].decisions().iter().filter(made_by).count(),
+        1,
+        "the copies on other shards decide nothing aloud"
+    );
 }
 
 fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
     let wire = Running::shared(broker).wire();
-    let people = [("walls", "ada"), ("walls", "adam"), ("walls2", "ada"), ("wall", "s/ada".trim_start_matches("s/"))];
+    let people = [
+        ("walls", "ada"),
+        ("walls", "adam"),
+        ("walls2", "ada"),
+        ("wall", "s/ada".trim_start_matches("s/")),
+    ];
     for (tenant, user) in people {
         let person = wire.user(tenant, user);
         person.remember(&format!("My secret number is {tenant}-{user}."));
@@ -71,17 +88,27 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
     }
     for (tenant, user) in people {
         let person = wire.user(tenant, user);
-        assert_eq!(recalled(&person, "secret number", None), [format!("My secret number is {tenant}-{user}.")]);
+        assert_eq!(
+            recalled(&person, "secret number", None),
+            [format!("My secret number is {tenant}-{user}.")]
+        );
         assert_eq!(person.list().len(), 2);
         assert_eq!(person.ask(json!({"type": "stats"}))["memories"]["total"], 2);
     }
     let (ada, adam) = (wire.user("walls", "ada"), wire.user("walls", "adam"));
     let id = ada.list()[0]["id"].clone();
     for request in ["get", "explain"] {
-        assert_eq!(adam.ask(json!({"type": request, "memory": id}))["status"], "not_found", "{request}");
+        assert_eq!(
+            adam.ask(json!({"type": request, "memory": id}))["status"],
+            "not_found",
+            "{request}"
+        );
     }
     let forgotten = adam.event(json!({"type": "forget", "memory": id}));
-    assert!(forgotten["decisions"][0]["memory"].is_null(), "nothing of another's is forgotten: {forgotten}");
+    assert!(
+        forgotten["decisions"][0]["memory"].is_null(),
+        "nothing of another's is forgotten: {forgotten}"
+    );
     adam.event(json!({"type": "forget", "everything": true}));
     assert_eq!((ada.list().len(), adam.list().len()), (2, 0));
 }
@@ -89,7 +116,9 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
 fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: Broker) {
     let wire = Running::shared(broker).wire();
     let users: Vec<User<'_>> = (0..6).map(|n| wire.user("at-once", &format!("user-{n}"))).collect();
-    let id = made(&users[0].event(json!({"type": "remember", "content": "The code of the gate is 1000.", "scope": "tenant"})));
+    let id = made(&users[0].event(
+        json!({"type": "remember", "content": "The code of the gate is 1000.", "scope": "tenant"}),
+    ));
     for user in &users {
         eventually("all see it", || (!user.list().is_empty()).then_some(()));
     }
@@ -98,7 +127,12 @@ fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: 
             let content = format!("The code of the gate is {round}00{n}.");
             let change = json!({"type": "update", "memory": id, "content": content, "metadata": {"by": user.user}});
             drop(wire.post(&user.message("events", change)));
-            drop(wire.post(&user.message("events", json!({"type": "feedback", "memory": id, "signal": "wrong"}))));
+            drop(wire.post(
+                &user.message(
+                    "events",
+                    json!({"type": "feedback", "memory": id, "signal": "wrong"}),
+                ),
+            ));
         }
         wire.flush();
         let versions = 1 + 2 * round * users.len() as u64;
@@ -108,7 +142,9 @@ fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: 
                 eventually("all changes are here", || {
                     let mut reply = user.ask(json!({"type": "get", "memory": id, "history": true}));
                     let is_all = reply["memory"]["version"] == versions;
-                    ["took_us", "applied_offset", "stale"].iter().for_each(|field| reply[field] = Value::Null);
+                    ["took_us", "applied_offset", "stale"]
+                        .iter()
+                        .for_each(|field| reply[field] = Value::Null);
                     is_all.then_some(reply)
                 })
             })
@@ -122,11 +158,15 @@ fn forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it(bro
     let users: Vec<User<'_>> = (0..5).map(|n| wire.user("leaves", &format!("user-{n}"))).collect();
     let (ada, kim) = (&users[1], &users[2]);
     ada.event(json!({"type": "remember", "content": "Ada keeps the spare key of the boat house.", "scope": "tenant"}));
-    kim.event(json!({"type": "remember", "content": "The boat house closes at six.", "scope": "tenant"}));
+    kim.event(
+        json!({"type": "remember", "content": "The boat house closes at six.", "scope": "tenant"}),
+    );
     let both = ["Ada keeps the spare key of the boat house.", "The boat house closes at six."];
     let see = |what: &str, expected: &[&str]| {
         for user in &users {
-            eventually(&format!("{} sees {what}", user.user), || (recalled(user, "boat house", None) == expected).then_some(()));
+            eventually(&format!("{} sees {what}", user.user), || {
+                (recalled(user, "boat house", None) == expected).then_some(())
+            });
         }
     };
     see("both", &both);
@@ -142,9 +182,19 @@ fn law_fresh_or_says_so_of_a_tenants_memory(broker: Broker) {
     for n in 0..6 {
         let user = wire.user("fresh", &format!("user-{n}"));
         let content = format!("Locker number {n} is free.");
-        let (_, offset) = wire.send(&user.message("events", json!({"type": "remember", "content": content, "scope": "tenant"})));
-        let request = user.message("recalls", json!({"type": "recall", "query": format!("locker number {n}"), "limit": 20}));
+        let (_, offset) =
+            wire.send(&user.message(
+                "events",
+                json!({"type": "remember", "content": content, "scope": "tenant"}),
+            ));
+        let request = user.message(
+            "recalls",
+            json!({"type": "recall", "query": format!("locker number {n}"), "limit": 20}),
+        );
         let reply = wire.exchange(request.with("keepsake-min-offset", offset.to_string())).json();
-        assert!(reply["status"] == "stale" || contents(&reply).contains(&content.as_str()), "{reply}");
+        assert!(
+            reply["status"] == "stale" || contents(&reply).contains(&content.as_str()),
+            "{reply}"
+        );
     }
 }

@@ -11,25 +11,44 @@ fn a_shadow_is_told_beside_the_decision_and_changes_nothing(broker: Broker) {
     let running = Running::start(broker, &[("shadow.profile", "talome")]);
     let wire = running.wire();
     let ada = wire.user("shadow", "ada");
-    let said = ["I live in Berlin with my sister Anna.", "Hi there!", "I moved to Lisbon last month."];
+    let said =
+        ["I live in Berlin with my sister Anna.", "Hi there!", "I moved to Lisbon last month."];
     let receipts: Vec<Value> = said.iter().map(|content| ada.turn(content)).collect();
-    let outcomes: Vec<&Value> = receipts.iter().map(|reply| &reply["decisions"][0]["outcome"]).collect();
+    let outcomes: Vec<&Value> =
+        receipts.iter().map(|reply| &reply["decisions"][0]["outcome"]).collect();
     assert_eq!(outcomes, ["kept", "dropped", "superseded"]);
     for reply in &receipts {
         let decisions = reply["decisions"].as_array().expect("a list");
-        assert!(decisions.len() == 1 && decisions[0]["shadow"].is_null(), "a receipt tells what counts: {reply}");
+        assert!(
+            decisions.len() == 1 && decisions[0]["shadow"].is_null(),
+            "a receipt tells what counts: {reply}"
+        );
     }
 
-    let (shadows, real): (Vec<Value>, Vec<Value>) = ada.decisions().into_iter().partition(|decision| decision["shadow"] == true);
-    assert_eq!(real.iter().map(|decision| &decision["outcome"]).collect::<Vec<_>>(), ["kept", "dropped", "superseded"]);
+    let (shadows, real): (Vec<Value>, Vec<Value>) =
+        ada.decisions().into_iter().partition(|decision| decision["shadow"] == true);
+    assert_eq!(
+        real.iter().map(|decision| &decision["outcome"]).collect::<Vec<_>>(),
+        ["kept", "dropped", "superseded"]
+    );
     assert_eq!(shadows.iter().map(|decision| &decision["candidate"]).collect::<Vec<_>>(), said);
     for (shadow, real) in shadows.iter().zip(&real) {
-        assert_eq!((&shadow["outcome"], &shadow["profile"]), (&json!("dropped"), &json!("talome")), "{shadow}");
+        assert_eq!(
+            (&shadow["outcome"], &shadow["profile"]),
+            (&json!("dropped"), &json!("talome")),
+            "{shadow}"
+        );
         assert_eq!((&shadow["event"], &shadow["at"]), (&real["event"], &real["at"]));
         let why = ada.ask(json!({"type": "explain", "event": real["event"]}));
-        assert!(why["decision"] == *real && why["decisions"].is_null(), "only what counts is explained: {why}");
+        assert!(
+            why["decision"] == *real && why["decisions"].is_null(),
+            "only what counts is explained: {why}"
+        );
     }
-    assert_eq!(ada.ask(json!({"type": "stats"}))["decisions"], json!({"kept": 1, "dropped": 1, "superseded": 1}));
+    assert_eq!(
+        ada.ask(json!({"type": "stats"}))["decisions"],
+        json!({"kept": 1, "dropped": 1, "superseded": 1})
+    );
     assert_eq!(ada.list().len(), 2);
     let page = running.service.metrics.page();
     for line in [

@@ -26,7 +26,11 @@ pub struct Saboteur {
 }
 
 impl Saboteur {
-    pub fn between(inner: Box<dyn Transactor>, bug: Option<Bug>, memories: Arc<dyn Log>) -> Box<dyn Transactor> {
+    pub fn between(
+        inner: Box<dyn Transactor>,
+        bug: Option<Bug>,
+        memories: Arc<dyn Log>,
+    ) -> Box<dyn Transactor> {
         match bug {
             None => inner,
             Some(bug) => Box::new(Saboteur { inner, bug, memories, metas: BTreeMap::new() }),
@@ -37,7 +41,10 @@ impl Saboteur {
         let mut records = records.to_vec();
         match self.bug {
             Bug::MetaOfTheBatchBefore => {
-                for record in records.iter_mut().filter(|record| record.key.as_deref() == Some(META.as_bytes())) {
+                for record in records
+                    .iter_mut()
+                    .filter(|record| record.key.as_deref() == Some(META.as_bytes()))
+                {
                     let partition = record.partition.expect("a meta record names its partition");
                     if let Some(before) = self.metas.insert(partition, record.clone()) {
                         *record = before;
@@ -53,7 +60,12 @@ impl Saboteur {
     fn written(&self, records: &[Outgoing]) -> Written {
         let metas = records.iter().filter(|record| record.key.as_deref() == Some(META.as_bytes()));
         let end = |partition: i32| self.memories.end(partition).unwrap_or(1) - 1;
-        Written { changelog: metas.filter_map(|record| record.partition).map(|partition| (partition, end(partition))).collect() }
+        Written {
+            changelog: metas
+                .filter_map(|record| record.partition)
+                .map(|partition| (partition, end(partition)))
+                .collect(),
+        }
     }
 }
 

@@ -54,8 +54,12 @@ impl Kit {
             layers.set(path, text, "the simulator").expect("an option");
         }
         let config = layers.checked().expect("options");
-        let embedder =
-            keepsake::ports::embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+        let embedder = keepsake::ports::embedder::Options {
+            model: ModelChoice::Hash,
+            library: None,
+            tokens_max: 256,
+            threads: 1,
+        };
         Kit {
             profiles: Profiles::load(&config).expect("built in"),
             model: Model::open(&embedder).expect("needs nothing"),
@@ -64,7 +68,12 @@ impl Kit {
         }
     }
 
-    pub fn shards(&self, home: &MemoryHome, changelog: Option<Changelog>, clock: Arc<dyn Clock>) -> Arc<Shards> {
+    pub fn shards(
+        &self,
+        home: &MemoryHome,
+        changelog: Option<Changelog>,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Shards> {
         let place = Place {
             home: Home::Memory(home.clone()),
             cluster: "sim".into(),
@@ -73,7 +82,13 @@ impl Kit {
             model: self.model.name().into(),
             dimensions: self.model.dimensions() as u32,
         };
-        Arc::new(Shards::new(place, options::shard(&self.config, PARTITIONS), changelog, clock, self.metrics.clone()))
+        Arc::new(Shards::new(
+            place,
+            options::shard(&self.config, PARTITIONS),
+            changelog,
+            clock,
+            self.metrics.clone(),
+        ))
     }
 
     pub fn ingest(&self, shards: &Arc<Shards>) -> Ingest {
@@ -92,7 +107,12 @@ impl Kit {
 
     fn judging(&self) -> Judging {
         let options = JudgingOptions { cosine: 0.0, ..options::judging(&self.config) };
-        Judging { judge: Box::new(Quarrelsome), clock: Arc::new(ManualClock::default()), spread: Spread::STANDARD, options }
+        Judging {
+            judge: Box::new(Quarrelsome),
+            clock: Arc::new(ManualClock::default()),
+            spread: Spread::STANDARD,
+            options,
+        }
     }
 }
 
@@ -101,7 +121,10 @@ struct Quarrelsome;
 
 impl Judge for Quarrelsome {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
-        Ok(pairs.iter().map(|(a, b)| if (a.len() + b.len()).is_multiple_of(3) { 1.0 } else { 0.0 }).collect())
+        Ok(pairs
+            .iter()
+            .map(|(a, b)| if (a.len() + b.len()).is_multiple_of(3) { 1.0 } else { 0.0 })
+            .collect())
     }
 }
 
@@ -111,7 +134,9 @@ fn hasty() -> &'static str {
     PATH.get_or_init(|| {
         let keepsake = include_str!("../../config/profiles/keepsake.toml");
         let mut profile: toml::Table = keepsake.parse().expect("it is built in");
-        profile["prune"] = toml::Value::Table("age_days = 3.0\nstrength = 0.99\ncount_max = 8".parse().expect("a table"));
+        profile["prune"] = toml::Value::Table(
+            "age_days = 3.0\nstrength = 0.99\ncount_max = 8".parse().expect("a table"),
+        );
         profile["summary"]["idle_hours"] = 1.0.into();
         profile["summary"]["memories_min"] = 2.into();
         let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/hasty.toml");
@@ -125,7 +150,8 @@ fn lenient() -> &'static str {
     static PATH: OnceLock<&str> = OnceLock::new();
     PATH.get_or_init(|| {
         let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/lenient.toml");
-        let text = "base = \"keepsake\"\n[gate]\nfixed = 0.2\nkeep_share = 0.9\n[merge]\ncosine = 0.8\n";
+        let text =
+            "base = \"keepsake\"\n[gate]\nfixed = 0.2\nkeep_share = 0.9\n[merge]\ncosine = 0.8\n";
         std::fs::write(path, text).unwrap_or_else(|e| panic!("writes {path}: {e}"));
         path
     })
@@ -217,16 +243,25 @@ impl Running {
         let (sender, wanted) = crossbeam_channel::bounded(2 * PARTITIONS as usize);
         let memories = connection.log(&topics.memories())?;
         let unsteady = UnsteadyLog { inner: memories.clone(), blows: birth.blows.clone() };
-        let changelog = Changelog { log: Arc::new(unsteady), options: options::restore(&kit.config), wanted: sender };
+        let changelog = Changelog {
+            log: Arc::new(unsteady),
+            options: options::restore(&kit.config),
+            wanted: sender,
+        };
         let shards = kit.shards(birth.home, Some(changelog), clock);
-        pulse.runs.set((Arc::downgrade(&shared), Arc::downgrade(&shards))).expect("it was just made");
-        let transactor = connection.transactor(birth.writes_as, &topics.events(), &topics.memories())?;
+        pulse
+            .runs
+            .set((Arc::downgrade(&shared), Arc::downgrade(&shards)))
+            .expect("it was just made");
+        let transactor =
+            connection.transactor(birth.writes_as, &topics.events(), &topics.memories())?;
         let transactor = Saboteur::between(transactor, birth.bug, memories.clone());
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         limits.batch_ms = 3_600_000;
         limits.batch_work_ms = 3_600_000;
-        let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
+        let inner =
+            connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
         let mut ingest_loop = IngestLoop {
             consumer: Box::new(Unsteady { inner, blows: birth.blows.clone(), restores: false }),
             events: connection.log(&topics.events())?,
@@ -242,8 +277,13 @@ impl Running {
         ingest_loop.begin(&shared)?;
         Ok(Running {
             ingest: kit.ingest(&shards),
-            compact: Compact::new(options::compact(&kit.config), kit.profiles.clone(), shards.clone(), kit.metrics.clone())
-                .with_judging(Some(kit.judging())),
+            compact: Compact::new(
+                options::compact(&kit.config),
+                kit.profiles.clone(),
+                shards.clone(),
+                kit.metrics.clone(),
+            )
+            .with_judging(Some(kit.judging())),
             compact_loop: CompactLoop {
                 producer: connection.producer("compact")?,
                 asked,
@@ -269,7 +309,9 @@ impl Running {
     /// One shard. None: there is none to restore, or a transaction is open there, for which a real one waits.
     pub fn restore(&mut self) -> Option<i32> {
         let next = *self.to_restore.front()?;
-        let decided = |log: &dyn Log| Ok::<bool, keepsake::fault::Fault>(log.stable_end(next)? == log.end(next)?);
+        let decided = |log: &dyn Log| {
+            Ok::<bool, keepsake::fault::Fault>(log.stable_end(next)? == log.end(next)?)
+        };
         if !decided(&*self.memories).unwrap_or(false) {
             self.to_restore.rotate_left(1);
             return None;
@@ -282,7 +324,9 @@ impl Running {
     /// The turn of the thread that stands by, for one partition of somebody else. None: as with `restore`.
     pub fn stand_by(&self, chosen: usize) -> Result<Option<i32>> {
         let of_others = self.shards.of_others();
-        let Some(partition) = of_others.get(chosen % of_others.len().max(1)).copied() else { return Ok(None) };
+        let Some(partition) = of_others.get(chosen % of_others.len().max(1)).copied() else {
+            return Ok(None);
+        };
         if self.memories.stable_end(partition)? != self.memories.end(partition)? {
             return Ok(None);
         }

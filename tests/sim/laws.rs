@@ -66,9 +66,17 @@ pub fn hold(world: &mut World<'_>, processes: &[Arc<Shards>]) -> Result<u64, Str
 impl Ended {
     fn of(world: &World<'_>, processes: &[Arc<Shards>]) -> Result<Ended, String> {
         let topics = &world.kit.config.topics;
-        let all =
-            |topic: &str| (0..PARTITIONS).map(|p| world.cluster.records(topic, p).map_err(said)).collect::<Result<Vec<_>, _>>();
-        let shard = |p: i32| processes.iter().find_map(|shards| shards.get(p)).ok_or_else(|| format!("nobody has partition {p}"));
+        let all = |topic: &str| {
+            (0..PARTITIONS)
+                .map(|p| world.cluster.records(topic, p).map_err(said))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let shard = |p: i32| {
+            processes
+                .iter()
+                .find_map(|shards| shards.get(p))
+                .ok_or_else(|| format!("nobody has partition {p}"))
+        };
         Ok(Ended {
             shards: (0..PARTITIONS).map(shard).collect::<Result<_, _>>()?,
             events: all(&topics.events())?,
@@ -106,13 +114,24 @@ impl Fold {
                     let topics = &kit.config.topics;
                     let told = (out.key, out.value, out.headers);
                     match &out.topic {
-                        topic if *topic == topics.decisions() => count(&mut fold.decisions, 0, told),
-                        topic if *topic == topics.dead_letters() => count(&mut fold.dead_letters, 0, told),
+                        topic if *topic == topics.decisions() => {
+                            count(&mut fold.decisions, 0, told)
+                        }
+                        topic if *topic == topics.dead_letters() => {
+                            count(&mut fold.dead_letters, 0, told)
+                        }
                         topic if *topic == topics.events() => {
-                            count(&mut fold.forwarded, out.partition.expect("a forwarded record names its partition"), told);
+                            count(
+                                &mut fold.forwarded,
+                                out.partition.expect("a forwarded record names its partition"),
+                                told,
+                            );
                         }
                         _ => {
-                            let key = (out.partition.expect("a state names its partition"), told.0.unwrap_or_default());
+                            let key = (
+                                out.partition.expect("a state names its partition"),
+                                told.0.unwrap_or_default(),
+                            );
                             fold.feed.insert(key, told.1);
                         }
                     }
@@ -127,14 +146,18 @@ impl Fold {
 
 /// Nothing is lost and nothing is done twice: each event that was sent has its decisions, each about another candidate, or one dead letter.
 fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
-    let (mut decided, mut shadowed) = (BTreeMap::<Place, Vec<Value>>::new(), BTreeMap::<Place, Vec<Value>>::new());
+    let (mut decided, mut shadowed) =
+        (BTreeMap::<Place, Vec<Value>>::new(), BTreeMap::<Place, Vec<Value>>::new());
     for record in &ended.decisions {
         let decision = json(record)?;
         let event = &decision["event"];
         if event["topic"] != topic {
             return Err(format!("a decision about no event of ours: {decision}"));
         }
-        let place = (event["partition"].as_i64().unwrap_or(-1) as i32, event["offset"].as_i64().unwrap_or(-1));
+        let place = (
+            event["partition"].as_i64().unwrap_or(-1) as i32,
+            event["offset"].as_i64().unwrap_or(-1),
+        );
         let beside = if decision["shadow"] == true { &mut shadowed } else { &mut decided };
         beside.entry(place).or_default().push(decision);
     }
@@ -143,9 +166,14 @@ fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
         *dead.entry(origin(record)?).or_default() += 1;
     }
     for event in sent {
-        let (decisions, dead) = (decided.remove(&event.place).unwrap_or_default(), dead.remove(&event.place).unwrap_or_default());
-        let candidates: BTreeSet<String> =
-            decisions.iter().map(|decision| format!("{} {}", decision["candidate"], decision["memory"])).collect();
+        let (decisions, dead) = (
+            decided.remove(&event.place).unwrap_or_default(),
+            dead.remove(&event.place).unwrap_or_default(),
+        );
+        let candidates: BTreeSet<String> = decisions
+            .iter()
+            .map(|decision| format!("{} {}", decision["candidate"], decision["memory"]))
+            .collect();
         let is_right = match event.is_broken {
             true => decisions.is_empty() && dead == 1,
             false => !decisions.is_empty() && candidates.len() == decisions.len() && dead == 0,
@@ -162,7 +190,10 @@ fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
     for (place, shadows) in &shadowed {
         let event = sent.iter().find(|event| event.place == *place).map(|event| &event.event);
         if shadows.len() != 1 || event.is_none_or(|event| event["type"] != "turn") {
-            return Err(format!("{place:?} has {} shadows: {shadows:?} of {event:?}", shadows.len()));
+            return Err(format!(
+                "{place:?} has {} shadows: {shadows:?} of {event:?}",
+                shadows.len()
+            ));
         }
     }
     match dead.into_iter().next() {
@@ -199,26 +230,45 @@ fn as_folded(ended: &Ended, fold: &Fold) -> Law {
 fn said_as_folded(ended: &Ended, fold: &Fold) -> Law {
     let said = |records: &[Record]| {
         let mut all = Said::new();
-        records.iter().for_each(|record| count(&mut all, 0, (record.key.clone(), record.value.clone(), record.headers.clone())));
+        records.iter().for_each(|record| {
+            count(&mut all, 0, (record.key.clone(), record.value.clone(), record.headers.clone()))
+        });
         all
     };
     differ("decisions", &said(&ended.decisions), &fold.decisions)?;
     differ("dead letters", &said(&ended.dead_letters), &fold.dead_letters)?;
     let mut forwarded = Said::new();
-    for record in ended.events.iter().flatten().filter(|record| record.header("keepsake-via").is_some()) {
-        count(&mut forwarded, record.partition, (record.key.clone(), record.value.clone(), record.headers.clone()));
+    for record in
+        ended.events.iter().flatten().filter(|record| record.header("keepsake-via").is_some())
+    {
+        count(
+            &mut forwarded,
+            record.partition,
+            (record.key.clone(), record.value.clone(), record.headers.clone()),
+        );
     }
     differ("forwarded records", &forwarded, &fold.forwarded)?;
     let feed: BTreeMap<_, _> = ended.memories.iter().flat_map(|records| latest(records)).collect();
-    let live = |feed: &BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>| -> BTreeSet<(i32, Vec<u8>, Vec<u8>)> {
-        feed.iter().filter_map(|((p, key), value)| Some((*p, key.clone(), value.clone()?))).collect()
-    };
+    let live =
+        |feed: &BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>| -> BTreeSet<(i32, Vec<u8>, Vec<u8>)> {
+            feed.iter()
+                .filter_map(|((p, key), value)| Some((*p, key.clone(), value.clone()?)))
+                .collect()
+        };
     let values = feed.into_iter().map(|(key, record)| (key, record.value.clone())).collect();
     let (ours, theirs) = (live(&values), live(&fold.feed));
     match ours.symmetric_difference(&theirs).next() {
         Some((partition, key, value)) => {
-            let who = if ours.contains(&(*partition, key.clone(), value.clone())) { "only the feed" } else { "only the fold" };
-            Err(format!("change feed of partition {partition}: {who} has {} = {}", text(key), text(value)))
+            let who = if ours.contains(&(*partition, key.clone(), value.clone())) {
+                "only the feed"
+            } else {
+                "only the fold"
+            };
+            Err(format!(
+                "change feed of partition {partition}: {who} has {} = {}",
+                text(key),
+                text(value)
+            ))
         }
         None => Ok(()),
     }
@@ -230,7 +280,11 @@ fn rebuildable(world: &World<'_>, ended: &Ended) -> Law {
     let log = world.cluster.connect("reader").log(&topic).map_err(said)?;
     let (wanted, _kept) = crossbeam_channel::bounded(PARTITIONS as usize);
     let changelog = Changelog { log, options: options::restore(&world.kit.config), wanted };
-    let restored = world.kit.shards(&MemoryHome::default(), Some(changelog), Arc::new(ManualClock::at(Time(0))));
+    let restored = world.kit.shards(
+        &MemoryHome::default(),
+        Some(changelog),
+        Arc::new(ManualClock::at(Time(0))),
+    );
     restored.assigned(&(0..PARTITIONS).map(|p| (p, None)).collect::<Vec<_>>());
     for shard in &ended.shards {
         restored.restore(shard.partition);
@@ -248,14 +302,18 @@ fn rebuildable(world: &World<'_>, ended: &Ended) -> Law {
         let mut held = BTreeMap::new();
         for ((_, name), record) in latest(&ended.memories[shard.partition as usize]) {
             let name = text(&name);
-            if let (Some(state), true) =
-                (record.header(STATE_HEADER), record.value.is_some() && name != META && name.contains('/'))
-            {
+            if let (Some(state), true) = (
+                record.header(STATE_HEADER),
+                record.value.is_some() && name != META && name.contains('/'),
+            ) {
                 held.insert(named(name.into_bytes()).map_err(said)?.key, Some(state.to_vec()));
             }
         }
         if held != shard.store.everything().map_err(said)?.records {
-            return Err(format!("partition {}: the changelog's last values are not what the store holds", shard.partition));
+            return Err(format!(
+                "partition {}: the changelog's last values are not what the store holds",
+                shard.partition
+            ));
         }
     }
     Ok(())
@@ -273,9 +331,13 @@ fn the_index_has_what_the_store_has(ended: &Ended) -> Law {
                 })
                 .map_err(said)?;
         }
-        let indexed: BTreeSet<(UserKey, MemoryId)> = shard.index.text.ids().map_err(said)?.into_iter().collect();
+        let indexed: BTreeSet<(UserKey, MemoryId)> =
+            shard.index.text.ids().map_err(said)?.into_iter().collect();
         if stored != indexed {
-            return Err(format!("partition {}: the index has {indexed:?}, the store {stored:?}", shard.partition));
+            return Err(format!(
+                "partition {}: the index has {indexed:?}, the store {stored:?}",
+                shard.partition
+            ));
         }
     }
     Ok(())
@@ -286,13 +348,20 @@ fn forgotten_stays_forgotten(world: &World<'_>, ended: &Ended) -> Law {
     let topic = world.kit.config.topics.events();
     let mut secrets: BTreeMap<String, &str> = BTreeMap::new();
     for sent in &world.sent {
-        secrets.extend(sent.secret.as_deref().map(|secret| (sent.memory(&topic).to_string(), secret)));
+        secrets
+            .extend(sent.secret.as_deref().map(|secret| (sent.memory(&topic).to_string(), secret)));
     }
-    let live: Vec<Record> = ended.memories.iter().flat_map(|records| latest(records).into_values().cloned()).collect();
+    let live: Vec<Record> =
+        ended.memories.iter().flat_map(|records| latest(records).into_values().cloned()).collect();
     let everything: Vec<Vec<u8>> = ended
         .shards
         .iter()
-        .map(|shard| shard.store.everything().map(|all| all.records.into_values().flatten().collect::<Vec<_>>().concat()))
+        .map(|shard| {
+            shard
+                .store
+                .everything()
+                .map(|all| all.records.into_values().flatten().collect::<Vec<_>>().concat())
+        })
         .collect::<keepsake::fault::Result<_>>()
         .map_err(said)?;
     let mut indexed = BTreeSet::new();
@@ -306,8 +375,10 @@ fn forgotten_stays_forgotten(world: &World<'_>, ended: &Ended) -> Law {
         }
         for id in decision["related"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             let memory = MemoryId::parse(id).ok_or("an id is an id")?;
-            let is_told =
-                |record: &Record| record.value.is_some() && text(record.key.as_deref().unwrap_or_default()).ends_with(id);
+            let is_told = |record: &Record| {
+                record.value.is_some()
+                    && text(record.key.as_deref().unwrap_or_default()).ends_with(id)
+            };
             if indexed.contains(&memory) || live.iter().any(is_told) {
                 return Err(format!("{id} is here again, although {decision}"));
             }
@@ -318,7 +389,9 @@ fn forgotten_stays_forgotten(world: &World<'_>, ended: &Ended) -> Law {
                     || says(record.header(STATE_HEADER).unwrap_or_default(), secret)
             });
             if stored || fed {
-                return Err(format!("{secret} is still said (store {stored}, feed {fed}), although {decision}"));
+                return Err(format!(
+                    "{secret} is still said (store {stored}, feed {fed}), although {decision}"
+                ));
             }
         }
     }
@@ -341,7 +414,9 @@ fn a_tenants_memory_is_everywhere(ended: &Ended) -> Law {
         let first = first.get_or_insert_with(|| held.clone());
         if *first != held {
             let partition = shard.partition;
-            return Err(format!("partition {partition} holds other of the tenant than the first: {held:#?}, {first:#?}"));
+            return Err(format!(
+                "partition {partition} holds other of the tenant than the first: {held:#?}, {first:#?}"
+            ));
         }
     }
     Ok(())
@@ -352,7 +427,10 @@ fn told_once(ended: &Ended) -> Law {
     let mut told = BTreeSet::new();
     for receipt in &ended.receipts {
         if !told.insert(receipt.header("correlation-id").unwrap_or_default()) {
-            return Err(format!("a second receipt: {}", text(receipt.value.as_deref().unwrap_or_default())));
+            return Err(format!(
+                "a second receipt: {}",
+                text(receipt.value.as_deref().unwrap_or_default())
+            ));
         }
     }
     Ok(())
@@ -362,7 +440,10 @@ fn note(world: &mut World<'_>, ended: &Ended, fold: &Fold) -> Law {
     for record in &ended.decisions {
         let decision = json(record)?;
         let is_shadow = decision["shadow"] == true;
-        world.note(if is_shadow { "shadowed" } else { decision["outcome"].as_str().unwrap_or_default() }, 1);
+        world.note(
+            if is_shadow { "shadowed" } else { decision["outcome"].as_str().unwrap_or_default() },
+            1,
+        );
     }
     let is_broadcast = |told: &Told| header(&told.2, "keepsake-tenant").is_some();
     for ((_, told), times) in &fold.forwarded {
@@ -376,7 +457,8 @@ fn note(world: &mut World<'_>, ended: &Ended, fold: &Fold) -> Law {
 fn digest(ended: &Ended) -> Result<u64, String> {
     let mut digest = 0u64;
     for shard in &ended.shards {
-        digest = digest.rotate_left(7) ^ shard.store.digest().map_err(said)? ^ shard.applied() as u64;
+        digest =
+            digest.rotate_left(7) ^ shard.store.digest().map_err(said)? ^ shard.applied() as u64;
     }
     Ok(digest)
 }
@@ -386,23 +468,36 @@ fn digest(ended: &Ended) -> Result<u64, String> {
 fn same(ours: &Shard, theirs: &Shard, what: &str) -> Law {
     let partition = ours.partition;
     for source in 0..PARTITIONS {
-        let (ours, theirs) = (ours.store.via(source).map_err(said)?, theirs.store.via(source).map_err(said)?);
+        let (ours, theirs) =
+            (ours.store.via(source).map_err(said)?, theirs.store.via(source).map_err(said)?);
         if ours != theirs {
-            return Err(format!("partition {partition} is not {what}: via {source} it has {ours:?}, not {theirs:?}"));
+            return Err(format!(
+                "partition {partition} is not {what}: via {source} it has {ours:?}, not {theirs:?}"
+            ));
         }
     }
     if ours.store.digest().map_err(said)? == theirs.store.digest().map_err(said)? {
         return Ok(());
     }
-    let (ours, theirs) = (ours.store.everything().map_err(said)?.records, theirs.store.everything().map_err(said)?.records);
+    let (ours, theirs) = (
+        ours.store.everything().map_err(said)?.records,
+        theirs.store.everything().map_err(said)?.records,
+    );
     let keys: BTreeSet<&Vec<u8>> = ours.keys().chain(theirs.keys()).collect();
-    let shown = |value: Option<&Option<Vec<u8>>>| value.cloned().flatten().map_or("nothing".to_owned(), |value| text(&value));
+    let shown = |value: Option<&Option<Vec<u8>>>| {
+        value.cloned().flatten().map_or("nothing".to_owned(), |value| text(&value))
+    };
     let different: Vec<String> = keys
         .into_iter()
         .filter(|key| ours.get(*key) != theirs.get(*key))
         .map(|key| {
             let sort = if is_memory(key) { "memory" } else { "record" };
-            format!("{sort} {}:\n  here {}\n  there {}", text(key), shown(ours.get(key)), shown(theirs.get(key)))
+            format!(
+                "{sort} {}:\n  here {}\n  there {}",
+                text(key),
+                shown(ours.get(key)),
+                shown(theirs.get(key))
+            )
         })
         .collect();
     Err(format!("partition {partition} is not {what}:\n{}", different.join("\n")))
@@ -411,7 +506,8 @@ fn same(ours: &Shard, theirs: &Shard, what: &str) -> Law {
 fn differ(what: &str, ours: &Said, theirs: &Said) -> Law {
     let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     for key in keys {
-        let (here, there) = (ours.get(key).copied().unwrap_or(0), theirs.get(key).copied().unwrap_or(0));
+        let (here, there) =
+            (ours.get(key).copied().unwrap_or(0), theirs.get(key).copied().unwrap_or(0));
         if here != there {
             let (partition, (_, value, headers)) = key;
             let via = header(headers, "keepsake-via").map(text);
@@ -430,7 +526,10 @@ fn count(said: &mut Said, partition: i32, told: Told) {
 
 /// The last record of each key.
 fn latest(records: &[Record]) -> BTreeMap<(i32, Vec<u8>), &Record> {
-    records.iter().map(|record| ((record.partition, record.key.clone().unwrap_or_default()), record)).collect()
+    records
+        .iter()
+        .map(|record| ((record.partition, record.key.clone().unwrap_or_default()), record))
+        .collect()
 }
 
 /// Where the event of a dead letter was sent to.
@@ -445,16 +544,24 @@ fn origin(record: &Record) -> Result<Place, String> {
     match first {
         Some(place) => {
             let mut parts = place.rsplit(':');
-            let mut next = || parts.next().and_then(|part| part.parse::<i64>().ok()).ok_or("an origin is topic:partition:offset");
+            let mut next = || {
+                parts
+                    .next()
+                    .and_then(|part| part.parse::<i64>().ok())
+                    .ok_or("an origin is topic:partition:offset")
+            };
             let (offset, partition) = (next()?, next()?);
             Ok((partition as i32, offset))
         }
-        None => Ok((number("__connect.errors.partition")? as i32, number("__connect.errors.offset")?)),
+        None => {
+            Ok((number("__connect.errors.partition")? as i32, number("__connect.errors.offset")?))
+        }
     }
 }
 
 fn json(record: &Record) -> Result<Value, String> {
-    serde_json::from_slice(record.value.as_deref().unwrap_or_default()).map_err(|error| format!("a decision is no JSON: {error}"))
+    serde_json::from_slice(record.value.as_deref().unwrap_or_default())
+        .map_err(|error| format!("a decision is no JSON: {error}"))
 }
 
 fn says(bytes: &[u8], word: &str) -> bool {

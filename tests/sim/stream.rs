@@ -33,7 +33,10 @@ pub struct Sent {
 impl Sent {
     /// The memory that it makes, if it makes one.
     pub fn memory(&self, topic: &str) -> MemoryId {
-        MemoryId::of(&Position { topic: topic.into(), partition: self.place.0, offset: self.place.1 }, 0)
+        MemoryId::of(
+            &Position { topic: topic.into(), partition: self.place.0, offset: self.place.1 },
+            0,
+        )
     }
 }
 
@@ -65,8 +68,13 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
         10..=19 => turn(&format!("I moved to {} last month.", pick(dice, &CITIES))),
         20..=28 => turn(pick(dice, &REPEATED)),
         29..=31 => turn(&format!("We now have {} boats in the rental fleet.", 10 + dice.below(5))),
-        32..=33 => turn(pick(dice, &["I have never played tennis in the park.", "I played tennis in the park with Anna."])),
-        34..=44 => json!({"type": "remember", "content": format!("The parcel code is {}.", word(&mut secret, n))}),
+        32..=33 => turn(pick(
+            dice,
+            &["I have never played tennis in the park.", "I played tennis in the park with Anna."],
+        )),
+        34..=44 => {
+            json!({"type": "remember", "content": format!("The parcel code is {}.", word(&mut secret, n))})
+        }
         45..=52 => turn(&format!("My locker number is {}.", word(&mut secret, n))),
         53..=56 => turn("Hi there!"),
         57..=60 => {
@@ -75,12 +83,16 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
         61..=65 => {
             json!({"type": "remember", "scope": "tenant", "content": format!("Office rule {}: doors close at six.", word(&mut secret, n))})
         }
-        66..=71 => json!({"type": "update", "content": format!("The parcel code has become {}.", pick(dice, &CITIES))}),
+        66..=71 => {
+            json!({"type": "update", "content": format!("The parcel code has become {}.", pick(dice, &CITIES))})
+        }
         72..=79 => json!({"type": "forget"}),
         80..=82 => json!({"type": "forget", "session": session(dice)}),
         83..=84 => json!({"type": "forget", "query": pick(dice, &CITIES)}),
         85 => json!({"type": "forget", "everything": true}),
-        86..=91 => json!({"type": "feedback", "signal": pick(dice, &["used", "confirmed", "wrong", "irrelevant"])}),
+        86..=91 => {
+            json!({"type": "feedback", "signal": pick(dice, &["used", "confirmed", "wrong", "irrelevant"])})
+        }
         92..=93 => json!({"type": "tick"}),
         94..=95 => {
             is_broken = true;
@@ -106,8 +118,16 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
     }
     let key = UserKey::new(TENANT, USERS[user]).expect("a name");
     // Some senders know no murmur2.
-    let partition = if dice.below(8) == 0 { dice.below(PARTITIONS as u64) as i32 } else { key.partition(PARTITIONS) };
-    let value = if is_broken && dice.below(2) == 0 { b"{\"type\": \"turn\", ".to_vec() } else { event.to_string().into_bytes() };
+    let partition = if dice.below(8) == 0 {
+        dice.below(PARTITIONS as u64) as i32
+    } else {
+        key.partition(PARTITIONS)
+    };
+    let value = if is_broken && dice.below(2) == 0 {
+        b"{\"type\": \"turn\", ".to_vec()
+    } else {
+        event.to_string().into_bytes()
+    };
     let outgoing = Outgoing {
         topic: topic.to_owned(),
         partition: Some(partition),
@@ -120,20 +140,31 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
 }
 
 /// Tenant, session, time, id, and what it is about. Says whose it is: who changes a memory is mostly the one whose it is.
-fn dress(dice: &mut Dice, event: &mut Value, topic: &str, before: &[Sent], user: usize, n: usize) -> usize {
+fn dress(
+    dice: &mut Dice,
+    event: &mut Value,
+    topic: &str,
+    before: &[Sent],
+    user: usize,
+    n: usize,
+) -> usize {
     let mut user = user;
     event["tenant"] = TENANT.into();
     let is_about_a_memory = event["type"] == "update"
         || event["type"] == "feedback"
         || (event["type"] == "forget"
-            && event
-                .as_object()
-                .is_some_and(|fields| !fields.keys().any(|f| ["session", "query", "everything"].contains(&f.as_str()))));
+            && event.as_object().is_some_and(|fields| {
+                !fields.keys().any(|f| ["session", "query", "everything"].contains(&f.as_str()))
+            }));
     if is_about_a_memory {
-        let is_maker = |sent: &&Sent| ["turn", "remember"].contains(&sent.event["type"].as_str().unwrap_or(""));
+        let is_maker = |sent: &&Sent| {
+            ["turn", "remember"].contains(&sent.event["type"].as_str().unwrap_or(""))
+        };
         let mut makers: Vec<&Sent> = before.iter().filter(is_maker).collect();
         // Often the last one that the whole tenant sees: its changes meet only if several users change it at about the same time.
-        if let (Some(shared), 0..=3) = (makers.iter().rposition(|sent| sent.event["scope"] == "tenant"), dice.below(10)) {
+        if let (Some(shared), 0..=3) =
+            (makers.iter().rposition(|sent| sent.event["scope"] == "tenant"), dice.below(10))
+        {
             makers = vec![makers[shared]];
         }
         let memory = match makers.len() {
@@ -167,13 +198,18 @@ fn dress(dice: &mut Dice, event: &mut Value, topic: &str, before: &[Sent], user:
 
 /// One that was sent before. A secret only under an id: else it would be another event that says it.
 fn again<'s>(dice: &mut Dice, before: &'s [Sent]) -> Option<&'s Sent> {
-    let can: Vec<&Sent> =
-        before.iter().filter(|sent| !sent.is_broken && (sent.secret.is_none() || !sent.event["id"].is_null())).collect();
+    let can: Vec<&Sent> = before
+        .iter()
+        .filter(|sent| !sent.is_broken && (sent.secret.is_none() || !sent.event["id"].is_null()))
+        .collect();
     if can.is_empty() { None } else { Some(can[dice.below(can.len() as u64) as usize]) }
 }
 
 fn asks_for_a_receipt(n: usize) -> Headers {
-    vec![("reply-topic".into(), b"keepsake.replies".to_vec()), ("correlation-id".into(), n.to_string().into_bytes())]
+    vec![
+        ("reply-topic".into(), b"keepsake.replies".to_vec()),
+        ("correlation-id".into(), n.to_string().into_bytes()),
+    ]
 }
 
 fn turn(content: &str) -> Value {

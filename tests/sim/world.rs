@@ -78,7 +78,13 @@ impl<'k> World<'k> {
         let clock = ManualClock::at(Time(NOON_MS));
         let cluster = Cluster::with_clock(std::sync::Arc::new(clock.clone()));
         let topics = &kit.config.topics;
-        for topic in [topics.events(), topics.memories(), topics.decisions(), topics.dead_letters(), topics.replies()] {
+        for topic in [
+            topics.events(),
+            topics.memories(),
+            topics.decisions(),
+            topics.dead_letters(),
+            topics.replies(),
+        ] {
             cluster.create(&topic, PARTITIONS);
         }
         let process = |name| {
@@ -114,7 +120,11 @@ impl<'k> World<'k> {
             self.step()?;
         }
         self.come_to_rest()?;
-        let shards = self.processes.iter().filter_map(|process| process.running.as_ref()).map(|running| &running.shards);
+        let shards = self
+            .processes
+            .iter()
+            .filter_map(|process| process.running.as_ref())
+            .map(|running| &running.shards);
         laws::hold(self, &shards.cloned().collect::<Vec<_>>())
     }
 
@@ -150,7 +160,8 @@ impl<'k> World<'k> {
             }
             let topic = self.kit.config.topics.events();
             let next = stream::next(&mut self.dice, self.users, &topic, &self.sent);
-            let offset = self.client.log(&topic).and_then(|log| log.end(next.partition)).map_err(said)?;
+            let offset =
+                self.client.log(&topic).and_then(|log| log.end(next.partition)).map_err(said)?;
             let mut producer = self.client.producer("client").map_err(said)?;
             producer.send(&next.outgoing).map_err(said)?;
             let sent = next.sent_at(offset);
@@ -168,7 +179,12 @@ impl<'k> World<'k> {
         self.let_work(which, "plans a compaction", Running::compact)
     }
 
-    fn let_work(&mut self, which: usize, what: &str, work: impl Fn(&mut Running) -> keepsake::fault::Result<()>) -> Step {
+    fn let_work(
+        &mut self,
+        which: usize,
+        what: &str,
+        work: impl Fn(&mut Running) -> keepsake::fault::Result<()>,
+    ) -> Step {
         let process = &mut self.processes[which];
         let Some(running) = &mut process.running else { return Ok(()) };
         let before = applied(running);
@@ -176,7 +192,10 @@ impl<'k> World<'k> {
         let after = applied(running);
         let is_dead = running.connection.is_dead();
         let name = process.name;
-        self.say(format!("{name} {what}: {before:?} → {after:?}{}", if is_dead { ", and dies" } else { "" }));
+        self.say(format!(
+            "{name} {what}: {before:?} → {after:?}{}",
+            if is_dead { ", and dies" } else { "" }
+        ));
         if is_dead {
             self.processes[which].running = None;
             self.note("died at work", 1);
@@ -219,7 +238,9 @@ impl<'k> World<'k> {
                 self.say(format!("{name} stands by for {partition}"));
             }
             Ok(None) => {}
-            Err(Fault::Retry(retry)) => self.say(format!("{name} cannot stand by now: {}", retry.what)),
+            Err(Fault::Retry(retry)) => {
+                self.say(format!("{name} cannot stand by now: {}", retry.what))
+            }
             Err(stop) => return Err(format!("{name} stands by: {stop}")),
         }
         Ok(())
@@ -298,7 +319,8 @@ impl<'k> World<'k> {
             bug: self.bug,
         };
         let name = process.name;
-        process.running = Some(Running::start(&birth).map_err(|fault| format!("{name} starts: {fault}"))?);
+        process.running =
+            Some(Running::start(&birth).map_err(|fault| format!("{name} starts: {fault}"))?);
         self.say(format!("{name} starts; reads {batch_records_max} together"));
         Ok(())
     }
@@ -406,16 +428,22 @@ impl<'k> World<'k> {
 
     fn shards_of(&self, partition: i32) -> Vec<i64> {
         let running = self.processes.iter().filter_map(|process| process.running.as_ref());
-        running.filter_map(|running| running.shards.get(partition)).map(|shard| shard.applied()).collect()
+        running
+            .filter_map(|running| running.shards.get(partition))
+            .map(|shard| shard.applied())
+            .collect()
     }
 
     fn last_event(&self, partition: i32) -> Result<i64, String> {
-        let records = self.cluster.records(&self.kit.config.topics.events(), partition).map_err(said)?;
+        let records =
+            self.cluster.records(&self.kit.config.topics.events(), partition).map_err(said)?;
         Ok(records.last().map_or(-1, |record| record.offset))
     }
 
     fn unfinished(&self) -> String {
-        let state = |p: i32| format!("partition {p} is applied {:?} of {:?}", self.shards_of(p), self.last_event(p));
+        let state = |p: i32| {
+            format!("partition {p} is applied {:?} of {:?}", self.shards_of(p), self.last_event(p))
+        };
         (0..PARTITIONS).map(state).collect::<Vec<_>>().join("; ")
     }
 

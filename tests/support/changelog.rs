@@ -23,14 +23,24 @@ impl Changelog {
         for out in outgoing {
             let offset = records.last().map_or(0, |last| last.offset + 1);
             let (key, value, headers) = (out.key.clone(), out.value.clone(), out.headers.clone());
-            records.push(Record { topic: out.topic.clone(), offset, key, value, headers, ..Record::default() });
+            records.push(Record {
+                topic: out.topic.clone(),
+                offset,
+                key,
+                value,
+                headers,
+                ..Record::default()
+            });
         }
         records.last().map_or(-1, |last| last.offset)
     }
 
     fn ends(&self) -> (i64, i64) {
         let records = self.0.lock().expect("no writer panics");
-        (records.first().map_or(0, |first| first.offset), records.last().map_or(0, |last| last.offset + 1))
+        (
+            records.first().map_or(0, |first| first.offset),
+            records.last().map_or(0, |last| last.offset + 1),
+        )
     }
 }
 

@@ -5,7 +5,9 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, DeliveryResult, Header, Headers, Message as _, OwnedHeaders};
+use rdkafka::message::{
+    BorrowedMessage, DeliveryResult, Header, Headers, Message as _, OwnedHeaders,
+};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
@@ -41,7 +43,8 @@ impl Message {
 
     pub fn json(&self) -> Value {
         let value = self.value.as_deref().unwrap_or_else(|| panic!("no value: {self:?}"));
-        serde_json::from_slice(value).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(value)))
+        serde_json::from_slice(value)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(value)))
     }
 }
 
@@ -106,15 +109,17 @@ impl Wire {
     /// Puts it on its way.
     pub fn post(&self, message: &Message) -> Delivery {
         let delivery = Delivery::default();
-        let mut record: BaseRecord<'_, [u8], [u8], Delivery> = BaseRecord::with_opaque_to(&message.topic, delivery.clone());
+        let mut record: BaseRecord<'_, [u8], [u8], Delivery> =
+            BaseRecord::with_opaque_to(&message.topic, delivery.clone());
         record.key = message.key.as_deref();
         record.payload = message.value.as_deref();
         record.partition = message.partition;
         record.timestamp = (message.timestamp_ms != 0).then_some(message.timestamp_ms);
         if !message.headers.is_empty() {
             let headers = message.headers.iter();
-            record.headers =
-                Some(headers.fold(OwnedHeaders::new(), |all, (key, value)| all.insert(Header { key, value: Some(value) })));
+            record.headers = Some(headers.fold(OwnedHeaders::new(), |all, (key, value)| {
+                all.insert(Header { key, value: Some(value) })
+            }));
         }
         if let Err((error, _)) = self.producer.send(record) {
             panic!("sending to {}: {error}", message.topic);
@@ -133,7 +138,9 @@ impl Wire {
     /// Sends it with a reply topic and a correlation id of its own, and waits for the one reply. Checked against its schema.
     pub fn exchange(&self, message: Message) -> Message {
         let correlation = Uuid::new_v4().into_bytes();
-        let message = message.with("kafka_replyTopic", self.topic("replies")).with("kafka_correlationId", correlation);
+        let message = message
+            .with("kafka_replyTopic", self.topic("replies"))
+            .with("kafka_correlationId", correlation);
         self.send(&message);
         self.reply("kafka_correlationId", &correlation)
     }
@@ -141,7 +148,9 @@ impl Wire {
     /// The reply that carries this value in this header.
     pub fn reply(&self, header: &str, correlation: &[u8]) -> Message {
         let reply = self.reply_if(PATIENCE, |reply| reply.header(header) == Some(correlation));
-        reply.unwrap_or_else(|| panic!("no reply with {header} {correlation:02x?} within {} s", PATIENCE.as_secs()))
+        reply.unwrap_or_else(|| {
+            panic!("no reply with {header} {correlation:02x?} within {} s", PATIENCE.as_secs())
+        })
     }
 
     pub fn reply_if(&self, within: Duration, fits: impl Fn(&Message) -> bool) -> Option<Message> {
@@ -166,11 +175,16 @@ impl Wire {
     pub fn read(&self, name: &str) -> Vec<Message> {
         let mut messages = self.everything(name);
         match name {
-            "decisions" => messages.iter().for_each(|message| validator::valid("decision", &message.json())),
+            "decisions" => {
+                messages.iter().for_each(|message| validator::valid("decision", &message.json()))
+            }
             // The shard's own records lie there too; whoever follows the memories skips them by their header.
             "memories" => {
                 messages.retain(|message| message.header("keepsake-record") == Some(b"memory"));
-                messages.iter().filter(|m| m.value.is_some()).for_each(|m| validator::valid("memory-state", &m.json()));
+                messages
+                    .iter()
+                    .filter(|m| m.value.is_some())
+                    .for_each(|m| validator::valid("memory-state", &m.json()));
             }
             _ => {}
         }
@@ -181,19 +195,26 @@ impl Wire {
     pub fn everything(&self, name: &str) -> Vec<Message> {
         let topic = self.topic(name);
         let consumer = reader(&self.servers, &topic, true);
-        let mut left: Vec<(i32, i64)> =
-            ends(&consumer, &topic).into_iter().filter(|(_, (low, high))| high > low).map(|(p, (_, h))| (p, h)).collect();
+        let mut left: Vec<(i32, i64)> = ends(&consumer, &topic)
+            .into_iter()
+            .filter(|(_, (low, high))| high > low)
+            .map(|(p, (_, h))| (p, h))
+            .collect();
         let mut messages = Vec::new();
         let give_up = Instant::now() + PATIENCE;
         while !left.is_empty() {
             assert!(Instant::now() < give_up, "{topic} cannot be read to its end: {left:?} left");
             match consumer.poll(Duration::from_millis(50)) {
                 Some(Ok(record)) => {
-                    left.retain(|(partition, end)| *partition != record.partition() || record.offset() + 1 < *end);
+                    left.retain(|(partition, end)| {
+                        *partition != record.partition() || record.offset() + 1 < *end
+                    });
                     messages.push(taken(&record));
                 }
                 // The last offset may be a transaction's marker, which is no record.
-                Some(Err(KafkaError::PartitionEOF(partition))) => left.retain(|(other, _)| *other != partition),
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    left.retain(|(other, _)| *other != partition)
+                }
                 _ => {}
             }
         }
@@ -202,7 +223,9 @@ impl Wire {
 
     /// The first record of a topic that fits, as soon as it is there.
     pub fn find(&self, name: &str, what: &str, fits: impl Fn(&Message) -> bool) -> Message {
-        eventually(&format!("{what} on {name}"), || self.read(name).into_iter().find(|message| fits(message)))
+        eventually(&format!("{what} on {name}"), || {
+            self.read(name).into_iter().find(|message| fits(message))
+        })
     }
 
     pub fn partitions(&self, name: &str) -> i32 {
@@ -212,7 +235,10 @@ impl Wire {
 
 fn config(servers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", servers).set("client.id", "story").set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
+    config
+        .set("bootstrap.servers", servers)
+        .set("client.id", "story")
+        .set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
     config
 }
 
@@ -232,7 +258,8 @@ fn reader(servers: &str, topic: &str, from_beginning: bool) -> BaseConsumer {
     let mut list = TopicPartitionList::new();
     for (partition, (low, high)) in ends(&consumer, topic) {
         let start = if from_beginning { low } else { high };
-        list.add_partition_offset(topic, partition, Offset::Offset(start)).expect("an offset of the broker's");
+        list.add_partition_offset(topic, partition, Offset::Offset(start))
+            .expect("an offset of the broker's");
     }
     consumer.assign(&list).unwrap_or_else(|e| panic!("assigns {topic}: {e}"));
     consumer
@@ -242,17 +269,29 @@ fn reader(servers: &str, topic: &str, from_beginning: bool) -> BaseConsumer {
 fn ends(consumer: &BaseConsumer, topic: &str) -> Vec<(i32, (i64, i64))> {
     let partitions = eventually(&format!("topic {topic}"), || {
         let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).ok()?;
-        let partitions: Vec<i32> = metadata.topics().first()?.partitions().iter().map(|partition| partition.id()).collect();
+        let partitions: Vec<i32> = metadata
+            .topics()
+            .first()?
+            .partitions()
+            .iter()
+            .map(|partition| partition.id())
+            .collect();
         (!partitions.is_empty()).then_some(partitions)
     });
     let ends = |partition| consumer.fetch_watermarks(topic, partition, PATIENCE);
-    partitions.into_iter().map(|p| (p, ends(p).unwrap_or_else(|e| panic!("reads the ends of {topic}/{p}: {e}")))).collect()
+    partitions
+        .into_iter()
+        .map(|p| (p, ends(p).unwrap_or_else(|e| panic!("reads the ends of {topic}/{p}: {e}"))))
+        .collect()
 }
 
 fn taken(record: &BorrowedMessage<'_>) -> Message {
-    let headers = record
-        .headers()
-        .map(|headers| headers.iter().map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec())).collect());
+    let headers = record.headers().map(|headers| {
+        headers
+            .iter()
+            .map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec()))
+            .collect()
+    });
     Message {
         topic: record.topic().to_owned(),
         key: record.key().map(<[u8]>::to_vec),
@@ -329,14 +368,21 @@ impl User<'_> {
 
     pub fn decisions(&self) -> Vec<Value> {
         let key = self.key();
-        let decisions = self.wire.read("decisions").into_iter().filter(|record| record.key.as_deref() == Some(key.as_bytes()));
+        let decisions = self
+            .wire
+            .read("decisions")
+            .into_iter()
+            .filter(|record| record.key.as_deref() == Some(key.as_bytes()));
         decisions.map(|record| record.json()).collect()
     }
 }
 
 /// The memory of a receipt's first decision.
 pub fn made(reply: &Value) -> String {
-    reply["decisions"][0]["memory"].as_str().unwrap_or_else(|| panic!("no memory was made: {reply}")).to_owned()
+    reply["decisions"][0]["memory"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no memory was made: {reply}"))
+        .to_owned()
 }
 
 pub fn outcome(reply: &Value) -> &str {

@@ -38,15 +38,28 @@ impl InProcess {
     }
 
     /// `profile` is a built-in one, or a file.
-    pub fn with_profile(profile: &str, session: &dyn Fn() -> Box<dyn Embedder>, tokens: &TokenCounter) -> InProcess {
+    pub fn with_profile(
+        profile: &str,
+        session: &dyn Fn() -> Box<dyn Embedder>,
+        tokens: &TokenCounter,
+    ) -> InProcess {
         let mut layers = Layers::defaults();
         layers.set("profile", profile, "test").expect("a string");
         let config = layers.checked().expect("options");
-        let (home, metrics, embedder) = (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()), session());
+        let (home, metrics, embedder) =
+            (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()), session());
         let (model, dimensions) = (embedder.name().to_owned(), embedder.dimensions() as u32);
-        let place = Place { home, cluster: "told".into(), topic: config.topics.events(), partitions: 1, model, dimensions };
+        let place = Place {
+            home,
+            cluster: "told".into(),
+            topic: config.topics.events(),
+            partitions: 1,
+            model,
+            dimensions,
+        };
         let clock = Arc::new(ManualClock::default());
-        let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics.clone()));
+        let shards =
+            Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics.clone()));
         shards.open(0).expect("memory");
         let profiles = Profiles::load(&config).expect("built in").with_open_gate();
         InProcess::over(shards, &config, profiles, session, tokens)
@@ -72,10 +85,25 @@ impl InProcess {
             flood: Flood::new(options::flood(config)),
             metrics: metrics.clone(),
         };
-        let recall =
-            Recall::new(options::recall(config), profiles.clone(), shards.clone(), session(), tokens.clone(), metrics.clone());
+        let recall = Recall::new(
+            options::recall(config),
+            profiles.clone(),
+            shards.clone(),
+            session(),
+            tokens.clone(),
+            metrics.clone(),
+        );
         let offset = shards.get(0).expect("it is open").applied() + 1;
-        InProcess { ingest, recall, shards, config: config.clone(), profiles, metrics, offset, changelog: None }
+        InProcess {
+            ingest,
+            recall,
+            shards,
+            config: config.clone(),
+            profiles,
+            metrics,
+            offset,
+            changelog: None,
+        }
     }
 
     /// Writes what each event causes to a changelog, at this time.
@@ -86,7 +114,8 @@ impl InProcess {
     /// A compaction worker that starts now.
     pub fn compaction(&self, judging: Option<Judging>) -> Compact {
         let options = options::compact(&self.config);
-        Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone()).with_judging(judging)
+        Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone())
+            .with_judging(judging)
     }
 
     /// The outcome of its first candidate.
@@ -101,14 +130,21 @@ impl InProcess {
     /// The outcome of a record that the service itself wrote.
     pub fn take_back(&mut self, own: &Outgoing) -> &'static str {
         let Outgoing { topic, key, value, headers, .. } = own.clone();
-        self.take(Record { topic, key, value, headers, offset: self.offset, ..Record::default() })[0].outcome.as_str()
+        self.take(Record { topic, key, value, headers, offset: self.offset, ..Record::default() })
+            [0]
+        .outcome
+        .as_str()
     }
 
     fn take(&mut self, record: Record) -> Vec<Decision> {
         let effects = self.ingest.step(vec![record]).expect("an event");
         self.offset += 1;
-        let memories = effects.outputs.iter().filter(|out| out.topic == self.ingest.options.memories);
-        let place = self.changelog.as_ref().map(|(log, at)| store::Place { offset: log.write(memories), at: *at });
+        let memories =
+            effects.outputs.iter().filter(|out| out.topic == self.ingest.options.memories);
+        let place = self
+            .changelog
+            .as_ref()
+            .map(|(log, at)| store::Place { offset: log.write(memories), at: *at });
         let mut decisions = Vec::new();
         for write in effects.writes {
             decisions.extend(write.decisions.clone());
@@ -132,6 +168,11 @@ impl InProcess {
 
     fn record(&self, body: &Value) -> Record {
         let value = Some(body.to_string().into_bytes());
-        Record { topic: self.ingest.options.events.to_string(), offset: self.offset, value, ..Record::default() }
+        Record {
+            topic: self.ingest.options.events.to_string(),
+            offset: self.offset,
+            value,
+            ..Record::default()
+        }
     }
 }

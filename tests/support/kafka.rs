@@ -56,7 +56,11 @@ pub fn restart(dir: &Path) {
 }
 
 fn tell(what: &str, dir: &Path) {
-    let done = Command::new(root().join("deploy/kafka/kafka.sh")).arg(what).arg(dir).stdin(Stdio::null()).output();
+    let done = Command::new(root().join("deploy/kafka/kafka.sh"))
+        .arg(what)
+        .arg(dir)
+        .stdin(Stdio::null())
+        .output();
     let done = done.unwrap_or_else(|e| panic!("runs deploy/kafka/kafka.sh: {e}"));
     assert!(done.status.success(), "{what} of Kafka: {}", String::from_utf8_lossy(&done.stderr));
 }
@@ -68,7 +72,9 @@ pub fn scratch() -> PathBuf {
         let all = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         for old in std::fs::read_dir(&all).into_iter().flatten().flatten() {
             let name = old.file_name().to_string_lossy().into_owned();
-            let is_left_over = name.strip_prefix("run-").is_some_and(|pid| !PathBuf::from("/proc").join(pid).exists());
+            let is_left_over = name
+                .strip_prefix("run-")
+                .is_some_and(|pid| !PathBuf::from("/proc").join(pid).exists());
             if is_left_over {
                 let _ = std::fs::remove_dir_all(old.path());
             }

@@ -39,7 +39,8 @@ impl Place {
     pub fn new(broker: Broker, options: &[(&str, &str)]) -> Place {
         let name = format!("t{}", kafka::number());
         let dir = kafka::scratch().join(&name);
-        let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let options =
+            options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         Place { broker, prefix: format!("{name}."), dir, options }
     }
 
@@ -48,7 +49,10 @@ impl Place {
         let own = [
             ("kafka.bootstrap_servers", self.broker.servers()),
             // A group that lost a member by kill -9 forms again within this; the embedded broker needs three seconds to form one at all.
-            ("kafka.librdkafka.session.timeout.ms", if self.broker == Broker::Kafka { "1500" } else { "6000" }),
+            (
+                "kafka.librdkafka.session.timeout.ms",
+                if self.broker == Broker::Kafka { "1500" } else { "6000" },
+            ),
             ("kafka.librdkafka.heartbeat.interval.ms", "300"),
             ("kafka.group_id", &self.prefix),
             ("topics.prefix", &self.prefix),
@@ -64,7 +68,9 @@ impl Place {
     pub fn config(&self) -> Config {
         let mut layers = Layers::defaults();
         for (path, value) in self.options() {
-            layers.set(&path, &value, "test").unwrap_or_else(|e| panic!("sets {path}={value}: {e}"));
+            layers
+                .set(&path, &value, "test")
+                .unwrap_or_else(|e| panic!("sets {path}={value}: {e}"));
         }
         layers.checked().unwrap_or_else(|e| panic!("{e}"))
     }
@@ -73,7 +79,9 @@ impl Place {
     pub fn address(&self) -> Option<String> {
         match self.broker {
             Broker::Kafka => Some(self.broker.servers().to_owned()),
-            Broker::Embedded => std::fs::read_to_string(self.dir.join("embedded/embedded-broker")).ok(),
+            Broker::Embedded => {
+                std::fs::read_to_string(self.dir.join("embedded/embedded-broker")).ok()
+            }
         }
     }
 
@@ -94,8 +102,11 @@ impl Running {
     }
 
     pub fn at(place: Place) -> Running {
-        let service = Service::start(&place.config()).unwrap_or_else(|e| panic!("the service does not start: {e}"));
-        service.wait_until_ready(Duration::from_secs(60)).unwrap_or_else(|e| panic!("the service does not get ready: {e}"));
+        let service = Service::start(&place.config())
+            .unwrap_or_else(|e| panic!("the service does not start: {e}"));
+        service
+            .wait_until_ready(Duration::from_secs(60))
+            .unwrap_or_else(|e| panic!("the service does not get ready: {e}"));
         Running { place, service }
     }
 
@@ -109,11 +120,19 @@ impl Running {
             let (told, started) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
                 let running = Running::start(broker, &[]);
-                let shared = Shared { servers: running.service.servers.clone(), prefix: running.place.prefix.clone() };
+                let shared = Shared {
+                    servers: running.service.servers.clone(),
+                    prefix: running.place.prefix.clone(),
+                };
                 told.send(shared).expect("somebody waits for it");
-                running.service.wait().unwrap_or_else(|e| panic!("the shared service on {broker:?} ends: {e}"));
+                running
+                    .service
+                    .wait()
+                    .unwrap_or_else(|e| panic!("the shared service on {broker:?} ends: {e}"));
             });
-            started.recv().unwrap_or_else(|_| panic!("the shared service on {broker:?} does not start: see above"))
+            started.recv().unwrap_or_else(|_| {
+                panic!("the shared service on {broker:?} does not start: see above")
+            })
         })
     }
 
@@ -180,7 +199,9 @@ impl Child {
 
     /// From then on a signal to stop is heard.
     pub fn wait_until_it_listens(&self) {
-        eventually("keepsake serve starts", || self.log().contains("keepsake starts").then_some(()));
+        eventually("keepsake serve starts", || {
+            self.log().contains("keepsake starts").then_some(())
+        });
     }
 
     pub fn wait_until_ready(&mut self) {
@@ -194,11 +215,15 @@ impl Child {
 
     /// One page of its HTTP server, head and body.
     pub fn get(&self, path: &str) -> String {
-        get(&self.page().expect("it says where it listens"), path).unwrap_or_else(|| panic!("{path} does not answer"))
+        get(&self.page().expect("it says where it listens"), path)
+            .unwrap_or_else(|| panic!("{path} does not answer"))
     }
 
     pub fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.process.id().to_string()]).status().expect("kill is there");
+        let sent = Command::new("kill")
+            .args([signal, &self.process.id().to_string()])
+            .status()
+            .expect("kill is there");
         assert!(sent.success(), "kill {signal}: {sent}");
     }
 
@@ -216,7 +241,8 @@ impl Drop for Child {
 
 /// The program with the options of a place. Runs in an empty folder, so that nothing of ours is found by chance.
 pub fn command(place: &Place) -> Command {
-    std::fs::create_dir_all(&place.dir).unwrap_or_else(|e| panic!("makes {}: {e}", place.dir.display()));
+    std::fs::create_dir_all(&place.dir)
+        .unwrap_or_else(|e| panic!("makes {}: {e}", place.dir.display()));
     let mut command = bare_command(&place.dir);
     for (path, value) in place.options() {
         command.arg("--set").arg(format!("{path}={value}"));

@@ -10,7 +10,9 @@ pub fn state(wire: &Wire, users: &[String]) -> BTreeMap<String, Vec<Value>> {
         .iter()
         .map(|name| {
             let user = wire.user("laws", name);
-            let whole = |memory: &Value| user.ask(json!({"type": "get", "memory": memory["id"], "history": true}));
+            let whole = |memory: &Value| {
+                user.ask(json!({"type": "get", "memory": memory["id"], "history": true}))
+            };
             let memories = user.list().iter().map(|memory| told(&whole(memory))).collect();
             (name.clone(), memories)
         })
@@ -38,12 +40,22 @@ pub fn different(ours: &[Value], theirs: &[Value]) -> Vec<String> {
             found.push(format!("{id}: {:?} and {:?}", ours.get(id), theirs.get(id)));
             continue;
         };
-        let fields: BTreeSet<&String> =
-            [one, other].into_iter().filter_map(Value::as_object).flat_map(|all| all.keys()).collect();
-        let fields = fields.into_iter().filter(|field| one[field.as_str()] != other[field.as_str()]);
-        found.extend(
-            fields.map(|field| format!("{} of {}: {} and {}", field, one["content"], one[field.as_str()], other[field.as_str()])),
-        );
+        let fields: BTreeSet<&String> = [one, other]
+            .into_iter()
+            .filter_map(Value::as_object)
+            .flat_map(|all| all.keys())
+            .collect();
+        let fields =
+            fields.into_iter().filter(|field| one[field.as_str()] != other[field.as_str()]);
+        found.extend(fields.map(|field| {
+            format!(
+                "{} of {}: {} and {}",
+                field,
+                one["content"],
+                one[field.as_str()],
+                other[field.as_str()]
+            )
+        }));
     }
     found
 }
@@ -83,7 +95,9 @@ pub fn settled(wire: &Wire, ends: &BTreeMap<i32, (String, i64)>) {
     for (user, offset) in ends.values() {
         let user = wire.user("laws", user);
         eventually("the last event is applied", || {
-            let request = user.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", offset.to_string());
+            let request = user
+                .message("recalls", json!({"type": "stats"}))
+                .with("keepsake-min-offset", offset.to_string());
             (wire.exchange(request).json()["status"] == "ok").then_some(())
         });
     }
@@ -94,7 +108,8 @@ pub struct Dice(pub u64);
 
 impl Dice {
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 }

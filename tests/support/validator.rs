@@ -12,11 +12,15 @@ pub fn all() -> &'static BTreeMap<String, Validator> {
     ALL.get_or_init(|| {
         let schemas = schemas();
         let resources = schemas.values().map(|schema| {
-            let id = schema["$id"].as_str().unwrap_or_else(|| panic!("a schema without $id: {schema}"));
+            let id =
+                schema["$id"].as_str().unwrap_or_else(|| panic!("a schema without $id: {schema}"));
             (id.to_owned(), schema.clone())
         });
-        let registry =
-            Registry::new().extend(resources).expect("all ids are absolute").prepare().expect("all references are local");
+        let registry = Registry::new()
+            .extend(resources)
+            .expect("all ids are absolute")
+            .prepare()
+            .expect("all references are local");
         let validator = |schema: &Value| {
             jsonschema::options()
                 .with_registry(&registry)
@@ -30,15 +34,20 @@ pub fn all() -> &'static BTreeMap<String, Validator> {
 
 fn schemas() -> BTreeMap<String, Value> {
     let dir = root().join("schemas");
-    let files =
-        std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display())).flatten().map(|file| file.path());
+    let files = std::fs::read_dir(&dir)
+        .unwrap_or_else(|e| panic!("reads {}: {e}", dir.display()))
+        .flatten()
+        .map(|file| file.path());
     files
         .filter(|path| {
-            path.extension().is_some_and(|ext| ext == "json") && path.file_stem().is_some_and(|name| name != "headers")
+            path.extension().is_some_and(|ext| ext == "json")
+                && path.file_stem().is_some_and(|name| name != "headers")
         })
         .map(|path| {
-            let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display()));
-            let schema = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let text = std::fs::read_to_string(&path)
+                .unwrap_or_else(|e| panic!("reads {}: {e}", path.display()));
+            let schema =
+                serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             (path.file_stem().expect("filtered above").to_string_lossy().into_owned(), schema)
         })
         .collect()
@@ -46,8 +55,12 @@ fn schemas() -> BTreeMap<String, Value> {
 
 /// What is wrong with it; empty if it is valid.
 pub fn errors(schema: &str, value: &Value) -> Vec<String> {
-    let validator = all().get(schema).unwrap_or_else(|| panic!("there is no schemas/{schema}.json"));
-    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    let validator =
+        all().get(schema).unwrap_or_else(|| panic!("there is no schemas/{schema}.json"));
+    validator
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
 }
 
 pub fn valid(schema: &str, value: &Value) {

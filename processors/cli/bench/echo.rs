@@ -17,8 +17,10 @@ pub struct Echo {
 
 impl Echo {
     pub fn open(connection: &Connection, config: &Config) -> Result<Echo> {
-        let mut consumer = connection.reader(&format!("{}-echo", config.kafka.group_id), &config.topics.recalls())?;
-        let starts: Vec<(i32, Start)> = (0..config.topics.partitions).map(|partition| (partition, Start::At(0))).collect();
+        let mut consumer = connection
+            .reader(&format!("{}-echo", config.kafka.group_id), &config.topics.recalls())?;
+        let starts: Vec<(i32, Start)> =
+            (0..config.topics.partitions).map(|partition| (partition, Start::At(0))).collect();
         consumer.assign(&starts)?;
         Ok(Echo { consumer, producer: connection.producer("keepsake-echo")? })
     }
@@ -36,9 +38,25 @@ impl Echo {
 }
 
 fn reply(record: Record) -> Outgoing {
-    let text = |name: &str| record.header(name).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default();
-    let partition = record.header("kafka_replyPartition").and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+    let text = |name: &str| {
+        record
+            .header(name)
+            .map(|value| String::from_utf8_lossy(value).into_owned())
+            .unwrap_or_default()
+    };
+    let partition = record
+        .header("kafka_replyPartition")
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(i32::from_be_bytes);
     let topic = text("kafka_replyTopic");
-    let headers = record.headers.into_iter().filter(|(name, _)| name == "kafka_correlationId").collect();
-    Outgoing { topic, partition, key: record.key, value: record.value, headers, ..Outgoing::default() }
+    let headers =
+        record.headers.into_iter().filter(|(name, _)| name == "kafka_correlationId").collect();
+    Outgoing {
+        topic,
+        partition,
+        key: record.key,
+        value: record.value,
+        headers,
+        ..Outgoing::default()
+    }
 }

@@ -85,7 +85,11 @@ impl Ingest {
 
     /// Without transactions and, where there can be some, with: the same turns, in turn.
     fn with_hash(&self, config: &Config, report: &mut Report) -> Result<()> {
-        let count = if config.kafka.is_embedded() { self.hash_turns.min(EMBEDDED_TURNS_MAX) } else { self.hash_turns };
+        let count = if config.kafka.is_embedded() {
+            self.hash_turns.min(EMBEDDED_TURNS_MAX)
+        } else {
+            self.hash_turns
+        };
         let rounds = if config.kafka.is_embedded() { 1 } else { TRANSACTION_ROUNDS };
         let (mut local, mut used, mut changelog) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         for _ in 0..rounds {
@@ -98,7 +102,11 @@ impl Ingest {
         }
         let turns = (count * rounds) as f64;
         if !config.kafka.is_embedded() {
-            report.ratio("changelog_local", local.as_secs_f64() / changelog.as_secs_f64(), Wanted::AtLeast(0.8));
+            report.ratio(
+                "changelog_local",
+                local.as_secs_f64() / changelog.as_secs_f64(),
+                Wanted::AtLeast(0.8),
+            );
             report.figure("ingest_changelog_turns_per_second", turns / changelog.as_secs_f64());
         }
         report.figure("ingest_hash_turns_per_cpu_second", turns / used.as_secs_f64());
@@ -150,8 +158,11 @@ fn encode_all(sessions: &mut [Box<dyn Embedder>], texts: &[String]) -> Result<Du
         Ok(())
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = sessions.iter_mut().map(|session| scope.spawn(|| work(session))).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Fault::retry("an encoder thread panicked"))?)
+        let threads: Vec<_> =
+            sessions.iter_mut().map(|session| scope.spawn(|| work(session))).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| Fault::retry("an encoder thread panicked"))?
+        })
     })?;
     Ok(began.elapsed())
 }

@@ -27,15 +27,21 @@ pub fn described(config: &Config) -> Value {
 /// Resident memory that is the process's own, not a file's.
 pub fn rss_anon_bytes() -> Result<u64> {
     let status = proc("/proc/self/status")?;
-    kilobytes(&status, "RssAnon:").ok_or_else(|| Fault::retry("reads RssAnon in /proc/self/status: it is not there"))
+    kilobytes(&status, "RssAnon:")
+        .ok_or_else(|| Fault::retry("reads RssAnon in /proc/self/status: it is not there"))
 }
 
 /// Of all threads since the process began, in user mode and in the kernel.
 pub fn processor_time() -> Result<Duration> {
     let stat = proc("/proc/self/stat")?;
     // The second field is the program's name in brackets, which may hold blanks; user and system time are 12th and 13th after it.
-    let fields: Vec<u64> =
-        stat.rsplit(") ").next().unwrap_or_default().split(' ').map(|field| field.parse().unwrap_or(0)).collect();
+    let fields: Vec<u64> = stat
+        .rsplit(") ")
+        .next()
+        .unwrap_or_default()
+        .split(' ')
+        .map(|field| field.parse().unwrap_or(0))
+        .collect();
     match fields.get(11..13) {
         Some([user, system]) => Ok(Duration::from_millis((user + system) * 1000 / TICKS)),
         _ => Err(Fault::retry("reads processor time in /proc/self/stat: it is not there")),
@@ -47,7 +53,12 @@ fn proc(path: &str) -> Result<String> {
 }
 
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    after(text, name).split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+    after(text, name)
+        .split_whitespace()
+        .next()?
+        .parse::<u64>()
+        .ok()
+        .map(|kilobytes| kilobytes * 1024)
 }
 
 /// The rest of the first line that begins so.

@@ -38,7 +38,12 @@ const SHAPES: [fn(usize) -> String; 8] = [
     |bytes| repeated("I live in Lisbon. I work at Acme. ", bytes),
     |bytes| numbered(|n| format!("w{n} "), bytes),
     |bytes| numbered(|n| format!("Anna{n} has {n} boats.\n\n"), bytes),
-    |bytes| numbered(|n| char::from_u32(0x4e00 + (n * 7919 % 20_000) as u32).into_iter().collect(), bytes),
+    |bytes| {
+        numbered(
+            |n| char::from_u32(0x4e00 + (n * 7919 % 20_000) as u32).into_iter().collect(),
+            bytes,
+        )
+    },
 ];
 
 fn repeated(part: &str, bytes: usize) -> String {
@@ -78,27 +83,50 @@ impl Neighbours {
             let mut client = trial.client()?;
             client.publish(&remember(&other, SAID), PATIENCE)?;
             say(format!("{QUIET} questions while nobody else does anything"));
-            let quiet = (0..QUIET).map(|_| answered(&mut client, &other)).collect::<Result<Vec<_>>>()?;
+            let quiet =
+                (0..QUIET).map(|_| answered(&mut client, &other)).collect::<Result<Vec<_>>>()?;
             report.figure("quiet_answer_p50_us", Distribution::of(quiet).percentile_us(50));
 
             self.answers_meanwhile(&mut client, &other, report)?;
-            let remembers = (0..self.events).map(|n| remember(SENDER, &SHAPES[n % SHAPES.len()](self.bytes))).collect();
+            let remembers = (0..self.events)
+                .map(|n| remember(SENDER, &SHAPES[n % SHAPES.len()](self.bytes)))
+                .collect();
             let behind = self.behind("to remember long texts", remembers, &mut client, &other)?;
-            report.ratio("behind_remembers_of_10_s", behind.as_secs_f64() / 10.0, Wanted::AtMost(1.0));
+            report.ratio(
+                "behind_remembers_of_10_s",
+                behind.as_secs_f64() / 10.0,
+                Wanted::AtMost(1.0),
+            );
             report.figure("behind_remembers_us", behind.as_secs_f64() * 1e6);
             let most = trial.config.limits.candidates_max;
             let turn = |n| json!({"type": "turn", "user": SENDER, "content": statements(n, most)});
-            let behind =
-                self.behind(&format!("turns of {most} candidates"), (0..self.events).map(turn).collect(), &mut client, &other)?;
-            report.ratio("behind_turns_of_150_s", behind.as_secs_f64() / 150.0, Wanted::AtMost(1.0));
+            let behind = self.behind(
+                &format!("turns of {most} candidates"),
+                (0..self.events).map(turn).collect(),
+                &mut client,
+                &other,
+            )?;
+            report.ratio(
+                "behind_turns_of_150_s",
+                behind.as_secs_f64() / 150.0,
+                Wanted::AtMost(1.0),
+            );
             report.figure("behind_turns_us", behind.as_secs_f64() * 1e6);
             Ok(())
         })
     }
 
     /// One sender publishes every shape twice and asks the largest questions; the other asks all the while.
-    fn answers_meanwhile(&self, client: &mut Client, other: &str, report: &mut Report) -> Result<()> {
-        say(format!("{} long texts, as many questions, and somebody else who asks meanwhile", 2 * SHAPES.len()));
+    fn answers_meanwhile(
+        &self,
+        client: &mut Client,
+        other: &str,
+        report: &mut Report,
+    ) -> Result<()> {
+        say(format!(
+            "{} long texts, as many questions, and somebody else who asks meanwhile",
+            2 * SHAPES.len()
+        ));
         for shape in SHAPES {
             let text = shape(self.bytes);
             client.publish_only(&json!({"type": "turn", "user": SENDER, "content": text}))?;
@@ -107,7 +135,8 @@ impl Neighbours {
         client.flush()?;
         let mut answers = Vec::new();
         for shape in SHAPES {
-            client.ask_only(&json!({"type": "recall", "user": SENDER, "query": shape(self.bytes)}))?;
+            client
+                .ask_only(&json!({"type": "recall", "user": SENDER, "query": shape(self.bytes)}))?;
             client.flush()?;
             for _ in 0..5 {
                 answers.push(answered(client, other)?);
@@ -127,7 +156,13 @@ impl Neighbours {
     }
 
     /// How long somebody else's event waits for its receipt.
-    fn behind(&self, what: &str, events: Vec<Value>, client: &mut Client, other: &str) -> Result<Duration> {
+    fn behind(
+        &self,
+        what: &str,
+        events: Vec<Value>,
+        client: &mut Client,
+        other: &str,
+    ) -> Result<Duration> {
         say(format!("an event behind {} {what}", events.len()));
         for event in &events {
             client.publish_only(event)?;
@@ -141,8 +176,13 @@ impl Neighbours {
 
 /// A user whose events are in one line with the sender's.
 fn on_the_same_partition(config: &Config) -> String {
-    let partition = |user: &str| UserKey::new("default", user).expect("a name").partition(config.topics.partitions);
-    (0..).map(|n| format!("other-{n}")).find(|user| partition(user) == partition(SENDER)).expect("names enough")
+    let partition = |user: &str| {
+        UserKey::new("default", user).expect("a name").partition(config.topics.partitions)
+    };
+    (0..)
+        .map(|n| format!("other-{n}"))
+        .find(|user| partition(user) == partition(SENDER))
+        .expect("names enough")
 }
 
 fn answered(client: &mut Client, user: &str) -> Result<Duration> {

@@ -69,10 +69,16 @@ impl Recall {
             let mut client = trial.client()?;
             say(format!("loads {} memories", self.memories));
             let mut speech = Speech::new(1);
-            publish_all(&mut client, (0..self.memories).map(|_| remember(USER, &speech.statement())))?;
+            publish_all(
+                &mut client,
+                (0..self.memories).map(|_| remember(USER, &speech.statement())),
+            )?;
             wait_until_applied(service, self.memories)?;
 
-            say(format!("{} blocks of {} recalls, and as many of their bare parts", self.blocks, self.requests));
+            say(format!(
+                "{} blocks of {} recalls, and as many of their bare parts",
+                self.blocks, self.requests
+            ));
             let sides = self.alternate(&trial, &mut client)?;
             tell(&sides, report);
             if self.loaded {
@@ -90,11 +96,15 @@ impl Recall {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let echo = scope.spawn(|| echo.run(&stop));
-            let mut block = |speech: &mut Speech, sides: &mut Sides, requests: usize| -> Result<()> {
-                let questions: Vec<Value> = (0..requests).map(|_| question(USER, &speech.question())).collect();
-                questions.iter().try_for_each(|question| ask(client, question, sides))?;
-                questions.iter().try_for_each(|question| ask_bare(&mut bare_client, session.as_mut(), question, sides))
-            };
+            let mut block =
+                |speech: &mut Speech, sides: &mut Sides, requests: usize| -> Result<()> {
+                    let questions: Vec<Value> =
+                        (0..requests).map(|_| question(USER, &speech.question())).collect();
+                    questions.iter().try_for_each(|question| ask(client, question, sides))?;
+                    questions.iter().try_for_each(|question| {
+                        ask_bare(&mut bare_client, session.as_mut(), question, sides)
+                    })
+                };
             let (mut speech, mut sides) = (Speech::new(2), Sides::default());
             let mut measure = || {
                 block(&mut speech, &mut Sides::default(), WARM_UP)?;
@@ -107,16 +117,27 @@ impl Recall {
         })
     }
 
-    fn under_load(&self, service: &Service, client: &mut Client, idle: &Distribution, report: &mut Report) -> Result<()> {
-        say(format!("{} blocks of {} recalls while ingest runs at its limit", self.blocks, self.requests));
-        let (mut published, mut speech, mut sides) = (self.memories, Speech::new(4), Sides::default());
+    fn under_load(
+        &self,
+        service: &Service,
+        client: &mut Client,
+        idle: &Distribution,
+        report: &mut Report,
+    ) -> Result<()> {
+        say(format!(
+            "{} blocks of {} recalls while ingest runs at its limit",
+            self.blocks, self.requests
+        ));
+        let (mut published, mut speech, mut sides) =
+            (self.memories, Speech::new(4), Sides::default());
         let (began, applied) = (Instant::now(), events_applied(service));
         for _ in 0..self.blocks {
             let more = WAITING.saturating_sub(published.saturating_sub(events_applied(service)));
             let turns = (0..more).map(|n| turn(n % LOADED_USERS, &speech.turn()));
             publish_all(client, turns)?;
             published += more;
-            (0..self.requests).try_for_each(|_| ask(client, &question(USER, &speech.question()), &mut sides))?;
+            (0..self.requests)
+                .try_for_each(|_| ask(client, &question(USER, &speech.question()), &mut sides))?;
             if events_applied(service) >= published {
                 return Err(Fault::retry(format!(
                     "ingest was through with {WAITING} turns before a block of recalls was: ask fewer"
@@ -126,7 +147,11 @@ impl Recall {
         let meanwhile = (events_applied(service) - applied) as f64 / began.elapsed().as_secs_f64();
         wait_until_applied(service, published)?;
         let loaded = Distribution::of(sides.recall);
-        report.ratio("recall_loaded_p99", loaded.percentile_us(99) / idle.percentile_us(99), Wanted::AtMost(3.0));
+        report.ratio(
+            "recall_loaded_p99",
+            loaded.percentile_us(99) / idle.percentile_us(99),
+            Wanted::AtMost(3.0),
+        );
         report.figure("recall_loaded_p50_us", loaded.percentile_us(50));
         report.figure("recall_loaded_p99_us", loaded.percentile_us(99));
         report.figure("ingest_meanwhile_turns_per_second", meanwhile);
@@ -145,7 +170,10 @@ impl Recall {
             applied.push(began.elapsed());
             while !client.ask(&query, PATIENCE)?.value["memories"].to_string().contains(&word) {
                 if began.elapsed() > PATIENCE {
-                    return Err(Fault::retry(format!("a turn is not recallable after {} s: {turn}", PATIENCE.as_secs())));
+                    return Err(Fault::retry(format!(
+                        "a turn is not recallable after {} s: {turn}",
+                        PATIENCE.as_secs()
+                    )));
                 }
             }
             recallable.push(began.elapsed());
@@ -178,7 +206,12 @@ fn ask(client: &mut Client, question: &Value, sides: &mut Sides) -> Result<()> {
     }
 }
 
-fn ask_bare(client: &mut Client, session: &mut dyn Embedder, question: &Value, sides: &mut Sides) -> Result<()> {
+fn ask_bare(
+    client: &mut Client,
+    session: &mut dyn Embedder,
+    question: &Value,
+    sides: &mut Sides,
+) -> Result<()> {
     let began = Instant::now();
     session.encode(question["query"].as_str().unwrap_or_default())?;
     sides.encode.push(began.elapsed());
@@ -189,7 +222,8 @@ fn ask_bare(client: &mut Client, session: &mut dyn Embedder, question: &Value, s
 
 fn tell(sides: &Sides, report: &mut Report) {
     let [recall, service, bare, encode] =
-        [&sides.recall, &sides.service, &sides.bare, &sides.encode].map(|samples| Distribution::of(samples.clone()));
+        [&sides.recall, &sides.service, &sides.bare, &sides.encode]
+            .map(|samples| Distribution::of(samples.clone()));
     let ratio = |percent| recall.percentile_us(percent) / bare.percentile_us(percent);
     report.ratio("recall_p50", ratio(50), Wanted::AtMost(1.6));
     report.ratio("recall_p99", ratio(99), Wanted::AtMost(2.0));

@@ -45,20 +45,28 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let ratios: Map<String, Value> =
-            self.ratios.iter().map(|ratio| (ratio.name.to_owned(), ((ratio.value * 1000.0).round() / 1000.0).into())).collect();
-        let figures: Map<String, Value> =
-            self.figures.iter().map(|(name, value)| ((*name).to_owned(), (value.round() as i64).into())).collect();
+        let ratios: Map<String, Value> = self
+            .ratios
+            .iter()
+            .map(|ratio| (ratio.name.to_owned(), ((ratio.value * 1000.0).round() / 1000.0).into()))
+            .collect();
+        let figures: Map<String, Value> = self
+            .figures
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (value.round() as i64).into()))
+            .collect();
         json!({"ratios": ratios, "figures": figures, "machine": self.machine})
     }
 
     fn text(&self) -> String {
         let ratios: Vec<Vec<String>> = self.ratios.iter().map(Ratio::row).collect();
-        let figures: Vec<Vec<String>> = self.figures.iter().map(|figure| self.row(figure)).collect();
-        let machine = self.machine.as_object().into_iter().flatten().map(|(name, value)| match value {
-            Value::String(text) => format!("{name} {text}"),
-            other => format!("{name} {other}"),
-        });
+        let figures: Vec<Vec<String>> =
+            self.figures.iter().map(|figure| self.row(figure)).collect();
+        let machine =
+            self.machine.as_object().into_iter().flatten().map(|(name, value)| match value {
+                Value::String(text) => format!("{name} {text}"),
+                other => format!("{name} {other}"),
+            });
         let machine = machine.collect::<Vec<_>>().join(", ");
         let mut text = String::new();
         if !ratios.is_empty() {
@@ -82,9 +90,15 @@ impl Ratio {
             Wanted::AtMost(limit) => (self.value <= limit, limit, "at most"),
             Wanted::AtLeast(limit) => (self.value >= limit, limit, "at least"),
         };
-        let verdict = if met { String::new() } else { format!(" {}missed{}", show::BAD, show::PLAIN) };
+        let verdict =
+            if met { String::new() } else { format!(" {}missed{}", show::BAD, show::PLAIN) };
         let bar = show::bar(self.value / limit.max(self.value), BAR);
-        vec![self.name.to_owned(), format!("{:.3}", self.value), bar, format!("{words} {limit}{verdict}")]
+        vec![
+            self.name.to_owned(),
+            format!("{:.3}", self.value),
+            bar,
+            format!("{words} {limit}{verdict}"),
+        ]
     }
 }
 
@@ -123,7 +137,13 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        for (value, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (-123_456, "-123,456"), (1_234_567, "1,234,567")] {
+        for (value, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (-123_456, "-123,456"),
+            (1_234_567, "1,234,567"),
+        ] {
             assert_eq!(grouped(value), expected);
         }
     }

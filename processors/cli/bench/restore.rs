@@ -57,9 +57,15 @@ impl Restore {
                 bare += write_batches(trial, &identity, changes)?;
                 records += read;
             }
-            say(format!("round {round}: restored in {restored:.2?}, bare writes {bare:.2?}, one by one {each:.2?} so far"));
+            say(format!(
+                "round {round}: restored in {restored:.2?}, bare writes {bare:.2?}, one by one {each:.2?} so far"
+            ));
         }
-        report.ratio("restore_sled", bare.as_secs_f64() / restored.as_secs_f64(), Wanted::AtLeast(0.6));
+        report.ratio(
+            "restore_sled",
+            bare.as_secs_f64() / restored.as_secs_f64(),
+            Wanted::AtLeast(0.6),
+        );
         report.figure("restore_memories_per_second", memories as f64 / restored.as_secs_f64());
         report.figure("restore_records_read_per_second", records as f64 / restored.as_secs_f64());
         report.figure("bare_memories_per_second", memories as f64 / bare.as_secs_f64());
@@ -84,17 +90,23 @@ fn identity(trial: &Trial, partition: i32) -> Result<Identity> {
 fn open(trial: &Trial, identity: &Identity) -> Result<Store> {
     let dir = trial.config.store.dir.join("restored");
     if dir.exists() {
-        std::fs::remove_dir_all(&dir).map_err(|error| Fault::retry(format!("removes {}: {error}", dir.display())))?;
+        std::fs::remove_dir_all(&dir)
+            .map_err(|error| Fault::retry(format!("removes {}: {error}", dir.display())))?;
     }
     let options = options::shard(&trial.config, identity.partitions).store;
     Ok(Store::open(&dir, &options, identity, 0)?.store)
 }
 
 /// From the first record asked for until all is on disk.
-fn restore_one(trial: &Trial, identity: &Identity, log: &dyn Log) -> Result<(Duration, u64, Store)> {
+fn restore_one(
+    trial: &Trial,
+    identity: &Identity,
+    log: &dyn Log,
+) -> Result<(Duration, u64, Store)> {
     let store = open(trial, identity)?;
     let began = Instant::now();
-    let read = restore(&store, log, &options::restore(&trial.config), &Progress::default(), &SystemClock)?;
+    let read =
+        restore(&store, log, &options::restore(&trial.config), &Progress::default(), &SystemClock)?;
     store.flush()?;
     Ok((began.elapsed(), read, store))
 }
@@ -114,8 +126,13 @@ fn write_batches(trial: &Trial, identity: &Identity, changes: Changes) -> Result
     let began = Instant::now();
     let mut records = changes.records.into_iter().peekable();
     while records.peek().is_some() {
-        let changes = Changes { records: records.by_ref().take(trial.config.store.restore_batch_max).collect() };
-        store.apply(Finished { changes, ..Finished::default() }, Mark { applied: 0, changelog: None })?;
+        let changes = Changes {
+            records: records.by_ref().take(trial.config.store.restore_batch_max).collect(),
+        };
+        store.apply(
+            Finished { changes, ..Finished::default() },
+            Mark { applied: 0, changelog: None },
+        )?;
     }
     store.flush()?;
     Ok(began.elapsed())

@@ -79,7 +79,11 @@ impl Scale {
         report.figure("recall_among_few_p99_us", few.percentile_us(99));
         report.figure("recall_among_many_p50_us", many.percentile_us(50));
         report.figure("recall_among_many_p99_us", many.percentile_us(99));
-        report.ratio("growth_p99", many.percentile_us(99) / few.percentile_us(99), Wanted::AtMost(1.3));
+        report.ratio(
+            "growth_p99",
+            many.percentile_us(99) / few.percentile_us(99),
+            Wanted::AtMost(1.3),
+        );
         if self.memories / USERS >= NEIGHBOURS_LEAST {
             let first = shard.ask(neighbour, 0, FIRST)?;
             report.figure("recall_of_another_p50_us", first.percentile_us(50));
@@ -127,7 +131,13 @@ impl Lone {
             model: Noise.name().to_owned(),
             dimensions: DIMENSIONS as u32,
         };
-        let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, Arc::new(SystemClock), metrics.clone()));
+        let shards = Arc::new(Shards::new(
+            place,
+            options::shard(&config, 1),
+            None,
+            Arc::new(SystemClock),
+            metrics.clone(),
+        ));
         shards.open(0)?;
         let profiles = Profiles::load(&config)?;
         let ingest = Ingest {
@@ -142,7 +152,14 @@ impl Lone {
             metrics: metrics.clone(),
         };
         let (options, tokens) = (options::recall(&config), TokenCounter::estimate());
-        let recall = recall::Recall::new(options, profiles, shards.clone(), Box::new(Noise), tokens, metrics);
+        let recall = recall::Recall::new(
+            options,
+            profiles,
+            shards.clone(),
+            Box::new(Noise),
+            tokens,
+            metrics,
+        );
         let topic = config.topics.events();
         Ok(Lone { ingest, recall, shards, topic, speech: Speech::new(1), told: 0, asked: 0 })
     }
@@ -152,7 +169,9 @@ impl Lone {
         while self.told < last {
             let until = last.min(self.told + BATCH);
             let Lone { speech, topic, .. } = self;
-            let mut said = |n: usize| remember(&user(n), &format!("{} It was number {n}.", speech.statement()));
+            let mut said = |n: usize| {
+                remember(&user(n), &format!("{} It was number {n}.", speech.statement()))
+            };
             let records = (self.told..until).map(&mut said).enumerate();
             let records = records.map(|(n, body)| record(topic, self.told + n, &body)).collect();
             self.told = until;
@@ -167,7 +186,12 @@ impl Lone {
         self.shards.all().iter().try_for_each(|shard| shard.settle().map(drop))
     }
 
-    fn ask(&mut self, user: impl Fn(usize) -> String, warm_up: usize, count: usize) -> Result<Distribution> {
+    fn ask(
+        &mut self,
+        user: impl Fn(usize) -> String,
+        warm_up: usize,
+        count: usize,
+    ) -> Result<Distribution> {
         let (mut took, mut found) = (Vec::with_capacity(count), 0);
         for n in 0..warm_up + count {
             let asked = question(&user(n), &self.speech.question());
@@ -185,7 +209,10 @@ impl Lone {
         }
         // A recall that finds nothing would be the fastest of all.
         if found < (warm_up + count) / 2 {
-            return Err(Fault::retry(format!("of {} recalls only {found} found anything", warm_up + count)));
+            return Err(Fault::retry(format!(
+                "of {} recalls only {found} found anything",
+                warm_up + count
+            )));
         }
         Ok(Distribution::of(took))
     }
@@ -216,7 +243,9 @@ impl Embedder for Noise {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
         let mut state = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()).as_u64_pair().0 | 1;
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
         };
         let vector: Vec<f32> = (0..DIMENSIONS).map(|_| next()).collect();

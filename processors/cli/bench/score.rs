@@ -53,7 +53,11 @@ impl Score {
             say(format!("round {round}: {:.2} µs a turn", nanoseconds(next.turn()) / 1e3));
             took = if next.turn() < took.turn() { next } else { took };
         }
-        report.ratio("score_50_us", nanoseconds(took.turn()) / 1e3 / WANTED_US, Wanted::AtMost(1.0));
+        report.ratio(
+            "score_50_us",
+            nanoseconds(took.turn()) / 1e3 / WANTED_US,
+            Wanted::AtMost(1.0),
+        );
         report.figure("turn_ns", nanoseconds(took.turn()));
         report.figure("decode_ns", nanoseconds(took.decode));
         report.figure("redact_ns", nanoseconds(took.redact));
@@ -89,8 +93,10 @@ struct Setting {
 impl Setting {
     fn new(config: &Config) -> Result<Setting> {
         let model = Model::open(&options::embedder(config))?;
-        let rarity = model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words));
-        let profile = Profiles::load(config)?.of(&UserKey::new("default", USER).expect("a name")).clone();
+        let rarity =
+            model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words));
+        let profile =
+            Profiles::load(config)?.of(&UserKey::new("default", USER).expect("a name")).clone();
         if profile.rule.is_some() {
             return Err(wrong("it is the gate of profiles without a rule that is timed"));
         }
@@ -103,12 +109,15 @@ impl Setting {
         for n in 0..BEFORE + turns {
             let (record, vector) = (record(&speech.turn()), self.vector(n));
             let began = Instant::now();
-            let event = decode::event(&record, &self.decode).outcome.map_err(|reject| wrong(&reject.to_string()))?;
+            let event = decode::event(&record, &self.decode)
+                .outcome
+                .map_err(|reject| wrong(&reject.to_string()))?;
             let decoded = Instant::now();
             let turn = self.redacted(event)?;
             let redacted = Instant::now();
             let count = |text: &str| self.tokens.count(text);
-            let candidates = split::candidates(&turn.content, turn.kind.as_ref(), &self.profile.split, &count);
+            let candidates =
+                split::candidates(&turn.content, turn.kind.as_ref(), &self.profile.split, &count);
             let split = Instant::now();
             for candidate in &candidates {
                 black_box(self.judged(candidate, &Vector::of(&vector), &mut past));
@@ -126,7 +135,9 @@ impl Setting {
     }
 
     fn redacted(&self, event: Event) -> Result<Turn> {
-        let Action::Turn(mut turn) = event.action else { return Err(wrong("a turn was read as something else")) };
+        let Action::Turn(mut turn) = event.action else {
+            return Err(wrong("a turn was read as something else"));
+        };
         if let Some(redacted) = redact::redacted(&turn.content, &self.profile.redact) {
             turn.content = redacted.text;
         }
@@ -141,7 +152,9 @@ impl Setting {
             false => Vec::new(),
         };
         if let Some(news) = News::of(&candidate.text) {
-            black_box(news.revisions(&past.before(), self.profile.change.order, &|stem| self.rarity.bits(stem)));
+            black_box(news.revisions(&past.before(), self.profile.change.order, &|stem| {
+                self.rarity.bits(stem)
+            }));
         }
         let ground = Ground {
             vector,
@@ -157,7 +170,10 @@ impl Setting {
         let surprise = score::surprise(&said, &ground, &self.profile.weights);
         said.stems().iter().for_each(|stem| past.own_words.add(stem));
         past.total(surprise.total);
-        score::verdict(&surprise, score::threshold(&self.profile.gate, past.totals.make_contiguous()))
+        score::verdict(
+            &surprise,
+            score::threshold(&self.profile.gate, past.totals.make_contiguous()),
+        )
     }
 
     /// In another direction for each turn, as good as any for what is timed here.
@@ -184,7 +200,13 @@ impl Past {
 
     fn before(&self) -> Vec<Before<'_>> {
         let near = self.memories.iter().take(REVISED);
-        near.map(|content| Before { content, nearness: 2.0, is_nearest: false, is_same_session: false }).collect()
+        near.map(|content| Before {
+            content,
+            nearness: 2.0,
+            is_nearest: false,
+            is_same_session: false,
+        })
+        .collect()
     }
 
     fn total(&mut self, total: f32) {
@@ -192,7 +214,8 @@ impl Past {
     }
 
     fn hear(&mut self, turn: &Turn, vector: &Vector) {
-        let (speaker, content, vector) = (turn.role.as_str().to_owned(), turn.content.clone(), vector.clone());
+        let (speaker, content, vector) =
+            (turn.role.as_str().to_owned(), turn.content.clone(), vector.clone());
         push(&mut self.memories, content.clone(), COMPARED);
         let said = SaidBefore {
             speaker: speaker.into(),
@@ -214,7 +237,11 @@ fn push<T>(ring: &mut VecDeque<T>, newest: T, most: usize) {
 
 fn record(content: &str) -> Record {
     let turn = json!({"type": "turn", "user": USER, "session": "bench", "content": content});
-    Record { topic: "keepsake.events".into(), value: Some(turn.to_string().into_bytes()), ..Record::default() }
+    Record {
+        topic: "keepsake.events".into(),
+        value: Some(turn.to_string().into_bytes()),
+        ..Record::default()
+    }
 }
 
 fn wrong(what: &str) -> Fault {

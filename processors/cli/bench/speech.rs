@@ -33,7 +33,8 @@ impl Speech {
             rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
         {
             text.push_str(before);
-            let words = WORDS.iter().find(|(class, _)| *class == name).map_or(&[][..], |(_, words)| words);
+            let words =
+                WORDS.iter().find(|(class, _)| *class == name).map_or(&[][..], |(_, words)| words);
             text.push_str(self.pick(words));
             rest = after;
         }
@@ -111,20 +112,35 @@ const QUESTIONS: &[&str] = &[
 const WORDS: &[(&str, &[&str])] = &[
     (
         "relative",
-        &["sister", "brother", "mother", "father", "aunt", "uncle", "cousin", "grandmother", "nephew", "daughter", "son", "wife"],
+        &[
+            "sister",
+            "brother",
+            "mother",
+            "father",
+            "aunt",
+            "uncle",
+            "cousin",
+            "grandmother",
+            "nephew",
+            "daughter",
+            "son",
+            "wife",
+        ],
     ),
     (
         "person",
         &[
-            "Anna", "Boris", "Carla", "Dmitri", "Elena", "Farid", "Greta", "Hassan", "Ines", "Jonas", "Keiko", "Liam", "Mona",
-            "Noah", "Olga", "Pedro", "Quinn", "Rosa", "Samir", "Tilda", "Umar", "Vera", "Wanda", "Yusuf",
+            "Anna", "Boris", "Carla", "Dmitri", "Elena", "Farid", "Greta", "Hassan", "Ines",
+            "Jonas", "Keiko", "Liam", "Mona", "Noah", "Olga", "Pedro", "Quinn", "Rosa", "Samir",
+            "Tilda", "Umar", "Vera", "Wanda", "Yusuf",
         ],
     ),
     (
         "city",
         &[
-            "Lisbon", "Berlin", "Kyoto", "Oslo", "Montreal", "Nairobi", "Porto", "Vienna", "Seoul", "Lima", "Dublin", "Tallinn",
-            "Naples", "Cairo", "Boston", "Krakow", "Bergen", "Hanoi", "Quito", "Zagreb",
+            "Lisbon", "Berlin", "Kyoto", "Oslo", "Montreal", "Nairobi", "Porto", "Vienna", "Seoul",
+            "Lima", "Dublin", "Tallinn", "Naples", "Cairo", "Boston", "Krakow", "Bergen", "Hanoi",
+            "Quito", "Zagreb",
         ],
     ),
     (
@@ -232,7 +248,21 @@ const WORDS: &[(&str, &[&str])] = &[
             "surfing",
         ],
     ),
-    ("colour", &["red", "green", "dark blue", "yellow", "purple", "orange", "grey", "turquoise", "black", "white"]),
+    (
+        "colour",
+        &[
+            "red",
+            "green",
+            "dark blue",
+            "yellow",
+            "purple",
+            "orange",
+            "grey",
+            "turquoise",
+            "black",
+            "white",
+        ],
+    ),
     (
         "thing",
         &[
@@ -253,7 +283,10 @@ const WORDS: &[(&str, &[&str])] = &[
         ],
     ),
     ("animal", &["cat", "dog", "parrot", "rabbit", "tortoise", "hamster", "goat", "canary"]),
-    ("number", &["2", "4", "5", "6", "7", "8", "9", "11", "12", "14", "15", "18", "21", "23", "26"]),
+    (
+        "number",
+        &["2", "4", "5", "6", "7", "8", "9", "11", "12", "14", "15", "18", "21", "23", "26"],
+    ),
 ];
 
 #[cfg(test)]

@@ -61,7 +61,9 @@ impl Trial {
             Some(embedded) => embedded.create(&wanted)?,
             None => self.connection.create_topics(&wanted)?,
         }
-        wait_until(READY, "the topics are there", || Ok(self.connection.partitions(&self.topics)?.len() == wanted.len()))
+        wait_until(READY, "the topics are there", || {
+            Ok(self.connection.partitions(&self.topics)?.len() == wanted.len())
+        })
     }
 
     pub fn client(&self) -> Result<Client> {

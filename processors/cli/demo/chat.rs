@@ -24,7 +24,8 @@ enum Last {
 }
 
 pub fn chat(play: &mut Play) -> Result<()> {
-    play.screen.chapter("Your turn", &format!("as {USER}; say something, ask something, /help, /quit"));
+    play.screen
+        .chapter("Your turn", &format!("as {USER}; say something, ask something, /help, /quit"));
     let mut last = Last::Nothing;
     while let Some(line) = read_line()? {
         match heard(&line) {
@@ -37,11 +38,14 @@ pub fn chat(play: &mut Play) -> Result<()> {
             Heard::Forget(what) => last = publish(play, json!({"type": "forget", "query": what}))?,
             Heard::Question(question) => last = ask(play, question)?,
             Heard::Statement(said) => {
-                last = publish(play, json!({"type": "turn", "role": "user", "session": "chat", "content": said}))?;
+                last = publish(
+                    play,
+                    json!({"type": "turn", "role": "user", "session": "chat", "content": said}),
+                )?;
             }
-            Heard::Unknown(word) => {
-                play.screen.line(&format!("{DIM}{word}: there is /why, /block, /stats, /forget WHAT, /help, /quit{PLAIN}"))
-            }
+            Heard::Unknown(word) => play.screen.line(&format!(
+                "{DIM}{word}: there is /why, /block, /stats, /forget WHAT, /help, /quit{PLAIN}"
+            )),
         }
     }
     Ok(())
@@ -95,10 +99,11 @@ fn heard(line: &str) -> Heard<'_> {
 const ASKING: [&str; 9] = ["what", "who", "whom", "whose", "where", "when", "which", "why", "how"];
 /// These ask only before somebody: "do I like tea", but "do not forget", "is there", but never "can opener".
 const ASKING_BEFORE: [&str; 18] = [
-    "do", "does", "did", "is", "are", "am", "was", "were", "can", "could", "will", "would", "should", "have", "has", "had",
-    "shall", "may",
+    "do", "does", "did", "is", "are", "am", "was", "were", "can", "could", "will", "would",
+    "should", "have", "has", "had", "shall", "may",
 ];
-const SOMEBODY: [&str; 12] = ["i", "you", "we", "he", "she", "it", "they", "my", "our", "there", "this", "that"];
+const SOMEBODY: [&str; 12] =
+    ["i", "you", "we", "he", "she", "it", "they", "my", "our", "there", "this", "that"];
 
 /// With a question mark, or by its first words.
 fn is_question(line: &str) -> bool {
@@ -126,11 +131,15 @@ fn ask(play: &mut Play, question: &str) -> Result<Last> {
 fn why(play: &mut Play, last: &Last) -> Result<()> {
     match last {
         Last::Nothing => play.screen.line("  nothing was decided yet"),
-        Last::Decisions(decisions) => {
-            decisions.as_array().into_iter().flatten().for_each(|decision| play.screen.explained(decision))
-        }
+        Last::Decisions(decisions) => decisions
+            .as_array()
+            .into_iter()
+            .flatten()
+            .for_each(|decision| play.screen.explained(decision)),
         Last::Answer { question, .. } => {
-            let reply = play.ask(json!({"type": "recall", "query": question, "explain": true, "format": "none"}))?;
+            let reply = play.ask(
+                json!({"type": "recall", "query": question, "explain": true, "format": "none"}),
+            )?;
             play.screen.ranked(&reply);
         }
     }
@@ -145,9 +154,11 @@ fn block(play: &Play, last: &Last) {
 }
 
 fn stats(play: &mut Play) -> Result<()> {
-    let reply = served(play.stage.client.ask(&json!({"type": "stats", "user": USER}), PATIENCE)?)?.value;
+    let reply =
+        served(play.stage.client.ask(&json!({"type": "stats", "user": USER}), PATIENCE)?)?.value;
     let counted = |counts: &Value| {
-        let pairs = counts.as_object().into_iter().flatten().map(|(name, count)| format!("{count} {name}"));
+        let pairs =
+            counts.as_object().into_iter().flatten().map(|(name, count)| format!("{count} {name}"));
         pairs.collect::<Vec<_>>().join(", ")
     };
     let memories = &reply["memories"];
@@ -168,9 +179,14 @@ mod tests {
 
     #[test]
     fn a_question_is_told_from_a_statement() {
-        for asked in
-            ["Where do I live?", "where do I live", "my flight?", "Do I like tea", "is there anything about Anna", "(really?)"]
-        {
+        for asked in [
+            "Where do I live?",
+            "where do I live",
+            "my flight?",
+            "Do I like tea",
+            "is there anything about Anna",
+            "(really?)",
+        ] {
             assert_eq!(heard(asked), Heard::Question(asked), "{asked}");
         }
         for said in [

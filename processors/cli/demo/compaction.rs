@@ -28,7 +28,10 @@ impl Play {
         let proposed = (self.stage.figures().sum(proposals) - before.sum(proposals)) as usize;
         let decided = ends(decisions.as_mut(), proposed)?;
         decisions.close();
-        let decided = decided.into_iter().map(|decision| self.with_memories(decision)).collect::<Result<Vec<_>>>()?;
+        let decided = decided
+            .into_iter()
+            .map(|decision| self.with_memories(decision))
+            .collect::<Result<Vec<_>>>()?;
         self.screen.compaction(when, &at, proposed, &decided);
         std::thread::sleep(self.pace * 3);
         Ok(())
@@ -44,7 +47,10 @@ impl Play {
         let mut memories = Vec::new();
         for id in named.iter().filter(|id| id.is_string()) {
             let request = json!({"type": "get", "user": USER, "memory": id});
-            memories.push(served(self.stage.client.ask_after(proposal, &request, PATIENCE)?)?.value["memory"].clone());
+            memories.push(
+                served(self.stage.client.ask_after(proposal, &request, PATIENCE)?)?.value["memory"]
+                    .clone(),
+            );
         }
         decision["memories"] = memories.into();
         Ok(decision)
@@ -55,7 +61,8 @@ fn ends(decisions: &mut dyn Consumer, proposed: usize) -> Result<Vec<Value>> {
     let (mut found, give_up) = (Vec::new(), Instant::now() + ROUND);
     while found.len() < proposed && Instant::now() < give_up {
         let Polled::Record(record) = decisions.poll(Duration::from_millis(20))? else { continue };
-        let decision: Value = serde_json::from_slice(&record.value.unwrap_or_default()).unwrap_or_default();
+        let decision: Value =
+            serde_json::from_slice(&record.value.unwrap_or_default()).unwrap_or_default();
         if decision["outcome"].as_str().is_some_and(|outcome| ENDS.contains(&outcome)) {
             found.push(decision);
         }

@@ -37,18 +37,29 @@ pub fn decided(decision: &Value) -> String {
     let style = outcome_style(outcome);
     let surprise = &decision["surprise"];
     if !surprise.is_object() {
-        return format!("{style}{outcome:<LEFT$}{PLAIN}{DIM}{}{PLAIN}", shortened(reason, WIDTH - LEFT));
+        return format!(
+            "{style}{outcome:<LEFT$}{PLAIN}{DIM}{}{PLAIN}",
+            shortened(reason, WIDTH - LEFT)
+        );
     }
-    let bars: String = FACTORS.iter().map(|(name, _)| format!("{} ", meter(number(surprise, name), FACTOR))).collect();
+    let bars: String = FACTORS
+        .iter()
+        .map(|(name, _)| format!("{} ", meter(number(surprise, name), FACTOR)))
+        .collect();
     let points = format!("{:>5.2}/{:.2}", number(surprise, "total"), number(decision, "threshold"));
     let used = LEFT + FACTORS.len() * (FACTOR + 1) + points.len() + 2;
     // The numbers in brackets are those of the bars, and `/why` has them all.
     let reason = reason.split_once(" (").map_or(reason, |(words, _)| words);
-    format!("{style}{outcome:<LEFT$}{PLAIN}{bars}{DIM}{points}{PLAIN}  {}", shortened(reason, WIDTH - used))
+    format!(
+        "{style}{outcome:<LEFT$}{PLAIN}{bars}{DIM}{points}{PLAIN}  {}",
+        shortened(reason, WIDTH - used)
+    )
 }
 
 pub fn found(memory: &Value, all: &[Value]) -> String {
-    let place = |id: &Value| all.iter().position(|other| other["id"] == *id).map(|at| format!(" by {}", at + 1));
+    let place = |id: &Value| {
+        all.iter().position(|other| other["id"] == *id).map(|at| format!(" by {}", at + 1))
+    };
     let at = all.iter().position(|other| other["id"] == memory["id"]).map_or(0, |at| at + 1);
     let old = match &memory["superseded_by"] {
         Value::Null => String::new(),
@@ -62,7 +73,10 @@ pub fn found(memory: &Value, all: &[Value]) -> String {
     let day = text(memory, "created_at").get(..10).unwrap_or_default();
     let room = WIDTH - 40 - old.chars().count();
     let (kind, content) = (text(memory, "kind"), shortened(text(memory, "content"), room));
-    format!("   {at} {} {score:.2} {NAME}{kind:<12}{PLAIN} {DIM}{day}{PLAIN} {content}{CHANGED}{old}{PLAIN}", meter(score, 5))
+    format!(
+        "   {at} {} {score:.2} {NAME}{kind:<12}{PLAIN} {DIM}{day}{PLAIN} {content}{CHANGED}{old}{PLAIN}",
+        meter(score, 5)
+    )
 }
 
 /// At spaces, where there are any.

@@ -163,7 +163,10 @@ mod tests {
         let turns: usize = SESSIONS.iter().map(|session| session.lines.len()).sum();
         assert!((20..=30).contains(&turns), "{turns}");
         assert!(SESSIONS.windows(2).all(|pair| pair[0].days_ago > pair[1].days_ago));
-        assert!(SESSIONS.iter().all(|session| session.days_ago >= 1), "a session must be over to be summarised");
+        assert!(
+            SESSIONS.iter().all(|session| session.days_ago >= 1),
+            "a session must be over to be summarised"
+        );
     }
 
     #[test]
@@ -178,7 +181,10 @@ mod tests {
     #[test]
     fn every_format_of_a_block_but_json_is_shown() {
         for format in ["markdown", "compact", "xml"] {
-            assert!(QUESTIONS.iter().any(|question| question.block && question.format == format), "{format}");
+            assert!(
+                QUESTIONS.iter().any(|question| question.block && question.format == format),
+                "{format}"
+            );
         }
     }
 }

@@ -82,7 +82,10 @@ impl Screen {
         );
         wrapped(&text, WIDTH).iter().for_each(|part| self.line(&format!("{DIM}{part}{PLAIN}")));
         let ms = took.as_millis() as u64;
-        self.record("ready", json!({"servers": servers, "partitions": partitions, "store": store, "took_ms": ms}));
+        self.record(
+            "ready",
+            json!({"servers": servers, "partitions": partitions, "store": store, "took_ms": ms}),
+        );
     }
 
     /// A name and what there is to say about it, in as many lines as it takes.
@@ -93,12 +96,16 @@ impl Screen {
     }
 
     pub fn chapter(&self, title: &str, about: &str) {
-        let rule = "─".repeat(WIDTH.saturating_sub(title.chars().count() + about.chars().count() + 8));
+        let rule =
+            "─".repeat(WIDTH.saturating_sub(title.chars().count() + about.chars().count() + 8));
         self.line(&format!("\n{BOLD}── {title}{PLAIN} {DIM}── {about} {rule}{PLAIN}"));
     }
 
     pub fn legend(&self) {
-        self.chapter("A conversation", "published to the events topic, each turn with its decision");
+        self.chapter(
+            "A conversation",
+            "published to the events topic, each turn with its decision",
+        );
         for text in [
             "Five factors: novelty, contradiction, specificity, emphasis, context switch. Weighted, and with",
             "smaller signs such as a date or a greeting, they make the points; behind / is the threshold.",
@@ -129,7 +136,10 @@ impl Screen {
     }
 
     pub fn question(&self, number: usize, question: &Question, request: &Value, reply: &Reply) {
-        self.line(&format!("\n{BOLD}{number}  {}{PLAIN}  {DIM}{}{PLAIN}", question.text, question.remark));
+        self.line(&format!(
+            "\n{BOLD}{number}  {}{PLAIN}  {DIM}{}{PLAIN}",
+            question.text, question.remark
+        ));
         self.recalled(reply);
         if question.block {
             self.block(&reply.value);
@@ -147,7 +157,8 @@ impl Screen {
             self.line(&format!("   {DIM}nothing is remembered about that{PLAIN}"));
         }
         memories.iter().for_each(|memory| self.line(&found(memory, memories)));
-        let (there_and_back, inside) = (reply.took.as_secs_f64() * 1e3, number(&reply.value, "took_us") / 1e3);
+        let (there_and_back, inside) =
+            (reply.took.as_secs_f64() * 1e3, number(&reply.value, "took_us") / 1e3);
         let block = match reply.value["tokens"].as_u64() {
             None | Some(0) => "no prompt block".to_owned(),
             Some(tokens) => format!("prompt block of {tokens} tokens"),
@@ -160,7 +171,9 @@ impl Screen {
     /// The prompt block as a model would read it.
     pub fn block(&self, reply: &Value) {
         for line in text(reply, "prompt").lines() {
-            wrapped(line, WIDTH - 5).iter().for_each(|part| self.line(&format!("   {DIM}│{PLAIN} {part}")));
+            wrapped(line, WIDTH - 5)
+                .iter()
+                .for_each(|part| self.line(&format!("   {DIM}│{PLAIN} {part}")));
         }
     }
 
@@ -173,15 +186,22 @@ impl Screen {
             text(decision, "reason")
         ));
         let points = decision["surprise"]["points"].as_object();
-        let mut points: Vec<(&String, f64)> =
-            points.into_iter().flatten().map(|(name, points)| (name, points.as_f64().unwrap_or_default())).collect();
+        let mut points: Vec<(&String, f64)> = points
+            .into_iter()
+            .flatten()
+            .map(|(name, points)| (name, points.as_f64().unwrap_or_default()))
+            .collect();
         points.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (name, points) in &points {
             self.line(&format!("  {DIM}{name:<15} {points:>+6.2}{PLAIN}"));
         }
         if !points.is_empty() {
-            let (total, threshold) = (number(&decision["surprise"], "total"), number(decision, "threshold"));
-            self.line(&format!("  {:<15} {total:>+6.2}  {DIM}kept from {threshold:.2}{PLAIN}", "points"));
+            let (total, threshold) =
+                (number(&decision["surprise"], "total"), number(decision, "threshold"));
+            self.line(&format!(
+                "  {:<15} {total:>+6.2}  {DIM}kept from {threshold:.2}{PLAIN}",
+                "points"
+            ));
         }
     }
 
@@ -190,9 +210,15 @@ impl Screen {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         for memory in memories {
             self.line(&found(memory, memories));
-            let terms = TERMS.iter().map(|name| (name, number(&memory["explain"], name))).filter(|(_, value)| *value != 0.0);
-            let terms: Vec<String> = terms.map(|(name, value)| format!("{name} {value:.2}")).collect();
-            wrapped(&terms.join(", "), WIDTH - 5).iter().for_each(|part| self.line(&format!("     {DIM}{part}{PLAIN}")));
+            let terms = TERMS
+                .iter()
+                .map(|name| (name, number(&memory["explain"], name)))
+                .filter(|(_, value)| *value != 0.0);
+            let terms: Vec<String> =
+                terms.map(|(name, value)| format!("{name} {value:.2}")).collect();
+            wrapped(&terms.join(", "), WIDTH - 5)
+                .iter()
+                .for_each(|part| self.line(&format!("     {DIM}{part}{PLAIN}")));
         }
         if memories.is_empty() {
             self.line("  nothing was found, or nothing near enough to be an answer");
@@ -204,30 +230,49 @@ impl Screen {
         self.line(&format!("\n{BOLD}tick {when}{PLAIN} {DIM}({day}): {proposed} proposed{PLAIN}"));
         for decision in decided {
             let outcome = text(decision, "outcome");
-            let session = decision["session"].as_str().map_or(String::new(), |name| format!("session \"{name}\", "));
-            self.line(&format!("{}{outcome:<LEFT$}{PLAIN}{session}{}", outcome_style(outcome), text(decision, "reason")));
+            let session = decision["session"]
+                .as_str()
+                .map_or(String::new(), |name| format!("session \"{name}\", "));
+            self.line(&format!(
+                "{}{outcome:<LEFT$}{PLAIN}{session}{}",
+                outcome_style(outcome),
+                text(decision, "reason")
+            ));
             for memory in decision["memories"].as_array().into_iter().flatten() {
                 for quote in text(memory, "content").lines() {
-                    self.line(&format!("{:LEFT$}{DIM}{}{PLAIN}", "", shortened(quote, WIDTH - LEFT)));
+                    self.line(&format!(
+                        "{:LEFT$}{DIM}{}{PLAIN}",
+                        "",
+                        shortened(quote, WIDTH - LEFT)
+                    ));
                 }
             }
         }
         if decided.len() < proposed {
-            self.line(&format!("{BAD}{} proposals have no decision yet{PLAIN}", proposed - decided.len()));
+            self.line(&format!(
+                "{BAD}{} proposals have no decision yet{PLAIN}",
+                proposed - decided.len()
+            ));
         }
-        self.record("compaction", json!({"when": when, "at": at, "proposed": proposed, "decisions": decided}));
+        self.record(
+            "compaction",
+            json!({"when": when, "at": at, "proposed": proposed, "decisions": decided}),
+        );
     }
 
     pub fn figures(&self, http: SocketAddr, figures: &Figures) {
         let url = format!("http://{http}/metrics");
         self.chapter("Metrics", &url);
         let decisions = figures.by_label("keepsake_decisions_total");
-        let words: Vec<String> = decisions.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+        let words: Vec<String> =
+            decisions.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
         let mean_ms = |name: &str| {
-            let (sum, count) = (figures.sum(&format!("{name}_sum")), figures.sum(&format!("{name}_count")));
+            let (sum, count) =
+                (figures.sum(&format!("{name}_sum")), figures.sum(&format!("{name}_count")));
             if count > 0.0 { sum / count * 1e3 } else { 0.0 }
         };
-        let (encode_ms, apply_ms) = (mean_ms("keepsake_encode_seconds"), mean_ms("keepsake_apply_seconds"));
+        let (encode_ms, apply_ms) =
+            (mean_ms("keepsake_encode_seconds"), mean_ms("keepsake_apply_seconds"));
         let bytes = figures.sum("process_resident_memory_bytes");
         let rows = [
             ("keepsake_decisions_total", words.join(", ")),

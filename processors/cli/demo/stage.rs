@@ -46,7 +46,8 @@ impl Stage {
             }
         };
         service.wait_until_ready(START)?;
-        let connection = Connection { servers: service.servers.clone(), options: Vec::new(), embedded: true };
+        let connection =
+            Connection { servers: service.servers.clone(), options: Vec::new(), embedded: true };
         let mut client = Client::over(connection, &config)?;
         // The first exchange pays for connections and lists of topics, which no later one does.
         client.ask(&json!({"type": "stats", "user": USER}), START)?;
@@ -87,7 +88,9 @@ fn without_model(config: &mut Config) -> Option<String> {
         return None;
     }
     config.embedder.model = "hash".into();
-    Some(format!("no model in {model} (`make model` sets it up): going on with \"hash\", which knows words but no meanings"))
+    Some(format!(
+        "no model in {model} (`make model` sets it up): going on with \"hash\", which knows words but no meanings"
+    ))
 }
 
 /// Another keepsake may run here: nobody looks for a demo's store or scrapes its page, so they may be anywhere. Each is moved once.
@@ -95,7 +98,11 @@ fn elsewhere(config: &mut Config, scratch: &Path, fault: Fault) -> Result<String
     let Fault::Stop(stop) = &fault else { return Err(fault) };
     match stop.name {
         StopName::StoreLocked | StopName::StoreUnwritable if config.store.dir != scratch => {
-            let note = format!("{} is in use or not ours: going on with {}", store_dir(config).display(), scratch.display());
+            let note = format!(
+                "{} is in use or not ours: going on with {}",
+                store_dir(config).display(),
+                scratch.display()
+            );
             config.store.dir = scratch.to_owned();
             Ok(note)
         }
@@ -121,7 +128,13 @@ impl Figures {
             let (name, value) = line.rsplit_once(' ')?;
             Some((name.to_owned(), value.parse().ok()?))
         };
-        Figures { samples: page.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect() }
+        Figures {
+            samples: page
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .filter_map(sample)
+                .collect(),
+        }
     }
 
     /// All samples of a metric together.
@@ -131,10 +144,13 @@ impl Figures {
 
     /// The samples of a metric with one label, by its value; "" where it has none. The largest first.
     pub fn by_label(&self, name: &str) -> Vec<(&str, f64)> {
-        let of_metric = |sample: &str| sample.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));
+        let of_metric = |sample: &str| {
+            sample.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
+        };
         let samples = self.samples.iter().filter(|(sample, _)| of_metric(sample));
-        let mut found: Vec<(&str, f64)> =
-            samples.map(|(sample, value)| (sample.split('"').nth(1).unwrap_or_default(), *value)).collect();
+        let mut found: Vec<(&str, f64)> = samples
+            .map(|(sample, value)| (sample.split('"').nth(1).unwrap_or_default(), *value))
+            .collect();
         found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
         found
     }
@@ -149,6 +165,9 @@ mod tests {
         let page = "# HELP a_total x\na_total{outcome=\"kept\"} 3\na_total{outcome=\"dropped\"} 4\na_total_more 9\nb_count 2\n";
         let figures = Figures::of(page);
         assert_eq!(figures.by_label("a_total"), [("dropped", 4.0), ("kept", 3.0)]);
-        assert_eq!((figures.sum("a_total"), figures.sum("b_count"), figures.sum("c")), (7.0, 2.0, 0.0));
+        assert_eq!(
+            (figures.sum("a_total"), figures.sum("b_count"), figures.sum("c")),
+            (7.0, 2.0, 0.0)
+        );
     }
 }

@@ -50,25 +50,35 @@ impl Letter {
     }
 
     pub fn redriven(&self) -> u32 {
-        header(&self.0.headers, REDRIVEN).and_then(|times| std::str::from_utf8(times).ok()?.parse().ok()).unwrap_or(0)
+        header(&self.0.headers, REDRIVEN)
+            .and_then(|times| std::str::from_utf8(times).ok()?.parse().ok())
+            .unwrap_or(0)
     }
 
     /// Empty for what somebody else wrote to the topic.
     fn said(&self, name: &str) -> Cow<'_, str> {
-        String::from_utf8_lossy(header(&self.0.headers, &format!("{CONNECT}{name}")).unwrap_or_default())
+        String::from_utf8_lossy(
+            header(&self.0.headers, &format!("{CONNECT}{name}")).unwrap_or_default(),
+        )
     }
 
     /// The record as it was, for the topic it came from; or why it cannot go back.
     pub fn restored(&self, homes: &Homes) -> Result<Outgoing, String> {
         let topic = self.topic();
         if topic.is_empty() {
-            return Err(format!("has no header {CONNECT}topic, so it was not written by keepsake: send it again by hand"));
+            return Err(format!(
+                "has no header {CONNECT}topic, so it was not written by keepsake: send it again by hand"
+            ));
         }
         if topic != homes.events && topic != homes.recalls {
             let (topic, events, recalls) = (plain(&topic), &homes.events, &homes.recalls);
-            return Err(format!("came from {topic}, and only {events} and {recalls} are redriven: send it again by hand"));
+            return Err(format!(
+                "came from {topic}, and only {events} and {recalls} are redriven: send it again by hand"
+            ));
         }
-        if header(&self.0.headers, TENANT) == Some(b"copy") && header(&self.0.headers, "keepsake-via").is_some() {
+        if header(&self.0.headers, TENANT) == Some(b"copy")
+            && header(&self.0.headers, "keepsake-via").is_some()
+        {
             let what = "is keepsake's own copy of a tenant's event for another partition, which has been applied elsewhere";
             return Err(format!("{what}: send the event itself again"));
         }
@@ -92,7 +102,8 @@ impl Letter {
                 || name == TENANT
                 || FORWARDED.contains(&name)
         };
-        let mut headers: Headers = self.0.headers.iter().filter(|(name, _)| !ours(name)).cloned().collect();
+        let mut headers: Headers =
+            self.0.headers.iter().filter(|(name, _)| !ours(name)).cloned().collect();
         headers.push((REDRIVEN.to_owned(), (self.redriven() + 1).to_string().into_bytes()));
         headers
     }
@@ -102,7 +113,8 @@ impl Letter {
         <[u8; 8]>::try_from(bytes).ok().map(i64::from_be_bytes).filter(|ms| *ms > 0)
     }
 
-    pub const HEAD: [&'static str; 8] = ["letter", "came from", "when", "stage", "reason", "redriven", "message", "key"];
+    pub const HEAD: [&'static str; 8] =
+        ["letter", "came from", "when", "stage", "reason", "redriven", "message", "key"];
 
     pub fn row(&self, homes: &Homes) -> Vec<String> {
         let Record { partition, offset, timestamp_ms, key, .. } = &self.0;
@@ -111,12 +123,20 @@ impl Letter {
             0 => String::new(),
             times => times.to_string(),
         };
-        let from = format!("{}/{}/{}", homes.short(&self.topic()), self.said("partition"), self.said("offset"));
+        let from = format!(
+            "{}/{}/{}",
+            homes.short(&self.topic()),
+            self.said("partition"),
+            self.said("offset")
+        );
         let (stage, reason) = (self.said("stage"), self.reason());
         let cells = [&*from, &show::moment(*timestamp_ms), &*stage, &*reason, &redriven];
         let mut row = vec![format!("{partition}:{offset}")];
         row.extend(cells.iter().map(|cell| plain(cell)));
-        row.extend([plain(&shortened(&self.said("exception.message"), 60)), plain(&shortened(&key, 40))]);
+        row.extend([
+            plain(&shortened(&self.said("exception.message"), 60)),
+            plain(&shortened(&key, 40)),
+        ]);
         row
     }
 
@@ -163,7 +183,10 @@ mod tests {
             timestamp_ms: 1_700_000_000_000,
             key: Some(b"acme/ada".to_vec()),
             value: Some(b"{\xff".to_vec()),
-            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+                .collect(),
         }
     }
 
@@ -171,17 +194,29 @@ mod tests {
     fn letter(record: &Record) -> Letter {
         let reject = Reject::new(RejectCode::NotUtf8, "is \u{1b}[2J no text");
         let parked = reply::dead_letter(record, &reject, "ingest", "k.dead-letters");
-        Letter(Record { headers: parked.headers, key: parked.key, value: parked.value, ..Record::default() })
+        Letter(Record {
+            headers: parked.headers,
+            key: parked.key,
+            value: parked.value,
+            ..Record::default()
+        })
     }
 
     #[test]
     fn a_letter_goes_back_as_it_came_and_counts() {
-        let record = sent("k.events", &[("app", "one"), ("kafka_replyTopic", "a.replies"), ("app", "two")]);
+        let record =
+            sent("k.events", &[("app", "one"), ("kafka_replyTopic", "a.replies"), ("app", "two")]);
         let back = letter(&record).restored(&homes()).expect("an event");
         let mut headers = record.headers.clone();
         headers.push((REDRIVEN.into(), b"1".to_vec()));
-        assert_eq!((&back.headers, back.partition, back.timestamp_ms), (&headers, None, Some(record.timestamp_ms)));
-        assert_eq!((back.topic.as_str(), back.key, back.value), ("k.events", record.key.clone(), record.value.clone()));
+        assert_eq!(
+            (&back.headers, back.partition, back.timestamp_ms),
+            (&headers, None, Some(record.timestamp_ms))
+        );
+        assert_eq!(
+            (back.topic.as_str(), back.key, back.value),
+            ("k.events", record.key.clone(), record.value.clone())
+        );
 
         let again = letter(&Record { headers: back.headers, ..record.clone() });
         assert_eq!(again.redriven(), 1);
@@ -197,7 +232,11 @@ mod tests {
 
     #[test]
     fn what_was_passed_on_goes_back_without_the_marks_that_would_hide_it() {
-        let back = letter(&sent("k.events", &[("keepsake-via", "1:5"), ("keepsake-origin", "k.events:1:5")])).restored(&homes());
+        let back = letter(&sent(
+            "k.events",
+            &[("keepsake-via", "1:5"), ("keepsake-origin", "k.events:1:5")],
+        ))
+        .restored(&homes());
         assert_eq!(back.expect("an event").headers.len(), 1);
     }
 
@@ -205,7 +244,10 @@ mod tests {
     fn what_did_not_come_from_events_or_recalls_is_refused() {
         for (letter, word) in [
             (letter(&sent("audit.log", &[])), "audit.log"),
-            (letter(&sent("k.events", &[("keepsake-tenant", "copy"), ("keepsake-via", "1:5")])), "copy"),
+            (
+                letter(&sent("k.events", &[("keepsake-tenant", "copy"), ("keepsake-via", "1:5")])),
+                "copy",
+            ),
             (Letter(sent("k.dead-letters", &[])), "not written by keepsake"),
         ] {
             let why = letter.restored(&homes()).expect_err("it has no home");
@@ -216,7 +258,10 @@ mod tests {
     #[test]
     fn nothing_in_a_row_steers_a_terminal() {
         let row = letter(&sent("k.events", &[])).row(&homes());
-        assert_eq!((row[1].as_str(), row[4].as_str(), row[7].as_str()), ("events/2/7", "not-utf8", "acme/ada"));
+        assert_eq!(
+            (row[1].as_str(), row[4].as_str(), row[7].as_str()),
+            ("events/2/7", "not-utf8", "acme/ada")
+        );
         assert!(row.iter().all(|cell| !cell.contains('\u{1b}')), "{row:?}");
     }
 }

@@ -104,10 +104,20 @@ impl Redrive {
 
     /// What is to be read: all of the topic, without what an earlier run has dealt with. What comes later is for the next time: redriven
     /// records that fail again come back here.
-    fn spans(&self, connection: &Connection, config: &Config, topic: &str, group: &str) -> Result<Vec<Span>> {
+    fn spans(
+        &self,
+        connection: &Connection,
+        config: &Config,
+        topic: &str,
+        group: &str,
+    ) -> Result<Vec<Span>> {
         let mut spans = reading::everything(connection, config, topic)?;
         let partitions: Vec<i32> = spans.iter().map(|span| span.partition).collect();
-        let done = if self.all { BTreeMap::new() } else { connection.committed(group, topic, &partitions)? };
+        let done = if self.all {
+            BTreeMap::new()
+        } else {
+            connection.committed(group, topic, &partitions)?
+        };
         let begins = |span: &Span| match done.get(&span.partition) {
             // Behind the end it speaks of another topic of that name.
             Some(offset) if *offset <= span.end => span.from.max(*offset),
@@ -117,14 +127,19 @@ impl Redrive {
             spans.iter_mut().for_each(|span| span.from = begins(span));
             return Ok(spans);
         };
-        let Some(span) = spans.into_iter().find(|span| span.partition == partition && (span.from..span.end).contains(&offset))
+        let Some(span) = spans
+            .into_iter()
+            .find(|span| span.partition == partition && (span.from..span.end).contains(&offset))
         else {
-            let what = format!("{topic} has nothing at --partition {partition} --offset {offset}: see `keepsake dlq list`");
+            let what = format!(
+                "{topic} has nothing at --partition {partition} --offset {offset}: see `keepsake dlq list`"
+            );
             return Err(wrong(what));
         };
         if offset < begins(&span) {
-            let what =
-                format!("the dead letter at {partition}:{offset} was dealt with by an earlier redrive; --all sends it again");
+            let what = format!(
+                "the dead letter at {partition}:{offset} was dealt with by an earlier redrive; --all sends it again"
+            );
             return Err(wrong(what));
         }
         Ok(vec![Span { partition, from: offset, end: offset + 1 }])
@@ -153,7 +168,10 @@ impl Redrive {
         }
         let verb = if self.yes { "redriven" } else { "would be redriven" };
         match found.redriven() {
-            0 => anstream::println!("nothing {}", if self.yes { "was redriven" } else { "would be redriven" }),
+            0 => anstream::println!(
+                "nothing {}",
+                if self.yes { "was redriven" } else { "would be redriven" }
+            ),
             count => anstream::print!("{count} {verb}\n{}", show::tally(&found.counts)),
         }
         if found.skipped > 0 {
@@ -167,7 +185,9 @@ impl Redrive {
             more => anstream::eprintln!("and {more} more refused"),
         }
         let hint = match (self.yes, self.is_everything()) {
-            (false, _) if found.redriven() == 0 => "earlier runs have dealt with all there is; --all begins at the beginning",
+            (false, _) if found.redriven() == 0 => {
+                "earlier runs have dealt with all there is; --all begins at the beginning"
+            }
             (false, _) => "nothing was sent: --yes does it",
             (true, true) => "the next run begins behind these",
             (true, false) => "not remembered: the same command sends them again",
@@ -225,7 +245,9 @@ impl Run<'_> {
     fn take(&mut self, letter: &Letter, redriven_max: Option<u32>) -> Result<()> {
         let (partition, offset) = (letter.0.partition, letter.0.offset);
         match letter.restored(&self.homes) {
-            _ if redriven_max.is_some_and(|max| letter.redriven() >= max) => self.found.skipped += 1,
+            _ if redriven_max.is_some_and(|max| letter.redriven() >= max) => {
+                self.found.skipped += 1
+            }
             Err(why) => {
                 self.found.refused += 1;
                 if self.found.refusals.len() < SHOWN {
@@ -255,7 +277,9 @@ impl Run<'_> {
         }
         let read = std::mem::take(&mut self.since_settled);
         match &self.memory {
-            Some(memory) if !read.is_empty() => memory.connection.commit(memory.group, memory.topic, &read),
+            Some(memory) if !read.is_empty() => {
+                memory.connection.commit(memory.group, memory.topic, &read)
+            }
             _ => Ok(()),
         }
     }

@@ -51,24 +51,33 @@ pub fn measure(kit: &Kit, dir: &Path) -> Result<Report> {
         for file in files(&dir.join(folder))? {
             let set = Set::read(folder, &file)?;
             say(format!("set {}", set.name));
-            found.insert(set.name.clone(), if folder == PARALLEL { set.searched(kit)? } else { set.measured(kit)? });
+            found.insert(
+                set.name.clone(),
+                if folder == PARALLEL { set.searched(kit)? } else { set.measured(kit)? },
+            );
         }
     }
     if dir.join(PRECISION).join(precision::BELIEFS).is_file() {
         let measured = precision::measure(kit, &dir.join(PRECISION))?;
-        let lines = vec![Line::of("precision", measured.precision), Line::of("recall", measured.recall)];
+        let lines =
+            vec![Line::of("precision", measured.precision), Line::of("recall", measured.recall)];
         found.insert(PRECISION.to_owned(), lines);
         cases = measured.cases;
     }
     if found.is_empty() {
-        let why = format!("finds no evaluation set (*.jsonl, plain/, parallel/, precision/) in {}", dir.display());
+        let why = format!(
+            "finds no evaluation set (*.jsonl, plain/, parallel/, precision/) in {}",
+            dir.display()
+        );
         return Err(Fault::stop(StopName::ConfigInvalid, why));
     }
     Ok(report(kit, &found, cases))
 }
 
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
-    let about = |error: std::io::Error| Fault::stop(StopName::ConfigInvalid, format!("reads {}: {error}", dir.display()));
+    let about = |error: std::io::Error| {
+        Fault::stop(StopName::ConfigInvalid, format!("reads {}: {error}", dir.display()))
+    };
     if !dir.is_dir() {
         return Ok(Vec::new());
     }
@@ -106,11 +115,14 @@ impl Set {
 
     fn measured(&self, kit: &Kit) -> Result<Vec<Line>> {
         let mut lines = Vec::new();
-        let has_questions = self.conversations.iter().any(|conversation| conversation.headline().next().is_some());
+        let has_questions =
+            self.conversations.iter().any(|conversation| conversation.headline().next().is_some());
         if has_questions {
             lines.extend(recalled(&recall::figures(kit, &self.conversations)?));
         }
-        lines.extend(self.kept(&gate::gated(kit, &self.conversations, &self.labels)?, has_questions));
+        lines.extend(
+            self.kept(&gate::gated(kit, &self.conversations, &self.labels)?, has_questions),
+        );
         if self.conversations.iter().any(|conversation| !conversation.conflicts.is_empty()) {
             lines.extend(changed(&change::found_in(kit, &self.conversations, &self.kinds)?));
         }
@@ -124,9 +136,15 @@ impl Set {
             // Nothing is marked: every turn is to be kept, by a memory of its own or one that says the same.
             lines.push(Line::part("every turn kept", kept.rest_known));
         } else if self.labels.is_empty() {
-            lines.extend([Line::part("facts kept", kept.evidence), Line::part("rest kept", kept.rest)]);
+            lines.extend([
+                Line::part("facts kept", kept.evidence),
+                Line::part("rest kept", kept.rest),
+            ]);
         } else {
-            lines.extend([Line::part("durable kept", kept.durable), Line::part("chatter kept", kept.chatter)]);
+            lines.extend([
+                Line::part("durable kept", kept.durable),
+                Line::part("chatter kept", kept.chatter),
+            ]);
             // With room for half of the memories: the most durable ones should stay.
             lines.extend([
                 Line::part("durable archived by half the room", kept.durable_archived),
@@ -145,9 +163,12 @@ impl Set {
 
 fn by_user(gated: &Gated<'_>) -> Vec<Line> {
     let part = |name: &str, what: &str, part: Part| Line::part(&format!("{what}: {name}"), part);
-    let users: Vec<(&str, Kept)> = gated.by_conversation().map(|(name, kept, _)| (name, kept)).collect();
+    let users: Vec<(&str, Kept)> =
+        gated.by_conversation().map(|(name, kept, _)| (name, kept)).collect();
     let durable = users.iter().map(|(name, kept)| part(name, "durable kept", kept.durable));
-    durable.chain(users.iter().map(|(name, kept)| part(name, "chatter kept", kept.chatter))).collect()
+    durable
+        .chain(users.iter().map(|(name, kept)| part(name, "chatter kept", kept.chatter)))
+        .collect()
 }
 
 fn recalled(measured: &Measured) -> Vec<Line> {
@@ -158,7 +179,10 @@ fn recalled(measured: &Measured) -> Vec<Line> {
     }
     lines.push(Line {
         cosine: Some(compared(&all, |figures| figures.ndcg_10)),
-        ..Line::of("NDCG@10", Interval::of(&all.iter().map(|[service, _]| service.ndcg_10).collect::<Vec<_>>()))
+        ..Line::of(
+            "NDCG@10",
+            Interval::of(&all.iter().map(|[service, _]| service.ndcg_10).collect::<Vec<_>>()),
+        )
     });
     for category in PLAIN {
         let rows = measured.of_category(category);
@@ -169,17 +193,26 @@ fn recalled(measured: &Measured) -> Vec<Line> {
     let answerable = measured.nothing_matches(&PLAIN);
     if answerable.of > 0 {
         lines.push(Line::part("plain questions with match none", answerable));
-        lines.push(Line::part("never said with match none", measured.nothing_matches(&[NEVER_SAID])));
+        lines.push(Line::part(
+            "never said with match none",
+            measured.nothing_matches(&[NEVER_SAID]),
+        ));
     } else {
         lines.push(Line::part("questions with match none", measured.nothing_matches_headline()));
     }
     let reliability = &measured.reliability;
     if reliability.error.is_finite() {
-        let score = |name: &str, value: f64| Line { unit: Unit::Score, ..Line::of(name, Interval::exactly(value)) };
+        let score = |name: &str, value: f64| Line {
+            unit: Unit::Score,
+            ..Line::of(name, Interval::exactly(value))
+        };
         lines.extend([
             score("relevance: calibration error", reliability.error),
             score("relevance: Brier skill", reliability.skill),
-            Line::of("relevance: answerable with some .5", Interval::exactly(reliability.answered_well)),
+            Line::of(
+                "relevance: answerable with some .5",
+                Interval::exactly(reliability.answered_well),
+            ),
             score("relevance: AUC of the best", reliability.auc),
         ]);
     }
@@ -195,26 +228,36 @@ fn changed(found: &[change::Found]) -> Vec<Line> {
             "other turns superseding or revising",
             Part::of(changes.others_linked(&[How::Superseded, How::Revised]).into_iter()),
         ),
-        Line::part("other turns linked at all", Part::of(changes.others_linked(&How::ALL).into_iter())),
+        Line::part(
+            "other turns linked at all",
+            Part::of(changes.others_linked(&How::ALL).into_iter()),
+        ),
     ];
     if !changes.traps.is_empty() {
         let first: Vec<f64> = changes.traps.iter().map(|trap| trap.among_first).collect();
         let part = |holds: usize, of: usize| Part { holds, of };
         lines.push(Line::of("traps: still true, in the first five", Interval::of(&first)));
-        lines.push(Line::part("traps: with something outdated", part(traps::hurt(&changes.traps), changes.traps.len())));
+        lines.push(Line::part(
+            "traps: with something outdated",
+            part(traps::hurt(&changes.traps), changes.traps.len()),
+        ));
     }
     lines
 }
 
 fn recall_line(name: &str, rows: &[[Figures; 2]], k: usize) -> Line {
     let service: Vec<f64> = rows.iter().map(|[service, _]| service.recall_at(k)).collect();
-    Line { cosine: Some(compared(rows, |figures| figures.recall_at(k))), ..Line::of(name, Interval::of(&service)) }
+    Line {
+        cosine: Some(compared(rows, |figures| figures.recall_at(k))),
+        ..Line::of(name, Interval::of(&service))
+    }
 }
 
 /// The bare cosine's mean, and the paired difference to it.
 fn compared(rows: &[[Figures; 2]], figure: impl Fn(&Figures) -> f64) -> (f64, Interval) {
     let cosine: Vec<f64> = rows.iter().map(|[_, cosine]| figure(cosine)).collect();
-    let differences: Vec<f64> = rows.iter().map(|[service, cosine]| figure(service) - figure(cosine)).collect();
+    let differences: Vec<f64> =
+        rows.iter().map(|[service, cosine]| figure(service) - figure(cosine)).collect();
     (Interval::of(&cosine).mean, Interval::of(&differences))
 }
 
@@ -229,7 +272,8 @@ impl Line {
 
     fn json(&self) -> Value {
         let Interval { mean, low, high, count } = self.value;
-        let mut found = json!({"value": number(mean), "low": number(low), "high": number(high), "n": count});
+        let mut found =
+            json!({"value": number(mean), "low": number(low), "high": number(high), "n": count});
         if let Some((cosine, difference)) = &self.cosine {
             found["cosine"] = number(*cosine);
             found["minus_cosine"] = recall::difference_json(difference);
@@ -244,24 +288,38 @@ impl Line {
             Unit::Score => format!("{value:.3}"),
             Unit::Bytes => format!("{value:.0}"),
         };
-        let interval = if low.is_finite() { format!("{} … {}", shown(low), shown(high)) } else { String::new() };
+        let interval = if low.is_finite() {
+            format!("{} … {}", shown(low), shown(high))
+        } else {
+            String::new()
+        };
         let (cosine, difference) = match &self.cosine {
             Some((cosine, difference)) => (shown(*cosine), recall::points(difference)),
             None => Default::default(),
         };
-        vec![format!("  {}", self.name), shown(mean), interval, count.to_string(), cosine, difference]
+        vec![
+            format!("  {}", self.name),
+            shown(mean),
+            interval,
+            count.to_string(),
+            cosine,
+            difference,
+        ]
     }
 }
 
 fn report(kit: &Kit, found: &BTreeMap<String, Vec<Line>>, precision_cases: Vec<Value>) -> Report {
-    let set =
-        |lines: &Vec<Line>| -> Value { lines.iter().map(|line| (line.name.clone(), line.json())).collect::<Map<_, _>>().into() };
-    let sets: Map<String, Value> = found.iter().map(|(name, lines)| (name.clone(), set(lines))).collect();
+    let set = |lines: &Vec<Line>| -> Value {
+        lines.iter().map(|line| (line.name.clone(), line.json())).collect::<Map<_, _>>().into()
+    };
+    let sets: Map<String, Value> =
+        found.iter().map(|(name, lines)| (name.clone(), set(lines))).collect();
     let json = json!({"sets": sets, "precision_cases": precision_cases, "config": {"profile": kit.config.profile, "model": kit.model_name()}});
     let rows = found.iter().flat_map(|(name, lines)| {
         let head = [name.as_str(), "", "", "", "", ""].map(str::to_owned).to_vec();
         std::iter::once(head).chain(lines.iter().map(Line::cells))
     });
-    let head = ["set", "value", "95 % interval", "n", "bare cosine", "service minus bare cosine, points"];
+    let head =
+        ["set", "value", "95 % interval", "n", "bare cosine", "service minus bare cosine, points"];
     Report { json, text: show::table(&head, &rows.collect::<Vec<_>>()) }
 }

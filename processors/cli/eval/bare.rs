@@ -23,7 +23,8 @@ impl<'c> Bare<'c> {
             let speaker = turn.speaker.as_deref().unwrap_or(&turn.role);
             Ok((turn.id.as_str(), encoder.encode(&format!("{speaker}: {}", turn.content))?))
         };
-        let turns = turns.iter().filter(|turn| turn.is_users()).map(&mut encode).collect::<Result<_>>()?;
+        let turns =
+            turns.iter().filter(|turn| turn.is_users()).map(&mut encode).collect::<Result<_>>()?;
         Ok(Bare { encoder, turns })
     }
 
@@ -31,8 +32,12 @@ impl<'c> Bare<'c> {
     pub fn ranking(&mut self, question: &str) -> Result<Vec<String>> {
         let question = self.encoder.encode(question)?;
         let cosine = |vector: &[f32]| vector.iter().zip(&question).map(|(a, b)| a * b).sum::<f32>();
-        let mut scored: Vec<(f32, usize)> =
-            self.turns.iter().enumerate().map(|(place, (_, vector))| (cosine(vector), place)).collect();
+        let mut scored: Vec<(f32, usize)> = self
+            .turns
+            .iter()
+            .enumerate()
+            .map(|(place, (_, vector))| (cosine(vector), place))
+            .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(Reverse(a.1).cmp(&Reverse(b.1))));
         Ok(scored.iter().take(LIMIT).map(|(_, place)| self.turns[*place].0.to_owned()).collect())
     }

@@ -25,36 +25,55 @@ pub struct Cache {
 impl Cache {
     /// `name` tells everything that a vector depends on besides its text.
     pub fn open(dir: &Path, name: &str, dimensions: usize) -> Result<Cache> {
-        let path = dir.join(format!("{}.vectors", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple()));
-        let about = |error: std::io::Error| Fault::retry(format!("opens {}: {error}", path.display()));
+        let path = dir.join(format!(
+            "{}.vectors",
+            Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple()
+        ));
+        let about =
+            |error: std::io::Error| Fault::retry(format!("opens {}: {error}", path.display()));
         std::fs::create_dir_all(dir).map_err(about)?;
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(about)?;
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(about)?;
         let is_ours = file.try_lock().is_ok();
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(about)?;
         let record = KEY_BYTES + 4 * dimensions;
-        let known: HashMap<Uuid, Box<[f32]>> = bytes.chunks_exact(record).map_while(vector).collect();
+        let known: HashMap<Uuid, Box<[f32]>> =
+            bytes.chunks_exact(record).map_while(vector).collect();
         let file = if is_ours {
             file.set_len((known.len() * record) as u64).map_err(about)?;
             Some(file)
         } else {
-            say(format!("{} is being written by another run: this one adds nothing to it", path.display()));
+            say(format!(
+                "{} is being written by another run: this one adds nothing to it",
+                path.display()
+            ));
             None
         };
         Ok(Cache { known: RwLock::new(known), file: Mutex::new(file) })
     }
 
     fn get(&self, key: &Uuid) -> Option<Vec<f32>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(key).map(|vector| vector.to_vec())
+        self.known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .map(|vector| vector.to_vec())
     }
 
     /// A text that two threads encode at the same time is written once.
     fn put(&self, key: Uuid, vector: &[f32]) -> Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.known.write().unwrap_or_else(PoisonError::into_inner).insert(key, vector.into());
+        let before =
+            self.known.write().unwrap_or_else(PoisonError::into_inner).insert(key, vector.into());
         let Some(file) = file.as_mut().filter(|_| before.is_none()) else { return Ok(()) };
-        let record: Vec<u8> = key.into_bytes().into_iter().chain(vector.iter().flat_map(|x| x.to_le_bytes())).collect();
-        file.write_all(&record).map_err(|e| Fault::retry(format!("writes the cache of vectors: {e}")))
+        let record: Vec<u8> = key
+            .into_bytes()
+            .into_iter()
+            .chain(vector.iter().flat_map(|x| x.to_le_bytes()))
+            .collect();
+        file.write_all(&record)
+            .map_err(|e| Fault::retry(format!("writes the cache of vectors: {e}")))
     }
 }
 
@@ -126,7 +145,11 @@ mod tests {
         let cache = open();
         assert_eq!((keys(&cache), cache.get(&a), cache.get(&b)), (1, Some(vec![0.6, 0.8]), None));
         cache.put(b, &[1.0, 0.0]).unwrap();
-        assert_eq!(open().get(&b), Some(vec![1.0, 0.0]), "it is read by a second run while the first one has it");
+        assert_eq!(
+            open().get(&b),
+            Some(vec![1.0, 0.0]),
+            "it is read by a second run while the first one has it"
+        );
     }
 
     #[test]

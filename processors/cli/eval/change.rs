@@ -43,11 +43,19 @@ pub struct Found {
 }
 
 /// `kinds`: by question, how its value changed, or what makes it a trap.
-pub fn measure(kit: &Kit, conversations: &[Conversation], kinds: &HashMap<String, String>) -> Result<Report> {
+pub fn measure(
+    kit: &Kit,
+    conversations: &[Conversation],
+    kinds: &HashMap<String, String>,
+) -> Result<Report> {
     Ok(report(&found_in(kit, conversations, kinds)?))
 }
 
-pub fn found_in(kit: &Kit, conversations: &[Conversation], kinds: &HashMap<String, String>) -> Result<Vec<Found>> {
+pub fn found_in(
+    kit: &Kit,
+    conversations: &[Conversation],
+    kinds: &HashMap<String, String>,
+) -> Result<Vec<Found>> {
     kit.each(conversations, |encoder, conversation| {
         let mut life = Life::begin(kit, &kit.profiles, encoder, &conversation.name)?;
         let positions = conversation.positions();
@@ -61,8 +69,13 @@ pub fn found_in(kit: &Kit, conversations: &[Conversation], kinds: &HashMap<Strin
             if question.category == UPDATE
                 && let Some((newest, outdated)) = versions(question, kind, &planted, &positions)
             {
-                let is_newest_first = is_newest_first(&life.ask(&question.text)?, &newest, &outdated, &positions);
-                updates.push(Update { id: question.id.clone(), kind: kind.cloned(), is_newest_first });
+                let is_newest_first =
+                    is_newest_first(&life.ask(&question.text)?, &newest, &outdated, &positions);
+                updates.push(Update {
+                    id: question.id.clone(),
+                    kind: kind.cloned(),
+                    is_newest_first,
+                });
             } else if question.category == traps::CATEGORY {
                 traps.push(Trap::of(question, kind, &life.ask(&question.text)?, &states));
             }
@@ -73,10 +86,15 @@ pub fn found_in(kit: &Kit, conversations: &[Conversation], kinds: &HashMap<Strin
 
 fn planted(conversation: &Conversation) -> Vec<Planted<'_>> {
     let positions = conversation.positions();
-    let at = |ids: &[String]| -> Vec<usize> { ids.iter().filter_map(|id| positions.get(id.as_str()).copied()).collect() };
+    let at = |ids: &[String]| -> Vec<usize> {
+        ids.iter().filter_map(|id| positions.get(id.as_str()).copied()).collect()
+    };
     let conflicts = conversation.conflicts.iter().map(|conflict| {
         let (earlier, later) = (at(&conflict.earlier), at(&conflict.later));
-        let pairs = earlier.iter().flat_map(|a| later.iter().map(move |b| (*a.min(b), *a.max(b)))).filter(|(a, b)| a != b);
+        let pairs = earlier
+            .iter()
+            .flat_map(|a| later.iter().map(move |b| (*a.min(b), *a.max(b))))
+            .filter(|(a, b)| a != b);
         Planted { kind: &conflict.kind, pairs: pairs.collect() }
     });
     // A turn that contradicts itself has no earlier one to be linked to.
@@ -91,8 +109,10 @@ fn found(conversation: &Conversation, links: &[Link], planted: &[Planted<'_>]) -
     };
     let pairs = planted.iter().map(|conflict| {
         let found = how(conflict);
-        let (earlier, later) =
-            found.map(|(pair, _)| pair).or(conflict.pairs.first().copied()).expect("conflicts without pairs were left out");
+        let (earlier, later) = found
+            .map(|(pair, _)| pair)
+            .or(conflict.pairs.first().copied())
+            .expect("conflicts without pairs were left out");
         json!({
             "conversation": conversation.name,
             "kind": conflict.kind,
@@ -103,13 +123,22 @@ fn found(conversation: &Conversation, links: &[Link], planted: &[Planted<'_>]) -
         })
     });
     let link = |link: &Link| json!({"conversation": conversation.name, "earlier": id(link.earlier), "later": id(link.later), "how": link.how.as_str()});
-    let in_conflict: BTreeSet<usize> = planted.iter().flat_map(|conflict| &conflict.pairs).flat_map(|(a, b)| [*a, *b]).collect();
-    let ways = |n: usize| links.iter().filter(|link| link.later == n).map(|link| link.how).collect();
-    let others = conversation.turns.iter().enumerate().filter(|(n, turn)| turn.is_users() && !in_conflict.contains(n));
+    let in_conflict: BTreeSet<usize> =
+        planted.iter().flat_map(|conflict| &conflict.pairs).flat_map(|(a, b)| [*a, *b]).collect();
+    let ways =
+        |n: usize| links.iter().filter(|link| link.later == n).map(|link| link.how).collect();
+    let others = conversation
+        .turns
+        .iter()
+        .enumerate()
+        .filter(|(n, turn)| turn.is_users() && !in_conflict.contains(n));
     Found {
         pairs: pairs.collect(),
         links: links.iter().map(link).collect(),
-        linked: planted.iter().map(|conflict| (conflict.kind.to_owned(), how(conflict).is_some())).collect(),
+        linked: planted
+            .iter()
+            .map(|conflict| (conflict.kind.to_owned(), how(conflict).is_some()))
+            .collect(),
         others: others.map(|(n, _)| ways(n)).collect(),
         updates: Vec::new(),
         traps: Vec::new(),
@@ -126,7 +155,8 @@ fn versions(
     planted: &[Planted<'_>],
     positions: &HashMap<&str, usize>,
 ) -> Option<(BTreeSet<usize>, BTreeSet<usize>)> {
-    let evidence: BTreeSet<usize> = question.evidence.iter().filter_map(|id| positions.get(id.as_str()).copied()).collect();
+    let evidence: BTreeSet<usize> =
+        question.evidence.iter().filter_map(|id| positions.get(id.as_str()).copied()).collect();
     if let Some(kind) = kind {
         let mut outdated = evidence;
         let newest = outdated.pop_last()?;
@@ -135,10 +165,12 @@ fn versions(
         }
         return Some((BTreeSet::from([newest]), outdated));
     }
-    let shared =
-        |conflict: &Planted<'_>| conflict.pairs.iter().filter(|(a, b)| evidence.contains(a) && evidence.contains(b)).count();
+    let shared = |conflict: &Planted<'_>| {
+        conflict.pairs.iter().filter(|(a, b)| evidence.contains(a) && evidence.contains(b)).count()
+    };
     let updates = planted.iter().filter(|conflict| conflict.kind == UPDATE && shared(conflict) > 0);
-    let (earlier, later) = updates.max_by_key(|conflict| shared(conflict))?.pairs.iter().copied().unzip();
+    let (earlier, later) =
+        updates.max_by_key(|conflict| shared(conflict))?.pairs.iter().copied().unzip();
     Some((later, earlier))
 }
 
@@ -150,7 +182,9 @@ fn is_newest_first(
     positions: &HashMap<&str, usize>,
 ) -> bool {
     let place = |wanted: &BTreeSet<usize>| {
-        ranking.iter().position(|id| positions.get(id.as_str()).is_some_and(|position| wanted.contains(position)))
+        ranking.iter().position(|id| {
+            positions.get(id.as_str()).is_some_and(|position| wanted.contains(position))
+        })
     };
     match (place(newest), place(outdated)) {
         (Some(newest), Some(outdated)) => newest < outdated,
@@ -208,7 +242,8 @@ fn report(found: &[Found]) -> Report {
     };
     let (newest_first, by_kind) = (changes.newest_first(), changes.newest_first_by_kind());
     let others = changes.others_linked(&How::ALL);
-    let others_by_how: Vec<(How, Vec<bool>)> = How::ALL.iter().map(|how| (*how, changes.others_linked(&[*how]))).collect();
+    let others_by_how: Vec<(How, Vec<bool>)> =
+        How::ALL.iter().map(|how| (*how, changes.others_linked(&[*how]))).collect();
     let closing = changes.others_linked(&[How::Superseded, How::Revised]);
     let update = |update: &&Update| json!({"id": update.id, "kind": update.kind, "newest_first": update.is_newest_first});
     let mut metrics = json!({
@@ -232,9 +267,14 @@ fn report(found: &[Found]) -> Report {
         "metrics": metrics,
     });
     let row = |name: String, of: &[bool]| {
-        vec![name, percent(part(of)), format!("{} of {}", of.iter().filter(|holds| **holds).count(), of.len())]
+        vec![
+            name,
+            percent(part(of)),
+            format!("{} of {}", of.iter().filter(|holds| **holds).count(), of.len()),
+        ]
     };
-    let mut rows: Vec<Vec<String>> = changes.linked.iter().map(|(kind, of)| row(format!("linked: {kind}"), of)).collect();
+    let mut rows: Vec<Vec<String>> =
+        changes.linked.iter().map(|(kind, of)| row(format!("linked: {kind}"), of)).collect();
     rows.push(row("linked: other turns of the user".to_owned(), &others));
     rows.extend(others_by_how.iter().map(|(how, of)| row(format!("  {}", how.as_str()), of)));
     rows.push(row("the newest first".to_owned(), &newest_first));

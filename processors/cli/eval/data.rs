@@ -75,7 +75,9 @@ impl Question {
     }
 
     pub fn is_headline(&self) -> bool {
-        self.is_asked() && !NOT_IN_HEADLINE.contains(&self.category.as_str()) && !self.evidence.is_empty()
+        self.is_asked()
+            && !NOT_IN_HEADLINE.contains(&self.category.as_str())
+            && !self.evidence.is_empty()
     }
 }
 
@@ -85,7 +87,8 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Conversation>> {
     for file in files {
         let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e))?;
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let about = |why: &dyn std::fmt::Display| invalid(file, &format!("line {}: {why}", number + 1));
+            let about =
+                |why: &dyn std::fmt::Display| invalid(file, &format!("line {}: {why}", number + 1));
             found.push(conversation(line).map_err(|why| about(&why))?);
         }
     }
@@ -100,7 +103,9 @@ pub fn by_id<T: DeserializeOwned>(files: &[PathBuf]) -> Result<HashMap<String, T
     let mut found = HashMap::new();
     for file in files {
         let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e))?;
-        found.extend(serde_json::from_str::<HashMap<String, T>>(&text).map_err(|e| invalid(file, &e))?);
+        found.extend(
+            serde_json::from_str::<HashMap<String, T>>(&text).map_err(|e| invalid(file, &e))?,
+        );
     }
     Ok(found)
 }
@@ -137,7 +142,8 @@ mod tests {
     fn what_is_wrong_with_a_conversation_is_said() {
         check(r#"{"turns": []}"#, "conversation");
         check(r#"{"conversation": "a/b", "turns": []}"#, "'/'");
-        let turn = |at: &str| format!(r#"{{"id": "1", "at": "{at}", "role": "user", "content": "Hi"}}"#);
+        let turn =
+            |at: &str| format!(r#"{{"id": "1", "at": "{at}", "role": "user", "content": "Hi"}}"#);
         check(&format!(r#"{{"conversation": "a", "turns": [{}]}}"#, turn("noon")), "not a time");
         let twice = turn("2024-05-01T09:00:00Z");
         check(&format!(r#"{{"conversation": "a", "turns": [{twice}, {twice}]}}"#), "same id");
@@ -149,6 +155,9 @@ mod tests {
             {"id": "2", "text": "Who?", "category": "adversarial", "evidence": ["1"]},
             {"id": "3", "text": "Who?", "category": "temporal", "evidence": ["1"]}]}"#;
         let found = conversation(line).expect("well-formed");
-        assert_eq!(found.headline().map(|question| question.id.as_str()).collect::<Vec<_>>(), ["3"]);
+        assert_eq!(
+            found.headline().map(|question| question.id.as_str()).collect::<Vec<_>>(),
+            ["3"]
+        );
     }
 }

@@ -53,22 +53,37 @@ struct Lived {
 const FIRST: usize = 50;
 
 /// `labels`: by turn, whether it holds something durable.
-pub fn measure(kit: &Kit, conversations: &[Conversation], labels: &HashMap<String, bool>) -> Result<Report> {
+pub fn measure(
+    kit: &Kit,
+    conversations: &[Conversation],
+    labels: &HashMap<String, bool>,
+) -> Result<Report> {
     Ok(report(&gated(kit, conversations, labels)?))
 }
 
-pub fn gated<'c>(kit: &Kit, conversations: &'c [Conversation], labels: &HashMap<String, bool>) -> Result<Gated<'c>> {
+pub fn gated<'c>(
+    kit: &Kit,
+    conversations: &'c [Conversation],
+    labels: &HashMap<String, bool>,
+) -> Result<Gated<'c>> {
     let open = kit.profiles.with_open_gate();
     let lives = kit.each(conversations, |encoder, conversation| {
         let gated = live(kit, &kit.profiles, encoder, conversation)?;
         // Only what is found differs: without a question there is nothing to compare.
         let is_asked = conversation.headline().next().is_some();
-        let ungated = if is_asked { live(kit, &open, encoder, conversation)?.figures } else { Vec::new() };
+        let ungated =
+            if is_asked { live(kit, &open, encoder, conversation)?.figures } else { Vec::new() };
         Ok((gated, ungated))
     })?;
-    let mut measured = Gated { rows: Vec::new(), stored: Vec::new(), gated: Vec::new(), ungated: Vec::new() };
+    let mut measured =
+        Gated { rows: Vec::new(), stored: Vec::new(), gated: Vec::new(), ungated: Vec::new() };
     for (conversation, (with, without)) in conversations.iter().zip(lives) {
-        measured.rows.extend(of_the_user(conversation, judged(&with.decisions), &with.archived_by_half, labels));
+        measured.rows.extend(of_the_user(
+            conversation,
+            judged(&with.decisions),
+            &with.archived_by_half,
+            labels,
+        ));
         measured.stored.push((conversation.name.as_str(), with.stored));
         measured.gated.extend(with.figures);
         measured.ungated.extend(without);
@@ -76,10 +91,17 @@ pub fn gated<'c>(kit: &Kit, conversations: &'c [Conversation], labels: &HashMap<
     Ok(measured)
 }
 
-fn live(kit: &Kit, profiles: &Profiles, encoder: &Encoder, conversation: &Conversation) -> Result<Lived> {
+fn live(
+    kit: &Kit,
+    profiles: &Profiles,
+    encoder: &Encoder,
+    conversation: &Conversation,
+) -> Result<Lived> {
     let mut life = Life::begin(kit, profiles, encoder, &conversation.name)?;
     let decisions = life.hear(&conversation.turns)?;
-    let figures = conversation.headline().map(|question| Ok(Figures::of(&life.ask(&question.text)?, &question.evidence)));
+    let figures = conversation
+        .headline()
+        .map(|question| Ok(Figures::of(&life.ask(&question.text)?, &question.evidence)));
     let figures = figures.collect::<Result<_>>()?;
     let archived_by_half = life.archived_by_half(profiles)?;
     Ok(Lived { decisions, figures, stored: Stored::of(&life.memories()?), archived_by_half })
@@ -102,7 +124,8 @@ fn judged(decisions: &[Decision]) -> HashMap<String, Judged> {
     for decision in decisions {
         let Some(id) = &decision.event_id else { continue };
         let judged = turns.entry(id.clone()).or_default();
-        let is_better = judged.outcome.is_none_or(|outcome| worth(decision.outcome) > worth(outcome));
+        let is_better =
+            judged.outcome.is_none_or(|outcome| worth(decision.outcome) > worth(outcome));
         if is_better {
             (judged.outcome, judged.reason) = (Some(decision.outcome), decision.reason.clone());
         }
@@ -162,9 +185,12 @@ impl Row<'_> {
     }
 
     fn json(&self) -> Value {
-        let Surprise { novelty, contradiction, specificity, emphasis, context_switch, points, .. } = &self.judged.surprise;
+        let Surprise {
+            novelty, contradiction, specificity, emphasis, context_switch, points, ..
+        } = &self.judged.surprise;
         let exact = |value: &f32| number(f64::from(*value));
-        let points: Map<String, Value> = points.iter().map(|(name, value)| ((*name).to_owned(), exact(value))).collect();
+        let points: Map<String, Value> =
+            points.iter().map(|(name, value)| ((*name).to_owned(), exact(value))).collect();
         json!({
             "conversation": self.conversation,
             "id": self.turn.id,
@@ -203,7 +229,10 @@ pub struct Part {
 
 impl Part {
     pub fn of(holds: impl Iterator<Item = bool>) -> Part {
-        holds.fold(Part::default(), |part, holds| Part { holds: part.holds + usize::from(holds), of: part.of + 1 })
+        holds.fold(Part::default(), |part, holds| Part {
+            holds: part.holds + usize::from(holds),
+            of: part.of + 1,
+        })
     }
 
     pub fn share(self) -> f64 {
@@ -233,10 +262,15 @@ pub struct Kept {
 
 impl Kept {
     fn of(rows: &[&Row<'_>], bytes: f64) -> Kept {
-        let known = |of: &dyn Fn(&Row<'_>) -> bool| Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_known()));
-        let kept = |of: &dyn Fn(&Row<'_>) -> bool| Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_kept()));
+        let known = |of: &dyn Fn(&Row<'_>) -> bool| {
+            Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_known()))
+        };
+        let kept = |of: &dyn Fn(&Row<'_>) -> bool| {
+            Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_kept()))
+        };
         let archived = |is_durable: bool| {
-            let labelled = rows.iter().filter(move |row| row.is_durable == Some(is_durable) && row.is_kept());
+            let labelled =
+                rows.iter().filter(move |row| row.is_durable == Some(is_durable) && row.is_kept());
             Part::of(labelled.map(|row| row.is_archived_by_half))
         };
         Kept {
@@ -286,13 +320,18 @@ impl Gated<'_> {
 
     /// Recall at `k` that a gate which keeps everything would have more.
     pub fn lost(&self, k: usize) -> Interval {
-        let differences = self.ungated.iter().zip(&self.gated).map(|(open, gated)| open.recall_at(k) - gated.recall_at(k));
+        let differences = self
+            .ungated
+            .iter()
+            .zip(&self.gated)
+            .map(|(open, gated)| open.recall_at(k) - gated.recall_at(k));
         Interval::of(&differences.collect::<Vec<_>>())
     }
 
     pub fn by_conversation(&self) -> impl Iterator<Item = (&str, Kept, &Stored)> {
         self.stored.iter().map(|(name, stored)| {
-            let rows: Vec<&Row<'_>> = self.rows.iter().filter(|row| row.conversation == *name).collect();
+            let rows: Vec<&Row<'_>> =
+                self.rows.iter().filter(|row| row.conversation == *name).collect();
             (*name, Kept::of(&rows, stored.bytes as f64), stored)
         })
     }
@@ -309,9 +348,11 @@ impl Gated<'_> {
 fn report(measured: &Gated<'_>) -> Report {
     let rows = &measured.rows;
     let [gated, ungated] = [&measured.gated, &measured.ungated].map(|rows| Figures::mean(rows));
-    let area =
-        |rows: &mut dyn Iterator<Item = &Row<'_>>| auc(&rows.map(|row| (row.is_evidence, row.total())).collect::<Vec<_>>());
-    let (all, first) = (area(&mut rows.iter()), area(&mut rows.iter().filter(|row| row.place < FIRST)));
+    let area = |rows: &mut dyn Iterator<Item = &Row<'_>>| {
+        auc(&rows.map(|row| (row.is_evidence, row.total())).collect::<Vec<_>>())
+    };
+    let (all, first) =
+        (area(&mut rows.iter()), area(&mut rows.iter().filter(|row| row.place < FIRST)));
     let gold_kept = share(rows.iter().filter(|row| row.is_evidence).map(Row::is_kept));
     let kept = measured.kept();
     let mut metrics = json!({
@@ -332,11 +373,16 @@ fn report(measured: &Gated<'_>) -> Report {
         .by_conversation()
         .map(|(name, kept, stored)| {
             let mut figures = kept.json();
-            with(&mut figures, json!({"stored": number(kept.stored.share()), "memories": stored.memories}));
+            with(
+                &mut figures,
+                json!({"stored": number(kept.stored.share()), "memories": stored.memories}),
+            );
             (name.to_owned(), figures)
         })
         .collect();
-    let quoted = |of: &dyn Fn(&Row<'_>) -> bool| rows.iter().filter(|row| of(row)).map(Row::quoted).collect::<Vec<_>>();
+    let quoted = |of: &dyn Fn(&Row<'_>) -> bool| {
+        rows.iter().filter(|row| of(row)).map(Row::quoted).collect::<Vec<_>>()
+    };
     let json = json!({
         "turns": rows.iter().map(Row::json).collect::<Vec<_>>(),
         "metrics": metrics,
@@ -346,18 +392,44 @@ fn report(measured: &Gated<'_>) -> Report {
     });
     let three = |area: f64| if area.is_finite() { format!("{area:.3}") } else { "–".to_owned() };
     let table = [
-        ["turns of the user", &rows.len().to_string(), &format!("{} of them are evidence", kept.evidence.of)],
+        [
+            "turns of the user",
+            &rows.len().to_string(),
+            &format!("{} of them are evidence", kept.evidence.of),
+        ],
         ["stored", &percent(kept.stored.share()), "less is better, as long as the next two hold"],
-        ["evidence kept", &percent(gold_kept), &format!("{} with turns merged into a memory", percent(kept.evidence.share()))],
+        [
+            "evidence kept",
+            &percent(gold_kept),
+            &format!("{} with turns merged into a memory", percent(kept.evidence.share())),
+        ],
         ["other turns kept", &percent(kept.rest.share()), ""],
-        ["R@10", &percent(gated.recall_at(10)), &format!("{} with a gate that keeps everything", percent(ungated.recall_at(10)))],
-        ["NDCG@10", &percent(gated.ndcg_10), &format!("{} with a gate that keeps everything", percent(ungated.ndcg_10))],
+        [
+            "R@10",
+            &percent(gated.recall_at(10)),
+            &format!("{} with a gate that keeps everything", percent(ungated.recall_at(10))),
+        ],
+        [
+            "NDCG@10",
+            &percent(gated.ndcg_10),
+            &format!("{} with a gate that keeps everything", percent(ungated.ndcg_10)),
+        ],
         ["AUC", &three(all), "how well the surprise tells evidence from the rest; 0.5 is chance"],
         ["AUC, first 50", &three(first), "of each user's first 50 turns"],
-        ["bytes a user", &format!("{:.0}", kept.bytes), "content of the memories, without vectors and words"],
+        [
+            "bytes a user",
+            &format!("{:.0}", kept.bytes),
+            "content of the memories, without vectors and words",
+        ],
     ];
-    let table: Vec<Vec<String>> = table.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
-    let kinds = measured.by_kind().iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ");
+    let table: Vec<Vec<String>> =
+        table.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
+    let kinds = measured
+        .by_kind()
+        .iter()
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let mut text = format!("{}memories by kind: {kinds}\n", show::table(&["gate", "", ""], &table));
     if kept.durable.of + kept.chatter.of > 0 {
         text.push_str(&labelled(measured));
@@ -368,11 +440,13 @@ fn report(measured: &Gated<'_>) -> Report {
 /// Shares of labelled turns, all together and by conversation.
 fn labelled(measured: &Gated<'_>) -> String {
     let row = |name: &str, kept: Kept| {
-        let part = |part: Part| format!("{} ({} of {})", percent(part.share()), part.holds, part.of);
+        let part =
+            |part: Part| format!("{} ({} of {})", percent(part.share()), part.holds, part.of);
         vec![name.to_owned(), part(kept.durable), part(kept.chatter), format!("{:.0}", kept.bytes)]
     };
     let single = measured.by_conversation().map(|(name, kept, _)| row(name, kept));
-    let rows: Vec<Vec<String>> = std::iter::once(row("all", measured.kept())).chain(single).collect();
+    let rows: Vec<Vec<String>> =
+        std::iter::once(row("all", measured.kept())).chain(single).collect();
     format!("\n{}", show::table(&["conversation", "durable kept", "chatter kept", "bytes"], &rows))
 }
 

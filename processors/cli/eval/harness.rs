@@ -51,7 +51,8 @@ impl Kit {
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
         let model = Arc::new(Model::open(&options::embedder(&config))?);
-        let reranker = options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
+        let reranker =
+            options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
         // A vector depends on how much of its text was read, too.
         let name = format!("{}/{}", model.name(), config.embedder.tokens_max);
         let cache = Arc::new(Cache::open(cache, &name, model.dimensions())?);
@@ -80,7 +81,8 @@ impl Kit {
         work: impl Fn(&Encoder, &Conversation) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let results: Vec<Mutex<Option<Result<T>>>> = conversations.iter().map(|_| Mutex::new(None)).collect();
+        let results: Vec<Mutex<Option<Result<T>>>> =
+            conversations.iter().map(|_| Mutex::new(None)).collect();
         let take = || {
             let place = next.fetch_add(1, Ordering::Relaxed);
             Some((place, conversations.get(place)?))
@@ -88,16 +90,27 @@ impl Kit {
         let run = || {
             let encoder = self.encoder();
             while let Some((place, conversation)) = take() {
-                let result = work(&encoder, conversation).map_err(|fault| fault.about(&conversation.name));
+                let result =
+                    work(&encoder, conversation).map_err(|fault| fault.about(&conversation.name));
                 *results[place].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                say(format!("{done} of {} conversations: {}", conversations.len(), conversation.name));
+                say(format!(
+                    "{done} of {} conversations: {}",
+                    conversations.len(),
+                    conversation.name
+                ));
             }
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(conversations.len());
+        let threads =
+            std::thread::available_parallelism().map_or(1, usize::from).min(conversations.len());
         std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(run))));
-        let result = |cell: Mutex<Option<Result<T>>>| cell.into_inner().unwrap_or_else(PoisonError::into_inner);
-        results.into_iter().map(|cell| result(cell).expect("every place was taken by a thread that has ended")).collect()
+        let result = |cell: Mutex<Option<Result<T>>>| {
+            cell.into_inner().unwrap_or_else(PoisonError::into_inner)
+        };
+        results
+            .into_iter()
+            .map(|cell| result(cell).expect("every place was taken by a thread that has ended"))
+            .collect()
     }
 }
 
@@ -116,7 +129,12 @@ pub struct Life<'k> {
 }
 
 impl<'k> Life<'k> {
-    pub fn begin(kit: &'k Kit, profiles: &Profiles, encoder: &Encoder, user: &'k str) -> Result<Life<'k>> {
+    pub fn begin(
+        kit: &'k Kit,
+        profiles: &Profiles,
+        encoder: &Encoder,
+        user: &'k str,
+    ) -> Result<Life<'k>> {
         let (config, model) = (&kit.config, &kit.model);
         let place = Place {
             home: Home::Memory(MemoryHome::default()),
@@ -128,7 +146,13 @@ impl<'k> Life<'k> {
         };
         let clock = ManualClock::default();
         let options = options::shard(config, place.partitions);
-        let shards = Arc::new(Shards::new(place, options, None, Arc::new(clock.clone()), kit.metrics.clone()));
+        let shards = Arc::new(Shards::new(
+            place,
+            options,
+            None,
+            Arc::new(clock.clone()),
+            kit.metrics.clone(),
+        ));
         shards.open(0)?;
         let ingest = Ingest {
             options: options::ingest(config),
@@ -136,7 +160,9 @@ impl<'k> Life<'k> {
             shards: shards.clone(),
             encoder: pool::in_place(Box::new(encoder.clone())),
             tokens: model.tokens(),
-            rarity: model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            rarity: model
+                .vocabulary()
+                .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: model.spread(),
             flood: Flood::new(options::flood(config)),
             metrics: kit.metrics.clone(),
@@ -151,7 +177,17 @@ impl<'k> Life<'k> {
         )
         .with_spread(model.spread())
         .with_reranking(kit.reranking(&clock)?);
-        Ok(Life { kit, shards, clock, ingest, recall, user, now: Time::default(), told: 0, asked: 0 })
+        Ok(Life {
+            kit,
+            shards,
+            clock,
+            ingest,
+            recall,
+            user,
+            now: Time::default(),
+            told: 0,
+            asked: 0,
+        })
     }
 
     /// Everything that was decided about these turns, in order. One that cannot be processed has no decision.
@@ -197,17 +233,22 @@ impl<'k> Life<'k> {
 
     /// The same with more fields in the request, such as `explain`.
     pub fn answer_to(&mut self, question: &str, fields: &Value) -> Result<Answer> {
-        let mut body = json!({"type": "recall", "query": question, "limit": LIMIT, "format": "none"});
+        let mut body =
+            json!({"type": "recall", "query": question, "limit": LIMIT, "format": "none"});
         for (name, value) in fields.as_object().into_iter().flatten() {
             body[name] = value.clone();
         }
         let mut reply = self.request(body)?;
         if reply["type"] != "recalled" {
-            return Err(Fault::stop(StopName::ConfigInvalid, format!("asks {question:?}: {reply}")));
+            return Err(Fault::stop(
+                StopName::ConfigInvalid,
+                format!("asks {question:?}: {reply}"),
+            ));
         }
         let memories = serde_json::from_value(reply["memories"].take());
-        let memories =
-            memories.map_err(|e| Fault::stop(StopName::ConfigInvalid, format!("reads the answer to {question:?}: {e}")))?;
+        let memories = memories.map_err(|e| {
+            Fault::stop(StopName::ConfigInvalid, format!("reads the answer to {question:?}: {e}"))
+        })?;
         Ok(Answer { memories, verdict: reply["match"].as_str().map(str::to_owned) })
     }
 
@@ -216,7 +257,9 @@ impl<'k> Life<'k> {
         match self.request(json!({"type": "list", "limit": LISTED}))? {
             Value::Object(mut reply) => match reply.remove("memories") {
                 Some(Value::Array(memories)) => Ok(memories),
-                _ => Err(Fault::stop(StopName::ConfigInvalid, format!("lists memories: {reply:?}"))),
+                _ => {
+                    Err(Fault::stop(StopName::ConfigInvalid, format!("lists memories: {reply:?}")))
+                }
             },
             other => Err(Fault::stop(StopName::ConfigInvalid, format!("lists memories: {other}"))),
         }
@@ -227,11 +270,17 @@ impl<'k> Life<'k> {
         let memories = self.memories()?;
         let profiles = profiles.with_memories_max(memories.len() / 2);
         let options = options::compact(&self.kit.config);
-        let mut compact = Compact::new(options, profiles, self.shards.clone(), self.kit.metrics.clone());
+        let mut compact =
+            Compact::new(options, profiles, self.shards.clone(), self.kit.metrics.clone());
         let proposals = compact.step(Now { wall: self.now, events: self.now })?;
-        let pruned: HashSet<String> = proposals.iter().flat_map(|proposal| pruned(proposal.value.as_deref())).collect();
-        let archived = memories.iter().filter(|memory| memory["id"].as_str().is_some_and(|id| pruned.contains(id)));
-        Ok(archived.filter_map(|memory| Some(memory["source"]["event_id"].as_str()?.to_owned())).collect())
+        let pruned: HashSet<String> =
+            proposals.iter().flat_map(|proposal| pruned(proposal.value.as_deref())).collect();
+        let archived = memories
+            .iter()
+            .filter(|memory| memory["id"].as_str().is_some_and(|id| pruned.contains(id)));
+        Ok(archived
+            .filter_map(|memory| Some(memory["source"]["event_id"].as_str()?.to_owned()))
+            .collect())
     }
 
     fn request(&mut self, mut body: Value) -> Result<Value> {
@@ -243,24 +292,36 @@ impl<'k> Life<'k> {
         let now = Now { wall: self.now, events: self.now };
         self.clock.set(self.now);
         self.shards.polled();
-        let mut replies = self.recall.step(now, Some(record)).into_iter().filter_map(|reply| reply.value);
+        let mut replies =
+            self.recall.step(now, Some(record)).into_iter().filter_map(|reply| reply.value);
         let reply = replies.find_map(|value| serde_json::from_slice(&value).ok());
-        reply.ok_or_else(|| Fault::stop(StopName::ConfigInvalid, format!("gets no reply to {body}")))
+        reply
+            .ok_or_else(|| Fault::stop(StopName::ConfigInvalid, format!("gets no reply to {body}")))
     }
 
     fn turn(&mut self, turn: &Turn) -> Record {
         self.now = turn.time().unwrap_or(self.now);
         let offset = self.told;
         self.told += 1;
-        Record { offset, timestamp_ms: self.now.0, ..event(&self.kit.config.topics.events(), self.user, turn) }
+        Record {
+            offset,
+            timestamp_ms: self.now.0,
+            ..event(&self.kit.config.topics.events(), self.user, turn)
+        }
     }
 }
 
 /// Ids of the memories that a proposal would archive.
 fn pruned(proposal: Option<&[u8]>) -> Vec<String> {
-    let event: Value = proposal.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
-    let memories = if event["type"] == "prune" { event["memories"].as_array().cloned() } else { None };
-    memories.into_iter().flatten().filter_map(|memory| Some(memory["id"].as_str()?.to_owned())).collect()
+    let event: Value =
+        proposal.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
+    let memories =
+        if event["type"] == "prune" { event["memories"].as_array().cloned() } else { None };
+    memories
+        .into_iter()
+        .flatten()
+        .filter_map(|memory| Some(memory["id"].as_str()?.to_owned()))
+        .collect()
 }
 
 /// The reply to a `recall`.

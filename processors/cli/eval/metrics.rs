@@ -22,15 +22,20 @@ impl Figures {
     /// Evidence that is not in the ranking is missed.
     pub fn of(ranking: &[String], evidence: &[String]) -> Figures {
         let wanted: HashSet<&String> = evidence.iter().collect();
-        let ranks: Vec<usize> =
-            ranking.iter().enumerate().filter(|(_, turn)| wanted.contains(turn)).map(|(rank, _)| rank).collect();
+        let ranks: Vec<usize> = ranking
+            .iter()
+            .enumerate()
+            .filter(|(_, turn)| wanted.contains(turn))
+            .map(|(rank, _)| rank)
+            .collect();
         let found = |k: usize| ranks.iter().filter(|rank| **rank < k).count() as f64;
         let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
         let ideal: f64 = (0..wanted.len().clamp(1, 10)).map(gain).sum();
         Figures {
             recall: DEPTHS.map(|k| found(k) / wanted.len().max(1) as f64),
             any: DEPTHS.map(|k| found(k).min(1.0)),
-            ndcg_10: ranks.iter().filter(|rank| **rank < 10).map(|rank| gain(*rank)).sum::<f64>() / ideal,
+            ndcg_10: ranks.iter().filter(|rank| **rank < 10).map(|rank| gain(*rank)).sum::<f64>()
+                / ideal,
             mrr: ranks.first().map_or(0.0, |rank| 1.0 / (*rank as f64 + 1.0)),
         }
     }
@@ -101,7 +106,8 @@ impl Interval {
     pub fn of_share(holds: usize, count: usize) -> Interval {
         let (share, n, squared) = (holds as f64 / count as f64, count as f64, Z_95 * Z_95);
         let middle = (share + squared / (2.0 * n)) / (1.0 + squared / n);
-        let width = Z_95 / (1.0 + squared / n) * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
+        let width = Z_95 / (1.0 + squared / n)
+            * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
         Interval { mean: share, low: middle - width, high: middle + width, count }
     }
 }
@@ -119,14 +125,16 @@ pub fn share(holds: impl Iterator<Item = bool>) -> f64 {
 
 /// The probability that one of the wanted has more than one of the others; of equals, half. No number if either group is empty.
 pub fn auc(scored: &[(bool, f64)]) -> f64 {
-    let mut others: Vec<f64> = scored.iter().filter(|(wanted, _)| !wanted).map(|(_, score)| *score).collect();
+    let mut others: Vec<f64> =
+        scored.iter().filter(|(wanted, _)| !wanted).map(|(_, score)| *score).collect();
     others.sort_by(f64::total_cmp);
     let below = |score: f64| {
         let less = others.partition_point(|other| *other < score);
         let not_more = others.partition_point(|other| *other <= score);
         (less + not_more) as f64 / 2.0
     };
-    mean(scored.iter().filter(|(wanted, _)| *wanted).map(|(_, score)| below(*score))) / others.len() as f64
+    mean(scored.iter().filter(|(wanted, _)| *wanted).map(|(_, score)| below(*score)))
+        / others.len() as f64
 }
 
 #[cfg(test)]
@@ -140,7 +148,8 @@ mod tests {
     fn check(ranking: &str, evidence: &str, expected: [f64; 5]) {
         let Figures { recall: [_, _, recall_5, recall_10, recall_20], ndcg_10, mrr, .. } =
             Figures::of(&turns(ranking), &turns(evidence));
-        let found = [recall_5, recall_10, recall_20, ndcg_10, mrr].map(|value| (value * 1000.0).round() / 1000.0);
+        let found = [recall_5, recall_10, recall_20, ndcg_10, mrr]
+            .map(|value| (value * 1000.0).round() / 1000.0);
         assert_eq!(found, expected, "{evidence} in {ranking}");
     }
 
@@ -181,7 +190,10 @@ mod tests {
     fn an_interval_is_narrower_where_more_was_measured() {
         let few = Interval::of(&[0.0, 1.0, 0.0, 1.0]);
         let many = Interval::of(&[0.0, 1.0].repeat(200));
-        assert!(few.mean == 0.5 && few.low < 0.0 && many.low > 0.44 && many.high < 0.56, "{few:?} {many:?}");
+        assert!(
+            few.mean == 0.5 && few.low < 0.0 && many.low > 0.44 && many.high < 0.56,
+            "{few:?} {many:?}"
+        );
         let all = Interval::of_share(100, 100);
         assert!(all.low > 0.95 && all.low < 0.97 && all.high > 0.999, "{all:?}");
     }

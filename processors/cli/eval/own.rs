@@ -57,7 +57,11 @@ fn ask(client: &mut Client, question: Question) -> Result<Answered> {
     }
     let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
     let first = memories.first().map(|memory| show::text(memory, "content").to_owned());
-    Ok(Answered { figures: Figures::of(&ranking(memories, &question.expect), &question.expect), question, first })
+    Ok(Answered {
+        figures: Figures::of(&ranking(memories, &question.expect), &question.expect),
+        question,
+        first,
+    })
 }
 
 /// In each memory's place the expectation that it is the first to meet, if any.
@@ -78,23 +82,37 @@ fn meets(memory: &Value, expected: &str) -> bool {
 }
 
 fn read(file: &Path) -> Result<Vec<Question>> {
-    let invalid = |what: String| Fault::stop(StopName::ConfigInvalid, format!("--own {}: {what}", file.display()));
+    let invalid = |what: String| {
+        Fault::stop(StopName::ConfigInvalid, format!("--own {}: {what}", file.display()))
+    };
     let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let questions = lines.map(|(number, line)| {
-        let question: Question = serde_json::from_str(line).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
-        let is_blank = question.expect.is_empty() || question.expect.iter().any(|expected| expected.trim().is_empty());
-        if is_blank { Err(invalid(format!("line {}: expect says nothing", number + 1))) } else { Ok(question) }
+        let question: Question =
+            serde_json::from_str(line).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
+        let is_blank = question.expect.is_empty()
+            || question.expect.iter().any(|expected| expected.trim().is_empty());
+        if is_blank {
+            Err(invalid(format!("line {}: expect says nothing", number + 1)))
+        } else {
+            Ok(question)
+        }
     });
     let questions: Vec<Question> = questions.collect::<Result<_>>()?;
-    if questions.is_empty() { Err(invalid("there is no question in it".into())) } else { Ok(questions) }
+    if questions.is_empty() {
+        Err(invalid("there is no question in it".into()))
+    } else {
+        Ok(questions)
+    }
 }
 
 fn report(answered: &[Answered]) -> Report {
     let all: Vec<Figures> = answered.iter().map(|one| one.figures).collect();
     let mean = Figures::mean(&all);
-    let missed: Vec<&Answered> = answered.iter().filter(|one| one.figures.recall_at(20) < 1.0).collect();
-    let metrics: serde_json::Map<String, Value> = mean.named().map(|(name, value)| (name, number(value))).collect();
+    let missed: Vec<&Answered> =
+        answered.iter().filter(|one| one.figures.recall_at(20) < 1.0).collect();
+    let metrics: serde_json::Map<String, Value> =
+        mean.named().map(|(name, value)| (name, number(value))).collect();
     let question = |one: &Answered| {
         json!({
             "user": one.question.user, "query": one.question.query, "expect": one.question.expect,
@@ -113,12 +131,19 @@ fn report(answered: &[Answered]) -> Report {
         text.push_str(&format!("\n{bold}Not all found among the first {LIMIT}{plain}\n"));
     }
     for one in missed.iter().take(MISSES_SHOWN) {
-        let first =
-            one.first.as_deref().map_or("nothing came".to_owned(), |first| format!("first came: {}", shortened(first, 70)));
-        text.push_str(&format!("  {}  {}\n    {dim}{first}{plain}\n", one.question.user, one.question.query));
+        let first = one.first.as_deref().map_or("nothing came".to_owned(), |first| {
+            format!("first came: {}", shortened(first, 70))
+        });
+        text.push_str(&format!(
+            "  {}  {}\n    {dim}{first}{plain}\n",
+            one.question.user, one.question.query
+        ));
     }
     if missed.len() > MISSES_SHOWN {
-        text.push_str(&format!("  {dim}and {} more: --json has all{plain}\n", missed.len() - MISSES_SHOWN));
+        text.push_str(&format!(
+            "  {dim}and {} more: --json has all{plain}\n",
+            missed.len() - MISSES_SHOWN
+        ));
     }
     Report { json, text }
 }
@@ -133,7 +158,9 @@ mod tests {
             json!({"id": "m1", "content": "I live in Lisbon", "source": {"event_id": "e7"}}),
             json!({"id": "m2", "content": "Lisbon is warm", "source": {}}),
         ];
-        let ranked = |expect: &[&str]| ranking(&memories, &expect.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        let ranked = |expect: &[&str]| {
+            ranking(&memories, &expect.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        };
         assert_eq!(ranked(&["lisbon"]), ["lisbon", ""]);
         assert_eq!(ranked(&["m2"]), ["", "m2"]);
         assert_eq!(ranked(&["warm", "e7"]), ["e7", "warm"]);

@@ -93,7 +93,8 @@ pub fn measure(kit: &Kit, dir: &Path) -> Result<Measured> {
     for belief in &beliefs {
         life.publish(&belief.event(), belief.time())?;
     }
-    let beliefs: BTreeMap<&str, &Belief> = beliefs.iter().map(|belief| (belief.id.as_str(), belief)).collect();
+    let beliefs: BTreeMap<&str, &Belief> =
+        beliefs.iter().map(|belief| (belief.id.as_str(), belief)).collect();
     let (mut precision, mut recall, mut shown) = (Vec::new(), Vec::new(), Vec::new());
     for case in &cases {
         let found = answered(&mut life, case)?;
@@ -102,7 +103,11 @@ pub fn measure(kit: &Kit, dir: &Path) -> Result<Measured> {
         recall.extend(scored.recall);
         shown.push(json!({"id": case.case_id, "returned": found, "precision": scored.precision, "recall": scored.recall}));
     }
-    Ok(Measured { precision: Interval::of(&precision), recall: Interval::of(&recall), cases: shown })
+    Ok(Measured {
+        precision: Interval::of(&precision),
+        recall: Interval::of(&recall),
+        cases: shown,
+    })
 }
 
 /// The beliefs of an answer, best first; none where the reply says that nothing here speaks of it, for then its prompt block is empty, too.
@@ -110,7 +115,8 @@ fn answered(life: &mut Life<'_>, case: &Case) -> Result<Vec<String>> {
     if case.query.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let Answer { memories, verdict } = life.answer_to(&case.query, &json!({"user": case.user_id, "limit": BELIEFS_MAX}))?;
+    let Answer { memories, verdict } =
+        life.answer_to(&case.query, &json!({"user": case.user_id, "limit": BELIEFS_MAX}))?;
     if verdict.as_deref() == Some("none") {
         return Ok(Vec::new());
     }
@@ -119,28 +125,46 @@ fn answered(life: &mut Life<'_>, case: &Case) -> Result<Vec<String>> {
 
 fn score(case: &Case, found: &[String], beliefs: &BTreeMap<&str, &Belief>) -> Scored {
     let may_hold = case.budget.max_beliefs.unwrap_or(BELIEFS_MAX);
-    let is_near = |belief: &Belief| belief.user_id == case.user_id && belief.scope.iter().any(|scope| case.scope.contains(scope));
-    let pinned: BTreeSet<&str> =
-        beliefs.values().filter(|belief| belief.is_shown_anyway() && is_near(belief)).map(|one| &*one.id).collect();
-    let mut held: Vec<&str> =
-        found.iter().take(may_hold.min(BELIEFS_MAX)).map(String::as_str).filter(|id| !pinned.contains(id)).collect();
+    let is_near = |belief: &Belief| {
+        belief.user_id == case.user_id
+            && belief.scope.iter().any(|scope| case.scope.contains(scope))
+    };
+    let pinned: BTreeSet<&str> = beliefs
+        .values()
+        .filter(|belief| belief.is_shown_anyway() && is_near(belief))
+        .map(|one| &*one.id)
+        .collect();
+    let mut held: Vec<&str> = found
+        .iter()
+        .take(may_hold.min(BELIEFS_MAX))
+        .map(String::as_str)
+        .filter(|id| !pinned.contains(id))
+        .collect();
     // A relation brings the beliefs that it relates.
-    let relations = held.iter().filter_map(|id| beliefs.get(id)).filter(|belief| belief.sort == "relation");
+    let relations =
+        held.iter().filter_map(|id| beliefs.get(id)).filter(|belief| belief.sort == "relation");
     let related = relations.flat_map(|relation| relation.participants.iter().map(String::as_str));
-    let is_new = |id: &&str| !pinned.contains(id) && !held.contains(id) && beliefs.get(id).is_some_and(|belief| is_near(belief));
+    let is_new = |id: &&str| {
+        !pinned.contains(id)
+            && !held.contains(id)
+            && beliefs.get(id).is_some_and(|belief| is_near(belief))
+    };
     let related: Vec<&str> = related.filter(is_new).collect();
     held.extend(related);
     held.truncate(may_hold.saturating_sub(pinned.len().min(may_hold)));
     let held: BTreeSet<&str> = held.into_iter().collect();
     let Relevant { should_only_include, must_include } = &case.expect.relevant_beliefs;
-    let is_wanted = |id: &&String| beliefs.get(id.as_str()).is_none_or(|belief| !(belief.pinned && belief.user_id == USER));
+    let is_wanted = |id: &&String| {
+        beliefs.get(id.as_str()).is_none_or(|belief| !(belief.pinned && belief.user_id == USER))
+    };
     let wanted: BTreeSet<&str> = match should_only_include {
         Some(only) => only.iter().map(String::as_str).collect(),
         None => must_include.iter().filter(is_wanted).map(String::as_str).collect(),
     };
     let hits = held.intersection(&wanted).count() as f64;
     Scored {
-        precision: (!held.is_empty() || !wanted.is_empty()).then(|| hits / held.len().max(1) as f64),
+        precision: (!held.is_empty() || !wanted.is_empty())
+            .then(|| hits / held.len().max(1) as f64),
         recall: (!wanted.is_empty()).then(|| hits / wanted.len() as f64),
     }
 }
@@ -158,7 +182,8 @@ impl Belief {
     }
 
     fn text(&self) -> String {
-        let names = std::iter::once(self.canonical_name.as_str()).chain(self.aliases.iter().map(String::as_str));
+        let names = std::iter::once(self.canonical_name.as_str())
+            .chain(self.aliases.iter().map(String::as_str));
         let parts = names.chain([self.content.as_str()]).chain(self.why_it_matters.as_deref());
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
@@ -169,7 +194,10 @@ impl Belief {
 
     /// A prompt holds it whatever is asked.
     fn is_shown_anyway(&self) -> bool {
-        self.pinned && self.sort != OPEN_QUESTION && self.superseded_by.is_none() && self.resolved_at.is_none()
+        self.pinned
+            && self.sort != OPEN_QUESTION
+            && self.superseded_by.is_none()
+            && self.resolved_at.is_none()
     }
 }
 
@@ -178,7 +206,9 @@ fn user() -> String {
 }
 
 fn read<T: DeserializeOwned>(file: &Path) -> Result<T> {
-    let invalid = |why: &dyn std::fmt::Display| Fault::stop(StopName::ConfigInvalid, format!("reads {}: {why}", file.display()));
+    let invalid = |why: &dyn std::fmt::Display| {
+        Fault::stop(StopName::ConfigInvalid, format!("reads {}: {why}", file.display()))
+    };
     let text = std::fs::read_to_string(file).map_err(|e| invalid(&e))?;
     serde_json::from_str(&text).map_err(|e| invalid(&e))
 }

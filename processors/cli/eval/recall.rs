@@ -65,31 +65,50 @@ pub fn figures(kit: &Kit, conversations: &[Conversation]) -> Result<Measured> {
 }
 
 /// The answers to all questions, and to those of other conversations.
-fn ask_all<'c>(kit: &Kit, conversations: &'c [Conversation], explain: bool) -> Result<(Vec<Asked<'c>>, Vec<Answer>)> {
+fn ask_all<'c>(
+    kit: &Kit,
+    conversations: &'c [Conversation],
+    explain: bool,
+) -> Result<(Vec<Asked<'c>>, Vec<Answer>)> {
     let fields = json!({"explain": explain});
     let answers = kit.each(conversations, |encoder, conversation| {
         let mut life = Life::begin(kit, &kit.profiles, encoder, &conversation.name)?;
         life.hear(&conversation.turns)?;
         let mut bare = Bare::of(encoder, &conversation.turns)?;
-        let ask = |question: &Question| Ok((life.answer_to(&question.text, &fields)?, bare.ranking(&question.text)?));
+        let ask = |question: &Question| {
+            Ok((life.answer_to(&question.text, &fields)?, bare.ranking(&question.text)?))
+        };
         let answers = conversation.questions.iter().map(ask).collect::<Result<Vec<_>>>()?;
-        let foreign = foreign(conversations, conversation).map(|question| life.answer(&question.text));
+        let foreign =
+            foreign(conversations, conversation).map(|question| life.answer(&question.text));
         Ok((answers, foreign.collect::<Result<Vec<Answer>>>()?))
     })?;
     let (mut asked, mut foreign) = (Vec::new(), Vec::new());
     for (conversation, (answers, others)) in conversations.iter().zip(answers) {
         foreign.extend(others);
         for (question, (answer, cosine)) in conversation.questions.iter().zip(answers) {
-            asked.push(Asked { conversation: &conversation.name, question, ranking: answer.ranking(), answer, cosine });
+            asked.push(Asked {
+                conversation: &conversation.name,
+                question,
+                ranking: answer.ranking(),
+                answer,
+                cosine,
+            });
         }
     }
     Ok((asked, foreign))
 }
 
 /// Evenly from all of them.
-fn foreign<'c>(conversations: &'c [Conversation], here: &Conversation) -> impl Iterator<Item = &'c Question> {
+fn foreign<'c>(
+    conversations: &'c [Conversation],
+    here: &Conversation,
+) -> impl Iterator<Item = &'c Question> {
     let others = conversations.iter().filter(|other| other.name != here.name);
-    let questions: Vec<&Question> = others.flat_map(|other| &other.questions).filter(|question| question.is_headline()).collect();
+    let questions: Vec<&Question> = others
+        .flat_map(|other| &other.questions)
+        .filter(|question| question.is_headline())
+        .collect();
     let step = questions.len().div_ceil(FOREIGN).max(1);
     questions.into_iter().step_by(step)
 }
@@ -122,8 +141,9 @@ impl Asked<'_> {
         if !counts || NOT_FOR_RELEVANCE.contains(&self.question.category.as_str()) {
             return None;
         }
-        let is_evidence =
-            |memory: &Recalled| memory.turn().is_some_and(|turn| self.question.evidence.iter().any(|id| id == turn));
+        let is_evidence = |memory: &Recalled| {
+            memory.turn().is_some_and(|turn| self.question.evidence.iter().any(|id| id == turn))
+        };
         let judged = |memory: &Recalled| Some((memory.relevance?, is_evidence(memory)));
         let memories = self.answer.memories.iter().map(judged).collect::<Option<_>>()?;
         Some(reliability::Asked { is_answerable, memories })
@@ -138,16 +158,24 @@ fn verdict(answer: &Answer) -> &str {
 impl Measured {
     fn of(asked: &[Asked<'_>], foreign: &[Answer]) -> Measured {
         let mut by_category: BTreeMap<String, Vec<[Figures; 2]>> = BTreeMap::new();
-        for Asked { question, ranking, cosine, .. } in asked.iter().filter(|asked| asked.question.is_headline()) {
+        for Asked { question, ranking, cosine, .. } in
+            asked.iter().filter(|asked| asked.question.is_headline())
+        {
             let both = [ranking, cosine].map(|ranking| Figures::of(ranking, &question.evidence));
             by_category.entry(question.category.clone()).or_default().push(both);
         }
-        let silent =
-            |of: &dyn Fn(&Question) -> bool| share(asked.iter().filter(|one| of(one.question)).map(|one| one.ranking.is_empty()));
+        let silent = |of: &dyn Fn(&Question) -> bool| {
+            share(asked.iter().filter(|one| of(one.question)).map(|one| one.ranking.is_empty()))
+        };
         let mut verdicts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         let answers = asked.iter().map(|one| (one.question.category.as_str(), &one.answer));
-        for (category, answer) in answers.chain(foreign.iter().map(|answer| (FOREIGN_NAME, answer))) {
-            *verdicts.entry(category.to_owned()).or_default().entry(verdict(answer).to_owned()).or_default() += 1;
+        for (category, answer) in answers.chain(foreign.iter().map(|answer| (FOREIGN_NAME, answer)))
+        {
+            *verdicts
+                .entry(category.to_owned())
+                .or_default()
+                .entry(verdict(answer).to_owned())
+                .or_default() += 1;
         }
         Measured {
             by_category,
@@ -157,7 +185,9 @@ impl Measured {
                 ("foreign", share(foreign.iter().map(|answer| answer.ranking().is_empty()))),
             ],
             verdicts,
-            reliability: Reliability::of(&asked.iter().filter_map(Asked::judged).collect::<Vec<_>>()),
+            reliability: Reliability::of(
+                &asked.iter().filter_map(Asked::judged).collect::<Vec<_>>(),
+            ),
         }
     }
 
@@ -173,7 +203,8 @@ impl Measured {
 
     /// Questions of these categories whose reply says that nothing here speaks of them.
     pub fn nothing_matches(&self, categories: &[&str]) -> Part {
-        let counts = self.verdicts.iter().filter(|(category, _)| categories.contains(&category.as_str()));
+        let counts =
+            self.verdicts.iter().filter(|(category, _)| categories.contains(&category.as_str()));
         counts.fold(Part::default(), |part, (_, counts)| Part {
             holds: part.holds + counts.get(NONE).copied().unwrap_or(0),
             of: part.of + counts.values().sum::<usize>(),
@@ -187,12 +218,19 @@ impl Measured {
 
     fn json(&self) -> Value {
         let side = |side: usize| -> (Value, Map<String, Value>) {
-            let figures = |rows: &[[Figures; 2]]| figures_json(&rows.iter().map(|row| row[side]).collect::<Vec<_>>());
-            (figures(&self.all()), self.by_category.iter().map(|(name, rows)| (name.clone(), figures(rows))).collect())
+            let figures = |rows: &[[Figures; 2]]| {
+                figures_json(&rows.iter().map(|row| row[side]).collect::<Vec<_>>())
+            };
+            (
+                figures(&self.all()),
+                self.by_category.iter().map(|(name, rows)| (name.clone(), figures(rows))).collect(),
+            )
         };
         let ((all, by_category), (cosine, cosine_by_category)) = (side(0), side(1));
-        let silent: Map<String, Value> = self.silent.iter().map(|(name, share)| ((*name).to_owned(), number(*share))).collect();
-        let differences: Map<String, Value> = self.categories().map(|(name, rows)| (name, differences_json(&rows))).collect();
+        let silent: Map<String, Value> =
+            self.silent.iter().map(|(name, share)| ((*name).to_owned(), number(*share))).collect();
+        let differences: Map<String, Value> =
+            self.categories().map(|(name, rows)| (name, differences_json(&rows))).collect();
         json!({
             "all": all,
             "by_category": by_category,
@@ -214,7 +252,9 @@ impl Measured {
         let mut head = vec!["questions"];
         head.extend(Figures::default().shown().map(|(name, _)| name));
         head.push("n");
-        let rows = self.categories().flat_map(|(name, rows)| [row(&name, &rows, 0), row("  bare cosine", &rows, 1)]);
+        let rows = self
+            .categories()
+            .flat_map(|(name, rows)| [row(&name, &rows, 0), row("  bare cosine", &rows, 1)]);
         let mut text = show::table(&head, &rows.collect::<Vec<_>>());
         text.push_str("\nservice minus bare cosine, in points, with the 95 % interval of the paired difference:\n");
         for (name, rows) in self.categories() {
@@ -224,8 +264,13 @@ impl Measured {
         text.push_str("\nthe reply's match, by category:\n");
         for (category, counts) in &self.verdicts {
             let of: usize = counts.values().sum();
-            let part = |(name, count): (&String, &usize)| format!("{name} {}", percent(*count as f64 / of as f64));
-            text.push_str(&format!("  {category}: {} (of {of})\n", counts.iter().map(part).collect::<Vec<_>>().join(", ")));
+            let part = |(name, count): (&String, &usize)| {
+                format!("{name} {}", percent(*count as f64 / of as f64))
+            };
+            text.push_str(&format!(
+                "  {category}: {} (of {of})\n",
+                counts.iter().map(part).collect::<Vec<_>>().join(", ")
+            ));
         }
         let [headline, adversarial, foreign] = self.silent.map(|(_, share)| percent(share));
         text.push_str(&format!(
@@ -240,13 +285,18 @@ impl Measured {
 
 /// The paired difference of recall at `k`, service minus bare cosine. The service is not worse where `high` is 0 or more.
 fn difference(rows: &[[Figures; 2]], k: usize) -> Interval {
-    let differences: Vec<f64> = rows.iter().map(|[service, cosine]| service.recall_at(k) - cosine.recall_at(k)).collect();
+    let differences: Vec<f64> =
+        rows.iter().map(|[service, cosine]| service.recall_at(k) - cosine.recall_at(k)).collect();
     Interval::of(&differences)
 }
 
 pub fn points(interval: &Interval) -> String {
     let Interval { mean, low, high, .. } = interval;
-    if mean.is_finite() { format!("{:+.1} [{:+.1}, {:+.1}]", 100.0 * mean, 100.0 * low, 100.0 * high) } else { "–".to_owned() }
+    if mean.is_finite() {
+        format!("{:+.1} [{:+.1}, {:+.1}]", 100.0 * mean, 100.0 * low, 100.0 * high)
+    } else {
+        "–".to_owned()
+    }
 }
 
 fn differences_json(rows: &[[Figures; 2]]) -> Value {
@@ -260,7 +310,8 @@ pub fn difference_json(interval: &Interval) -> Value {
 }
 
 fn figures_json(rows: &[Figures]) -> Value {
-    let mut named: Map<String, Value> = Figures::mean(rows).named().map(|(name, value)| (name, number(value))).collect();
+    let mut named: Map<String, Value> =
+        Figures::mean(rows).named().map(|(name, value)| (name, number(value))).collect();
     named.insert("n".to_owned(), rows.len().into());
     Value::Object(named)
 }

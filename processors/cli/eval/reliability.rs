@@ -44,13 +44,19 @@ pub struct Reliability {
 impl Reliability {
     pub fn of(asked: &[Asked]) -> Reliability {
         let all: Vec<Judged> = asked.iter().flat_map(|one| one.memories.iter().copied()).collect();
-        let bins = (0..BINS).map(|n| Bin::of(all.iter().copied().filter(|(relevance, _)| place(*relevance) == n).collect()));
+        let bins = (0..BINS).map(|n| {
+            Bin::of(all.iter().copied().filter(|(relevance, _)| place(*relevance) == n).collect())
+        });
         let bins: Vec<Bin> = bins.collect();
         let counted = bins.iter().filter(|bin| bin.count > 0);
-        let distance: f64 = counted.map(|bin| bin.count as f64 * (bin.relevance - bin.evidence).abs()).sum();
+        let distance: f64 =
+            counted.map(|bin| bin.count as f64 * (bin.relevance - bin.evidence).abs()).sum();
         let base_rate = share(all.iter().map(|(_, is_evidence)| *is_evidence));
-        let brier = mean(all.iter().map(|(relevance, is_evidence)| (relevance - f64::from(u8::from(*is_evidence))).powi(2)));
-        let best = |one: &Asked| one.memories.iter().map(|(relevance, _)| *relevance).fold(0.0, f64::max);
+        let brier = mean(all.iter().map(|(relevance, is_evidence)| {
+            (relevance - f64::from(u8::from(*is_evidence))).powi(2)
+        }));
+        let best =
+            |one: &Asked| one.memories.iter().map(|(relevance, _)| *relevance).fold(0.0, f64::max);
         let answerable = asked.iter().filter(|one| one.is_answerable);
         Reliability {
             error: distance / all.len() as f64,
@@ -85,11 +91,18 @@ impl Reliability {
     pub fn text(&self) -> String {
         let row = |(n, bin): (usize, &Bin)| {
             let from = n as f64 / BINS as f64;
-            vec![format!("{from:.1}-{:.1}", from + 0.1), bin.count.to_string(), percent(bin.relevance), percent(bin.evidence)]
+            vec![
+                format!("{from:.1}-{:.1}", from + 0.1),
+                bin.count.to_string(),
+                percent(bin.relevance),
+                percent(bin.evidence),
+            ]
         };
         let rows: Vec<Vec<String>> = self.bins.iter().enumerate().map(row).collect();
-        let table = show::table(&["relevance", "memories", "mean relevance", "are evidence"], &rows);
-        let three = |value: f64| if value.is_finite() { format!("{value:.3}") } else { "–".to_owned() };
+        let table =
+            show::table(&["relevance", "memories", "mean relevance", "are evidence"], &rows);
+        let three =
+            |value: f64| if value.is_finite() { format!("{value:.3}") } else { "–".to_owned() };
         format!(
             "{table}calibration error {}, Brier score {}, skill over the base rate of {} {}\nanswerable questions with some memory \
              of {GOOD} or more: {}; AUC of the best memory, answerable against never said: {}\n",

@@ -44,8 +44,13 @@ pub struct States<'m> {
 }
 
 impl<'m> States<'m> {
-    pub fn of(decisions: &'m [Decision], memories: &'m [Value], positions: &HashMap<&str, usize>) -> States<'m> {
-        let by_id: HashMap<&str, &Value> = memories.iter().map(|memory| (show::text(memory, "id"), memory)).collect();
+    pub fn of(
+        decisions: &'m [Decision],
+        memories: &'m [Value],
+        positions: &HashMap<&str, usize>,
+    ) -> States<'m> {
+        let by_id: HashMap<&str, &Value> =
+            memories.iter().map(|memory| (show::text(memory, "id"), memory)).collect();
         let mut of_turn: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
         // A turn that was merged into a memory is one of those that the memory stands for.
         let mut turns_of: HashMap<String, Vec<usize>> = HashMap::new();
@@ -55,7 +60,11 @@ impl<'m> States<'m> {
             let Some(later) = positions.get(turn).copied() else { continue };
             let own = decision.memory.map(|id| id.0.to_string());
             let memory = own.as_deref().and_then(|id| by_id.get(id)).copied();
-            let surest = if decision.outcome == Outcome::Superseded { How::Superseded } else { How::Conflict };
+            let surest = if decision.outcome == Outcome::Superseded {
+                How::Superseded
+            } else {
+                How::Conflict
+            };
             for related in decision.related.iter().map(|id| id.0.to_string()) {
                 let how = memory.and_then(|memory| how(memory, &related)).unwrap_or(surest);
                 let earlier = turns_of.get(&related).into_iter().flatten();
@@ -76,12 +85,16 @@ impl<'m> States<'m> {
 
     /// The turn made memories, and each of them is over.
     pub fn is_outdated(&self, turn: &str) -> bool {
-        self.of_turn.get(turn).is_some_and(|all| !all.is_empty() && all.iter().all(|memory| memory["superseded_by"].is_string()))
+        self.of_turn.get(turn).is_some_and(|all| {
+            !all.is_empty() && all.iter().all(|memory| memory["superseded_by"].is_string())
+        })
     }
 
     /// Some memory of the turn stands below a newer one.
     pub fn is_revised(&self, turn: &str) -> bool {
-        self.of_turn.get(turn).is_some_and(|all| all.iter().any(|memory| !memory["revised_by"].is_null()))
+        self.of_turn
+            .get(turn)
+            .is_some_and(|all| all.iter().any(|memory| !memory["revised_by"].is_null()))
     }
 
     pub fn is_kept(&self, turn: &str) -> bool {

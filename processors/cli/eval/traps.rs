@@ -27,8 +27,15 @@ pub struct Trap {
 }
 
 impl Trap {
-    pub fn of(question: &Question, kind: Option<&String>, ranking: &[String], states: &States<'_>) -> Trap {
-        let turns = |of: &dyn Fn(&str) -> bool| question.evidence.iter().filter(|turn| of(turn)).cloned().collect::<Vec<_>>();
+    pub fn of(
+        question: &Question,
+        kind: Option<&String>,
+        ranking: &[String],
+        states: &States<'_>,
+    ) -> Trap {
+        let turns = |of: &dyn Fn(&str) -> bool| {
+            question.evidence.iter().filter(|turn| of(turn)).cloned().collect::<Vec<_>>()
+        };
         let first = &ranking[..ranking.len().min(FIRST)];
         Trap {
             id: question.id.clone(),
@@ -83,7 +90,11 @@ pub fn rows(traps: &[&Trap]) -> Vec<Vec<String>> {
     let evidence: usize = traps.iter().map(|trap| trap.evidence).sum();
     let row = |name: &str, of: fn(&Trap) -> &Vec<String>| {
         let count = count(traps, of);
-        vec![name.to_owned(), percent(count as f64 / evidence as f64), format!("{count} of {evidence} memories that still hold")]
+        vec![
+            name.to_owned(),
+            percent(count as f64 / evidence as f64),
+            format!("{count} of {evidence} memories that still hold"),
+        ]
     };
     vec![
         vec![

@@ -37,7 +37,12 @@ impl State {
 }
 
 /// Changes nothing but what the next start would change too: an index that cannot be used is begun anew.
-pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usize) -> Result<Checked> {
+pub fn check(
+    dir: &Path,
+    options: index::Options,
+    store: &Store,
+    first_max: usize,
+) -> Result<Checked> {
     let mut checked = Checked { state: State::None, first: Vec::new(), total: 0 };
     if !dir.exists() {
         return Ok(checked);
@@ -80,7 +85,9 @@ pub fn check(dir: &Path, options: index::Options, store: &Store, first_max: usiz
         after = Some(last);
     }
     if is_current {
-        rest.iter().for_each(|(key, id)| differs(format!("{key} memory {id} is in the index and not in the store")));
+        rest.iter().for_each(|(key, id)| {
+            differs(format!("{key} memory {id} is in the index and not in the store"))
+        });
     }
     if checked.total > 0 {
         checked.state = State::Different;

@@ -31,7 +31,8 @@ fn story() -> Vec<Value> {
         event["at"] = json!(format!("2026-01-01T{:02}:{:02}:00Z", n / 60, n % 60));
         event
     };
-    let mut events: Vec<Value> = said.iter().cycle().take(2 * said.len()).enumerate().map(event).collect();
+    let mut events: Vec<Value> =
+        said.iter().cycle().take(2 * said.len()).enumerate().map(event).collect();
     events.insert(7, remember("The parcel code of the fleet is 4711."));
     events.insert(12, json!({"type": "forget", "user": "ada", "query": "Berlin"}));
     events.push(json!({"type": "tick"}));
@@ -57,7 +58,9 @@ fn heard(options: &[(&str, &str)], events: &[Value], batch: usize) -> Heard {
         let records = events.iter().map(|event| bench.record(event)).collect();
         for out in bench.step(records).0 {
             if out.topic == DECISIONS {
-                let decision: Value = serde_json::from_slice(out.value.as_deref().expect("a decision")).expect("JSON");
+                let decision: Value =
+                    serde_json::from_slice(out.value.as_deref().expect("a decision"))
+                        .expect("JSON");
                 if decision["shadow"] == true {
                     shadows.push(decision);
                     continue;
@@ -77,18 +80,30 @@ fn what_is_kept_and_told_is_the_same_with_and_without_a_shadow() {
     for real in ["keepsake", "lynkr", "alma"] {
         let alone = heard(&[("profile", real)], &events, 4);
         assert!(alone.shadows.is_empty());
-        for shadow in ["keepsake", "lynkr", "memory-spec", "memory-platform", "talome"].into_iter().filter(|name| *name != real) {
+        for shadow in ["keepsake", "lynkr", "memory-spec", "memory-platform", "talome"]
+            .into_iter()
+            .filter(|name| *name != real)
+        {
             let watched = heard(&[("profile", real), ("shadow.profile", shadow)], &events, 4);
             assert_eq!(watched.real, alone.real, "{real} under {shadow}");
             assert_eq!(watched.digest, alone.digest, "{real} under {shadow}");
-            assert_eq!(watched.bench.memories("ada"), alone.bench.memories("ada"), "{real} under {shadow}");
-            let candidates = alone.decisions.iter().filter(|decision| decision["surprise"].is_object());
+            assert_eq!(
+                watched.bench.memories("ada"),
+                alone.bench.memories("ada"),
+                "{real} under {shadow}"
+            );
+            let candidates =
+                alone.decisions.iter().filter(|decision| decision["surprise"].is_object());
             let judged: Vec<&Value> = candidates.map(|decision| &decision["candidate"]).collect();
-            let seen: Vec<&Value> = watched.shadows.iter().map(|decision| &decision["candidate"]).collect();
+            let seen: Vec<&Value> =
+                watched.shadows.iter().map(|decision| &decision["candidate"]).collect();
             assert_eq!(seen, judged, "every candidate once, {real} under {shadow}");
             assert!(watched.shadows.iter().all(|decision| decision["profile"] == shadow));
             let page = watched.bench.ingest.metrics.page();
-            disagree += page.lines().filter(|line| line.starts_with("keepsake_shadow_total{agrees=\"no\"")).count();
+            disagree += page
+                .lines()
+                .filter(|line| line.starts_with("keepsake_shadow_total{agrees=\"no\""))
+                .count();
         }
     }
     assert!(disagree > 0, "a shadow that always agrees is none");
@@ -99,7 +114,8 @@ fn a_shadow_says_the_same_wherever_a_batch_ends() {
     let events = story();
     for shadow in ["lynkr", "memory-spec", "memory-platform", "talome"] {
         let options = [("shadow.profile", shadow)];
-        let [one_by_one, by_three, together] = [1, 3, events.len()].map(|batch| heard(&options, &events, batch).shadows);
+        let [one_by_one, by_three, together] =
+            [1, 3, events.len()].map(|batch| heard(&options, &events, batch).shadows);
         assert!(!together.is_empty());
         assert_eq!((&one_by_one, &by_three), (&together, &together), "{shadow}");
     }
@@ -126,13 +142,17 @@ fn a_shadow_that_weighs_alike_says_what_the_real_profile_says() {
         decision
     };
     let judged = heard.decisions.iter().filter(|decision| decision["surprise"].is_object());
-    let (real, shadow): (Vec<Value>, Vec<Value>) = (judged.map(without).collect(), heard.shadows.iter().map(without).collect());
+    let (real, shadow): (Vec<Value>, Vec<Value>) =
+        (judged.map(without).collect(), heard.shadows.iter().map(without).collect());
     assert_eq!(shadow.len(), real.len());
     for (shadow, real) in shadow.iter().zip(&real) {
         assert_eq!(shadow, real);
     }
     for outcome in ["kept", "merged", "superseded", "dropped"] {
-        assert!(real.iter().any(|decision| decision["outcome"] == outcome), "{outcome} is not told of");
+        assert!(
+            real.iter().any(|decision| decision["outcome"] == outcome),
+            "{outcome} is not told of"
+        );
     }
     let thresholds: Vec<&Value> = real.iter().map(|decision| &decision["threshold"]).collect();
     assert!(thresholds.iter().any(|threshold| *threshold != thresholds[0]), "the threshold moves");
@@ -143,27 +163,39 @@ fn a_shadow_that_weighs_alike_says_what_the_real_profile_says() {
 fn other_weights_leave_a_shadow_its_fixed_threshold() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("strict.toml");
-    std::fs::write(&path, "base = \"keepsake\"\n[gate]\nfixed = 0.9\n[weights]\nnovelty = 0.1\nstatement = 0.0\n")
-        .expect("a disk");
+    std::fs::write(
+        &path,
+        "base = \"keepsake\"\n[gate]\nfixed = 0.9\n[weights]\nnovelty = 0.1\nstatement = 0.0\n",
+    )
+    .expect("a disk");
     let options = [("shadow.profile", path.to_str().expect("a path"))];
-    let heard = heard(&options, &[turn("We decided to use Postgres for the billing service in March.")], 1);
-    assert_eq!((&heard.decisions[0]["outcome"], &heard.shadows[0]["outcome"]), (&json!("kept"), &json!("dropped")));
+    let heard =
+        heard(&options, &[turn("We decided to use Postgres for the billing service in March.")], 1);
+    assert_eq!(
+        (&heard.decisions[0]["outcome"], &heard.shadows[0]["outcome"]),
+        (&json!("kept"), &json!("dropped"))
+    );
     assert_eq!(heard.shadows[0]["threshold"], 0.9);
     assert!(heard.shadows[0]["memory"].is_null());
 }
 
 #[test]
 fn a_shadow_is_neither_explained_nor_counted_as_a_decision() {
-    let heard = heard(&[("shadow.profile", "talome")], &[turn("I live in Berlin with my sister Anna.")], 1);
+    let heard =
+        heard(&[("shadow.profile", "talome")], &[turn("I live in Berlin with my sister Anna.")], 1);
     assert_eq!(heard.shadows[0]["reason"], "user turns are context only");
     let key = UserKey::new("default", "ada").expect("a name");
     let shard = heard.bench.ingest.shards.get(key.partition(PARTITIONS)).expect("all are open");
     let kept = &heard.bench.memories("ada")[0];
-    let explained: Vec<Outcome> = shard.decisions_of(&key, &kept.source).iter().map(|decision| decision.outcome).collect();
+    let explained: Vec<Outcome> =
+        shard.decisions_of(&key, &kept.source).iter().map(|decision| decision.outcome).collect();
     assert_eq!(explained, [Outcome::Kept]);
     assert_eq!(shard.outcomes_of(&key).into_iter().collect::<Vec<_>>(), [("kept".to_owned(), 1)]);
     let page = heard.bench.ingest.metrics.page();
-    for line in ["keepsake_decisions_total{outcome=\"kept\"} 1", "keepsake_shadow_total{agrees=\"no\",outcome=\"dropped\"} 1"] {
+    for line in [
+        "keepsake_decisions_total{outcome=\"kept\"} 1",
+        "keepsake_shadow_total{agrees=\"no\",outcome=\"dropped\"} 1",
+    ] {
         assert!(page.contains(line), "{line}: {page}");
     }
     assert!(!page.contains("keepsake_decisions_total{outcome=\"dropped\"}"));

@@ -11,7 +11,9 @@ const TENANT: &str = "default";
 
 /// A user on that partition.
 fn user_on(partition: i32) -> String {
-    let on = |name: &String| UserKey::new(TENANT, name).expect("a name").partition(PARTITIONS) == partition;
+    let on = |name: &String| {
+        UserKey::new(TENANT, name).expect("a name").partition(PARTITIONS) == partition
+    };
     (0..).map(|n| format!("user-{n}")).find(on).expect("names enough")
 }
 
@@ -31,7 +33,8 @@ impl Bench {
     fn of_tenant(&self) -> Vec<Vec<Memory>> {
         let everyone = UserKey::everyone_of(TENANT).expect("a name");
         let of = |partition| {
-            let (shard, mut found) = (self.ingest.shards.get(partition).expect("all are open"), Vec::new());
+            let (shard, mut found) =
+                (self.ingest.shards.get(partition).expect("all are open"), Vec::new());
             let keep = &mut |memory| {
                 found.push(Memory { changed: 0, ..memory });
                 true
@@ -44,7 +47,13 @@ impl Bench {
 
     fn awaits(&self, user: &str) -> bool {
         let key = UserKey::new(TENANT, user).expect("a name");
-        self.ingest.shards.get(key.partition(PARTITIONS)).expect("open").store.awaits(&key, i64::MAX).expect("a disk")
+        self.ingest
+            .shards
+            .get(key.partition(PARTITIONS))
+            .expect("open")
+            .store
+            .awaits(&key, i64::MAX)
+            .expect("a disk")
     }
 }
 
@@ -54,12 +63,21 @@ fn what_a_tenant_sees_is_the_same_on_every_shard_and_decided_once() {
         let (mut bench, user) = (Bench::new(), user_on(partition));
         let event = json!({"id": "e-1", "at": "2026-01-01T10:00:00Z", "session": "s"});
         let mut remember = house("The office closes at six.", &user);
-        remember.as_object_mut().expect("an object").extend(event.as_object().expect("an object").clone());
+        remember
+            .as_object_mut()
+            .expect("an object")
+            .extend(event.as_object().expect("an object").clone());
         let decided = bench.told(&remember);
-        assert_eq!((decided.len(), decided[0].outcome, decided[0].misrouted), (1, Outcome::Kept, false));
+        assert_eq!(
+            (decided.len(), decided[0].outcome, decided[0].misrouted),
+            (1, Outcome::Kept, false)
+        );
         let held = bench.of_tenant();
         assert!(held.iter().all(|shard| *shard == held[0]) && held[0].len() == 1, "{held:#?}");
-        assert_eq!((Some(held[0][0].id), held[0][0].author.as_deref()), (decided[0].memory, Some(&*user)));
+        assert_eq!(
+            (Some(held[0][0].id), held[0][0].author.as_deref()),
+            (decided[0].memory, Some(&*user))
+        );
         assert!(!bench.awaits(&user));
         let again = bench.told(&remember);
         assert_eq!((again[0].outcome, again[0].memory), (Outcome::Duplicate, decided[0].memory));
@@ -76,8 +94,12 @@ fn what_a_tenant_sees_is_the_same_on_every_shard_and_decided_once() {
 fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
     let everyone = UserKey::everyone_of(TENANT).expect("a name");
     let mut bench = Bench::new();
-    let (orders, away): (Vec<i32>, Vec<i32>) = (0..PARTITIONS).partition(|p| bench.ingest.gives_order(&everyone, *p));
-    let id = bench.told(&house("The office closes at six.", &user_on(0)))[0].memory.expect("a memory").to_string();
+    let (orders, away): (Vec<i32>, Vec<i32>) =
+        (0..PARTITIONS).partition(|p| bench.ingest.gives_order(&everyone, *p));
+    let id = bench.told(&house("The office closes at six.", &user_on(0)))[0]
+        .memory
+        .expect("a memory")
+        .to_string();
     let update = json!({"type": "update", "memory": id, "content": "It closes at seven.", "user": user_on(away[0])});
     let record = bench.record(&update);
     let (on_its_way, decided) = bench.step(vec![record]);
@@ -95,7 +117,8 @@ fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
 #[test]
 fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_letter() {
     let mut bench = Bench::new();
-    let away = (0..PARTITIONS).find(|p| !bench.ingest.gives_order(&UserKey::everyone_of(TENANT).expect("a name"), *p));
+    let away = (0..PARTITIONS)
+        .find(|p| !bench.ingest.gives_order(&UserKey::everyone_of(TENANT).expect("a name"), *p));
     let user = user_on(away.expect("two others"));
     let mut event = house("The office closes at six.", &user);
     event["id"] = "e-1".into();
@@ -106,7 +129,10 @@ fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_let
         assert!(decided.is_empty(), "nobody is told that it is a duplicate: {decided:?}");
         dead += outputs.iter().filter(|out| out.topic == "keepsake.dead-letters").count();
         for mut out in outputs {
-            out.headers.iter_mut().filter(|(name, _)| name == MARK).for_each(|(_, mark)| mark.reverse());
+            out.headers
+                .iter_mut()
+                .filter(|(name, _)| name == MARK)
+                .for_each(|(_, mark)| mark.reverse());
             hops += usize::from(out.topic == "keepsake.events");
             records.extend(bench.arrived(out));
         }
@@ -126,7 +152,8 @@ fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_let
 #[test]
 fn an_event_that_is_sent_twice_before_it_had_its_turn_is_told_as_a_duplicate_with_its_memory() {
     let mut bench = Bench::new();
-    let away = (0..PARTITIONS).find(|p| !bench.ingest.gives_order(&UserKey::everyone_of(TENANT).expect("a name"), *p));
+    let away = (0..PARTITIONS)
+        .find(|p| !bench.ingest.gives_order(&UserKey::everyone_of(TENANT).expect("a name"), *p));
     let user = user_on(away.expect("two others"));
     let mut event = house("The office closes at six.", &user);
     event["id"] = "e-1".into();
@@ -135,14 +162,18 @@ fn an_event_that_is_sent_twice_before_it_had_its_turn_is_told_as_a_duplicate_wit
     assert!(bench.awaits(&user));
     let then = bench.settle(outputs);
     assert_eq!((first.len(), then.len()), (1, 1));
-    assert_eq!((first[0].outcome, then[0].outcome, first[0].memory), (Outcome::Duplicate, Outcome::Kept, then[0].memory));
+    assert_eq!(
+        (first[0].outcome, then[0].outcome, first[0].memory),
+        (Outcome::Duplicate, Outcome::Kept, then[0].memory)
+    );
     assert!(!bench.awaits(&user) && bench.of_tenant().iter().all(|shard| shard.len() == 1));
 }
 
 #[test]
 fn law_nobody_suffers_from_what_others_of_the_tenant_do_when_one_forgets_everything() {
     for partition in 0..PARTITIONS {
-        let (mut bench, user, other) = (Bench::new(), user_on(partition), user_on((partition + 1) % PARTITIONS));
+        let (mut bench, user, other) =
+            (Bench::new(), user_on(partition), user_on((partition + 1) % PARTITIONS));
         for event in [
             house("Ada keeps the spare key.", &user),
             json!({"type": "remember", "user": user, "content": "My locker is number nine."}),
@@ -152,12 +183,19 @@ fn law_nobody_suffers_from_what_others_of_the_tenant_do_when_one_forgets_everyth
         }
         // One more is on its way while everything is forgotten.
         let forget = json!({"type": "forget", "everything": true, "user": user});
-        let records = vec![bench.record(&house("Ada has the other key too.", &user)), bench.record(&forget)];
+        let records =
+            vec![bench.record(&house("Ada has the other key too.", &user)), bench.record(&forget)];
         let (outputs, mut decided) = bench.step(records);
-        let is_on_its_way = outputs.iter().any(|out| out.headers.iter().any(|header| header.1 == b"order"));
-        assert_eq!(bench.awaits(&user), is_on_its_way, "a reader of this offset waits until both had their turn");
+        let is_on_its_way =
+            outputs.iter().any(|out| out.headers.iter().any(|header| header.1 == b"order"));
+        assert_eq!(
+            bench.awaits(&user),
+            is_on_its_way,
+            "a reader of this offset waits until both had their turn"
+        );
         decided.extend(bench.settle(outputs));
-        let forgotten = decided.iter().find(|one| one.outcome == Outcome::Forgotten).expect("a decision");
+        let forgotten =
+            decided.iter().find(|one| one.outcome == Outcome::Forgotten).expect("a decision");
         assert!(forgotten.related.len() >= 2, "{forgotten:?}");
         for shard in bench.of_tenant() {
             let left: Vec<&str> = shard.iter().map(|memory| memory.content.as_str()).collect();
@@ -178,7 +216,9 @@ fn a_session_that_is_forgotten_takes_what_was_told_to_the_tenant_in_it() {
     bench.told(&json!({"type": "forget", "session": "s1", "user": user_on(1)}));
     assert_eq!(bench.of_tenant()[0].len(), 2, "somebody else's session of the same name");
     bench.told(&json!({"type": "forget", "session": "s1", "user": user}));
-    assert!(bench.of_tenant().iter().all(|shard| shard.len() == 1 && shard[0].content == "Rule of s2."));
+    assert!(
+        bench.of_tenant().iter().all(|shard| shard.len() == 1 && shard[0].content == "Rule of s2.")
+    );
 }
 
 proptest! {

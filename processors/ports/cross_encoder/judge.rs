@@ -23,12 +23,17 @@ pub struct JudgeModel {
 impl JudgeModel {
     /// Which number of a pair is the contradiction's differs from model to model: `config.json` says it.
     pub fn open(options: &Options) -> Result<JudgeModel> {
-        let (labels, contradiction) = labels(options).map_err(|error| unusable(options.option, error))?;
+        let (labels, contradiction) =
+            labels(options).map_err(|error| unusable(options.option, error))?;
         Ok(JudgeModel { directory: Directory::open(options, labels)?, labels, contradiction })
     }
 
     pub fn session(&self) -> Result<Box<dyn Judge>> {
-        Ok(Box::new(Session { model: self.directory.session()?, labels: self.labels, contradiction: self.contradiction }))
+        Ok(Box::new(Session {
+            model: self.directory.session()?,
+            labels: self.labels,
+            contradiction: self.contradiction,
+        }))
     }
 }
 
@@ -42,11 +47,16 @@ struct ModelConfig {
 /// How many labels there are, and which is the contradiction's.
 fn labels(options: &Options) -> Told<(usize, usize)> {
     let file = options.model.join("config.json");
-    let config: ModelConfig = serde_json::from_slice(&onnx::read(&file)?).map_err(|error| cannot("read", &file, error))?;
-    let of_contradiction = config.id2label.iter().find(|(_, label)| label.eq_ignore_ascii_case("contradiction"));
-    let place = of_contradiction.and_then(|(id, _)| id.parse().ok()).filter(|place| *place < config.id2label.len());
+    let config: ModelConfig = serde_json::from_slice(&onnx::read(&file)?)
+        .map_err(|error| cannot("read", &file, error))?;
+    let of_contradiction =
+        config.id2label.iter().find(|(_, label)| label.eq_ignore_ascii_case("contradiction"));
+    let place = of_contradiction
+        .and_then(|(id, _)| id.parse().ok())
+        .filter(|place| *place < config.id2label.len());
     let named: Vec<&str> = config.id2label.values().map(String::as_str).collect();
-    let no_label = || cannot("use", &file, format!("its id2label has no \"contradiction\", only {named:?}"));
+    let no_label =
+        || cannot("use", &file, format!("its id2label has no \"contradiction\", only {named:?}"));
     Ok((config.id2label.len(), place.ok_or_else(no_label)?))
 }
 
@@ -90,9 +100,15 @@ mod tests {
     fn a_contradiction_is_found_whichever_number_is_its_own() {
         for name in ["contradiction-first", "contradiction-last"] {
             let Some(options) = samples::small(&format!("conflict/{name}"), 64) else { return };
-            let mut model = JudgeModel::open(&options).expect("the small model opens").session().expect("a session opens");
+            let mut model = JudgeModel::open(&options)
+                .expect("the small model opens")
+                .session()
+                .expect("a session opens");
             let found = model.contradiction(&PAIRS).expect("they are read");
-            assert!(found[0] > 0.9 && found[1..].iter().all(|probability| *probability < 0.1), "{name}: {found:?}");
+            assert!(
+                found[0] > 0.9 && found[1..].iter().all(|probability| *probability < 0.1),
+                "{name}: {found:?}"
+            );
             assert!(model.contradiction(&[]).expect("nothing to read").is_empty());
         }
     }
@@ -107,14 +123,21 @@ mod tests {
     #[test]
     fn a_model_that_does_not_say_which_number_is_the_contradiction_is_refused_with_the_cure() {
         let folder = tempfile::tempdir().expect("a folder");
-        let options = Options { option: "conflict.model", model: folder.path().to_owned(), library: None, tokens_max: 16 };
+        let options = Options {
+            option: "conflict.model",
+            model: folder.path().to_owned(),
+            library: None,
+            tokens_max: 16,
+        };
         let check_refused = |expected: &str| {
             let text = JudgeModel::open(&options).err().expect("must not open").to_string();
             for part in [expected, "conflict.model", "config.json", "model-unusable"] {
                 assert!(text.contains(part), "{part}: {text}");
             }
         };
-        let config = |text: &str| fs::write(folder.path().join("config.json"), text).expect("the folder is ours");
+        let config = |text: &str| {
+            fs::write(folder.path().join("config.json"), text).expect("the folder is ours")
+        };
         check_refused("cannot read");
         config(r#"{"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}"#);
         check_refused(r#"no "contradiction", only ["LABEL_0", "LABEL_1"]"#);
@@ -131,9 +154,16 @@ mod tests {
         for file in ["model.onnx", "tokenizer.json"] {
             fs::copy(options.model.join(file), folder.path().join(file)).expect("copies it");
         }
-        fs::write(folder.path().join("config.json"), r#"{"id2label": {"0": "contradiction", "1": "entailment"}}"#).expect("ours");
+        fs::write(
+            folder.path().join("config.json"),
+            r#"{"id2label": {"0": "contradiction", "1": "entailment"}}"#,
+        )
+        .expect("ours");
         let model = Path::new(folder.path()).to_owned();
-        let text = JudgeModel::open(&Options { model, ..options }).err().expect("must not open").to_string();
+        let text = JudgeModel::open(&Options { model, ..options })
+            .err()
+            .expect("must not open")
+            .to_string();
         assert!(text.contains("not [2, 2] but [2, 3]"), "{text}");
     }
 }

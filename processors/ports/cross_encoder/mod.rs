@@ -31,10 +31,14 @@ mod samples {
     /// The options of a small model in tests/data; none, and a line that cannot be missed, where no runtime is at hand.
     pub fn small(folder: &str, tokens_max: usize) -> Option<Options> {
         let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
-            let _ = writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, {folder} is NOT tested");
+            let _ = writeln!(
+                io::stderr(),
+                "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, {folder} is NOT tested"
+            );
             return None;
         };
-        let library = Some(Path::new(&directory).join("libonnxruntime.so")).filter(|file| file.is_file());
+        let library =
+            Some(Path::new(&directory).join("libonnxruntime.so")).filter(|file| file.is_file());
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(folder);
         Some(Options { option: "rerank.model", model, library, tokens_max })
     }

@@ -36,14 +36,19 @@ mod tests {
 
     /// One of the two small models of the tests, whose scores a reader can work out.
     fn small(name: &str, tokens_max: usize) -> Option<Box<dyn Reranker>> {
-        let model = RerankerModel::open(&samples::small(&format!("rerank/{name}"), tokens_max)?).expect("the small model opens");
+        let model = RerankerModel::open(&samples::small(&format!("rerank/{name}"), tokens_max)?)
+            .expect("the small model opens");
         Some(model.session().expect("a session opens"))
     }
 
     fn check(model: &mut dyn Reranker, pairs: &[(&str, &str)], expected: &[f32]) {
         assert_eq!(model.score(pairs).expect("they are read"), expected, "{pairs:?}");
         for (pair, expected) in pairs.iter().zip(expected) {
-            assert_eq!(model.score(&[*pair]).expect("it is read"), [*expected], "alone as among others: {pair:?}");
+            assert_eq!(
+                model.score(&[*pair]).expect("it is read"),
+                [*expected],
+                "alone as among others: {pair:?}"
+            );
         }
     }
 
@@ -63,7 +68,11 @@ mod tests {
     #[test]
     fn a_model_that_does_not_tell_the_two_apart_is_fed_without() {
         let Some(mut model) = small("untyped", 256) else { return };
-        check(model.as_mut(), &[("the boat", "a ship"), ("boat boat", "tea"), ("tea", "tea a tea")], &[2.0, 2.0, 10.0]);
+        check(
+            model.as_mut(),
+            &[("the boat", "a ship"), ("boat boat", "tea"), ("tea", "tea a tea")],
+            &[2.0, 2.0, 10.0],
+        );
     }
 
     #[test]
@@ -72,7 +81,11 @@ mod tests {
         let long = format!("one two three four five six seven {}", "boat ".repeat(1_000));
         check(
             model.as_mut(),
-            &[("boat boat", &long), ("boat boat", "1 2 3 4 5 boat"), ("boat boat", "1 2 3 4 5 6 boat")],
+            &[
+                ("boat boat", &long),
+                ("boat boat", "1 2 3 4 5 boat"),
+                ("boat boat", "1 2 3 4 5 6 boat"),
+            ],
             &[-2.0, 6.0, -2.0],
         );
         check(model.as_mut(), &[(&long, "boat"), (&format!("boat {long}"), "ship")], &[-2.0, 2.0]);

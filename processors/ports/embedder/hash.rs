@@ -56,7 +56,9 @@ fn add(vector: &mut [f32], hash: u64, weight: f32) {
 
 /// FNV-1a and a finaliser. Written out, because a stored vector must mean the same after any update of a library.
 fn hash(word: &str) -> u64 {
-    mixed(word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
+    mixed(word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    }))
 }
 
 /// MurmurHash3's last step: every bit of the hash depends on every bit of the word.

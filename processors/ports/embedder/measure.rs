@@ -29,21 +29,34 @@ pub struct Measurement {
 /// `session` must be of an unmeasured model: a centre is found only in vectors that have it.
 pub fn measure(session: &mut dyn Embedder) -> Result<Measurement> {
     let texts = texts();
-    let vectors = texts.iter().map(|text| Encoded::of(text, session)).collect::<Result<Vec<_>>>()?;
+    let vectors =
+        texts.iter().map(|text| Encoded::of(text, session)).collect::<Result<Vec<_>>>()?;
     let centre = match spread_of(&vectors).1.unrelated >= CENTRED_FROM {
         true => mean(&vectors),
         false => Vec::new(),
     };
     let vectors: Vec<Encoded> = vectors.into_iter().map(|one| one.without(&centre)).collect();
     let (language, spread) = spread_of(&vectors);
-    let unrelated_anywhere: Vec<(&str, f32)> = pairs(&vectors).map(|(of, cosine)| (of, spread.standard(cosine))).collect();
-    let same = vectors.iter().filter_map(|one| Some(spread.standard(cosine(&one.vector, one.again.as_ref()?))));
+    let unrelated_anywhere: Vec<(&str, f32)> =
+        pairs(&vectors).map(|(of, cosine)| (of, spread.standard(cosine))).collect();
+    let same = vectors
+        .iter()
+        .filter_map(|one| Some(spread.standard(cosine(&one.vector, one.again.as_ref()?))));
     Ok(Measurement {
         language,
-        unrelated: unrelated_anywhere.iter().filter(|(of, _)| *of == language).map(|(_, cosine)| *cosine).collect(),
+        unrelated: unrelated_anywhere
+            .iter()
+            .filter(|(of, _)| *of == language)
+            .map(|(_, cosine)| *cosine)
+            .collect(),
         unrelated_anywhere: unrelated_anywhere.iter().map(|(_, cosine)| *cosine).collect(),
         same: same.collect(),
-        measured: Measured { model: session.name().to_owned(), unrelated: spread.unrelated, deviation: spread.deviation, centre },
+        measured: Measured {
+            model: session.name().to_owned(),
+            unrelated: spread.unrelated,
+            deviation: spread.deviation,
+            centre,
+        },
     })
 }
 
@@ -55,7 +68,10 @@ struct Text {
 
 fn texts() -> Vec<Text> {
     let rows = TEXTS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-    rows.filter_map(|row| Some(Text { language: row.first()?, text: row.get(1)?, again: row.get(2).copied() })).collect()
+    rows.filter_map(|row| {
+        Some(Text { language: row.first()?, text: row.get(1)?, again: row.get(2).copied() })
+    })
+    .collect()
 }
 
 struct Encoded {
@@ -85,7 +101,8 @@ fn spread_of(vectors: &[Encoded]) -> (&'static str, Spread) {
         let count = cosines.len().max(1) as f64;
         let mean = cosines.iter().sum::<f64>() / count;
         let variance = cosines.iter().map(|cosine| (cosine - mean).powi(2)).sum::<f64>() / count;
-        let found = Spread { unrelated: rounded(mean, 1e3), deviation: rounded(variance.sqrt(), 1e3) };
+        let found =
+            Spread { unrelated: rounded(mean, 1e3), deviation: rounded(variance.sqrt(), 1e3) };
         if best.is_none_or(|(_, best)| found.unrelated < best.unrelated) {
             best = Some((group[0].language, found));
         }
@@ -129,10 +146,21 @@ mod tests {
         assert_eq!(texts.len(), TEXTS.lines().count());
         assert_eq!(texts.iter().map(|text| text.text).collect::<BTreeSet<_>>().len(), texts.len());
         for text in &texts {
-            assert!((4..120).contains(&text.text.chars().count()) && text.again != Some(text.text), "{}", text.text);
+            assert!(
+                (4..120).contains(&text.text.chars().count()) && text.again != Some(text.text),
+                "{}",
+                text.text
+            );
             *languages.entry(text.language).or_insert(0) += 1;
         }
-        assert!(languages.len() >= 8 && languages.values().all(|count| *count >= 30), "{languages:?}");
-        assert_eq!(texts.chunk_by(|a, b| a.language == b.language).count(), languages.len(), "each language in one run");
+        assert!(
+            languages.len() >= 8 && languages.values().all(|count| *count >= 30),
+            "{languages:?}"
+        );
+        assert_eq!(
+            texts.chunk_by(|a, b| a.language == b.language).count(),
+            languages.len(),
+            "each language in one run"
+        );
     }
 }

@@ -56,7 +56,9 @@ enum Loaded {
 impl Model {
     pub fn open(options: &Options) -> Result<Model> {
         let loaded = match &options.model {
-            ModelChoice::Directory(path) => Loaded::Directory(Box::new(onnx::Directory::open(path, options)?.measured(path)?)),
+            ModelChoice::Directory(path) => {
+                Loaded::Directory(Box::new(onnx::Directory::open(path, options)?.measured(path)?))
+            }
             ModelChoice::Hash => Loaded::Hash,
         };
         Ok(Model { loaded })
@@ -65,9 +67,9 @@ impl Model {
     /// The encoder as it is, whatever `spread.json` beside it says: to be measured.
     pub fn open_unmeasured(options: &Options) -> Result<Model> {
         match &options.model {
-            ModelChoice::Directory(path) => {
-                Ok(Model { loaded: Loaded::Directory(Box::new(onnx::Directory::open(path, options)?)) })
-            }
+            ModelChoice::Directory(path) => Ok(Model {
+                loaded: Loaded::Directory(Box::new(onnx::Directory::open(path, options)?)),
+            }),
             ModelChoice::Hash => Model::open(options),
         }
     }
@@ -135,7 +137,8 @@ impl TokenCounter {
 
     /// Without special tokens and without truncation.
     pub fn count(&self, text: &str) -> usize {
-        let counted = self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.encode_fast(text, false).ok());
+        let counted =
+            self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.encode_fast(text, false).ok());
         counted.map_or_else(|| text.chars().count().div_ceil(4), |encoding| encoding.len())
     }
 }
@@ -170,16 +173,27 @@ mod tests {
     fn real_model(tokens_max: usize) -> Option<Model> {
         let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
             // Past the capture of output, which would hide it where the tests pass.
-            let _ =
-                writeln!(io::stderr(), "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, the real embedder is NOT tested");
+            let _ = writeln!(
+                io::stderr(),
+                "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, the real embedder is NOT tested"
+            );
             return None;
         };
         let model = ModelChoice::Directory(PathBuf::from(directory));
-        Some(Model::open(&Options { model, library: None, tokens_max, threads: 1 }).expect("the test model opens"))
+        Some(
+            Model::open(&Options { model, library: None, tokens_max, threads: 1 })
+                .expect("the test model opens"),
+        )
     }
 
     fn stand_in() -> Model {
-        Model::open(&Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 }).expect("needs nothing")
+        Model::open(&Options {
+            model: ModelChoice::Hash,
+            library: None,
+            tokens_max: 256,
+            threads: 1,
+        })
+        .expect("needs nothing")
     }
 
     fn cosine(a: &[f32], b: &[f32]) -> f32 {
@@ -193,19 +207,31 @@ mod tests {
 
         let long = "memory of a walk by the river ".repeat(3_000);
         let strange = "\u{0} 東京 🙂 naïve\tcafé ".repeat(20);
-        for text in ["", " ", "?!", "what is it", "I moved to Lisbon", &long, &"x".repeat(70_000), &strange] {
+        for text in
+            ["", " ", "?!", "what is it", "I moved to Lisbon", &long, &"x".repeat(70_000), &strange]
+        {
             let vector = embedder.encode(text).expect("any text is encoded");
             assert_eq!(vector.len(), model.dimensions());
-            assert!((cosine(&vector, &vector) - 1.0).abs() < 1e-4, "not of unit length: {:?}", text.get(..20));
-            assert_eq!(vector, embedder.encode(text).expect("again"), "the same text, the same vector");
+            assert!(
+                (cosine(&vector, &vector) - 1.0).abs() < 1e-4,
+                "not of unit length: {:?}",
+                text.get(..20)
+            );
+            assert_eq!(
+                vector,
+                embedder.encode(text).expect("again"),
+                "the same text, the same vector"
+            );
             assert_eq!(vector, other.encode(text).expect("elsewhere"), "sessions agree");
         }
 
-        let mut near = |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
+        let mut near =
+            |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
         let said = "I am allergic to peanuts";
         assert!(near(said, "peanuts: I'm allergic") > near(said, "the match begins at noon") + 0.3);
         assert!(
-            near("my sister Anna lives in Berlin", "where does Anna live?") > near("my sister Anna lives in Berlin", said) + 0.1
+            near("my sister Anna lives in Berlin", "where does Anna live?")
+                > near("my sister Anna lives in Berlin", said) + 0.1
         );
     }
 
@@ -223,8 +249,10 @@ mod tests {
     fn the_real_one_knows_a_paraphrase_without_a_shared_word() {
         let Some(model) = real_model(256) else { return };
         let mut embedder = model.session().unwrap();
-        let mut near = |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
-        let (dog, puppy, tax) = ("The dog chased its tail", "A puppy was running in circles", "Taxes are due in April");
+        let mut near =
+            |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
+        let (dog, puppy, tax) =
+            ("The dog chased its tail", "A puppy was running in circles", "Taxes are due in April");
         assert!(near(dog, puppy) > near(dog, tax) + 0.2);
     }
 
@@ -259,7 +287,9 @@ mod tests {
         assert_eq!(stand_in().vocabulary(), None);
         let Some(model) = real_model(256) else { return };
         let words = model.vocabulary().expect("a WordPiece model has one");
-        let rank = |word: &str| words.iter().position(|other| other == word).expect("a word of the vocabulary");
+        let rank = |word: &str| {
+            words.iter().position(|other| other == word).expect("a word of the vocabulary")
+        };
         assert!(rank("the") < rank("river") && rank("river") < rank("peanuts"));
     }
 

@@ -40,7 +40,8 @@ impl Directory {
         let (file, tokenizer_file) = (path.join("model.onnx"), path.join("tokenizer.json"));
         let tokenizer_bytes = onnx::read(&tokenizer_file).map_err(unusable)?;
         let name = name_of(&onnx::read(&file).map_err(unusable)?, &tokenizer_bytes).into();
-        let tokenizer = onnx::tokenizer(&tokenizer_bytes).map_err(|error| unusable(cannot("read", &tokenizer_file, error)))?;
+        let tokenizer = onnx::tokenizer(&tokenizer_bytes)
+            .map_err(|error| unusable(cannot("read", &tokenizer_file, error)))?;
         let mut directory = Directory {
             name,
             file,
@@ -55,8 +56,9 @@ impl Directory {
             spare: Mutex::new(None),
         };
         let (mut first, tokens_max) = (directory.session()?, options.tokens_max);
-        directory.dimensions =
-            first.try_out().map_err(|fault| fault.about(format!("tries {tokens_max} tokens on {}", directory.file.display())))?;
+        directory.dimensions = first.try_out().map_err(|fault| {
+            fault.about(format!("tries {tokens_max} tokens on {}", directory.file.display()))
+        })?;
         first.dimensions = directory.dimensions;
         directory.spare = Mutex::new(Some(first));
         Ok(directory)
@@ -85,9 +87,18 @@ impl Directory {
         if let Some(spare) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Ok(Onnx { name: self.name.clone(), centre: self.centre.clone(), ..spare });
         }
-        let session = onnx::session(&self.environment, &self.file, self.threads).map_err(unusable)?;
-        let inputs = session.inputs().iter().map(|input| Input::named(input.name())).collect::<Result<_>>()?;
-        let output = session.outputs().iter().position(|output| output.name() == "sentence_embedding").unwrap_or(0);
+        let session =
+            onnx::session(&self.environment, &self.file, self.threads).map_err(unusable)?;
+        let inputs = session
+            .inputs()
+            .iter()
+            .map(|input| Input::named(input.name()))
+            .collect::<Result<_>>()?;
+        let output = session
+            .outputs()
+            .iter()
+            .position(|output| output.name() == "sentence_embedding")
+            .unwrap_or(0);
         Ok(Onnx {
             name: self.name.clone(),
             tokenizer: self.tokenizer.clone(),
@@ -143,7 +154,9 @@ pub struct Onnx {
 impl Embedder for Onnx {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
         let vector = self.run(text).map(|vector| centred(unit(vector), &self.centre));
-        vector.map_err(|error| Fault::stop(StopName::ModelUnusable, format!("encodes a text: {error}")))
+        vector.map_err(|error| {
+            Fault::stop(StopName::ModelUnusable, format!("encodes a text: {error}"))
+        })
     }
 
     fn dimensions(&self) -> usize {
@@ -187,9 +200,14 @@ impl Onnx {
     /// Cut before the special tokens are added, so that none of them is lost.
     fn tokens(&self, text: &str) -> Told<Vec<i64>> {
         let text = onnx::readable(text, self.tokens_max);
-        let special = self.tokenizer.get_post_processor().map_or(0, |post| post.added_tokens(false));
+        let special =
+            self.tokenizer.get_post_processor().map_or(0, |post| post.added_tokens(false));
         let mut encoding = self.tokenizer.encode_fast(text, false)?;
-        encoding.truncate(self.tokens_max.saturating_sub(special).max(1), 0, TruncationDirection::Right);
+        encoding.truncate(
+            self.tokens_max.saturating_sub(special).max(1),
+            0,
+            TruncationDirection::Right,
+        );
         encoding.take_overflowing();
         let encoding = self.tokenizer.post_process(encoding, None, true)?;
         let tokens: Vec<i64> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
@@ -213,7 +231,9 @@ impl Input {
             "attention_mask" => Ok(Input::Mask),
             "token_type_ids" => Ok(Input::Types),
             "position_ids" => Ok(Input::Positions),
-            _ => Err(unusable(format!("the model is not a text encoder: it wants an input named {name}"))),
+            _ => Err(unusable(format!(
+                "the model is not a text encoder: it wants an input named {name}"
+            ))),
         }
     }
 }
@@ -268,10 +288,13 @@ mod tests {
     }
 
     fn check_refused(directory: &Path, library: Option<&Path>, expected: &str) {
-        let fault = Directory::open(directory, &options(directory, library)).err().expect("must not open");
+        let fault =
+            Directory::open(directory, &options(directory, library)).err().expect("must not open");
         let text = fault.to_string();
         assert!(
-            text.contains(expected) && text.contains("run deploy/model/setup.sh") && text.contains("model-unusable"),
+            text.contains(expected)
+                && text.contains("run deploy/model/setup.sh")
+                && text.contains("model-unusable"),
             "{text}"
         );
     }

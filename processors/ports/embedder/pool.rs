@@ -16,7 +16,10 @@ pub fn pool(queue: usize) -> (Pool, Worker) {
     let (alive, ended) = bounded(0);
     let workers = Arc::new(AtomicUsize::new(0));
     let threads = Threads { shares: sender, workers: workers.clone(), ended };
-    (Pool { by: By::Threads(threads), encoded: Arc::default(), known: None }, Worker { shares, workers, _alive: alive })
+    (
+        Pool { by: By::Threads(threads), encoded: Arc::default(), known: None },
+        Worker { shares, workers, _alive: alive },
+    )
 }
 
 /// Without a worker: whoever asks encodes.
@@ -112,7 +115,9 @@ impl Pool {
     pub fn finish(&self, mut pending: Pending) -> Result<(Vec<Vec<f32>>, Duration)> {
         let batch = &pending.batch;
         let vectors = match (&self.by, &pending.answers) {
-            (By::Threads(threads), Some(answers)) => threads.in_order(answers, batch.texts.len())?,
+            (By::Threads(threads), Some(answers)) => {
+                threads.in_order(answers, batch.texts.len())?
+            }
             (By::Caller(embedder), _) => {
                 let mut embedder = embedder.lock().unwrap_or_else(PoisonError::into_inner);
                 batch.encode(embedder.as_mut())?.into_iter().map(|(_, vector)| vector).collect()
@@ -147,8 +152,9 @@ impl Pool {
 
     /// What was encoded since it was last asked for.
     pub fn recorded(&self) -> Vec<String> {
-        let recorded =
-            self.encoded.recorded.get().map(|texts| std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)));
+        let recorded = self.encoded.recorded.get().map(|texts| {
+            std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner))
+        });
         recorded.unwrap_or_default()
     }
 
@@ -175,7 +181,9 @@ impl Threads {
         // Invariant: it holds the answer to every share, so a worker never waits for whoever asked.
         let (sender, answers) = bounded(shares);
         for _ in 0..shares {
-            self.shares.send(Share { batch: batch.clone(), answer: sender.clone() }).map_err(|_| workers_gone())?;
+            self.shares
+                .send(Share { batch: batch.clone(), answer: sender.clone() })
+                .map_err(|_| workers_gone())?;
         }
         // Order matters: only without our own sender do the answers end when the workers' have.
         drop(sender);
@@ -252,8 +260,13 @@ mod tests {
     fn the_same_text_is_encoded_once_as_long_as_it_is_remembered() {
         let pool = in_place(Box::new(Length)).remembering(2);
         let encode = |texts: &[&str]| {
-            let vectors = pool.encode_all(texts.iter().map(|text| (*text).to_owned()).collect()).expect("no fault was asked for");
-            assert_eq!(vectors, texts.iter().map(|text| vec![text.len() as f32]).collect::<Vec<_>>());
+            let vectors = pool
+                .encode_all(texts.iter().map(|text| (*text).to_owned()).collect())
+                .expect("no fault was asked for");
+            assert_eq!(
+                vectors,
+                texts.iter().map(|text| vec![text.len() as f32]).collect::<Vec<_>>()
+            );
             pool.texts_encoded()
         };
         assert_eq!(encode(&["a", "bb", "a", "a"]), 2);
@@ -268,7 +281,9 @@ mod tests {
     fn texts_may_be_encoded_while_something_else_is_done_and_need_not_be_waited_for() {
         let (pool, worker) = pool(1);
         thread::spawn(move || worker.run(Box::new(Length)));
-        let begin = |texts: &[&str]| pool.begin(texts.iter().map(|text| (*text).to_owned()).collect()).expect("a worker");
+        let begin = |texts: &[&str]| {
+            pool.begin(texts.iter().map(|text| (*text).to_owned()).collect()).expect("a worker")
+        };
         drop(begin(&["a", "bb"]));
         let (first, second) = (begin(&["ccc"]), begin(&[]));
         assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Vec<f32>>::new());
@@ -324,7 +339,10 @@ mod tests {
             let lengths: Vec<f32> = vectors.unwrap().iter().map(|vector| vector[0]).collect();
             assert_eq!(lengths, texts.iter().map(|text| text.len() as f32).collect::<Vec<_>>());
             assert_eq!(pool.texts_encoded(), 500);
-            assert_eq!(pool.bytes_encoded(), texts.iter().map(|text| text.len() as u64).sum::<u64>());
+            assert_eq!(
+                pool.bytes_encoded(),
+                texts.iter().map(|text| text.len() as u64).sum::<u64>()
+            );
         }
     }
 

@@ -38,7 +38,8 @@ impl Measured {
         };
         let mut text = String::new();
         file.take(BYTES_MAX).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-        let measured: Measured = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let measured: Measured =
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         measured.check(model, dimensions).map_err(wrong)?;
         Ok(Some(measured))
     }
@@ -52,7 +53,9 @@ impl Measured {
             new.1.sync_all()?;
             std::fs::rename(&new.0, &path)
         });
-        written.map_err(|error| Fault::stop(StopName::ModelUnusable, format!("writes {}: {error}", path.display())))
+        written.map_err(|error| {
+            Fault::stop(StopName::ModelUnusable, format!("writes {}: {error}", path.display()))
+        })
     }
 
     pub fn spread(&self) -> Spread {
@@ -64,10 +67,16 @@ impl Measured {
             return Err(format!("it was measured with another model, {}", self.model));
         }
         if !self.spread().is_possible() {
-            return Err(format!("no encoder has unrelated texts at {} ± {}", self.unrelated, self.deviation));
+            return Err(format!(
+                "no encoder has unrelated texts at {} ± {}",
+                self.unrelated, self.deviation
+            ));
         }
         if !self.centre.is_empty() && self.centre.len() != dimensions {
-            return Err(format!("its centre has {} numbers, the model's vectors {dimensions}", self.centre.len()));
+            return Err(format!(
+                "its centre has {} numbers, the model's vectors {dimensions}",
+                self.centre.len()
+            ));
         }
         match self.centre.iter().find(|x| !(-1.0..=1.0).contains(*x)) {
             Some(x) => Err(format!("a mean of vectors of unit length has no component {x}")),
@@ -94,28 +103,51 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let directory = tempfile::tempdir().expect("a directory");
-        let measured = Measured { model: "tiny".into(), unrelated: 0.789, deviation: 0.028, centre: vec![0.046771, -0.5] };
+        let measured = Measured {
+            model: "tiny".into(),
+            unrelated: 0.789,
+            deviation: 0.028,
+            centre: vec![0.046771, -0.5],
+        };
         assert_eq!(Measured::read(directory.path(), "tiny", 2).expect("readable"), None);
         measured.write(directory.path()).expect("a directory of ours");
         measured.write(directory.path()).expect("again");
         assert_eq!(Measured::read(directory.path(), "tiny", 2).expect("readable"), Some(measured));
         let text = std::fs::read_to_string(directory.path().join(FILE)).expect("written");
-        assert_eq!(text, "{\"model\":\"tiny\",\"unrelated\":0.789,\"deviation\":0.028,\"centre\":[0.046771,-0.5]}\n");
+        assert_eq!(
+            text,
+            "{\"model\":\"tiny\",\"unrelated\":0.789,\"deviation\":0.028,\"centre\":[0.046771,-0.5]}\n"
+        );
     }
 
     #[test]
     fn a_wrong_file_is_refused_with_the_cure() {
         for (text, why) in [
             ("{", "EOF"),
-            (r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.1, "centre": [], "more": 1}"#, "unknown field"),
+            (
+                r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.1, "centre": [], "more": 1}"#,
+                "unknown field",
+            ),
             (r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.1}"#, "missing field"),
-            (r#"{"model": "huge", "unrelated": 0.1, "deviation": 0.1, "centre": []}"#, "another model, huge"),
+            (
+                r#"{"model": "huge", "unrelated": 0.1, "deviation": 0.1, "centre": []}"#,
+                "another model, huge",
+            ),
             (r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.0, "centre": []}"#, "0.1 ± 0"),
-            (r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.1, "centre": [0.1]}"#, "1 numbers"),
-            (r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.1, "centre": [0.1, 7]}"#, "component 7"),
+            (
+                r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.1, "centre": [0.1]}"#,
+                "1 numbers",
+            ),
+            (
+                r#"{"model": "tiny", "unrelated": 0.1, "deviation": 0.1, "centre": [0.1, 7]}"#,
+                "component 7",
+            ),
         ] {
             let fault = read(text).expect_err(text).to_string();
-            assert!(fault.contains(why) && fault.contains("run keepsake model measure"), "{text}: {fault}");
+            assert!(
+                fault.contains(why) && fault.contains("run keepsake model measure"),
+                "{text}: {fault}"
+            );
         }
     }
 }

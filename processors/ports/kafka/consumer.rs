@@ -4,7 +4,9 @@ use super::complaints::Complaints;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Consumer, Membership, Ownership, Polled, Record, Start};
 use rdkafka::client::ClientContext;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol};
+use rdkafka::consumer::{
+    BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
+};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -42,15 +44,31 @@ impl ClientContext for Watch {
 
 impl ConsumerContext for Watch {
     /// Order matters: each partition is assigned once, here, at the offset its shard wants; a second assign or a seek right after would race.
-    fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, list: &mut TopicPartitionList) {
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        err: RDKafkaRespErr,
+        list: &mut TopicPartitionList,
+    ) {
         let Some(owner) = &self.owner else { return };
-        let partitions: Vec<i32> = list.elements().iter().map(|element| element.partition()).collect();
+        let partitions: Vec<i32> =
+            list.elements().iter().map(|element| element.partition()).collect();
         let cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
         let done = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            let starts = if partitions.is_empty() { Vec::new() } else { begins(&committed(consumer, list), owner.as_ref()) };
-            let (list, paused) = (positions(&self.topic, &starts), positions(&self.topic, &paused(&starts)));
-            let assigned = if cooperative { consumer.incremental_assign(&list) } else { consumer.assign(&list) };
-            assigned.and_then(|()| if paused.count() > 0 { consumer.pause(&paused) } else { Ok(()) })
+            let starts = if partitions.is_empty() {
+                Vec::new()
+            } else {
+                begins(&committed(consumer, list), owner.as_ref())
+            };
+            let (list, paused) =
+                (positions(&self.topic, &starts), positions(&self.topic, &paused(&starts)));
+            let assigned = if cooperative {
+                consumer.incremental_assign(&list)
+            } else {
+                consumer.assign(&list)
+            };
+            assigned
+                .and_then(|()| if paused.count() > 0 { consumer.pause(&paused) } else { Ok(()) })
         } else {
             if !partitions.is_empty() {
                 owner.revoked(&partitions);
@@ -65,7 +83,9 @@ impl ConsumerContext for Watch {
 
 /// Where the owner wants each to begin. What the group has committed is known here: no second lookup, and none that finds nothing.
 fn begins(committed: &[(i32, Option<i64>)], owner: &dyn Ownership) -> Vec<(i32, Start)> {
-    let offset = |partition: i32| committed.iter().find(|(known, _)| *known == partition).and_then(|(_, offset)| *offset);
+    let offset = |partition: i32| {
+        committed.iter().find(|(known, _)| *known == partition).and_then(|(_, offset)| *offset)
+    };
     let mut starts = owner.assigned(committed);
     for (partition, start) in starts.iter_mut().filter(|(_, start)| *start == Start::Committed) {
         *start = offset(*partition).map_or(Start::Beginning, Start::At);
@@ -75,9 +95,14 @@ fn begins(committed: &[(i32, Option<i64>)], owner: &dyn Ownership) -> Vec<(i32, 
 
 /// What the group has committed. Not known within the time is as good as nothing: it only spares repetitions.
 fn committed(consumer: &BaseConsumer<Watch>, list: &TopicPartitionList) -> Vec<(i32, Option<i64>)> {
-    let offset = |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+    let offset =
+        |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
     match consumer.committed_offsets(list.clone(), COMMITTED_WITHIN) {
-        Ok(found) => found.elements().iter().map(|element| (element.partition(), offset(element.offset()))).collect(),
+        Ok(found) => found
+            .elements()
+            .iter()
+            .map(|element| (element.partition(), offset(element.offset())))
+            .collect(),
         Err(error) => {
             tracing::warn!(%error, "asks for the group's offsets");
             list.elements().iter().map(|element| (element.partition(), None)).collect()
@@ -99,7 +124,8 @@ fn positions(topic: &str, starts: &[(i32, Start)]) -> TopicPartitionList {
             Start::Beginning | Start::Paused => Offset::Beginning,
             Start::End => Offset::End,
         };
-        list.add_partition_offset(topic, *partition, offset).expect("every offset above is one librdkafka knows");
+        list.add_partition_offset(topic, *partition, offset)
+            .expect("every offset above is one librdkafka knows");
     }
     list
 }
@@ -128,31 +154,48 @@ impl Consumer for KafkaConsumer {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
         match self.consumer.poll(wait) {
             None => Ok(Polled::Nothing),
-            Some(Ok(message)) => Ok(Polled::Record(only_header(&message, self.only).unwrap_or_else(|| taken(&message)))),
+            Some(Ok(message)) => Ok(Polled::Record(
+                only_header(&message, self.only).unwrap_or_else(|| taken(&message)),
+            )),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
             // The client connects again by itself, and says of each attempt in the queue of the records that it failed: after an outage
             // hundreds lie there, before the first record. To wait after each would be an outage of our own.
             Some(Err(KafkaError::MessageConsumption(
-                RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::Resolve,
+                RDKafkaErrorCode::BrokerTransportFailure
+                | RDKafkaErrorCode::AllBrokersDown
+                | RDKafkaErrorCode::Resolve,
             ))) => Ok(Polled::Nothing),
-            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange))) => {
-                let what = format!("{} no longer has what comes next: its retention took records nobody had read", self.topic);
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
+            ))) => {
+                let what = format!(
+                    "{} no longer has what comes next: its retention took records nobody had read",
+                    self.topic
+                );
                 Err(Fault::stop(StopName::EventsGone, what))
             }
             Some(Err(KafkaError::MessageConsumption(
-                RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition,
-            ))) => Err(Fault::stop(StopName::TopicMissing, format!("{} was there and is gone", self.topic))),
-            Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
-                Err(Fault::stop(StopName::BrokerRefuses, format!("the broker no longer accepts this consumer: {code}")))
-            }
+                RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownPartition,
+            ))) => Err(Fault::stop(
+                StopName::TopicMissing,
+                format!("{} was there and is gone", self.topic),
+            )),
+            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(Fault::stop(
+                StopName::BrokerRefuses,
+                format!("the broker no longer accepts this consumer: {code}"),
+            )),
             Some(Err(error)) => Err(Fault::retry(format!("polls {}: {error}", self.topic))),
         }
     }
 
     fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
-        let (list, paused) = (positions(&self.topic, partitions), positions(&self.topic, &paused(partitions)));
+        let (list, paused) =
+            (positions(&self.topic, partitions), positions(&self.topic, &paused(partitions)));
         let assigned = self.consumer.incremental_assign(&list);
-        let done = assigned.and_then(|()| if paused.count() > 0 { self.consumer.pause(&paused) } else { Ok(()) });
+        let done = assigned
+            .and_then(|()| if paused.count() > 0 { self.consumer.pause(&paused) } else { Ok(()) });
         done.map_err(|e| Fault::retry(format!("assigns {}: {e}", self.topic)))
     }
 
@@ -161,25 +204,37 @@ impl Consumer for KafkaConsumer {
         for partition in partitions {
             list.add_partition(&self.topic, *partition);
         }
-        self.consumer.incremental_unassign(&list).map_err(|e| Fault::retry(format!("gives up {}: {e}", self.topic)))
+        self.consumer
+            .incremental_unassign(&list)
+            .map_err(|e| Fault::retry(format!("gives up {}: {e}", self.topic)))
     }
 
     fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()> {
-        let starts: Vec<(i32, Start)> = offsets.iter().map(|(partition, offset)| (*partition, Start::At(*offset))).collect();
+        let starts: Vec<(i32, Start)> =
+            offsets.iter().map(|(partition, offset)| (*partition, Start::At(*offset))).collect();
         self.consumer
             .commit(&positions(&self.topic, &starts), CommitMode::Async)
             .map_err(|e| Fault::retry(format!("commits {}: {e}", self.topic)))
     }
 
     fn pause(&mut self, partitions: &[i32]) -> Result<()> {
-        let starts: Vec<(i32, Start)> = partitions.iter().map(|partition| (*partition, Start::Paused)).collect();
-        self.consumer.pause(&positions(&self.topic, &starts)).map_err(|e| Fault::retry(format!("pauses {}: {e}", self.topic)))
+        let starts: Vec<(i32, Start)> =
+            partitions.iter().map(|partition| (*partition, Start::Paused)).collect();
+        self.consumer
+            .pause(&positions(&self.topic, &starts))
+            .map_err(|e| Fault::retry(format!("pauses {}: {e}", self.topic)))
     }
 
     fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
-        let about = |e: KafkaError| Fault::retry(format!("goes on with {}/{partition} at {offset}: {e}", self.topic));
-        self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SOUGHT_WITHIN).map_err(about)?;
-        self.consumer.resume(&positions(&self.topic, &[(partition, Start::At(offset))])).map_err(about)
+        let about = |e: KafkaError| {
+            Fault::retry(format!("goes on with {}/{partition} at {offset}: {e}", self.topic))
+        };
+        self.consumer
+            .seek(&self.topic, partition, Offset::Offset(offset), SOUGHT_WITHIN)
+            .map_err(about)?;
+        self.consumer
+            .resume(&positions(&self.topic, &[(partition, Start::At(offset))]))
+            .map_err(about)
     }
 
     fn membership(&self) -> Option<Membership> {
@@ -207,7 +262,12 @@ fn only_header(message: &BorrowedMessage<'_>, only: Option<&'static str>) -> Opt
 fn taken(message: &BorrowedMessage<'_>) -> Record {
     let headers = message
         .headers()
-        .map(|headers| headers.iter().map(|h| (h.key.to_owned(), h.value.unwrap_or_default().to_vec())).collect())
+        .map(|headers| {
+            headers
+                .iter()
+                .map(|h| (h.key.to_owned(), h.value.unwrap_or_default().to_vec()))
+                .collect()
+        })
         .unwrap_or_default();
     Record {
         topic: message.topic().to_owned(),

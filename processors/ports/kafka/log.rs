@@ -42,12 +42,20 @@ impl KafkaLog {
             .set("fetch.wait.max.ms", "5")
             .set("queued.max.messages.kbytes", "65536");
         let consumer = self.connection.finished(config).create_with_context(Watch::alone());
-        Ok(KafkaConsumer::new(consumer.map_err(|e| refused(format!("creates a reader of {}", self.topic), &e))?, &self.topic))
+        Ok(KafkaConsumer::new(
+            consumer.map_err(|e| refused(format!("creates a reader of {}", self.topic), &e))?,
+            &self.topic,
+        ))
     }
 }
 
 impl KafkaLog {
-    fn lent(&self, partition: i32, from: i64, only: Option<&'static str>) -> Result<Box<dyn Consumer>> {
+    fn lent(
+        &self,
+        partition: i32,
+        from: i64,
+        only: Option<&'static str>,
+    ) -> Result<Box<dyn Consumer>> {
         let mut reader = self.reader()?;
         reader.take_only(only);
         reader.assign(&[(partition, Start::At(from))])?;
@@ -72,7 +80,12 @@ impl Log for KafkaLog {
         self.lent(partition, from, None)
     }
 
-    fn read_header(&self, partition: i32, from: i64, header: &'static str) -> Result<Box<dyn Consumer>> {
+    fn read_header(
+        &self,
+        partition: i32,
+        from: i64,
+        header: &'static str,
+    ) -> Result<Box<dyn Consumer>> {
         self.lent(partition, from, Some(header))
     }
 }

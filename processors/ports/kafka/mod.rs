@@ -133,7 +133,9 @@ impl Connection {
     fn probe(&self, isolation: &str) -> Result<BaseConsumer<Watch>> {
         let mut config = self.client("keepsake-probe");
         config.set("enable.auto.commit", "false").set("isolation.level", isolation);
-        self.finished(config).create_with_context(Watch::alone()).map_err(|e| refused("creates a client", &e))
+        self.finished(config)
+            .create_with_context(Watch::alone())
+            .map_err(|e| refused("creates a client", &e))
     }
 
     /// A producer that sends at once: an idempotent one asks for its id when it is made, and again half a second later if no broker was connected
@@ -147,7 +149,10 @@ impl Connection {
     fn producer_of(&self, config: ClientConfig) -> Result<Box<dyn Producer>> {
         let context = DeliveryWatch::default();
         let deliveries = context.deliveries();
-        let producer = self.finished(config).create_with_context(context).map_err(|e| refused("creates a producer", &e))?;
+        let producer = self
+            .finished(config)
+            .create_with_context(context)
+            .map_err(|e| refused("creates a producer", &e))?;
         Ok(Box::new(KafkaProducer { producer, deliveries }))
     }
 
@@ -160,7 +165,11 @@ impl Connection {
                 return Ok(id);
             }
             if Instant::now() >= give_up {
-                let what = format!("no broker answers at {} within {} s: is it running?", self.servers, within.as_secs());
+                let what = format!(
+                    "no broker answers at {} within {} s: is it running?",
+                    self.servers,
+                    within.as_secs()
+                );
                 return Err(Fault::stop(StopName::BrokerUnreachable, what));
             }
         }
@@ -175,7 +184,9 @@ impl Connection {
         Ok(metadata
             .topics()
             .iter()
-            .filter(|topic| topics.iter().any(|name| name == topic.name()) && !topic.partitions().is_empty())
+            .filter(|topic| {
+                topics.iter().any(|name| name == topic.name()) && !topic.partitions().is_empty()
+            })
             .map(|topic| (topic.name().to_owned(), topic.partitions().len() as i32))
             .collect())
     }
@@ -192,17 +203,27 @@ impl Connection {
     }
 
     /// What a group has committed of these partitions, and nothing of the others.
-    pub fn committed(&self, group: &str, topic: &str, partitions: &[i32]) -> Result<BTreeMap<i32, i64>> {
+    pub fn committed(
+        &self,
+        group: &str,
+        topic: &str,
+        partitions: &[i32],
+    ) -> Result<BTreeMap<i32, i64>> {
         let mut list = TopicPartitionList::new();
         for partition in partitions {
             list.add_partition(topic, *partition);
         }
-        let found = self
-            .outside(group)?
-            .committed_offsets(list, Duration::from_secs(10))
-            .map_err(|e| Fault::retry(format!("reads what group {group} has committed of {topic}: {e}")))?;
-        let offset = |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
-        Ok(found.elements().iter().filter_map(|element| Some((element.partition(), offset(element.offset())?))).collect())
+        let found =
+            self.outside(group)?.committed_offsets(list, Duration::from_secs(10)).map_err(|e| {
+                Fault::retry(format!("reads what group {group} has committed of {topic}: {e}"))
+            })?;
+        let offset =
+            |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+        Ok(found
+            .elements()
+            .iter()
+            .filter_map(|element| Some((element.partition(), offset(element.offset())?)))
+            .collect())
     }
 
     /// Commits for a group that has no members, and waits for the answer.
@@ -220,7 +241,9 @@ impl Connection {
     fn outside(&self, group: &str) -> Result<BaseConsumer<Watch>> {
         let mut config = self.client("keepsake-probe");
         config.set("group.id", group).set("enable.auto.commit", "false");
-        self.finished(config).create_with_context(Watch::alone()).map_err(|e| refused("creates a client", &e))
+        self.finished(config)
+            .create_with_context(Watch::alone())
+            .map_err(|e| refused("creates a client", &e))
     }
 
     /// Makes topics on a real cluster. One that is there already is left as it is.
@@ -229,18 +252,24 @@ impl Connection {
         let new: Vec<NewTopic<'_>> = topics
             .iter()
             .map(|topic| {
-                let base = NewTopic::new(&topic.name, topic.partitions, TopicReplication::Fixed(topic.replication));
+                let base = NewTopic::new(
+                    &topic.name,
+                    topic.partitions,
+                    TopicReplication::Fixed(topic.replication),
+                );
                 topic.settings.iter().fold(base, |topic, (name, value)| topic.set(name, value))
             })
             .collect();
-        let results =
-            runtime.block_on(admin.create_topics(&new, &options)).map_err(|e| Fault::retry(format!("asks for topics: {e}")))?;
+        let results = runtime
+            .block_on(admin.create_topics(&new, &options))
+            .map_err(|e| Fault::retry(format!("asks for topics: {e}")))?;
         for result in results {
             match result {
                 Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((name, code)) => {
-                    let what =
-                        format!("the broker does not make topic {name}: {code}; make it by hand, or set topics.create = false");
+                    let what = format!(
+                        "the broker does not make topic {name}: {code}; make it by hand, or set topics.create = false"
+                    );
                     return Err(Fault::stop(StopName::TopicMissing, what));
                 }
             }
@@ -252,16 +281,22 @@ impl Connection {
     pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
         let (admin, runtime, options) = self.admin()?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        let results =
-            runtime.block_on(admin.delete_topics(&names, &options)).map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
+        let results = runtime
+            .block_on(admin.delete_topics(&names, &options))
+            .map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
         match results.into_iter().find_map(std::result::Result::err) {
             Some((name, code)) => Err(Fault::retry(format!("removes topic {name}: {code}"))),
             None => Ok(()),
         }
     }
 
-    fn admin(&self) -> Result<(AdminClient<DefaultClientContext>, tokio::runtime::Runtime, AdminOptions)> {
-        let admin = self.finished(self.client("keepsake-admin")).create().map_err(|e| refused("creates the admin client", &e))?;
+    fn admin(
+        &self,
+    ) -> Result<(AdminClient<DefaultClientContext>, tokio::runtime::Runtime, AdminOptions)> {
+        let admin = self
+            .finished(self.client("keepsake-admin"))
+            .create()
+            .map_err(|e| refused("creates the admin client", &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -275,21 +310,28 @@ fn refused(what: impl std::fmt::Display, error: &KafkaError) -> Fault {
 }
 
 impl Broker for Connection {
-    fn join(&self, group: &str, topic: &str, owner: Arc<dyn Ownership>) -> Result<Box<dyn Consumer>> {
+    fn join(
+        &self,
+        group: &str,
+        topic: &str,
+        owner: Arc<dyn Ownership>,
+    ) -> Result<Box<dyn Consumer>> {
         let mut config = self.consumer(&format!("{group}-ingest"), group);
         // Where it begins is said for every partition. If that is no longer there, going on elsewhere would lose what was between.
         config.set("auto.offset.reset", "error");
         let config = self.finished(config);
-        let consumer: BaseConsumer<Watch> =
-            config.create_with_context(Watch::of_group(topic, owner)).map_err(|e| refused("creates the events consumer", &e))?;
+        let consumer: BaseConsumer<Watch> = config
+            .create_with_context(Watch::of_group(topic, owner))
+            .map_err(|e| refused("creates the events consumer", &e))?;
         consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
         Ok(Box::new(KafkaConsumer::new(consumer, topic)))
     }
 
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {
         let config = self.finished(self.consumer(group, group));
-        let consumer =
-            config.create_with_context(Watch::alone()).map_err(|e| refused(format!("creates a reader of {topic}"), &e))?;
+        let consumer = config
+            .create_with_context(Watch::alone())
+            .map_err(|e| refused(format!("creates a reader of {topic}"), &e))?;
         Ok(Box::new(KafkaConsumer::new(consumer, topic)))
     }
 
@@ -319,12 +361,21 @@ fn watermarks(probe: &BaseConsumer<Watch>, topic: &str, partition: i32) -> Resul
     let give_up = Instant::now() + OFFSETS;
     loop {
         match probe.fetch_watermarks(topic, partition, OFFSETS) {
-            Err(e) if is_without_leader(&e) && Instant::now() < give_up => std::thread::sleep(LEADER_AWAITED),
-            read => return read.map_err(|e| Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}"))),
+            Err(e) if is_without_leader(&e) && Instant::now() < give_up => {
+                std::thread::sleep(LEADER_AWAITED)
+            }
+            read => {
+                return read.map_err(|e| {
+                    Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}"))
+                });
+            }
         }
     }
 }
 
 fn is_without_leader(e: &KafkaError) -> bool {
-    matches!(e.rdkafka_error_code(), Some(RDKafkaErrorCode::NotLeaderForPartition | RDKafkaErrorCode::LeaderNotAvailable))
+    matches!(
+        e.rdkafka_error_code(),
+        Some(RDKafkaErrorCode::NotLeaderForPartition | RDKafkaErrorCode::LeaderNotAvailable)
+    )
 }

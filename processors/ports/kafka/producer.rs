@@ -56,12 +56,16 @@ impl ProducerContext for DeliveryWatch {
         if let Ok(message) = result
             && message.topic() == self.followed
         {
-            self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(message.partition(), message.offset());
+            self.places
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(message.partition(), message.offset());
         }
         if let Err((error, message)) = result {
-            self.deliveries
-                .too_large
-                .fetch_or(error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge), Ordering::Relaxed);
+            self.deliveries.too_large.fetch_or(
+                error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge),
+                Ordering::Relaxed,
+            );
             self.deliveries.failed.fetch_add(1, Ordering::Release);
             if let Ok(mut last) = self.deliveries.last.lock() {
                 *last = format!("writes to {}/{}: {error}", message.topic(), message.partition());
@@ -87,13 +91,17 @@ impl Producer for KafkaProducer {
         loop {
             match self.producer.send(record(outgoing)) {
                 Ok(()) => return Ok(()),
-                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) if Instant::now() < give_up => {
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
+                    if Instant::now() < give_up =>
+                {
                     self.producer.poll(Duration::from_millis(5));
                 }
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => {
                     return Err(too_large(&format!("a record for {}", outgoing.topic)));
                 }
-                Err((error, _)) => return Err(Fault::retry(format!("writes to {}: {error}", outgoing.topic))),
+                Err((error, _)) => {
+                    return Err(Fault::retry(format!("writes to {}: {error}", outgoing.topic)));
+                }
             }
         }
     }
@@ -135,7 +143,10 @@ impl Producer for KafkaProducer {
 
 /// The same record again would be refused again, for ever: a person has to choose.
 fn too_large(what: &str) -> Fault {
-    Fault::stop(StopName::BrokerRefuses, format!("{what}: longer than the topic takes; raise its max.message.bytes"))
+    Fault::stop(
+        StopName::BrokerRefuses,
+        format!("{what}: longer than the topic takes; raise its max.message.bytes"),
+    )
 }
 
 fn record(outgoing: &Outgoing) -> BaseRecord<'_, [u8], [u8]> {
@@ -146,8 +157,12 @@ fn record(outgoing: &Outgoing) -> BaseRecord<'_, [u8], [u8]> {
     record.payload = outgoing.value.as_deref();
     if !outgoing.headers.is_empty() {
         let headers = OwnedHeaders::new_with_capacity(outgoing.headers.len());
-        record.headers =
-            Some(outgoing.headers.iter().fold(headers, |all, (key, value)| all.insert(Header { key, value: Some(value) })));
+        record.headers = Some(
+            outgoing
+                .headers
+                .iter()
+                .fold(headers, |all, (key, value)| all.insert(Header { key, value: Some(value) })),
+        );
     }
     record
 }

@@ -33,7 +33,12 @@ struct Open {
 
 impl KafkaTransactor {
     pub fn new(config: ClientConfig, topic: &str, changelog: &str) -> KafkaTransactor {
-        KafkaTransactor { config, topic: topic.to_owned(), changelog: changelog.to_owned(), open: None }
+        KafkaTransactor {
+            config,
+            topic: topic.to_owned(),
+            changelog: changelog.to_owned(),
+            open: None,
+        }
     }
 }
 
@@ -44,11 +49,17 @@ impl Transactor for KafkaTransactor {
         read: &[(i32, i64)],
         member: &Membership,
     ) -> std::result::Result<Written, Unwritten> {
-        let member = member.0.downcast_ref().expect("a membership goes back to the broker it is of");
+        let member =
+            member.0.downcast_ref().expect("a membership goes back to the broker it is of");
         let offsets = read_until(&self.topic, read);
-        let Some(open) = &mut self.open else { return Err(Unwritten::Unknown("the producer is being replaced".into())) };
+        let Some(open) = &mut self.open else {
+            return Err(Unwritten::Unknown("the producer is being replaced".into()));
+        };
         let outcome = open.transact(records, &offsets, member);
-        if matches!(outcome, Err(Unwritten::Unknown(_) | Unwritten::Fenced(_) | Unwritten::Fault(_))) {
+        if matches!(
+            outcome,
+            Err(Unwritten::Unknown(_) | Unwritten::Fenced(_) | Unwritten::Fault(_))
+        ) {
             // Order matters: destroyed before anybody asks the log what became of it.
             self.open = None;
         }
@@ -59,8 +70,12 @@ impl Transactor for KafkaTransactor {
         self.open = None;
         let context = DeliveryWatch::following(&self.changelog);
         let (deliveries, places) = (context.deliveries(), context.places());
-        let about = |error: KafkaError| Fault::retry(format!("begins to write transactions: {error}"));
-        let producer = self.config.create_with_context(context).map_err(|error| super::refused("creates a producer", &error))?;
+        let about =
+            |error: KafkaError| Fault::retry(format!("begins to write transactions: {error}"));
+        let producer = self
+            .config
+            .create_with_context(context)
+            .map_err(|error| super::refused("creates a producer", &error))?;
         let producer = KafkaProducer { producer, deliveries };
         producer.producer.init_transactions(RENEWED_WITHIN).map_err(about)?;
         self.open = Some(Open { producer, places });
@@ -76,16 +91,22 @@ impl Open {
         member: &ConsumerGroupMetadata,
     ) -> std::result::Result<Written, Unwritten> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.producer.producer.begin_transaction().map_err(|error| self.unwritten("begins", error))?;
+        self.producer
+            .producer
+            .begin_transaction()
+            .map_err(|error| self.unwritten("begins", error))?;
         for record in records {
             self.producer.send(record).map_err(|fault| self.undelivered(fault))?;
         }
         // Order matters: all is delivered before the commit, which would wait for it in steps of 100 ms.
         self.producer.flush(WITHIN).map_err(|fault| self.undelivered(fault))?;
         let producer = &self.producer.producer;
-        producer.send_offsets_to_transaction(offsets, member, WITHIN).map_err(|error| self.unwritten("marks as read", error))?;
+        producer
+            .send_offsets_to_transaction(offsets, member, WITHIN)
+            .map_err(|error| self.unwritten("marks as read", error))?;
         producer.commit_transaction(WITHIN).map_err(|error| self.unwritten("commits", error))?;
-        let changelog = std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
+        let changelog =
+            std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(Written { changelog })
     }
 
@@ -101,7 +122,9 @@ impl Open {
     }
 
     fn unwritten(&self, step: &str, error: KafkaError) -> Unwritten {
-        let KafkaError::Transaction(failure) = &error else { return Unwritten::Unknown(format!("{step}: {error}")) };
+        let KafkaError::Transaction(failure) = &error else {
+            return Unwritten::Unknown(format!("{step}: {error}"));
+        };
         let what = format!("{step}: {}", failure.string());
         if is_fenced(&error) {
             Unwritten::Fenced(what)
@@ -131,7 +154,8 @@ fn is_fenced(error: &KafkaError) -> bool {
 fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for (partition, next) in read {
-        list.add_partition_offset(topic, *partition, Offset::Offset(*next)).expect("an offset of a record plus one is an offset");
+        list.add_partition_offset(topic, *partition, Offset::Offset(*next))
+            .expect("an offset of a record plus one is an offset");
     }
     list
 }

@@ -49,7 +49,9 @@ impl Group {
 
     /// What this member holds and is to have no longer.
     pub fn to_give_up(&self, member: MemberNumber) -> Vec<i32> {
-        self.members.get(&member).map_or_else(Vec::new, |member| member.holds.difference(&member.share).copied().collect())
+        self.members.get(&member).map_or_else(Vec::new, |member| {
+            member.holds.difference(&member.share).copied().collect()
+        })
     }
 
     pub fn give_up(&mut self, member: MemberNumber, partitions: &[i32]) {
@@ -60,7 +62,8 @@ impl Group {
 
     /// What this member may begin with: its share, without what another has not given up yet. It holds it from now on.
     pub fn take(&mut self, member: MemberNumber) -> Vec<i32> {
-        let held: BTreeSet<i32> = self.members.values().flat_map(|member| &member.holds).copied().collect();
+        let held: BTreeSet<i32> =
+            self.members.values().flat_map(|member| &member.holds).copied().collect();
         let Some(member) = self.members.get_mut(&member) else { return Vec::new() };
         let free: Vec<i32> = member.share.difference(&held).copied().collect();
         member.holds.extend(&free);
@@ -72,7 +75,10 @@ impl Group {
         self.generation += 1;
         let mut order: Vec<MemberNumber> = self.members.keys().copied().collect();
         order.sort_by_key(|number| (Reverse(self.members[number].holds.len()), *number));
-        let (each, more) = (self.partitions as usize / order.len().max(1), self.partitions as usize % order.len().max(1));
+        let (each, more) = (
+            self.partitions as usize / order.len().max(1),
+            self.partitions as usize % order.len().max(1),
+        );
         let quota = |place: usize| each + usize::from(place < more);
         let mut free: BTreeSet<i32> = (0..self.partitions).collect();
         for (place, number) in order.iter().enumerate() {
@@ -153,7 +159,8 @@ mod tests {
         for member in [ANN, BOB, CAT] {
             group.join(member);
         }
-        let taken: Vec<Vec<i32>> = [ANN, BOB, CAT].iter().map(|member| group.take(*member)).collect();
+        let taken: Vec<Vec<i32>> =
+            [ANN, BOB, CAT].iter().map(|member| group.take(*member)).collect();
         assert_eq!(taken, [vec![0], vec![], vec![]]);
     }
 }

@@ -74,7 +74,8 @@ impl Partition {
         for entry in &mut self.entries[from..] {
             match &mut entry.content {
                 Content::Record { fate, .. } if *fate == Fate::Open(transaction) => {
-                    *fate = if verdict == Verdict::Commit { Fate::Committed } else { Fate::Aborted };
+                    *fate =
+                        if verdict == Verdict::Commit { Fate::Committed } else { Fate::Aborted };
                 }
                 _ => {}
             }
@@ -131,7 +132,8 @@ impl Partition {
             }
         }
         let is_kept = |record: &&&Record| record.value.is_some() || tombstones == Tombstones::Keep;
-        let kept: BTreeSet<i64> = last.values().filter(is_kept).map(|record| record.offset).collect();
+        let kept: BTreeSet<i64> =
+            last.values().filter(is_kept).map(|record| record.offset).collect();
         let stable_end = self.stable_end();
         self.entries.retain(|entry| match &entry.content {
             Content::Record { record, fate: Fate::Committed } if entry.offset < stable_end => {
@@ -144,10 +146,12 @@ impl Partition {
 
     fn committed_from(&self, from: i64) -> impl Iterator<Item = &Record> {
         let (first, stable_end) = (self.index_of(from), self.stable_end());
-        self.entries[first..].iter().take_while(move |entry| entry.offset < stable_end).filter_map(|entry| match &entry.content {
-            Content::Record { record, fate: Fate::Committed } => Some(record),
-            _ => None,
-        })
+        self.entries[first..].iter().take_while(move |entry| entry.offset < stable_end).filter_map(
+            |entry| match &entry.content {
+                Content::Record { record, fate: Fate::Committed } => Some(record),
+                _ => None,
+            },
+        )
     }
 
     fn push(&mut self, content: Content) -> i64 {
@@ -167,18 +171,24 @@ mod tests {
     use super::*;
 
     fn record(text: &str) -> Record {
-        let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
+        let (key, value) =
+            text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
         Record { key: Some(key.into()), value: value.map(Into::into), ..Record::default() }
     }
 
     /// Offset and text of what readers are given.
     fn seen(partition: &Partition) -> Vec<(i64, String)> {
-        let text = |bytes: &Option<Vec<u8>>| String::from_utf8(bytes.clone().unwrap_or_default()).unwrap();
-        partition.records().map(|record| (record.offset, format!("{}={}", text(&record.key), text(&record.value)))).collect()
+        let text =
+            |bytes: &Option<Vec<u8>>| String::from_utf8(bytes.clone().unwrap_or_default()).unwrap();
+        partition
+            .records()
+            .map(|record| (record.offset, format!("{}={}", text(&record.key), text(&record.value))))
+            .collect()
     }
 
     fn check(partition: &Partition, expected: &[(i64, &str)]) {
-        let expected: Vec<(i64, String)> = expected.iter().map(|(offset, text)| (*offset, (*text).to_owned())).collect();
+        let expected: Vec<(i64, String)> =
+            expected.iter().map(|(offset, text)| (*offset, (*text).to_owned())).collect();
         assert_eq!(seen(partition), expected);
     }
 

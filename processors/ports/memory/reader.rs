@@ -59,13 +59,23 @@ impl MemoryConsumer {
         MemoryConsumer { connection, group, places: BTreeMap::new(), last: -1, seat: None }
     }
 
-    pub fn member(connection: Connection, group: GroupId, owner: Arc<dyn Ownership>) -> Result<MemoryConsumer> {
+    pub fn member(
+        connection: Connection,
+        group: GroupId,
+        owner: Arc<dyn Ownership>,
+    ) -> Result<MemoryConsumer> {
         let mut state = connection.alive()?;
         let member = state.join(connection.link, &group);
         let generation = state.group(&group).generation();
         drop(state);
         let seat = Seat { owner, member, generation, holds: BTreeSet::new() };
-        Ok(MemoryConsumer { connection, group, places: BTreeMap::new(), last: -1, seat: Some(seat) })
+        Ok(MemoryConsumer {
+            connection,
+            group,
+            places: BTreeMap::new(),
+            last: -1,
+            seat: Some(seat),
+        })
     }
 
     /// Until nothing changes any more. Order matters: what is given up is free only when its owner has been told.
@@ -118,17 +128,29 @@ impl MemoryConsumer {
         if gained.is_empty() {
             return Ok(Change::None);
         }
-        Ok(Change::Take(gained.into_iter().map(|partition| (partition, state.committed(&self.group, partition))).collect()))
+        Ok(Change::Take(
+            gained
+                .into_iter()
+                .map(|partition| (partition, state.committed(&self.group, partition)))
+                .collect(),
+        ))
     }
 
     /// One record at most, of one partition after the other.
     fn next(&mut self) -> Result<Polled> {
         let state = self.connection.alive()?;
-        let turn: Vec<i32> = self.places.range(self.last + 1..).chain(self.places.range(..=self.last)).map(|(n, _)| *n).collect();
+        let turn: Vec<i32> = self
+            .places
+            .range(self.last + 1..)
+            .chain(self.places.range(..=self.last))
+            .map(|(n, _)| *n)
+            .collect();
         for partition in turn {
             let place = self.places.get_mut(&partition).expect("it was listed above");
             place.is_settled = true;
-            if let Some(polled) = place.poll(partition, state.partition(&self.group.topic, partition)?) {
+            if let Some(polled) =
+                place.poll(partition, state.partition(&self.group.topic, partition)?)
+            {
                 self.last = partition;
                 return Ok(polled);
             }
@@ -154,7 +176,10 @@ impl Consumer for MemoryConsumer {
     fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
         let state = self.connection.alive()?;
         if self.seat.is_some() {
-            return Err(Fault::stop(StopName::BrokerRefuses, "what a member of a group reads is the group's decision"));
+            return Err(Fault::stop(
+                StopName::BrokerRefuses,
+                "what a member of a group reads is the group's decision",
+            ));
         }
         let begun = begin(&state, &self.group, partitions)?;
         drop(state);
@@ -206,7 +231,8 @@ impl Consumer for MemoryConsumer {
 
     fn membership(&self) -> Option<Membership> {
         let seat = self.seat.as_ref()?;
-        let proof = Proof { group: self.group.clone(), member: seat.member, generation: seat.generation };
+        let proof =
+            Proof { group: self.group.clone(), member: seat.member, generation: seat.generation };
         Some(Membership(Box::new(proof)))
     }
 
@@ -234,11 +260,16 @@ fn begin(state: &State, group: &GroupId, starts: &[(i32, Start)]) -> Result<Vec<
         let log = state.partition(&group.topic, *partition)?;
         let next = match start {
             Start::At(offset) => *offset,
-            Start::Committed | Start::Paused => state.committed(group, *partition).unwrap_or(log.beginning()),
+            Start::Committed | Start::Paused => {
+                state.committed(group, *partition).unwrap_or(log.beginning())
+            }
             Start::Beginning => log.beginning(),
             Start::End => log.stable_end(),
         };
-        Ok((*partition, Place { next, is_paused: *start == Start::Paused, told: None, is_settled: false }))
+        Ok((
+            *partition,
+            Place { next, is_paused: *start == Start::Paused, told: None, is_settled: false },
+        ))
     };
     starts.iter().map(place).collect()
 }
@@ -294,7 +325,8 @@ impl Log for MemoryLog {
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
-        let mut reader = MemoryConsumer::reader(self.connection.clone(), GroupId::new("", &self.topic));
+        let mut reader =
+            MemoryConsumer::reader(self.connection.clone(), GroupId::new("", &self.topic));
         reader.assign(&[(partition, Start::At(from))])?;
         Ok(Box::new(reader))
     }

@@ -93,21 +93,32 @@ impl State {
     }
 
     pub fn partition(&self, topic: &str, partition: i32) -> Result<&Partition> {
-        let found = usize::try_from(partition).ok().and_then(|index| self.topic(topic).ok()?.partitions.get(index));
+        let found = usize::try_from(partition)
+            .ok()
+            .and_then(|index| self.topic(topic).ok()?.partitions.get(index));
         found.ok_or_else(|| missing(format!("{topic}/{partition}")))
     }
 
     pub fn partition_mut(&mut self, topic: &str, partition: i32) -> Result<&mut Partition> {
-        let found = usize::try_from(partition).ok().and_then(|index| self.topics.get_mut(topic)?.partitions.get_mut(index));
+        let found = usize::try_from(partition)
+            .ok()
+            .and_then(|index| self.topics.get_mut(topic)?.partitions.get_mut(index));
         found.ok_or_else(|| missing(format!("{topic}/{partition}")))
     }
 
     /// Writes a record to the partition its key chooses, unless it names one. Where it stands now.
-    pub fn append(&mut self, outgoing: &Outgoing, transaction: Option<TransactionNumber>) -> Result<(i32, i64)> {
+    pub fn append(
+        &mut self,
+        outgoing: &Outgoing,
+        transaction: Option<TransactionNumber>,
+    ) -> Result<(i32, i64)> {
         let timestamp_ms = outgoing.timestamp_ms.unwrap_or_else(|| self.clock.wall().0);
         let topic = self.topic_mut(&outgoing.topic)?;
         if bytes(outgoing) > topic.record_bytes_max {
-            let what = format!("writes to {}: longer than the topic takes; raise its max.message.bytes", outgoing.topic);
+            let what = format!(
+                "writes to {}: longer than the topic takes; raise its max.message.bytes",
+                outgoing.topic
+            );
             return Err(Fault::stop(StopName::BrokerRefuses, what));
         }
         let partition = topic.partition_for(outgoing);
@@ -137,14 +148,18 @@ impl State {
 
     pub fn alive(&self, link: LinkNumber) -> Result<()> {
         if self.is_dead(link) {
-            return Err(Fault::retry(format!("the connection is dead: {}", self.connections[link.0].name)));
+            return Err(Fault::retry(format!(
+                "the connection is dead: {}",
+                self.connections[link.0].name
+            )));
         }
         Ok(())
     }
 
     /// Those of that name that still live.
     pub fn links(&self, name: &str) -> Vec<LinkNumber> {
-        let is_meant = |link: &LinkNumber| !self.is_dead(*link) && self.connections[link.0].name == name;
+        let is_meant =
+            |link: &LinkNumber| !self.is_dead(*link) && self.connections[link.0].name == name;
         (0..self.connections.len()).map(LinkNumber).filter(is_meant).collect()
     }
 
@@ -176,7 +191,8 @@ impl State {
     }
 
     pub fn group(&mut self, id: &GroupId) -> &mut Group {
-        let partitions = self.topics.get(&id.topic).map_or(0, |topic| topic.partitions.len() as i32);
+        let partitions =
+            self.topics.get(&id.topic).map_or(0, |topic| topic.partitions.len() as i32);
         self.groups.entry(id.clone()).or_insert_with(|| Group::new(partitions))
     }
 
@@ -185,7 +201,8 @@ impl State {
     }
 
     pub fn commit(&mut self, id: &GroupId, offsets: &[(i32, i64)]) {
-        self.offsets.extend(offsets.iter().map(|(partition, offset)| ((id.clone(), *partition), *offset)));
+        self.offsets
+            .extend(offsets.iter().map(|(partition, offset)| ((id.clone(), *partition), *offset)));
     }
 
     // ---------------------------------------------------------------- mishaps

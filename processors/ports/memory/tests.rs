@@ -62,7 +62,12 @@ impl Instance {
 }
 
 fn change(text: &str) -> Outgoing {
-    Outgoing { topic: "changelog".into(), partition: Some(0), value: Some(text.into()), ..Outgoing::default() }
+    Outgoing {
+        topic: "changelog".into(),
+        partition: Some(0),
+        value: Some(text.into()),
+        ..Outgoing::default()
+    }
 }
 
 fn cluster() -> Cluster {
@@ -95,7 +100,10 @@ fn a_transaction_is_there_with_its_offsets_and_says_where() {
     let mut ann = Instance::start(&cluster, "ann");
     assert_eq!(ann.write("a", 7).unwrap().changelog, [(0, 1)].into());
     assert_eq!(ann.write("b", 8).unwrap().changelog, [(0, 4)].into(), "the marker took an offset");
-    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("a1 a2 b1 b2", (Some(8), (6, 6))));
+    assert_eq!(
+        (changes(&cluster).as_str(), standing(&cluster)),
+        ("a1 a2 b1 b2", (Some(8), (6, 6)))
+    );
 }
 
 #[test]
@@ -170,7 +178,11 @@ fn whoever_dies_in_a_transaction_leaves_it_open_or_committed() {
         assert!(matches!(ann.transactor.renew(), Err(Fault::Retry(_))));
         assert_eq!(standing(&cluster), standing_then, "{mishap:?}");
         cluster.expire_transactions();
-        assert_eq!((changes(&cluster).as_str(), standing(&cluster)), (changelog, standing_after_expiry), "{mishap:?}");
+        assert_eq!(
+            (changes(&cluster).as_str(), standing(&cluster)),
+            (changelog, standing_after_expiry),
+            "{mishap:?}"
+        );
     };
     check(Mishap::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
     check(Mishap::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
@@ -209,7 +221,10 @@ fn an_expelled_member_cannot_write_and_hears_of_it_when_it_polls() {
     assert_eq!(ann.owner.told(), ["revoked [0, 1]"]);
     bob.consumer.poll(WAIT).unwrap();
     ann.consumer.poll(WAIT).unwrap();
-    assert_eq!((bob.owner.told(), ann.owner.told()), (vec!["revoked [1]".into()], vec!["assigned [(1, None)]".into()]));
+    assert_eq!(
+        (bob.owner.told(), ann.owner.told()),
+        (vec!["revoked [1]".into()], vec!["assigned [(1, None)]".into()])
+    );
     assert_eq!(changes(&cluster), "b1 b2");
 }
 
@@ -228,7 +243,8 @@ fn a_member_that_has_not_heard_of_the_new_generation_writes_after_its_next_poll(
 fn a_plain_record_that_is_said_to_be_lost_may_be_there_or_not() {
     let cluster = cluster();
     let mut producer = cluster.connect("ann").producer("ann").unwrap();
-    for (mishap, expected) in [(Mishap::DuplicateDelivery, "x x"), (Mishap::LoseDelivery, "x x x")] {
+    for (mishap, expected) in [(Mishap::DuplicateDelivery, "x x"), (Mishap::LoseDelivery, "x x x")]
+    {
         cluster.next(mishap);
         producer.send(&change("x")).unwrap();
         assert!(matches!(producer.flush(WAIT), Err(Fault::Retry(_))), "{mishap:?}");

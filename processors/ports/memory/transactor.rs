@@ -46,7 +46,12 @@ impl MemoryTransactor {
         MemoryTransactor { connection, id, topic, changelog, epoch: None }
     }
 
-    fn attempt(&self, records: &[Outgoing], read: &[(i32, i64)], member: &Membership) -> std::result::Result<Written, Unwritten> {
+    fn attempt(
+        &self,
+        records: &[Outgoing],
+        read: &[(i32, i64)],
+        member: &Membership,
+    ) -> std::result::Result<Written, Unwritten> {
         let mut state = self.connection.alive().map_err(|fault| unknown(&fault.to_string()))?;
         state.admits(&self.id, self.epoch)?;
         let Some(proof) = member.0.downcast_ref::<Proof>() else {
@@ -60,7 +65,8 @@ impl MemoryTransactor {
         };
         let written = state.write(&self.id, &records[..sent], &self.changelog)?;
         let is_member = state.is_member(proof);
-        let (link, offsets) = (self.connection.link, (GroupId::new(&proof.group.name, &self.topic), read.to_vec()));
+        let (link, offsets) =
+            (self.connection.link, (GroupId::new(&proof.group.name, &self.topic), read.to_vec()));
         match mishap {
             Some(Mishap::DieAfterRecords(_) | Mishap::DieBeforeCommit) => {
                 state.kill(link);
@@ -83,7 +89,10 @@ impl MemoryTransactor {
             Ok(written)
         } else {
             state.decide(&self.id, Verdict::Abort);
-            Err(Unwritten::Nothing(format!("the group {} has another generation, or we are not in it", proof.group.name)))
+            Err(Unwritten::Nothing(format!(
+                "the group {} has another generation, or we are not in it",
+                proof.group.name
+            )))
         };
         match mishap {
             Some(Mishap::DieAfterCommit) => {
@@ -130,13 +139,20 @@ impl State {
         let Some(epoch) = epoch else { return Err(unknown("not renewed since the last failure")) };
         match self.names.get(id) {
             Some(name) if name.epoch == epoch => Ok(()),
-            Some(name) if name.is_expired && name.epoch == epoch + 1 => Err(unknown("the broker gave up waiting for us")),
+            Some(name) if name.is_expired && name.epoch == epoch + 1 => {
+                Err(unknown("the broker gave up waiting for us"))
+            }
             _ => Err(Unwritten::Fenced(format!("another has begun to write as {id}"))),
         }
     }
 
     /// Opens a transaction with these records; one that is refused aborts it.
-    fn write(&mut self, id: &str, records: &[Outgoing], changelog: &str) -> std::result::Result<Written, Unwritten> {
+    fn write(
+        &mut self,
+        id: &str,
+        records: &[Outgoing],
+        changelog: &str,
+    ) -> std::result::Result<Written, Unwritten> {
         let (number, mut written) = (TransactionNumber(self.number()), Written::default());
         self.name(id).open = Some(Open { number, touched: BTreeSet::new(), prepared: None });
         for record in records {
@@ -150,7 +166,12 @@ impl State {
                     });
                 }
             };
-            self.name(id).open.as_mut().expect("it was opened above").touched.insert((record.topic.clone(), partition));
+            self.name(id)
+                .open
+                .as_mut()
+                .expect("it was opened above")
+                .touched
+                .insert((record.topic.clone(), partition));
             if record.topic == changelog {
                 written.changelog.insert(partition, offset);
             }
@@ -168,7 +189,9 @@ impl State {
     fn decide(&mut self, id: &str, verdict: Verdict) {
         let Some(open) = self.name(id).open.take() else { return };
         for (topic, partition) in &open.touched {
-            self.partition_mut(topic, *partition).expect("records were appended there").decide(open.number, verdict);
+            self.partition_mut(topic, *partition)
+                .expect("records were appended there")
+                .decide(open.number, verdict);
         }
         if let (Verdict::Commit, Some((group, read))) = (verdict, open.prepared) {
             self.commit(&group, &read);
@@ -183,7 +206,12 @@ impl State {
 
     /// The broker's `transaction.timeout.ms`, for all that is open.
     pub fn expire_transactions(&mut self) {
-        let ids: Vec<String> = self.names.iter().filter(|(_, name)| name.open.is_some()).map(|(id, _)| id.clone()).collect();
+        let ids: Vec<String> = self
+            .names
+            .iter()
+            .filter(|(_, name)| name.open.is_some())
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in ids {
             self.end_open(&id);
             let name = self.name(&id);

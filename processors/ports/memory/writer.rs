@@ -20,11 +20,14 @@ impl MemoryProducer {
     fn refusal(&mut self) -> Result<()> {
         let count = self.refused.len();
         let is_stop = |fault: &Fault| matches!(fault, Fault::Stop(_));
-        let told = self.refused.iter().find(|fault| is_stop(fault)).or(self.refused.last()).cloned();
+        let told =
+            self.refused.iter().find(|fault| is_stop(fault)).or(self.refused.last()).cloned();
         self.refused.clear();
         match told {
             None => Ok(()),
-            Some(Fault::Retry(last)) => Err(Fault::retry(format!("{count} records not written, the last: {}", last.what))),
+            Some(Fault::Retry(last)) => {
+                Err(Fault::retry(format!("{count} records not written, the last: {}", last.what)))
+            }
             Some(stop) => Err(stop),
         }
     }

@@ -18,9 +18,13 @@ pub struct Envelope {
 
 /// Order matters: a size is judged before the bytes are looked at, and a form before its meaning.
 pub fn open(record: &Record, options: &Options) -> Result<Envelope, Reject> {
-    let value = record.value.as_deref().ok_or_else(|| Reject::new(RejectCode::NotJson, "the record has no value"))?;
+    let value = record
+        .value
+        .as_deref()
+        .ok_or_else(|| Reject::new(RejectCode::NotJson, "the record has no value"))?;
     if value.len() > options.message_bytes_max {
-        let message = format!("the message is over {} bytes: {}", options.message_bytes_max, value.len());
+        let message =
+            format!("the message is over {} bytes: {}", options.message_bytes_max, value.len());
         return Err(Reject::new(RejectCode::TooLarge, message));
     }
     let body = parse(without_confluent_prefix(value)?)?;
@@ -29,7 +33,10 @@ pub fn open(record: &Record, options: &Options) -> Result<Envelope, Reject> {
     let id = attributes.id.filter(|_| !has(&attributes.body, "id"));
     let at = match attributes.time.filter(|_| !has(&attributes.body, "at")) {
         None => None,
-        Some(text) => Some(Moment::parse(&text).ok_or_else(|| Reject::of_field("time", "is not a time as in RFC 3339"))?),
+        Some(text) => Some(
+            Moment::parse(&text)
+                .ok_or_else(|| Reject::of_field("time", "is not a time as in RFC 3339"))?,
+        ),
     };
     Ok(Envelope { name, id, at, body: attributes.body })
 }
@@ -45,14 +52,18 @@ struct Attributes {
 /// The schema's number means nothing here: the value says what it is.
 fn without_confluent_prefix(value: &[u8]) -> Result<&[u8], Reject> {
     match value.first() {
-        Some(0) => value.get(5..).ok_or_else(|| Reject::new(RejectCode::NotJson, "the Confluent prefix is cut short")),
+        Some(0) => value
+            .get(5..)
+            .ok_or_else(|| Reject::new(RejectCode::NotJson, "the Confluent prefix is cut short")),
         _ => Ok(value),
     }
 }
 
 fn parse(bytes: &[u8]) -> Result<Value, Reject> {
-    let text = std::str::from_utf8(bytes).map_err(|error| Reject::new(RejectCode::NotUtf8, error.to_string()))?;
-    let value = serde_json::from_str(text).map_err(|error| Reject::new(RejectCode::NotJson, brief(&error.to_string())))?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Reject::new(RejectCode::NotUtf8, error.to_string()))?;
+    let value = serde_json::from_str(text)
+        .map_err(|error| Reject::new(RejectCode::NotJson, brief(&error.to_string())))?;
     match value {
         Value::Object(_) => Ok(value),
         _ => Err(Reject::new(RejectCode::NotJson, "the JSON is not an object")),
@@ -70,7 +81,8 @@ fn structured(mut envelope: Value) -> Result<Attributes, Reject> {
     let body = match (envelope["data"].take(), &envelope["data_base64"]) {
         (body @ Value::Object(_), _) => body,
         (Value::Null, Value::String(encoded)) => {
-            let bytes = decode_base64(encoded).ok_or_else(|| Reject::of_field("data_base64", "is not base64"))?;
+            let bytes = decode_base64(encoded)
+                .ok_or_else(|| Reject::of_field("data_base64", "is not base64"))?;
             parse(&bytes)?
         }
         (Value::Null, _) => return Err(Reject::of_field("data", "is missing")),
@@ -79,7 +91,12 @@ fn structured(mut envelope: Value) -> Result<Attributes, Reject> {
     if !has(&envelope, "type") {
         return Err(Reject::of_field("type", "is missing"));
     }
-    Ok(Attributes { name: text(&envelope, "type")?, id: text(&envelope, "id")?, time: text(&envelope, "time")?, body })
+    Ok(Attributes {
+        name: text(&envelope, "type")?,
+        id: text(&envelope, "id")?,
+        time: text(&envelope, "time")?,
+        body,
+    })
 }
 
 fn binary(record: &Record, body: Value) -> Result<Attributes, Reject> {
@@ -95,10 +112,16 @@ fn binary(record: &Record, body: Value) -> Result<Attributes, Reject> {
 fn name_of(attributes: &Attributes) -> Result<String, Reject> {
     let outer = match &attributes.name {
         None => None,
-        Some(name) => match name.strip_prefix("keepsake.").and_then(|name| name.strip_suffix(".v1")) {
-            Some(name) => Some(name),
-            None => return Err(unknown(format!("CloudEvents type is not keepsake.<type>.v1: {name}"))),
-        },
+        Some(name) => {
+            match name.strip_prefix("keepsake.").and_then(|name| name.strip_suffix(".v1")) {
+                Some(name) => Some(name),
+                None => {
+                    return Err(unknown(format!(
+                        "CloudEvents type is not keepsake.<type>.v1: {name}"
+                    )));
+                }
+            }
+        }
     };
     match (&attributes.body["type"], outer) {
         (Value::String(inner), Some(outer)) if inner != outer => {
@@ -112,7 +135,11 @@ fn name_of(attributes: &Attributes) -> Result<String, Reject> {
 }
 
 fn unknown(message: String) -> Reject {
-    Reject { code: RejectCode::UnknownType, message: brief(&message), field: Some("type".to_owned()) }
+    Reject {
+        code: RejectCode::UnknownType,
+        message: brief(&message),
+        field: Some("type".to_owned()),
+    }
 }
 
 fn has(object: &Value, field: &str) -> bool {
@@ -164,7 +191,14 @@ mod tests {
 
     #[test]
     fn base64_is_read_with_or_without_padding() {
-        for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm8", "fo"), ("Zm9v", "foo"), ("Zm9vYmFy", "foobar")] {
+        for (text, bytes) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8=", "fo"),
+            ("Zm8", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9vYmFy", "foobar"),
+        ] {
             assert_eq!(decode_base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
         }
         for bad in ["Z", "Zm9vY", "Zm 9", "Zm9=v", "é"] {

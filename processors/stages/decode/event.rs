@@ -2,11 +2,13 @@
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    at_most_so_many, brief, checked_metadata, content, kind, not_a_name, read as fields, required, share, time, word,
+    at_most_so_many, brief, checked_metadata, content, kind, not_a_name, read as fields, required,
+    share, time, word,
 };
 use super::{Hop, Options, headers};
 use crate::domain::{
-    Action, Event, Forget, MemoryId, Position, Remember, Revise, Role, Scope, Seen, Signal, Time, Turn, Update, UserKey,
+    Action, Event, Forget, MemoryId, Position, Remember, Revise, Role, Scope, Seen, Signal, Time,
+    Turn, Update, UserKey,
 };
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::Record;
@@ -18,12 +20,21 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
     let Envelope { name, id, at, body } = envelope::open(record, options)?;
     let action = action_named(&name)?;
     if is_proposal(&name) && !options.trust_proposals && !headers::is_own(record, options) {
-        return Err(Reject::new(RejectCode::Untrusted, format!("only the compaction worker may send a {name}")));
+        return Err(Reject::new(
+            RejectCode::Untrusted,
+            format!("only the compaction worker may send a {name}"),
+        ));
     }
     let common: wire::Common = fields(&body)?;
-    let message = Message { body: &body, common: &common, session: word("session", common.session.clone())?, options };
+    let message = Message {
+        body: &body,
+        common: &common,
+        session: word("session", common.session.clone())?,
+        options,
+    };
     let key = key(&name, &common)?;
-    let metadata = checked_metadata("metadata", common.metadata.clone().unwrap_or_default(), options)?;
+    let metadata =
+        checked_metadata("metadata", common.metadata.clone().unwrap_or_default(), options)?;
     let action = action(&message)?;
     Ok(Event {
         key,
@@ -57,8 +68,14 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
         "summary" => summary,
         "revise" => revise,
         _ => {
-            let message = brief(&format!("is no event (turn, remember, update, forget, feedback, tick): {name}"));
-            return Err(Reject { code: RejectCode::UnknownType, message, field: Some("type".to_owned()) });
+            let message = brief(&format!(
+                "is no event (turn, remember, update, forget, feedback, tick): {name}"
+            ));
+            return Err(Reject {
+                code: RejectCode::UnknownType,
+                message,
+                field: Some("type".to_owned()),
+            });
         }
     })
 }
@@ -75,11 +92,16 @@ fn key(name: &str, common: &wire::Common) -> Result<UserKey, Reject> {
     }
     let user = required("user", common.user.as_deref())?;
     let shared = is_proposal(name) && user.is_empty();
-    if shared { UserKey::everyone_of(tenant) } else { UserKey::new(tenant, user) }.map_err(not_a_name)
+    if shared { UserKey::everyone_of(tenant) } else { UserKey::new(tenant, user) }
+        .map_err(not_a_name)
 }
 
 fn place(record: &Record) -> Position {
-    Position { topic: record.topic.as_str().into(), partition: record.partition, offset: record.offset }
+    Position {
+        topic: record.topic.as_str().into(),
+        partition: record.partition,
+        offset: record.offset,
+    }
 }
 
 fn turn(message: &Message<'_>) -> Result<Action, Reject> {
@@ -97,7 +119,10 @@ fn remember(message: &Message<'_>) -> Result<Action, Reject> {
     let remember: wire::Remember = fields(message.body)?;
     let scope = remember.scope.map_or(Scope::default(), scope);
     if scope == Scope::Session && message.session.is_none() {
-        return Err(Reject::of_field("session", "is missing: no recall could name the session of this memory"));
+        return Err(Reject::of_field(
+            "session",
+            "is missing: no recall could name the session of this memory",
+        ));
     }
     Ok(Action::Remember(Remember {
         content: content("content", required("content", remember.content)?, message.options)?,
@@ -112,7 +137,10 @@ fn update(message: &Message<'_>) -> Result<Action, Reject> {
     let update: wire::Update = fields(message.body)?;
     let update = Update {
         memory: memory(required("memory", update.memory)?),
-        content: update.content.map(|text| content("content", text, message.options)).transpose()?,
+        content: update
+            .content
+            .map(|text| content("content", text, message.options))
+            .transpose()?,
         kind: kind(update.kind)?,
         importance: share("importance", update.importance)?,
         confidence: share("confidence", update.confidence)?,
@@ -124,7 +152,10 @@ fn update(message: &Message<'_>) -> Result<Action, Reject> {
         && update.confidence.is_none()
         && update.metadata.is_none();
     if changes_nothing {
-        return Err(Reject::of_field("content", "is missing, as are kind, importance, confidence and metadata"));
+        return Err(Reject::of_field(
+            "content",
+            "is missing, as are kind, importance, confidence and metadata",
+        ));
     }
     Ok(Action::Update(update))
 }
@@ -136,14 +167,23 @@ fn forget(message: &Message<'_>) -> Result<Action, Reject> {
     let targets = [
         forget.memory.map(|id| Forget::Memory(memory(id))),
         message.session.clone().map(Forget::Session),
-        forget.query.filter(|query| !query.is_empty()).map(|query| query_target(query, message.options)).transpose()?,
+        forget
+            .query
+            .filter(|query| !query.is_empty())
+            .map(|query| query_target(query, message.options))
+            .transpose()?,
         everything,
     ];
     let mut targets = targets.into_iter().flatten();
     match (targets.next(), targets.next()) {
         (Some(target), None) => Ok(Action::Forget(target)),
-        (None, _) => Err(Reject::of_field("memory", "is missing, as are session, query and everything")),
-        _ => Err(Reject::of_field("memory", "only one of memory, session, query and everything can be forgotten at once")),
+        (None, _) => {
+            Err(Reject::of_field("memory", "is missing, as are session, query and everything"))
+        }
+        _ => Err(Reject::of_field(
+            "memory",
+            "only one of memory, session, query and everything can be forgotten at once",
+        )),
     }
 }
 
@@ -154,7 +194,9 @@ fn query_target(query: String, options: &Options) -> Result<Forget, Reject> {
 fn feedback(message: &Message<'_>) -> Result<Action, Reject> {
     let feedback: wire::Feedback = fields(message.body)?;
     let several = match feedback.memories {
-        Some(several) if several.is_empty() => return Err(Reject::of_field("memories", "is empty")),
+        Some(several) if several.is_empty() => {
+            return Err(Reject::of_field("memories", "is empty"));
+        }
         several => several.unwrap_or_default(),
     };
     let mut memories: Vec<MemoryId> = Vec::with_capacity(several.len() + 1);

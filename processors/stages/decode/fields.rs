@@ -35,7 +35,10 @@ pub fn required<T>(field: &str, value: Option<T>) -> Result<T, Reject> {
 pub fn word(field: &str, text: Option<String>) -> Result<Option<String>, Reject> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     if text.len() > WORD_BYTES_MAX {
-        return Err(Reject::of_field(field, format!("is longer than {WORD_BYTES_MAX} bytes: {}", text.len())));
+        return Err(Reject::of_field(
+            field,
+            format!("is longer than {WORD_BYTES_MAX} bytes: {}", text.len()),
+        ));
     }
     if text.chars().any(char::is_control) {
         return Err(Reject::of_field(field, "contains a control character"));
@@ -52,7 +55,12 @@ pub fn kinds(list: Option<Vec<String>>, options: &Options) -> Result<Vec<Kind>, 
     let list = list.unwrap_or_default();
     at_most_so_many("kinds", list.len(), options.kinds_max)?;
     let kinds = list.into_iter().map(|text| word("kinds", Some(text)));
-    Ok(kinds.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(|text| Kind::new(&text)).collect())
+    Ok(kinds
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .map(|text| Kind::new(&text))
+        .collect())
 }
 
 pub fn content(field: &str, text: String, options: &Options) -> Result<String, Reject> {
@@ -60,7 +68,11 @@ pub fn content(field: &str, text: String, options: &Options) -> Result<String, R
     Ok(text)
 }
 
-pub fn checked_metadata(field: &str, metadata: Metadata, options: &Options) -> Result<Metadata, Reject> {
+pub fn checked_metadata(
+    field: &str,
+    metadata: Metadata,
+    options: &Options,
+) -> Result<Metadata, Reject> {
     let bytes = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     at_most(field, bytes, options.metadata_bytes_max)?;
     Ok(metadata)
@@ -85,12 +97,19 @@ pub fn at_most_so_many(field: &str, count: usize, max: usize) -> Result<(), Reje
 /// A share between 0 and 1.
 pub fn share(field: &str, value: Option<f32>) -> Result<Option<f32>, Reject> {
     match value {
-        Some(value) if !(0.0..=1.0).contains(&value) => Err(Reject::of_field(field, format!("is not between 0 and 1: {value}"))),
+        Some(value) if !(0.0..=1.0).contains(&value) => {
+            Err(Reject::of_field(field, format!("is not between 0 and 1: {value}")))
+        }
         _ => Ok(value),
     }
 }
 
-pub fn count(field: &str, value: Option<i64>, least: usize, default: usize) -> Result<usize, Reject> {
+pub fn count(
+    field: &str,
+    value: Option<i64>,
+    least: usize,
+    default: usize,
+) -> Result<usize, Reject> {
     let Some(value) = value else { return Ok(default) };
     usize::try_from(value)
         .ok()

@@ -47,7 +47,9 @@ pub fn address(record: &Record, options: &Options) -> Address {
     let allowed = asked.map(|topic| allowed_topic(topic, options));
     let (topic, partition, problem) = match allowed {
         None => (options.replies_topic.clone(), None, None),
-        Some(Err(reject)) => (options.replies_topic.clone(), None, Some(Problem::Forbidden(reject))),
+        Some(Err(reject)) => {
+            (options.replies_topic.clone(), None, Some(Problem::Forbidden(reject)))
+        }
         Some(Ok(topic)) => match reply_partition(record) {
             Ok(partition) => (topic.to_owned(), partition, None),
             Err(reject) => (topic.to_owned(), None, Some(Problem::Unreadable(reject))),
@@ -70,14 +72,21 @@ pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
 /// Whether Keepsake wrote this record, and wrote it for this place.
 pub fn is_own(record: &Record, options: &Options) -> bool {
     let Record { topic, partition, key, value, headers, .. } = record;
-    let marked = Marked { topic, partition: *partition, key: key.as_deref(), value: value.as_deref(), headers };
+    let marked = Marked {
+        topic,
+        partition: *partition,
+        key: key.as_deref(),
+        value: value.as_deref(),
+        headers,
+    };
     record.header(MARK).is_some_and(|mark| options.marks.fits(mark, &marked))
 }
 
 /// The way of a forwarded record, none if it came straight from its sender. Without our mark it did, whatever its headers say: they would let
 /// a stranger hide the records that really were forwarded.
 pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
-    if (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) || !is_own(record, options) {
+    if (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) || !is_own(record, options)
+    {
         return (None, None);
     }
     let origin = record.header(ORIGIN).and_then(parsed_origin);
@@ -108,7 +117,8 @@ pub fn may_be_forwarded(record: &Record) -> Result<(), Reject> {
     if hops(record) < HOPS_MAX {
         return Ok(());
     }
-    let message = format!("was forwarded {HOPS_MAX} times: do all processes have the same topics.marks_key?");
+    let message =
+        format!("was forwarded {HOPS_MAX} times: do all processes have the same topics.marks_key?");
     Err(Reject::new(RejectCode::Misrouted, message))
 }
 
@@ -124,7 +134,13 @@ pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options
     headers.push((HOPS.to_owned(), (hops(record).min(HOPS_MAX) + 1).to_string().into_bytes()));
     headers.extend(way.name().map(|name| (TENANT.to_owned(), name.into())));
     let Record { topic, key, value, .. } = record;
-    let marked = Marked { topic, partition: to_partition, key: key.as_deref(), value: value.as_deref(), headers: &headers };
+    let marked = Marked {
+        topic,
+        partition: to_partition,
+        key: key.as_deref(),
+        value: value.as_deref(),
+        headers: &headers,
+    };
     let mark = options.marks.sign(&marked);
     headers.push((MARK.to_owned(), mark));
     Outgoing {
@@ -139,11 +155,14 @@ pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options
 
 fn allowed_topic<'a>(name: &'a [u8], options: &Options) -> Result<&'a str, Reject> {
     let readable = from_utf8(name).ok().filter(|name| is_topic_name(name));
-    if let Some(name) = readable.filter(|name| options.reply_allowed.iter().any(|glob| matches(glob, name))) {
+    if let Some(name) =
+        readable.filter(|name| options.reply_allowed.iter().any(|glob| matches(glob, name)))
+    {
         return Ok(name);
     }
     let name = shortened(&String::from_utf8_lossy(name), 80);
-    let message = format!("replies to this topic are not allowed, see topics.reply_allowed: {name}");
+    let message =
+        format!("replies to this topic are not allowed, see topics.reply_allowed: {name}");
     Err(Reject::new(RejectCode::ForbiddenReply, message))
 }
 
@@ -176,12 +195,18 @@ fn matches(glob: &str, name: &str) -> bool {
 
 fn reply_partition(record: &Record) -> Result<Option<i32>, Reject> {
     let Some(bytes) = record.header(REPLY_PARTITION) else { return Ok(None) };
-    let partition = <[u8; 4]>::try_from(bytes).ok().map(i32::from_be_bytes).filter(|partition| *partition >= 0);
-    partition.map(Some).ok_or_else(|| Reject::of_field(REPLY_PARTITION, "is not a partition in 4 bytes, big-endian"))
+    let partition =
+        <[u8; 4]>::try_from(bytes).ok().map(i32::from_be_bytes).filter(|partition| *partition >= 0);
+    partition.map(Some).ok_or_else(|| {
+        Reject::of_field(REPLY_PARTITION, "is not a partition in 4 bytes, big-endian")
+    })
 }
 
 fn echo(record: &Record) -> Vec<(String, Vec<u8>)> {
-    ECHOED.iter().filter_map(|name| Some(((*name).to_owned(), record.header(name)?.to_vec()))).collect()
+    ECHOED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), record.header(name)?.to_vec())))
+        .collect()
 }
 
 fn number(record: &Record, name: &str) -> Result<Option<i64>, Reject> {

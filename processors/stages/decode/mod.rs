@@ -84,7 +84,9 @@ impl Way {
     }
 
     fn named(name: &[u8]) -> Option<Way> {
-        [Way::ToOrder, Way::InOrder].into_iter().find(|way| way.name().map(str::as_bytes) == Some(name))
+        [Way::ToOrder, Way::InOrder]
+            .into_iter()
+            .find(|way| way.name().map(str::as_bytes) == Some(name))
     }
 }
 

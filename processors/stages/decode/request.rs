@@ -2,10 +2,13 @@
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    at_most_so_many, brief, checked_metadata, content, count, kinds, not_a_name, read as fields, required, share, time, word,
+    at_most_so_many, brief, checked_metadata, content, count, kinds, not_a_name, read as fields,
+    required, share, time, word,
 };
 use super::{Options, headers};
-use crate::domain::{Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, Unsaid, UserKey};
+use crate::domain::{
+    Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, Unsaid, UserKey,
+};
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::Record;
 use crate::wire;
@@ -18,7 +21,8 @@ pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
     let ask = ask_named(&name)?;
     let asker: wire::Asker = fields(&body)?;
     let user = required("user", asker.user)?;
-    let key = UserKey::new(asker.tenant.as_deref().unwrap_or("default"), &user).map_err(not_a_name)?;
+    let key =
+        UserKey::new(asker.tenant.as_deref().unwrap_or("default"), &user).map_err(not_a_name)?;
     let session = word("session", asker.session)?;
     Ok(Request { key, deadline, min_offset, ask: ask(&Message { body: &body, session, options })? })
 }
@@ -39,8 +43,13 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
         "explain" => explain,
         "stats" => |_| Ok(Ask::Stats),
         _ => {
-            let message = brief(&format!("is no request (recall, list, get, explain, stats): {name}"));
-            return Err(Reject { code: RejectCode::UnknownType, message, field: Some("type".to_owned()) });
+            let message =
+                brief(&format!("is no request (recall, list, get, explain, stats): {name}"));
+            return Err(Reject {
+                code: RejectCode::UnknownType,
+                message,
+                field: Some("type".to_owned()),
+            });
         }
     })
 }
@@ -72,7 +81,11 @@ fn recall(message: &Message<'_>) -> Result<Ask, Reject> {
 }
 
 /// Each query is encoded and searched on its own, so their number is bounded, not only their length.
-fn queries(query: Option<String>, several: Option<Vec<String>>, options: &Options) -> Result<Vec<String>, Reject> {
+fn queries(
+    query: Option<String>,
+    several: Option<Vec<String>>,
+    options: &Options,
+) -> Result<Vec<String>, Reject> {
     let queries: Vec<String> = query.into_iter().chain(several.unwrap_or_default()).collect();
     if queries.is_empty() {
         return Err(Reject::of_field("query", "is missing"));
@@ -89,11 +102,13 @@ fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Rej
 fn list(message: &Message<'_>) -> Result<Ask, Reject> {
     let list: wire::List = fields(message.body)?;
     let after = list.after.filter(|text| !text.is_empty());
-    let after = after.map(|text| cursor(&text).ok_or_else(|| Reject::of_field("after", "is no cursor of ours")));
+    let after = after
+        .map(|text| cursor(&text).ok_or_else(|| Reject::of_field("after", "is no cursor of ours")));
     Ok(Ask::List(List {
         session: message.session.clone(),
         kinds: kinds(list.kinds, message.options)?,
-        limit: count("limit", list.limit, 1, message.options.list_limit)?.min(message.options.limit_max),
+        limit: count("limit", list.limit, 1, message.options.list_limit)?
+            .min(message.options.limit_max),
         after: after.transpose()?,
     }))
 }
@@ -118,7 +133,9 @@ fn explain(message: &Message<'_>) -> Result<Ask, Reject> {
             Ok(Ask::Explain(Explain::Event(Position { topic: topic.into(), partition, offset })))
         }
         (None, None) => Err(Reject::of_field("memory", "is missing, as is event")),
-        (Some(_), Some(_)) => Err(Reject::of_field("memory", "only one of memory and event can be explained at once")),
+        (Some(_), Some(_)) => {
+            Err(Reject::of_field("memory", "only one of memory and event can be explained at once"))
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 use super::*;
-use crate::domain::{Action, Ask, Explain, Forget, Format, MARK, MarkKey, Marked, MemoryId, Scope, Signal, Time};
+use crate::domain::{
+    Action, Ask, Explain, Forget, Format, MARK, MarkKey, Marked, MemoryId, Scope, Signal, Time,
+};
 use crate::fault::RejectCode;
 use crate::ports::broker::{Headers, header};
 use proptest::prelude::*;
@@ -48,7 +50,13 @@ fn record(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])]) -> Record {
 /// The same, marked by us.
 fn marked(mut record: Record) -> Record {
     let Record { topic, partition, key, value, headers, .. } = &record;
-    let marked = Marked { topic, partition: *partition, key: key.as_deref(), value: value.as_deref(), headers };
+    let marked = Marked {
+        topic,
+        partition: *partition,
+        key: key.as_deref(),
+        value: value.as_deref(),
+        headers,
+    };
     let mark = MarkKey::of(KEY).sign(&marked);
     record.headers.push((MARK.to_owned(), mark));
     record
@@ -59,7 +67,9 @@ fn event_of(value: &Value, headers: &[(&str, &[u8])]) -> Event {
 }
 
 fn request_of(value: &Value, headers: &[(&str, &[u8])]) -> Request {
-    request(&record(value.to_string(), headers), &Options::for_tests()).outcome.expect("a good request")
+    request(&record(value.to_string(), headers), &Options::for_tests())
+        .outcome
+        .expect("a good request")
 }
 
 fn ask_of(value: Value) -> Ask {
@@ -71,13 +81,16 @@ type Wrong<'a> = (RejectCode, Option<&'a str>);
 
 #[track_caller]
 fn check_event(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])], expected: Wrong<'_>) {
-    let reject = event(&record(value, headers), &Options::for_tests()).outcome.expect_err("a bad event");
+    let reject =
+        event(&record(value, headers), &Options::for_tests()).outcome.expect_err("a bad event");
     assert_eq!((reject.code, reject.field.as_deref()), expected, "{reject}");
 }
 
 #[track_caller]
 fn check_request(value: Value, headers: &[(&str, &[u8])], expected: Wrong<'_>) {
-    let reject = request(&record(value.to_string(), headers), &Options::for_tests()).outcome.expect_err("a bad request");
+    let reject = request(&record(value.to_string(), headers), &Options::for_tests())
+        .outcome
+        .expect_err("a bad request");
     assert_eq!((reject.code, reject.field.as_deref()), expected, "{reject}");
 }
 
@@ -87,11 +100,21 @@ const fn field(name: &str) -> Wrong<'_> {
 
 #[test]
 fn a_short_turn_gets_the_defaults() {
-    let event = event_of(&json!({"type": "turn", "user": "zoe", "content": "I live in Berlin."}), &[]);
-    assert_eq!((event.key.as_str(), event.session, event.id, event.at), ("default/zoe", None, None, Time(1_000_000)));
-    assert_eq!((&*event.source.topic, event.source.partition, event.source.offset), ("keepsake.events", 3, 42));
+    let event =
+        event_of(&json!({"type": "turn", "user": "zoe", "content": "I live in Berlin."}), &[]);
+    assert_eq!(
+        (event.key.as_str(), event.session, event.id, event.at),
+        ("default/zoe", None, None, Time(1_000_000))
+    );
+    assert_eq!(
+        (&*event.source.topic, event.source.partition, event.source.offset),
+        ("keepsake.events", 3, 42)
+    );
     let Action::Turn(turn) = event.action else { panic!("a turn") };
-    assert_eq!((turn.role.as_str(), turn.content.as_str(), turn.kind, turn.speaker), ("user", "I live in Berlin.", None, None));
+    assert_eq!(
+        (turn.role.as_str(), turn.content.as_str(), turn.kind, turn.speaker),
+        ("user", "I live in Berlin.", None, None)
+    );
 }
 
 #[test]
@@ -118,14 +141,30 @@ fn a_long_turn_keeps_every_field() {
 fn every_event_becomes_its_action() {
     let of = |value: Value| event_of(&value, &[]).action;
     let id = MemoryId::parse(MEMORY).expect("a UUID");
-    let Action::Remember(remember) = of(json!({"type": "remember", "user": "zoe", "content": "tea", "scope": "tenant"})) else {
+    let Action::Remember(remember) =
+        of(json!({"type": "remember", "user": "zoe", "content": "tea", "scope": "tenant"}))
+    else {
         panic!()
     };
-    assert_eq!((remember.importance, remember.confidence, remember.scope), (1.0, None, Scope::Tenant));
-    let Action::Update(update) = of(json!({"type": "update", "user": "zoe", "memory": MEMORY, "metadata": {}})) else { panic!() };
-    assert_eq!((update.memory, update.content, update.metadata.map(|m| m.len())), (id, None, Some(0)));
-    let feedback = of(json!({"type": "feedback", "user": "zoe", "memory": MEMORY, "memories": ["gone"], "signal": "wrong"}));
-    assert!(matches!(feedback, Action::Feedback { memories, signal: Signal::Wrong } if memories.len() == 2 && memories[0] == id));
+    assert_eq!(
+        (remember.importance, remember.confidence, remember.scope),
+        (1.0, None, Scope::Tenant)
+    );
+    let Action::Update(update) =
+        of(json!({"type": "update", "user": "zoe", "memory": MEMORY, "metadata": {}}))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (update.memory, update.content, update.metadata.map(|m| m.len())),
+        (id, None, Some(0))
+    );
+    let feedback = of(
+        json!({"type": "feedback", "user": "zoe", "memory": MEMORY, "memories": ["gone"], "signal": "wrong"}),
+    );
+    assert!(
+        matches!(feedback, Action::Feedback { memories, signal: Signal::Wrong } if memories.len() == 2 && memories[0] == id)
+    );
     for (target, expected) in [
         (json!({"memory": MEMORY}), "memory"),
         (json!({"session": "s"}), "session"),
@@ -133,7 +172,10 @@ fn every_event_becomes_its_action() {
         (json!({"everything": true}), "everything"),
     ] {
         let mut message = json!({"type": "forget", "user": "zoe"});
-        message.as_object_mut().expect("an object").extend(target.as_object().expect("an object").clone());
+        message
+            .as_object_mut()
+            .expect("an object")
+            .extend(target.as_object().expect("an object").clone());
         let Action::Forget(forget) = of(message) else { panic!() };
         let name = match forget {
             Forget::Memory(_) => "memory",
@@ -151,7 +193,9 @@ fn every_event_becomes_its_action() {
 fn a_bad_event_names_what_is_wrong_in_order() {
     let turn = |extra: Value| {
         let mut turn = json!({"type": "turn", "user": "zoe", "content": "x"});
-        turn.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
+        turn.as_object_mut()
+            .expect("an object")
+            .extend(extra.as_object().expect("an object").clone());
         turn.to_string()
     };
     let unknown = (RejectCode::UnknownType, Some("type"));
@@ -162,9 +206,13 @@ fn a_bad_event_names_what_is_wrong_in_order() {
         check_event(bytes, &[], (RejectCode::NotJson, None));
     }
     check_event("[".repeat(10_000), &[], (RejectCode::NotJson, None));
-    for value in
-        [json!({}), json!({"type": null}), json!({"type": 3}), json!({"type": "recall"}), json!({"type": "shout", "user": 3})]
-    {
+    for value in [
+        json!({}),
+        json!({"type": null}),
+        json!({"type": 3}),
+        json!({"type": "recall"}),
+        json!({"type": "shout", "user": 3}),
+    ] {
         check_event(value.to_string(), &[], unknown);
     }
     for (extra, wrong) in [
@@ -196,7 +244,10 @@ fn a_bad_event_names_what_is_wrong_in_order() {
         (json!({"type": "forget", "everything": false}), field("memory")),
         (json!({"type": "forget", "session": "s", "everything": true}), field("memory")),
         (json!({"type": "feedback", "memories": [], "signal": "used"}), field("memories")),
-        (json!({"type": "feedback", "memories": [MEMORY, 3], "signal": "used"}), field("memories[1]")),
+        (
+            json!({"type": "feedback", "memories": [MEMORY, 3], "signal": "used"}),
+            field("memories[1]"),
+        ),
         (json!({"type": "feedback", "memory": MEMORY}), field("signal")),
         (json!({"type": "prune", "memories": []}), (RejectCode::Untrusted, None)),
     ] {
@@ -218,7 +269,9 @@ fn what_a_sender_wrote_never_makes_the_reason_long() {
         json!({"type": "x".repeat(500_000)}),
         json!({"type": "turn", "user": "zoe", "content": "x", "role": "y".repeat(500_000)}),
     ] {
-        let reject = event(&record(value.to_string(), &[]), &Options::for_tests()).outcome.expect_err("a bad event");
+        let reject = event(&record(value.to_string(), &[]), &Options::for_tests())
+            .outcome
+            .expect_err("a bad event");
         assert!(reject.to_string().len() < 900, "{}", reject.to_string().len());
     }
 }
@@ -229,13 +282,22 @@ fn proposals_are_taken_from_our_own_worker_only() {
     let decoded = |record: &Record| event(record, &Options::for_tests()).outcome;
     let own = marked(record(prune.to_string(), &[]));
     let ours = decoded(&own).expect("a good event");
-    assert!(ours.key.is_everyone() && matches!(ours.action, Action::Prune { memories, .. } if memories[0].version == 4));
+    assert!(
+        ours.key.is_everyone()
+            && matches!(ours.action, Action::Prune { memories, .. } if memories[0].version == 4)
+    );
     let untrusted = (RejectCode::Untrusted, None);
     check_event(prune.to_string(), &[], untrusted);
     check_event(prune.to_string(), &[(MARK, b"guess")], untrusted);
     let other_value = prune.to_string().replace('4', "5").into_bytes();
-    for stolen in [Record { partition: 4, ..own.clone() }, Record { value: Some(other_value), ..own.clone() }] {
-        assert_eq!(decoded(&stolen).expect_err("not ours").code, RejectCode::Untrusted, "its mark is of another record");
+    for stolen in
+        [Record { partition: 4, ..own.clone() }, Record { value: Some(other_value), ..own.clone() }]
+    {
+        assert_eq!(
+            decoded(&stolen).expect_err("not ours").code,
+            RejectCode::Untrusted,
+            "its mark is of another record"
+        );
     }
     let trusting = Options { trust_proposals: true, ..Options::for_tests() };
     assert!(event(&record(prune.to_string(), &[]), &trusting).outcome.is_ok());
@@ -243,8 +305,12 @@ fn proposals_are_taken_from_our_own_worker_only() {
     let revise = json!({"type": "revise", "user": "zoe", "memory": seen, "revises": [seen], "probability": 0.9, "reason": "x"});
     check_event(revise.to_string(), &[], (RejectCode::Untrusted, None));
     let ours = decoded(&marked(record(revise.to_string(), &[]))).expect("a good event");
-    assert!(matches!(ours.action, Action::Revise(revise) if revise.revises == [revise.memory] && revise.probability == 0.9));
-    for (field, value) in [("probability", json!(1.5)), ("revises", json!([])), ("memory", Value::Null)] {
+    assert!(
+        matches!(ours.action, Action::Revise(revise) if revise.revises == [revise.memory] && revise.probability == 0.9)
+    );
+    for (field, value) in
+        [("probability", json!(1.5)), ("revises", json!([])), ("memory", Value::Null)]
+    {
         let mut bad = revise.clone();
         bad[field] = value;
         let ours = marked(record(bad.to_string(), &[]));
@@ -260,41 +326,81 @@ fn lists_in_a_message_have_an_end() {
             Some("feedback") => event(&record, &options).outcome.expect_err("too many"),
             _ => request(&record, &options).outcome.expect_err("too many"),
         };
-        assert_eq!((reject.code, reject.field.as_deref()), (RejectCode::TooLarge, Some(field)), "{message}");
+        assert_eq!(
+            (reject.code, reject.field.as_deref()),
+            (RejectCode::TooLarge, Some(field)),
+            "{message}"
+        );
     };
-    for asked in [json!({"type": "list", "user": "zoe"}), json!({"type": "recall", "user": "zoe", "query": "x"})] {
+    for asked in [
+        json!({"type": "list", "user": "zoe"}),
+        json!({"type": "recall", "user": "zoe", "query": "x"}),
+    ] {
         let mut many = asked.clone();
         many["kinds"] = json!(["a", "b", "c", "d", "e"]);
         refused(many, "kinds");
     }
-    refused(json!({"type": "recall", "user": "zoe", "query": "x", "where": {"a": "y".repeat(2_048)}}), "where");
-    let ids: Vec<String> = (0..4).map(|n| format!("063641d5-324e-57cb-a8f7-48a6f5edd17{n}")).collect();
-    refused(json!({"type": "feedback", "user": "zoe", "memories": ids, "signal": "used"}), "memories");
+    refused(
+        json!({"type": "recall", "user": "zoe", "query": "x", "where": {"a": "y".repeat(2_048)}}),
+        "where",
+    );
+    let ids: Vec<String> =
+        (0..4).map(|n| format!("063641d5-324e-57cb-a8f7-48a6f5edd17{n}")).collect();
+    refused(
+        json!({"type": "feedback", "user": "zoe", "memories": ids, "signal": "used"}),
+        "memories",
+    );
     let twice = json!({"type": "feedback", "user": "zoe", "memories": [ids[0], ids[0], ids[1]], "signal": "used"});
-    let Action::Feedback { memories, .. } = event_of(&twice, &[]).action else { panic!("a feedback") };
+    let Action::Feedback { memories, .. } = event_of(&twice, &[]).action else {
+        panic!("a feedback")
+    };
     assert_eq!(memories.len(), 2, "the same one twice is used once");
 }
 
 #[test]
 fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
-    let Ask::Recall(short) = ask_of(json!({"type": "recall", "user": "zoe", "query": "where?"})) else { panic!() };
-    assert_eq!((short.queries, short.limit, short.token_budget), (vec!["where?".to_owned()], 5, 2_000));
-    assert_eq!((short.format, short.explain, short.include_archived, short.kinds.len()), (Format::Markdown, false, false, 0));
-    let history: Vec<Value> = (0..10).map(|n| json!({"role": "user", "content": n.to_string()})).collect();
-    let Ask::Recall(long) = ask_of(json!({"type": "recall", "user": "zoe", "query": "a", "queries": ["b"], "limit": 5000,
-        "kinds": ["fact", ""], "where": {"channel": "web"}, "as_of": "1970-01-01T00:00:01Z", "format": "xml", "history": history}))
+    let Ask::Recall(short) = ask_of(json!({"type": "recall", "user": "zoe", "query": "where?"}))
     else {
         panic!()
     };
-    assert_eq!((long.queries.len(), long.limit, long.kinds.len(), long.format), (2, 100, 1, Format::Xml));
-    assert_eq!((long.as_of, long.history.first().map(String::as_str), long.history.len()), (Some(Time(1_000)), Some("2"), 8));
+    assert_eq!(
+        (short.queries, short.limit, short.token_budget),
+        (vec!["where?".to_owned()], 5, 2_000)
+    );
+    assert_eq!(
+        (short.format, short.explain, short.include_archived, short.kinds.len()),
+        (Format::Markdown, false, false, 0)
+    );
+    let history: Vec<Value> =
+        (0..10).map(|n| json!({"role": "user", "content": n.to_string()})).collect();
+    let Ask::Recall(long) = ask_of(
+        json!({"type": "recall", "user": "zoe", "query": "a", "queries": ["b"], "limit": 5000,
+        "kinds": ["fact", ""], "where": {"channel": "web"}, "as_of": "1970-01-01T00:00:01Z", "format": "xml", "history": history}),
+    ) else {
+        panic!()
+    };
+    assert_eq!(
+        (long.queries.len(), long.limit, long.kinds.len(), long.format),
+        (2, 100, 1, Format::Xml)
+    );
+    assert_eq!(
+        (long.as_of, long.history.first().map(String::as_str), long.history.len()),
+        (Some(Time(1_000)), Some("2"), 8)
+    );
 }
 
 #[test]
 fn every_request_becomes_its_question() {
-    let Ask::List(list) = ask_of(json!({"type": "list", "user": "zoe", "after": format!("-5.{MEMORY}")})) else { panic!() };
+    let Ask::List(list) =
+        ask_of(json!({"type": "list", "user": "zoe", "after": format!("-5.{MEMORY}")}))
+    else {
+        panic!()
+    };
     assert_eq!((list.limit, list.after.map(|cursor| cursor.created_at)), (50, Some(Time(-5))));
-    assert!(matches!(ask_of(json!({"type": "get", "user": "zoe", "memory": "no-such-memory"})), Ask::Get { history: false, .. }));
+    assert!(matches!(
+        ask_of(json!({"type": "get", "user": "zoe", "memory": "no-such-memory"})),
+        Ask::Get { history: false, .. }
+    ));
     let event = json!({"topic": "keepsake.events", "partition": 3, "offset": 7});
     let explain = ask_of(json!({"type": "explain", "user": "zoe", "event": event}));
     assert!(matches!(explain, Ask::Explain(Explain::Event(position)) if position.offset == 7));
@@ -304,16 +410,31 @@ fn every_request_becomes_its_question() {
 #[test]
 fn a_bad_request_names_what_is_wrong() {
     for (value, wrong) in [
-        (json!({"type": "turn", "user": "zoe", "content": "x"}), (RejectCode::UnknownType, Some("type"))),
+        (
+            json!({"type": "turn", "user": "zoe", "content": "x"}),
+            (RejectCode::UnknownType, Some("type")),
+        ),
         (json!({"type": "recall", "query": "x"}), field("user")),
         (json!({"type": "recall", "user": "zoe"}), field("query")),
         (json!({"type": "recall", "user": "zoe", "query": "x", "limit": -1}), field("limit")),
         (json!({"type": "recall", "user": "zoe", "query": "x", "limit": "all"}), field("limit")),
-        (json!({"type": "recall", "user": "zoe", "query": "x", "as_of_offset": -1}), field("as_of_offset")),
+        (
+            json!({"type": "recall", "user": "zoe", "query": "x", "as_of_offset": -1}),
+            field("as_of_offset"),
+        ),
         (json!({"type": "recall", "user": "zoe", "query": "x", "format": "yaml"}), field("format")),
-        (json!({"type": "recall", "user": "zoe", "query": "x", "history": ["words"]}), field("history[0]")),
-        (json!({"type": "recall", "user": "zoe", "query": "x", "where": {"n": 2}}), field("where.n")),
-        (json!({"type": "recall", "user": "zoe", "queries": vec!["x"; 17]}), (RejectCode::TooLarge, Some("queries"))),
+        (
+            json!({"type": "recall", "user": "zoe", "query": "x", "history": ["words"]}),
+            field("history[0]"),
+        ),
+        (
+            json!({"type": "recall", "user": "zoe", "query": "x", "where": {"n": 2}}),
+            field("where.n"),
+        ),
+        (
+            json!({"type": "recall", "user": "zoe", "queries": vec!["x"; 17]}),
+            (RejectCode::TooLarge, Some("queries")),
+        ),
         (json!({"type": "list", "user": "zoe", "limit": 0}), field("limit")),
         (json!({"type": "list", "user": "zoe", "after": "page 2"}), field("after")),
         (json!({"type": "get", "user": "zoe"}), field("memory")),
@@ -328,7 +449,8 @@ fn headers_say_how_long_and_how_fresh() {
     let stats = json!({"type": "stats", "user": "zoe"});
     let plain = request_of(&stats, &[]);
     assert_eq!((plain.deadline, plain.min_offset), (Time(1_005_000), None));
-    let asked = request_of(&stats, &[("keepsake-deadline", b"77"), ("keepsake-min-offset", b"1187")]);
+    let asked =
+        request_of(&stats, &[("keepsake-deadline", b"77"), ("keepsake-min-offset", b"1187")]);
     assert_eq!((asked.deadline, asked.min_offset), (Time(77), Some(1187)));
     let late = request_of(&stats, &[("keepsake-deadline", b"9223372036854775807")]);
     assert_eq!(late.deadline, Time(1_060_000), "a minute after it was sent, whatever it asks for");
@@ -344,10 +466,18 @@ fn headers_say_how_long_and_how_fresh() {
         ([("keepsake-origin", "keepsake.events:3"), ("keepsake-via", "3:4")], "keepsake-origin"),
         ([("keepsake-origin", "keepsake.events:3:4"), ("keepsake-via", "3")], "keepsake-via"),
     ] {
-        let ours = marked(record(stats.to_string(), &wrong.map(|(name, value)| (name, value.as_bytes()))));
-        assert_eq!(request(&ours, &Options::for_tests()).outcome.expect_err("torn").field.as_deref(), Some(at));
+        let ours =
+            marked(record(stats.to_string(), &wrong.map(|(name, value)| (name, value.as_bytes()))));
+        assert_eq!(
+            request(&ours, &Options::for_tests()).outcome.expect_err("torn").field.as_deref(),
+            Some(at)
+        );
     }
-    check_request(stats, &[("kafka_replyTopic", b"a.replies"), ("kafka_replyPartition", b"3")], field("kafka_replyPartition"));
+    check_request(
+        stats,
+        &[("kafka_replyTopic", b"a.replies"), ("kafka_replyPartition", b"3")],
+        field("kafka_replyPartition"),
+    );
 }
 
 #[test]
@@ -361,11 +491,16 @@ fn the_echo_is_exact() {
         ("tracestate", b"a=1"),
         ("traceparent", b"00-0af7-b7ad-01"),
     ];
-    let reply = request(&record("not json", &headers), &Options::for_tests()).reply.expect("always");
-    assert_eq!((reply.topic.as_str(), reply.partition, reply.key.as_deref()), ("web.replies", Some(258), Some(&b"acme/zoe"[..])));
+    let reply =
+        request(&record("not json", &headers), &Options::for_tests()).reply.expect("always");
+    assert_eq!(
+        (reply.topic.as_str(), reply.partition, reply.key.as_deref()),
+        ("web.replies", Some(258), Some(&b"acme/zoe"[..]))
+    );
     let mut echo = reply.echo;
     echo.sort();
-    let mut expected: Headers = headers[2..].iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect();
+    let mut expected: Headers =
+        headers[2..].iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect();
     expected.sort();
     assert_eq!(echo, expected);
 }
@@ -374,9 +509,16 @@ fn the_echo_is_exact() {
 fn replies_go_only_where_they_are_allowed() {
     let stats = json!({"type": "stats", "user": "zoe"}).to_string();
     let options = Options::for_tests();
-    for topic in [&b"audit.log"[..], b"keepsake.events", b"\xff.replies", "é.replies".as_bytes(), b""] {
-        let decoded =
-            request(&record(stats.clone(), &[("reply-topic", topic), ("kafka_replyPartition", &[0, 0, 0, 9])]), &options);
+    for topic in
+        [&b"audit.log"[..], b"keepsake.events", b"\xff.replies", "é.replies".as_bytes(), b""]
+    {
+        let decoded = request(
+            &record(
+                stats.clone(),
+                &[("reply-topic", topic), ("kafka_replyPartition", &[0, 0, 0, 9])],
+            ),
+            &options,
+        );
         let reply = decoded.reply.expect("always");
         assert_eq!((reply.topic.as_str(), reply.partition), ("keepsake.replies", None));
         assert_eq!(decoded.outcome.expect_err("forbidden").code, RejectCode::ForbiddenReply);
@@ -389,7 +531,9 @@ fn replies_go_only_where_they_are_allowed() {
 fn an_event_is_answered_only_if_it_asks_and_never_lost_over_its_receipt() {
     let turn = json!({"type": "turn", "user": "zoe", "content": "x"}).to_string();
     let options = Options::for_tests();
-    assert!(event(&record(turn.clone(), &[("kafka_correlationId", b"1")]), &options).reply.is_none());
+    assert!(
+        event(&record(turn.clone(), &[("kafka_correlationId", b"1")]), &options).reply.is_none()
+    );
     let allowed = event(&record(turn.clone(), &[("reply-topic", b"web.replies")]), &options);
     assert_eq!(allowed.reply.expect("asked for").topic, "web.replies");
     let forbidden = event(&record(turn, &[("reply-topic", b"audit.log")]), &options);
@@ -400,9 +544,14 @@ fn an_event_is_answered_only_if_it_asks_and_never_lost_over_its_receipt() {
 #[test]
 fn cloudevents_are_opened_in_both_modes() {
     let data = json!({"user": "zoe", "content": "x"});
-    let binary: [(&str, &[u8]); 4] =
-        [("ce_specversion", b"1.0"), ("ce_type", b"keepsake.turn.v1"), ("ce_id", b"e-1"), ("ce_time", b"1970-01-01T00:00:02Z")];
-    let structured: [(&str, &[u8]); 1] = [("content-type", b"application/cloudevents+json; charset=UTF-8")];
+    let binary: [(&str, &[u8]); 4] = [
+        ("ce_specversion", b"1.0"),
+        ("ce_type", b"keepsake.turn.v1"),
+        ("ce_id", b"e-1"),
+        ("ce_time", b"1970-01-01T00:00:02Z"),
+    ];
+    let structured: [(&str, &[u8]); 1] =
+        [("content-type", b"application/cloudevents+json; charset=UTF-8")];
     let envelope = |name: &str, data: Value| json!({"type": name, "id": "e-1", "time": "1970-01-01T00:00:02Z", "data": data});
     let encoded = json!({"type": "keepsake.turn.v1", "id": "e-1", "time": "1970-01-01T00:00:02Z",
         "data_base64": "eyJ1c2VyIjoiem9lIiwiY29udGVudCI6IngifQ=="});
@@ -411,7 +560,10 @@ fn cloudevents_are_opened_in_both_modes() {
         event_of(&envelope("keepsake.turn.v1", data.clone()), &structured),
         event_of(&encoded, &structured),
     ] {
-        assert_eq!((event.key.as_str(), event.id.as_deref(), event.at), ("default/zoe", Some("e-1"), Time(2_000)));
+        assert_eq!(
+            (event.key.as_str(), event.id.as_deref(), event.at),
+            ("default/zoe", Some("e-1"), Time(2_000))
+        );
     }
     let own = json!({"type": "turn", "user": "zoe", "content": "x", "id": "own", "at": "1970-01-01T00:00:03Z"});
     let event = event_of(&own, &binary);
@@ -421,10 +573,22 @@ fn cloudevents_are_opened_in_both_modes() {
     check_event(envelope("com.example.sent", own.clone()).to_string(), &structured, unknown);
     check_event(own.to_string(), &[("ce_type", b"keepsake.turn.v2")], unknown);
     check_event(own.to_string(), &[("ce_type", b"\xff")], field("ce_type"));
-    check_event(data.to_string(), &[("ce_type", b"keepsake.turn.v1"), ("ce_time", b"noon")], field("time"));
-    check_event(envelope("keepsake.turn.v1", json!("text")).to_string(), &structured, field("data"));
+    check_event(
+        data.to_string(),
+        &[("ce_type", b"keepsake.turn.v1"), ("ce_time", b"noon")],
+        field("time"),
+    );
+    check_event(
+        envelope("keepsake.turn.v1", json!("text")).to_string(),
+        &structured,
+        field("data"),
+    );
     check_event(json!({"type": "keepsake.turn.v1"}).to_string(), &structured, field("data"));
-    check_event(json!({"type": "keepsake.turn.v1", "data_base64": "?"}).to_string(), &structured, field("data_base64"));
+    check_event(
+        json!({"type": "keepsake.turn.v1", "data_base64": "?"}).to_string(),
+        &structured,
+        field("data_base64"),
+    );
     check_event(json!({"data": own}).to_string(), &structured, field("type"));
 }
 
@@ -438,19 +602,36 @@ fn the_confluent_prefix_is_skipped() {
 
 #[test]
 fn a_forwarded_record_keeps_where_it_came_from() {
-    let mut first = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
+    let mut first =
+        record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
     first.key = None;
     let sent = forwarded(&first, 5, Way::ToUser, &Options::for_tests());
-    assert_eq!((sent.topic.as_str(), sent.partition, sent.timestamp_ms), ("keepsake.events", Some(5), Some(1_000_000)));
-    assert_eq!((&sent.key, &sent.value, &sent.headers[..2]), (&None, &first.value, &first.headers[..]));
+    assert_eq!(
+        (sent.topic.as_str(), sent.partition, sent.timestamp_ms),
+        ("keepsake.events", Some(5), Some(1_000_000))
+    );
+    assert_eq!(
+        (&sent.key, &sent.value, &sent.headers[..2]),
+        (&None, &first.value, &first.headers[..])
+    );
     let arrived = Record { partition: 5, offset: 900, headers: sent.headers, ..first.clone() };
     let decoded = event(&arrived, &Options::for_tests());
     let origin = Position { topic: "keepsake.events".into(), partition: 3, offset: 42 };
-    let hop = Hop { origin: origin.clone(), via_partition: 3, via_offset: 42, way: Way::ToUser, at_ms: 1_000_000 };
+    let hop = Hop {
+        origin: origin.clone(),
+        via_partition: 3,
+        via_offset: 42,
+        way: Way::ToUser,
+        at_ms: 1_000_000,
+    };
     assert_eq!(decoded.hop, Some(hop.clone()));
     assert_eq!(decoded.outcome.expect("a good event").source, origin);
-    let again =
-        Record { partition: 7, offset: 1, headers: forwarded(&arrived, 7, Way::InOrder, &Options::for_tests()).headers, ..first };
+    let again = Record {
+        partition: 7,
+        offset: 1,
+        headers: forwarded(&arrived, 7, Way::InOrder, &Options::for_tests()).headers,
+        ..first
+    };
     assert_eq!(
         event(&again, &Options::for_tests()).hop,
         Some(Hop { via_partition: 5, via_offset: 900, way: Way::InOrder, ..hop })
@@ -460,10 +641,13 @@ fn a_forwarded_record_keeps_where_it_came_from() {
 
 #[test]
 fn a_strangers_marks_of_forwarding_are_not_believed() {
-    let forged: [(&str, &[u8]); 2] = [("keepsake-origin", b"keepsake.events:0:1"), ("keepsake-via", b"0:9223372036854775807")];
+    let forged: [(&str, &[u8]); 2] =
+        [("keepsake-origin", b"keepsake.events:0:1"), ("keepsake-via", b"0:9223372036854775807")];
     let of_stranger = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &forged);
-    let guessed =
-        Record { headers: [&of_stranger.headers[..], &[(MARK.into(), vec![b'0'; 64])]].concat(), ..of_stranger.clone() };
+    let guessed = Record {
+        headers: [&of_stranger.headers[..], &[(MARK.into(), vec![b'0'; 64])]].concat(),
+        ..of_stranger.clone()
+    };
     // A mark of ours, taken from the log, on a record that says it came from elsewhere.
     let mut stolen = marked(of_stranger.clone());
     stolen.headers[1].1 = b"0:77".to_vec();
@@ -472,7 +656,11 @@ fn a_strangers_marks_of_forwarding_are_not_believed() {
         assert_eq!(decoded.hop, None);
         assert_eq!(decoded.outcome.expect("a good event").source.offset, 42);
         let forwarded = forwarded(&forged, 7, Way::ToUser, &Options::for_tests());
-        assert_eq!(header(&forwarded.headers, "keepsake-origin"), Some(&b"keepsake.events:3:42"[..]), "its own place");
+        assert_eq!(
+            header(&forwarded.headers, "keepsake-origin"),
+            Some(&b"keepsake.events:3:42"[..]),
+            "its own place"
+        );
     }
 }
 
@@ -482,7 +670,9 @@ fn every_good_sample_is_taken_and_every_bad_one_refused() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/samples");
     let (mut seen, mut wrong) = (0, Vec::new());
     for (folder, is_good) in [("good", true), ("bad", false)] {
-        for kind in std::fs::read_dir(samples.join(folder)).expect("the samples are in the repository") {
+        for kind in
+            std::fs::read_dir(samples.join(folder)).expect("the samples are in the repository")
+        {
             let kind = kind.expect("a readable folder");
             let kind_name = kind.file_name().into_string().expect("a plain name");
             for sample in std::fs::read_dir(kind.path()).expect("a folder") {
@@ -491,11 +681,13 @@ fn every_good_sample_is_taken_and_every_bad_one_refused() {
                     "cloudevents" => ("content-type", b"application/cloudevents+json"),
                     _ => ("content-type", b"application/json"),
                 };
-                let record = record(std::fs::read(&path).expect("a readable file"), &[content_type]);
+                let record =
+                    record(std::fs::read(&path).expect("a readable file"), &[content_type]);
                 let as_event = || event(&record, &options).outcome.map(|_| ());
                 let as_request = || request(&record, &options).outcome.map(|_| ());
                 let outcome = match kind_name.as_str() {
-                    "turn" | "remember" | "update" | "forget" | "feedback" | "tick" | "prune" | "summary" => as_event(),
+                    "turn" | "remember" | "update" | "forget" | "feedback" | "tick" | "prune"
+                    | "summary" => as_event(),
                     "recall" | "list" | "get" | "explain" | "stats" => as_request(),
                     "cloudevents" => as_event().or_else(|_| as_request()),
                     _ => continue,
@@ -581,11 +773,15 @@ fn almost_a_message() -> impl Strategy<Value = Vec<u8>> {
         "everything",
     ]);
     let kind = prop::sample::select(vec![
-        "turn", "remember", "update", "forget", "feedback", "tick", "recall", "list", "get", "explain",
+        "turn", "remember", "update", "forget", "feedback", "tick", "recall", "list", "get",
+        "explain",
     ]);
     (kind, prop::collection::vec((name, value), 0..6)).prop_map(|(kind, fields)| {
         let mut message = json!({"type": kind, "user": "zoe"});
-        message.as_object_mut().expect("an object").extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        message
+            .as_object_mut()
+            .expect("an object")
+            .extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
         message.to_string().into_bytes()
     })
 }

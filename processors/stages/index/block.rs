@@ -84,7 +84,11 @@ impl Block {
             || {
                 for first in 0..apart {
                     for row in (first..self.ids.len()).step_by(apart) {
-                        each(&self.ids[row], product(self.vector(row), &values) as f32 * (self.scales[row] * query.scale));
+                        each(
+                            &self.ids[row],
+                            product(self.vector(row), &values) as f32
+                                * (self.scales[row] * query.scale),
+                        );
                     }
                 }
             },
@@ -113,7 +117,8 @@ impl Block {
 
     /// What it takes, not what it uses. A place in the map is an id, a row and a byte, of which seven in eight are used.
     pub fn bytes(&self) -> usize {
-        let row_bytes = size_of::<f32>() * self.scales.capacity() + size_of::<MemoryId>() * self.ids.capacity();
+        let row_bytes =
+            size_of::<f32>() * self.scales.capacity() + size_of::<MemoryId>() * self.ids.capacity();
         let map_bytes = (size_of::<(MemoryId, usize)>() + 1) * self.rows.capacity() * 8 / 7;
         size_of::<Block>() + self.values.capacity() + row_bytes + map_bytes
     }
@@ -144,7 +149,8 @@ impl Sum {
         if length == 0.0 || vector.values.len() != self.parts.len() {
             return None;
         }
-        let product: f64 = parts().zip(vector.values.iter()).map(|(part, value)| part * f64::from(*value)).sum();
+        let product: f64 =
+            parts().zip(vector.values.iter()).map(|(part, value)| part * f64::from(*value)).sum();
         Some((product * f64::from(vector.scale) / length) as f32)
     }
 }
@@ -171,14 +177,22 @@ pub mod tests {
         all.iter().for_each(|vector| forth.add(&vector.values, vector.scale));
         all.iter().rev().for_each(|vector| back.add(&vector.values, vector.scale));
         assert_eq!(forth, back);
-        let exact = |vector: &Vector| vector.values.iter().map(|x| f32::from(*x) * vector.scale).collect::<Vec<f32>>();
-        let centroid = (0..WIDTH).map(|n| all.iter().map(|vector| exact(vector)[n]).sum::<f32>() / 50.0).collect::<Vec<f32>>();
+        let exact = |vector: &Vector| {
+            vector.values.iter().map(|x| f32::from(*x) * vector.scale).collect::<Vec<f32>>()
+        };
+        let centroid = (0..WIDTH)
+            .map(|n| all.iter().map(|vector| exact(vector)[n]).sum::<f32>() / 50.0)
+            .collect::<Vec<f32>>();
         let product: f32 = centroid.iter().zip(exact(&vector(999))).map(|(x, y)| x * y).sum();
         let expected = product / centroid.iter().map(|x| x * x).sum::<f32>().sqrt();
         let cosine = forth.cosine(&vector(999)).expect("there are vectors");
         assert!((cosine - expected).abs() < 1e-4, "{cosine}, not {expected}");
-        assert_eq!((Sum::default().cosine(&vector(1)), forth.cosine(&Vector::default())), (None, None));
-        let block = Block::of(all.into_iter().enumerate().map(|(n, vector)| (id(n), vector)).collect());
+        assert_eq!(
+            (Sum::default().cosine(&vector(1)), forth.cosine(&Vector::default())),
+            (None, None)
+        );
+        let block =
+            Block::of(all.into_iter().enumerate().map(|(n, vector)| (id(n), vector)).collect());
         let sum_without = |out: Option<MemoryId>| {
             let mut sum = Sum::default();
             block.add_to(&mut sum, |id| Some(*id) != out);
@@ -193,14 +207,21 @@ pub mod tests {
         let mut block = Block::default();
         for n in 0..2_000 {
             block.put(id(n), &vector(n));
-            assert!(n < 100 || block.values.capacity() < block.values.len() * 9 / 8 + 10 * WIDTH, "{n}");
+            assert!(
+                n < 100 || block.values.capacity() < block.values.len() * 9 / 8 + 10 * WIDTH,
+                "{n}"
+            );
         }
     }
 
     #[test]
     fn a_cosine_is_the_same_to_the_bit_in_a_block_and_out_of_it() {
         for n in 1..500 {
-            let turned = |m: usize| Vector::of(&(0..WIDTH).map(|k| ((n * m * (k + 1)) as f32).sin()).collect::<Vec<_>>());
+            let turned = |m: usize| {
+                Vector::of(
+                    &(0..WIDTH).map(|k| ((n * m * (k + 1)) as f32).sin()).collect::<Vec<_>>(),
+                )
+            };
             let (said, asked) = (turned(3), turned(7));
             let block = Block::of(vec![(id(n), said.clone())]);
             let expected = said.cosine(&asked).to_bits();

@@ -131,7 +131,11 @@ impl Rows {
 
     pub fn of(&self, row: u32) -> Row {
         let place = row as usize;
-        if place < self.known.len() { self.known.row(place) } else { self.more.row(place - self.known.len()) }
+        if place < self.known.len() {
+            self.known.row(place)
+        } else {
+            self.more.row(place - self.known.len())
+        }
     }
 
     fn columns(&self) -> [&Columns; 2] {
@@ -210,7 +214,11 @@ impl Scored<'_> {
     /// no document has counts as the rarest.
     pub fn information(&self) -> f32 {
         let count = self.found.rows.len();
-        self.found.words.iter().map(|word| word.weight_once(word.places(Place::Own).len(), count)).sum::<f64>() as f32
+        self.found
+            .words
+            .iter()
+            .map(|word| word.weight_once(word.places(Place::Own).len(), count))
+            .sum::<f64>() as f32
     }
 
     /// The scores of these, nothing where one is not this user's.
@@ -218,7 +226,8 @@ impl Scored<'_> {
         if ids.is_empty() {
             return Vec::new();
         }
-        let place: HashMap<MemoryId, usize, RandomState> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+        let place: HashMap<MemoryId, usize, RandomState> =
+            ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
         // Most rows are none of these, which the end of their id tells sooner than the map.
         let mut may_be = [false; ENDS];
         let end = |id: &MemoryId| id.0.as_u64_pair().1 as usize % ENDS;
@@ -260,21 +269,25 @@ impl Bm25 {
             (own + u64::from(lengths.own), previous + u64::from(lengths.previous()))
         };
         let (own_total, previous_total) = rows.lengths().fold((0, 0), sum);
-        let (own_mean, previous_mean) = (own_total as f64 / count as f64, previous_total as f64 / count as f64);
+        let (own_mean, previous_mean) =
+            (own_total as f64 / count as f64, previous_total as f64 / count as f64);
         let (mut own, mut previous) = (vec![0.0; count], vec![0.0; count]);
         for word in &found.words {
             let weight = word.weight(word.places(Place::Own).len(), count);
             for &(row, times) in word.places(Place::Own) {
-                own[row as usize] += weight * self.saturated(times, rows.of(row).lengths.own, own_mean);
+                own[row as usize] +=
+                    weight * self.saturated(times, rows.of(row).lengths.own, own_mean);
             }
             let both = together(word.places(Place::Before), word.places(Place::Earlier));
             let weight = word.weight(both.len(), count);
             for (row, times) in both {
-                previous[row as usize] += weight * self.saturated(times, rows.of(row).lengths.previous(), previous_mean);
+                previous[row as usize] +=
+                    weight * self.saturated(times, rows.of(row).lengths.previous(), previous_mean);
             }
         }
         let with_previous = |(lengths, (own, previous)): (Lengths, (f64, f64))| {
-            let shortness = (f64::from(self.short_words) / f64::from(lengths.words.max(1))).min(1.0);
+            let shortness =
+                (f64::from(self.short_words) / f64::from(lengths.words.max(1))).min(1.0);
             (own + f64::from(self.previous) * shortness * previous) as f32
         };
         let own = rows.lengths().zip(own.into_iter().zip(previous)).map(with_previous).collect();
@@ -285,13 +298,15 @@ impl Bm25 {
     fn saturated(self, times: u32, length: u32, length_mean: f64) -> f64 {
         let (k1, b, times) = (f64::from(self.k1), f64::from(self.b), f64::from(times));
         // One division: many documents wait for it.
-        (k1 + 1.0) * times * length_mean / (times * length_mean + k1 * (length_mean - b * length_mean + b * f64::from(length)))
+        (k1 + 1.0) * times * length_mean
+            / (times * length_mean + k1 * (length_mean - b * length_mean + b * f64::from(length)))
     }
 }
 
 /// How often a row has a word in either of two places.
 fn together(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
-    let (mut both, mut rest) = (Vec::with_capacity(one.len() + other.len()), other.iter().copied().peekable());
+    let (mut both, mut rest) =
+        (Vec::with_capacity(one.len() + other.len()), other.iter().copied().peekable());
     for &(row, times) in one {
         while let Some(before) = rest.next_if(|(other, _)| *other < row) {
             both.push(before);

@@ -79,7 +79,14 @@ impl Disk {
         writer.set_merge_policy(Box::new(policy));
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
         let (schema, fields) = Fields::schema();
-        Ok(Disk { writer: Some(writer), reader, schema, fields, owners, generation: generation.to_owned() })
+        Ok(Disk {
+            writer: Some(writer),
+            reader,
+            schema,
+            fields,
+            owners,
+            generation: generation.to_owned(),
+        })
     }
 
     /// The last commit, read.
@@ -94,9 +101,16 @@ impl Disk {
         mut changes: impl Iterator<Item = (&'d UserKey, MemoryId, Option<&'d Document>)>,
         mark: i64,
     ) -> Result<()> {
-        let written = Words::remembering(|| changes.try_for_each(|(key, id, document)| self.write(key, id, document)));
+        let written = Words::remembering(|| {
+            changes.try_for_each(|(key, id, document)| self.write(key, id, document))
+        });
         written.map_err(unwritable)?;
-        let note = Note { format: FORMAT, stems: STEMS_VERSION, generation: self.generation.clone(), mark };
+        let note = Note {
+            format: FORMAT,
+            stems: STEMS_VERSION,
+            generation: self.generation.clone(),
+            mark,
+        };
         let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
         let mut commit = self.writer().prepare_commit().map_err(unwritable)?;
         commit.set_payload(&note);
@@ -104,9 +118,15 @@ impl Disk {
         Ok(())
     }
 
-    fn write(&mut self, key: &UserKey, id: MemoryId, document: Option<&Document>) -> tantivy::Result<()> {
+    fn write(
+        &mut self,
+        key: &UserKey,
+        id: MemoryId,
+        document: Option<&Document>,
+    ) -> tantivy::Result<()> {
         let id = self.fields.id_term(key, id);
-        let document = document.map(|document| self.fields.document(&self.schema, document)).transpose()?;
+        let document =
+            document.map(|document| self.fields.document(&self.schema, document)).transpose()?;
         let writer = self.writer();
         writer.delete_term(id);
         document.map_or(Ok(()), |document| writer.add_document(document).map(drop))
@@ -131,7 +151,10 @@ impl Drop for Disk {
 }
 
 /// The index that is there, if it is whole and was made as we would make it; none if there is none; why it cannot be kept.
-fn kept(dir: &Path, generation: &str) -> std::result::Result<Option<(tantivy::Index, Option<i64>)>, String> {
+fn kept(
+    dir: &Path,
+    generation: &str,
+) -> std::result::Result<Option<(tantivy::Index, Option<i64>)>, String> {
     if !dir.join("meta.json").exists() {
         return Ok(None);
     }
@@ -149,7 +172,8 @@ fn kept(dir: &Path, generation: &str) -> std::result::Result<Option<(tantivy::In
 }
 
 fn mark_of(note: &str, generation: &str) -> std::result::Result<i64, String> {
-    let note: Note = serde_json::from_str(note).map_err(|error| format!("its note cannot be read: {error}"))?;
+    let note: Note =
+        serde_json::from_str(note).map_err(|error| format!("its note cannot be read: {error}"))?;
     if note.format != FORMAT {
         Err(format!("its format is {}, not {FORMAT}", note.format))
     } else if note.stems != STEMS_VERSION {
@@ -166,13 +190,20 @@ fn begun(dir: &Path) -> Result<tantivy::Index> {
         std::fs::remove_dir_all(dir).map_err(unwritable)?;
     }
     std::fs::create_dir_all(dir).map_err(unwritable)?;
-    let settings = IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
-    tantivy::Index::builder().schema(Fields::schema().0).settings(settings).create_in_dir(dir).map_err(unwritable)
+    let settings =
+        IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
+    tantivy::Index::builder()
+        .schema(Fields::schema().0)
+        .settings(settings)
+        .create_in_dir(dir)
+        .map_err(unwritable)
 }
 
 fn unopened(error: TantivyError) -> Fault {
     match error {
-        TantivyError::LockFailure(LockError::LockBusy, _) => Fault::stop(StopName::StoreLocked, "another process writes to it"),
+        TantivyError::LockFailure(LockError::LockBusy, _) => {
+            Fault::stop(StopName::StoreLocked, "another process writes to it")
+        }
         other => unwritable(other),
     }
 }

@@ -72,7 +72,11 @@ pub fn language(told: Language) -> String {
 
 impl Document {
     /// Invariant: each reading gives the same.
-    pub fn new(id: MemoryId, key: UserKey, text: impl Fn() -> Text + Send + Sync + 'static) -> Document {
+    pub fn new(
+        id: MemoryId,
+        key: UserKey,
+        text: impl Fn() -> Text + Send + Sync + 'static,
+    ) -> Document {
         Document { id, key, text: Box::new(text) }
     }
 
@@ -117,7 +121,9 @@ impl Lengths {
 
     pub fn packed(self) -> u64 {
         let others = [self.before, self.earlier, self.after, self.words];
-        others.into_iter().fold(u64::from(self.own), |packed, length| packed << OTHER_BITS | u64::from(length))
+        others
+            .into_iter()
+            .fold(u64::from(self.own), |packed, length| packed << OTHER_BITS | u64::from(length))
     }
 
     pub fn unpacked(packed: u64) -> Lengths {

@@ -73,7 +73,11 @@ struct Best {
 
 impl Best {
     fn of(limit: usize) -> Best {
-        Best { limit, kept: Vec::new(), least: if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY } }
+        Best {
+            limit,
+            kept: Vec::new(),
+            least: if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY },
+        }
     }
 
     fn may_take(&self, score: f32) -> bool {

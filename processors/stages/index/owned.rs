@@ -89,7 +89,9 @@ impl Owners {
         let (mut parts, mut rows) = (Vec::with_capacity(segments.len()), Columns::default());
         for (n, stamp) in segments.iter().enumerate() {
             let first_row = rows.len();
-            let before = known.iter().find_map(|known| Some((known, known.parts.iter().find(|part| part.stamp == *stamp)?)));
+            let before = known.iter().find_map(|known| {
+                Some((known, known.parts.iter().find(|part| part.stamp == *stamp)?))
+            });
             let docs = match before {
                 Some((known, part)) => {
                     rows.extend(&known.rows, part.places());
@@ -142,11 +144,17 @@ mod tests {
     use std::convert::Infallible;
 
     fn stamp(segment: u8, deleted: u32) -> Stamp {
-        Stamp { segment: SegmentId::from_uuid_string(&format!("{:032x}", segment)).expect("32 digits"), deleted }
+        Stamp {
+            segment: SegmentId::from_uuid_string(&format!("{:032x}", segment)).expect("32 digits"),
+            deleted,
+        }
     }
 
     fn row(doc: DocId) -> Row {
-        let id = MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: i64::from(doc) }, 0);
+        let id = MemoryId::of(
+            &Position { topic: "events".into(), partition: 0, offset: i64::from(doc) },
+            0,
+        );
         Row { id, lengths: Default::default() }
     }
 
@@ -158,10 +166,18 @@ mod tests {
             read.borrow_mut().push(segment);
             Ok::<_, Infallible>((vec![segment.into()], vec![row(segment.into())]))
         };
-        let stamps: Vec<Stamp> = segments.iter().map(|(segment, deleted)| stamp(*segment, *deleted)).collect();
+        let stamps: Vec<Stamp> =
+            segments.iter().map(|(segment, deleted)| stamp(*segment, *deleted)).collect();
         let owned = owners.of(&UserKey::new("acme", user).unwrap(), &stamps, reading).unwrap();
-        let found: Vec<_> = owned.parts.iter().map(|part| (part.docs.clone(), owned.rows_of(part).collect::<Vec<_>>())).collect();
-        let expected = segments.iter().map(|(segment, _)| DocId::from(*segment)).map(|doc| (vec![doc], vec![row(doc)]));
+        let found: Vec<_> = owned
+            .parts
+            .iter()
+            .map(|part| (part.docs.clone(), owned.rows_of(part).collect::<Vec<_>>()))
+            .collect();
+        let expected = segments
+            .iter()
+            .map(|(segment, _)| DocId::from(*segment))
+            .map(|doc| (vec![doc], vec![row(doc)]));
         assert_eq!(found, expected.collect::<Vec<_>>());
         let cache = owners.lock();
         assert_eq!(cache.bytes, cache.users.iter().map(|(_, owned)| owned.bytes()).sum::<usize>());
@@ -188,7 +204,10 @@ mod tests {
         let again = |user| read(&owners, user, &[(1, 0)]).len();
         assert_eq!(["ana", "ben", "ana", "cleo", "ana", "ben"].map(again), [1, 1, 0, 1, 0, 1]);
         let many: Vec<(u8, u32)> = (0..20).map(|segment| (segment, 0)).collect();
-        assert_eq!([read(&owners, "dora", &many).len(), read(&owners, "dora", &many).len()], [20, 20]);
+        assert_eq!(
+            [read(&owners, "dora", &many).len(), read(&owners, "dora", &many).len()],
+            [20, 20]
+        );
         assert_eq!(["ana", "ben"].map(again), [0, 0]);
     }
 }

@@ -15,8 +15,12 @@ use tantivy::error::DataCorruption;
 use tantivy::index::SegmentComponent;
 use tantivy::positions::PositionReader;
 use tantivy::postings::TermInfo;
-use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
-use tantivy::{DocId, DocSet, InvertedIndexReader, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
+use tantivy::schema::{
+    BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions,
+};
+use tantivy::{
+    DocId, DocSet, InvertedIndexReader, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term,
+};
 use uuid::Uuid;
 
 /// No stored fields and no field norms: lengths are kept exactly, contents live in the store.
@@ -38,7 +42,8 @@ impl Fields {
             .set_tokenizer(KEYED)
             .set_fieldnorms(false)
             .set_index_option(IndexRecordOption::WithFreqsAndPositions);
-        let terms = schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
+        let terms =
+            schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
         let id = schema.add_bytes_field("id", BytesOptions::default().set_indexed());
         for name in [ID_HIGH, ID_LOW, LENGTHS] {
             schema.add_u64_field(name, NumericOptions::default().set_fast());
@@ -46,7 +51,11 @@ impl Fields {
         (schema.build(), Fields { terms, id })
     }
 
-    pub fn document(&self, schema: &Schema, document: &Document) -> tantivy::Result<TantivyDocument> {
+    pub fn document(
+        &self,
+        schema: &Schema,
+        document: &Document,
+    ) -> tantivy::Result<TantivyDocument> {
         let (high, low) = document.id.0.as_u64_pair();
         let mut written = TantivyDocument::default();
         let text = document.text();
@@ -99,7 +108,11 @@ struct Segment {
 }
 
 impl Segments {
-    pub fn of(searcher: Searcher, fields: Fields, owners: Arc<Owners>) -> tantivy::Result<Segments> {
+    pub fn of(
+        searcher: Searcher,
+        fields: Fields,
+        owners: Arc<Owners>,
+    ) -> tantivy::Result<Segments> {
         let all = searcher
             .segment_readers()
             .iter()
@@ -110,13 +123,24 @@ impl Segments {
 
     /// Of an index without a disk.
     pub fn none() -> Segments {
-        Segments { fields: Fields::schema().1, all: Vec::new(), owners: Arc::new(Owners::new(0)), _searcher: None }
+        Segments {
+            fields: Fields::schema().1,
+            all: Vec::new(),
+            owners: Arc::new(Owners::new(0)),
+            _searcher: None,
+        }
     }
 
     /// Adds the user's documents that nothing newer hides. None: there is nothing newer.
-    pub fn gather(&self, key: &UserKey, found: &mut Found, hidden: Option<&dyn Fn(MemoryId) -> bool>) -> tantivy::Result<()> {
+    pub fn gather(
+        &self,
+        key: &UserKey,
+        found: &mut Found,
+        hidden: Option<&dyn Fn(MemoryId) -> bool>,
+    ) -> tantivy::Result<()> {
         let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
-        let stamps: Vec<Stamp> = self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
+        let stamps: Vec<Stamp> =
+            self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
         let owned = self.owners.of(key, &stamps, |n| self.all[n].owned(&key_alone))?;
         // What is newer of this user mostly is a new memory, which hides nothing here.
         let hidden = hidden.filter(|hidden| owned.rows.ids().iter().any(|id| hidden(*id)));
@@ -125,10 +149,14 @@ impl Segments {
         }
         let term = |word: &str| Term::from_field_text(self.fields.terms, &spelled(key, word));
         let terms: Vec<_> = found.words.iter().map(|word| term(word.text)).collect();
-        for (segment, part) in self.all.iter().zip(&owned.parts).filter(|(_, part)| !part.docs.is_empty()) {
+        for (segment, part) in
+            self.all.iter().zip(&owned.parts).filter(|(_, part)| !part.docs.is_empty())
+        {
             let (first_row, docs) = match hidden {
                 None => (part.first_row, Cow::Borrowed(&part.docs)),
-                Some(hidden) => (found.rows.len(), Cow::Owned(shown(&owned, part, hidden, &mut found.rows))),
+                Some(hidden) => {
+                    (found.rows.len(), Cow::Owned(shown(&owned, part, hidden, &mut found.rows)))
+                }
             };
             if docs.is_empty() {
                 continue;
@@ -141,7 +169,12 @@ impl Segments {
     }
 
     /// Whether one of the user's documents that nothing newer hides has the term.
-    pub fn has(&self, key: &UserKey, term: &str, hidden: impl Fn(MemoryId) -> bool) -> tantivy::Result<bool> {
+    pub fn has(
+        &self,
+        key: &UserKey,
+        term: &str,
+        hidden: impl Fn(MemoryId) -> bool,
+    ) -> tantivy::Result<bool> {
         let term = Term::from_field_text(self.fields.terms, &spelled(key, term));
         for segment in &self.all {
             let mut is_there = false;
@@ -178,14 +211,20 @@ impl Segments {
 }
 
 impl Segment {
-    fn open(index: &tantivy::Index, reader: &SegmentReader, fields: Fields) -> tantivy::Result<Segment> {
+    fn open(
+        index: &tantivy::Index,
+        reader: &SegmentReader,
+        fields: Fields,
+    ) -> tantivy::Result<Segment> {
         // Of a segment that was merged meanwhile the file may be gone: the reader has it mapped, and that mapping is what is opened.
         let files = index.segment(index.new_segment_meta(reader.segment_id(), reader.max_doc()));
         let positions = CompositeFile::open(&files.open_read(SegmentComponent::Positions)?)?;
         let column = |name| reader.fast_fields().u64(name).map(|column| column.values);
         Ok(Segment {
             terms: reader.inverted_index(fields.terms)?,
-            positions: positions.open_read(fields.terms).ok_or_else(|| DataCorruption::comment_only("no positions"))?,
+            positions: positions
+                .open_read(fields.terms)
+                .ok_or_else(|| DataCorruption::comment_only("no positions"))?,
             id_high: column(ID_HIGH)?,
             id_low: column(ID_LOW)?,
             lengths: column(LENGTHS)?,
@@ -199,7 +238,8 @@ impl Segment {
         self.live(key_alone, |doc| docs.push(doc))?;
         docs.shrink_to_fit();
         let (high, low) = (values(&self.id_high, &docs), values(&self.id_low, &docs));
-        let ids = high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
+        let ids =
+            high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
         let lengths = values(&self.lengths, &docs).into_iter().map(Lengths::unpacked);
         let rows = ids.zip(lengths).map(|(id, lengths)| Row { id, lengths }).collect();
         Ok((docs, rows))
@@ -207,10 +247,17 @@ impl Segment {
 
     /// Which of these documents have the term, by their place in the list, and how often where. Block by block: asked for one document at a
     /// time, tantivy looks for its positions from the block's beginning each time.
-    fn times(&self, term: &Term, docs: &[DocId], mut at: impl FnMut(u32, Times)) -> tantivy::Result<()> {
+    fn times(
+        &self,
+        term: &Term,
+        docs: &[DocId],
+        mut at: impl FnMut(u32, Times),
+    ) -> tantivy::Result<()> {
         let Some(info) = self.terms.get_term_info(term)? else { return Ok(()) };
-        let mut block = self.terms.read_block_postings_from_terminfo(&info, IndexRecordOption::WithFreqs)?;
-        let mut reader = PositionReader::open(self.positions.read_bytes_slice(info.positions_range)?)?;
+        let mut block =
+            self.terms.read_block_postings_from_terminfo(&info, IndexRecordOption::WithFreqs)?;
+        let mut reader =
+            PositionReader::open(self.positions.read_bytes_slice(info.positions_range)?)?;
         let (mut row, mut read, mut steps) = (0, 0, Vec::new());
         while !block.docs().is_empty() {
             steps.resize(block.freqs().iter().sum::<u32>() as usize, 0);
@@ -238,7 +285,8 @@ impl Segment {
         let mut terms = index.terms().stream()?;
         while terms.advance() {
             let read = owner_and_id(terms.key(), ids.last().map(|(key, _)| key));
-            let read = read.ok_or_else(|| DataCorruption::comment_only("an id without its user"))?;
+            let read =
+                read.ok_or_else(|| DataCorruption::comment_only("an id without its user"))?;
             self.live_in(&index, terms.value(), |_| ids.push(read.clone()))?;
         }
         Ok(())
@@ -246,10 +294,17 @@ impl Segment {
 
     /// The documents that have the term and are not deleted.
     fn live(&self, term: &Term, each: impl FnMut(DocId)) -> tantivy::Result<()> {
-        self.terms.get_term_info(term)?.map_or(Ok(()), |info| self.live_in(&self.terms, &info, each))
+        self.terms
+            .get_term_info(term)?
+            .map_or(Ok(()), |info| self.live_in(&self.terms, &info, each))
     }
 
-    fn live_in(&self, index: &InvertedIndexReader, info: &TermInfo, mut each: impl FnMut(DocId)) -> tantivy::Result<()> {
+    fn live_in(
+        &self,
+        index: &InvertedIndexReader,
+        info: &TermInfo,
+        mut each: impl FnMut(DocId),
+    ) -> tantivy::Result<()> {
         let mut postings = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
         let mut doc = postings.doc();
         while doc != TERMINATED {
@@ -277,7 +332,12 @@ fn times(steps: &[u32]) -> Times {
 }
 
 /// Adds the rows of those that are not hidden; their numbers.
-fn shown(owned: &Owned, part: &Part, hidden: &dyn Fn(MemoryId) -> bool, rows: &mut Rows) -> Vec<DocId> {
+fn shown(
+    owned: &Owned,
+    part: &Part,
+    hidden: &dyn Fn(MemoryId) -> bool,
+    rows: &mut Rows,
+) -> Vec<DocId> {
     let mut docs = Vec::with_capacity(part.docs.len());
     for (doc, row) in part.docs.iter().zip(owned.rows_of(part)).filter(|(_, row)| !hidden(row.id)) {
         docs.push(*doc);

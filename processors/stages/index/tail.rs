@@ -85,8 +85,11 @@ impl Tail {
     /// were put: they have words in common.
     pub fn changes(&self) -> impl Iterator<Item = (&UserKey, MemoryId, Option<&Document>)> {
         self.users.iter().flat_map(|(key, user)| {
-            let documents = user.documents.iter().flatten().map(|document| (document.id, Some(&**document)));
-            documents.chain(user.removed().map(|id| (id, None))).map(move |(id, document)| (key, id, document))
+            let documents =
+                user.documents.iter().flatten().map(|document| (document.id, Some(&**document)));
+            documents
+                .chain(user.removed().map(|id| (id, None)))
+                .map(move |(id, document)| (key, id, document))
         })
     }
 
@@ -129,14 +132,19 @@ impl UserTail {
     }
 
     fn removed(&self) -> impl Iterator<Item = MemoryId> {
-        self.changes.iter().filter(|(_, change)| matches!(change, Change::Removed)).map(|(id, _)| *id)
+        self.changes
+            .iter()
+            .filter(|(_, change)| matches!(change, Change::Removed))
+            .map(|(id, _)| *id)
     }
 
     fn read(&self) -> &Read {
         self.read.get_or_init(|| {
             let mut read = Read::default();
             let documents = self.documents.iter().enumerate();
-            Words::remembering(|| documents.for_each(|(row, document)| read.add(row, document.as_deref())));
+            Words::remembering(|| {
+                documents.for_each(|(row, document)| read.add(row, document.as_deref()))
+            });
             read
         })
     }
@@ -162,7 +170,9 @@ impl UserTail {
 
 impl Read {
     fn add(&mut self, row: usize, document: Option<&Document>) {
-        let Some(text) = document.map(Document::text) else { return self.lengths.push(Lengths::default()) };
+        let Some(text) = document.map(Document::text) else {
+            return self.lengths.push(Lengths::default());
+        };
         self.lengths.push(text.lengths());
         for (place, stems) in text.places().into_iter().enumerate() {
             stems.iter().for_each(|stem| self.count(stem, row, place));
@@ -211,8 +221,15 @@ mod tests {
         let query = [word.to_owned()];
         let mut found = Found::nothing_yet(&query);
         tail.gather(&key(), &mut found, |_| false);
-        let places = found.words[0].places[0].iter().map(|(row, times)| (found.rows.of(*row).id, *times)).collect::<Vec<_>>();
-        assert_eq!(places, expected.iter().map(|(n, times)| (id(*n), *times)).collect::<Vec<_>>(), "{word}");
+        let places = found.words[0].places[0]
+            .iter()
+            .map(|(row, times)| (found.rows.of(*row).id, *times))
+            .collect::<Vec<_>>();
+        assert_eq!(
+            places,
+            expected.iter().map(|(n, times)| (id(*n), *times)).collect::<Vec<_>>(),
+            "{word}"
+        );
     }
 
     #[test]
@@ -277,7 +294,10 @@ mod tests {
 
     #[test]
     fn a_users_documents_leave_together_and_in_the_order_they_came() {
-        let (mut tail, users) = (Tail::default(), ["ana", "bo", "cleo"].map(|user| UserKey::new("acme", user).unwrap()));
+        let (mut tail, users) = (
+            Tail::default(),
+            ["ana", "bo", "cleo"].map(|user| UserKey::new("acme", user).unwrap()),
+        );
         for n in 0..30 {
             tail.put(Arc::new(Document::new(id(n), users[n as usize % 3].clone(), Text::default)));
         }
@@ -287,12 +307,22 @@ mod tests {
         let together: Vec<&[&Document]> = put.chunk_by(|one, next| one.key == next.key).collect();
         assert_eq!((together.len(), put.len()), (3, 29));
         for (n, user) in ["ana", "bo", "cleo"].iter().enumerate() {
-            let own: Vec<_> = put.iter().filter(|document| document.key.user() == *user).map(|document| document.id).collect();
-            let numbers = (0..10).map(|row| 3 * row + n as i64).filter(|n| ![3, 6].contains(n)).chain((n == 0).then_some(3));
+            let own: Vec<_> = put
+                .iter()
+                .filter(|document| document.key.user() == *user)
+                .map(|document| document.id)
+                .collect();
+            let numbers = (0..10)
+                .map(|row| 3 * row + n as i64)
+                .filter(|n| ![3, 6].contains(n))
+                .chain((n == 0).then_some(3));
             assert_eq!(own, numbers.map(id).collect::<Vec<_>>());
         }
-        let removed: Vec<_> =
-            tail.changes().filter(|(_, _, document)| document.is_none()).map(|(key, id, _)| (key, id)).collect();
+        let removed: Vec<_> = tail
+            .changes()
+            .filter(|(_, _, document)| document.is_none())
+            .map(|(key, id, _)| (key, id))
+            .collect();
         assert_eq!(removed, [(&users[0], id(6))]);
     }
 

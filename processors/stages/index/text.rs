@@ -35,14 +35,34 @@ impl TextIndex {
     /// Creates what is not there, and begins anew what was made otherwise or does not open: nothing else may live in that directory.
     pub fn open(dir: &Path, options: Options, generation: &str) -> Result<TextIndex> {
         let Opened { disk, mark, discarded } = Disk::open(dir, options, generation)?;
-        let view = View { segments: disk.segments()?, mark, settling: Arc::default(), fresh: Tail::default() };
-        Ok(TextIndex { disk: Some(Mutex::new(disk)), view: RwLock::new(view), discarded, tail_max: options.tail_max })
+        let view = View {
+            segments: disk.segments()?,
+            mark,
+            settling: Arc::default(),
+            fresh: Tail::default(),
+        };
+        Ok(TextIndex {
+            disk: Some(Mutex::new(disk)),
+            view: RwLock::new(view),
+            discarded,
+            tail_max: options.tail_max,
+        })
     }
 
     /// Begins empty each time and ends with its process. Limit: nothing of it ever leaves the memory.
     pub fn in_memory(options: Options) -> TextIndex {
-        let view = View { segments: Segments::none(), mark: None, settling: Arc::default(), fresh: Tail::default() };
-        TextIndex { disk: None, view: RwLock::new(view), discarded: None, tail_max: options.tail_max }
+        let view = View {
+            segments: Segments::none(),
+            mark: None,
+            settling: Arc::default(),
+            fresh: Tail::default(),
+        };
+        TextIndex {
+            disk: None,
+            view: RwLock::new(view),
+            discarded: None,
+            tail_max: options.tail_max,
+        }
     }
 
     /// The event offset up to which the index on disk has read the store. None: nothing of it, read all.
@@ -65,7 +85,12 @@ impl TextIndex {
     }
 
     /// Each of the user's documents with how well its words answer.
-    pub fn scored<'q>(&self, key: &UserKey, query_terms: &'q [String], bm25: Bm25) -> Result<Scored<'q>> {
+    pub fn scored<'q>(
+        &self,
+        key: &UserKey,
+        query_terms: &'q [String],
+        bm25: Bm25,
+    ) -> Result<Scored<'q>> {
         let found = self.read().find(key, query_terms)?;
         Ok(bm25.scored(found))
     }
@@ -131,7 +156,9 @@ impl View {
     fn find<'q>(&self, key: &UserKey, query_terms: &'q [String]) -> Result<Found<'q>> {
         let (mut found, hidden) = (Found::nothing_yet(query_terms), self.hides(key));
         let has_changes = self.settling.has_changes_of(key) || self.fresh.has_changes_of(key);
-        self.segments.gather(key, &mut found, has_changes.then_some(&hidden)).map_err(unreadable)?;
+        self.segments
+            .gather(key, &mut found, has_changes.then_some(&hidden))
+            .map_err(unreadable)?;
         self.settling.gather(key, &mut found, self.fresh.hides(key));
         self.fresh.gather(key, &mut found, |_| false);
         Ok(found)
@@ -159,15 +186,20 @@ impl View {
 
     /// Whether a document that is still there has the term; on disk only one of those terms may.
     fn has(&self, key: &UserKey, term: &str, settled: &BTreeSet<String>) -> Result<bool> {
-        if self.fresh.has(key, term, |_| false) || self.settling.has(key, term, self.fresh.hides(key)) {
+        if self.fresh.has(key, term, |_| false)
+            || self.settling.has(key, term, self.fresh.hides(key))
+        {
             return Ok(true);
         }
-        Ok(settled.contains(term) && self.segments.has(key, term, self.hides(key)).map_err(unreadable)?)
+        Ok(settled.contains(term)
+            && self.segments.has(key, term, self.hides(key)).map_err(unreadable)?)
     }
 
     fn ids(&self) -> Result<Vec<(UserKey, MemoryId)>> {
         let put = |tail: &Tail| {
-            let documents = tail.changes().filter_map(|(key, id, document)| document.map(|_| (key.clone(), id)));
+            let documents = tail
+                .changes()
+                .filter_map(|(key, id, document)| document.map(|_| (key.clone(), id)));
             documents.collect::<Vec<_>>()
         };
         let mut ids = self.segments.ids().map_err(unreadable)?;
@@ -242,7 +274,15 @@ mod tests {
         let mut places = written.split('|').map(stems);
         let own = places.next().unwrap_or_default();
         let (words, mut next) = (own.len(), || places.next().unwrap_or_default());
-        Text { own, before: next(), earlier: next(), after: next(), speaker: None, language: None, words }
+        Text {
+            own,
+            before: next(),
+            earlier: next(),
+            after: next(),
+            speaker: None,
+            language: None,
+            words,
+        }
     }
 
     fn document(n: usize, user_number: usize, written: &str) -> Document {
@@ -251,7 +291,12 @@ mod tests {
     }
 
     /// The ids and scores of the best.
-    fn search(index: &TextIndex, user_number: usize, query: &str, limit: usize) -> Vec<(MemoryId, f32)> {
+    fn search(
+        index: &TextIndex,
+        user_number: usize,
+        query: &str,
+        limit: usize,
+    ) -> Vec<(MemoryId, f32)> {
         index.scored(&user(user_number), &split(query), BM25).unwrap().best(limit)
     }
 
@@ -273,7 +318,11 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let terms = prop::collection::vec(prop::sample::select(&WORDS[..]), 0..6);
         let places = prop::collection::vec(terms, 4);
-        let put = (0..12usize, 0..3usize, places).prop_map(|(n, user, places)| Step::Put { n, user, places });
+        let put = (0..12usize, 0..3usize, places).prop_map(|(n, user, places)| Step::Put {
+            n,
+            user,
+            places,
+        });
         let remove = (0..12usize, 0..3usize).prop_map(|(n, user)| Step::Remove { n, user });
         prop::collection::vec(
             prop_oneof![12 => put, 4 => remove, 2 => Just(Step::Settle), 1 => Just(Step::FailToSettle), 1 => Just(Step::Reopen)],
@@ -289,12 +338,15 @@ mod tests {
         let mean = judges.iter().map(length).sum::<f64>() / count;
         let score = |stems: &Vec<String>| {
             let mut score = 0.0;
-            for (n, term) in query.iter().enumerate().filter(|(n, term)| !query[..*n].contains(term)) {
+            for (n, term) in
+                query.iter().enumerate().filter(|(n, term)| !query[..*n].contains(term))
+            {
                 let asked = query[n..].iter().filter(|other| *other == term).count() as f64;
                 let having = judges.iter().filter(|other| other.contains(term)).count() as f64;
                 let times = stems.iter().filter(|other| *other == term).count() as f64;
                 let weight = asked * (1.0 + (count - having + 0.5) / (having + 0.5)).ln();
-                score += weight * (k1 + 1.0) * times / (times + k1 * (1.0 - b + b * length(stems) / mean));
+                score += weight * (k1 + 1.0) * times
+                    / (times + k1 * (1.0 - b + b * length(stems) / mean));
             }
             score
         };
@@ -303,27 +355,40 @@ mod tests {
 
     /// Of what the query says, the share that each document says too.
     fn shares(documents: &[Vec<String>], query: &[String]) -> Vec<f64> {
-        let having = |term: &String| documents.iter().filter(|other| other.contains(term)).count() as f64;
-        let weight = |term: &String| (1.0 + (documents.len() as f64 - having(term) + 0.5) / (having(term) + 0.5)).ln();
-        let sum = |is_said: &dyn Fn(&String) -> bool| query.iter().filter(|term| is_said(term)).map(weight).sum::<f64>();
+        let having =
+            |term: &String| documents.iter().filter(|other| other.contains(term)).count() as f64;
+        let weight = |term: &String| {
+            (1.0 + (documents.len() as f64 - having(term) + 0.5) / (having(term) + 0.5)).ln()
+        };
+        let sum = |is_said: &dyn Fn(&String) -> bool| {
+            query.iter().filter(|term| is_said(term)).map(weight).sum::<f64>()
+        };
         documents.iter().map(|stems| sum(&|term| stems.contains(term)) / sum(&|_| true)).collect()
     }
 
     fn expected(model: &Model, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
-        let documents: Vec<(&MemoryId, &Text)> =
-            model.iter().filter(|((owner, _), _)| owner == key).map(|((_, id), text)| (id, text)).collect();
+        let documents: Vec<(&MemoryId, &Text)> = model
+            .iter()
+            .filter(|((owner, _), _)| owner == key)
+            .map(|((_, id), text)| (id, text))
+            .collect();
         let owned = |stems: &Stems| stems.iter().map(str::to_owned).collect::<Vec<_>>();
-        let place = |of: &dyn Fn(&Text) -> Stems| documents.iter().map(|(_, text)| owned(&of(text))).collect::<Vec<_>>();
+        let place = |of: &dyn Fn(&Text) -> Stems| {
+            documents.iter().map(|(_, text)| owned(&of(text))).collect::<Vec<_>>()
+        };
         let own = place(&|text| text.own.clone());
-        let (before, after) = (place(&|text| text.before.clone()), place(&|text| text.after.clone()));
+        let (before, after) =
+            (place(&|text| text.before.clone()), place(&|text| text.after.clone()));
         let both = place(&|text| text.before.and(&text.earlier));
         let previous = formula(&both, &both, query);
-        let [of_own, of_before, of_after] = [&own, &before, &after].map(|judged| formula(&own, judged, query));
+        let [of_own, of_before, of_after] =
+            [&own, &before, &after].map(|judged| formula(&own, judged, query));
         let shared = shares(&own, query);
         let words = |(n, (id, text)): (usize, &(&MemoryId, &Text))| {
             let shortness = (f64::from(BM25.short_words) / text.words.max(1) as f64).min(1.0);
             let own = of_own[n] + f64::from(BM25.previous) * shortness * previous[n];
-            let [own, before, after, shared] = [own, of_before[n], of_after[n], shared[n]].map(|score| score as f32);
+            let [own, before, after, shared] =
+                [own, of_before[n], of_after[n], shared[n]].map(|score| score as f32);
             (**id, Words { own, before, after, shared: Some(shared) })
         };
         documents.iter().enumerate().map(words).collect()
@@ -335,14 +400,26 @@ mod tests {
     }
 
     /// Best first, of equals the smaller id first, each with the score that the formula gives it, and none left out for a worse one.
-    fn check_best(found: &[(MemoryId, f32)], expected: &BTreeMap<MemoryId, f32>, limit: usize, about: &str) {
-        assert!(found.is_sorted_by(|a, b| a.1.total_cmp(&b.1).reverse().then(a.0.cmp(&b.0)).is_lt()), "{about}: {found:?}");
-        assert!(found.iter().all(|(id, score)| is_about(*score, expected[id])), "{about}: {found:?}, expected {expected:?}");
+    fn check_best(
+        found: &[(MemoryId, f32)],
+        expected: &BTreeMap<MemoryId, f32>,
+        limit: usize,
+        about: &str,
+    ) {
+        assert!(
+            found.is_sorted_by(|a, b| a.1.total_cmp(&b.1).reverse().then(a.0.cmp(&b.0)).is_lt()),
+            "{about}: {found:?}"
+        );
+        assert!(
+            found.iter().all(|(id, score)| is_about(*score, expected[id])),
+            "{about}: {found:?}, expected {expected:?}"
+        );
         let mut best: Vec<f32> = expected.values().copied().filter(|score| *score > 0.0).collect();
         best.sort_by(|a, b| b.total_cmp(a));
         best.truncate(limit);
         let scores: Vec<f32> = found.iter().map(|(_, score)| *score).collect();
-        let same = scores.len() == best.len() && scores.iter().zip(&best).all(|(a, b)| is_about(*a, *b));
+        let same =
+            scores.len() == best.len() && scores.iter().zip(&best).all(|(a, b)| is_about(*a, *b));
         assert!(same, "{about}: {scores:?}, expected {best:?}");
     }
 
@@ -351,11 +428,13 @@ mod tests {
             for query in ["berlin", "flat lisbon flat", "berlin move rent lisbon", " ", "tokyo"] {
                 let about = format!("{key} {query:?}");
                 let all = expected(model, &key, &split(query));
-                let own: BTreeMap<MemoryId, f32> = all.iter().map(|(id, words)| (*id, words.own)).collect();
+                let own: BTreeMap<MemoryId, f32> =
+                    all.iter().map(|(id, words)| (*id, words.own)).collect();
                 for limit in [100, 2] {
                     check_best(&search(index, user_number, query, limit), &own, limit, &about);
                 }
-                let (ids, words): (Vec<_>, Vec<_>) = all.into_iter().chain([(id(999), Words::default())]).unzip();
+                let (ids, words): (Vec<_>, Vec<_>) =
+                    all.into_iter().chain([(id(999), Words::default())]).unzip();
                 let found = index.scored(&key, &split(query), BM25).unwrap().of(&ids);
                 let is_same = |a: &Words, b: &Words| {
                     is_about(a.own, b.own)
@@ -366,14 +445,22 @@ mod tests {
                             (a, b) => a == b,
                         }
                 };
-                let same = found.len() == words.len() && found.iter().zip(&words).all(|(a, b)| is_same(a, b));
+                let same = found.len() == words.len()
+                    && found.iter().zip(&words).all(|(a, b)| is_same(a, b));
                 assert!(same, "{about}: {found:?}, expected {words:?}");
                 let wordless = index.scored(&key, &[], BM25).unwrap().of(&ids);
-                assert!(wordless.iter().all(|words| *words == Words::default()), "{about}: {wordless:?}");
+                assert!(
+                    wordless.iter().all(|words| *words == Words::default()),
+                    "{about}: {wordless:?}"
+                );
             }
             let own = model.iter().filter(|((owner, _), _)| *owner == key);
             let lengths = own.map(|(_, text)| text.own.len().max(1) as u64);
-            assert_eq!(index.documents(&key).unwrap(), (lengths.clone().count(), lengths.sum()), "{key}");
+            assert_eq!(
+                index.documents(&key).unwrap(),
+                (lengths.clone().count(), lengths.sum()),
+                "{key}"
+            );
         }
         let mut ids = index.ids().unwrap();
         ids.sort_unstable();
@@ -385,9 +472,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let index = open(&dir);
         let [danish, dutch] = [0, 1].map(|n| Language::others().nth(n).expect("there are a dozen"));
-        let told =
-            |n, user_number, language| Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") });
-        for document in [told(0, 0, Some(dutch)), told(1, 0, Some(danish)), told(2, 0, None), told(3, 1, None)] {
+        let told = |n, user_number, language| {
+            Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") })
+        };
+        for document in
+            [told(0, 0, Some(dutch)), told(1, 0, Some(danish)), told(2, 0, None), told(3, 1, None)]
+        {
             index.put(document);
         }
         let languages = |user_number| index.languages(&user(user_number)).unwrap();
@@ -435,7 +525,8 @@ mod tests {
     #[test]
     fn an_index_without_a_disk_finds_the_same_whether_settled_or_not() {
         let index = TextIndex::in_memory(OPTIONS);
-        let model: Model = (0..5).map(|n| ((user(n % 2), id(n)), text("berlin flat|rent"))).collect();
+        let model: Model =
+            (0..5).map(|n| ((user(n % 2), id(n)), text("berlin flat|rent"))).collect();
         (0..5).for_each(|n| index.put(document(n, n % 2, "berlin flat|rent")));
         assert_eq!(index.mark(), None);
         assert_eq!([index.settle(7).unwrap(), index.settle(7).unwrap()], [true, false]);
@@ -484,18 +575,26 @@ mod tests {
     fn check_apart(index: &TextIndex, layers: usize, about: &str) {
         let mut all = Vec::new();
         for user_number in 0..2 {
-            let last = |n| (0..layers).rev().find(|layer| did(n, user_number, *layer) != Did::Nothing);
+            let last =
+                |n| (0..layers).rev().find(|layer| did(n, user_number, *layer) != Did::Nothing);
             let put_by = |n| last(n).filter(|layer| did(n, user_number, *layer) == Did::Put);
             for (layer, word) in LAYERS.iter().enumerate() {
                 let own = (0..2 * COMBINATIONS).filter(|n| put_by(*n) == Some(layer));
                 let mut expected: Vec<MemoryId> = own.clone().map(id).collect();
                 expected.sort_unstable();
-                let mut found: Vec<_> = search(index, user_number, word, 9999).into_iter().map(|(id, _)| id).collect();
+                let mut found: Vec<_> =
+                    search(index, user_number, word, 9999).into_iter().map(|(id, _)| id).collect();
                 found.sort_unstable();
                 assert_eq!(found, expected, "{about}: the words of {}, {word}", user(user_number));
                 let names = (0..2 * COMBINATIONS).map(|n| name(layer, n)).collect();
-                let speakers: BTreeSet<_> = index.speakers(&user(user_number), &names).unwrap().into_iter().collect();
-                assert_eq!(speakers, own.map(|n| name(layer, n)).collect(), "{about}: who spoke to {}", user(user_number));
+                let speakers: BTreeSet<_> =
+                    index.speakers(&user(user_number), &names).unwrap().into_iter().collect();
+                assert_eq!(
+                    speakers,
+                    own.map(|n| name(layer, n)).collect(),
+                    "{about}: who spoke to {}",
+                    user(user_number)
+                );
                 all.extend(expected.into_iter().map(|id| (user(user_number), id)));
             }
         }
@@ -555,7 +654,12 @@ mod tests {
             index.put(Document::new(id(n), user(0), move || text.clone()));
         };
         let of = |user_number, name: &str| {
-            index.speakers(&user(user_number), &BTreeSet::from([name.to_owned(), "nobody".to_owned()])).unwrap()
+            index
+                .speakers(
+                    &user(user_number),
+                    &BTreeSet::from([name.to_owned(), "nobody".to_owned()]),
+                )
+                .unwrap()
         };
         let known = |name: &str| of(0, name) == [name];
         by(1, "mary ann");
@@ -587,7 +691,10 @@ mod tests {
         assert_eq!(index.pending(), 1);
         drop(index);
         let index = open(&dir);
-        assert_eq!((index.mark(), index.discarded(), index.ids().unwrap()), (Some(41), None, vec![(user(0), id(1))]));
+        assert_eq!(
+            (index.mark(), index.discarded(), index.ids().unwrap()),
+            (Some(41), None, vec![(user(0), id(1))])
+        );
     }
 
     #[test]
@@ -632,10 +739,18 @@ mod tests {
                 let index = open(&copy);
                 discarded += usize::from(index.discarded().is_some());
                 let now = search(&index, 0, "flat", 100);
-                assert_eq!(now, if index.mark().is_some() { before.clone() } else { vec![] }, "{:?}", file.file_name());
+                assert_eq!(
+                    now,
+                    if index.mark().is_some() { before.clone() } else { vec![] },
+                    "{:?}",
+                    file.file_name()
+                );
             }
         }
-        assert!(discarded >= 15, "three damages to each of at least five files of the segment, not {discarded}");
+        assert!(
+            discarded >= 15,
+            "three damages to each of at least five files of the segment, not {discarded}"
+        );
     }
 
     fn copied(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) {
@@ -677,7 +792,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (index, mut model) = (open(&dir), Model::new());
         for n in 0..count {
-            let place = |from: usize| (0..(n * from) % 5).map(|k| WORDS[(n / 3 + k * k) % 3]).collect::<Vec<_>>().join(" ");
+            let place = |from: usize| {
+                (0..(n * from) % 5)
+                    .map(|k| WORDS[(n / 3 + k * k) % 3])
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
             let written = format!("berlin {}|{}|{}|{}", place(1), place(2), place(3), place(7));
             model.insert((user(n % 2), id(n)), text(&written));
             index.put(document(n, n % 2, &written));
@@ -706,7 +826,8 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         std::thread::scope(|scope| {
-            let settler = scope.spawn(|| (0..30).for_each(|mark| assert!(index.settle(mark).unwrap())));
+            let settler =
+                scope.spawn(|| (0..30).for_each(|mark| assert!(index.settle(mark).unwrap())));
             let mut version = 0;
             while !settler.is_finished() {
                 version += 1;
@@ -716,7 +837,11 @@ mod tests {
                 index.remove(&user(0), id(2));
                 for word in ["always", &newest] {
                     let hits = search(&index, 0, word, 10);
-                    assert_eq!(hits.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(1)], "{word}");
+                    assert_eq!(
+                        hits.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+                        [id(1)],
+                        "{word}"
+                    );
                 }
                 assert_eq!(index.documents(&user(0)).unwrap(), (1, 2));
             }

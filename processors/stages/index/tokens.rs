@@ -54,7 +54,12 @@ impl Tokenizer for Keyed {
 
     fn token_stream<'t>(&'t mut self, text: &'t str) -> Tokens<'t> {
         self.token.reset();
-        Tokens { token: &mut self.token, prefix_bytes: 0, rest: text.split(SEPARATOR), begun: false }
+        Tokens {
+            token: &mut self.token,
+            prefix_bytes: 0,
+            rest: text.split(SEPARATOR),
+            begun: false,
+        }
     }
 }
 
@@ -98,7 +103,9 @@ mod tests {
         let key = UserKey::new("acme", "ana b").unwrap();
         let text = joined(&key, &text);
         let (mut keyed, mut found) = (Keyed::default(), Vec::new());
-        keyed.token_stream(&text).process(&mut |token| found.push((token.position, token.text.clone())));
+        keyed
+            .token_stream(&text)
+            .process(&mut |token| found.push((token.position, token.text.clone())));
         found
     }
 
@@ -112,7 +119,12 @@ mod tests {
         let spelled = |stem| spelled(&UserKey::new("acme", "ana b").unwrap(), stem);
         assert_eq!(
             tokens_of(Text { own: stems(&["berlin", "", "flat"]), ..Text::default() }),
-            [(0, "acme/ana b".into()), (0, spelled("berlin")), (0, spelled("")), (0, spelled("flat"))]
+            [
+                (0, "acme/ana b".into()),
+                (0, spelled("berlin")),
+                (0, spelled("")),
+                (0, spelled("flat"))
+            ]
         );
     }
 

@@ -121,7 +121,13 @@ impl Vectors {
     }
 
     /// The cosine of each of these, 0 for one that has no vector or is not this user's.
-    pub fn cosines(&self, key: &UserKey, load: &mut Load, query: &Vector, ids: &[MemoryId]) -> Result<Vec<f32>> {
+    pub fn cosines(
+        &self,
+        key: &UserKey,
+        load: &mut Load,
+        query: &Vector,
+        ids: &[MemoryId],
+    ) -> Result<Vec<f32>> {
         let block = self.block(key, load)?;
         Ok(ids.iter().map(|id| block.cosine(*id, query).unwrap_or_default()).collect())
     }
@@ -199,8 +205,13 @@ impl Drop for Vectors {
     /// Its shard is somebody else's now, and the room is for those that are ours.
     fn drop(&mut self) {
         let mut cache = self.room.cache();
-        let gone: Vec<Whose> =
-            cache.blocks.iter().map(|(whose, _)| whose).filter(|(shard, _)| *shard == self.shard).cloned().collect();
+        let gone: Vec<Whose> = cache
+            .blocks
+            .iter()
+            .map(|(whose, _)| whose)
+            .filter(|(shard, _)| *shard == self.shard)
+            .cloned()
+            .collect();
         gone.iter().for_each(|whose| cache.drop_block(whose));
     }
 }
@@ -256,13 +267,16 @@ mod tests {
 
     fn check(vectors: &Vectors, key: &UserKey, store: &Store) {
         let query = vector(999);
-        let mut expected: Vec<_> = store.iter().map(|(id, vector)| (*id, vector.cosine(&query))).collect();
+        let mut expected: Vec<_> =
+            store.iter().map(|(id, vector)| (*id, vector.cosine(&query))).collect();
         expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let ids: Vec<_> = expected.iter().map(|(id, _)| *id).chain([id(12345)]).collect();
         let cosines: Vec<_> = expected.iter().map(|(_, cosine)| *cosine).chain([0.0]).collect();
         assert_eq!(vectors.cosines(key, &mut || load(store), &query, &ids).unwrap(), cosines);
         for limit in [0, 3, 100] {
-            let near = vectors.nearest(key, &mut || load(store), &query, limit, &Unseen::default()).unwrap();
+            let near = vectors
+                .nearest(key, &mut || load(store), &query, limit, &Unseen::default())
+                .unwrap();
             assert_eq!(near, expected[..limit.min(expected.len())]);
         }
         assert!(vectors.room.counts().bytes <= vectors.room.bytes_max);
@@ -334,7 +348,13 @@ mod tests {
             vectors.put(&key, id(2), &vector(2));
             read
         };
-        assert_eq!(vectors.nearest(&key, &mut read_then_overtaken, &vector(0), 9, &Unseen::default()).unwrap().len(), 1);
+        assert_eq!(
+            vectors
+                .nearest(&key, &mut read_then_overtaken, &vector(0), 9, &Unseen::default())
+                .unwrap()
+                .len(),
+            1
+        );
         store.insert(id(2), vector(2));
         check(&vectors, &key, &store);
     }
@@ -361,7 +381,8 @@ mod tests {
 
     #[test]
     fn shards_share_a_room_and_neither_sees_what_the_other_has_of_the_same_user() {
-        let stores: Vec<Store> = (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
+        let stores: Vec<Store> =
+            (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
         let one = Block::of(load(&stores[0]).unwrap()).bytes();
         let room = Room::new(2 * one);
         let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&room))).collect();
@@ -379,7 +400,8 @@ mod tests {
 
     #[test]
     fn a_user_who_outgrows_the_room_leaves_the_others_in_it() {
-        let (mut many, few): (Store, Store) = ((0..50).map(|n| (id(n), vector(n))).collect(), Store::from([(id(0), vector(0))]));
+        let (mut many, few): (Store, Store) =
+            ((0..50).map(|n| (id(n), vector(n))).collect(), Store::from([(id(0), vector(0))]));
         let bytes = |store: &Store| Block::of(load(store).unwrap()).bytes();
         let vectors = Vectors::new(Room::new(bytes(&many) + bytes(&few)));
         check(&vectors, &user(1), &few);
@@ -391,7 +413,10 @@ mod tests {
         }
         let misses = vectors.room.counts().misses;
         check(&vectors, &user(1), &few);
-        assert_eq!((vectors.room.counts().misses, vectors.room.counts().bytes), (misses, bytes(&few)));
+        assert_eq!(
+            (vectors.room.counts().misses, vectors.room.counts().bytes),
+            (misses, bytes(&few))
+        );
         check(&vectors, &user(0), &many);
     }
 
@@ -403,7 +428,15 @@ mod tests {
         vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));
         vectors.put(&user(0), id(3), &Vector::default());
         check(&vectors, &user(0), &store);
-        let near = vectors.nearest(&user(0), &mut || load(&store), &Vector::of(&[1.0, 0.0]), 9, &Unseen::default()).unwrap();
+        let near = vectors
+            .nearest(
+                &user(0),
+                &mut || load(&store),
+                &Vector::of(&[1.0, 0.0]),
+                9,
+                &Unseen::default(),
+            )
+            .unwrap();
         assert_eq!(near, []);
     }
 }

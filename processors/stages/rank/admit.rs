@@ -33,7 +33,8 @@ pub(super) fn is_superseded(memory: &Memory, question: &Question) -> bool {
 
 /// A session's own memories are added when the question names the session, which filters nothing else.
 fn is_in_scope(memory: &Memory, question: &Question) -> bool {
-    memory.scope != Scope::Session || (memory.session.is_some() && memory.session.as_deref() == question.session)
+    memory.scope != Scope::Session
+        || (memory.session.is_some() && memory.session.as_deref() == question.session)
 }
 
 fn has_all(metadata: &Metadata, wanted: &Metadata) -> bool {
@@ -44,7 +45,9 @@ fn has_all(metadata: &Metadata, wanted: &Metadata) -> bool {
 /// partition's offset if it was forwarded.
 fn was_known(memory: &Memory, question: &Question) -> bool {
     question.as_of.is_none_or(|time| memory.created_at <= time && memory.valid_from <= time)
-        && question.as_of_offset.is_none_or(|offset| memory.changed <= offset || memory.source.offset <= offset)
+        && question
+            .as_of_offset
+            .is_none_or(|offset| memory.changed <= offset || memory.source.offset <= offset)
 }
 
 #[cfg(test)]
@@ -62,11 +65,17 @@ mod tests {
     #[test]
     fn session_memories_need_their_sessions_name_which_filters_nothing_else() {
         let none = nothing();
-        let private = |memory: &mut Memory| (memory.scope, memory.session) = (Scope::Session, Some("s1".into()));
+        let private = |memory: &mut Memory| {
+            (memory.scope, memory.session) = (Scope::Session, Some("s1".into()))
+        };
         check(private, &ask("q", &none), false);
         check(private, &Question { session: Some("s2"), ..ask("q", &none) }, false);
         check(private, &Question { session: Some("s1"), ..ask("q", &none) }, true);
-        check(|memory| memory.session = Some("s1".into()), &Question { session: Some("s2"), ..ask("q", &none) }, true);
+        check(
+            |memory| memory.session = Some("s1".into()),
+            &Question { session: Some("s2"), ..ask("q", &none) },
+            true,
+        );
         check(|memory| memory.scope = Scope::Session, &ask("q", &none), false);
         check(|memory| memory.scope = Scope::Tenant, &ask("q", &none), true);
     }
@@ -75,10 +84,18 @@ mod tests {
     fn kinds_and_metadata_are_conditions() {
         let (none, kinds) = (nothing(), [Kind::new("preference")]);
         check(|_| (), &Question { kinds: &kinds, ..ask("q", &none) }, false);
-        check(|memory| memory.kind = kinds[0].clone(), &Question { kinds: &kinds, ..ask("q", &none) }, true);
+        check(
+            |memory| memory.kind = kinds[0].clone(),
+            &Question { kinds: &kinds, ..ask("q", &none) },
+            true,
+        );
         let wanted = Metadata::from([("app".into(), "chat".into())]);
         check(|_| (), &ask("q", &wanted), false);
-        check(|memory| memory.metadata = Metadata::from([("app".into(), "mail".into())]), &ask("q", &wanted), false);
+        check(
+            |memory| memory.metadata = Metadata::from([("app".into(), "mail".into())]),
+            &ask("q", &wanted),
+            false,
+        );
         check(|memory| memory.metadata = wanted.clone(), &ask("q", &wanted), true);
     }
 
@@ -86,21 +103,31 @@ mod tests {
     fn what_was_replaced_or_archived_comes_only_when_asked_for() {
         let none = nothing();
         let old = |memory: &mut Memory| {
-            (memory.valid_to, memory.superseded_by) = (Some(Time(50)), Some(MemoryId::of(&memory.source, 9)))
+            (memory.valid_to, memory.superseded_by) =
+                (Some(Time(50)), Some(MemoryId::of(&memory.source, 9)))
         };
         check(old, &ask("q", &none), false);
         check(old, &Question { explain: true, ..ask("q", &none) }, true);
         check(old, &Question { include_archived: true, ..ask("q", &none) }, true);
         check(|memory| memory.archived = true, &ask("q", &none), false);
-        check(|memory| memory.archived = true, &Question { explain: true, ..ask("q", &none) }, false);
-        check(|memory| memory.archived = true, &Question { include_archived: true, ..ask("q", &none) }, true);
+        check(
+            |memory| memory.archived = true,
+            &Question { explain: true, ..ask("q", &none) },
+            false,
+        );
+        check(
+            |memory| memory.archived = true,
+            &Question { include_archived: true, ..ask("q", &none) },
+            true,
+        );
     }
 
     #[test]
     fn as_of_a_time_only_what_was_known_and_valid_then_is_admitted() {
         let none = nothing();
         let lived = |memory: &mut Memory| {
-            (memory.created_at, memory.valid_from, memory.valid_to) = (Time(10), Time(10), Some(Time(50)));
+            (memory.created_at, memory.valid_from, memory.valid_to) =
+                (Time(10), Time(10), Some(Time(50)));
         };
         for (time, expected) in [(9, false), (10, true), (49, true), (50, false)] {
             check(lived, &Question { as_of: Some(Time(time)), ..ask("q", &none) }, expected);
@@ -115,7 +142,11 @@ mod tests {
             (memory.source.offset, memory.changed, memory.valid_to) = (5, 9, Some(Time(50)));
         };
         for (offset, expected) in [(4, false), (5, true), (8, true), (9, false)] {
-            check(replaced_at_9, &Question { as_of_offset: Some(offset), ..ask("q", &none) }, expected);
+            check(
+                replaced_at_9,
+                &Question { as_of_offset: Some(offset), ..ask("q", &none) },
+                expected,
+            );
         }
     }
 }

@@ -28,7 +28,11 @@ pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
     for one in ranked.iter_mut().filter(|one| !one.superseded) {
         let found = newer.iter().find(|newer| Some(newer.id) == one.memory.revised_by);
         one.note = found.map(|newer| {
-            format!("revised on {}: \"{}\"", text::day(newer.valid_from), text::shortened(&newer.content, QUOTED_CHARS))
+            format!(
+                "revised on {}: \"{}\"",
+                text::day(newer.valid_from),
+                text::shortened(&newer.content, QUOTED_CHARS)
+            )
         });
     }
 }
@@ -54,8 +58,12 @@ pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     let mut row = Row::of(ranked);
     for place in 0..links.successor.len() {
         if row.is_waiting(place) && links.successor[place].is_none() {
-            let newer: Vec<usize> = links.newer[place].iter().copied().filter(|newer| row.is_waiting(*newer)).collect();
-            newer.into_iter().chain([place]).for_each(|place| row.seat_with_predecessors(place, &links));
+            let newer: Vec<usize> =
+                links.newer[place].iter().copied().filter(|newer| row.is_waiting(*newer)).collect();
+            newer
+                .into_iter()
+                .chain([place])
+                .for_each(|place| row.seat_with_predecessors(place, &links));
         }
     }
     row.seat_rest()
@@ -63,7 +71,10 @@ pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
 
 /// Equal scores: the newer one, then the smaller id, so that no two ever tie.
 pub(super) fn better_first(a: &Ranked, b: &Ranked) -> Ordering {
-    b.score.total_cmp(&a.score).then(b.memory.created_at.cmp(&a.memory.created_at)).then(a.memory.id.cmp(&b.memory.id))
+    b.score
+        .total_cmp(&a.score)
+        .then(b.memory.created_at.cmp(&a.memory.created_at))
+        .then(a.memory.id.cmp(&b.memory.id))
 }
 
 /// Who belongs to whom, by place in the sorted list.
@@ -87,12 +98,19 @@ impl Links {
         };
         for (place, one) in ranked.iter().enumerate() {
             if one.superseded {
-                links.follow(place, one.memory.superseded_by.and_then(|id| place_of.get(&id).copied()));
+                links.follow(
+                    place,
+                    one.memory.superseded_by.and_then(|id| place_of.get(&id).copied()),
+                );
                 continue;
             }
             let revised = one.memory.revises.iter().filter_map(|id| place_of.get(id));
-            let follows = |older: &Ranked| !older.superseded && one.score >= share_of(one, older) * older.score;
-            revised.filter(|older| follows(&ranked[**older])).for_each(|older| links.newer[*older].push(place));
+            let follows = |older: &Ranked| {
+                !older.superseded && one.score >= share_of(one, older) * older.score
+            };
+            revised
+                .filter(|older| follows(&ranked[**older]))
+                .for_each(|older| links.newer[*older].push(place));
             for &other in one.memory.conflicts_with.iter().filter_map(|id| place_of.get(id)) {
                 links.oppose(place, other, ranked, least);
                 links.oppose(other, place, ranked, least);
@@ -128,7 +146,11 @@ impl Links {
     fn oppose(&mut self, old: usize, new: usize, ranked: &[Ranked], least: f32) {
         let (older, newer) = (&ranked[old], &ranked[new]);
         let is_newer = newer.memory.created_at > older.memory.created_at && newer.score >= least;
-        if is_newer && !newer.superseded && !older.superseded && !denies(&older.memory.content) && !denies(&newer.memory.content)
+        if is_newer
+            && !newer.superseded
+            && !older.superseded
+            && !denies(&older.memory.content)
+            && !denies(&newer.memory.content)
         {
             self.newer[old].push(new);
         }
@@ -147,7 +169,10 @@ struct Row {
 
 impl Row {
     fn of(ranked: Vec<Ranked>) -> Row {
-        Row { seated: Vec::with_capacity(ranked.len()), waiting: ranked.into_iter().map(Some).collect() }
+        Row {
+            seated: Vec::with_capacity(ranked.len()),
+            waiting: ranked.into_iter().map(Some).collect(),
+        }
     }
 
     fn is_waiting(&self, place: usize) -> bool {
@@ -181,28 +206,49 @@ mod tests {
         let mut memory = memory(number, &format!("m{number}"));
         memory.created_at = Time(i64::from(number));
         memory.valid_from = Time(i64::from(number) * 86_400_000);
-        memory.revises = revises.map(|number| super::super::samples::memory(number, "").id).into_iter().collect();
+        memory.revises = revises
+            .map(|number| super::super::samples::memory(number, "").id)
+            .into_iter()
+            .collect();
         Ranked::new(memory.into(), score, false, vec![])
     }
 
     fn check(ranked: Vec<Ranked>, expected: &[&str]) {
         let arranged = arranged(ranked);
-        assert_eq!(arranged.iter().map(|one| one.memory.content.as_str()).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            arranged.iter().map(|one| one.memory.content.as_str()).collect::<Vec<_>>(),
+            expected
+        );
     }
 
     #[test]
     fn a_revised_memory_stands_right_behind_the_newest_of_those_that_revise_it() {
-        check(vec![one(1, 0.9, None), one(2, 0.8, None), one(3, 0.3, Some(1))], &["m3", "m1", "m2"]);
-        check(vec![one(1, 0.9, None), one(2, 0.5, Some(1)), one(3, 0.2, Some(2)), one(4, 0.7, None)], &["m3", "m2", "m1", "m4"]);
-        check(vec![one(1, 0.2, None), one(2, 0.9, Some(1)), one(3, 0.5, None)], &["m2", "m3", "m1"]);
+        check(
+            vec![one(1, 0.9, None), one(2, 0.8, None), one(3, 0.3, Some(1))],
+            &["m3", "m1", "m2"],
+        );
+        check(
+            vec![one(1, 0.9, None), one(2, 0.5, Some(1)), one(3, 0.2, Some(2)), one(4, 0.7, None)],
+            &["m3", "m2", "m1", "m4"],
+        );
+        check(
+            vec![one(1, 0.2, None), one(2, 0.9, Some(1)), one(3, 0.5, None)],
+            &["m2", "m3", "m1"],
+        );
         check(vec![one(1, 0.9, None), one(2, 0.8, Some(7))], &["m1", "m2"]);
         check(vec![one(1, 0.9, Some(2)), one(2, 0.8, Some(1))], &["m2", "m1"]);
     }
 
     #[test]
     fn a_statement_far_behind_the_one_that_it_revises_keeps_its_own_place() {
-        check(vec![one(1, 0.8, None), one(2, 0.7, None), one(3, 0.19, Some(1))], &["m1", "m2", "m3"]);
-        check(vec![one(1, 0.8, None), one(2, 0.7, None), one(3, 0.2, Some(1))], &["m3", "m1", "m2"]);
+        check(
+            vec![one(1, 0.8, None), one(2, 0.7, None), one(3, 0.19, Some(1))],
+            &["m1", "m2", "m3"],
+        );
+        check(
+            vec![one(1, 0.8, None), one(2, 0.7, None), one(3, 0.2, Some(1))],
+            &["m3", "m1", "m2"],
+        );
     }
 
     #[test]

@@ -45,8 +45,13 @@ pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
 
 /// Longer for what proved useful. A confirmation is worth two uses; the logarithm keeps a favourite from becoming eternal.
 fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
-    let of_kind = fade.half_life_days_by_kind.get(memory.kind.as_str()).copied().unwrap_or(fade.half_life_days);
-    let proofs = if fade.uses_prolong { memory.uses as f32 + 2.0 * memory.confirmed as f32 } else { 0.0 };
+    let of_kind = fade
+        .half_life_days_by_kind
+        .get(memory.kind.as_str())
+        .copied()
+        .unwrap_or(fade.half_life_days);
+    let proofs =
+        if fade.uses_prolong { memory.uses as f32 + 2.0 * memory.confirmed as f32 } else { 0.0 };
     of_kind.max(f32::MIN_POSITIVE) * (1.0 + proofs.ln_1p())
 }
 
@@ -71,7 +76,10 @@ mod tests {
 
     fn check(fade: &Fade, days: i64, expected: f32) {
         let actual = recency(&memory(1, "tea"), fade, Time(days * DAY_MS));
-        assert!((actual - expected).abs() < 1e-3, "{actual} after {days} days, expected {expected}");
+        assert!(
+            (actual - expected).abs() < 1e-3,
+            "{actual} after {days} days, expected {expected}"
+        );
     }
 
     #[test]

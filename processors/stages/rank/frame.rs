@@ -117,7 +117,8 @@ fn markdown(one: &Ranked) -> String {
 }
 
 fn xml(one: &Ranked) -> String {
-    let attributes: String = facts(one).iter().map(|(name, value)| format!(" {name}=\"{}\"", xml_text(value))).collect();
+    let attributes: String =
+        facts(one).iter().map(|(name, value)| format!(" {name}=\"{}\"", xml_text(value))).collect();
     format!("<memory{attributes}>{}</memory>\n", xml_text(&one.memory.content))
 }
 
@@ -127,7 +128,8 @@ fn compact(one: &Ranked) -> String {
 }
 
 fn json(one: &Ranked) -> String {
-    let mut fields: Vec<String> = facts(one).iter().map(|(name, value)| format!("\"{name}\":{}", json_text(value))).collect();
+    let mut fields: Vec<String> =
+        facts(one).iter().map(|(name, value)| format!("\"{name}\":{}", json_text(value))).collect();
     fields.push(format!("\"content\":{}", json_text(&one.memory.content)));
     format!("{{{}}}", fields.join(","))
 }
@@ -135,7 +137,8 @@ fn json(one: &Ranked) -> String {
 /// What a reader needs to place a memory: without the speaker an "I" is anybody, and without its end an old fact looks current.
 fn facts(one: &Ranked) -> Vec<(&'static str, Cow<'_, str>)> {
     let memory = &one.memory;
-    let mut facts = vec![("kind", memory.kind.as_str().into()), ("date", date(memory.created_at).into())];
+    let mut facts =
+        vec![("kind", memory.kind.as_str().into()), ("date", date(memory.created_at).into())];
     facts.extend(speaker(memory).map(|name| ("speaker", name.into())));
     if one.superseded {
         facts.extend(memory.valid_to.map(|end| ("until", date(end).into())));
@@ -150,7 +153,10 @@ pub(super) fn speaker(memory: &Memory) -> Option<&str> {
 
 /// No line ends of any script and no control characters: for the reader, a memory is one line.
 pub(super) fn one_line(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// For a label: nothing that could end it early.
@@ -182,11 +188,13 @@ pub(super) fn json_text(text: &str) -> String {
 pub(super) fn date(time: Time) -> String {
     let days = time.0.div_euclid(86_400_000) + 719_468; // since 0000-03-01
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let months_since_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * months_since_march + 2) / 5 + 1;
-    let month = if months_since_march < 10 { months_since_march + 3 } else { months_since_march - 9 };
+    let month =
+        if months_since_march < 10 { months_since_march + 3 } else { months_since_march - 9 };
     let year = era * 400 + year_of_era + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
 }
@@ -201,19 +209,27 @@ pub(super) mod tests {
     /// How many memories a strict reader of this format finds. Panics at anything that is not well formed.
     pub fn memories_in(block: &str, format: Format) -> usize {
         let frame = Frame::of(format).expect("a format with a block");
-        let inside = block.strip_prefix(frame.opening).and_then(|rest| rest.strip_suffix(frame.closing)).expect("framed");
+        let inside = block
+            .strip_prefix(frame.opening)
+            .and_then(|rest| rest.strip_suffix(frame.closing))
+            .expect("framed");
         let line = match format {
             Format::Json => {
                 let value: serde_json::Value = serde_json::from_str(block).expect("JSON");
                 return value["memories"].as_array().expect("an array").len();
             }
             Format::Markdown => r"^- \([^()]*\) ?.*$",
-            Format::Xml => r#"^<memory( [a-z]+="([^<>"&]|&(amp|lt|gt|quot);)*")+>([^<>"&]|&(amp|lt|gt|quot);)*</memory>$"#,
+            Format::Xml => {
+                r#"^<memory( [a-z]+="([^<>"&]|&(amp|lt|gt|quot);)*")+>([^<>"&]|&(amp|lt|gt|quot);)*</memory>$"#
+            }
             _ => r"^\[[^\[\]]*\] ?.*$",
         };
         let line = Regex::new(line).expect("a pattern");
         assert!(inside.ends_with('\n'));
-        inside.split_terminator('\n').inspect(|text| assert!(line.is_match(text), "{text:?}")).count()
+        inside
+            .split_terminator('\n')
+            .inspect(|text| assert!(line.is_match(text), "{text:?}"))
+            .count()
     }
 
     fn ranked(content: &str, edit: impl FnOnce(&mut Ranked)) -> Ranked {
@@ -231,9 +247,17 @@ pub(super) mod tests {
     fn each_format_says_kind_day_and_text() {
         let plain = ranked("I like tea", |_| ());
         check(&plain, Format::Markdown, "- (fact, 2024-05-01) I like tea\n");
-        check(&plain, Format::Xml, "<memory kind=\"fact\" date=\"2024-05-01\">I like tea</memory>\n");
+        check(
+            &plain,
+            Format::Xml,
+            "<memory kind=\"fact\" date=\"2024-05-01\">I like tea</memory>\n",
+        );
         check(&plain, Format::Compact, "[fact] I like tea\n");
-        check(&plain, Format::Json, r#"{"kind":"fact","date":"2024-05-01","content":"I like tea"}"#);
+        check(
+            &plain,
+            Format::Json,
+            r#"{"kind":"fact","date":"2024-05-01","content":"I like tea"}"#,
+        );
     }
 
     #[test]
@@ -242,7 +266,11 @@ pub(super) mod tests {
             (one.memory_mut().speaker, one.memory_mut().valid_to, one.superseded) =
                 (Some("Anna".into()), Some(Time(1_717_200_000_000)), true);
         });
-        check(&old, Format::Markdown, "- (fact, 2024-05-01, Anna, until 2024-06-01) I live in Berlin\n");
+        check(
+            &old,
+            Format::Markdown,
+            "- (fact, 2024-05-01, Anna, until 2024-06-01) I live in Berlin\n",
+        );
         let answer = ranked("Try the old town", |one| one.memory_mut().role = Role::Assistant);
         check(
             &answer,
@@ -255,15 +283,27 @@ pub(super) mod tests {
     fn a_revised_memory_says_when_and_by_which_words() {
         let note = || Some("revised on 1 June, 2024: \"I moved (to Lisbon)\"".to_owned());
         let old = ranked("I live in Berlin", |one| one.note = note());
-        check(&old, Format::Markdown, "- (fact, 2024-05-01, revised on 1 June, 2024: \"I moved to Lisbon \") I live in Berlin\n");
-        check(&old, Format::Compact, "[fact, revised on 1 June, 2024: \"I moved to Lisbon \"] I live in Berlin\n");
+        check(
+            &old,
+            Format::Markdown,
+            "- (fact, 2024-05-01, revised on 1 June, 2024: \"I moved to Lisbon \") I live in Berlin\n",
+        );
+        check(
+            &old,
+            Format::Compact,
+            "[fact, revised on 1 June, 2024: \"I moved to Lisbon \"] I live in Berlin\n",
+        );
         check(
             &old,
             Format::Xml,
             "<memory kind=\"fact\" date=\"2024-05-01\" note=\"revised on 1 June, 2024: &quot;I moved (to Lisbon)&quot;\">\
              I live in Berlin</memory>\n",
         );
-        let wish = |note| ranked("Call me Max", |one| (one.memory_mut().kind, one.note) = (Kind::new("preference"), note));
+        let wish = |note| {
+            ranked("Call me Max", |one| {
+                (one.memory_mut().kind, one.note) = (Kind::new("preference"), note)
+            })
+        };
         assert_eq!((wishes_first(&wish(None)), wishes_first(&wish(note()))), (0, 1));
     }
 
@@ -286,7 +326,8 @@ pub(super) mod tests {
                 });
                 let frame = Frame::of(format).expect("a format with a block");
                 let written = frame.memory(&one);
-                let block = frame.around([(1, written.as_str()), (1, written.as_str())].into_iter());
+                let block =
+                    frame.around([(1, written.as_str()), (1, written.as_str())].into_iter());
                 assert_eq!(memories_in(&block, format), 2, "{written}");
             }
         }

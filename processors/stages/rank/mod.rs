@@ -81,7 +81,12 @@ pub struct Question<'a> {
 
 impl<'a> Question<'a> {
     /// One of a recall's queries, under the conditions that all of them share.
-    pub fn of(recall: &'a Recall, text: &'a str, speaker: Option<&'a str>, information: f32) -> Question<'a> {
+    pub fn of(
+        recall: &'a Recall,
+        text: &'a str,
+        speaker: Option<&'a str>,
+        information: f32,
+    ) -> Question<'a> {
         Question {
             text,
             speaker,
@@ -165,8 +170,22 @@ pub struct Ranked {
 
 impl Ranked {
     /// Nothing but a score is known of it.
-    pub fn new(memory: Arc<Memory>, score: f32, superseded: bool, terms: Vec<(&'static str, f32)>) -> Ranked {
-        Ranked { memory, score, by_itself: score, superseded, signals: Signals::default(), relevance: None, terms, note: None }
+    pub fn new(
+        memory: Arc<Memory>,
+        score: f32,
+        superseded: bool,
+        terms: Vec<(&'static str, f32)>,
+    ) -> Ranked {
+        Ranked {
+            memory,
+            score,
+            by_itself: score,
+            superseded,
+            signals: Signals::default(),
+            relevance: None,
+            terms,
+            note: None,
+        }
     }
 }
 
@@ -178,7 +197,8 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) 
     }
     let successors = successors(&hits);
     let at = question.as_of.unwrap_or(now);
-    let mut ranked = score::scored(hits, |hit| admitted(&hit.memory, question), question, weights, at);
+    let mut ranked =
+        score::scored(hits, |hit| admitted(&hit.memory, question), question, weights, at);
     let floor = if question.is_reranked { weights.floor * RERANKED_FLOOR } else { weights.floor };
     cut_far_behind(&mut ranked, floor, &successors);
     let matched = weights.relevance.as_ref().map(|relevance| {
@@ -218,7 +238,11 @@ fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
 
 /// Leaves out the memories under the share `floor` of the best valid one: showing old versions as well must not hide a valid memory.
 /// The best one is measured by its own meaning and words alone: bonuses and neighbours may lift a memory over the floor, but not the floor.
-fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, successors: &HashSet<MemoryId, RandomState>) {
+fn cut_far_behind(
+    ranked: &mut Vec<Ranked>,
+    floor: f32,
+    successors: &HashSet<MemoryId, RandomState>,
+) {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
     let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
@@ -227,10 +251,13 @@ fn cut_far_behind(ranked: &mut Vec<Ranked>, floor: f32, successors: &HashSet<Mem
         ranked.iter().filter(|one| is_near(one)).map(|one| (one.memory.id, one.score)).collect();
     // A newer statement is kept where it stands before an older one that is. Terminates: `kept` only grows.
     loop {
-        let stands_before =
-            |newer: &Ranked, id: &MemoryId| kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older));
-        let revises_kept = |one: &&Ranked| one.memory.revises.iter().any(|older| stands_before(one, older));
-        let newer: Vec<(MemoryId, f32)> = ranked.iter().filter(revises_kept).map(|one| (one.memory.id, one.score)).collect();
+        let stands_before = |newer: &Ranked, id: &MemoryId| {
+            kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older))
+        };
+        let revises_kept =
+            |one: &&Ranked| one.memory.revises.iter().any(|older| stands_before(one, older));
+        let newer: Vec<(MemoryId, f32)> =
+            ranked.iter().filter(revises_kept).map(|one| (one.memory.id, one.score)).collect();
         let before = kept.len();
         kept.extend(newer);
         if kept.len() == before {
@@ -286,25 +313,50 @@ mod tests {
     #[test]
     fn a_memory_that_only_one_engine_likes_can_win() {
         let none = nothing();
-        check(&[hit(1, "by words", 10.0, 0.2), hit(2, "by meaning", 0.0, 0.3)], &ask("q", &none), &["by words", "by meaning"]);
-        check(&[hit(1, "by words", 1.0, 0.1), hit(2, "by meaning", 0.0, 0.8)], &ask("q", &none), &["by meaning", "by words"]);
-        check(&[hit(1, "far", 0.0, 0.2), hit(2, "near", 0.0, 0.4)], &ask("q", &none), &["near", "far"]);
+        check(
+            &[hit(1, "by words", 10.0, 0.2), hit(2, "by meaning", 0.0, 0.3)],
+            &ask("q", &none),
+            &["by words", "by meaning"],
+        );
+        check(
+            &[hit(1, "by words", 1.0, 0.1), hit(2, "by meaning", 0.0, 0.8)],
+            &ask("q", &none),
+            &["by meaning", "by words"],
+        );
+        check(
+            &[hit(1, "far", 0.0, 0.2), hit(2, "near", 0.0, 0.4)],
+            &ask("q", &none),
+            &["near", "far"],
+        );
     }
 
     #[test]
     fn a_question_about_nothing_that_was_said_has_no_match_but_loses_nothing() {
-        let far = |number, words: &str, cosine| Hit { shared: Some(0.0), ..hit(number, words, 0.0, cosine) };
+        let far = |number, words: &str, cosine| Hit {
+            shared: Some(0.0),
+            ..hit(number, words, 0.0, cosine)
+        };
         let hits = vec![far(1, "tea", 0.05), far(2, "rain", -0.2), far(3, "broken", f32::NAN)];
         let (none, weights) = (nothing(), weights());
         let answer = order(hits.clone(), &ask("q", &none), &weights, NOW);
-        assert_eq!((answer.ranked[0].memory.content.as_str(), answer.matched), ("tea", Some(Match::None)));
+        assert_eq!(
+            (answer.ranked[0].memory.content.as_str(), answer.matched),
+            ("tea", Some(Match::None))
+        );
         let likely = Question { min_relevance: 0.5, ..ask("q", &none) };
-        assert_eq!(order(hits, &likely, &weights, NOW), Order { ranked: vec![], matched: Some(Match::None) });
+        assert_eq!(
+            order(hits, &likely, &weights, NOW),
+            Order { ranked: vec![], matched: Some(Match::None) }
+        );
     }
 
     #[test]
     fn what_is_far_behind_the_best_is_cut() {
-        check(&[hit(1, "tea", 20.0, 0.9), hit(2, "rain", 0.1, 0.01)], &ask("q", &nothing()), &["tea"]);
+        check(
+            &[hit(1, "tea", 20.0, 0.9), hit(2, "rain", 0.1, 0.01)],
+            &ask("q", &nothing()),
+            &["tea"],
+        );
     }
 
     #[test]
@@ -312,8 +364,16 @@ mod tests {
         let said = |role| edited(hit(1, "answer", 9.0, 0.6), |memory| memory.role = role);
         let own = hit(2, "own", 4.0, 0.4);
         let none = nothing();
-        check(&[said(Role::Assistant), own.clone()], &ask("which bike is good?", &none), &["own", "answer"]);
-        check(&[said(Role::Assistant), own], &ask("which bike did you recommend?", &none), &["answer", "own"]);
+        check(
+            &[said(Role::Assistant), own.clone()],
+            &ask("which bike is good?", &none),
+            &["own", "answer"],
+        );
+        check(
+            &[said(Role::Assistant), own],
+            &ask("which bike did you recommend?", &none),
+            &["answer", "own"],
+        );
         let alone = ranked(vec![said(Role::Assistant)], &ask("which bike is good?", &none));
         assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
     }
@@ -335,7 +395,11 @@ mod tests {
         ];
         let none = nothing();
         check(&chain, &ask("q", &none), &["train", "Porto", "Anna"]);
-        check(&chain, &Question { explain: true, ..ask("q", &none) }, &["train", "Porto", "Lisbon", "Berlin", "Anna"]);
+        check(
+            &chain,
+            &Question { explain: true, ..ask("q", &none) },
+            &["train", "Porto", "Lisbon", "Berlin", "Anna"],
+        );
     }
 
     #[test]
@@ -346,9 +410,17 @@ mod tests {
             })
         };
         let none = nothing();
-        let chain = [replaced(1, "Berlin", 2, 9.0, 0.9), replaced(2, "Porto", 3, 0.0, 0.02), hit(3, "Lisbon", 0.0, 0.02)];
+        let chain = [
+            replaced(1, "Berlin", 2, 9.0, 0.9),
+            replaced(2, "Porto", 3, 0.0, 0.02),
+            hit(3, "Lisbon", 0.0, 0.02),
+        ];
         check(&chain, &ask("q", &none), &["Lisbon"]);
-        check(&chain, &Question { explain: true, ..ask("q", &none) }, &["Lisbon", "Porto", "Berlin"]);
+        check(
+            &chain,
+            &Question { explain: true, ..ask("q", &none) },
+            &["Lisbon", "Porto", "Berlin"],
+        );
         let beside = [chain[0].clone(), hit(2, "Lisbon", 0.0, 0.02), hit(4, "Anna", 5.0, 0.5)];
         check(&beside, &ask("q", &none), &["Anna", "Lisbon"]);
         let far = [replaced(1, "Berlin", 2, 0.0, 0.02), hit(2, "Lisbon", 0.0, 0.02)];
@@ -357,8 +429,9 @@ mod tests {
 
     #[test]
     fn two_that_claim_to_replace_each_other_are_still_returned_once() {
-        let mutual =
-            |number, text: &str, other| edited(hit(number, text, 1.0, 0.5), |memory| memory.superseded_by = Some(id(other)));
+        let mutual = |number, text: &str, other| {
+            edited(hit(number, text, 1.0, 0.5), |memory| memory.superseded_by = Some(id(other)))
+        };
         let hits = [mutual(1, "a", 2), mutual(2, "b", 1), mutual(3, "c", 3)];
         assert_eq!(contents(&hits, &Question { explain: true, ..ask("q", &nothing()) }).len(), 3);
     }
@@ -366,16 +439,28 @@ mod tests {
     #[test]
     fn of_two_values_in_conflict_the_newer_comes_first_if_it_answers_nearly_as_well() {
         let boats = |newer: &str, words, cosine| {
-            let older = edited(hit(1, "we have 10 boats", 9.0, 0.9), |memory| memory.conflicts_with = vec![id(3)]);
+            let older = edited(hit(1, "we have 10 boats", 9.0, 0.9), |memory| {
+                memory.conflicts_with = vec![id(3)]
+            });
             let newer = edited(hit(3, newer, words, cosine), |memory| memory.created_at = Time(5));
             [older, hit(2, "pizza", 8.0, 0.85), newer]
         };
         let none = nothing();
-        check(&boats("now 12 boats", 7.0, 0.7), &ask("q", &none), &["now 12 boats", "we have 10 boats", "pizza"]);
+        check(
+            &boats("now 12 boats", 7.0, 0.7),
+            &ask("q", &none),
+            &["now 12 boats", "we have 10 boats", "pizza"],
+        );
         let without_floor = Weights { floor: 0.0, ..weights() };
-        let far = order(boats("now 12 boats", 3.0, 0.3).to_vec(), &ask("q", &none), &without_floor, NOW).ranked;
+        let far =
+            order(boats("now 12 boats", 3.0, 0.3).to_vec(), &ask("q", &none), &without_floor, NOW)
+                .ranked;
         assert_eq!(far.last().map(|one| one.memory.content.as_str()), Some("now 12 boats"));
-        check(&boats("never 12 boats", 7.0, 0.7), &ask("q", &none), &["we have 10 boats", "pizza", "never 12 boats"]);
+        check(
+            &boats("never 12 boats", 7.0, 0.7),
+            &ask("q", &none),
+            &["we have 10 boats", "pizza", "never 12 boats"],
+        );
     }
 
     #[test]
@@ -383,7 +468,12 @@ mod tests {
         let hits = |cosine| {
             let mut next_to_another = hit(1, "tea", 9.0, 0.9);
             next_to_another.before = next_to_another.own;
-            let before = Neighbour { speaker: "user".into(), words: "tea".into(), question: 0.0, ..turn_before() };
+            let before = Neighbour {
+                speaker: "user".into(),
+                words: "tea".into(),
+                question: 0.0,
+                ..turn_before()
+            };
             next_to_another.memory_mut().around.before = Some(before);
             [next_to_another, hit(2, "alone", 9.0 * cosine / 0.9, cosine)]
         };
@@ -394,31 +484,50 @@ mod tests {
 
     fn turn_before() -> Neighbour {
         let source = memory(9, "").source;
-        Neighbour { source, speaker: "".into(), words: "".into(), vector: Vector::of(&[0.0]), question: 0.0 }
+        Neighbour {
+            source,
+            speaker: "".into(),
+            words: "".into(),
+            vector: Vector::of(&[0.0]),
+            question: 0.0,
+        }
     }
 
     #[test]
     fn a_newer_statement_is_kept_with_what_it_revises_unless_it_is_of_another_matter() {
-        let newer = |revises: u32| edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)]);
-        let hits = |revises| [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer(revises)];
+        let newer = |revises: u32| {
+            edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)])
+        };
+        let hits =
+            |revises| [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer(revises)];
         // More was asked than any of them says.
         let none = nothing();
         let asked = Question { information: 20.0, ..ask("q", &none) };
         check(&hits(1), &asked, &["sold it", "my car", "pizza"]);
         check(&hits(7), &ask("q", &nothing()), &["my car", "pizza"]);
         let far = edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![id(1)]);
-        check(&[hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), far], &ask("q", &nothing()), &["my car", "pizza"]);
+        check(
+            &[hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), far],
+            &ask("q", &nothing()),
+            &["my car", "pizza"],
+        );
     }
 
     #[test]
     fn the_same_words_of_the_same_person_come_once() {
-        let by = |number, name: &str| edited(hit(number, "I like tea", 3.0, 0.5), |memory| memory.speaker = Some(name.into()));
-        assert_eq!(contents(&[by(1, "Anna"), by(2, "Anna"), by(3, "Bo")], &ask("q", &nothing())).len(), 2);
+        let by = |number, name: &str| {
+            edited(hit(number, "I like tea", 3.0, 0.5), |memory| memory.speaker = Some(name.into()))
+        };
+        assert_eq!(
+            contents(&[by(1, "Anna"), by(2, "Anna"), by(3, "Bo")], &ask("q", &nothing())).len(),
+            2
+        );
     }
 
     #[test]
     fn at_most_as_many_as_asked_for() {
-        let hits: Vec<Hit> = (0..9).map(|number| hit(number, &format!("tea {number}"), 3.0, 0.5)).collect();
+        let hits: Vec<Hit> =
+            (0..9).map(|number| hit(number, &format!("tea {number}"), 3.0, 0.5)).collect();
         assert_eq!(contents(&hits, &Question { limit: 4, ..ask("q", &nothing()) }).len(), 4);
         assert_eq!(contents(&hits, &Question { limit: 0, ..ask("q", &nothing()) }).len(), 0);
     }

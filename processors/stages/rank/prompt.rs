@@ -26,21 +26,39 @@ pub struct Own<'p> {
 }
 
 /// In the format that was asked for; where none was, in the profile's own if it has one.
-pub fn block(ranked: &[Ranked], asked: &Recall, own: Own, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
+pub fn block(
+    ranked: &[Ranked],
+    asked: &Recall,
+    own: Own,
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Prompt {
     let is_own = asked.unsaid.format;
     if let Some(template) = own.template.filter(|_| is_own || asked.format == Format::Template) {
         return framed(ranked, &template.frame(), budget, count_tokens);
     }
-    let of_rule = own.rule.filter(|_| is_own).and_then(|rule| rule.block(ranked, budget, count_tokens));
+    let of_rule =
+        own.rule.filter(|_| is_own).and_then(|rule| rule.block(ranked, budget, count_tokens));
     of_rule.unwrap_or_else(|| prompt(ranked, asked.format, budget, count_tokens))
 }
 
-fn prompt(ranked: &[Ranked], format: Format, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
-    Frame::of(format).map_or_else(Prompt::default, |frame| framed(ranked, &frame, budget, count_tokens))
+fn prompt(
+    ranked: &[Ranked],
+    format: Format,
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Prompt {
+    Frame::of(format)
+        .map_or_else(Prompt::default, |frame| framed(ranked, &frame, budget, count_tokens))
 }
 
 /// Memories are whole or left out; one that is too long leaves its room to shorter ones after it.
-pub(super) fn framed(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
+pub(super) fn framed(
+    ranked: &[Ranked],
+    frame: &Frame,
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Prompt {
     if let Some(all) = all_of_them(ranked, frame, budget, count_tokens) {
         return all;
     }
@@ -59,7 +77,12 @@ pub(super) fn framed(ranked: &[Ranked], frame: &Frame, budget: usize, count_toke
 }
 
 /// Nearly always all fit, and then to count the parts first would take longer than all the rest of a recall but encoding.
-fn all_of_them(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
+fn all_of_them(
+    ranked: &[Ranked],
+    frame: &Frame,
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Option<Prompt> {
     let written = |place: usize| ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
     let texts: Vec<(u8, String)> = in_sections(ranked, frame).into_iter().map(written).collect();
     let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
@@ -80,8 +103,14 @@ struct Piece {
 
 /// Chosen by the sum of the parts, so that each memory is counted once. The whole may still come out longer: the caller looks.
 /// First every section within its share, then whatever still fits.
-fn fitting(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Piece> {
-    let room = budget.saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
+fn fitting(
+    ranked: &[Ranked],
+    frame: &Frame,
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Vec<Piece> {
+    let room = budget
+        .saturating_sub(count_tokens(frame.opening).saturating_add(count_tokens(frame.closing)));
     let mut waiting = pieces(ranked, frame, count_tokens);
     let limits = limits(&waiting, frame, room);
     let (mut taken, mut left, mut used) = (Vec::<Piece>::new(), room, BTreeMap::<u8, usize>::new());
@@ -89,7 +118,8 @@ fn fitting(ranked: &[Ranked], frame: &Frame, budget: usize, count_tokens: &dyn F
         let mut rest = Vec::new();
         for piece in waiting {
             let begun = used.get(&piece.section).copied();
-            let heading = if begun.is_some() { 0 } else { count_tokens(frame.heading(piece.section)) };
+            let heading =
+                if begun.is_some() { 0 } else { count_tokens(frame.heading(piece.section)) };
             let tokens = piece.tokens.saturating_add(heading);
             let used_then = begun.unwrap_or_default().saturating_add(tokens);
             if tokens > left || is_shared && used_then > limits[&piece.section] {
@@ -124,7 +154,9 @@ fn limits(waiting: &[Piece], frame: &Frame, room: usize) -> BTreeMap<u8, usize> 
         *wanted = wanted.saturating_add(piece.tokens);
     }
     let all = wanted.values().fold(0, |sum: usize, tokens| sum.saturating_add(*tokens));
-    let limit = |section: u8, own: usize| ((frame.share(section) * room as f32) as usize).max(room.saturating_sub(all - own));
+    let limit = |section: u8, own: usize| {
+        ((frame.share(section) * room as f32) as usize).max(room.saturating_sub(all - own))
+    };
     wanted.iter().map(|(section, own)| (*section, limit(*section, *own))).collect()
 }
 
@@ -163,7 +195,8 @@ mod tests {
     use proptest::prelude::*;
     use std::cell::Cell;
 
-    const FORMATS: [Format; 5] = [Format::Markdown, Format::Xml, Format::Compact, Format::Json, Format::None];
+    const FORMATS: [Format; 5] =
+        [Format::Markdown, Format::Xml, Format::Compact, Format::Json, Format::None];
 
     fn ranked(kind: &str, content: &str) -> Ranked {
         let mut memory = memory(1, content);
@@ -177,12 +210,16 @@ mod tests {
 
     fn check(list: &[Ranked], budget: usize, expected: &str, taken: &[usize]) {
         let block = prompt(list, Format::Compact, budget, &words);
-        assert_eq!((block.text.as_str(), block.taken.as_slice(), block.tokens), (expected, taken, words(expected)));
+        assert_eq!(
+            (block.text.as_str(), block.taken.as_slice(), block.tokens),
+            (expected, taken, words(expected))
+        );
     }
 
     #[test]
     fn one_that_is_too_long_leaves_its_room_to_shorter_ones() {
-        let list = [ranked("fact", "a b c"), ranked("fact", "a b c d e f g h"), ranked("fact", "z")];
+        let list =
+            [ranked("fact", "a b c"), ranked("fact", "a b c d e f g h"), ranked("fact", "z")];
         check(&list, 6, "[fact] a b c\n[fact] z\n", &[0, 2]);
         check(&list, 3, "[fact] z\n", &[2]);
         check(&list, 1, "", &[]);
@@ -190,11 +227,26 @@ mod tests {
 
     #[test]
     fn wishes_come_first_and_summaries_last_but_taken_is_in_ranked_order() {
-        let mut list = [ranked("summary", "s"), ranked("fact", "f"), ranked("preference", "p"), ranked("instruction", "i")];
+        let mut list = [
+            ranked("summary", "s"),
+            ranked("fact", "f"),
+            ranked("preference", "p"),
+            ranked("instruction", "i"),
+        ];
         list[0].memory_mut().covers = vec![list[1].memory.id];
-        check(&list, 100, "[preference] p\n[instruction] i\n[fact] f\n[summary] s\n", &[0, 1, 2, 3]);
+        check(
+            &list,
+            100,
+            "[preference] p\n[instruction] i\n[fact] f\n[summary] s\n",
+            &[0, 1, 2, 3],
+        );
         list[2].superseded = true;
-        check(&list, 100, "[instruction] i\n[fact] f\n[preference] p\n[summary] s\n", &[0, 1, 2, 3]);
+        check(
+            &list,
+            100,
+            "[instruction] i\n[fact] f\n[preference] p\n[summary] s\n",
+            &[0, 1, 2, 3],
+        );
     }
 
     #[test]
@@ -208,7 +260,10 @@ mod tests {
         let block = |list: &[Ranked]| prompt(list, Format::Compact, 40, &words).taken;
         assert_eq!(block(&list), [0..10, 20..27, 40..43].into_iter().flatten().collect::<Vec<_>>());
         assert_eq!(block(&list[..40]), [0..13, 20..27].into_iter().flatten().collect::<Vec<_>>());
-        assert_eq!(block(&list[18..]), [0..2, 2..17, 22..25].into_iter().flatten().collect::<Vec<_>>());
+        assert_eq!(
+            block(&list[18..]),
+            [0..2, 2..17, 22..25].into_iter().flatten().collect::<Vec<_>>()
+        );
         assert_eq!(block(&list[..20]), (0..20).collect::<Vec<_>>());
     }
 

@@ -51,12 +51,20 @@ impl Relevance {
             let share = field.share(one.score);
             let whole = one.signals.cosine - one.signals.nearest_word;
             let above = one.signals.cosine - field.level;
-            let logit =
-                self.bias + self.share * share + self.cosine * one.signals.cosine + self.whole * whole + self.above * above;
+            let logit = self.bias
+                + self.share * share
+                + self.cosine * one.signals.cosine
+                + self.whole * whole
+                + self.above * above;
             let relevance = (1.0 / (1.0 + (-logit).exp())).min(most);
             one.relevance = Some(relevance);
             let shared = one.signals.shared.map(|shared| ("shared", shared));
-            let signals = [("share", share.exp()), ("whole", whole), ("above", above), ("relevance", relevance)];
+            let signals = [
+                ("share", share.exp()),
+                ("whole", whole),
+                ("above", above),
+                ("relevance", relevance),
+            ];
             one.terms.extend(shared.into_iter().chain(signals));
         }
     }
@@ -95,12 +103,16 @@ struct Field {
 
 impl Field {
     fn of(ranked: &[Ranked], temperature: f32) -> Option<Field> {
-        let mut counted: Vec<(f32, Signals)> = counted(ranked).map(|one| (one.score, one.signals)).collect();
-        counted.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cosine.total_cmp(&a.1.cosine)));
+        let mut counted: Vec<(f32, Signals)> =
+            counted(ranked).map(|one| (one.score, one.signals)).collect();
+        counted
+            .sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cosine.total_cmp(&a.1.cosine)));
         let best = counted.first()?.0;
-        let total: f32 = counted.iter().map(|(score, _)| ((score - best) / temperature).exp()).sum();
+        let total: f32 =
+            counted.iter().map(|(score, _)| ((score - best) / temperature).exp()).sum();
         let first = &counted[..counted.len().min(BEST)];
-        let level = first.iter().map(|(_, signals)| signals.cosine).sum::<f32>() / first.len() as f32;
+        let level =
+            first.iter().map(|(_, signals)| signals.cosine).sum::<f32>() / first.len() as f32;
         Some(Field { best, log_total: total.ln(), temperature, level })
     }
 
@@ -120,7 +132,13 @@ mod tests {
         weights().relevance.expect("the default profile knows relevance")
     }
 
-    fn found(number: u32, score: f32, cosine: f32, nearest_word: f32, shared: Option<f32>) -> Ranked {
+    fn found(
+        number: u32,
+        score: f32,
+        cosine: f32,
+        nearest_word: f32,
+        shared: Option<f32>,
+    ) -> Ranked {
         let signals = Signals { cosine, nearest_word, shared };
         Ranked { signals, ..Ranked::new(memory(number, "tea").into(), score, false, vec![]) }
     }
@@ -136,13 +154,17 @@ mod tests {
         let mut ranked = vec![found(1, 1.2, 0.7, 0.4, Some(0.6))];
         ranked.extend((2..20).map(|number| found(number, 0.5, 0.2, 0.2, Some(0.0))));
         let (relevance, matched) = estimated(ranked);
-        assert!(relevance[0] > 0.9 && relevance[1..].iter().all(|other| *other < 0.1), "{relevance:?}");
+        assert!(
+            relevance[0] > 0.9 && relevance[1..].iter().all(|other| *other < 0.1),
+            "{relevance:?}"
+        );
         assert_eq!(matched, Match::Good);
     }
 
     #[test]
     fn one_of_many_alike_is_a_weak_match() {
-        let (relevance, matched) = estimated((1..20).map(|number| found(number, 0.8, 0.35, 0.4, Some(0.3))).collect());
+        let (relevance, matched) =
+            estimated((1..20).map(|number| found(number, 0.8, 0.35, 0.4, Some(0.3))).collect());
         assert!(relevance.iter().all(|one| (0.001..0.2).contains(one)), "{relevance:?}");
         assert_eq!(matched, Match::Weak);
     }
@@ -151,15 +173,20 @@ mod tests {
     fn nothing_near_and_no_word_said_is_no_match_unless_the_words_are_not_known() {
         let far = |shared| (1..20).map(|number| found(number, 0.8, 0.04, 0.1, shared)).collect();
         let (relevance, matched) = estimated(far(Some(0.0)));
-        assert!(matched == Match::None && relevance.iter().all(|one| *one <= 0.05), "{relevance:?}");
+        assert!(
+            matched == Match::None && relevance.iter().all(|one| *one <= 0.05),
+            "{relevance:?}"
+        );
         assert_eq!(estimated(far(None)).1, Match::Weak);
         assert_eq!(estimated(vec![]).1, Match::None);
     }
 
     #[test]
     fn what_is_near_a_single_word_alone_is_less_relevant() {
-        let (whole, _) = estimated(vec![found(1, 1.0, 0.5, 0.3, Some(0.5)), found(2, 0.9, 0.4, 0.4, Some(0.5))]);
-        let (word, _) = estimated(vec![found(1, 1.0, 0.5, 0.6, Some(0.5)), found(2, 0.9, 0.4, 0.4, Some(0.5))]);
+        let (whole, _) =
+            estimated(vec![found(1, 1.0, 0.5, 0.3, Some(0.5)), found(2, 0.9, 0.4, 0.4, Some(0.5))]);
+        let (word, _) =
+            estimated(vec![found(1, 1.0, 0.5, 0.6, Some(0.5)), found(2, 0.9, 0.4, 0.4, Some(0.5))]);
         assert!(whole[0] > word[0] + 0.1, "{whole:?} {word:?}");
     }
 

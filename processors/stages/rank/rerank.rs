@@ -45,7 +45,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn ranked(number: u32, score: f32) -> Ranked {
-        Ranked::new(memory(number, &format!("m{number}")).into(), score, false, vec![("score", score)])
+        Ranked::new(
+            memory(number, &format!("m{number}")).into(),
+            score,
+            false,
+            vec![("score", score)],
+        )
     }
 
     fn id(number: u32) -> MemoryId {
@@ -61,11 +66,17 @@ mod tests {
 
     #[test]
     fn the_first_stand_as_the_model_says_and_the_others_behind_them_as_they_were() {
-        let list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7), ranked(4, 0.6), ranked(5, 0.5)];
+        let list =
+            vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7), ranked(4, 0.6), ranked(5, 0.5)];
         let list = check(list, &[-9.0, 0.0, 4.0], &["m3", "m2", "m1", "m4", "m5"]);
         assert!(list.is_sorted_by(|a, b| a.score > b.score), "{list:#?}");
-        let term = |one: &Ranked, name| one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
-        assert_eq!((list[1].score, term(&list[1], "score"), term(&list[1], "rerank")), (0.5, Some(0.5), Some(0.5)));
+        let term = |one: &Ranked, name| {
+            one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value)
+        };
+        assert_eq!(
+            (list[1].score, term(&list[1], "score"), term(&list[1], "rerank")),
+            (0.5, Some(0.5), Some(0.5))
+        );
         assert_eq!((term(&list[1], "before_rerank"), term(&list[3], "rerank")), (Some(0.8), None));
         check(vec![ranked(1, 0.9), ranked(2, 0.8)], &[], &["m1", "m2"]);
     }
@@ -84,7 +95,8 @@ mod tests {
     fn of_two_values_in_conflict_the_newer_still_comes_first_if_it_answers_nearly_as_well() {
         let list = |newer: f32| {
             let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
-            (list[0].memory_mut().conflicts_with, list[2].memory_mut().created_at) = (vec![id(3)], Time(5));
+            (list[0].memory_mut().conflicts_with, list[2].memory_mut().created_at) =
+                (vec![id(3)], Time(5));
             (list, [3.0, 2.0, newer])
         };
         let (near, logits) = list(1.5);

@@ -1,11 +1,15 @@
 //! Plain memories and questions for this stage's tests.
 
 use super::{Hit, Near, Question, Ranked, Weights, WrittenFade, WrittenRank};
-use crate::domain::{Around, Format, Kind, Memory, MemoryId, Metadata, Position, Recall, Role, Scope, Time, Unsaid, UserKey};
+use crate::domain::{
+    Around, Format, Kind, Memory, MemoryId, Metadata, Position, Recall, Role, Scope, Time, Unsaid,
+    UserKey,
+};
 use std::sync::Arc;
 
 pub(super) fn memory(number: u32, content: &str) -> Memory {
-    let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
+    let source =
+        Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
     Memory {
         id: MemoryId::of(&source, 0),
         key: UserKey::new("default", "anna").expect("a plain name"),
@@ -118,7 +122,8 @@ pub(super) fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str)
 
 /// The default profile's weights, as it is built in.
 pub(super) fn weights() -> Weights {
-    let profile: toml::Table = include_str!("../../../config/profiles/keepsake.toml").parse().expect("it is built in");
+    let profile: toml::Table =
+        include_str!("../../../config/profiles/keepsake.toml").parse().expect("it is built in");
     let mut rank = profile["rank"].clone();
     let of_the_index = ["k1", "b", "previous", "short_words", "first_person"];
     rank.as_table_mut().expect("a table").retain(|key, _| !of_the_index.contains(&key));

@@ -20,17 +20,27 @@ pub(super) fn scored(
     at: Time,
 ) -> Vec<Ranked> {
     let answers: Vec<bool> = hits.iter().map(may_answer).collect();
-    let field = Field::of(hits.iter().zip(&answers).filter(|(_, answers)| **answers).map(|(hit, _)| hit), question, weights);
+    let field = Field::of(
+        hits.iter().zip(&answers).filter(|(_, answers)| **answers).map(|(hit, _)| hit),
+        question,
+        weights,
+    );
     let own: Vec<Own> = hits.iter().map(|hit| field.own(hit)).collect();
-    let context = Context::of(hits.iter().zip(&own).filter(|(hit, _)| lends_context(&hit.memory, question)));
-    let neighbours: Vec<f32> = hits.iter().zip(&own).map(|(hit, own)| context.of_neighbours(hit, own, &field)).collect();
-    let ranked = hits.into_iter().zip(own).zip(neighbours).zip(answers).filter(|(_, answers)| *answers);
-    ranked.map(|(((hit, own), neighbour), _)| field.score(hit, &own, neighbour, question, at)).collect()
+    let context =
+        Context::of(hits.iter().zip(&own).filter(|(hit, _)| lends_context(&hit.memory, question)));
+    let neighbours: Vec<f32> =
+        hits.iter().zip(&own).map(|(hit, own)| context.of_neighbours(hit, own, &field)).collect();
+    let ranked =
+        hits.into_iter().zip(own).zip(neighbours).zip(answers).filter(|(_, answers)| *answers);
+    ranked
+        .map(|(((hit, own), neighbour), _)| field.score(hit, &own, neighbour, question, at))
+        .collect()
 }
 
 /// Whether the one person said it whom the question names.
 fn is_of_the_named(memory: &Memory, question: &Question) -> bool {
-    question.speaker.is_some() && memory.speaker.as_deref().map(text::name).as_deref() == question.speaker
+    question.speaker.is_some()
+        && memory.speaker.as_deref().map(text::name).as_deref() == question.speaker
 }
 
 /// Chooses the places of those with the most relevance, as far as it is known before the memories are
@@ -43,7 +53,8 @@ pub fn most_relevant(near: &[Near], weights: &Weights, limit: usize) -> Vec<usiz
         let Near { words, cosine } = near[place];
         dense * share(finite(cosine), cosine_max) + (1.0 - dense) * share(finite(words), words_max)
     };
-    let mut places: Vec<(f32, usize)> = (0..near.len()).map(|place| (relevance(place), place)).collect();
+    let mut places: Vec<(f32, usize)> =
+        (0..near.len()).map(|place| (relevance(place), place)).collect();
     if limit < places.len() {
         places.select_nth_unstable_by(limit, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         places.truncate(limit);
@@ -123,7 +134,11 @@ impl<'h> Context<'h> {
     /// after. A neighbour that was not kept is measured from the hit's own copy of its words and vector.
     fn of_neighbours(&self, hit: &Hit, own: &Own, field: &Field) -> f32 {
         let around = &hit.memory.around;
-        let before = around.before.as_ref().and_then(|before| self.of_turn.get(&before.source)).map(|best| best.first);
+        let before = around
+            .before
+            .as_ref()
+            .and_then(|before| self.of_turn.get(&before.source))
+            .map(|best| best.first);
         let beside = self.of_turn.get(&hit.memory.source).map(|best| best.of_others(own.relevance));
         let followers = self.of_followers.get(&hit.memory.source).map(|best| best.first);
         let after = around.after.as_ref().map(|_| field.relevance(&hit.after));
@@ -133,9 +148,14 @@ impl<'h> Context<'h> {
 
 impl<'w> Field<'w> {
     /// The greatest values are those of the valid hits, so that showing old versions as well moves no valid memory.
-    fn of<'h>(hits: impl Iterator<Item = &'h Hit> + Clone, question: &Question, weights: &'w Weights) -> Field<'w> {
+    fn of<'h>(
+        hits: impl Iterator<Item = &'h Hit> + Clone,
+        question: &Question,
+        weights: &'w Weights,
+    ) -> Field<'w> {
         let has_valid = hits.clone().any(|hit| !is_superseded(&hit.memory, question));
-        let measured = || hits.clone().filter(|hit| !(has_valid && is_superseded(&hit.memory, question)));
+        let measured =
+            || hits.clone().filter(|hit| !(has_valid && is_superseded(&hit.memory, question)));
         let words_max = measured().map(|hit| finite(hit.own.words)).fold(0.0, f32::max);
         let mix = if speak_several(measured()) { &weights.several } else { &weights.single };
         let [dense, words, answer] = ["dense", "words", "answer"].map(|name| mix.points.of(name));
@@ -146,7 +166,8 @@ impl<'w> Field<'w> {
             wording: Wording::of(question.text),
             cosine_max: measured().map(|hit| finite(hit.own.cosine)).fold(0.0, f32::max),
             words_full: words_max.max(mix.words_full * finite(question.information)),
-            is_mixed: measured().any(|hit| is_answer(&hit.memory)) && measured().any(|hit| hit.memory.role == Role::User),
+            is_mixed: measured().any(|hit| is_answer(&hit.memory))
+                && measured().any(|hit| hit.memory.role == Role::User),
         }
     }
 
@@ -166,7 +187,9 @@ impl<'w> Field<'w> {
         let before = hit.memory.around.before.as_ref();
         let relevance = before.map_or(0.0, |_| self.relevance(&hit.before));
         // Nobody answers their own question.
-        let asked = before.filter(|before| *before.speaker != *speaker(&hit.memory)).map_or(0.0, |before| before.question);
+        let asked = before
+            .filter(|before| *before.speaker != *speaker(&hit.memory))
+            .map_or(0.0, |before| before.question);
         let answer = asked * relevance;
         Own {
             dense: self.dense(&hit.own),
@@ -178,7 +201,11 @@ impl<'w> Field<'w> {
     }
 
     fn score(&self, hit: Hit, own: &Own, neighbour: f32, question: &Question, at: Time) -> Ranked {
-        let signals = Signals { cosine: finite(hit.own.cosine), nearest_word: finite(hit.nearest_word), shared: hit.shared };
+        let signals = Signals {
+            cosine: finite(hit.own.cosine),
+            nearest_word: finite(hit.nearest_word),
+            shared: hit.shared,
+        };
         let measured = [("cosine", signals.cosine), ("bm25", finite(hit.own.words))];
         let added = self.mix.points.of_hit(&self.measured(&hit, own, neighbour, question));
         let (memory, weights) = (hit.memory, self.weights);
@@ -187,7 +214,8 @@ impl<'w> Field<'w> {
         let role = if is_damped { self.mix.assistant } else { 1.0 };
         let superseded = is_superseded(&memory, question);
         let validity = if superseded { weights.superseded } else { 1.0 };
-        let nudging = [recency(&memory, &weights.fade, at), unit(memory.importance), unit(memory.confidence)];
+        let nudging =
+            [recency(&memory, &weights.fade, at), unit(memory.importance), unit(memory.confidence)];
         let nudge = nudge(nudging, weights.bound);
         let score = sum * role * validity * nudge;
         let by_itself = self.relevance(&hit.own) * role * validity * nudge;
@@ -206,7 +234,11 @@ impl<'w> Field<'w> {
 
     fn measured(&self, hit: &Hit, own: &Own, neighbour: f32, question: &Question) -> Measured {
         let memory = &*hit.memory;
-        let specificity = memory.surprise.as_ref().filter(|_| !self.is_mixed).map_or(0.0, |surprise| unit(surprise.specificity));
+        let specificity = memory
+            .surprise
+            .as_ref()
+            .filter(|_| !self.is_mixed)
+            .map_or(0.0, |surprise| unit(surprise.specificity));
         Measured {
             dense: own.dense,
             words: own.words,
@@ -226,7 +258,10 @@ impl<'w> Field<'w> {
 /// True if two people or more have spoken; an assistant is none. Between people words
 /// and neighbours say more about what is meant than one speaker's meaning does.
 fn speak_several<'h>(hits: impl Iterator<Item = &'h Hit>) -> bool {
-    let mut people = hits.map(|hit| &hit.memory).filter(|memory| memory.role == Role::User).map(|memory| speaker(memory));
+    let mut people = hits
+        .map(|hit| &hit.memory)
+        .filter(|memory| memory.role == Role::User)
+        .map(|memory| speaker(memory));
     let first = people.next();
     first.is_some_and(|first| people.any(|other| other != first))
 }
@@ -278,23 +313,47 @@ mod tests {
             Time(0),
         );
         for one in ranked {
-            let term =
-                |name| one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value).expect("every score has it");
-            assert!(one.terms.iter().all(|(_, value)| *value != 0.0 || value.is_sign_positive()), "{:?}", one.terms);
-            let product = TERMS.iter().map(|row| term(row.name)).sum::<f32>() * term("role") * term("superseded") * term("nudge");
+            let term = |name| {
+                one.terms
+                    .iter()
+                    .find(|(other, _)| *other == name)
+                    .map(|(_, value)| *value)
+                    .expect("every score has it")
+            };
+            assert!(
+                one.terms.iter().all(|(_, value)| *value != 0.0 || value.is_sign_positive()),
+                "{:?}",
+                one.terms
+            );
+            let product = TERMS.iter().map(|row| term(row.name)).sum::<f32>()
+                * term("role")
+                * term("superseded")
+                * term("nudge");
             assert_eq!((product, term("score")), (one.score, one.score));
         }
     }
 
     fn term(one: &Ranked, name: &str) -> f32 {
-        one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value).expect("every score has it")
+        one.terms
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, value)| *value)
+            .expect("every score has it")
     }
 
     fn words_of(speakers: [&str; 2], information: f32) -> f32 {
         let mut hits = vec![hit(1, "tea", 3.0, 0.5), hit(2, "rain", 1.0, 0.25)];
-        hits.iter_mut().zip(speakers).for_each(|(hit, name)| hit.memory_mut().speaker = Some(name.into()));
+        hits.iter_mut()
+            .zip(speakers)
+            .for_each(|(hit, name)| hit.memory_mut().speaker = Some(name.into()));
         let none = nothing();
-        let ranked = scored(hits, |_| true, &Question { information, ..ask("q", &none) }, &weights(), Time(0));
+        let ranked = scored(
+            hits,
+            |_| true,
+            &Question { information, ..ask("q", &none) },
+            &weights(),
+            Time(0),
+        );
         term(&ranked[0], "words")
     }
 
@@ -302,7 +361,10 @@ mod tests {
     fn one_common_word_is_worth_less_than_all_that_was_asked() {
         let best = words_of(["Anna", "Anna"], 0.0);
         assert_eq!(words_of(["Anna", "Anna"], 2.0), best, "it says more than was asked");
-        assert!((words_of(["Anna", "Anna"], 12.0) - best / 4.0).abs() < 1e-6, "it says a quarter of what was asked");
+        assert!(
+            (words_of(["Anna", "Anna"], 12.0) - best / 4.0).abs() < 1e-6,
+            "it says a quarter of what was asked"
+        );
     }
 
     #[test]
@@ -315,8 +377,8 @@ mod tests {
 
     #[test]
     fn the_most_relevant_are_those_that_either_engine_likes_most() {
-        let near =
-            [(1.0, 0.9), (9.0, 0.0), (5.5, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)].map(|(words, cosine)| Near { words, cosine });
+        let near = [(1.0, 0.9), (9.0, 0.0), (5.5, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)]
+            .map(|(words, cosine)| Near { words, cosine });
         let best = |limit| {
             let mut places = most_relevant(&near, &weights(), limit);
             places.sort_unstable();
@@ -330,7 +392,10 @@ mod tests {
     fn what_is_near_the_whole_question_scores_above_what_is_near_one_word_of_it() {
         let near = |nearest_word| {
             let hits = vec![Hit { nearest_word, ..hit(1, "the cat is called Tom", 0.0, 0.5) }];
-            term(&scored(hits, |_| true, &ask("q", &nothing()), &weights(), Time(0))[0], "beyond_word")
+            term(
+                &scored(hits, |_| true, &ask("q", &nothing()), &weights(), Time(0))[0],
+                "beyond_word",
+            )
         };
         assert!(near(0.3) > near(0.4) && near(0.4) > 0.0, "{} {}", near(0.3), near(0.4));
         assert_eq!((near(0.5), near(0.7)), (0.0, 0.0), "one word alone");
@@ -338,14 +403,26 @@ mod tests {
     }
 
     #[test]
-    fn the_only_memory_with_the_word_that_is_asked_for_stands_before_what_sounds_like_the_question() {
+    fn the_only_memory_with_the_word_that_is_asked_for_stands_before_what_sounds_like_the_question()
+    {
         let alike = (2..12).map(|number| hit(number, "our word for this", 0.4, 0.8));
-        let hits = std::iter::once(hit(1, "zx14q is our word for the kitchen", 3.0, 0.5)).chain(alike).collect();
+        let hits = std::iter::once(hit(1, "zx14q is our word for the kitchen", 3.0, 0.5))
+            .chain(alike)
+            .collect();
         let none = nothing();
-        let ranked = scored(hits, |_| true, &Question { information: 3.0, ..ask("q", &none) }, &weights(), Time(0));
+        let ranked = scored(
+            hits,
+            |_| true,
+            &Question { information: 3.0, ..ask("q", &none) },
+            &weights(),
+            Time(0),
+        );
         let best = ranked.iter().max_by(|a, b| a.score.total_cmp(&b.score)).expect("eleven hits");
         assert!(best.memory.content.starts_with("zx14q"), "{}", best.memory.content);
-        assert!(term(best, "literal") > 0.0 && ranked.iter().filter(|one| term(one, "literal") > 0.0).count() == 1);
+        assert!(
+            term(best, "literal") > 0.0
+                && ranked.iter().filter(|one| term(one, "literal") > 0.0).count() == 1
+        );
     }
 
     #[test]
@@ -360,9 +437,20 @@ mod tests {
             question: 1.0,
         };
         subject.memory_mut().around.before = Some(turn);
-        let one = scored(vec![subject], |_| true, &ask("when was I there?", &nothing()), &weights(), Time(0)).remove(0);
+        let one = scored(
+            vec![subject],
+            |_| true,
+            &ask("when was I there?", &nothing()),
+            &weights(),
+            Time(0),
+        )
+        .remove(0);
         assert!(one.score > one.by_itself + 0.1, "{:?}", one.terms);
-        assert!((one.by_itself - (term(&one, "dense") + term(&one, "words")) * term(&one, "nudge")).abs() < 1e-6);
+        assert!(
+            (one.by_itself - (term(&one, "dense") + term(&one, "words")) * term(&one, "nudge"))
+                .abs()
+                < 1e-6
+        );
     }
 
     proptest! {

@@ -43,10 +43,22 @@ pub const TERMS: [Term; 11] = [
     Term { name: "dense", words: "near in meaning", measure: |hit| hit.dense },
     Term { name: "words", words: "shares words with the question", measure: |hit| hit.words },
     Term { name: "answer", words: "follows a question like this one", measure: |hit| hit.answer },
-    Term { name: "neighbour", words: "stands next to a turn about it", measure: |hit| hit.neighbour },
-    Term { name: "beyond_word", words: "is near the whole question", measure: |hit| hit.beyond_word },
+    Term {
+        name: "neighbour",
+        words: "stands next to a turn about it",
+        measure: |hit| hit.neighbour,
+    },
+    Term {
+        name: "beyond_word",
+        words: "is near the whole question",
+        measure: |hit| hit.beyond_word,
+    },
     Term { name: "literal", words: "says nearly all that was asked", measure: |hit| hit.literal },
-    Term { name: "speaker", words: "was said by the person named", measure: |hit| held(hit.is_named) },
+    Term {
+        name: "speaker",
+        words: "was said by the person named",
+        measure: |hit| held(hit.is_named),
+    },
     Term { name: "when", words: "names a time", measure: |hit| held(hit.has_time) },
     // Subtracted from zero: a negated zero would be shown as -0.0.
     Term { name: "question", words: "only asks", measure: |hit| 0.0 - hit.only_asks },
@@ -95,7 +107,9 @@ impl Written {
 
     /// These, and the other's where these say nothing.
     pub fn over(&self, other: &Written) -> Written {
-        Written(other.0.iter().chain(&self.0).map(|(name, weight)| (name.clone(), *weight)).collect())
+        Written(
+            other.0.iter().chain(&self.0).map(|(name, weight)| (name.clone(), *weight)).collect(),
+        )
     }
 }
 
@@ -135,8 +149,11 @@ mod tests {
 
     #[test]
     fn the_weights_of_one_speaker_stand_over_those_of_several() {
-        let written = |pairs: &[(&str, f32)]| Written(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect());
-        let (one, several) = (written(&[("dense", 0.7)]), written(&[("dense", 0.5), ("month", 0.2)]));
+        let written = |pairs: &[(&str, f32)]| {
+            Written(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect())
+        };
+        let (one, several) =
+            (written(&[("dense", 0.7)]), written(&[("dense", 0.5), ("month", 0.2)]));
         assert_eq!(one.over(&several), written(&[("dense", 0.7), ("month", 0.2)]));
     }
 }

@@ -17,10 +17,12 @@ static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a fixed pattern, compiled by the tests")
 });
 
-static WHEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?i)\bwhen\b").expect("a fixed pattern, compiled by the tests"));
+static WHEN: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?i)\bwhen\b").expect("a fixed pattern, compiled by the tests"));
 
-static YEAR: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\b(?:19|20)\d\d\b").expect("a fixed pattern, compiled by the tests"));
+static YEAR: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\b(?:19|20)\d\d\b").expect("a fixed pattern, compiled by the tests")
+});
 
 static TIME_WORD: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
@@ -32,8 +34,20 @@ static TIME_WORD: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a fixed pattern, compiled by the tests")
 });
 
-const MONTHS: [&str; 12] =
-    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
 
 /// Longer names are not looked for.
 const NAME_WORDS_MAX: usize = 3;
@@ -53,7 +67,8 @@ pub(super) struct Wording {
 
 impl Wording {
     pub fn of(question: &str) -> Wording {
-        let months = (1..).zip(MONTHS).filter(|(_, month)| text::words(question).any(|word| word == *month));
+        let months =
+            (1..).zip(MONTHS).filter(|(_, month)| text::words(question).any(|word| word == *month));
         Wording {
             about_assistant: ASKS_ABOUT_ASSISTANT.is_match(question),
             when: WHEN.is_match(question),
@@ -69,7 +84,8 @@ impl Wording {
         }
         let Ok(at) = jiff::Timestamp::from_millisecond(time.0) else { return false };
         let day = at.to_zoned(jiff::tz::TimeZone::UTC).date();
-        self.months.contains(&day.month()) && (self.years.is_empty() || self.years.contains(&day.year()))
+        self.months.contains(&day.month())
+            && (self.years.is_empty() || self.years.contains(&day.year()))
     }
 }
 
@@ -92,7 +108,8 @@ pub(super) fn only_asks(content: &str) -> f32 {
 fn is_one_question(content: &str) -> bool {
     let content = content.trim();
     let mut pairs = content.chars().zip(content.chars().skip(1));
-    content.ends_with('?') && !pairs.any(|(mark, next)| ".!?".contains(mark) && next.is_whitespace())
+    content.ends_with('?')
+        && !pairs.any(|(mark, next)| ".!?".contains(mark) && next.is_whitespace())
 }
 
 /// Whom a question names.
@@ -106,7 +123,10 @@ pub struct Named {
 
 /// The one speaker that a question names, of those who are one among the names that it might hold. Nobody if there are several: it is then
 /// about what they have in common.
-pub fn named<E>(question: &str, speakers: impl Fn(&BTreeSet<String>) -> Result<Vec<String>, E>) -> Result<Option<Named>, E> {
+pub fn named<E>(
+    question: &str,
+    speakers: impl Fn(&BTreeSet<String>) -> Result<Vec<String>, E>,
+) -> Result<Option<Named>, E> {
     let mut places = places_of_words(question);
     places.truncate(WORDS_MAX);
     let mut found: Vec<(String, usize, usize)> = Vec::new();
@@ -127,7 +147,8 @@ pub fn named<E>(question: &str, speakers: impl Fn(&BTreeSet<String>) -> Result<V
     let (mut in_first_person, mut rest) = (String::new(), 0);
     for (_, begin, end) in found {
         in_first_person.push_str(&question[rest..begin]);
-        let possessive = ["'s", "’s"].into_iter().find(|end_of_word| question[end..].starts_with(end_of_word));
+        let possessive =
+            ["'s", "’s"].into_iter().find(|end_of_word| question[end..].starts_with(end_of_word));
         in_first_person.push_str(if possessive.is_some() { "my" } else { "I" });
         rest = end + possessive.map_or(0, str::len);
     }
@@ -138,7 +159,8 @@ pub fn named<E>(question: &str, speakers: impl Fn(&BTreeSet<String>) -> Result<V
 /// "Will" and "May" are names only where a capital says so.
 fn may_be_name(word: &str, place: usize) -> bool {
     let lower = word.to_lowercase();
-    !text::is_stop_word(&lower) || (place > 0 && lower.len() > 1 && word.starts_with(char::is_uppercase))
+    !text::is_stop_word(&lower)
+        || (place > 0 && lower.len() > 1 && word.starts_with(char::is_uppercase))
 }
 
 fn places_of_words(question: &str) -> Vec<(usize, usize)> {
@@ -173,7 +195,12 @@ mod tests {
         ] {
             assert!(Wording::of(asks).about_assistant, "{asks}");
         }
-        for plain in ["What did I say about Rome?", "do you know my sister?", "the youth recommended it", "answer in French"] {
+        for plain in [
+            "What did I say about Rome?",
+            "do you know my sister?",
+            "the youth recommended it",
+            "answer in French",
+        ] {
             assert!(!Wording::of(plain).about_assistant, "{plain}");
         }
     }
@@ -206,18 +233,27 @@ mod tests {
             assert_eq!(is_one_question(content), expected, "{content}");
         }
         let long = format!("Can you help me{}?", " plan my move to Porto soon".repeat(6));
-        assert_eq!((only_asks("How are you?"), only_asks("I did."), only_asks(&long)), (1.0, 0.0, 0.25));
-        assert!(has_time_word("I went there LAST week") && has_time_word("in 2021.") && !has_time_word("at lasting peace"));
+        assert_eq!(
+            (only_asks("How are you?"), only_asks("I did."), only_asks(&long)),
+            (1.0, 0.0, 0.25)
+        );
+        assert!(
+            has_time_word("I went there LAST week")
+                && has_time_word("in 2021.")
+                && !has_time_word("at lasting peace")
+        );
     }
 
     #[test]
     fn a_question_that_names_one_speaker_is_put_in_their_words() {
         let speakers = ["anna", "bo", "mary ann", "will"];
         let check = |question: &str, expected: Option<(&str, &str)>| {
-            let known =
-                |names: &BTreeSet<String>| speakers.map(str::to_owned).into_iter().filter(|one| names.contains(one)).collect();
+            let known = |names: &BTreeSet<String>| {
+                speakers.map(str::to_owned).into_iter().filter(|one| names.contains(one)).collect()
+            };
             let found = named(question, |names| Ok::<_, Infallible>(known(names))).unwrap();
-            let found = found.as_ref().map(|found| (found.name.as_str(), found.in_first_person.as_str()));
+            let found =
+                found.as_ref().map(|found| (found.name.as_str(), found.in_first_person.as_str()));
             assert_eq!(found, expected, "{question}");
         };
         check("Where does Anna live?", Some(("anna", "Where does I live?")));
@@ -226,6 +262,9 @@ mod tests {
         check("What do Anna and Bo like?", None);
         check("Where do I live?", None);
         check("Will it rain?", None);
-        check("Does Will like rain? I think he will.", Some(("will", "Does I like rain? I think he will.")));
+        check(
+            "Does Will like rain? I think he will.",
+            Some(("will", "Does I like rain? I think he will.")),
+        );
     }
 }

@@ -62,7 +62,11 @@ impl WrittenFade {
 
 impl WrittenRank {
     pub fn checked(self, fade: Fade) -> Weights {
-        let several = Mix { points: Points::new(&self.terms), words_full: self.words_full, assistant: self.assistant };
+        let several = Mix {
+            points: Points::new(&self.terms),
+            words_full: self.words_full,
+            assistant: self.assistant,
+        };
         let single = self.single_speaker.map_or_else(
             || several.clone(),
             |written| Mix {

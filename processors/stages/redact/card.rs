@@ -11,7 +11,8 @@ static NUMBERS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static UUID: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}").expect("a fixed pattern, compiled by the tests")
+    Regex::new(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+        .expect("a fixed pattern, compiled by the tests")
 });
 
 pub const DIGITS_MIN: usize = 12;
@@ -47,7 +48,11 @@ const NETWORKS: &[(RangeInclusive<u64>, RangeInclusive<usize>)] = &[
 ];
 
 pub fn cards(text: &str) -> Vec<Range<usize>> {
-    NUMBERS.find_iter(text).filter(|run| run.len() >= DIGITS_MIN).flat_map(|run| in_run(text, run.range())).collect()
+    NUMBERS
+        .find_iter(text)
+        .filter(|run| run.len() >= DIGITS_MIN)
+        .flat_map(|run| in_run(text, run.range()))
+        .collect()
 }
 
 /// A card may stand among other numbers ("4111 1111 1111 1111 12 345"), so every row of groups is tried.
@@ -85,13 +90,15 @@ fn groups(text: &str, run: &Range<usize>) -> Vec<Range<usize>> {
 fn is_grouped(text: &str, row: &[Range<usize>]) -> bool {
     let mut gaps = row.windows(2).map(|pair| &text[pair[0].end..pair[1].start]);
     let first = gaps.next();
-    gaps.all(|gap| Some(gap) == first) && row.iter().rev().skip(1).all(|group| group.len() >= GROUP_MIN)
+    gaps.all(|gap| Some(gap) == first)
+        && row.iter().rev().skip(1).all(|group| group.len() >= GROUP_MIN)
 }
 
 fn is_card(digits: &str) -> bool {
     let is_of = |(begin, lengths): &(RangeInclusive<u64>, RangeInclusive<usize>)| {
         let width = begin.start().ilog10() as usize + 1;
-        lengths.contains(&digits.len()) && digits[..width].parse().is_ok_and(|prefix: u64| begin.contains(&prefix))
+        lengths.contains(&digits.len())
+            && digits[..width].parse().is_ok_and(|prefix: u64| begin.contains(&prefix))
     };
     digits.len() >= DIGITS_MIN && NETWORKS.iter().any(is_of) && has_check_digit(digits)
 }
@@ -107,10 +114,13 @@ fn has_check_digit(digits: &str) -> bool {
 
 /// A telephone number, a hash, a UUID: some of them fit by chance, and of Germany's mobile numbers a tenth.
 fn is_something_else(text: &str, place: &Range<usize>) -> bool {
-    let mut left = text[..place.start].chars().rev().take_while(char::is_ascii_alphanumeric).peekable();
+    let mut left =
+        text[..place.start].chars().rev().take_while(char::is_ascii_alphanumeric).peekable();
     let mut right = text[place.end..].chars().take_while(char::is_ascii_alphanumeric).peekable();
     let is_inside = left.peek().is_some() || right.peek().is_some();
-    let is_hex = is_inside && left.chain(right).all(|c| c.is_ascii_hexdigit() || matches!(c, 'x' | 'X'));
-    let in_uuid = || UUID.find_iter(text).any(|uuid| uuid.start() < place.end && place.start < uuid.end());
+    let is_hex =
+        is_inside && left.chain(right).all(|c| c.is_ascii_hexdigit() || matches!(c, 'x' | 'X'));
+    let in_uuid =
+        || UUID.find_iter(text).any(|uuid| uuid.start() < place.end && place.start < uuid.end());
     text[..place.start].ends_with('+') || is_hex || in_uuid()
 }

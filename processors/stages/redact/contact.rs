@@ -32,7 +32,9 @@ pub fn emails(text: &str) -> Vec<Range<usize>> {
 }
 
 pub fn phones(text: &str) -> Vec<Range<usize>> {
-    accepted(&PHONE, text, |found| Some(found.get_match().range()).filter(|place| is_phone(text, place)))
+    accepted(&PHONE, text, |found| {
+        Some(found.get_match().range()).filter(|place| is_phone(text, place))
+    })
 }
 
 /// Enough digits and not too many, and not a part of a longer number, a version or a name.

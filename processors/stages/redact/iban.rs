@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Where one may begin: "DE89", "de 89".
-static BEGINNING: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"[A-Za-z]{2} ?[0-9]{2}").expect("a fixed pattern, compiled by the tests"));
+static BEGINNING: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"[A-Za-z]{2} ?[0-9]{2}").expect("a fixed pattern, compiled by the tests")
+});
 
 /// Characters of a country's account numbers, the country's own two letters included.
 const LENGTHS: &str = "
@@ -21,17 +22,23 @@ const LENGTHS: &str = "
 pub const DIGITS_MIN: usize = 8;
 
 pub fn ibans(text: &str) -> Vec<Range<usize>> {
-    let starts = BEGINNING.find_iter(text).map(|found| found.start()).filter(|start| !is_joined(before(text, *start)));
+    let starts = BEGINNING
+        .find_iter(text)
+        .map(|found| found.start())
+        .filter(|start| !is_joined(before(text, *start)));
     starts.filter_map(|start| ending(text, start).map(|end| start..end)).collect()
 }
 
 /// Where the account number that begins here ends, if it is one.
 fn ending(text: &str, start: usize) -> Option<usize> {
     let country = text[start..start + 2].to_ascii_uppercase();
-    let length = LENGTHS.split_whitespace().find_map(|entry| entry.strip_prefix(&country)?.parse().ok())?;
+    let length =
+        LENGTHS.split_whitespace().find_map(|entry| entry.strip_prefix(&country)?.parse().ok())?;
     let (number, end) = characters(text, start, length)?;
     // Words that follow "at 20" have no digits; every country's account numbers are digits by half.
-    let is_one = 2 * digits(&number) >= length && is_checked(&number) && !is_joined(text[end..].chars().next());
+    let is_one = 2 * digits(&number) >= length
+        && is_checked(&number)
+        && !is_joined(text[end..].chars().next());
     is_one.then_some(end)
 }
 

@@ -43,29 +43,30 @@ static BEARER: LazyLock<Regex> = LazyLock::new(|| {
 
 /// One shape a line, with its issuer. Public halves (`pk_live_`, `AC…`) are no secrets.
 const SHAPES: &[&str] = &[
-    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}",                                       // AWS
-    r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}",              // GitHub
+    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}", // AWS
+    r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}", // GitHub
     r"gl(?:pat|ptt|dt|rt|cbt|soat|agent)-[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]+)*", // GitLab
-    r"sk-(?:[a-z]+[0-9]*-)*[A-Za-z0-9_-]{20,}",                                    // OpenAI, Anthropic, OpenRouter, DeepSeek
-    r"gsk_[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{40,}|pplx-[A-Za-z0-9]{40,}",            // Groq, xAI, Perplexity
-    r"hf_[A-Za-z0-9]{30,}|r8_[A-Za-z0-9]{37,}",                                    // Hugging Face, Replicate
-    r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,}",         // Stripe
-    r"xox[abeoprs]-[0-9][A-Za-z0-9-]{9,}|xapp-[0-9]-[A-Za-z0-9-]{20,}",            // Slack
-    r"AIza[A-Za-z0-9_-]{35,}|GOCSPX-[A-Za-z0-9_-]{28,}|ya29\.[A-Za-z0-9_-]{20,}",  // Google
-    r"SK[0-9a-f]{32}",                                                             // Twilio
-    r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}",                             // SendGrid
-    r"key-[0-9a-f]{32}|[0-9a-f]{32}-us[0-9]{1,2}",                                 // Mailgun, Mailchimp
+    r"sk-(?:[a-z]+[0-9]*-)*[A-Za-z0-9_-]{20,}", // OpenAI, Anthropic, OpenRouter, DeepSeek
+    r"gsk_[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{40,}|pplx-[A-Za-z0-9]{40,}", // Groq, xAI, Perplexity
+    r"hf_[A-Za-z0-9]{30,}|r8_[A-Za-z0-9]{37,}", // Hugging Face, Replicate
+    r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,}", // Stripe
+    r"xox[abeoprs]-[0-9][A-Za-z0-9-]{9,}|xapp-[0-9]-[A-Za-z0-9-]{20,}", // Slack
+    r"AIza[A-Za-z0-9_-]{35,}|GOCSPX-[A-Za-z0-9_-]{28,}|ya29\.[A-Za-z0-9_-]{20,}", // Google
+    r"SK[0-9a-f]{32}",                       // Twilio
+    r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}", // SendGrid
+    r"key-[0-9a-f]{32}|[0-9a-f]{32}-us[0-9]{1,2}", // Mailgun, Mailchimp
     r"npm_[A-Za-z0-9]{36,}|pypi-[A-Za-z0-9_-]{50,}|rubygems_[0-9a-f]{48}|dckr_pat_[A-Za-z0-9_-]{27,}", // registries
-    r"dapi[0-9a-f]{32}|do[opr]_v1_[0-9a-f]{64}|HRKU-[A-Za-z0-9_-]{36,}",           // Databricks, DigitalOcean, Heroku
-    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0(?:atp|csp)-[A-Za-z0-9_-]{22,43}",     // Shopify, Square
-    r"[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}",                                           // Telegram
-    r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}",          // Discord
+    r"dapi[0-9a-f]{32}|do[opr]_v1_[0-9a-f]{64}|HRKU-[A-Za-z0-9_-]{36,}", // Databricks, DigitalOcean, Heroku
+    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0(?:atp|csp)-[A-Za-z0-9_-]{22,43}", // Shopify, Square
+    r"[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}",                                 // Telegram
+    r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}", // Discord
     r"glsa_[A-Za-z0-9_]{32,}|glc_[A-Za-z0-9+/=]{32,}|sntry[su]_[A-Za-z0-9+/=_-]{40,}", // Grafana, Sentry
     r"lin_api_[A-Za-z0-9]{32,}|ntn_[A-Za-z0-9]{40,}|figd_[A-Za-z0-9_-]{36,}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}", // Linear, Notion, Figma, Postman
     r"hv[sbr]\.[A-Za-z0-9_-]{24,}|dp\.(?:pt|st|ct)\.(?:[A-Za-z0-9_-]+\.)?[A-Za-z0-9]{40,}|ATATT3[A-Za-z0-9_=-]{50,}", // Vault, Doppler, Atlassian
 ];
 
-static API_KEY: LazyLock<Regex> = LazyLock::new(|| Regex::new(&format!(r"(?-u:\b)(?:{})", SHAPES.join("|"))).expect(FIXED));
+static API_KEY: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(&format!(r"(?-u:\b)(?:{})", SHAPES.join("|"))).expect(FIXED));
 
 /// Any value that is called a key where it stands: `x-api-key: …`, `CLIENT_SECRET=…`, `AccountKey=…`.
 static NAMED_KEY: LazyLock<Regex> = LazyLock::new(|| {
@@ -83,7 +84,10 @@ const HEADER_TOKEN_MIN: usize = 8;
 const TOKEN_MIN: usize = 12;
 
 pub fn private_keys(text: &str) -> Vec<Range<usize>> {
-    PRIVATE_KEYS.iter().flat_map(|pattern| pattern.find_iter(text).map(|found| found.range())).collect()
+    PRIVATE_KEYS
+        .iter()
+        .flat_map(|pattern| pattern.find_iter(text).map(|found| found.range()))
+        .collect()
 }
 
 pub fn jwts(text: &str) -> Vec<Range<usize>> {
@@ -91,9 +95,12 @@ pub fn jwts(text: &str) -> Vec<Range<usize>> {
 }
 
 pub fn api_keys(text: &str) -> Vec<Range<usize>> {
-    let shaped =
-        |found: &Captures<'_>| Some(found.get_match()).filter(|found| !is_words(found.as_str())).map(|found| found.range());
-    let named = |found: &Captures<'_>| named(found, "secret").filter(|place| looks_random(&text[place.clone()]));
+    let shaped = |found: &Captures<'_>| {
+        Some(found.get_match()).filter(|found| !is_words(found.as_str())).map(|found| found.range())
+    };
+    let named = |found: &Captures<'_>| {
+        named(found, "secret").filter(|place| looks_random(&text[place.clone()]))
+    };
     let mut found = accepted(&API_KEY, text, shaped);
     if digits(text) >= RANDOM_DIGITS_MIN {
         found.extend(accepted(&NAMED_KEY, text, named));
@@ -103,8 +110,10 @@ pub fn api_keys(text: &str) -> Vec<Range<usize>> {
 
 pub fn bearer_tokens(text: &str) -> Vec<Range<usize>> {
     accepted(&BEARER, text, |found| match named(found, "told") {
-        Some(told) => Some(told).filter(|place| place.len() >= HEADER_TOKEN_MIN && is_mixed(&text[place.clone()])),
-        None => named(found, "secret").filter(|place| place.len() >= TOKEN_MIN && looks_random(&text[place.clone()])),
+        Some(told) => Some(told)
+            .filter(|place| place.len() >= HEADER_TOKEN_MIN && is_mixed(&text[place.clone()])),
+        None => named(found, "secret")
+            .filter(|place| place.len() >= TOKEN_MIN && looks_random(&text[place.clone()])),
     })
 }
 

@@ -24,8 +24,16 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 8] =
-        [Rule::PrivateKey, Rule::Jwt, Rule::ApiKey, Rule::Bearer, Rule::Card, Rule::Iban, Rule::Email, Rule::Phone];
+    pub const ALL: [Rule; 8] = [
+        Rule::PrivateKey,
+        Rule::Jwt,
+        Rule::ApiKey,
+        Rule::Bearer,
+        Rule::Card,
+        Rule::Iban,
+        Rule::Email,
+        Rule::Phone,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -132,7 +140,11 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// The places that `accept` takes from what the pattern finds. A refused match may hide the beginning of another one, which is looked at too.
 /// Limit: of a refused match only the end is read again. Reading all of it again takes 13 s for 64 KiB of `apikey=`.
-fn accepted(pattern: &Regex, text: &str, accept: impl Fn(&Captures<'_>) -> Option<Range<usize>>) -> Vec<Range<usize>> {
+fn accepted(
+    pattern: &Regex,
+    text: &str,
+    accept: impl Fn(&Captures<'_>) -> Option<Range<usize>>,
+) -> Vec<Range<usize>> {
     let (mut places, mut from) = (Vec::new(), 0);
     while let Some(found) = pattern.captures_at(text, from) {
         let whole = found.get_match().range();
@@ -152,7 +164,10 @@ fn accepted(pattern: &Regex, text: &str, accept: impl Fn(&Captures<'_>) -> Optio
 
 /// Marks that people put between the groups of a number.
 fn is_gap(c: char) -> bool {
-    matches!(c, ' ' | '-' | '.' | '\u{a0}' | '\u{2009}' | '\u{202f}' | '\u{2010}' | '\u{2011}' | '\u{2013}')
+    matches!(
+        c,
+        ' ' | '-' | '.' | '\u{a0}' | '\u{2009}' | '\u{202f}' | '\u{2010}' | '\u{2011}' | '\u{2013}'
+    )
 }
 
 /// Counted in bytes, of which the compiler adds sixteen at a time; 255 of them are still a byte.

@@ -29,12 +29,32 @@ const SECRETS: &[(Rule, &str, &str)] = &[
     (Rule::Iban, "NO93 8601", " 1117 947"),
     (Rule::Iban, "MT84MALT01100001", "2345MTLCAST001S"),
     (Rule::Iban, "FR14 2004 1010 0505", " 0001 3M02 606"),
-    (Rule::PrivateKey, "-----BEGIN RSA PRIVATE ", "KEY-----\nMIIEpAIBAAKCAQEA7bq\n+/xYz==\n-----END RSA PRIVATE KEY-----"),
-    (Rule::PrivateKey, "-----BEGIN OPENSSH PRIVATE ", "KEY-----\\nb3BlbnNzaC1r\\n-----END OPENSSH PRIVATE KEY-----"),
-    (Rule::PrivateKey, "-----BEGIN PGP PRIVATE ", "KEY BLOCK-----\nVersion: 1\n\nlQdGBF\n-----END PGP PRIVATE KEY BLOCK-----"),
-    (Rule::PrivateKey, "-----BEGIN EC PRIVATE ", "KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5C\nAwEHoUQDQgAE=="),
+    (
+        Rule::PrivateKey,
+        "-----BEGIN RSA PRIVATE ",
+        "KEY-----\nMIIEpAIBAAKCAQEA7bq\n+/xYz==\n-----END RSA PRIVATE KEY-----",
+    ),
+    (
+        Rule::PrivateKey,
+        "-----BEGIN OPENSSH PRIVATE ",
+        "KEY-----\\nb3BlbnNzaC1r\\n-----END OPENSSH PRIVATE KEY-----",
+    ),
+    (
+        Rule::PrivateKey,
+        "-----BEGIN PGP PRIVATE ",
+        "KEY BLOCK-----\nVersion: 1\n\nlQdGBF\n-----END PGP PRIVATE KEY BLOCK-----",
+    ),
+    (
+        Rule::PrivateKey,
+        "-----BEGIN EC PRIVATE ",
+        "KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5C\nAwEHoUQDQgAE==",
+    ),
     (Rule::Jwt, "eyJhbGciOiJIUzI1NiJ9", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"),
-    (Rule::Jwt, "eyJhbGciOiJkaXIiLCJlbmMiOiJBMTI4R0NNIn0", "..48V1_ALb6US04U3b.5eym8TW_c8SuK0ltJ3rpYIzOeDQz7TALvtu6UG9o"),
+    (
+        Rule::Jwt,
+        "eyJhbGciOiJkaXIiLCJlbmMiOiJBMTI4R0NNIn0",
+        "..48V1_ALb6US04U3b.5eym8TW_c8SuK0ltJ3rpYIzOeDQz7TALvtu6UG9o",
+    ),
     (Rule::ApiKey, "AKIAIOSF", "ODNN7EXAMPLE"),
     (Rule::ApiKey, "ghp_16C7e42F292c", "6912E7710c838347Ae178B4a"),
     (Rule::ApiKey, "github_pat_11ABCDEFG0", "abcdefghijkl_ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
@@ -120,14 +140,26 @@ fn what_only_looks_like_a_secret_stays() {
 #[test]
 fn tokens_are_known_by_what_stands_before_them() {
     for (text, expected) in [
-        ("curl -H 'Authorization: Bearer abc123def456ghi'", "curl -H 'Authorization: Bearer [redacted:bearer]'"),
-        ("\"authorization\": \"Basic dXNlcjpzZWNyZXQ=\"", "\"authorization\": \"Basic [redacted:bearer]\""),
+        (
+            "curl -H 'Authorization: Bearer abc123def456ghi'",
+            "curl -H 'Authorization: Bearer [redacted:bearer]'",
+        ),
+        (
+            "\"authorization\": \"Basic dXNlcjpzZWNyZXQ=\"",
+            "\"authorization\": \"Basic [redacted:bearer]\"",
+        ),
         ("it wants Bearer mF_9.B5f-4.1JqM.", "it wants Bearer [redacted:bearer]."),
         ("x-api-key: 9f8e7d6c5b4a39281706", "x-api-key: [redacted:api_key]"),
         ("OPENAI_API_KEY=\"abc123def456ghi7\"", "OPENAI_API_KEY=\"[redacted:api_key]\""),
-        ("{\"client_secret\": \"a1b2c3d4e5f6g7h8\"}", "{\"client_secret\": \"[redacted:api_key]\"}"),
+        (
+            "{\"client_secret\": \"a1b2c3d4e5f6g7h8\"}",
+            "{\"client_secret\": \"[redacted:api_key]\"}",
+        ),
         ("my api key is a1b2c3d4e5f6g7h8, ok?", "my api key is [redacted:api_key], ok?"),
-        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPx9fiCY01", "aws_secret_access_key = [redacted:api_key]"),
+        (
+            "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPx9fiCY01",
+            "aws_secret_access_key = [redacted:api_key]",
+        ),
     ] {
         check(text, expected);
     }
@@ -152,7 +184,8 @@ fn a_telephone_number_is_no_card_even_where_its_last_digit_fits() {
 
 #[test]
 fn of_two_rules_that_meet_the_more_telling_gives_the_name_and_nothing_is_left() {
-    let (begin, end) = ("eyJhbGciOiJIUzI1NiJ9", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N");
+    let (begin, end) =
+        ("eyJhbGciOiJIUzI1NiJ9", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N");
     check(&format!("Authorization: Bearer {begin}{end}"), "Authorization: Bearer [redacted:jwt]");
     check(&format!("api_key={begin}{end} "), "api_key=[redacted:jwt] ");
 }
@@ -161,7 +194,8 @@ fn of_two_rules_that_meet_the_more_telling_gives_the_name_and_nothing_is_left() 
 fn a_rule_that_is_off_finds_nothing() {
     for (rule, begin, end) in SECRETS.iter().chain(EVERYTHING) {
         let others = Rule::ALL.into_iter().filter(|other| other != rule).collect();
-        let found = redacted(&format!("{begin}{end}"), &Options { rules: others }).map_or(Vec::new(), |found| found.found);
+        let found = redacted(&format!("{begin}{end}"), &Options { rules: others })
+            .map_or(Vec::new(), |found| found.found);
         assert!(!found.contains(rule), "{begin}");
         assert_eq!(redacted(&format!("{begin}{end}"), &Options::default()), None);
     }
@@ -171,7 +205,8 @@ fn filler() -> impl Strategy<Value = String> {
     "([A-Za-zäßЖ中🎉]{3,9}( (([A-Za-zäßЖ中🎉'-]{1,12}|[0-9]{1,3})[ ,;!?\n]{1,2}){0,8}[A-Za-zäßЖ中🎉]{3,9})?)"
 }
 
-fn planted() -> impl Strategy<Value = (String, String, &'static (Rule, &'static str, &'static str))> {
+fn planted() -> impl Strategy<Value = (String, String, &'static (Rule, &'static str, &'static str))>
+{
     let before = select(vec![" ", ": ", " (", " \"", "\n", "，", " = '"]);
     let after = select(vec![" ", ". ", ", ", ") ", "\" ", "\n", "，", "; "]);
     let secret = select(SECRETS.iter().chain(EVERYTHING).collect::<Vec<_>>());

@@ -5,8 +5,12 @@ mod proposal;
 mod record;
 mod view;
 
-pub use proposal::{Proposal, feedback_returned, proposal_prune, proposal_revise, proposal_summary};
-pub use record::{dead_letter, decision, memory_gone, memory_state, shadow, shard_meta, shard_state};
+pub use proposal::{
+    Proposal, feedback_returned, proposal_prune, proposal_revise, proposal_summary,
+};
+pub use record::{
+    dead_letter, decision, memory_gone, memory_state, shadow, shard_meta, shard_state,
+};
 
 use crate::domain::{Cursor, Decision, Match, Memory, ReplyTo, Time};
 use crate::fault::Reject;
@@ -88,7 +92,13 @@ pub struct Stats {
 }
 
 /// The receipt of an event, to be sent after its effect is committed. Partition and offset are the event's own on its user's partition.
-pub fn applied(to: &ReplyTo, decisions: &[Decision], partition: i32, offset: i64, freshness: &Freshness) -> Outgoing {
+pub fn applied(
+    to: &ReplyTo,
+    decisions: &[Decision],
+    partition: i32,
+    offset: i64,
+    freshness: &Freshness,
+) -> Outgoing {
     let decisions = decisions.iter().map(|decision| view::decision(decision, true)).collect();
     sent(to, "applied", "ok", wire::Applied { decisions, partition, offset }, freshness)
 }
@@ -98,16 +108,34 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> Outgoing 
         Answer::Recalled { memories, matched, prompt, tokens, budget_used, explain } => {
             let memories = memories.iter().map(|found| view::found(found, *explain)).collect();
             let budget_used = wire::Number(*budget_used);
-            let body = wire::Recalled { memories, matched: matched.map(Match::as_str), prompt, tokens: *tokens, budget_used };
+            let body = wire::Recalled {
+                memories,
+                matched: matched.map(Match::as_str),
+                prompt,
+                tokens: *tokens,
+                budget_used,
+            };
             sent(to, "recalled", "ok", body, freshness)
         }
         Answer::Listed { memories, after } => {
             let memories = memories.iter().map(view::memory).collect();
-            sent(to, "listed", "ok", wire::Listed { memories, after: after.as_ref().map(view::cursor) }, freshness)
+            sent(
+                to,
+                "listed",
+                "ok",
+                wire::Listed { memories, after: after.as_ref().map(view::cursor) },
+                freshness,
+            )
         }
         Answer::Memory { memory, history } => {
             let history = history.then(|| view::history(memory));
-            sent(to, "memory", "ok", wire::OneMemory { memory: view::whole_memory(memory), history }, freshness)
+            sent(
+                to,
+                "memory",
+                "ok",
+                wire::OneMemory { memory: view::whole_memory(memory), history },
+                freshness,
+            )
         }
         Answer::Explained { decisions, memory } => {
             sent(to, "explained", "ok", view::explained(decisions, memory.as_ref()), freshness)
@@ -118,12 +146,22 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> Outgoing 
 
 /// Why there is no answer. Without a shard to ask, nothing is known of its freshness.
 pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> Outgoing {
-    let error = wire::Trouble { code: reject.code.as_str(), message: &reject.message, field: reject.field.as_deref() };
+    let error = wire::Trouble {
+        code: reject.code.as_str(),
+        message: &reject.message,
+        field: reject.field.as_deref(),
+    };
     let unknown = Freshness::default();
     sent(to, "error", reject.code.status(), wire::Refusal { error }, freshness.unwrap_or(&unknown))
 }
 
-fn sent(to: &ReplyTo, name: &'static str, status: &'static str, body: impl Serialize, freshness: &Freshness) -> Outgoing {
+fn sent(
+    to: &ReplyTo,
+    name: &'static str,
+    status: &'static str,
+    body: impl Serialize,
+    freshness: &Freshness,
+) -> Outgoing {
     let mut headers: Headers = to.echo.clone();
     for (name, value) in [
         ("content-type", JSON.to_owned()),
@@ -147,7 +185,8 @@ fn sent(to: &ReplyTo, name: &'static str, status: &'static str, body: impl Seria
 const JSON: &str = "application/json";
 
 fn json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("structs of numbers and strings with string keys are always JSON")
+    serde_json::to_vec(value)
+        .expect("structs of numbers and strings with string keys are always JSON")
 }
 
 #[cfg(test)]

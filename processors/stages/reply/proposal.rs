@@ -27,7 +27,12 @@ pub fn proposal_prune(proposal: &Proposal<'_>, memories: &[Seen], reason: &str) 
     published(proposal, &event)
 }
 
-pub fn proposal_summary(proposal: &Proposal<'_>, session: &str, content: &str, covers: &[Seen]) -> Outgoing {
+pub fn proposal_summary(
+    proposal: &Proposal<'_>,
+    session: &str,
+    content: &str,
+    covers: &[Seen],
+) -> Outgoing {
     let event = wire::OwnEvent {
         session: Some(session),
         content: Some(content),
@@ -72,7 +77,13 @@ fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> Outgoing {
     let Proposal { topic, partition, key, marks, .. } = *proposal;
     let (key, value) = (key.as_str().as_bytes(), json(event));
     let mut headers = vec![("content-type".to_owned(), JSON.into())];
-    let mark = marks.sign(&Marked { topic, partition, key: Some(key), value: Some(&value), headers: &headers });
+    let mark = marks.sign(&Marked {
+        topic,
+        partition,
+        key: Some(key),
+        value: Some(&value),
+        headers: &headers,
+    });
     headers.push((MARK.to_owned(), mark));
     Outgoing {
         topic: topic.to_owned(),

@@ -36,7 +36,12 @@ fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> Out
 }
 
 /// The partition is the user's, not that of this longer key. With its bytes, if the topic is to restore from.
-pub fn memory_state(memory: &Memory, state: Option<&[u8]>, topic: &str, partition: i32) -> Outgoing {
+pub fn memory_state(
+    memory: &Memory,
+    state: Option<&[u8]>,
+    topic: &str,
+    partition: i32,
+) -> Outgoing {
     let mut record = memory_gone(&memory.key, memory.id, topic, partition);
     record.value = Some(json(&view::whole_memory(memory)));
     record.headers.push(("content-type".to_owned(), JSON.into()));
@@ -99,7 +104,8 @@ pub fn dead_letter(record: &Record, reject: &Reject, stage: &str, topic: &str) -
 }
 
 fn connect_headers(record: &Record, reject: &Reject, stage: &str) -> Headers {
-    let named = |name: &str, value: String| (format!("__connect.errors.{name}"), value.into_bytes());
+    let named =
+        |name: &str, value: String| (format!("__connect.errors.{name}"), value.into_bytes());
     vec![
         named("topic", record.topic.clone()),
         named("partition", record.partition.to_string()),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::{
-    Around, Kind, MARK, MarkKey, Marked, MemoryId, Metadata, Outcome, Position, Revise, Revision, Role, Scope, Seen, Surprise,
-    UserKey,
+    Around, Kind, MARK, MarkKey, Marked, MemoryId, Metadata, Outcome, Position, Revise, Revision,
+    Role, Scope, Seen, Surprise, UserKey,
 };
 use crate::fault::RejectCode;
 use crate::ports::broker::{Record, header};
@@ -64,7 +64,10 @@ fn a_memory() -> Memory {
         reason: "0.41 reaches 0.30".into(),
         profile: "keepsake".into(),
         covers: vec![],
-        history: vec![Revision { content: "My cat came along.".into(), until: Time(1_767_323_100_000) }],
+        history: vec![Revision {
+            content: "My cat came along.".into(),
+            until: Time(1_767_323_100_000),
+        }],
         around: Around::default(),
     }
 }
@@ -114,11 +117,17 @@ fn text<'a>(sent: &'a Outgoing, name: &str) -> Option<&'a str> {
 /// Everything that replies share, and the reply's own part.
 #[track_caller]
 fn check(sent: &Outgoing, status: &str, expected: Value) {
-    assert_eq!((sent.topic.as_str(), sent.partition, sent.key.as_deref()), ("web.replies", Some(2), Some(&b"any key"[..])));
+    assert_eq!(
+        (sent.topic.as_str(), sent.partition, sent.key.as_deref()),
+        ("web.replies", Some(2), Some(&b"any key"[..]))
+    );
     assert_eq!(sent.headers[0], ("kafka_correlationId".to_owned(), vec![0, 255, 7, 0, 13, 10]));
     let value = value(sent);
     assert_eq!(text(sent, "keepsake-status"), Some(status));
-    assert_eq!(text(sent, "keepsake-applied-offset"), Some(value["applied_offset"].to_string().as_str()));
+    assert_eq!(
+        text(sent, "keepsake-applied-offset"),
+        Some(value["applied_offset"].to_string().as_str())
+    );
     assert_eq!(text(sent, "keepsake-took-us"), Some(value["took_us"].to_string().as_str()));
     assert_eq!(text(sent, "content-type"), Some("application/json"));
     assert!(value["stale"].is_boolean() && value["status"] == status);
@@ -148,7 +157,11 @@ fn a_decision_is_written_as_the_contract_has_it() {
 fn an_event_gets_its_receipt() {
     let freshness = Freshness { misrouted: true, ..freshness() };
     let sent = applied(&reply_to(), &[a_decision()], 3, 1187, &freshness);
-    check(&sent, "ok", json!({"type": "applied", "partition": 3, "offset": 1187, "applied_offset": 1312, "misrouted": true}));
+    check(
+        &sent,
+        "ok",
+        json!({"type": "applied", "partition": 3, "offset": 1187, "applied_offset": 1312, "misrouted": true}),
+    );
     assert_eq!(value(&sent)["decisions"][0]["outcome"], "kept");
 }
 
@@ -156,19 +169,39 @@ fn an_event_gets_its_receipt() {
 fn a_recall_is_answered_with_numbers_only_if_asked() {
     let answer_of = |explain| {
         let terms = vec![("words", 0.38), ("cosine", 0.41)];
-        let found = Found { memory: a_memory().into(), score: 0.934_567_8, relevance: Some(0.25), terms, note: None };
+        let found = Found {
+            memory: a_memory().into(),
+            score: 0.934_567_8,
+            relevance: Some(0.25),
+            terms,
+            note: None,
+        };
         let matched = Some(Match::Weak);
         let (memories, prompt) = (vec![found], "- Miso".into());
-        let recalled = Answer::Recalled { memories, matched, prompt, tokens: 7, budget_used: 0.0035, explain };
+        let recalled =
+            Answer::Recalled { memories, matched, prompt, tokens: 7, budget_used: 0.0035, explain };
         answer(&reply_to(), &recalled, &Freshness { partial: true, ..freshness() })
     };
     let plain = answer_of(false);
-    check(&plain, "ok", json!({"type": "recalled", "prompt": "- Miso", "tokens": 7, "budget_used": 0.0035, "partial": true}));
+    check(
+        &plain,
+        "ok",
+        json!({"type": "recalled", "prompt": "- Miso", "tokens": 7, "budget_used": 0.0035, "partial": true}),
+    );
     let memory = &value(&plain)["memories"][0];
-    assert_eq!((&memory["score"], &memory["importance"], &memory["state"]), (&json!(0.934568), &json!(0.35), &json!("archived")));
-    assert_eq!(memory["source"], json!({"event_id": "chat-17-42", "topic": "keepsake.events", "partition": 3, "offset": 1187}));
+    assert_eq!(
+        (&memory["score"], &memory["importance"], &memory["state"]),
+        (&json!(0.934568), &json!(0.35), &json!("archived"))
+    );
+    assert_eq!(
+        memory["source"],
+        json!({"event_id": "chat-17-42", "topic": "keepsake.events", "partition": 3, "offset": 1187})
+    );
     assert_eq!((&memory["relevance"], &value(&plain)["match"]), (&json!(0.25), &json!("weak")));
-    assert_eq!((memory.get("explain"), memory.get("speaker"), memory.get("version")), (None, None, None));
+    assert_eq!(
+        (memory.get("explain"), memory.get("speaker"), memory.get("version")),
+        (None, None, None)
+    );
     let explained = String::from_utf8(answer_of(true).value.expect("a value")).expect("UTF-8");
     assert!(explained.contains(r#""explain":{"words":0.38,"cosine":0.41}"#), "{explained}");
 }
@@ -182,21 +215,40 @@ fn the_other_questions_are_answered() {
     let page = ask(Answer::Listed { memories: vec![], after: Some(a_memory().cursor()) });
     check(&page, "ok", json!({"memories": [], "after": format!("1767323045678.{}", memory_id(0))}));
     let one = ask(Answer::Memory { memory: a_memory(), history: true });
-    check(&one, "ok", json!({"type": "memory", "history": [{"content": "My cat came along.", "until": "2026-01-02T03:05:00Z"}]}));
-    assert!(value(&ask(Answer::Memory { memory: a_memory(), history: false })).get("history").is_none());
+    check(
+        &one,
+        "ok",
+        json!({"type": "memory", "history": [{"content": "My cat came along.", "until": "2026-01-02T03:05:00Z"}]}),
+    );
+    assert!(
+        value(&ask(Answer::Memory { memory: a_memory(), history: false })).get("history").is_none()
+    );
     let none = ask(Answer::Stats(Stats::default()));
     let counts = json!({"total": 0, "by_kind": {}, "by_scope": {}, "by_state": {}});
-    check(&none, "ok", json!({"type": "stats", "memories": counts, "bytes": 0, "importance_average": null, "oldest": null}));
+    check(
+        &none,
+        "ok",
+        json!({"type": "stats", "memories": counts, "bytes": 0, "importance_average": null, "oldest": null}),
+    );
 }
 
 #[test]
 fn an_explanation_tells_what_happened_since() {
     let of = |decisions: Vec<Decision>| {
-        value(&answer(&reply_to(), &Answer::Explained { decisions, memory: Some(a_memory()) }, &freshness()))
+        value(&answer(
+            &reply_to(),
+            &Answer::Explained { decisions, memory: Some(a_memory()) },
+            &freshness(),
+        ))
     };
     let alone = of(vec![a_decision()]);
     assert_eq!((&alone["decision"]["outcome"], alone.get("decisions")), (&json!("kept"), None));
-    let happened: Vec<&str> = alone["since"].as_array().expect("a list").iter().filter_map(|one| one["what"].as_str()).collect();
+    let happened: Vec<&str> = alone["since"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["what"].as_str())
+        .collect();
     assert_eq!(happened, ["updated", "used", "superseded", "archived"]);
     assert_eq!(of(vec![a_decision(), a_decision()])["decisions"].as_array().map(Vec::len), Some(2));
 }
@@ -206,7 +258,11 @@ fn a_refusal_has_a_status_for_every_code() {
     for code in RejectCode::ALL {
         let sent = refusal(&reply_to(), &Reject::new(code, "because"), None);
         let error = json!({"code": code.as_str(), "message": "because"});
-        check(&sent, code.status(), json!({"type": "error", "error": error, "applied_offset": -1, "took_us": 0}));
+        check(
+            &sent,
+            code.status(),
+            json!({"type": "error", "error": error, "applied_offset": -1, "took_us": 0}),
+        );
     }
     let sent = refusal(&reply_to(), &Reject::of_field("user", "is missing"), Some(&freshness()));
     check(
@@ -227,8 +283,16 @@ fn a_dead_letter_is_the_record_and_two_sets_of_headers() {
         value: Some(vec![0xff, 0x00]),
         headers: vec![("a".into(), vec![1]), ("a".into(), vec![2])],
     };
-    let sent = dead_letter(&record, &Reject::of_field("user", "is missing"), "decode", "keepsake.dead-letters");
-    assert_eq!((&sent.key, &sent.value, &sent.headers[..2]), (&record.key, &record.value, &record.headers[..]));
+    let sent = dead_letter(
+        &record,
+        &Reject::of_field("user", "is missing"),
+        "decode",
+        "keepsake.dead-letters",
+    );
+    assert_eq!(
+        (&sent.key, &sent.value, &sent.headers[..2]),
+        (&record.key, &record.value, &record.headers[..])
+    );
     assert_eq!((sent.topic.as_str(), sent.partition), ("keepsake.dead-letters", None));
     let expected: [(&str, &[u8]); 13] = [
         ("__connect.errors.topic", b"keepsake.events"),
@@ -245,7 +309,8 @@ fn a_dead_letter_is_the_record_and_two_sets_of_headers() {
         ("kafka_dlt-exception-fqcn", b"invalid-field"),
         ("kafka_dlt-exception-message", b"user: is missing"),
     ];
-    let written: Vec<(&str, &[u8])> = sent.headers[2..].iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+    let written: Vec<(&str, &[u8])> =
+        sent.headers[2..].iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
     assert_eq!(written, expected);
 }
 
@@ -261,14 +326,24 @@ fn a_memory_is_on_its_users_partition_until_its_tombstone() {
         (true, Some("memory"), Some("memory"))
     );
     let value = value(&state);
-    assert_eq!((&value["tenant"], &value["version"], &value["uses"]), (&json!("acme"), &json!(3), &json!(6)));
+    assert_eq!(
+        (&value["tenant"], &value["version"], &value["uses"]),
+        (&json!("acme"), &json!(3), &json!(6))
+    );
     assert!(value.get("score").is_none());
 }
 
 #[test]
 fn proposals_carry_our_mark_and_their_id() {
     let (key, marks) = (key().everyone(), MarkKey::of("ours"));
-    let proposal = Proposal { topic: "keepsake.events", partition: 2, key: &key, id: "p-1", at: Time(1_000), marks: &marks };
+    let proposal = Proposal {
+        topic: "keepsake.events",
+        partition: 2,
+        key: &key,
+        id: "p-1",
+        at: Time(1_000),
+        marks: &marks,
+    };
     let seen = [Seen { id: memory_id(0), version: 4 }];
     let id = memory_id(0).to_string();
     for (sent, expected) in [
@@ -281,18 +356,35 @@ fn proposals_carry_our_mark_and_their_id() {
             json!({"type": "summary", "session": "s-17", "content": "Moved.", "covers": [{"id": id, "version": 4}]}),
         ),
         (
-            proposal_revise(&proposal, &Revise { memory: seen[0], revises: seen.to_vec(), probability: 0.5, reason: "x".into() }),
+            proposal_revise(
+                &proposal,
+                &Revise {
+                    memory: seen[0],
+                    revises: seen.to_vec(),
+                    probability: 0.5,
+                    reason: "x".into(),
+                },
+            ),
             json!({"type": "revise", "memory": {"id": id, "version": 4}, "revises": [{"id": id, "version": 4}], "probability": 0.5, "reason": "x"}),
         ),
-        (feedback_returned(&proposal, &[memory_id(0)]), json!({"type": "feedback", "signal": "returned", "memories": [id]})),
+        (
+            feedback_returned(&proposal, &[memory_id(0)]),
+            json!({"type": "feedback", "signal": "returned", "memories": [id]}),
+        ),
     ] {
-        let (key, value_of, headers) = (sent.key.as_deref(), sent.value.as_deref(), &sent.headers[..]);
-        let marked = Marked { topic: "keepsake.events", partition: 2, key, value: value_of, headers };
+        let (key, value_of, headers) =
+            (sent.key.as_deref(), sent.value.as_deref(), &sent.headers[..]);
+        let marked =
+            Marked { topic: "keepsake.events", partition: 2, key, value: value_of, headers };
         assert_eq!((key, sent.partition), (Some(&b"acme/"[..]), Some(2)));
         assert!(marks.fits(text(&sent, MARK).unwrap_or_default().as_bytes(), &marked));
         let mut expected = expected;
-        let common = json!({"tenant": "acme", "user": "", "id": "p-1", "at": "1970-01-01T00:00:01Z"});
-        expected.as_object_mut().expect("an object").extend(common.as_object().expect("an object").clone());
+        let common =
+            json!({"tenant": "acme", "user": "", "id": "p-1", "at": "1970-01-01T00:00:01Z"});
+        expected
+            .as_object_mut()
+            .expect("an object")
+            .extend(common.as_object().expect("an object").clone());
         assert_eq!(value(&sent), expected);
     }
 }

@@ -86,7 +86,12 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
 
 pub fn history(memory: &Memory) -> Vec<wire::Revision<'_>> {
     let revisions = memory.history.iter();
-    revisions.map(|revision| wire::Revision { content: &revision.content, until: moment(revision.until) }).collect()
+    revisions
+        .map(|revision| wire::Revision {
+            content: &revision.content,
+            until: moment(revision.until),
+        })
+        .collect()
 }
 
 pub fn explained<'a>(decisions: &'a [Decision], memory: Option<&'a Memory>) -> wire::Explained<'a> {
@@ -147,13 +152,21 @@ pub fn moment(time: Time) -> wire::Moment {
 
 /// What has happened to a memory since it was made, oldest first; what has no known time comes last.
 fn since(memory: &Memory) -> Vec<wire::Happening> {
-    let happening = |what, at: Option<Time>| wire::Happening { what, at: at.map(moment), count: None, memory: None };
+    let happening = |what, at: Option<Time>| wire::Happening {
+        what,
+        at: at.map(moment),
+        count: None,
+        memory: None,
+    };
     // One clock for both: only if one of them never happened is it known to be the other's.
     let last = |other: u32| (other == 0).then_some(memory.fresh_at);
     let counted = |what, count: u32, other: u32| {
         (count > 0).then(|| wire::Happening { count: Some(count), ..happening(what, last(other)) })
     };
-    let with = |other: MemoryId, what, at| wire::Happening { memory: Some(id(other)), ..happening(what, at) };
+    let with = |other: MemoryId, what, at| wire::Happening {
+        memory: Some(id(other)),
+        ..happening(what, at)
+    };
     let updated = memory.history.iter().map(|revision| happening("updated", Some(revision.until)));
     let mut happenings: Vec<_> = updated.collect();
     happenings.extend(counted("used", memory.uses, memory.confirmed));
@@ -184,5 +197,10 @@ fn place<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPlace<'a> {
 
 fn source(memory: &Memory) -> wire::Source<'_> {
     let Position { topic, partition, offset } = &memory.source;
-    wire::Source { event_id: memory.event_id.as_deref(), topic, partition: *partition, offset: *offset }
+    wire::Source {
+        event_id: memory.event_id.as_deref(),
+        topic,
+        partition: *partition,
+        offset: *offset,
+    }
 }

@@ -27,16 +27,18 @@ pub fn forbidden(text: &str, categories: &[Category]) -> Option<Category> {
 
 /// Words that may stand before a wish in its clause, and behind it.
 const BEFORE: &[&str] = &[
-    "please", "pls", "and", "but", "ok", "okay", "so", "oh", "hey", "actually", "also", "well", "wait", "sorry", "no", "just",
-    "bitte", "und", "aber", "ach", "also", "por", "favor", "y", "pero", "mejor", "ay", "s'il", "te", "plait", "stp", "svp", "et",
-    "mais", "alors", "bon", "e", "mas", "olha", "per", "favore", "ma", "ti", "prego", "this", "is", "that's", "it's", "das",
+    "please", "pls", "and", "but", "ok", "okay", "so", "oh", "hey", "actually", "also", "well",
+    "wait", "sorry", "no", "just", "bitte", "und", "aber", "ach", "also", "por", "favor", "y",
+    "pero", "mejor", "ay", "s'il", "te", "plait", "stp", "svp", "et", "mais", "alors", "bon", "e",
+    "mas", "olha", "per", "favore", "ma", "ti", "prego", "this", "is", "that's", "it's", "das",
     "ist", "esto", "es", "c'est", "isso", "ora", "can", "could", "you", "let's", "kannst", "du",
 ];
 const BEHIND: &[&str] = &[
-    "please", "pls", "ok", "okay", "though", "for", "now", "just", "thanks", "thank", "you", "then", "at", "all", "ever",
-    "anywhere", "bitte", "ja", "danke", "por", "favor", "vale", "gracias", "s'il", "te", "plait", "stp", "svp", "vous", "merci",
-    "ta", "bom", "obrigado", "obrigada", "per", "favore", "grazie", "va", "bene", "about", "uber", "sobre", "su", "de", "there",
-    "again",
+    "please", "pls", "ok", "okay", "though", "for", "now", "just", "thanks", "thank", "you",
+    "then", "at", "all", "ever", "anywhere", "bitte", "ja", "danke", "por", "favor", "vale",
+    "gracias", "s'il", "te", "plait", "stp", "svp", "vous", "merci", "ta", "bom", "obrigado",
+    "obrigada", "per", "favore", "grazie", "va", "bene", "about", "uber", "sobre", "su", "de",
+    "there", "again",
 ];
 /// Prepositions that introduce the subject of a wish.
 const ABOUT: &[&str] = &["about", "uber", "sobre", "su", "de"];
@@ -56,7 +58,8 @@ fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
     let begins = before.split_whitespace().all(|word| BEFORE.contains(&word));
     let mut words = behind.split_whitespace();
     let next = words.clone().next();
-    let ends = next.is_some_and(|word| ABOUT.contains(&word)) || words.all(|word| BEHIND.contains(&word));
+    let ends =
+        next.is_some_and(|word| ABOUT.contains(&word)) || words.all(|word| BEHIND.contains(&word));
     match found.what {
         Wish::Unsay => begins && ends,
         Wish::Unsaid if forbids(&folded[found.start..found.end]) => begins && ends,
@@ -65,8 +68,22 @@ fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
 }
 
 fn forbids(wording: &str) -> bool {
-    const NEGATIONS: &[&str] =
-        &["don't", "do", "not", "no", "needn't", "nicht", "pas", "ne", "n'enregistre", "non", "nao", "nothing", "retiens", "can"];
+    const NEGATIONS: &[&str] = &[
+        "don't",
+        "do",
+        "not",
+        "no",
+        "needn't",
+        "nicht",
+        "pas",
+        "ne",
+        "n'enregistre",
+        "non",
+        "nao",
+        "nothing",
+        "retiens",
+        "can",
+    ];
     wording.split_whitespace().any(|word| NEGATIONS.contains(&word))
 }
 

@@ -25,8 +25,10 @@ pub struct Verdict {
 }
 
 /// Stands in for what a new user has not said yet, and is outweighed within a session.
-const PRIOR_TOTALS: [f32; 20] =
-    [-0.2, -0.1, 0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9];
+const PRIOR_TOTALS: [f32; 20] = [
+    -0.2, -0.1, 0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7,
+    0.75, 0.8, 0.9,
+];
 
 /// What a total must reach. `recent_totals` are the user's, oldest first, with the one to be judged as the last.
 pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
@@ -43,15 +45,22 @@ pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
 pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
     if let Some((name, effect)) = always(surprise) {
         return match effect {
-            Effect::Keeps(reason) => Verdict { keep: true, reason: reason.to_owned(), class: class(name) },
-            _ => Verdict { keep: false, reason: format!("only {}", small_talk(surprise)), class: class(name) },
+            Effect::Keeps(reason) => {
+                Verdict { keep: true, reason: reason.to_owned(), class: class(name) }
+            }
+            _ => Verdict {
+                keep: false,
+                reason: format!("only {}", small_talk(surprise)),
+                class: class(name),
+            },
         };
     }
     if surprise.total >= threshold {
         return Verdict { keep: true, reason: strongest(surprise), class: "surprising" };
     }
     let (class, why) = explanation(surprise).unwrap_or(("generic", "nothing out of the ordinary"));
-    let reason = [why, ": ", &two_digits(surprise.total), ", below ", &two_digits(threshold)].concat();
+    let reason =
+        [why, ": ", &two_digits(surprise.total), ", below ", &two_digits(threshold)].concat();
     Verdict { keep: false, reason, class }
 }
 
@@ -80,7 +89,10 @@ fn explanation(surprise: &Surprise) -> Option<(&'static str, &'static str)> {
 /// By its sort, where it has one.
 fn small_talk(surprise: &Surprise) -> &'static str {
     let sorts = ["greeting", "thanks", "acknowledgement", "about_other"];
-    let named = PARTS.iter().filter(|part| sorts.contains(&part.name)).find(|part| points(surprise, part.name) < 0.0);
+    let named = PARTS
+        .iter()
+        .filter(|part| sorts.contains(&part.name))
+        .find(|part| points(surprise, part.name) < 0.0);
     named.map_or("small talk", |part| part.words)
 }
 
@@ -98,7 +110,21 @@ fn strongest(surprise: &Surprise) -> String {
         [(name, points)] => [in_words(name), " (", name, " ", &two_digits(*points), ")"].concat(),
         [(name, points), (other, less), ..] => {
             let (points, less) = (&two_digits(*points), &two_digits(*less));
-            [in_words(name), " and ", in_words(other), " (", name, " ", points, ", ", other, " ", less, ")"].concat()
+            [
+                in_words(name),
+                " and ",
+                in_words(other),
+                " (",
+                name,
+                " ",
+                points,
+                ", ",
+                other,
+                " ",
+                less,
+                ")",
+            ]
+            .concat()
         }
     }
 }
@@ -146,7 +172,8 @@ mod tests {
 
     fn check(points: &[(&'static str, f32)], expected: (bool, &str)) {
         let total = points.iter().map(|point| point.1).sum();
-        let verdict = verdict(&Surprise { total, points: points.to_vec(), ..Surprise::default() }, 0.23);
+        let verdict =
+            verdict(&Surprise { total, points: points.to_vec(), ..Surprise::default() }, 0.23);
         assert_eq!((verdict.keep, verdict.reason.as_str()), expected);
     }
 
@@ -158,15 +185,27 @@ mod tests {
         );
         check(&[("novelty", 0.15)], (false, "nothing out of the ordinary: .15, below .23"));
         check(&[("novelty", 0.15), ("greeting", -0.25)], (false, "a greeting: -.10, below .23"));
-        check(&[("specificity", 0.3), ("repetition", -0.3)], (false, "nothing new: .00, below .23"));
-        check(&[("question_only", -0.2), ("short", -0.2)], (false, "only a question: -.40, below .23"));
-        check(&[("specificity", 0.1), ("about_other", -0.2)], (false, "praise, or about the other: -.10, below .23"));
+        check(
+            &[("specificity", 0.3), ("repetition", -0.3)],
+            (false, "nothing new: .00, below .23"),
+        );
+        check(
+            &[("question_only", -0.2), ("short", -0.2)],
+            (false, "only a question: -.40, below .23"),
+        );
+        check(
+            &[("specificity", 0.1), ("about_other", -0.2)],
+            (false, "praise, or about the other: -.10, below .23"),
+        );
     }
 
     #[test]
     fn answers_changes_and_instructions_are_kept_whatever_the_total() {
         check(&[("answer", 0.1), ("short", -0.2)], (true, "answers a question"));
-        check(&[("contradiction", 0.3), ("repetition", -0.3)], (true, "changes what was said before"));
+        check(
+            &[("contradiction", 0.3), ("repetition", -0.3)],
+            (true, "changes what was said before"),
+        );
         check(&[("instruction", 0.35), ("about_other", -0.25)], (true, "an instruction"));
     }
 

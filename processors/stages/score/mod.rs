@@ -87,7 +87,11 @@ const ANSWER_TAIL_CHARS: usize = 120;
 const ANSWER_WORDS_MAX: usize = 12;
 
 pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surprise {
-    let cosines: Vec<f32> = ground.recent.iter().map(|turn| ground.spread.standard(turn.vector.cosine(ground.vector))).collect();
+    let cosines: Vec<f32> = ground
+        .recent
+        .iter()
+        .map(|turn| ground.spread.standard(turn.vector.cosine(ground.vector)))
+        .collect();
     let best = |cosines: &[f32]| cosines.iter().copied().fold(0.0, f32::max);
     let seen = Seen {
         text,
@@ -95,7 +99,8 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
         nearest: best(&cosines).max(ground.nearest),
         nearest_in_context: best(&cosines[cosines.len().saturating_sub(CONTEXT_TURNS)..]),
         greets: text.reading.greeting() && text.reading.words <= GREETING_WORDS_MAX,
-        only_asks: text.reading.only_asks() || text.speech.only_asks && text.reading.words <= BARE_QUESTION_WORDS_MAX,
+        only_asks: text.reading.only_asks()
+            || text.speech.only_asks && text.reading.words <= BARE_QUESTION_WORDS_MAX,
     };
     let mut surprise = Surprise::default();
     for (place, part) in PARTS.iter().enumerate() {
@@ -121,9 +126,11 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
 /// user has said it.
 fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
     let all = ground.own_words.total() as f32 + PRIOR_WORDS;
-    let mut bits_of_stem = HashMap::with_capacity_and_hasher(text.stems.len(), RandomState::default());
+    let mut bits_of_stem =
+        HashMap::with_capacity_and_hasher(text.stems.len(), RandomState::default());
     for (word, stem) in text.words.content().zip(text.stems.iter()) {
-        let expected = ground.own_words.count(stem) as f32 + PRIOR_WORDS * (-ground.rarity.bits(word)).exp2();
+        let expected =
+            ground.own_words.count(stem) as f32 + PRIOR_WORDS * (-ground.rarity.bits(word)).exp2();
         let bits = bits_of_stem.entry(stem).or_insert(0f32);
         *bits = bits.max((all / expected).log2());
     }
@@ -135,10 +142,15 @@ fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
 /// The turn right before is another speaker's and ends in a question. An assistant ends nearly every turn in one, so what answers it must
 /// be short and say something: "Lisbon!", not "Yes, please".
 fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
-    let asks = |content: &str| content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'));
-    let is_direct = || text.reading.words <= ANSWER_WORDS_MAX && text.reading.share_about_other() == 0.0;
+    let asks = |content: &str| {
+        content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'))
+    };
+    let is_direct =
+        || text.reading.words <= ANSWER_WORDS_MAX && text.reading.share_about_other() == 0.0;
     ground.recent.last().is_some_and(|before| {
-        *before.speaker != *ground.speaker && asks(&before.content) && (before.role != Role::Assistant || is_direct())
+        *before.speaker != *ground.speaker
+            && asks(&before.content)
+            && (before.role != Role::Assistant || is_direct())
     })
 }
 
@@ -164,7 +176,15 @@ pub mod tests {
 
     fn said(speaker: &str, content: &str, vector: &Vector) -> SaidBefore {
         let (speaker, content, vector) = (speaker.into(), content.into(), vector.clone());
-        SaidBefore { speaker, role: Role::User, content, vector, source: None, question: 0.0, memory: None }
+        SaidBefore {
+            speaker,
+            role: Role::User,
+            content,
+            vector,
+            source: None,
+            question: 0.0,
+            memory: None,
+        }
     }
 
     /// What of the shipped profile these tests need, so that they hold for what is shipped.
@@ -175,7 +195,8 @@ pub mod tests {
     }
 
     pub fn shipped() -> Shipped {
-        toml::from_str(include_str!("../../../config/profiles/keepsake.toml")).expect("the shipped profile")
+        toml::from_str(include_str!("../../../config/profiles/keepsake.toml"))
+            .expect("the shipped profile")
     }
 
     fn held(holds: bool) -> f32 {
@@ -251,7 +272,9 @@ pub mod tests {
 
     #[test]
     fn only_another_speakers_question_is_answered() {
-        let asked = |speaker, content| point(&scored("Lisbon!", &[said(speaker, content, &axis(1))]), "answer") > 0.0;
+        let asked = |speaker, content| {
+            point(&scored("Lisbon!", &[said(speaker, content, &axis(1))]), "answer") > 0.0
+        };
         assert!(asked("tom", "Where do you live?"));
         assert!(!asked("kim", "Where do you live?"));
         assert!(!asked("tom", "I see."));
@@ -260,13 +283,23 @@ pub mod tests {
 
     #[test]
     fn an_assistants_closing_question_is_answered_only_by_what_is_short_and_says_something() {
-        let asked = [SaidBefore { role: Role::Assistant, ..said("bot", "Here you are. Where do you live?", &axis(1)) }];
+        let asked = [SaidBefore {
+            role: Role::Assistant,
+            ..said("bot", "Here you are. Where do you live?", &axis(1))
+        }];
         let answers = |text: &str| point(&scored(text, &asked), "answer") > 0.0;
         for text in ["Lisbon!", "In Lisbon, near the river", "42", "我住在里斯本"] {
             assert!(answers(text), "{text}");
         }
         let long = "I am trying to set up a small web shop, and I wonder how to lay out the tables of its database";
-        for text in ["Yes, please", "ok", "Thanks, that's great", "Sure, go ahead!", "What do you think?", long] {
+        for text in [
+            "Yes, please",
+            "ok",
+            "Thanks, that's great",
+            "Sure, go ahead!",
+            "What do you think?",
+            long,
+        ] {
             assert!(!answers(text), "{text}");
         }
     }
@@ -274,7 +307,11 @@ pub mod tests {
     #[test]
     fn greeting_back_or_asking_back_answers_nothing() {
         let asked = [said("tom", "Hi there! How are you today?", &axis(1))];
-        for back in ["Hello! Doing great, what can I do for you?", "Hi! Good, and you?", "And what do you think?"] {
+        for back in [
+            "Hello! Doing great, what can I do for you?",
+            "Hi! Good, and you?",
+            "And what do you think?",
+        ] {
             assert_eq!(point(&scored(back, &asked), "answer"), 0.0, "{back}");
         }
     }
@@ -294,10 +331,20 @@ pub mod tests {
             ["spinnak", "sail", "harbour"].into_iter().for_each(|stem| sailor.add(stem));
         }
         let (known, new) = (scored_after(text, &[], &sailor), scored(text, &[]));
-        assert!(known.specificity < new.specificity - 0.05, "{} {}", known.specificity, new.specificity);
+        assert!(
+            known.specificity < new.specificity - 0.05,
+            "{} {}",
+            known.specificity,
+            new.specificity
+        );
         let elsewhere = "The gearbox broke.";
         let (known, new) = (scored_after(elsewhere, &[], &sailor), scored(elsewhere, &[]));
-        assert!(known.specificity > new.specificity - 0.01, "{} {}", known.specificity, new.specificity);
+        assert!(
+            known.specificity > new.specificity - 0.01,
+            "{} {}",
+            known.specificity,
+            new.specificity
+        );
     }
 
     proptest! {
@@ -335,9 +382,14 @@ pub mod tests {
 
     #[test]
     fn other_scripts_are_scored_too() {
-        for text in
-            ["我住在里斯本。", "東京に住んでいます！", "Я живу в Лиссабоне", "ฉันอาศัยอยู่ในลิสบอน", "أعيش في لشبونة؟", "🎉🎉🎉"]
-        {
+        for text in [
+            "我住在里斯本。",
+            "東京に住んでいます！",
+            "Я живу в Лиссабоне",
+            "ฉันอาศัยอยู่ในลิสบอน",
+            "أعيش في لشبونة؟",
+            "🎉🎉🎉",
+        ] {
             let surprise = scored(text, &[]);
             assert!(surprise.total.is_finite(), "{text}");
         }

@@ -47,7 +47,12 @@ pub const NOVELTY_FULL: f32 = 0.6;
 pub const CONTEXT_FULL: f32 = 0.8;
 pub const REPETITION_COSINE: f32 = 0.95;
 
-const fn part(name: &'static str, words: &'static str, effect: Effect, measure: fn(&Seen<'_>) -> f32) -> Part {
+const fn part(
+    name: &'static str,
+    words: &'static str,
+    effect: Effect,
+    measure: fn(&Seen<'_>) -> f32,
+) -> Part {
     Part { name, words, effect, measure }
 }
 
@@ -55,11 +60,17 @@ use Effect::{Drops, Explains, Keeps, None as Nothing};
 
 /// Order matters: of the rows that keep or drop, and of those that explain, the first one that has points gives the reason.
 pub static PARTS: [Part; PART_COUNT] = [
-    part("specificity", "rare words", Nothing, |seen| share(rarest_bits(seen.text, seen.ground) / SPECIFICITY_FULL)),
+    part("specificity", "rare words", Nothing, |seen| {
+        share(rarest_bits(seen.text, seen.ground) / SPECIFICITY_FULL)
+    }),
     part("novelty", "something new", Nothing, |seen| share((1.0 - seen.nearest) / NOVELTY_FULL)),
-    part("contradiction", "a change", Keeps("changes what was said before"), |seen| held(seen.ground.linked)),
+    part("contradiction", "a change", Keeps("changes what was said before"), |seen| {
+        held(seen.ground.linked)
+    }),
     part("emphasis", "emphasis", Nothing, |seen| seen.text.reading.emphasis()),
-    part("context_switch", "another subject", Nothing, |seen| share((1.0 - seen.nearest_in_context) / CONTEXT_FULL)),
+    part("context_switch", "another subject", Nothing, |seen| {
+        share((1.0 - seen.nearest_in_context) / CONTEXT_FULL)
+    }),
     part("fact", "a fact", Nothing, |seen| share(seen.text.reading.facts() as f32 / 2.0)),
     part("mine", "what is one's own", Nothing, |seen| held(seen.text.reading.mine())),
     part("time", "a time", Nothing, |seen| held(seen.text.reading.time())),
@@ -68,29 +79,51 @@ pub static PARTS: [Part; PART_COUNT] = [
     part("decision", "a decision", Nothing, |seen| held(seen.text.reading.decision())),
     part("correction", "a correction", Nothing, |seen| held(seen.text.reading.correction())),
     part("never", "what one never did", Nothing, |seen| held(seen.text.reading.never())),
-    part("instruction", "an instruction", Keeps("an instruction"), |seen| held(seen.text.reading.instruction())),
-    part("small_talk", "small talk", Drops("small talk"), |seen| held(seen.text.speech.small_talk.is_some())),
+    part("instruction", "an instruction", Keeps("an instruction"), |seen| {
+        held(seen.text.reading.instruction())
+    }),
+    part("small_talk", "small talk", Drops("small talk"), |seen| {
+        held(seen.text.speech.small_talk.is_some())
+    }),
     part("answer", "an answer", Keeps("answers a question"), |seen| {
-        held(!seen.greets && !seen.only_asks && seen.text.speech.small_talk.is_none() && answers(seen.text, seen.ground))
+        held(
+            !seen.greets
+                && !seen.only_asks
+                && seen.text.speech.small_talk.is_none()
+                && answers(seen.text, seen.ground),
+        )
     }),
     part("statement", "a statement", Keeps("says something of the speaker or theirs"), |seen| {
         held(seen.ground.role == Role::User && seen.text.speech.states)
     }),
-    part("unjudged", "words that are not known", Keeps("in words that no list knows, so it is not judged"), |seen| {
-        held(seen.ground.role == Role::User && seen.text.speech.unjudged)
+    part(
+        "unjudged",
+        "words that are not known",
+        Keeps("in words that no list knows, so it is not judged"),
+        |seen| held(seen.ground.role == Role::User && seen.text.speech.unjudged),
+    ),
+    part("repetition", "a repetition", Explains("nothing new"), |seen| {
+        held(seen.nearest > REPETITION_COSINE)
     }),
-    part("repetition", "a repetition", Explains("nothing new"), |seen| held(seen.nearest > REPETITION_COSINE)),
-    part("greeting", "a greeting", Explains("a greeting"), |seen| held(seen.greets || is(seen, SmallTalk::Greeting))),
+    part("greeting", "a greeting", Explains("a greeting"), |seen| {
+        held(seen.greets || is(seen, SmallTalk::Greeting))
+    }),
     part("thanks", "thanks", Explains("thanks"), |seen| held(is(seen, SmallTalk::Thanks))),
     part("acknowledgement", "an acknowledgement", Explains("an acknowledgement"), |seen| {
         held(is(seen, SmallTalk::Acknowledgement))
     }),
-    part("question_only", "a bare question", Explains("only a question"), |seen| held(seen.only_asks)),
+    part("question_only", "a bare question", Explains("only a question"), |seen| {
+        held(seen.only_asks)
+    }),
     part("about_other", "praise", Explains("praise, or about the other"), |seen| {
         share(seen.text.reading.share_about_other().max(held(is(seen, SmallTalk::Praise))))
     }),
     part("short", "few words", Explains("few words"), |seen| {
-        held(is_short(seen.text.words.content()) && !seen.text.reading.state() && !seen.text.speech.states)
+        held(
+            is_short(seen.text.words.content())
+                && !seen.text.reading.state()
+                && !seen.text.speech.states,
+        )
     }),
 ];
 const PART_COUNT: usize = 25;
@@ -111,7 +144,11 @@ impl Weights {
     /// Without what drops whatever the total: for a gate that keeps everything.
     pub fn open(&mut self) {
         let drops = PARTS.iter().map(|part| matches!(part.effect, Drops(_)));
-        self.0.iter_mut().zip(drops).filter(|(_, drops)| *drops).for_each(|(weight, _)| *weight = 0.0);
+        self.0
+            .iter_mut()
+            .zip(drops)
+            .filter(|(_, drops)| *drops)
+            .for_each(|(weight, _)| *weight = 0.0);
     }
 }
 
@@ -122,10 +159,13 @@ impl<'de> Deserialize<'de> for Weights {
         let mut written: BTreeMap<String, f32> = BTreeMap::deserialize(written)?;
         let mut weights = [0.0; PART_COUNT];
         for (weight, part) in weights.iter_mut().zip(&PARTS) {
-            *weight = written.remove(part.name).ok_or_else(|| D::Error::missing_field(part.name))?;
+            *weight =
+                written.remove(part.name).ok_or_else(|| D::Error::missing_field(part.name))?;
         }
         match written.keys().next() {
-            Some(unknown) => Err(D::Error::custom(format!("unknown field `{unknown}`, there is no such part of surprise"))),
+            Some(unknown) => Err(D::Error::custom(format!(
+                "unknown field `{unknown}`, there is no such part of surprise"
+            ))),
             None => Ok(Weights(weights)),
         }
     }
@@ -156,6 +196,11 @@ mod tests {
         let all: String = PARTS.iter().map(|part| format!("{} = 0.5\n", part.name)).collect();
         assert_eq!(read(&all).expect("all of them").of(3), 0.5);
         assert!(read(&all.replace("novelty", "novelness")).is_err());
-        assert!(read(&format!("{all}novelness = 1.0")).expect_err("one too many").to_string().contains("novelness"));
+        assert!(
+            read(&format!("{all}novelness = 1.0"))
+                .expect_err("one too many")
+                .to_string()
+                .contains("novelness")
+        );
     }
 }

@@ -44,7 +44,8 @@ pub static ANYWHERE: LazyLock<RegexSet> = LazyLock::new(|| {
 
 pub static FIRST_PERSON: LazyLock<Regex> =
     LazyLock::new(|| words(&["i(?:'m|'ve|'d|'ll)?", "my|mine|me", "we(?:'re|'ve)?", "our|us"]));
-pub static SECOND_PERSON: LazyLock<Regex> = LazyLock::new(|| words(&["you(?:'re|'ve|'d|'ll)?", "your", "ya"]));
+pub static SECOND_PERSON: LazyLock<Regex> =
+    LazyLock::new(|| words(&["you(?:'re|'ve|'d|'ll)?", "your", "ya"]));
 
 /// "Can you help" says nothing about the other.
 pub static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
@@ -160,11 +161,14 @@ pub static ORDER: LazyLock<Regex> = LazyLock::new(|| {
     ])
 });
 
-const STRONG_WORDS: &str =
-    "always|never|must|important|crucial|critical|essential|urgent|remember|don't forget|allergic|favou?rite";
+const STRONG_WORDS: &str = "always|never|must|important|crucial|critical|essential|urgent|remember|don't forget|allergic|favou?rite";
 pub static STRONG: LazyLock<Regex> = LazyLock::new(|| words(&[STRONG_WORDS]));
-pub static EMPHATIC: LazyLock<Regex> =
-    LazyLock::new(|| words(&[STRONG_WORDS, "best|worst|hate|love|absolutely|extremely|really|so much|definitely|seriously"]));
+pub static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
+    words(&[
+        STRONG_WORDS,
+        "best|worst|hate|love|absolutely|extremely|really|so much|definitely|seriously",
+    ])
+});
 
 /// Any of these, as whole words.
 pub fn words(alternatives: &[&str]) -> Regex {
@@ -177,5 +181,8 @@ pub fn first(alternatives: &[&str]) -> Regex {
 }
 
 pub fn compiled(wording: &str) -> Regex {
-    RegexBuilder::new(wording).unicode(false).build().expect("the wordings are constants that every test compiles")
+    RegexBuilder::new(wording)
+        .unicode(false)
+        .build()
+        .expect("the wordings are constants that every test compiles")
 }

@@ -36,9 +36,13 @@ struct Ranks {
 impl Rarity {
     /// The lines of a WordPiece vocabulary. One that is not in English WordPiece order tells nothing of rank: then as `flat`.
     pub fn from_vocabulary(vocabulary: &[String]) -> Rarity {
-        let Some(first) = vocabulary.iter().position(|entry| entry == "the") else { return Rarity::flat() };
-        let (mut starts, mut continuing) =
-            (HashMap::with_capacity_and_hasher(vocabulary.len(), RandomState::default()), HashMap::default());
+        let Some(first) = vocabulary.iter().position(|entry| entry == "the") else {
+            return Rarity::flat();
+        };
+        let (mut starts, mut continuing) = (
+            HashMap::with_capacity_and_hasher(vocabulary.len(), RandomState::default()),
+            HashMap::default(),
+        );
         for (n, entry) in vocabulary.iter().enumerate() {
             let rank = (n + 1).saturating_sub(first).max(1) as u32;
             match entry.strip_prefix("##") {
@@ -75,7 +79,11 @@ impl Ranks {
     fn bits(&self, word: &str) -> f32 {
         match self.starts.get(word) {
             Some(rank) => (*rank as f32).log2() + ZIPF_BITS,
-            None => RANK_LAST.log2() + ZIPF_BITS + BITS_PER_FURTHER_PIECE * (self.pieces(word) - 1) as f32,
+            None => {
+                RANK_LAST.log2()
+                    + ZIPF_BITS
+                    + BITS_PER_FURTHER_PIECE * (self.pieces(word) - 1) as f32
+            }
         }
     }
 
@@ -85,7 +93,9 @@ impl Ranks {
         while !rest.is_empty() {
             let known = if pieces == 0 { &self.starts } else { &self.continuing };
             let longest = rest.floor_char_boundary(self.piece_bytes_max);
-            let Some(end) = (1..=longest).rev().find(|&end| rest.is_char_boundary(end) && known.contains_key(&rest[..end]))
+            let Some(end) = (1..=longest)
+                .rev()
+                .find(|&end| rest.is_char_boundary(end) && known.contains_key(&rest[..end]))
             else {
                 return PIECES_OF_UNSPELLABLE;
             };
@@ -100,7 +110,8 @@ mod tests {
     use super::*;
 
     fn check(word: &str, expected: f32) {
-        let vocabulary = ["[PAD]", "!", "l", "the", "of", "tea", "house", "##boat", "##s"].map(String::from);
+        let vocabulary =
+            ["[PAD]", "!", "l", "the", "of", "tea", "house", "##boat", "##s"].map(String::from);
         let bits = Rarity::from_vocabulary(&vocabulary).bits(word);
         assert!((bits - expected).abs() < 0.01, "{word}: {bits}, expected {expected}");
     }

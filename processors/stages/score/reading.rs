@@ -48,7 +48,9 @@ impl<'a> Reading<'a> {
 
     pub fn mine(&self) -> bool {
         self.holds(Wording::Mine)
-            && MINE.find_iter(&self.plain).any(|found| !matches!(last_word(found.as_str()), "god" | "gosh" | "pleasure" | "bad"))
+            && MINE.find_iter(&self.plain).any(|found| {
+                !matches!(last_word(found.as_str()), "god" | "gosh" | "pleasure" | "bad")
+            })
     }
 
     pub fn time(&self) -> bool {
@@ -74,7 +76,8 @@ impl<'a> Reading<'a> {
     /// "Do you remember that day?" asks, and "I remember that day" tells: neither is an order.
     pub fn instruction(&self) -> bool {
         ORDER_FIRST.is_match(opening(&self.plain))
-            || self.holds(Wording::Order) && ORDER.captures_iter(&self.plain).any(|found| found.name("told").is_none())
+            || self.holds(Wording::Order)
+                && ORDER.captures_iter(&self.plain).any(|found| found.name("told").is_none())
     }
 
     pub fn greeting(&self) -> bool {
@@ -92,15 +95,27 @@ impl<'a> Reading<'a> {
     /// 0 to 1.
     pub fn emphasis(&self) -> f32 {
         let strong = if self.holds(Wording::Strong) { 0.5 } else { 0.0 };
-        let emphatic = if self.holds(Wording::Emphatic) { EMPHATIC.find_iter(&self.plain).take(2).count() } else { 0 };
+        let emphatic = if self.holds(Wording::Emphatic) {
+            EMPHATIC.find_iter(&self.plain).take(2).count()
+        } else {
+            0
+        };
         let marks = self.plain.bytes().filter(|byte| *byte == b'!').take(2).count() as f32;
-        let shouted = if may_shout(&self.prose) && self.prose.split_whitespace().any(is_shouted) { 0.2 } else { 0.0 };
+        let shouted = if may_shout(&self.prose) && self.prose.split_whitespace().any(is_shouted) {
+            0.2
+        } else {
+            0.0
+        };
         (strong + 0.2 * emphatic as f32 + 0.1 * marks + shouted).min(1.0)
     }
 
     /// The share of the words in sentences that praise, or speak of "you" without "I".
     pub fn share_about_other(&self) -> f32 {
-        let words: usize = self.sentences().filter(|sentence| self.is_about_other(sentence)).map(count_words).sum();
+        let words: usize = self
+            .sentences()
+            .filter(|sentence| self.is_about_other(sentence))
+            .map(count_words)
+            .sum();
         words as f32 / self.words.max(1) as f32
     }
 
@@ -149,7 +164,8 @@ fn is_name(word: &str) -> bool {
 /// By the two characters before: also a quotation or a bracket begins one.
 fn begins_sentence([before, last]: [char; 2]) -> bool {
     matches!(last, '"' | '\'' | '(' | '[' | '“' | '‘' | '\n')
-        || (last.is_whitespace() && matches!(before, '.' | '!' | '?' | ':' | '"' | '\'' | '”' | '\n'))
+        || (last.is_whitespace()
+            && matches!(before, '.' | '!' | '?' | ':' | '"' | '\'' | '”' | '\n'))
 }
 
 /// Three bytes in a row that are neither small letters nor space: quicker found than words, and few texts have them.
@@ -162,11 +178,15 @@ fn may_shout(prose: &str) -> bool {
 }
 
 fn is_shouted(word: &str) -> bool {
-    word.chars().nth(2).is_some() && word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)
+    word.chars().nth(2).is_some()
+        && word.chars().any(char::is_uppercase)
+        && !word.chars().any(char::is_lowercase)
 }
 
 pub fn asks(sentence: &str) -> bool {
-    sentence.trim_end_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\'' | ')')).ends_with('?')
+    sentence
+        .trim_end_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\'' | ')'))
+        .ends_with('?')
 }
 
 // ---------------------------------------------------------------- preparing the text
@@ -207,7 +227,8 @@ fn plain(prose: &str) -> String {
 pub fn sentences(plain: &str) -> impl Iterator<Item = &str> {
     let mut before = ' ';
     let pieces = plain.split(move |c: char| {
-        let border = c == '\n' || (c.is_ascii_whitespace() && matches!(before, '.' | '!' | '?' | ';'));
+        let border =
+            c == '\n' || (c.is_ascii_whitespace() && matches!(before, '.' | '!' | '?' | ';'));
         before = c;
         border
     });
@@ -253,21 +274,42 @@ mod tests {
 
     #[test]
     fn wording_tells_what_a_text_holds() {
-        check(Reading::mine, &["My sister called", "with our dog"], &["Oh my god!", "my pleasure", "mylar"]);
-        check(Reading::time, &["See you at 5pm", "since 2019", "last week"], &["You may go", "40 people"]);
+        check(
+            Reading::mine,
+            &["My sister called", "with our dog"],
+            &["Oh my god!", "my pleasure", "mylar"],
+        );
+        check(
+            Reading::time,
+            &["See you at 5pm", "since 2019", "last week"],
+            &["You may go", "40 people"],
+        );
         check(Reading::never, &["I’ve never been to Rome"], &["Never mind"]);
         check(Reading::decision, &["Let's go with Rust"], &["He decides"]);
         check(Reading::correction, &["I no longer smoke"], &["I smoke"]);
         check(Reading::greeting, &["  Hey Tom!", "So, how are you"], &["The hello world program"]);
-        check(Reading::state, &["I live in Lisbon", "I'm a nurse", "My dog is called Rex"], &["I love it!"]);
+        check(
+            Reading::state,
+            &["I live in Lisbon", "I'm a nurse", "My dog is called Rex"],
+            &["I love it!"],
+        );
     }
 
     #[test]
     fn an_order_is_told_from_a_recollection() {
         check(
             Reading::instruction,
-            &["Always reply in French", "Please never use emojis", "Remember that I'm deaf", "From now on, be brief"],
-            &["Do you remember that day?", "I remember this moment", "I'll make sure to remember this"],
+            &[
+                "Always reply in French",
+                "Please never use emojis",
+                "Remember that I'm deaf",
+                "From now on, be brief",
+            ],
+            &[
+                "Do you remember that day?",
+                "I remember this moment",
+                "I'll make sure to remember this",
+            ],
         );
     }
 

@@ -19,12 +19,16 @@ pub fn says_the_same(a: &str, b: &str, overlap: f32) -> bool {
     let language = a.language().or_else(|| b.language()).unwrap_or(Language::ENGLISH);
     let (stems_a, stems_b) = (a.stems_in(language), b.stems_in(language));
     // What turns a statement round is not known of other languages: there all stems must be the same.
-    let is_known = language == Language::ENGLISH && !a.content().chain(b.content()).any(text::is_unspaced);
-    shared(&stems_a.iter().collect(), &stems_b.iter().collect()) >= if is_known { overlap } else { overlap.max(1.0) }
+    let is_known =
+        language == Language::ENGLISH && !a.content().chain(b.content()).any(text::is_unspaced);
+    shared(&stems_a.iter().collect(), &stems_b.iter().collect())
+        >= if is_known { overlap } else { overlap.max(1.0) }
 }
 
 fn decisive(lower: &str) -> BTreeSet<&str> {
-    text::words(lower).filter(|word| TURNING.contains(word) || word.contains(|c: char| c.is_numeric())).collect()
+    text::words(lower)
+        .filter(|word| TURNING.contains(word) || word.contains(|c: char| c.is_numeric()))
+        .collect()
 }
 
 fn shared(a: &BTreeSet<&str>, b: &BTreeSet<&str>) -> f32 {
@@ -40,7 +44,11 @@ mod tests {
     fn only_the_same_statement_is_the_same() {
         for (a, b, same) in [
             ("I prefer Python", "i prefer python!", true),
-            ("I love hiking in the Alps every summer", "I love to hike in the Alps every summer", true),
+            (
+                "I love hiking in the Alps every summer",
+                "I love to hike in the Alps every summer",
+                true,
+            ),
             ("The database is on port 5432", "The database is on port 5433", false),
             ("I do eat meat on weekends", "I don't eat meat on weekends", false),
             ("I prefer Python", "I prefer Go", false),

@@ -4,7 +4,9 @@
 use super::rarity::Rarity;
 use super::reading::Reading;
 use super::statement::{Statements, statements};
-use crate::text::wordings::{CHINESE, Covered, ENGLISH, Found, JAPANESE, LANGUAGES, SPEECH, Sign, fold};
+use crate::text::wordings::{
+    CHINESE, Covered, ENGLISH, Found, JAPANESE, LANGUAGES, SPEECH, Sign, fold,
+};
 use crate::text::{self, Words};
 
 /// Small talk by what it mostly is.
@@ -56,9 +58,11 @@ pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> Speech {
     }
     let folded = fold(prose);
     let found: Vec<Found<Sign>> = SPEECH.find(&folded).collect();
-    let told = if is_english { Told::Surely(ENGLISH) } else { language(prose, words, &found, rarity) };
+    let told =
+        if is_english { Told::Surely(ENGLISH) } else { language(prose, words, &found, rarity) };
     if folded.len() <= SMALL_TALK_BYTES_MAX
-        && let Some(small_talk) = small_talk(&folded, &found, told).or_else(|| drawn_out_small_talk(&folded, told))
+        && let Some(small_talk) =
+            small_talk(&folded, &found, told).or_else(|| drawn_out_small_talk(&folded, told))
     {
         return Speech { small_talk: Some(small_talk), ..Speech::default() };
     }
@@ -108,7 +112,10 @@ fn language(prose: &str, words: &Words, found: &[Found<Sign>], rarity: &Rarity) 
         return Covered::named(&language.to_string()).map_or(Told::Not, Told::Surely);
     }
     let mut hits = [0; LANGUAGES];
-    found.iter().filter(|one| one.what == Sign::Word).for_each(|one| hits[one.language.place()] += 1);
+    found
+        .iter()
+        .filter(|one| one.what == Sign::Word)
+        .for_each(|one| hits[one.language.place()] += 1);
     let most = hits.into_iter().max().unwrap_or_default();
     let mut best = Covered::all().filter(|language| hits[language.place()] == most);
     if most > 0 {
@@ -134,7 +141,9 @@ fn small_talk(folded: &str, found: &[Found<Sign>], told: Told) -> Option<SmallTa
     };
     // Order matters: what one language knows whole is not taken for another one's word and a name.
     let most_left = [0, NAME_WORDS_MAX];
-    most_left.into_iter().find_map(|most| languages().find_map(|language| talk_in(language, folded, found, most)))
+    most_left
+        .into_iter()
+        .find_map(|most| languages().find_map(|language| talk_in(language, folded, found, most)))
 }
 
 /// "dankee", "holaa": `fold` leaves a letter that is written twice, as "Kaffee" needs it.
@@ -155,7 +164,11 @@ fn drawn_out_small_talk(folded: &str, told: Told) -> Option<SmallTalk> {
 }
 
 /// Wordings of small talk in this language and in English, and which bytes of the text they cover.
-fn talk(language: Covered, folded: &str, found: &[Found<Sign>]) -> (Vec<(usize, usize, SmallTalk)>, Vec<bool>) {
+fn talk(
+    language: Covered,
+    folded: &str,
+    found: &[Found<Sign>],
+) -> (Vec<(usize, usize, SmallTalk)>, Vec<bool>) {
     let own = found.iter().filter(|one| one.language == language || one.language == ENGLISH);
     let own: Vec<_> = own.filter_map(|one| Some((one.start, one.end, kind(one.what)?))).collect();
     let mut covered = vec![false; folded.len()];
@@ -163,16 +176,25 @@ fn talk(language: Covered, folded: &str, found: &[Found<Sign>]) -> (Vec<(usize, 
     (own, covered)
 }
 
-fn talk_in(language: Covered, folded: &str, found: &[Found<Sign>], most_left: usize) -> Option<SmallTalk> {
+fn talk_in(
+    language: Covered,
+    folded: &str,
+    found: &[Found<Sign>],
+    most_left: usize,
+) -> Option<SmallTalk> {
     let (own, covered) = talk(language, folded, found);
     // "na gut" is no greeting, though "na" is one.
     let is_part = |one: &(usize, usize, SmallTalk)| {
-        own.iter().any(|other| other.0 <= one.0 && one.1 <= other.1 && other.1 - other.0 > one.1 - one.0)
+        own.iter()
+            .any(|other| other.0 <= one.0 && one.1 <= other.1 && other.1 - other.0 > one.1 - one.0)
     };
-    let best = own.iter().filter(|one| !is_part(one)).map(|one| one.2).min_by_key(|kind| *kind as u8);
+    let best =
+        own.iter().filter(|one| !is_part(one)).map(|one| one.2).min_by_key(|kind| *kind as u8);
     let left = left(language, folded, &covered);
     // "gracias, ya no fumo": beside news a word is no name.
-    let is_news = found.iter().any(|one| one.language == language && matches!(one.what, Sign::Change | Sign::State));
+    let is_news = found
+        .iter()
+        .any(|one| one.language == language && matches!(one.what, Sign::Change | Sign::State));
     let may_name = matches!(best, Some(SmallTalk::Greeting | SmallTalk::Thanks)) && !is_news;
     let most = if may_name { most_left } else { 0 };
     best.filter(|_| left <= most)
@@ -202,7 +224,11 @@ fn words_left(folded: &str, covered: &[bool]) -> usize {
             None if c.is_alphanumeric() => start = Some(at),
             Some(begin) if !c.is_alphanumeric() => {
                 if covered[begin..at].contains(&false) {
-                    left += if folded[begin..at].bytes().any(|byte| byte.is_ascii_digit()) { 2 } else { 1 };
+                    left += if folded[begin..at].bytes().any(|byte| byte.is_ascii_digit()) {
+                        2
+                    } else {
+                        1
+                    };
                 }
                 start = None;
             }
@@ -217,31 +243,49 @@ fn signs_left(folded: &str, covered: &[bool]) -> usize {
 }
 
 /// In languages whose verbs carry the first person, or which leave it out, only what is short or asks can be told to state nothing.
-fn of_another(reading: &Reading<'_>, language: Covered, folded: &str, found: &[Found<Sign>]) -> Speech {
+fn of_another(
+    reading: &Reading<'_>,
+    language: Covered,
+    folded: &str,
+    found: &[Found<Sign>],
+) -> Speech {
     let signs = || found.iter().filter(|one| one.language == language);
     let any = |sign: Sign| signs().any(|one| one.what == sign);
     let phatic: Vec<_> = signs().filter(|one| one.what == Sign::Phatic).collect();
     let speaks_of_self = signs().any(|one| {
-        one.what == Sign::FirstPerson && !phatic.iter().any(|phatic| phatic.start <= one.start && one.end <= phatic.end)
+        one.what == Sign::FirstPerson
+            && !phatic.iter().any(|phatic| phatic.start <= one.start && one.end <= phatic.end)
     });
-    let tells = speaks_of_self || any(Sign::State) || folded.bytes().any(|byte| byte.is_ascii_digit());
+    let tells =
+        speaks_of_self || any(Sign::State) || folded.bytes().any(|byte| byte.is_ascii_digit());
     let length = folded.chars().filter(|c| c.is_alphanumeric()).count();
     let (own, covered) = talk(language, folded, found);
     // "どう" asks, and "どうも" greets.
-    let mut questions = signs()
-        .filter(|one| one.what == Sign::Question && !own.iter().any(|(start, end, _)| *start <= one.start && one.end < *end));
+    let mut questions = signs().filter(|one| {
+        one.what == Sign::Question
+            && !own.iter().any(|(start, end, _)| *start <= one.start && one.end < *end)
+    });
     let (is_long, asks_openly) = if language.is_spaced() {
         (folded.split_whitespace().count() >= STATEMENT_WORDS, questions.any(|one| one.start == 0))
     } else {
         (length >= STATEMENT_SIGNS, questions.next().is_some())
     };
     let may_only_ask = language.is_spaced() || length < TELLING_QUESTION_SIGNS;
-    let only_asks = !tells && may_only_ask && (reading.only_asks() || asks_openly && !folded.contains(". "));
-    let says_no = any(Sign::Negation) && folded.split_whitespace().count() > 1 && phatic.is_empty() && language.is_spaced();
+    let only_asks =
+        !tells && may_only_ask && (reading.only_asks() || asks_openly && !folded.contains(". "));
+    let says_no = any(Sign::Negation)
+        && folded.split_whitespace().count() > 1
+        && phatic.is_empty()
+        && language.is_spaced();
     // "sì, sono medico", "はい、医者です": who says yes or no and goes on says something of themselves.
-    let begins_with_answer = own.iter().any(|(start, _, kind)| *start == 0 && *kind == SmallTalk::Acknowledgement);
+    let begins_with_answer =
+        own.iter().any(|(start, _, kind)| *start == 0 && *kind == SmallTalk::Acknowledgement);
     let goes_on = begins_with_answer && left(language, folded, &covered) >= ANSWER_LEFT;
-    Speech { states: tells || !only_asks && (is_long || says_no || goes_on), only_asks, ..Speech::default() }
+    Speech {
+        states: tells || !only_asks && (is_long || says_no || goes_on),
+        only_asks,
+        ..Speech::default()
+    }
 }
 
 #[cfg(test)]

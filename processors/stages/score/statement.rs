@@ -28,7 +28,8 @@ pub fn statements(plain: &str) -> Statements {
     let (mut asked, mut other) = (false, false);
     for sentence in sentences(plain) {
         let is_question = asks(sentence);
-        let mut clauses = BORDER.split(sentence).filter(|clause| !opening(clause).is_empty()).peekable();
+        let mut clauses =
+            BORDER.split(sentence).filter(|clause| !opening(clause).is_empty()).peekable();
         let mut asks_here = false;
         while let Some(clause) = clauses.next() {
             let is_last = clauses.peek().is_none();
@@ -80,12 +81,14 @@ fn speaks_of_self(clause: &str) -> bool {
     if !SELF.is_match(clause) || PRAISES.is_match(clause) {
         return false;
     }
-    SELF.is_match(&PHATIC.replace_all(clause, " ")) || next_word(&OPINION, clause).is_some_and(|word| !OF_NOTHING.contains(&word))
+    SELF.is_match(&PHATIC.replace_all(clause, " "))
+        || next_word(&OPINION, clause).is_some_and(|word| !OF_NOTHING.contains(&word))
 }
 
 /// "can my 3-year-old eat honey?"
 fn tells_in_asking(clause: &str) -> bool {
-    OWN_IN_QUESTION.is_match(clause) || MY.captures_iter(clause).any(|found| !NOT_OWNED.contains(&&found[1]))
+    OWN_IN_QUESTION.is_match(clause)
+        || MY.captures_iter(clause).any(|found| !NOT_OWNED.contains(&&found[1]))
 }
 
 /// "don't eat meat", "allergic to nuts", "moved to Leeds".
@@ -126,11 +129,14 @@ static OPENERS: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-static AND: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r"^(?:(?:and|but|so|also|oh|well|ok|okay|yes|yeah|actually|btw)\b[, ]*)+"));
-static SELF: LazyLock<Regex> =
-    LazyLock::new(|| words(&["i|we|my|our|mine|ours|myself|me|us|im|ive|id (?:rather|like|love|prefer)"]));
-static SUBJECT: LazyLock<Regex> = LazyLock::new(|| first(&["i|i'm|i've|i'd|i'll|we|we're|we've|my|our|im|ive"]));
+static AND: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(r"^(?:(?:and|but|so|also|oh|well|ok|okay|yes|yeah|actually|btw)\b[, ]*)+")
+});
+static SELF: LazyLock<Regex> = LazyLock::new(|| {
+    words(&["i|we|my|our|mine|ours|myself|me|us|im|ive|id (?:rather|like|love|prefer)"])
+});
+static SUBJECT: LazyLock<Regex> =
+    LazyLock::new(|| first(&["i|i'm|i've|i'd|i'll|we|we're|we've|my|our|im|ive"]));
 static SECOND_PERSON: LazyLock<Regex> = LazyLock::new(|| words(&["you|your|u|ur|ya"]));
 
 /// "I will", "he was": repeats what the other said, and says nothing by itself.
@@ -166,10 +172,11 @@ static PHATIC: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// "I think running is fun", "I believe in God": an opinion, which is the speaker's. "I think so" is none.
-static OPINION: LazyLock<Regex> = LazyLock::new(|| compiled(r"\bi (?:do |really |also |don't |do not )?(?:think|believe) (\w+)"));
+static OPINION: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"\bi (?:do |really |also |don't |do not )?(?:think|believe) (\w+)"));
 const OF_NOTHING: &[&str] = &[
-    "so", "it", "that", "this", "you", "not", "the", "they", "i", "we", "he", "she", "there", "of", "about", "its", "i'll",
-    "i'd", "me", "these", "those", "maybe",
+    "so", "it", "that", "this", "you", "not", "the", "they", "i", "we", "he", "she", "there", "of",
+    "about", "its", "i'll", "i'd", "me", "these", "those", "maybe",
 ];
 
 static QUESTION: LazyLock<Regex> = LazyLock::new(|| {
@@ -251,8 +258,11 @@ static SPECIFIC: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Words for what a person is.
-static STATE: LazyLock<Regex> =
-    LazyLock::new(|| words(&["allergic|allergy|intolerant|vegetarian|vegan|coeliac|celiac|diabetic|pregnant|left-handed"]));
+static STATE: LazyLock<Regex> = LazyLock::new(|| {
+    words(&[
+        "allergic|allergy|intolerant|vegetarian|vegan|coeliac|celiac|diabetic|pregnant|left-handed",
+    ])
+});
 static ELLIPTIC: LazyLock<Regex> = LazyLock::new(|| {
     first(&[
         "not (?:an?|into|keen on|fond of|married) \\w+",
@@ -264,11 +274,16 @@ static ELLIPTIC: LazyLock<Regex> = LazyLock::new(|| {
     ])
 });
 static NEGATED: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(r"^(?:don't|doesn't|do not|can't|cannot|won't|didn't|never|haven't|wasn't|isn't|no|have an?) ([a-z_]+)")
+    compiled(
+        r"^(?:don't|doesn't|do not|can't|cannot|won't|didn't|never|haven't|wasn't|isn't|no|have an?) ([a-z_]+)",
+    )
 });
 static WANTED: LazyLock<Regex> = LazyLock::new(|| compiled(r"^(?:want|need)(?:ed)? to ([a-z_]+)"));
 /// "need to go" is over as soon as it is said.
-const WANTED_NOW: &[&str] = &["go", "run", "sleep", "eat", "leave", "know", "hear", "ask", "see", "say", "check", "think", "be"];
+const WANTED_NOW: &[&str] = &[
+    "go", "run", "sleep", "eat", "leave", "know", "hear", "ask", "see", "say", "check", "think",
+    "be",
+];
 /// Behind one of those: a phrase that people use without saying anything by it, "don't worry", "no idea", "have a nice day".
 const SAYS_NOTHING: &[&str] = &[
     "know",

@@ -9,8 +9,13 @@ use unicode_segmentation::UnicodeSegmentation;
 /// Order matters: whoever joins before cutting would lose the empty lines, which say best where a thought ends.
 ///
 /// Every byte is counted at most twice, and only one that is too long in one sentence or line is counted again per halving.
-pub fn chunks<'a>(text: &'a str, options: &Options, count_tokens: &dyn Fn(&str) -> usize) -> Vec<&'a str> {
-    let measure = Measure { text, min: options.tokens_min, max: options.tokens_max.max(1), count_tokens };
+pub fn chunks<'a>(
+    text: &'a str,
+    options: &Options,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Vec<&'a str> {
+    let measure =
+        Measure { text, min: options.tokens_min, max: options.tokens_max.max(1), count_tokens };
     let blocks = measure.surely_short_joined(blocks(text));
     let pieces = blocks.into_iter().flat_map(|block| measure.fitting(block)).collect();
     let chunks = measure.short_joined(pieces).into_iter().map(|piece| text[piece.range].trim());
@@ -34,7 +39,11 @@ impl Measure<'_> {
     fn piece(&self, range: Range<usize>) -> Piece {
         // No tokenizer makes more tokens than bytes: most turns are one piece whose exact count would change nothing.
         let is_all = range.len() == self.text.len();
-        let tokens = if is_all && range.len() <= self.max { range.len() } else { (self.count_tokens)(&self.text[range.clone()]) };
+        let tokens = if is_all && range.len() <= self.max {
+            range.len()
+        } else {
+            (self.count_tokens)(&self.text[range.clone()])
+        };
         Piece { range, tokens }
     }
 
@@ -43,7 +52,9 @@ impl Measure<'_> {
         let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
         for range in ranges {
             match joined.last_mut() {
-                Some(last) if last.len() < self.min && range.end - last.start <= self.max => last.end = range.end,
+                Some(last) if last.len() < self.min && range.end - last.start <= self.max => {
+                    last.end = range.end
+                }
                 _ => joined.push(range),
             }
         }
@@ -149,7 +160,11 @@ fn code_and_prose(text: &str, block: Range<usize>) -> Vec<(Range<usize>, bool)> 
     runs
 }
 
-fn push_parts<'a>(ranges: &mut Vec<Range<usize>>, mut start: usize, parts: impl Iterator<Item = &'a str>) {
+fn push_parts<'a>(
+    ranges: &mut Vec<Range<usize>>,
+    mut start: usize,
+    parts: impl Iterator<Item = &'a str>,
+) {
     for part in parts {
         ranges.push(start..start + part.len());
         start += part.len();
@@ -164,7 +179,8 @@ fn middle(text: &str) -> Option<usize> {
     };
     let near = &text[text.floor_char_boundary(half / 2)..half];
     let space = near.rfind(char::is_whitespace).map(|at| half - near.len() + at);
-    let cut = space.and_then(|at| text[at..].chars().next().map(|c| at + c.len_utf8())).unwrap_or(half);
+    let cut =
+        space.and_then(|at| text[at..].chars().next().map(|c| at + c.len_utf8())).unwrap_or(half);
     (cut > 0 && cut < text.len()).then_some(cut)
 }
 
@@ -183,19 +199,31 @@ mod tests {
 
     #[test]
     fn an_empty_line_is_the_first_border() {
-        check("one two three\nfour\n\nfive six seven", (2, 9), &["one two three\nfour", "five six seven"]);
+        check(
+            "one two three\nfour\n\nfive six seven",
+            (2, 9),
+            &["one two three\nfour", "five six seven"],
+        );
     }
 
     #[test]
     fn short_pieces_join_a_neighbour() {
-        check("# Title\n\none two three\n\nfour five six", (3, 9), &["# Title\n\none two three", "four five six"]);
+        check(
+            "# Title\n\none two three\n\nfour five six",
+            (3, 9),
+            &["# Title\n\none two three", "four five six"],
+        );
         check("one two three\n\nend", (3, 9), &["one two three\n\nend"]);
         check("one two three four\n\nend", (3, 4), &["one two three four", "end"]);
     }
 
     #[test]
     fn too_long_is_cut_at_sentence_ends_into_like_sizes() {
-        check("One two. Three four! Five six? Seven eight.", (1, 6), &["One two. Three four!", "Five six? Seven eight."]);
+        check(
+            "One two. Three four! Five six? Seven eight.",
+            (1, 6),
+            &["One two. Three four!", "Five six? Seven eight."],
+        );
         check("one two three four five six", (1, 3), &["one two three", "four five six"]);
     }
 
@@ -213,9 +241,11 @@ mod tests {
     #[test]
     fn chinese_and_japanese_are_cut_at_their_own_sentence_ends() {
         let options = Options { tokens_min: 1, tokens_max: 8 };
-        let found = chunks("我住在里斯本。我喜欢喝茶。東京に住んでいます。", &options, &|text| {
-            text.chars().count()
-        });
+        let found = chunks(
+            "我住在里斯本。我喜欢喝茶。東京に住んでいます。",
+            &options,
+            &|text| text.chars().count(),
+        );
         assert_eq!(found.first(), Some(&"我住在里斯本。"));
         assert!(found.iter().all(|chunk| chunk.chars().count() <= 8), "{found:?}");
     }

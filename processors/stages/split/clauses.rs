@@ -62,7 +62,12 @@ pub fn claims(prose: &str) -> Vec<String> {
             _ => {}
         }
     }
-    claims.into_iter().filter(|(_, words)| *words >= WORDS_MIN).map(|(claim, _)| claim).take(CLAUSES_MAX).collect()
+    claims
+        .into_iter()
+        .filter(|(_, words)| *words >= WORDS_MIN)
+        .map(|(claim, _)| claim)
+        .take(CLAUSES_MAX)
+        .collect()
 }
 
 static BORDER: LazyLock<Regex> = LazyLock::new(|| {
@@ -96,12 +101,18 @@ mod tests {
     fn a_sentence_is_cut_where_something_else_is_said() {
         for (said, expected) in [
             ("I ran 5 km. It rained!", &["I ran 5 km.", "It rained!"][..]),
-            ("I live in Berlin, can you suggest a bakery?", &["I live in Berlin", "can you suggest a bakery?"]),
+            (
+                "I live in Berlin, can you suggest a bakery?",
+                &["I live in Berlin", "can you suggest a bakery?"],
+            ),
             ("Actually, I prefer Go", &["Actually, I prefer Go"]),
             ("We moved — the flat was damp", &["We moved", "the flat was damp"]),
             ("It was late So I left", &["It was late", "So I left"]),
             ("I am here\n\nand there!\t Now?", &["I am here", "and there!", "Now?"]),
-            ("I like the sea,\t\u{b} BUT it is cold , so stay", &["I like the sea", "BUT it is cold", "so stay"]),
+            (
+                "I like the sea,\t\u{b} BUT it is cold , so stay",
+                &["I like the sea", "BUT it is cold", "so stay"],
+            ),
         ] {
             assert_eq!(clauses(said), expected, "{said:?}");
         }

@@ -45,12 +45,17 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
     let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
     let new = Sought::beside(&plain).read(text, &text.to_ascii_lowercase());
     let sought = Sought::against(&new);
-    let earlier: Vec<_> = earlier.iter().zip(&plain).map(|(one, plain)| (one, sought.read(one.content, plain))).collect();
+    let earlier: Vec<_> = earlier
+        .iter()
+        .zip(&plain)
+        .map(|(one, plain)| (one, sought.read(one.content, plain)))
+        .collect();
     against(&new, &earlier)
 }
 
 fn against(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
-    let mut found: Vec<Conflict> = new.iter().flat_map(|clause| other_numbers(clause, earlier)).collect();
+    let mut found: Vec<Conflict> =
+        new.iter().flat_map(|clause| other_numbers(clause, earlier)).collect();
     found.extend(new.iter().flat_map(|clause| undone(clause, earlier)));
     found.extend(belied(new, earlier));
     found.sort_by(stronger_first);
@@ -113,7 +118,8 @@ impl<'a> Sought<'a> {
     }
 
     fn against(new: &'a [Clause]) -> Sought<'a> {
-        let each = new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
+        let each =
+            new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
         Sought::Against {
             numbers: each.filter(|(clause, number)| is_new(clause.is_change, number)).collect(),
             deeds: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
@@ -123,7 +129,11 @@ impl<'a> Sought<'a> {
 
     /// Invariant: finds no less that could stand against another text than if everything were looked for.
     fn read(&self, text: &str, plain: &str) -> Vec<Clause> {
-        if self.may_be_in(plain) { claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect() } else { Vec::new() }
+        if self.may_be_in(plain) {
+            claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     fn may_be_in(&self, plain: &str) -> bool {
@@ -132,12 +142,19 @@ impl<'a> Sought<'a> {
 
     fn clause(&self, text: String) -> Clause {
         let plain = text.to_ascii_lowercase();
-        let (numbers, rest) = if self.is_numbers() && may_number(&plain) { numbers(&plain) } else { Default::default() };
-        let is_change = matches!(self, Sought::New { .. }) && !numbers.is_empty() && CHANGE.is_match(&plain);
+        let (numbers, rest) = if self.is_numbers() && may_number(&plain) {
+            numbers(&plain)
+        } else {
+            Default::default()
+        };
+        let is_change =
+            matches!(self, Sought::New { .. }) && !numbers.is_empty() && CHANGE.is_match(&plain);
         // Stems are looked at only beside numbers that may be another's old or new ones.
         let is_like = |number| match self {
             Sought::New { .. } => is_new(is_change, number),
-            Sought::Against { numbers, .. } => numbers.iter().any(|(clause, new)| is_comparable(new, number, &clause.about)),
+            Sought::Against { numbers, .. } => {
+                numbers.iter().any(|(clause, new)| is_comparable(new, number, &clause.about))
+            }
         };
         let about = if numbers.iter().any(is_like) { about(&rest) } else { BTreeSet::new() };
         let says = if self.may_tell(&plain) { says(&plain) } else { Says::Nothing };
@@ -184,8 +201,12 @@ struct Alike {
 /// Counts and durations also agree in their noun or unit, so less is asked of the rest; the others have only the rest to go by.
 fn alike(family: Family) -> Alike {
     match family {
-        Family::Count | Family::Bare | Family::Money | Family::Duration => Alike { cosine: 0.40, overlap: 0.25, shared: 1 },
-        Family::Percent | Family::Date | Family::Time | Family::Measure => Alike { cosine: 0.47, overlap: 0.33, shared: 2 },
+        Family::Count | Family::Bare | Family::Money | Family::Duration => {
+            Alike { cosine: 0.40, overlap: 0.25, shared: 1 }
+        }
+        Family::Percent | Family::Date | Family::Time | Family::Measure => {
+            Alike { cosine: 0.47, overlap: 0.33, shared: 2 }
+        }
     }
 }
 
@@ -205,12 +226,20 @@ fn other_number(clause: &Clause, number: &Number, earlier: &Read<'_>) -> Vec<Con
     for (place, (before, clauses)) in earlier.iter().enumerate() {
         for old in clauses {
             for old_number in &old.numbers {
-                let Some(strength) = about_one_thing((clause, number), (old, old_number), before.cosine) else { continue };
+                let Some(strength) =
+                    about_one_thing((clause, number), (old, old_number), before.cosine)
+                else {
+                    continue;
+                };
                 if old_number.value == number.value {
                     same = same.max(strength);
                 } else {
-                    let why =
-                        format!("says {} where \"{}\" said {}", number.said, text::shortened(&old.text, 60), old_number.said);
+                    let why = format!(
+                        "says {} where \"{}\" said {}",
+                        number.said,
+                        text::shortened(&old.text, 60),
+                        old_number.said
+                    );
                     other.push(Conflict { earlier: place, why, strength });
                 }
             }
@@ -224,7 +253,11 @@ fn other_number(clause: &Clause, number: &Number, earlier: &Read<'_>) -> Vec<Con
     strongest(other, NUMBER_MARGIN)
 }
 
-fn about_one_thing((clause, number): (&Clause, &Number), (old, old_number): (&Clause, &Number), cosine: f32) -> Option<f32> {
+fn about_one_thing(
+    (clause, number): (&Clause, &Number),
+    (old, old_number): (&Clause, &Number),
+    cosine: f32,
+) -> Option<f32> {
     if !is_comparable(number, old_number, &clause.about) {
         return None;
     }
@@ -255,7 +288,8 @@ fn is_comparable(new: &Number, old: &Number, about: &BTreeSet<String>) -> bool {
 
 /// "Three new boats" and "five old boats" have a noun in common and nothing else.
 fn is_like_phrase(new: &Number, old: &Number) -> bool {
-    let [new_rest, old_rest] = [new, old].map(|number| number.phrase.iter().filter(|stem| **stem != number.key));
+    let [new_rest, old_rest] =
+        [new, old].map(|number| number.phrase.iter().filter(|stem| **stem != number.key));
     let is_bare = new_rest.clone().next().is_none() || old_rest.clone().next().is_none();
     is_bare || new_rest.clone().any(|stem| old_rest.clone().any(|other| other == stem))
 }
@@ -277,7 +311,11 @@ fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
     let found = earlier.iter().enumerate().flat_map(|(place, (before, clauses))| {
         clauses.iter().filter_map(move |old| {
             let strength = strength(denied, old, before.cosine)?;
-            Some(Conflict { earlier: place, why: format!("denies \"{}\"", text::shortened(&old.text, 60)), strength })
+            Some(Conflict {
+                earlier: place,
+                why: format!("denies \"{}\"", text::shortened(&old.text, 60)),
+                strength,
+            })
         })
     });
     strongest(found.collect(), DENIAL_MARGIN)
@@ -286,7 +324,9 @@ fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
 /// What was denied before and is told now. A denial that many deeds speak against has been answered.
 fn belied(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
     let mut found = Vec::new();
-    for (place, (before, clauses)) in earlier.iter().enumerate().filter(|(_, (before, _))| before.opposed < CONFLICTS_MAX) {
+    for (place, (before, clauses)) in
+        earlier.iter().enumerate().filter(|(_, (before, _))| before.opposed < CONFLICTS_MAX)
+    {
         for old in clauses {
             let Says::Never(denied) = &old.says else { continue };
             let strengths = new.iter().filter_map(|clause| strength(denied, clause, before.cosine));
@@ -316,9 +356,16 @@ fn says(plain: &str) -> Says {
     if let Some(denied) = denied(plain) {
         return if denied.is_empty() { Says::Nothing } else { Says::Never(denied) };
     }
-    let is_deed = IS_DOER.is_match(plain) && !plain.trim_end().ends_with('?') && !UNDONE.is_match(plain);
+    let is_deed =
+        IS_DOER.is_match(plain) && !plain.trim_end().ends_with('?') && !UNDONE.is_match(plain);
     if is_deed {
-        Says::Deed(text::terms_of_english(plain).iter().filter(|stem| is_no_number(stem)).map(str::to_owned).collect())
+        Says::Deed(
+            text::terms_of_english(plain)
+                .iter()
+                .filter(|stem| is_no_number(stem))
+                .map(str::to_owned)
+                .collect(),
+        )
     } else {
         Says::Nothing
     }
@@ -328,7 +375,8 @@ fn says(plain: &str) -> Says {
 fn denied(plain: &str) -> Option<BTreeSet<String>> {
     let what = NEVER.captures(plain)?.name("what")?.as_str();
     let end = OBJECT_END.find(what).map_or(what.len(), |end| end.start());
-    let is_said = |stem: &&str| is_no_number(stem) && !GENERIC.contains(*stem) && !LIGHT.contains(*stem);
+    let is_said =
+        |stem: &&str| is_no_number(stem) && !GENERIC.contains(*stem) && !LIGHT.contains(*stem);
     Some(text::terms_of_english(&what[..end]).iter().filter(is_said).map(str::to_owned).collect())
 }
 
@@ -340,7 +388,10 @@ fn is_no_number(stem: &str) -> bool {
 pub fn denials(prose: &str) -> impl Iterator<Item = BTreeSet<String>> {
     let is_denied = denies(&prose.to_ascii_lowercase());
     let clauses = if is_denied { claims(prose) } else { Vec::new() };
-    clauses.into_iter().filter_map(|clause| denied(&clause.to_ascii_lowercase())).filter(|denied| !denied.is_empty())
+    clauses
+        .into_iter()
+        .filter_map(|clause| denied(&clause.to_ascii_lowercase()))
+        .filter(|denied| !denied.is_empty())
 }
 
 // ---------------------------------------------------------------- wordings, in lower-case ASCII
@@ -366,7 +417,9 @@ static GENERIC: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
 
 /// Nothing that could be done.
 static LIGHT: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
-    stems("actually really ever once complete completed involving related before project time any anything something")
+    stems(
+        "actually really ever once complete completed involving related before project time any anything something",
+    )
 });
 
 static SCHEDULED: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
@@ -381,12 +434,16 @@ fn stems(words: &str) -> HashSet<String, RandomState> {
     words.split_ascii_whitespace().map(text::stem).collect()
 }
 
-static FIRST_PERSON: LazyLock<Regex> = LazyLock::new(|| words("i|i'm|i've|i'd|my|we|we've|we're|our|me"));
+static FIRST_PERSON: LazyLock<Regex> =
+    LazyLock::new(|| words("i|i'm|i've|i'd|my|we|we've|we're|our|me"));
 
 static IS_DOER: LazyLock<Regex> = LazyLock::new(|| words("i|i'm|i've|i'd|we|we've|we're"));
 
-static NEVER: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r"\b(?:i|we)(?:'ve| have)? never(?: actually| really| ever| once)? (?<what>(?u:[^.?!;])+)"));
+static NEVER: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"\b(?:i|we)(?:'ve| have)? never(?: actually| really| ever| once)? (?<what>(?u:[^.?!;])+)",
+    )
+});
 
 /// Said not to be so: neither a denial that stands, nor a deed.
 static UNDONE: LazyLock<Regex> = LazyLock::new(|| {
@@ -396,15 +453,21 @@ static UNDONE: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-static OBJECT_END: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r",|\b(?:but|so|because|and i|and i'm|which|before|in this project|yet|especially|despite)\b"));
+static OBJECT_END: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r",|\b(?:but|so|because|and i|and i'm|which|before|in this project|yet|especially|despite)\b",
+    )
+});
 
 fn words(alternatives: &str) -> Regex {
     compiled(&format!(r"\b(?:{alternatives})\b"))
 }
 
 fn compiled(wording: &str) -> Regex {
-    RegexBuilder::new(wording).unicode(false).build().expect("the wordings are constants that every test compiles")
+    RegexBuilder::new(wording)
+        .unicode(false)
+        .build()
+        .expect("the wordings are constants that every test compiles")
 }
 
 #[cfg(test)]
@@ -453,13 +516,20 @@ mod tests {
         let clause = |text: String| {
             let plain = text.to_ascii_lowercase();
             let (numbers, rest) = numbers(&plain);
-            Clause { is_change: CHANGE.is_match(&plain), says: says(&plain), about: about(&rest), numbers, text }
+            Clause {
+                is_change: CHANGE.is_match(&plain),
+                says: says(&plain),
+                about: about(&rest),
+                numbers,
+                text,
+            }
         };
         claims(&prose(text)).into_iter().map(clause).collect()
     }
 
     fn said() -> impl Strategy<Value = String> {
-        prop::collection::vec(prop::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
+        prop::collection::vec(prop::sample::select(PIECES), 0..24)
+            .prop_map(|pieces| pieces.concat())
     }
 
     proptest! {
@@ -481,15 +551,42 @@ mod tests {
     fn another_number_for_the_same_thing_is_a_conflict() {
         for (earlier, new) in [
             ("We have 10 boats in the rental fleet.", "We now have 12 boats in the rental fleet!"),
-            ("My savings goal is $3,000 for the bike", "I raised my savings goal for the bike to $4,500"),
-            ("I run 5 km every morning before breakfast", "My morning run is now 8 km before breakfast"),
-            ("The dentist appointment is on March 3", "They moved the dentist appointment to March 10"),
-            ("The choir practice starts at 6 pm on Mondays", "Choir practice on Mondays now starts at 7:30 pm"),
-            ("My reading list holds 40 novels", "The number of novels on my reading list grew from 40 to 46"),
-            ("Test coverage of the parser is 72%", "We improved the test coverage of the parser to 85 percent"),
-            ("I have 120 newsletter subscribers.", "My newsletter subscribers are growing, which have now reached 165"),
-            ("The bread needs 4 hours to rise in my kitchen", "In my kitchen the bread now needs 6 hours to rise"),
-            ("We cut the image from 300 KB", "The image shrank further, it went down from 300 KB to 180 KB"),
+            (
+                "My savings goal is $3,000 for the bike",
+                "I raised my savings goal for the bike to $4,500",
+            ),
+            (
+                "I run 5 km every morning before breakfast",
+                "My morning run is now 8 km before breakfast",
+            ),
+            (
+                "The dentist appointment is on March 3",
+                "They moved the dentist appointment to March 10",
+            ),
+            (
+                "The choir practice starts at 6 pm on Mondays",
+                "Choir practice on Mondays now starts at 7:30 pm",
+            ),
+            (
+                "My reading list holds 40 novels",
+                "The number of novels on my reading list grew from 40 to 46",
+            ),
+            (
+                "Test coverage of the parser is 72%",
+                "We improved the test coverage of the parser to 85 percent",
+            ),
+            (
+                "I have 120 newsletter subscribers.",
+                "My newsletter subscribers are growing, which have now reached 165",
+            ),
+            (
+                "The bread needs 4 hours to rise in my kitchen",
+                "In my kitchen the bread now needs 6 hours to rise",
+            ),
+            (
+                "We cut the image from 300 KB",
+                "The image shrank further, it went down from 300 KB to 180 KB",
+            ),
         ] {
             assert!(conflict(earlier, new).is_some(), "{earlier:?} → {new:?}");
         }
@@ -550,24 +647,39 @@ mod tests {
     fn a_conflict_says_what_and_is_told_once_for_each_earlier_text() {
         let why = conflict("We have 10 boats.", "We now have 12 boats.").expect("a conflict");
         assert_eq!(why, "says 12 where \"We have 10 boats.\" said 10");
-        let why = conflict("I played tennis with Anna", "I never played tennis").expect("a conflict");
+        let why =
+            conflict("I played tennis with Anna", "I never played tennis").expect("a conflict");
         assert_eq!(why, "denies \"I played tennis with Anna\"");
-        let why = conflict("I never played tennis", "I played tennis with Anna").expect("a conflict");
+        let why =
+            conflict("I never played tennis", "I played tennis with Anna").expect("a conflict");
         assert_eq!(why, "tells what \"I never played tennis\" denied");
         let (a, b) = ("We have 10 boats and 3 docks for the fleet.", "The fleet has 10 boats");
         let earlier = [a, b].map(|content| Earlier { content, cosine: 0.7, opposed: 0 });
         let found = conflicts("Now we have 12 boats and 4 docks for the fleet", &earlier);
-        assert_eq!(found.iter().map(|conflict| conflict.earlier).collect::<BTreeSet<_>>(), BTreeSet::from([0, 1]));
+        assert_eq!(
+            found.iter().map(|conflict| conflict.earlier).collect::<BTreeSet<_>>(),
+            BTreeSet::from([0, 1])
+        );
         assert_eq!(found.len(), 2);
     }
 
     #[test]
     fn far_texts_and_denials_that_were_answered_are_left_alone() {
-        let number =
-            |cosine| conflicts("We now have 12 boats", &[Earlier { content: "We have 10 boats", cosine, opposed: 9 }]).len();
+        let number = |cosine| {
+            conflicts(
+                "We now have 12 boats",
+                &[Earlier { content: "We have 10 boats", cosine, opposed: 9 }],
+            )
+            .len()
+        };
         assert_eq!((number(0.6), number(0.2)), (1, 0));
-        let denial =
-            |opposed| conflicts("I played tennis", &[Earlier { content: "I never played tennis", cosine: 0.6, opposed }]).len();
+        let denial = |opposed| {
+            conflicts(
+                "I played tennis",
+                &[Earlier { content: "I never played tennis", cosine: 0.6, opposed }],
+            )
+            .len()
+        };
         assert_eq!((denial(2), denial(3)), (1, 0));
     }
 
@@ -588,7 +700,9 @@ mod tests {
 
     #[test]
     fn a_denial_is_found_by_its_stems() {
-        let keys: Vec<_> = denials("I have never really tried citation managers, but I'm eager. Never mind.").collect();
+        let keys: Vec<_> =
+            denials("I have never really tried citation managers, but I'm eager. Never mind.")
+                .collect();
         assert_eq!(keys, [BTreeSet::from(["citat".to_owned(), "manag".to_owned()])]);
     }
 }

@@ -62,12 +62,14 @@ pub fn iso_date(tokens: &[Token<'_>], at: usize) -> Option<Moment> {
         && (1..5).all(|next| touches(tokens, at + next))
         && text_at(tokens, at + 1) == "-"
         && text_at(tokens, at + 3) == "-";
-    let (month, day) = (day_of_month(text_at(tokens, at + 2))?, day_of_month(text_at(tokens, at + 4))?);
+    let (month, day) =
+        (day_of_month(text_at(tokens, at + 2))?, day_of_month(text_at(tokens, at + 4))?);
     is_dashed.then(|| date(month, day, at + 5))
 }
 
 fn after_ordinal(tokens: &[Token<'_>], at: usize) -> usize {
-    let is_ordinal = touches(tokens, at + 1) && matches!(text_at(tokens, at + 1), "st" | "nd" | "rd" | "th");
+    let is_ordinal =
+        touches(tokens, at + 1) && matches!(text_at(tokens, at + 1), "st" | "nd" | "rd" | "th");
     if is_ordinal { at + 2 } else { at + 1 }
 }
 
@@ -80,10 +82,16 @@ pub fn clock(tokens: &[Token<'_>], at: usize, hour: f64) -> Option<Moment> {
     let has_minutes = text_at(tokens, at + 1) == ":" && touches(tokens, at + 2);
     let minutes = if has_minutes { value(text_at(tokens, at + 2))? } else { 0.0 };
     let half_at = if has_minutes { at + 3 } else { at + 1 };
-    let (is_afternoon, until) = match (text_at(tokens, half_at), text_at(tokens, half_at + 1), text_at(tokens, half_at + 2)) {
+    let (is_afternoon, until) = match (
+        text_at(tokens, half_at),
+        text_at(tokens, half_at + 1),
+        text_at(tokens, half_at + 2),
+    ) {
         ("am", ..) => (false, half_at + 1),
         ("pm", ..) => (true, half_at + 1),
-        (half @ ("a" | "p"), ".", "m") if touches(tokens, half_at + 2) => (half == "p", half_at + 3),
+        (half @ ("a" | "p"), ".", "m") if touches(tokens, half_at + 2) => {
+            (half == "p", half_at + 3)
+        }
         _ => return None,
     };
     let hour = hour % 12.0 + if is_afternoon { 12.0 } else { 0.0 };
@@ -95,7 +103,11 @@ mod tests {
     use super::super::tokens::tokens;
     use super::*;
 
-    fn check(said: &str, find: fn(&[Token<'_>], usize) -> Option<Moment>, expected: Option<(f64, usize)>) {
+    fn check(
+        said: &str,
+        find: fn(&[Token<'_>], usize) -> Option<Moment>,
+        expected: Option<(f64, usize)>,
+    ) {
         let found = find(&tokens(said), 0);
         assert_eq!(found.map(|moment| (moment.value, moment.until)), expected, "{said:?}");
     }

@@ -108,7 +108,10 @@ const OTHERS: &str = "partner|girlfriend|boyfriend|friend|boss|manager|colleague
 static RULES: LazyLock<RegexSet> = LazyLock::new(|| {
     let people = |wording: String| wording.replace("FAMILY", FAMILY).replace("OTHERS", OTHERS);
     let patterns = WORDINGS.iter().map(|(_, wordings)| people(wordings.join("|")));
-    RegexSetBuilder::new(patterns).unicode(false).build().expect("the wordings are constants that every test compiles")
+    RegexSetBuilder::new(patterns)
+        .unicode(false)
+        .build()
+        .expect("the wordings are constants that every test compiles")
 });
 
 pub fn kind(text: &str) -> Kind {
@@ -131,24 +134,59 @@ mod tests {
     fn wording_tells_the_kind() {
         check(
             "instruction",
-            &["Always answer in French.", "From now on, use metric units.", "Please remember that I'm left-handed."],
+            &[
+                "Always answer in French.",
+                "From now on, use metric units.",
+                "Please remember that I'm left-handed.",
+            ],
         );
         check(
             "preference",
-            &["I prefer tabs over spaces", "My favourite color is blue", "I'm vegetarian", "I really love jazz!"],
+            &[
+                "I prefer tabs over spaces",
+                "My favourite color is blue",
+                "I'm vegetarian",
+                "I really love jazz!",
+            ],
         );
-        check("decision", &["We decided to use Postgres.", "Let's go with the blue one", "I've finally settled on Rust"]);
-        check("correction", &["Actually, the meeting is at four.", "I no longer work there", "I meant Tuesday"]);
+        check(
+            "decision",
+            &[
+                "We decided to use Postgres.",
+                "Let's go with the blue one",
+                "I've finally settled on Rust",
+            ],
+        );
+        check(
+            "correction",
+            &["Actually, the meeting is at four.", "I no longer work there", "I meant Tuesday"],
+        );
         check(
             "procedure",
-            &["How to deploy: run make", "1. Stop the server\n2. Copy the file", "First, boil water, then add salt"],
+            &[
+                "How to deploy: run make",
+                "1. Stop the server\n2. Copy the file",
+                "First, boil water, then add salt",
+            ],
         );
         check("relationship", &["My sister is Anna", "My dog's name is Rex", "Tom is my brother"]);
         check("project", &["I'm working on a compiler", "The project is late"]);
         check("insight", &["I realized that mornings suit me", "Lesson learned: back up first"]);
         check("context", &["Currently in Vienna for a week", "Background: two of us share a desk"]);
-        check("fact", &["I live in Lisbon", "I’m allergic to nuts", "My name is Kim", "Paris", "我住在里斯本"]);
-        check("event", &["I went to Porto yesterday", "We visited the castle", "The concert was on Friday"]);
+        check(
+            "fact",
+            &[
+                "I live in Lisbon",
+                "I’m allergic to nuts",
+                "My name is Kim",
+                "Paris",
+                "我住在里斯本",
+            ],
+        );
+        check(
+            "event",
+            &["I went to Porto yesterday", "We visited the castle", "The concert was on Friday"],
+        );
         check("entity", &["Acme Corp is a maker of anvils", "Keepsake is the name of the tool"]);
     }
 }

@@ -52,7 +52,12 @@ pub struct Slot {
 }
 
 /// `count_tokens` counts without the encoder's begin and end marks: the counts of parts must add up to at least that of the whole.
-pub fn candidates(content: &str, hint: Option<&Kind>, options: &Options, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Candidate> {
+pub fn candidates(
+    content: &str,
+    hint: Option<&Kind>,
+    options: &Options,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Vec<Candidate> {
     let text = clean::clean(content);
     let candidate = |(span, chunk): (usize, &str)| Candidate {
         span: span as u32,
@@ -77,7 +82,10 @@ mod tests {
         let found = split("  I moved to Lisbon last month.\n", &Options::default());
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].span, found[0].text.as_str()), (0, "I moved to Lisbon last month."));
-        assert_eq!(found[0].slots, [Slot { name: "lives_in".into(), value: "lisbon".into(), cue: true }]);
+        assert_eq!(
+            found[0].slots,
+            [Slot { name: "lives_in".into(), value: "lisbon".into(), cue: true }]
+        );
     }
 
     #[test]
@@ -89,8 +97,11 @@ mod tests {
 
     #[test]
     fn a_hint_wins() {
-        let kind =
-            |hint: Option<&Kind>| candidates("I prefer tea.", hint, &Options::default(), &|text| text.len())[0].kind.clone();
+        let kind = |hint: Option<&Kind>| {
+            candidates("I prefer tea.", hint, &Options::default(), &|text| text.len())[0]
+                .kind
+                .clone()
+        };
         assert_eq!(kind(None).as_str(), "preference");
         assert_eq!(kind(Some(&Kind::new("ritual"))).as_str(), "ritual");
     }

@@ -44,9 +44,15 @@ pub fn numbers(plain: &str) -> (Vec<Number>, Vec<&str>) {
         let found = found_at(&tokens, at);
         let next = found.as_ref().map_or(at + 1, |found| found.until);
         let is_word = tokens[at].text.starts_with(char::is_alphabetic);
-        if let Some(found) = found.filter(|found| !is_difference(&tokens, at, found) && !is_old_value(&tokens, at, found)) {
+        if let Some(found) = found
+            .filter(|found| !is_difference(&tokens, at, found) && !is_old_value(&tokens, at, found))
+        {
             let old = old_value(&tokens, at).map(|old| old * found.scale);
-            let rate = if matches!(found.family, Family::Count | Family::Money) { rate(&tokens, found.until) } else { None };
+            let rate = if matches!(found.family, Family::Count | Family::Money) {
+                rate(&tokens, found.until)
+            } else {
+                None
+            };
             let said = plain[tokens[at].start..tokens[found.until - 1].end].to_owned();
             let Found { family, key, value, phrase, .. } = found;
             numbers.push(Number { family, key, value, said, phrase, rate, old });
@@ -93,7 +99,10 @@ fn found_at(tokens: &[Token<'_>], at: usize) -> Option<Found> {
     iso_date(tokens, at)
         .or_else(|| day_first(tokens, at, value))
         .map(date)
-        .or_else(|| clock(tokens, at, value).map(|moment| Found::of(Family::Time, "time", moment.value, moment.until)))
+        .or_else(|| {
+            clock(tokens, at, value)
+                .map(|moment| Found::of(Family::Time, "time", moment.value, moment.until))
+        })
         .or_else(|| money(tokens, at, value))
         .or_else(|| percent(tokens, at, value))
         .or_else(|| measure(tokens, at, value))
@@ -105,9 +114,11 @@ fn found_at(tokens: &[Token<'_>], at: usize) -> Option<Found> {
 fn money(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<Found> {
     let (thousands, next) = in_thousands(tokens, at);
     let is_signed = matches!(before(tokens, at, 1), "$" | "£" | "€");
-    let is_named = matches!(text_at(tokens, next), "dollars" | "euros" | "pounds" | "usd" | "eur" | "gbp");
+    let is_named =
+        matches!(text_at(tokens, next), "dollars" | "euros" | "pounds" | "usd" | "eur" | "gbp");
     (is_signed || is_named).then(|| {
-        let found = Found::of(Family::Money, "money", amount * thousands, next + usize::from(is_named));
+        let found =
+            Found::of(Family::Money, "money", amount * thousands, next + usize::from(is_named));
         Found { scale: thousands, ..found }
     })
 }
@@ -122,7 +133,8 @@ fn in_thousands(tokens: &[Token<'_>], at: usize) -> (f64, usize) {
 }
 
 fn percent(tokens: &[Token<'_>], at: usize, share: f64) -> Option<Found> {
-    matches!(text_at(tokens, at + 1), "%" | "percent").then(|| Found::of(Family::Percent, "percent", share, at + 2))
+    matches!(text_at(tokens, at + 1), "%" | "percent")
+        .then(|| Found::of(Family::Percent, "percent", share, at + 2))
 }
 
 /// The unit and how many of the smallest of its kind it is.
@@ -156,7 +168,10 @@ fn measure(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<Found> {
 /// Not "v2", "#12", "4/5" or "-3".
 fn stands_alone(tokens: &[Token<'_>], at: usize) -> bool {
     let last = before(tokens, at, 1).chars().next_back();
-    !touches(tokens, at) || !last.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '/' | ':' | '#' | '-' | '$' | '_'))
+    !touches(tokens, at)
+        || !last.is_some_and(|c| {
+            c.is_alphanumeric() || matches!(c, '.' | '/' | ':' | '#' | '-' | '$' | '_')
+        })
 }
 
 /// Of a noun phrase.
@@ -180,17 +195,27 @@ fn count(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
     }
     next += usize::from(text_at(tokens, next) == "-" && touches(tokens, next));
     let is_noun = |token: &&Token<'_>| {
-        token.text.starts_with(char::is_alphabetic) && !text::is_stop_word(token.text) && !is_in(PHRASE_ENDS, token.text)
+        token.text.starts_with(char::is_alphabetic)
+            && !text::is_stop_word(token.text)
+            && !is_in(PHRASE_ENDS, token.text)
     };
     let behind = tokens.get(next..).unwrap_or_default();
-    let words: Vec<String> =
-        behind.iter().take(PHRASE_WORDS_MAX).take_while(is_noun).map(|token| text::stem(token.text)).collect();
+    let words: Vec<String> = behind
+        .iter()
+        .take(PHRASE_WORDS_MAX)
+        .take_while(is_noun)
+        .map(|token| text::stem(token.text))
+        .collect();
     let (first, head) = (words.first()?, words.last()?);
-    if touches(tokens, next) && text_at(tokens, next - 1) != "-" || is_in(NO_COUNT, first) || is_in(NO_COUNT, head) {
+    if touches(tokens, next) && text_at(tokens, next - 1) != "-"
+        || is_in(NO_COUNT, first)
+        || is_in(NO_COUNT, head)
+    {
         return None;
     }
-    let is_of_time =
-        |stem: &&String| matches!(stem.as_str(), "hour" | "hr" | "minut" | "min" | "day" | "week" | "month" | "year");
+    let is_of_time = |stem: &&String| {
+        matches!(stem.as_str(), "hour" | "hr" | "minut" | "min" | "day" | "week" | "month" | "year")
+    };
     // The nouns are left for what the clause is about.
     Some(match [first, head].into_iter().find(is_of_time) {
         Some(unit) => Found::of(Family::Duration, unit_of_time(unit), number, next),
@@ -211,11 +236,18 @@ fn unit_of_time(stem: &str) -> &str {
 
 /// "reached 165", "is now 15"
 fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
-    let is_led = matches!(before(tokens, at, 1), "to" | "reached" | "hit" | "now" | "total" | "totals" | "totaled" | "totaling")
-        || (before(tokens, at, 1) == "at" && before(tokens, at, 2) == "now");
-    let goes_on = touches(tokens, at + 1) && matches!(text_at(tokens, at + 1), "%" | ":" | "/" | "-" | "_")
+    let is_led = matches!(
+        before(tokens, at, 1),
+        "to" | "reached" | "hit" | "now" | "total" | "totals" | "totaled" | "totaling"
+    ) || (before(tokens, at, 1) == "at" && before(tokens, at, 2) == "now");
+    let goes_on = touches(tokens, at + 1)
+        && matches!(text_at(tokens, at + 1), "%" | ":" | "/" | "-" | "_")
         || touches(tokens, at + 1) && text_at(tokens, at + 1).starts_with(char::is_alphanumeric);
-    let is_plain = is_led && !goes_on && !touches(tokens, at) && !is_year(tokens[at].text) && counting(tokens[at].text).is_none();
+    let is_plain = is_led
+        && !goes_on
+        && !touches(tokens, at)
+        && !is_year(tokens[at].text)
+        && counting(tokens[at].text).is_none();
     is_plain.then(|| Found::of(Family::Bare, "bare", number, at + 1))
 }
 
@@ -224,8 +256,10 @@ fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
 /// "by 20", "a 20 % increase": how much it changed, not what it is.
 fn is_difference(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
     let at = at - usize::from(matches!(before(tokens, at, 1), "$" | "£" | "€"));
-    let hedges = usize::from(matches!(before(tokens, at, 1), "about" | "around" | "over" | "roughly"));
-    let is_by = before(tokens, at, 1 + hedges) == "by" && !matches!(found.family, Family::Date | Family::Time);
+    let hedges =
+        usize::from(matches!(before(tokens, at, 1), "about" | "around" | "over" | "roughly"));
+    let is_by = before(tokens, at, 1 + hedges) == "by"
+        && !matches!(found.family, Family::Date | Family::Time);
     let is_of_change = matches!(
         text_at(tokens, found.until),
         "increase"
@@ -255,7 +289,8 @@ fn is_difference(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
 const FROM_TO_TOKENS_MAX: usize = 4;
 
 fn is_to(tokens: &[Token<'_>], at: usize) -> bool {
-    matches!(text_at(tokens, at), "to" | "→") || (text_at(tokens, at) == ">" && before(tokens, at, 1) == "-")
+    matches!(text_at(tokens, at), "to" | "→")
+        || (text_at(tokens, at) == ">" && before(tokens, at, 1) == "-")
 }
 
 fn without_currency(tokens: &[Token<'_>], at: usize) -> usize {
@@ -267,7 +302,9 @@ fn is_old_value(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
     let to = (found.until..tokens.len()).take(FROM_TO_TOKENS_MAX).find(|&to| is_to(tokens, to));
     before(tokens, without_currency(tokens, at), 1) == "from"
         && to.is_some_and(|to| {
-            (to + 1..to + 3).any(|at| value(text_at(tokens, at)).is_some() || month(text_at(tokens, at)).is_some())
+            (to + 1..to + 3).any(|at| {
+                value(text_at(tokens, at)).is_some() || month(text_at(tokens, at)).is_some()
+            })
         })
 }
 
@@ -275,8 +312,10 @@ fn is_old_value(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
 fn old_value(tokens: &[Token<'_>], at: usize) -> Option<f64> {
     let to = without_currency(tokens, at).checked_sub(1).filter(|&to| is_to(tokens, to))?;
     let first = to.saturating_sub(FROM_TO_TOKENS_MAX + 1);
-    let old = (first..to)
-        .find(|&old| before(tokens, without_currency(tokens, old), 1) == "from" && value(tokens[old].text).is_some())?;
+    let old = (first..to).find(|&old| {
+        before(tokens, without_currency(tokens, old), 1) == "from"
+            && value(tokens[old].text).is_some()
+    })?;
     value(tokens[old].text)
 }
 
@@ -293,7 +332,9 @@ fn rate(tokens: &[Token<'_>], from: usize) -> Option<&'static str> {
 }
 
 fn unit_of_rate(word: &str) -> Option<&'static str> {
-    ["day", "week", "month", "year", "hour", "minute", "second"].into_iter().find(|unit| *unit == word)
+    ["day", "week", "month", "year", "hour", "minute", "second"]
+        .into_iter()
+        .find(|unit| *unit == word)
 }
 
 fn unit_of_adverb(word: &str) -> Option<&'static str> {
@@ -314,19 +355,35 @@ mod tests {
     fn check(clause: &str, expected: &[(Family, &str, f64)]) {
         let plain = clause.to_ascii_lowercase();
         let found = numbers(&plain).0;
-        let found: Vec<_> = found.iter().map(|number| (number.family, number.key.as_str(), number.value)).collect();
+        let found: Vec<_> =
+            found.iter().map(|number| (number.family, number.key.as_str(), number.value)).collect();
         assert_eq!(found, expected, "{clause:?}");
     }
 
     #[test]
     fn a_number_is_found_with_what_it_numbers() {
-        check("we have 12 new boats and five small canoes", &[(Count, "boat", 12.0), (Count, "cano", 5.0)]);
+        check(
+            "we have 12 new boats and five small canoes",
+            &[(Count, "boat", 12.0), (Count, "cano", 5.0)],
+        );
         check("I saved $1,200 of 2k euros", &[(Money, "money", 1200.0), (Money, "money", 2000.0)]);
-        check("it takes a 30-minute walk, or two hours", &[(Duration, "minut", 30.0), (Duration, "hour", 2.0)]);
+        check(
+            "it takes a 30-minute walk, or two hours",
+            &[(Duration, "minut", 30.0), (Duration, "hour", 2.0)],
+        );
         check("accuracy is at 85% now", &[(Percent, "percent", 85.0)]);
-        check("the exam is on March 3rd, 2024 at 5:30 p.m.", &[(Date, "date", 303.0), (Time, "time", 1050.0)]);
-        check("due 2024-03-05, not the 7th of May", &[(Date, "date", 305.0), (Date, "date", 507.0)]);
-        check("the page loads in 250ms and weighs 3 MB", &[(Measure, "ms", 250.0), (Measure, "byte", 3e6)]);
+        check(
+            "the exam is on March 3rd, 2024 at 5:30 p.m.",
+            &[(Date, "date", 303.0), (Time, "time", 1050.0)],
+        );
+        check(
+            "due 2024-03-05, not the 7th of May",
+            &[(Date, "date", 305.0), (Date, "date", 507.0)],
+        );
+        check(
+            "the page loads in 250ms and weighs 3 MB",
+            &[(Measure, "ms", 250.0), (Measure, "byte", 3e6)],
+        );
         check("commits have now reached 165, and more", &[(Bare, "bare", 165.0)]);
         check("a list of 10k subscribers", &[(Count, "subscrib", 10_000.0)]);
     }
@@ -372,11 +429,19 @@ mod tests {
 
     #[test]
     fn the_rest_is_given_word_by_word() {
-        assert_eq!(numbers("my savings reached $300 in march 3").1, ["my", "savings", "reached", "in"]);
+        assert_eq!(
+            numbers("my savings reached $300 in march 3").1,
+            ["my", "savings", "reached", "in"]
+        );
     }
 
     #[test]
     fn whether_there_may_be_a_number_is_seen_quickly() {
-        assert!(may_number("twelve boats") && may_number("5 boats") && !may_number("some boats") && !may_number("often"));
+        assert!(
+            may_number("twelve boats")
+                && may_number("5 boats")
+                && !may_number("some boats")
+                && !may_number("often")
+        );
     }
 }

@@ -15,7 +15,8 @@ const SLOTS_MAX: usize = 16;
 pub fn slots(chunk: &str) -> Vec<Slot> {
     let text = prose(chunk);
     let statements = matching(&text);
-    let (mut slots, mut taken_back): (Vec<Slot>, bool) = (denials(&text).map(denial).collect(), false);
+    let (mut slots, mut taken_back): (Vec<Slot>, bool) =
+        (denials(&text).map(denial).collect(), false);
     if statements.is_empty() {
         return slots;
     }
@@ -76,7 +77,8 @@ const MANY_AT_ONCE: [&str; 2] = ["prefers", "uses"];
 
 /// "Go over Python" is about "I prefer Python" and about "I prefer Go", but not about "I prefer tea".
 fn is_choice_about(choice: &Slot, plain: &Slot) -> bool {
-    let pair = choice.name.strip_prefix(plain.name.as_str()).and_then(|rest| rest.strip_prefix(':'));
+    let pair =
+        choice.name.strip_prefix(plain.name.as_str()).and_then(|rest| rest.strip_prefix(':'));
     MANY_AT_ONCE.contains(&plain.name.as_str())
         && pair.is_some_and(|pair| pair.split('|').any(|thing| thing == key(&plain.value)))
 }
@@ -99,8 +101,15 @@ fn alike(a: &str, b: &str) -> bool {
 
 // ---------------------------------------------------------------- a clause to slots
 
-fn said<'a>(statement: &'a Statement, clause: &'a str, cue: bool) -> impl Iterator<Item = Slot> + 'a {
-    statement.wording.captures_iter(clause).filter_map(move |found| slot(statement.name, &found, cue))
+fn said<'a>(
+    statement: &'a Statement,
+    clause: &'a str,
+    cue: bool,
+) -> impl Iterator<Item = Slot> + 'a {
+    statement
+        .wording
+        .captures_iter(clause)
+        .filter_map(move |found| slot(statement.name, &found, cue))
 }
 
 fn slot(name: &str, found: &Captures<'_>, cue: bool) -> Option<Slot> {
@@ -122,28 +131,42 @@ fn slot(name: &str, found: &Captures<'_>, cue: bool) -> Option<Slot> {
 /// "tea over coffee": what is preferred, and to what.
 fn chosen(text: &str) -> (&str, Option<&str>) {
     let borders = [" over ", " instead of ", " rather than ", " to "];
-    let border = borders.iter().filter_map(|border| text.find(border).map(|at| (at, border.len()))).min();
+    let border =
+        borders.iter().filter_map(|border| text.find(border).map(|at| (at, border.len()))).min();
     border.map_or((text, None), |(at, len)| (&text[..at], Some(&text[at + len..])))
 }
 
 fn value(slot: &str, said: &str) -> Option<String> {
     let value = match slot {
         "fav" | "prefers" => until_function_word(said),
-        "job_title" if said.split(' ').any(|word| text::is_stop_word(&word.to_lowercase())) => return None,
+        "job_title" if said.split(' ').any(|word| text::is_stop_word(&word.to_lowercase())) => {
+            return None;
+        }
         _ => said.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase(),
     };
     (!value.is_empty()).then(|| value.trim_end_matches("'s").to_owned())
 }
 
 /// What a value ends at, besides function words.
-const AFTERTHOUGHTS: [&str; 10] =
-    ["anymore", "instead", "nowadays", "lately", "currently", "again", "today", "actually", "always", "because"];
+const AFTERTHOUGHTS: [&str; 10] = [
+    "anymore",
+    "instead",
+    "nowadays",
+    "lately",
+    "currently",
+    "again",
+    "today",
+    "actually",
+    "always",
+    "because",
+];
 
 /// "the green these days" → "green".
 fn until_function_word(text: &str) -> String {
     let lower = text.to_lowercase();
     let words = lower.split_whitespace().map(|word| word.trim_end_matches(['.', '\'', '-', '&']));
-    let words = words.skip_while(|word| matches!(*word, "a" | "an" | "the" | "my" | "our" | "using"));
+    let words =
+        words.skip_while(|word| matches!(*word, "a" | "an" | "the" | "my" | "our" | "using"));
     let said = words.take_while(|word| !text::is_stop_word(word) && !AFTERTHOUGHTS.contains(word));
     said.collect::<Vec<_>>().join(" ")
 }
@@ -171,7 +194,10 @@ const SEVERAL: [&str; 16] = [
 /// The key of what is the speaker's: its last word, in American spelling. None where one value does not exclude another.
 fn single(owned: &str) -> Option<String> {
     let word = owned.split(' ').next_back()?.to_lowercase();
-    let word = word.strip_suffix("our").filter(|start| start.len() > 2).map_or(word.clone(), |start| format!("{start}or"));
+    let word = word
+        .strip_suffix("our")
+        .filter(|start| start.len() > 2)
+        .map_or(word.clone(), |start| format!("{start}or"));
     let first = owned.split(' ').next()?;
     (!SEVERAL.contains(&word.as_str()) && !SEVERAL.contains(&first)).then(|| text::stem(&word))
 }
@@ -197,7 +223,11 @@ mod tests {
 
     fn check(said: &str, expected: &[(&str, &str)]) {
         let found = slots(said);
-        assert_eq!(found.iter().map(|slot| (slot.name.as_str(), slot.value.as_str())).collect::<Vec<_>>(), expected, "{said:?}");
+        assert_eq!(
+            found.iter().map(|slot| (slot.name.as_str(), slot.value.as_str())).collect::<Vec<_>>(),
+            expected,
+            "{said:?}"
+        );
     }
 
     fn is_change_of(new: &str, old: &str) -> bool {
@@ -207,17 +237,29 @@ mod tests {
 
     #[test]
     fn what_is_said_of_oneself_is_a_slot() {
-        check("I live in São Paulo, and I work at Acme Corp.", &[("lives_in", "são paulo"), ("works_at", "acme corp")]);
+        check(
+            "I live in São Paulo, and I work at Acme Corp.",
+            &[("lives_in", "são paulo"), ("works_at", "acme corp")],
+        );
         check("My favourite colour is dark blue these days", &[("fav:color", "dark blue")]);
         check("I’m a senior software engineer", &[("job_title", "senior software engineer")]);
-        check("My dog's name is Rex. My birthday is March 3", &[("my_is:dog", "rex"), ("my_is:birthday", "march 3")]);
-        check("I prefer Google Docs over Word when writing", &[("prefers:googl doc|word", "google docs")]);
+        check(
+            "My dog's name is Rex. My birthday is March 3",
+            &[("my_is:dog", "rex"), ("my_is:birthday", "march 3")],
+        );
+        check(
+            "I prefer Google Docs over Word when writing",
+            &[("prefers:googl doc|word", "google docs")],
+        );
         check("I prefer dark chocolate.", &[("prefers", "dark chocolate")]);
         check("We switched from Slack to Zulip", &[("uses:slack|zulip", "zulip")]);
         check("I prefer Node.js.", &[("prefers", "node.js")]);
         check("I no longer work at Google", &[("works_at", "not google")]);
         check("I live in Ohio, can you name a lake?", &[("lives_in", "ohio")]);
-        check("I've never played tennis in Porto", &[("never:play+porto+tenni", "play+porto+tenni")]);
+        check(
+            "I've never played tennis in Porto",
+            &[("never:play+porto+tenni", "play+porto+tenni")],
+        );
     }
 
     #[test]
@@ -244,7 +286,11 @@ mod tests {
             ("I changed my mind. I prefer Go.", true),
             ("It rains now. I prefer Go.", false),
         ] {
-            assert_eq!(slots(said).iter().map(|slot| slot.cue).collect::<Vec<_>>(), [expected], "{said:?}");
+            assert_eq!(
+                slots(said).iter().map(|slot| slot.cue).collect::<Vec<_>>(),
+                [expected],
+                "{said:?}"
+            );
         }
     }
 
@@ -271,7 +317,12 @@ mod tests {
             ("I use Slack", "We switched from Slack to Zulip"),
             ("I work at Google", "I left Google in May"),
         ] {
-            assert!(is_change_of(new, old), "{old:?} → {new:?}: {:?} → {:?}", slots(old), slots(new));
+            assert!(
+                is_change_of(new, old),
+                "{old:?} → {new:?}: {:?} → {:?}",
+                slots(old),
+                slots(new)
+            );
         }
     }
 
@@ -293,7 +344,12 @@ mod tests {
             ("I live in lisbon", "I live in LISBON"),
             ("I work at Google", "I left Berlin"),
         ] {
-            assert!(!is_change_of(new, old), "{old:?} → {new:?}: {:?} → {:?}", slots(old), slots(new));
+            assert!(
+                !is_change_of(new, old),
+                "{old:?} → {new:?}: {:?} → {:?}",
+                slots(old),
+                slots(new)
+            );
         }
     }
 
@@ -309,7 +365,11 @@ mod tests {
             ("never:play+tenni", "I swim", false),
             ("my_is:play", "I played", false),
         ] {
-            assert_eq!(told(said, &[(name.to_owned(), ())]).len(), usize::from(expected), "{name}, {said}");
+            assert_eq!(
+                told(said, &[(name.to_owned(), ())]).len(),
+                usize::from(expected),
+                "{name}, {said}"
+            );
         }
     }
 
@@ -330,8 +390,8 @@ mod tests {
     }
 
     const DEEDS: &[&str] = &[
-        "played", "tennis", "visited", "Porto", "the", "Rome", "sailed", "a boat", "with", "Anna", "painted", "kitchens", "in",
-        "green", "sold", "violins", "to", "nurses",
+        "played", "tennis", "visited", "Porto", "the", "Rome", "sailed", "a boat", "with", "Anna",
+        "painted", "kitchens", "in", "green", "sold", "violins", "to", "nurses",
     ];
 
     #[test]

@@ -32,20 +32,35 @@ pub fn is_supposed(clause: &str) -> bool {
 
 /// Words in capitals stand for `PARTS`.
 const WORDINGS: [(&str, &str); 13] = [
-    ("lives_in", "WE(?:'m| am|'ve|'re| are| have)?DENIEDADVERBS (?:live|living|based|settled) (?:in|near) NAME"),
+    (
+        "lives_in",
+        "WE(?:'m| am|'ve|'re| are| have)?DENIEDADVERBS (?:live|living|based|settled) (?:in|near) NAME",
+    ),
     (
         "lives_in",
         "WE(?:'m| am|'ve|'re| are| have)?ADVERBS (?:moved|moving|relocated|relocating)(?: back| over)? (?:in|to|near) NAME",
     ),
-    ("works_at", r"WE(?:'m| am|'ve| have)?DENIEDADVERBS (?:work|working|employed)(?: as an? [\w -]{3,30}?)? (?:at|for) NAME"),
-    ("works_at", "WE(?:'m| am|'ve| have)?ADVERBS (?:start(?:ed|ing)?(?: a(?: new)? job)? (?:at|for)|joined|joining) NAME"),
+    (
+        "works_at",
+        r"WE(?:'m| am|'ve| have)?DENIEDADVERBS (?:work|working|employed)(?: as an? [\w -]{3,30}?)? (?:at|for) NAME",
+    ),
+    (
+        "works_at",
+        "WE(?:'m| am|'ve| have)?ADVERBS (?:start(?:ed|ing)?(?: a(?: new)? job)? (?:at|for)|joined|joining) NAME",
+    ),
     ("works_at", "WE(?:'ve| have)?ADVERBS(?<not> left| quit)(?: my job at)? NAME"),
     (
         "job_title",
         r"(?:BEING|\b[Ii] work as|\bpromoted to|\b[Mm]y(?: new)? role as)DENIED (?:an? |the )?(?<value>(?:[\w/-]+ ){0,3}PROFESSION)\b",
     ),
-    ("prefers", "WE(?:'d| would)?DENIEDADVERBS prefer (?:using |to use )?(?<value>CHOICE(?: CHOICE){0,11})"),
-    ("fav", r"\b[Mm]y favou?rite (?<of>\w+(?: \w+)?) (?:is|are|was)(?: now| \w+ly)? (?<value>CHOICE(?: CHOICE){0,4})"),
+    (
+        "prefers",
+        "WE(?:'d| would)?DENIEDADVERBS prefer (?:using |to use )?(?<value>CHOICE(?: CHOICE){0,11})",
+    ),
+    (
+        "fav",
+        r"\b[Mm]y favou?rite (?<of>\w+(?: \w+)?) (?:is|are|was)(?: now| \w+ly)? (?<value>CHOICE(?: CHOICE){0,4})",
+    ),
     (
         "my_is",
         r"\b[Mm]y (?<of>[a-z]+(?: [a-z]+)?)(?:(?:'s name)? (?:is|are)(?: now)?(?: called| named)?|'s (?:now|called|named)) NUMBER",
@@ -80,12 +95,18 @@ fn spelled_out(wording: &str) -> String {
 }
 
 pub static STATEMENTS: LazyLock<Vec<Statement>> = LazyLock::new(|| {
-    WORDINGS.iter().map(|(name, wording)| Statement { name, wording: compiled(&spelled_out(wording)) }).collect()
+    WORDINGS
+        .iter()
+        .map(|(name, wording)| Statement { name, wording: compiled(&spelled_out(wording)) })
+        .collect()
 });
 
 static ANY: LazyLock<RegexSet> = LazyLock::new(|| {
     let wordings = WORDINGS.iter().map(|(_, wording)| spelled_out(wording));
-    RegexSetBuilder::new(wordings).unicode(false).build().expect("the wordings are constants that every test compiles")
+    RegexSetBuilder::new(wordings)
+        .unicode(false)
+        .build()
+        .expect("the wordings are constants that every test compiles")
 });
 
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
@@ -96,13 +117,19 @@ static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static TAKES_BACK: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(r"(?i)\b(?:chang(?:ed|ing) my mind|scratch that|correction|i was wrong|forget (?:that|what i said))\b")
+    compiled(
+        r"(?i)\b(?:chang(?:ed|ing) my mind|scratch that|correction|i was wrong|forget (?:that|what i said))\b",
+    )
 });
 
-static SUPPOSED: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r"(?i)\b(?:if|wish|imagine|suppose|before|when|should|would|could|did|do) (?:i|we)\b"));
+static SUPPOSED: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(r"(?i)\b(?:if|wish|imagine|suppose|before|when|should|would|could|did|do) (?:i|we)\b")
+});
 
 /// Word borders by ASCII: with Unicode's the engine leaves its quick path at the first accent.
 fn compiled(wording: &str) -> Regex {
-    RegexBuilder::new(wording).unicode(false).build().expect("the wordings are constants that every test compiles")
+    RegexBuilder::new(wording)
+        .unicode(false)
+        .build()
+        .expect("the wordings are constants that every test compiles")
 }

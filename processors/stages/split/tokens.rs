@@ -15,7 +15,8 @@ pub fn tokens(plain: &str) -> Vec<Token<'_>> {
         let length = if first.is_ascii_digit() {
             number_length(rest)
         } else if first.is_alphabetic() {
-            rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '_')).unwrap_or(rest.len())
+            rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '_'))
+                .unwrap_or(rest.len())
         } else {
             first.len_utf8()
         };
@@ -31,7 +32,11 @@ pub fn tokens(plain: &str) -> Vec<Token<'_>> {
 fn number_length(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    (0..).find(|&at| !(is_digit(at) || matches!(bytes.get(at), Some(b',' | b'.')) && is_digit(at + 1))).unwrap_or(bytes.len())
+    (0..)
+        .find(|&at| {
+            !(is_digit(at) || matches!(bytes.get(at), Some(b',' | b'.')) && is_digit(at + 1))
+        })
+        .unwrap_or(bytes.len())
 }
 
 pub fn text_at<'a>(tokens: &[Token<'a>], at: usize) -> &'a str {
@@ -49,7 +54,11 @@ pub fn touches(tokens: &[Token<'_>], at: usize) -> bool {
 }
 
 pub fn value(token: &str) -> Option<f64> {
-    if token.starts_with(|c: char| c.is_ascii_digit()) { token.replace(',', "").parse().ok() } else { counting(token) }
+    if token.starts_with(|c: char| c.is_ascii_digit()) {
+        token.replace(',', "").parse().ok()
+    } else {
+        counting(token)
+    }
 }
 
 /// "One" is mostly a pronoun.
@@ -92,9 +101,14 @@ mod tests {
 
     #[test]
     fn commas_and_points_belong_to_a_number_if_a_digit_follows() {
-        let texts = |plain: &str| tokens(plain).iter().map(|token| token.text.to_owned()).collect::<Vec<_>>();
+        let texts = |plain: &str| {
+            tokens(plain).iter().map(|token| token.text.to_owned()).collect::<Vec<_>>()
+        };
         assert_eq!(texts("$1,200.50, not 3."), ["$", "1,200.50", ",", "not", "3", "."]);
-        assert_eq!(texts("i'm at 5km/day – größe 7"), ["i'm", "at", "5", "km", "/", "day", "–", "größe", "7"]);
+        assert_eq!(
+            texts("i'm at 5km/day – größe 7"),
+            ["i'm", "at", "5", "km", "/", "day", "–", "größe", "7"]
+        );
         assert_eq!(texts(" "), [""; 0]);
     }
 
@@ -102,7 +116,17 @@ mod tests {
     fn small_numbers_may_be_words() {
         assert_eq!(
             ["12", "1,200", "twelve", "forty", "seventy", "eighty", "one", "1.2.3", "x"].map(value),
-            [Some(12.0), Some(1200.0), Some(12.0), Some(40.0), Some(70.0), Some(80.0), None, None, None]
+            [
+                Some(12.0),
+                Some(1200.0),
+                Some(12.0),
+                Some(40.0),
+                Some(70.0),
+                Some(80.0),
+                None,
+                None,
+                None
+            ]
         );
     }
 }

@@ -42,7 +42,10 @@ impl Finished {
 
     /// Everything else that changed, by name; nothing instead of bytes is a removal.
     pub fn states(&self) -> impl Iterator<Item = (String, Option<&[u8]>)> {
-        self.changes.records.iter().filter_map(|(key, value)| Some((state_name(key)?, value.as_deref())))
+        self.changes
+            .records
+            .iter()
+            .filter_map(|(key, value)| Some((state_name(key)?, value.as_deref())))
     }
 }
 
@@ -77,7 +80,10 @@ pub struct Named {
 /// A million names are read in a restore: the bytes of the name become the key.
 pub fn named(mut name: Vec<u8>) -> Result<Named> {
     let Some(place) = std::str::from_utf8(&name).ok().and_then(found) else {
-        return Err(unknown(format!("the changelog has a record named {:?}", String::from_utf8_lossy(&name))));
+        return Err(unknown(format!(
+            "the changelog has a record named {:?}",
+            String::from_utf8_lossy(&name)
+        )));
     };
     let mut user_of = |bytes: usize| {
         name.truncate(bytes);
@@ -85,8 +91,13 @@ pub fn named(mut name: Vec<u8>) -> Result<Named> {
     };
     Ok(match place {
         Found::Via(partition) => Named { key: keys::via(partition), is_memory: false },
-        Found::Memory { user, id } => Named { key: keys::under(user_of(user), keys::MEMORY, id.into_bytes()), is_memory: true },
-        Found::State { user, tag, rest } => Named { key: keys::under(user_of(user), tag, rest), is_memory: false },
+        Found::Memory { user, id } => Named {
+            key: keys::under(user_of(user), keys::MEMORY, id.into_bytes()),
+            is_memory: true,
+        },
+        Found::State { user, tag, rest } => {
+            Named { key: keys::under(user_of(user), tag, rest), is_memory: false }
+        }
     })
 }
 
@@ -109,7 +120,9 @@ fn found(name: &str) -> Option<Found> {
     let user = key.len() + 1;
     match rest.split_once('.') {
         None => rest.parse().ok().map(|id| Found::Memory { user, id }),
-        Some((tag, hex)) if tag.len() == 1 => Some(Found::State { user, tag: tag.as_bytes()[0], rest: from_hex(hex)? }),
+        Some((tag, hex)) if tag.len() == 1 => {
+            Some(Found::State { user, tag: tag.as_bytes()[0], rest: from_hex(hex)? })
+        }
         Some(_) => None,
     }
 }
@@ -137,7 +150,8 @@ pub fn meta_bytes(identity: &Identity, applied: i64) -> Vec<u8> {
 
 /// The input offset it tells, if it speaks of our log and our model.
 pub fn applied_of(meta: &[u8], ours: &Identity) -> Result<i64> {
-    let meta: Meta = serde_json::from_slice(meta).map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
+    let meta: Meta = serde_json::from_slice(meta)
+        .map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
     if meta.format > format::VERSION {
         return Err(format::newer(meta.format));
     }
@@ -176,7 +190,11 @@ mod tests {
         ];
         for key in keys {
             let name = state_name(&key).unwrap();
-            assert_eq!(named(name.clone().into_bytes()).unwrap(), Named { key, is_memory: false }, "{name}");
+            assert_eq!(
+                named(name.clone().into_bytes()).unwrap(),
+                Named { key, is_memory: false },
+                "{name}"
+            );
         }
     }
 
@@ -186,14 +204,28 @@ mod tests {
         for user in [key("zoe"), key("zoe").everyone()] {
             assert_eq!(state_name(&keys::memory(&user, id)), None);
             let key = keys::memory(&user, id);
-            assert_eq!(named(format!("{user}/{id}").into_bytes()).unwrap(), Named { key, is_memory: true });
+            assert_eq!(
+                named(format!("{user}/{id}").into_bytes()).unwrap(),
+                Named { key, is_memory: true }
+            );
         }
         assert_eq!(state_name(&keys::applied()), None);
     }
 
     #[test]
     fn what_is_no_name_of_ours_stops_and_is_not_skipped() {
-        for name in ["", "meta2", "a", "a/b", "a/b/c", "a/b/s.f", "a/b/s.zz", "a/b/xy.00", "via.x", "//s.00"] {
+        for name in [
+            "",
+            "meta2",
+            "a",
+            "a/b",
+            "a/b/c",
+            "a/b/s.f",
+            "a/b/s.zz",
+            "a/b/xy.00",
+            "via.x",
+            "//s.00",
+        ] {
             assert!(named(name.as_bytes().to_vec()).is_err(), "{name}");
         }
     }

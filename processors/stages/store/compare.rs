@@ -28,7 +28,12 @@ pub struct Differences {
 }
 
 /// Holds one user's records of both at a time. What may differ is passed over.
-pub fn differences(ours: &Store, theirs: &Store, may_differ: &BTreeSet<Vec<u8>>, first_max: usize) -> Result<Differences> {
+pub fn differences(
+    ours: &Store,
+    theirs: &Store,
+    may_differ: &BTreeSet<Vec<u8>>,
+    first_max: usize,
+) -> Result<Differences> {
     let mut found = Differences::default();
     let users: BTreeSet<UserKey> = all_users(ours)?.into_iter().chain(all_users(theirs)?).collect();
     for user in users {
@@ -41,7 +46,12 @@ pub fn differences(ours: &Store, theirs: &Store, may_differ: &BTreeSet<Vec<u8>>,
             }
             found.total += 1;
             if found.first.len() < first_max {
-                found.first.push(told(&user, key, one.map(Vec::as_slice), other.map(Vec::as_slice)));
+                found.first.push(told(
+                    &user,
+                    key,
+                    one.map(Vec::as_slice),
+                    other.map(Vec::as_slice),
+                ));
             }
         }
     }
@@ -92,8 +102,12 @@ const FIELDS: usize = 3;
 fn name(tag: u8, rest: &[u8]) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
     match tag {
-        keys::MEMORY => keys::memory_id(rest).map_or_else(|| "memory without an id".to_owned(), |id| format!("memory {id}")),
-        keys::TAIL => format!("last turns of session {:?}", text(rest.get(4..rest.len().saturating_sub(1)).unwrap_or_default())),
+        keys::MEMORY => keys::memory_id(rest)
+            .map_or_else(|| "memory without an id".to_owned(), |id| format!("memory {id}")),
+        keys::TAIL => format!(
+            "last turns of session {:?}",
+            text(rest.get(4..rest.len().saturating_sub(1)).unwrap_or_default())
+        ),
         keys::SESSION => format!("session {:?}", text(rest)),
         keys::GATE => "last totals".to_owned(),
         keys::SLOT => format!("fact {}", text(rest)),
@@ -107,10 +121,17 @@ fn content(user: &UserKey, tag: u8, rest: &[u8], bytes: &[u8]) -> String {
     let debug = |record: Result<&dyn Debug>| record.map(|record| format!("{record:?}"));
     let told = match tag {
         keys::MEMORY => match memory(user, rest, bytes) {
-            Some(memory) => Ok(format!("{} {:?}, version {}", memory.kind.as_str(), memory.content, memory.version)),
+            Some(memory) => Ok(format!(
+                "{} {:?}, version {}",
+                memory.kind.as_str(),
+                memory.content,
+                memory.version
+            )),
             None => Ok("a vector without a memory".to_owned()),
         },
-        keys::TAIL => format::said(bytes).map(|(number, said)| format!("turn {number}: {:?}", said.content)),
+        keys::TAIL => {
+            format::said(bytes).map(|(number, said)| format!("turn {number}: {:?}", said.content))
+        }
         keys::SESSION => format::session(bytes).and_then(|record| debug(Ok(&record))),
         keys::GATE => format::gate(bytes).and_then(|record| debug(Ok(&record))),
         keys::SLOT => format::slot(bytes).and_then(|record| debug(Ok(&record))),
@@ -130,8 +151,11 @@ fn both(user: &UserKey, tag: u8, rest: &[u8], one: &[u8], other: &[u8]) -> (Stri
     if tag == keys::MEMORY
         && let (Some(one), Some(other)) = (memory(user, rest, one), memory(user, rest, other))
     {
-        let pairs: Vec<(String, String)> =
-            fields(&one).into_iter().zip(fields(&other)).filter(|(one, other)| one != other).collect();
+        let pairs: Vec<(String, String)> = fields(&one)
+            .into_iter()
+            .zip(fields(&other))
+            .filter(|(one, other)| one != other)
+            .collect();
         if pairs.is_empty() {
             return ("another vector".to_owned(), "another vector".to_owned());
         }
@@ -178,23 +202,39 @@ mod tests {
     ) -> Vec<(String, Option<String>, Option<String>)> {
         let found = differences(&store(ours), &store(theirs), &BTreeSet::new(), 20).unwrap();
         assert_eq!(found.first.len() as u64, found.total);
-        found.first.into_iter().map(|one| (format!("{} {}", one.user, one.record), one.ours, one.theirs)).collect()
+        found
+            .first
+            .into_iter()
+            .map(|one| (format!("{} {}", one.user, one.record), one.ours, one.theirs))
+            .collect()
     }
 
     #[test]
     fn equal_stores_have_no_differences_whatever_their_offsets() {
-        let fill = |overlay: &mut Overlay<'_>| overlay.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1));
+        let fill = |overlay: &mut Overlay<'_>| {
+            overlay.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1))
+        };
         let (one, other) = (store(fill), store(fill));
         other.apply(Default::default(), mark(77)).unwrap();
-        assert_eq!(differences(&one, &other, &BTreeSet::new(), 20).unwrap(), Differences::default());
+        assert_eq!(
+            differences(&one, &other, &BTreeSet::new(), 20).unwrap(),
+            Differences::default()
+        );
         assert_eq!(one.digest().unwrap(), other.digest().unwrap());
     }
 
     #[test]
     fn a_changed_memory_is_told_field_by_field() {
         let memory = a_memory(1, "Lisbon");
-        let changed = Memory { importance: 0.9, metadata: [("app".to_owned(), "other".to_owned())].into(), ..memory.clone() };
-        let found = found(|o| o.put_memory(memory.clone()).unwrap(), |o| o.put_memory(changed.clone()).unwrap());
+        let changed = Memory {
+            importance: 0.9,
+            metadata: [("app".to_owned(), "other".to_owned())].into(),
+            ..memory.clone()
+        };
+        let found = found(
+            |o| o.put_memory(memory.clone()).unwrap(),
+            |o| o.put_memory(changed.clone()).unwrap(),
+        );
         let (record, ours, theirs) = found.into_iter().next().expect("one");
         assert_eq!(record, format!("acme/zoe memory {}", memory.id));
         assert_eq!(ours.as_deref(), Some(r#"importance: 0.5, metadata: { "app": "demo", }"#));
@@ -219,7 +259,9 @@ mod tests {
 
     #[test]
     fn no_more_than_asked_for_and_all_are_counted() {
-        let many = |overlay: &mut Overlay<'_>| (0..30).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap());
+        let many = |overlay: &mut Overlay<'_>| {
+            (0..30).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap())
+        };
         let found = differences(&store(many), &store(|_| ()), &BTreeSet::new(), 20).unwrap();
         assert_eq!((found.first.len(), found.total), (20, 30));
     }

@@ -42,7 +42,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache_bytes: 32 << 20, tails_max: 400, recalled_bytes_max: 8 << 20, flush_every_ms: Some(500) }
+        Options {
+            cache_bytes: 32 << 20,
+            tails_max: 400,
+            recalled_bytes_max: 8 << 20,
+            flush_every_ms: Some(500),
+        }
     }
 }
 
@@ -98,7 +103,11 @@ impl Disk {
             let _ = fs::write(self.dir.join(DAMAGED), error.to_string());
         }
         // Reads too report that the disk refused an earlier write.
-        if matches!(error, sled::Error::Io(_)) { unwritable(error.to_string()) } else { unreadable(error.to_string()) }
+        if matches!(error, sled::Error::Io(_)) {
+            unwritable(error.to_string())
+        } else {
+            unreadable(error.to_string())
+        }
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<IVec>> {
@@ -112,7 +121,9 @@ impl Disk {
             if !full {
                 break;
             }
-            let piece = self.value(&piece_key(key, number))?.ok_or_else(|| unreadable(format!("lacks piece {number}")))?;
+            let piece = self
+                .value(&piece_key(key, number))?
+                .ok_or_else(|| unreadable(format!("lacks piece {number}")))?;
             value.extend_from_slice(&piece);
             full = piece.len() == PIECE_BYTES;
         }
@@ -167,7 +178,8 @@ impl Records for Disk {
     fn apply(&self, changes: &Changes) -> Result<()> {
         let mut batch = Batch::default();
         for (key, value) in &changes.records {
-            let before = if self.has_pieces.load(Ordering::Relaxed) { self.pieces_behind(key)? } else { 0 };
+            let before =
+                if self.has_pieces.load(Ordering::Relaxed) { self.pieces_behind(key)? } else { 0 };
             let now = match value {
                 Some(value) => put_pieces(&mut batch, key, value),
                 None => {
@@ -243,8 +255,13 @@ pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
         name.push(format!(".corrupt-{}", stamp_ms + n));
         PathBuf::from(name)
     };
-    let aside = (0..).map(name).find(|aside| !aside.exists()).expect("a directory holds fewer names than there are numbers");
-    fs::rename(dir, &aside).map_err(|error| unwritable(format!("renames {} to {}: {error}", dir.display(), aside.display())))?;
+    let aside = (0..)
+        .map(name)
+        .find(|aside| !aside.exists())
+        .expect("a directory holds fewer names than there are numbers");
+    fs::rename(dir, &aside).map_err(|error| {
+        unwritable(format!("renames {} to {}: {error}", dir.display(), aside.display()))
+    })?;
     // The renaming is what protects the data; the note is a courtesy.
     let _ = fs::write(aside.join(DAMAGED), why);
     Ok(aside)
@@ -254,7 +271,9 @@ pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
 fn open_unlocked(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
     for _ in 0..LOCK_TRIES {
         match open_once(config) {
-            Err(NotOpened::Fault(Fault::Stop(stop))) if stop.name == StopName::StoreLocked => thread::sleep(LOCK_PAUSE),
+            Err(NotOpened::Fault(Fault::Stop(stop))) if stop.name == StopName::StoreLocked => {
+                thread::sleep(LOCK_PAUSE)
+            }
             opened => return opened,
         }
     }
@@ -271,9 +290,14 @@ fn open_once(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
 fn not_opened(error: sled::Error) -> NotOpened {
     match error {
         sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
-            NotOpened::Fault(Fault::stop(StopName::StoreLocked, format!("another process has it open: {error}")))
+            NotOpened::Fault(Fault::stop(
+                StopName::StoreLocked,
+                format!("another process has it open: {error}"),
+            ))
         }
-        sled::Error::Io(error) if !tells_of_damage(&error) => NotOpened::Fault(unwritable(error.to_string())),
+        sled::Error::Io(error) if !tells_of_damage(&error) => {
+            NotOpened::Fault(unwritable(error.to_string()))
+        }
         sled::Error::Unsupported(why) => NotOpened::Fault(Fault::stop(StopName::StoreNewer, why)),
         damage => NotOpened::Damaged(damage.to_string()),
     }
@@ -284,7 +308,10 @@ fn tells_of_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, UnexpectedEof};
     match error.kind() {
         NotFound => true,
-        kind => error.raw_os_error().is_none() && matches!(kind, InvalidData | InvalidInput | Other | UnexpectedEof),
+        kind => {
+            error.raw_os_error().is_none()
+                && matches!(kind, InvalidData | InvalidInput | Other | UnexpectedEof)
+        }
     }
 }
 
@@ -293,6 +320,9 @@ fn unwritable(why: impl Into<String>) -> Fault {
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("sled gave up without a word").to_owned()
 }

@@ -5,8 +5,8 @@
 use super::Identity;
 use super::reading::{SeenBefore, Session, SlotHolder};
 use crate::domain::{
-    Around, Kind, Memory, MemoryId, Neighbour, OwnWords, Position, Revision, Role, SaidBefore, Scope, Surprise, Time, UserKey,
-    Vector,
+    Around, Kind, Memory, MemoryId, Neighbour, OwnWords, Position, Revision, Role, SaidBefore,
+    Scope, Surprise, Time, UserKey, Vector,
 };
 use crate::fault::{Fault, Result, StopName};
 use serde::{Deserialize, Serialize, Serializer};
@@ -64,7 +64,9 @@ pub fn is_older(bytes: &[u8]) -> bool {
 pub fn newer(version: u8) -> Fault {
     Fault::stop(
         StopName::StoreNewer,
-        format!("was written in format {version} by a newer keepsake, this one reads up to {VERSION}; start the newer one again"),
+        format!(
+            "was written in format {version} by a newer keepsake, this one reads up to {VERSION}; start the newer one again"
+        ),
     )
 }
 
@@ -73,7 +75,9 @@ pub fn unreadable(why: impl Into<String>) -> Fault {
 }
 
 fn known<T: Copy>(list: &[T], place: u8) -> Result<T> {
-    list.get(usize::from(place)).copied().ok_or_else(|| unreadable(format!("no such choice {place}")))
+    list.get(usize::from(place))
+        .copied()
+        .ok_or_else(|| unreadable(format!("no such choice {place}")))
 }
 
 fn place_in<T: PartialEq>(list: &[T], choice: T) -> u8 {
@@ -97,7 +101,8 @@ struct Parts<'a> {
 
 fn split(bytes: &[u8]) -> Result<Parts<'_>> {
     let (version, body) = body(bytes)?;
-    let (vector, memory) = postcard::take_from_bytes(body).map_err(|fault| unreadable(fault.to_string()))?;
+    let (vector, memory) =
+        postcard::take_from_bytes(body).map_err(|fault| unreadable(fault.to_string()))?;
     Ok(Parts { version, vector, memory })
 }
 
@@ -123,7 +128,10 @@ fn bytes_about(memory: &Memory) -> usize {
 
 /// The record of this memory; its vector is the one in the record so far.
 pub fn memory_bytes(memory: &Memory, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
-    let vector = so_far.map(split).transpose()?.map_or(VectorV1 { scale: 0.0, values: &[] }, |parts| parts.vector);
+    let vector = so_far
+        .map(split)
+        .transpose()?
+        .map_or(VectorV1 { scale: 0.0, values: &[] }, |parts| parts.vector);
     Ok(with_memory(with_vector(&vector, bytes_about(memory)), memory))
 }
 
@@ -136,7 +144,8 @@ pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
 pub fn vector_bytes(vector: &Vector, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
     let so_far = so_far.map(split).transpose()?;
     let memory = so_far.as_ref().map_or(&[][..], |parts| parts.memory);
-    let mut bytes = with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, memory.len());
+    let mut bytes =
+        with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, memory.len());
     bytes.extend_from_slice(memory);
     // The version counts for the whole record: the parts that an older version lacks are written as empty ones.
     if let Some(Parts { version, memory: [_, ..], .. }) = so_far {
@@ -259,7 +268,11 @@ fn memory_v1(memory: &Memory) -> MemoryV1<'_> {
         valid_to: memory.valid_to.map(|time| time.0),
         source: position_v1(&memory.source),
         event_id: memory.event_id.as_deref(),
-        metadata: memory.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        metadata: memory
+            .metadata
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect(),
         supersedes: ids_v1(&memory.supersedes),
         superseded_by: memory.superseded_by.map(|id| id.0.into_bytes()),
         conflicts_with: ids_v1(&memory.conflicts_with),
@@ -274,7 +287,11 @@ fn memory_v1(memory: &Memory) -> MemoryV1<'_> {
         reason: &memory.reason,
         profile: &memory.profile,
         covers: ids_v1(&memory.covers),
-        history: memory.history.iter().map(|earlier| (earlier.content.as_str(), earlier.until.0)).collect(),
+        history: memory
+            .history
+            .iter()
+            .map(|earlier| (earlier.content.as_str(), earlier.until.0))
+            .collect(),
     }
 }
 
@@ -296,7 +313,11 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         valid_to: record.valid_to.map(Time),
         source: position(&record.source),
         event_id: record.event_id.map(str::to_owned),
-        metadata: record.metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        metadata: record
+            .metadata
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
         supersedes: ids(&record.supersedes),
         superseded_by: record.superseded_by.map(id_of),
         revises: Vec::new(),
@@ -334,7 +355,10 @@ struct AuthorV4<'a> {
 }
 
 fn revisions_v3(memory: &Memory) -> RevisionsV3 {
-    RevisionsV3 { revises: ids_v1(&memory.revises), revised_by: memory.revised_by.map(|id| id.0.into_bytes()) }
+    RevisionsV3 {
+        revises: ids_v1(&memory.revises),
+        revised_by: memory.revised_by.map(|id| id.0.into_bytes()),
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -369,7 +393,8 @@ fn around_v2(around: &Around) -> AroundV2<'_> {
 }
 
 fn around(record: &AroundV2<'_>, beside: &Position) -> Around {
-    let of = |record: &Option<NeighbourV2<'_>>| record.as_ref().map(|record| neighbour(record, beside));
+    let of =
+        |record: &Option<NeighbourV2<'_>>| record.as_ref().map(|record| neighbour(record, beside));
     Around { before: of(&record.before), earlier: of(&record.earlier), after: of(&record.after) }
 }
 
@@ -387,7 +412,11 @@ fn neighbour_v2(neighbour: &Neighbour) -> NeighbourV2<'_> {
 
 fn neighbour(record: &NeighbourV2<'_>, beside: &Position) -> Neighbour {
     Neighbour {
-        source: Position { topic: beside.topic.clone(), partition: record.partition, offset: record.offset },
+        source: Position {
+            topic: beside.topic.clone(),
+            partition: record.partition,
+            offset: record.offset,
+        },
         speaker: record.speaker.into(),
         words: record.words.into(),
         vector: signed(&VectorV1 { scale: record.scale, values: &record.values }),
@@ -510,12 +539,22 @@ pub fn said_bytes(number: u64, said: &SaidBefore) -> Vec<u8> {
 
 pub fn said(bytes: &[u8]) -> Result<(u64, SaidBefore)> {
     let record = match body(bytes)? {
-        (VERSION_1, body) => {
-            SaidV2 { said: from_body(body)?, source: None, question: 0.0, memory: None, role: place_in(&ROLES, Role::User) }
-        }
+        (VERSION_1, body) => SaidV2 {
+            said: from_body(body)?,
+            source: None,
+            question: 0.0,
+            memory: None,
+            role: place_in(&ROLES, Role::User),
+        },
         (_, body) => from_body(body)?,
     };
-    let SaidV2 { said: SaidV1 { number, speaker, content, vector }, source, question, memory, role } = record;
+    let SaidV2 {
+        said: SaidV1 { number, speaker, content, vector },
+        source,
+        question,
+        memory,
+        role,
+    } = record;
     let said = SaidBefore {
         speaker: speaker.into(),
         role: known(&ROLES, role)?,
@@ -587,9 +626,15 @@ struct GateV2<'a> {
 }
 
 pub fn gate_bytes(gate: &Gate) -> Vec<u8> {
-    let thousandths: Vec<u8> = gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
+    let thousandths: Vec<u8> =
+        gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
     let words = gate.words.packed();
-    let record = GateV2 { ids: gate.ids, thousandths: &thousandths, words_total: gate.words.total(), words: &words };
+    let record = GateV2 {
+        ids: gate.ids,
+        thousandths: &thousandths,
+        words_total: gate.words.total(),
+        words: &words,
+    };
     encode(&record, thousandths.len() + words.len() + 20)
 }
 
@@ -605,7 +650,8 @@ pub fn gate(bytes: &[u8]) -> Result<Gate> {
         }
     };
     let words = words.ok_or_else(|| unreadable("no counts of words"))?;
-    let thousandths = thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+    let thousandths =
+        thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
     Ok(Gate { ids, thousandths, words: Arc::new(words) })
 }
 
@@ -619,7 +665,10 @@ struct SeenV1<'a> {
 }
 
 pub fn seen_bytes(number: u64, seen: &SeenBefore) -> Vec<u8> {
-    encode(&SeenV1 { number, source: position_v1(&seen.source), memories: ids_v1(&seen.memories) }, 64)
+    encode(
+        &SeenV1 { number, source: position_v1(&seen.source), memories: ids_v1(&seen.memories) },
+        64,
+    )
 }
 
 pub fn seen(bytes: &[u8]) -> Result<(u64, SeenBefore)> {
@@ -634,7 +683,10 @@ struct SlotV1<'a> {
 }
 
 pub fn slot_bytes(holder: &SlotHolder) -> Vec<u8> {
-    encode(&SlotV1 { memory: holder.memory.0.into_bytes(), value: &holder.value }, 24 + holder.value.len())
+    encode(
+        &SlotV1 { memory: holder.memory.0.into_bytes(), value: &holder.value },
+        24 + holder.value.len(),
+    )
 }
 
 pub fn slot(bytes: &[u8]) -> Result<SlotHolder> {
@@ -701,8 +753,13 @@ mod tests {
     #[test]
     fn a_memory_and_its_vector_come_back_as_they_were() {
         let full = a_memory(7, "Zoë moved to Lisbon");
-        let bare =
-            Memory { metadata: Default::default(), surprise: None, session: None, valid_to: Some(Time(-5)), ..a_memory(7, "") };
+        let bare = Memory {
+            metadata: Default::default(),
+            surprise: None,
+            session: None,
+            valid_to: Some(Time(-5)),
+            ..a_memory(7, "")
+        };
         for was in [full, bare] {
             assert_eq!(read(&memory_bytes(&was, None).unwrap()), (Some(was), None));
         }
@@ -781,18 +838,39 @@ mod tests {
 
     #[test]
     fn what_format_1_says_is_read_and_carried_over() {
-        let was = Memory { author: None, around: Around::default(), revises: vec![], revised_by: None, ..a_memory(7, "one") };
+        let was = Memory {
+            author: None,
+            around: Around::default(),
+            revises: vec![],
+            revised_by: None,
+            ..a_memory(7, "one")
+        };
         let values = unsigned(&a_vector(1));
         let vector_1 = VectorV1 { scale: 0.003, values: &values };
         let old = first(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
-        assert_eq!(read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()), (Some(was.clone()), Some(a_vector(2))));
-        assert_eq!(read(&vector_bytes(&a_vector(2), Some(&first(&vector_1, &[]))).unwrap()), (None, Some(a_vector(2))));
+        assert_eq!(
+            read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()),
+            (Some(was.clone()), Some(a_vector(2)))
+        );
+        assert_eq!(
+            read(&vector_bytes(&a_vector(2), Some(&first(&vector_1, &[]))).unwrap()),
+            (None, Some(a_vector(2)))
+        );
         let other = a_memory(7, "other");
-        assert_eq!(read(&memory_bytes(&other, Some(&old)).unwrap()), (Some(other), Some(a_vector(1))));
-        let (number, before) =
-            said(&first(&SaidV1 { number: 9, speaker: "zoë", content: "hello", vector: vector_1 }, &[])).unwrap();
-        assert_eq!((number, &*before.content, &before.vector, before.source), (9, "hello", &a_vector(1), None));
+        assert_eq!(
+            read(&memory_bytes(&other, Some(&old)).unwrap()),
+            (Some(other), Some(a_vector(1)))
+        );
+        let (number, before) = said(&first(
+            &SaidV1 { number: 9, speaker: "zoë", content: "hello", vector: vector_1 },
+            &[],
+        ))
+        .unwrap();
+        assert_eq!(
+            (number, &*before.content, &before.vector, before.source),
+            (9, "hello", &a_vector(1), None)
+        );
     }
 
     #[test]
@@ -800,9 +878,15 @@ mod tests {
         let was = Memory { author: None, revises: vec![], revised_by: None, ..a_memory(7, "one") };
         let old = second(&was, &a_vector(1));
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
-        assert_eq!(read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()), (Some(was), Some(a_vector(2))));
+        assert_eq!(
+            read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()),
+            (Some(was), Some(a_vector(2)))
+        );
         let other = a_memory(7, "other");
-        assert_eq!(read(&memory_bytes(&other, Some(&old)).unwrap()), (Some(other), Some(a_vector(1))));
+        assert_eq!(
+            read(&memory_bytes(&other, Some(&old)).unwrap()),
+            (Some(other), Some(a_vector(1)))
+        );
     }
 
     #[test]
@@ -837,7 +921,11 @@ mod tests {
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
             [&[4, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
         );
-        let around = Around { before: None, earlier: None, after: Some(a_neighbour(&a_memory(1, "").source)) };
+        let around = Around {
+            before: None,
+            earlier: None,
+            after: Some(a_neighbour(&a_memory(1, "").source)),
+        };
         let written = postcard::to_stdvec(&around_v2(&around)).unwrap();
         assert_eq!(written[..13], [0, 0, 1, 6, 0, 4, b'z', b'o', 0xc3, 0xab, 5, b'h', b'e']);
         assert_eq!(written[16..], [0, 0, 0x80, 0x3f, 2, 0xff, 2, 0, 0, 0, 0x3f]);

@@ -91,12 +91,15 @@ pub fn is_gate(record: &[u8]) -> bool {
 
 /// What all slots of its user have in common, and the slot's own name.
 pub fn slot_of(record: &[u8]) -> Option<(&[u8], &[u8])> {
-    tag_of(record).filter(|(_, tag, _)| *tag == SLOT).map(|(user, _, name)| (&record[..=user.len()], name))
+    tag_of(record)
+        .filter(|(_, tag, _)| *tag == SLOT)
+        .map(|(user, _, name)| (&record[..=user.len()], name))
 }
 
 /// What lies under the user's prefix: the tag and the rest.
 fn tag_of(record: &[u8]) -> Option<(&[u8], u8, &[u8])> {
-    let mut slashes = record.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(place, _)| place);
+    let mut slashes =
+        record.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(place, _)| place);
     let (user, behind) = record.split_at(slashes.nth(1)? + 1);
     behind.split_first().map(|(tag, rest)| (user, *tag, rest))
 }
@@ -110,7 +113,9 @@ pub fn under(mut user: Vec<u8>, tag: u8, rest: impl IntoIterator<Item = u8>) -> 
 
 fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     // One byte more than needed now: the place in a ring is often added.
-    let mut bytes = Vec::with_capacity(key.as_str().len() + 3 + rest.iter().map(|part| part.len()).sum::<usize>());
+    let mut bytes = Vec::with_capacity(
+        key.as_str().len() + 3 + rest.iter().map(|part| part.len()).sum::<usize>(),
+    );
     bytes.extend(key.as_str().as_bytes());
     bytes.extend([b'/', tag]);
     rest.iter().for_each(|part| bytes.extend(*part));
@@ -140,7 +145,11 @@ pub fn user_of(bytes: &[u8]) -> Option<UserKey> {
     let tenant = std::str::from_utf8(parts.next()?).ok()?;
     let user = std::str::from_utf8(parts.next()?).ok()?;
     parts.next()?;
-    if user.is_empty() { UserKey::everyone_of(tenant).ok() } else { UserKey::new(tenant, user).ok() }
+    if user.is_empty() {
+        UserKey::everyone_of(tenant).ok()
+    } else {
+        UserKey::new(tenant, user).ok()
+    }
 }
 
 /// A key behind every record of the user and before the next user's.
@@ -190,7 +199,9 @@ mod tests {
         for key in [zoe.clone(), zoe.everyone()] {
             assert_eq!(id_of_memory(&memory(&key, id)), Some(id));
         }
-        for bytes in [&identity()[..], &applied(), &gate(&zoe), &session(&zoe, "monday at the harbour"), b""] {
+        for bytes in
+            [&identity()[..], &applied(), &gate(&zoe), &session(&zoe, "monday at the harbour"), b""]
+        {
             assert_eq!(id_of_memory(bytes), None, "{bytes:?}");
         }
     }

@@ -34,7 +34,11 @@ impl Slots {
 impl Known {
     /// As much of each sort.
     pub fn new(count_max: usize) -> Known {
-        Known { tails: Lately::new(count_max), gates: Lately::new(count_max), slots: Lately::new(count_max) }
+        Known {
+            tails: Lately::new(count_max),
+            gates: Lately::new(count_max),
+            slots: Lately::new(count_max),
+        }
     }
 
     /// These records are no longer what they were. Tails are replaced by whoever changes them.
@@ -82,7 +86,12 @@ impl<V> Lately<V> {
 
     /// The known keys that begin so.
     pub fn under(&self, prefix: &[u8]) -> Vec<Vec<u8>> {
-        self.lock().iter().map(|(key, _)| key).filter(|key| key.starts_with(prefix)).cloned().collect()
+        self.lock()
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|key| key.starts_with(prefix))
+            .cloned()
+            .collect()
     }
 
     pub fn forget(&self, key: &[u8]) {

@@ -78,7 +78,12 @@ pub struct Store {
 }
 
 impl Store {
-    pub fn open(dir: &Path, options: &Options, identity: &Identity, stamp_ms: i64) -> Result<Opened> {
+    pub fn open(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+        stamp_ms: i64,
+    ) -> Result<Opened> {
         let about = |fault: Fault| fault.about(format!("opens the store in {}", dir.display()));
         match Store::open_as_it_is(dir, options, identity) {
             Ok(store) => Ok(Opened { store, rebuilt: None }),
@@ -118,7 +123,11 @@ impl Store {
         })
     }
 
-    fn open_as_it_is(dir: &Path, options: &Options, identity: &Identity) -> std::result::Result<Store, NotOpened> {
+    fn open_as_it_is(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+    ) -> std::result::Result<Store, NotOpened> {
         let disk = Disk::open(dir, options)?;
         let existed = disk.existed();
         let kept = (Known::new(options.tails_max), Recalled::new(options.recalled_bytes_max));
@@ -137,15 +146,21 @@ impl Store {
                 check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?;
                 is_older = format::is_older(&bytes);
             }
-            None if existed => return Err(NotOpened::Damaged("does not say which log it is made from".into())),
+            None if existed => {
+                return Err(NotOpened::Damaged("does not say which log it is made from".into()));
+            }
             None => write_identity(&*records, identity)?,
         }
-        let applied = records.get(&keys::applied()).and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
+        let applied = records
+            .get(&keys::applied())
+            .and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
         let applied = damaged_if_unreadable(applied)?;
         let place = |bytes: Vec<u8>| format::place(&bytes).map(|(offset, at)| Place { offset, at });
-        let changelog = records.get(&keys::changelog()).and_then(|bytes| bytes.map(place).transpose());
+        let changelog =
+            records.get(&keys::changelog()).and_then(|bytes| bytes.map(place).transpose());
         let changelog = damaged_if_unreadable(changelog)?;
-        let is_ahead = AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
+        let is_ahead =
+            AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
         Ok(Store {
             records,
             identity: identity.clone(),
@@ -207,7 +222,10 @@ impl Store {
             self.is_ahead.store(true, Ordering::Release);
         }
         if self.is_older.load(Ordering::Acquire) {
-            self.records.apply(&Changes::of(keys::identity(), Some(format::identity_bytes(&self.identity))))?;
+            self.records.apply(&Changes::of(
+                keys::identity(),
+                Some(format::identity_bytes(&self.identity)),
+            ))?;
             self.is_older.store(false, Ordering::Release);
         }
         self.records.apply_each(changes)
@@ -240,7 +258,8 @@ impl Store {
         let mut from = after.map_or_else(keys::before_users, keys::behind);
         while users.len() < limit {
             let Some(next) = self.records.next_after(&from)? else { break };
-            let user = keys::user_of(&next).ok_or_else(|| format::unreadable(format!("no key of ours {next:02x?}")))?;
+            let user = keys::user_of(&next)
+                .ok_or_else(|| format::unreadable(format!("no key of ours {next:02x?}")))?;
             from = keys::behind(&user);
             users.push(user);
         }
@@ -300,25 +319,44 @@ fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
 }
 
 fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
-    let log = |identity: &Identity| format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
-    let model = |identity: &Identity| format!("{} ({} dimensions)", identity.model, identity.dimensions);
+    let log = |identity: &Identity| {
+        format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
+    };
+    let model =
+        |identity: &Identity| format!("{} ({} dimensions)", identity.model, identity.dimensions);
     let (name, what) = if log(theirs) != log(ours) {
-        (StopName::StoreOfAnotherLog, format!("it is made from {}, not from {}", log(theirs), log(ours)))
+        (
+            StopName::StoreOfAnotherLog,
+            format!("it is made from {}, not from {}", log(theirs), log(ours)),
+        )
     } else if theirs.partitions != ours.partitions {
-        let what = format!("it was made when the topic had {} partitions, now it has {}", theirs.partitions, ours.partitions);
+        let what = format!(
+            "it was made when the topic had {} partitions, now it has {}",
+            theirs.partitions, ours.partitions
+        );
         (StopName::PartitionsDiffer, what)
     } else if model(theirs) != model(ours) {
-        (StopName::ModelChanged, format!("its vectors are of {}, not of {}", model(theirs), model(ours)))
+        (
+            StopName::ModelChanged,
+            format!("its vectors are of {}, not of {}", model(theirs), model(ours)),
+        )
     } else {
         return Ok(());
     };
-    Err(Fault::stop(name, format!("{what}; move the directory away to have it rebuilt from the log, or undo the change")))
+    Err(Fault::stop(
+        name,
+        format!(
+            "{what}; move the directory away to have it rebuilt from the log, or undo the change"
+        ),
+    ))
 }
 
 /// While opening, bytes that say nothing are damage to set aside; a newer format is not.
 fn damaged_if_unreadable<T>(read: Result<T>) -> std::result::Result<T, NotOpened> {
     read.map_err(|fault| match fault {
-        Fault::Stop(stop) if stop.name == StopName::StoreUnreadable => NotOpened::Damaged(stop.what),
+        Fault::Stop(stop) if stop.name == StopName::StoreUnreadable => {
+            NotOpened::Damaged(stop.what)
+        }
         other => NotOpened::Fault(other),
     })
 }

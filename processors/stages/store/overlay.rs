@@ -4,7 +4,8 @@ use super::format::{self, Gate};
 use super::keys;
 use super::known::{Known, Lately, Slots};
 use super::reading::{
-    Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail, decoded_tail, slots_under,
+    Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail,
+    decoded_tail, slots_under,
 };
 use super::records::{Changes, Records, Visit};
 use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, UserKey, Vector};
@@ -71,7 +72,16 @@ impl<'a> Overlay<'a> {
 
     pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
         let (memories, vectors, gates) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Overlay { below, known: None, changes, memories, vectors, gates, tails: RefCell::default(), answered: Lately::default() }
+        Overlay {
+            below,
+            known: None,
+            changes,
+            memories,
+            vectors,
+            gates,
+            tails: RefCell::default(),
+            answered: Lately::default(),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -79,8 +89,11 @@ impl<'a> Overlay<'a> {
     }
 
     pub fn finished(mut self) -> Finished {
-        let gates: Vec<_> = self.gates.into_iter().map(|(key, gate)| (keys::gate(&key), gate)).collect();
-        gates.iter().for_each(|(record, gate)| self.changes.put(record.clone(), format::gate_bytes(gate)));
+        let gates: Vec<_> =
+            self.gates.into_iter().map(|(key, gate)| (keys::gate(&key), gate)).collect();
+        gates
+            .iter()
+            .for_each(|(record, gate)| self.changes.put(record.clone(), format::gate_bytes(gate)));
         Finished { changes: self.changes, tails: self.tails.into_inner(), gates }
     }
 
@@ -93,7 +106,10 @@ impl<'a> Overlay<'a> {
                 None => touched.removed.push((key, id)),
             }
         }
-        touched.vectors = std::mem::take(&mut self.vectors).into_iter().map(|((key, id), vector)| (key, id, vector)).collect();
+        touched.vectors = std::mem::take(&mut self.vectors)
+            .into_iter()
+            .map(|((key, id), vector)| (key, id, vector))
+            .collect();
         touched
     }
 
@@ -106,7 +122,10 @@ impl<'a> Overlay<'a> {
         match self.memories.entry((memory.key.clone(), memory.id)) {
             Entry::Occupied(changed) => changed.into_mut().now = Some(memory.into()),
             Entry::Vacant(unchanged) => {
-                let was = so_far.map(|bytes| format::memory(&memory.key, memory.id, &bytes)).transpose()?.flatten();
+                let was = so_far
+                    .map(|bytes| format::memory(&memory.key, memory.id, &bytes))
+                    .transpose()?
+                    .flatten();
                 unchanged.insert(Changed { was: was.map(Box::new), now: Some(memory.into()) });
             }
         }
@@ -115,7 +134,10 @@ impl<'a> Overlay<'a> {
 
     /// Both at once: nothing of what may be there now is kept.
     pub fn put_memory_and_vector(&mut self, memory: Memory, vector: &Vector) {
-        self.changes.put(keys::memory(&memory.key, memory.id), format::memory_and_vector_bytes(&memory, vector));
+        self.changes.put(
+            keys::memory(&memory.key, memory.id),
+            format::memory_and_vector_bytes(&memory, vector),
+        );
         let both = (memory.key.clone(), memory.id);
         self.vectors.insert(both.clone(), vector.clone());
         self.memories.insert(both, Changed { was: None, now: Some(memory.into()) });
@@ -146,7 +168,12 @@ impl<'a> Overlay<'a> {
     }
 
     /// Over the oldest of the last six: a turn writes one small record, not all six again.
-    pub fn push_tail(&mut self, key: &UserKey, session: Option<&str>, said: &SaidBefore) -> Result<()> {
+    pub fn push_tail(
+        &mut self,
+        key: &UserKey,
+        session: Option<&str>,
+        said: &SaidBefore,
+    ) -> Result<()> {
         let ring = keys::tail(key, session.unwrap_or_default());
         let mut tail = self.tail_in(&ring)?;
         // Ours alone, if the batch has written to it before: then it is changed where it is.
@@ -197,7 +224,9 @@ impl<'a> Overlay<'a> {
         if let Some(gate) = known.and_then(|known| known.gates.get(&record)) {
             return Ok(gate);
         }
-        let gate = Arc::new(self.record(&record)?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes))?);
+        let gate = Arc::new(
+            self.record(&record)?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes))?,
+        );
         if let Some(known) = known {
             known.gates.put(record, gate.clone());
         }
@@ -295,12 +324,17 @@ impl<'a> Overlay<'a> {
     }
 
     /// The last turns of every session in which one of them is meant.
-    pub fn forget_said(&mut self, key: &UserKey, meant: &dyn Fn(&SaidBefore) -> bool) -> Result<()> {
+    pub fn forget_said(
+        &mut self,
+        key: &UserKey,
+        meant: &dyn Fn(&SaidBefore) -> bool,
+    ) -> Result<()> {
         let prefix = keys::all(key, keys::TAIL);
         let mut rings = BTreeSet::new();
         self.each(&prefix, &mut |rest, value| {
-            let (_place, session) =
-                rest.split_last().ok_or_else(|| format::unreadable("a turn without a place in its session"))?;
+            let (_place, session) = rest
+                .split_last()
+                .ok_or_else(|| format::unreadable("a turn without a place in its session"))?;
             if meant(&format::said(value)?.1) {
                 rings.insert([&prefix, session].concat());
             }
@@ -378,27 +412,49 @@ impl Reading for Overlay<'_> {
     }
 
     /// Nearly all of what is asked is not changed by the batch, and was asked by the turn before.
-    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Vec<(String, SlotHolder)>>> {
+    fn slots_under(
+        &self,
+        key: &UserKey,
+        beginning: &str,
+        limit: usize,
+    ) -> Result<Arc<Vec<(String, SlotHolder)>>> {
         let prefix = keys::slot(key, beginning);
         let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
-        let is_changed = self.changes.records.range::<[u8], _>(from).next().is_some_and(|(key, _)| key.starts_with(&prefix));
-        let answered = self.known.filter(|_| !is_changed).map_or(&self.answered, |known| &known.slots);
+        let is_changed = self
+            .changes
+            .records
+            .range::<[u8], _>(from)
+            .next()
+            .is_some_and(|(key, _)| key.starts_with(&prefix));
+        let answered =
+            self.known.filter(|_| !is_changed).map_or(&self.answered, |known| &known.slots);
         let of_user = keys::all(key, keys::SLOT);
-        if let Some(found) = answered.get(&of_user).and_then(|slots| slots.answer(beginning, limit)) {
+        if let Some(found) = answered.get(&of_user).and_then(|slots| slots.answer(beginning, limit))
+        {
             return Ok(found);
         }
         let found = slots_under(self, key, beginning, limit)?;
-        answered.put(of_user, Arc::new(Slots { beginning: beginning.into(), limit, found: found.clone() }));
+        answered.put(
+            of_user,
+            Arc::new(Slots { beginning: beginning.into(), limit, found: found.clone() }),
+        );
         Ok(found)
     }
 
     /// Merges two sorted runs; of one key in both, the change is what counts.
     fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
-        let mut changed = self.changes.records.range::<[u8], _>(from).take_while(|(key, _)| key.starts_with(prefix)).peekable();
+        let mut changed = self
+            .changes
+            .records
+            .range::<[u8], _>(from)
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .peekable();
         let mut stopped = false;
         self.below.scan(prefix, &mut |key, value| {
-            while let Some((new_key, new_value)) = changed.next_if(|(new_key, _)| new_key.as_slice() < key) {
+            while let Some((new_key, new_value)) =
+                changed.next_if(|(new_key, _)| new_key.as_slice() < key)
+            {
                 if new_value.as_ref().is_some_and(|new_value| !visit(new_key, new_value)) {
                     stopped = true;
                     return false;

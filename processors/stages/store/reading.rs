@@ -81,21 +81,24 @@ pub trait Reading {
 
     fn memory(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
         let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
-        format::memory(key, id, &bytes).map_err(|fault| fault.about(format!("reads memory {id} of {key}")))
+        format::memory(key, id, &bytes)
+            .map_err(|fault| fault.about(format!("reads memory {id} of {key}")))
     }
 
     /// In the order of their ids.
     fn memories(&self, key: &UserKey, visit: &mut dyn FnMut(Memory) -> bool) -> Result<()> {
         self.each(&keys::all(key, keys::MEMORY), &mut |rest, value| {
             let memory = identified(rest).and_then(|id| format::memory(key, id, value));
-            let memory = memory.map_err(|fault| fault.about(format!("reads the memories of {key}")))?;
+            let memory =
+                memory.map_err(|fault| fault.about(format!("reads the memories of {key}")))?;
             Ok(memory.is_none_or(&mut *visit))
         })
     }
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {
         let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
-        format::vector(&bytes).map_err(|fault| fault.about(format!("reads the vector of memory {id} of {key}")))
+        format::vector(&bytes)
+            .map_err(|fault| fault.about(format!("reads the vector of memory {id} of {key}")))
     }
 
     /// In the order of their ids.
@@ -122,7 +125,9 @@ pub trait Reading {
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
         let Some(bytes) = self.record(&keys::session(key, session))? else { return Ok(None) };
-        format::session(&bytes).map(Some).map_err(|fault| fault.about(format!("reads session {session:?} of {key}")))
+        format::session(&bytes)
+            .map(Some)
+            .map_err(|fault| fault.about(format!("reads session {session:?} of {key}")))
     }
 
     fn sessions(&self, key: &UserKey) -> Result<Vec<(String, Session)>> {
@@ -138,13 +143,15 @@ pub trait Reading {
     /// The totals the gate gave last, oldest first.
     fn scores(&self, key: &UserKey) -> Result<Vec<f32>> {
         let Some(bytes) = self.record(&keys::gate(key))? else { return Ok(Vec::new()) };
-        let gate = format::gate(&bytes).map_err(|fault| fault.about(format!("reads the scores of {key}")))?;
+        let gate = format::gate(&bytes)
+            .map_err(|fault| fault.about(format!("reads the scores of {key}")))?;
         Ok(gate.scores().collect())
     }
 
     fn seen(&self, key: &UserKey, id: &str) -> Result<Option<SeenBefore>> {
         let Some(bytes) = self.record(&keys::seen(key, id))? else { return Ok(None) };
-        let seen = format::seen(&bytes).map_err(|fault| fault.about(format!("reads the seen id {id:?} of {key}")))?;
+        let seen = format::seen(&bytes)
+            .map_err(|fault| fault.about(format!("reads the seen id {id:?} of {key}")))?;
         Ok(Some(seen.1))
     }
 
@@ -161,7 +168,9 @@ pub trait Reading {
 
     fn slot(&self, key: &UserKey, name: &str) -> Result<Option<SlotHolder>> {
         let Some(bytes) = self.record(&keys::slot(key, name))? else { return Ok(None) };
-        format::slot(&bytes).map(Some).map_err(|fault| fault.about(format!("reads slot {name:?} of {key}")))
+        format::slot(&bytes)
+            .map(Some)
+            .map_err(|fault| fault.about(format!("reads slot {name:?} of {key}")))
     }
 
     fn slots(&self, key: &UserKey) -> Result<Vec<(String, SlotHolder)>> {
@@ -175,14 +184,21 @@ pub trait Reading {
     }
 
     /// Of those whose name begins so, the first ones in the order of their names.
-    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Vec<(String, SlotHolder)>>> {
+    fn slots_under(
+        &self,
+        key: &UserKey,
+        beginning: &str,
+        limit: usize,
+    ) -> Result<Arc<Vec<(String, SlotHolder)>>> {
         slots_under(self, key, beginning, limit)
     }
 
     /// The highest offset of that partition from which a record was forwarded to this shard.
     fn via(&self, source_partition: i32) -> Result<Option<i64>> {
         let Some(bytes) = self.record(&keys::via(source_partition))? else { return Ok(None) };
-        format::offset(&bytes).map(Some).map_err(|fault| fault.about(format!("reads what came via partition {source_partition}")))
+        format::offset(&bytes).map(Some).map_err(|fault| {
+            fault.about(format!("reads what came via partition {source_partition}"))
+        })
     }
 }
 

@@ -30,7 +30,12 @@ impl Recalled {
     }
 
     /// Each of these, in their order; none in the place of one that is not the user's.
-    pub fn of(&self, key: &UserKey, ids: &[MemoryId], read: Read) -> Result<Vec<Option<Arc<Memory>>>> {
+    pub fn of(
+        &self,
+        key: &UserKey,
+        ids: &[MemoryId],
+        read: Read,
+    ) -> Result<Vec<Option<Arc<Memory>>>> {
         let (mut found, changes_before) = {
             let mut cache = self.lock();
             (ids.iter().map(|id| cache.known(key, id)).collect::<Vec<_>>(), cache.changes)
@@ -96,16 +101,39 @@ impl Cache {
 /// About: what it has on the heap, each piece with what the allocator adds.
 fn bytes_of(memory: &Memory) -> usize {
     const PIECE: usize = 16;
-    let beside =
-        |one: &Neighbour| one.speaker.len() + one.words.len() + one.vector.values.len() + one.source.topic.len() + 4 * PIECE;
+    let beside = |one: &Neighbour| {
+        one.speaker.len()
+            + one.words.len()
+            + one.vector.values.len()
+            + one.source.topic.len()
+            + 4 * PIECE
+    };
     let optional = [&memory.session, &memory.speaker, &memory.event_id].into_iter().flatten();
-    let texts = [&memory.content, &memory.reason].into_iter().chain(optional).map(String::len).sum::<usize>();
-    let metadata = memory.metadata.iter().map(|(name, value)| name.len() + value.len() + 6 * PIECE).sum::<usize>();
+    let texts = [&memory.content, &memory.reason]
+        .into_iter()
+        .chain(optional)
+        .map(String::len)
+        .sum::<usize>();
+    let metadata = memory
+        .metadata
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 6 * PIECE)
+        .sum::<usize>();
     let history = memory.history.iter().map(|one| one.content.len() + 3 * PIECE).sum::<usize>();
-    let links = (memory.supersedes.len() + memory.revises.len() + memory.conflicts_with.len() + memory.covers.len())
+    let links = (memory.supersedes.len()
+        + memory.revises.len()
+        + memory.conflicts_with.len()
+        + memory.covers.len())
         * size_of::<MemoryId>();
     let around = memory.around.all().map(beside).sum::<usize>();
-    size_of::<Memory>() + memory.source.topic.len() + texts + metadata + history + links + around + 20 * PIECE
+    size_of::<Memory>()
+        + memory.source.topic.len()
+        + texts
+        + metadata
+        + history
+        + links
+        + around
+        + 20 * PIECE
 }
 
 #[cfg(test)]
@@ -179,7 +207,9 @@ mod tests {
                 meanwhile();
                 read
             };
-            recalled.of(&told(0, 1, 0).key, &[id(1)], &read).unwrap()[0].as_ref().map(|memory| memory.uses)
+            recalled.of(&told(0, 1, 0).key, &[id(1)], &read).unwrap()[0]
+                .as_ref()
+                .map(|memory| memory.uses)
         };
         let changed = keys::memory(&told(0, 1, 0).key, id(1));
         assert_eq!(ask(0, &|| recalled.forget([&changed[..]].into_iter())), Some(0));

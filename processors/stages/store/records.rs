@@ -112,7 +112,9 @@ impl Records for InMemory {
                 return Ok(());
             }
             match some.last() {
-                Some((last, _)) if some.len() == SCANNED_AT_ONCE => some = self.some_from(Bound::Excluded(last), prefix),
+                Some((last, _)) if some.len() == SCANNED_AT_ONCE => {
+                    some = self.some_from(Bound::Excluded(last), prefix)
+                }
                 _ => return Ok(()),
             }
         }
@@ -132,7 +134,10 @@ impl Records for InMemory {
     }
 
     fn apply_each(&self, changes: &Changes) -> Result<()> {
-        changes.records.iter().try_for_each(|(key, value)| self.apply(&Changes::of(key.clone(), value.clone())))
+        changes
+            .records
+            .iter()
+            .try_for_each(|(key, value)| self.apply(&Changes::of(key.clone(), value.clone())))
     }
 
     fn flush(&self) -> Result<()> {

@@ -14,7 +14,10 @@ pub fn key(user: &str) -> UserKey {
 }
 
 pub fn a_vector(seed: usize) -> Vector {
-    Vector { scale: 0.003, values: (0..384).map(|n| ((n * 7 + seed * 31) % 255) as u8 as i8).collect() }
+    Vector {
+        scale: 0.003,
+        values: (0..384).map(|n| ((n * 7 + seed * 31) % 255) as u8 as i8).collect(),
+    }
 }
 
 /// The turn before that source.
@@ -109,7 +112,15 @@ fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
 
 fn said(content: impl Into<String>) -> SaidBefore {
     let (speaker, content, vector) = ("zoë".into(), content.into().into(), a_vector(1));
-    SaidBefore { speaker, role: Role::User, content, vector, source: None, question: 0.0, memory: None }
+    SaidBefore {
+        speaker,
+        role: Role::User,
+        content,
+        vector,
+        source: None,
+        question: 0.0,
+        memory: None,
+    }
 }
 
 fn contents(reading: &dyn Reading, key: &UserKey, session: Option<&str>) -> Vec<String> {
@@ -181,10 +192,19 @@ fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]
             };
             assert_eq!(records.get(key).unwrap(), *value);
         }
-        let under = |prefix: &[u8]| expected.clone().into_iter().filter(|(key, _)| key.starts_with(prefix)).collect::<Vec<_>>();
+        let under = |prefix: &[u8]| {
+            expected
+                .clone()
+                .into_iter()
+                .filter(|(key, _)| key.starts_with(prefix))
+                .collect::<Vec<_>>()
+        };
         for prefix in [&b""[..], b"a", b"a/", b"b\x00", b"c"] {
             assert_eq!(scanned(records, prefix, usize::MAX), under(prefix));
-            assert_eq!(scanned(records, prefix, 2), under(prefix).into_iter().take(2).collect::<Vec<_>>());
+            assert_eq!(
+                scanned(records, prefix, 2),
+                under(prefix).into_iter().take(2).collect::<Vec<_>>()
+            );
         }
         for from in [&b"\x00"[..], b"a", b"a/b", b"b/", b"c"] {
             let next = expected.keys().find(|key| key.as_slice() > from).cloned();
@@ -201,7 +221,9 @@ fn overlay_agrees(batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
         let changes = Changes { records: batch.clone() };
         let overlay = Overlay::with(&below, changes.clone());
         above.apply(&changes).unwrap();
-        for (prefix, at_most) in [(&b""[..], usize::MAX), (b"a", usize::MAX), (b"a/", 1), (b"b", 3), (b"", 2)] {
+        for (prefix, at_most) in
+            [(&b""[..], usize::MAX), (b"a", usize::MAX), (b"a/", 1), (b"b", 3), (b"", 2)]
+        {
             let mut found = Vec::new();
             overlay
                 .records(prefix, &mut |key, value| {
@@ -245,7 +267,11 @@ fn a_crash_takes_part_of_what_was_written_one_by_one() {
     let changes = Changes { records: (0..5).map(|n| (vec![b'a', n], Some(vec![n]))).collect() };
     records.apply_each(&changes).unwrap();
     for (lost, left) in [(0, 5), (2, 3), (9, 0)] {
-        assert_eq!(scanned(&records.found_after_crash(lost), b"a", usize::MAX).len(), left, "{lost} lost");
+        assert_eq!(
+            scanned(&records.found_after_crash(lost), b"a", usize::MAX).len(),
+            left,
+            "{lost} lost"
+        );
     }
 }
 
@@ -277,7 +303,9 @@ fn a_crash_takes_whole_batches_and_none_that_was_flushed() {
 #[test]
 fn a_big_value_made_small_leaves_no_pieces() {
     let dir = tempfile::tempdir().unwrap();
-    let Ok(disk) = Disk::open(dir.path(), &Options::default()) else { panic!("a plain directory opens") };
+    let Ok(disk) = Disk::open(dir.path(), &Options::default()) else {
+        panic!("a plain directory opens")
+    };
     let put = |value: Option<usize>| {
         let value = value.map(|length| vec![7; length]);
         disk.apply(&Changes { records: [(b"k".to_vec(), value.clone())].into() }).unwrap();
@@ -296,7 +324,9 @@ fn a_big_value_made_small_leaves_no_pieces() {
 #[test]
 fn a_visitor_may_read_while_it_is_shown_records() {
     on_both(|store| {
-        write(store, 0, |overlay| (0..200).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap()));
+        write(store, 0, |overlay| {
+            (0..200).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap())
+        });
         let mut count = 0;
         store
             .memories(&key("zoe"), &mut |memory| {
@@ -345,12 +375,17 @@ fn what_was_written_is_read_from_overlay_and_store_alike() {
 #[test]
 fn nothing_of_another_user_is_in_a_users_scan() {
     on_both(|store| {
-        let keys =
-            ["zo", "zoe", "zoe!", "zoë"].map(key).into_iter().chain([key("zoe").everyone(), UserKey::new("acm", "e").unwrap()]);
+        let keys = ["zo", "zoe", "zoe!", "zoë"]
+            .map(key)
+            .into_iter()
+            .chain([key("zoe").everyone(), UserKey::new("acm", "e").unwrap()]);
         let keys: Vec<UserKey> = keys.collect();
-        write(store, 0, |overlay| keys.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n)));
+        write(store, 0, |overlay| {
+            keys.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n))
+        });
         for (key, n) in keys.iter().zip(0..) {
-            let ids: Vec<_> = memories(store, key).iter().map(|memory| (memory.key.clone(), memory.id)).collect();
+            let ids: Vec<_> =
+                memories(store, key).iter().map(|memory| (memory.key.clone(), memory.id)).collect();
             assert_eq!(ids, [(key.clone(), memory_of(key, n, "").id)]);
             assert_eq!(store.vectors(key).unwrap().len(), 1);
             assert_eq!(store.sessions(key).unwrap().len(), 1);
@@ -366,9 +401,14 @@ fn nothing_of_another_user_is_in_a_users_scan() {
 fn users_are_walked_page_by_page_and_none_is_missed() {
     on_both(|store| {
         let names = ["a", "a!", "a0", "b", "zoë", "ab"];
-        let mut expected: Vec<UserKey> =
-            names.map(key).into_iter().chain([key("a").everyone(), UserKey::new("b", "x").unwrap()]).collect();
-        write(store, 0, |overlay| expected.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n)));
+        let mut expected: Vec<UserKey> = names
+            .map(key)
+            .into_iter()
+            .chain([key("a").everyone(), UserKey::new("b", "x").unwrap()])
+            .collect();
+        write(store, 0, |overlay| {
+            expected.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n))
+        });
         let mut walked: Vec<UserKey> = Vec::new();
         loop {
             let page = store.users(walked.last(), 3).unwrap();
@@ -390,7 +430,9 @@ fn a_tail_keeps_the_last_turns_in_order_across_batches() {
         for batch in 0..5 {
             write(store, batch, |overlay| {
                 for turn in 0..3 {
-                    overlay.push_tail(&zoe, Some("monday"), &said(format!("{}", batch * 3 + turn))).unwrap();
+                    overlay
+                        .push_tail(&zoe, Some("monday"), &said(format!("{}", batch * 3 + turn)))
+                        .unwrap();
                 }
                 overlay.push_tail(&zoe, None, &said("alone")).unwrap();
                 overlay.push_tail(&zoe, Some("monday 2"), &said("other")).unwrap();
@@ -409,8 +451,12 @@ fn a_tail_keeps_the_last_turns_in_order_across_batches() {
 fn scores_are_a_window() {
     on_both(|store| {
         let zoe = key("zoe");
-        write(store, 0, |overlay| (0..150).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap())));
-        write(store, 1, |overlay| (150..300).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap())));
+        write(store, 0, |overlay| {
+            (0..150).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()))
+        });
+        write(store, 1, |overlay| {
+            (150..300).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()))
+        });
         let scores = store.scores(&zoe).unwrap();
         assert_eq!((scores.len(), scores[0], scores[199]), (SCORES_WINDOW, 0.1, 0.299));
     });
@@ -452,7 +498,11 @@ fn ids_are_recognised_until_a_thousand_newer_ones_came() {
         let is_known = |n: i64| store.seen(&zoe, &format!("e-{n}")).unwrap() == Some(seen_at(n));
         let known: Vec<i64> = (0..1700).filter(|n| is_known(*n)).collect();
         assert_eq!(known.len() as i64, 1700 - known[0], "none is missing between");
-        assert!((SEEN_IDS..SEEN_IDS + SEEN_IDS_SWEPT).contains(&(known.len() as u64)), "{}", known.len());
+        assert!(
+            (SEEN_IDS..SEEN_IDS + SEEN_IDS_SWEPT).contains(&(known.len() as u64)),
+            "{}",
+            known.len()
+        );
     });
 }
 
@@ -465,7 +515,10 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
         write_all(&mut overlay, &zoe, 2);
         overlay.forget_user(&zoe).unwrap();
         let touched = overlay.take_touched();
-        assert_eq!((touched.upserted.len(), touched.removed.len(), touched.vectors.len()), (0, 2, 0));
+        assert_eq!(
+            (touched.upserted.len(), touched.removed.len(), touched.vectors.len()),
+            (0, 2, 0)
+        );
         store.apply(overlay.finished(), mark(1)).unwrap();
         assert_eq!(memories(store, &zoe), []);
         assert_eq!(store.scores(&zoe).unwrap(), [0.0; 0]);
@@ -478,7 +531,10 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
             })
             .unwrap();
         assert_eq!(kept, [keys::GATE, keys::SEEN, keys::SEEN]);
-        assert!(store.seen(&zoe, "e-1").unwrap().is_some() && store.seen(&zoe, "e-2").unwrap().is_some());
+        assert!(
+            store.seen(&zoe, "e-1").unwrap().is_some()
+                && store.seen(&zoe, "e-2").unwrap().is_some()
+        );
         write(store, 2, |overlay| write_all(overlay, &zoe, 3));
         assert_eq!(contents(store, &zoe, Some("monday")), ["hello"]);
     });
@@ -491,7 +547,11 @@ fn a_removed_memory_takes_its_vector_and_its_slots_along() {
         write(store, 0, |overlay| {
             write_all(overlay, &zoe, 1);
             write_all(overlay, &zoe, 2);
-            overlay.put_slot(&zoe, "city", &SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "Lisbon".into() });
+            overlay.put_slot(
+                &zoe,
+                "city",
+                &SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "Lisbon".into() },
+            );
         });
         let mut overlay = store.overlay();
         overlay.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
@@ -507,11 +567,14 @@ fn a_removed_memory_takes_its_vector_and_its_slots_along() {
 #[test]
 fn equal_records_have_equal_digests_whatever_kept_them() {
     let dir = tempfile::tempdir().unwrap();
-    let [disk, twin] = [open(&dir.path().join("shard")).unwrap().store, Store::in_memory(&identity())];
+    let [disk, twin] =
+        [open(&dir.path().join("shard")).unwrap().store, Store::in_memory(&identity())];
     for (store, batches) in [(&disk, 1), (&twin, 10)] {
         for batch in 0..batches {
             let each = 10 / batches;
-            write(store, batch, |overlay| (batch * each..(batch + 1) * each).for_each(|n| write_all(overlay, &key("zoe"), n)));
+            write(store, batch, |overlay| {
+                (batch * each..(batch + 1) * each).for_each(|n| write_all(overlay, &key("zoe"), n))
+            });
         }
     }
     assert_eq!(disk.digest().unwrap(), twin.digest().unwrap());
@@ -544,7 +607,9 @@ fn a_store_copied_while_it_is_written_holds_whole_batches() {
     let mut newest = -1;
     for n in 0..60 {
         write(&store, n, |overlay| {
-            (0..20).for_each(|m| overlay.put_memory(a_memory(n * 20 + m, &"words ".repeat(100))).unwrap())
+            (0..20).for_each(|m| {
+                overlay.put_memory(a_memory(n * 20 + m, &"words ".repeat(100))).unwrap()
+            })
         });
         if n % 15 == 3 {
             store.flush().unwrap();
@@ -668,12 +733,18 @@ fn a_damaged_store_is_set_aside_not_lost() {
     };
     let no_sense = |path: &Path| {
         let Ok(disk) = Disk::open(path, &Options::default()) else { panic!("not damaged yet") };
-        disk.apply(&Changes { records: [(keys::identity(), Some(vec![1, 200, 200]))].into() }).unwrap();
+        disk.apply(&Changes { records: [(keys::identity(), Some(vec![1, 200, 200]))].into() })
+            .unwrap();
     };
     let met = |path: &Path| fs::write(path.join("damaged"), "page 7").unwrap();
     type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
-    let damages: [Damage; 5] =
-        [("nonsense", &nonsense), ("config", &config), ("no identity", &no_identity), ("no sense", &no_sense), ("met", &met)];
+    let damages: [Damage; 5] = [
+        ("nonsense", &nonsense),
+        ("config", &config),
+        ("no identity", &no_identity),
+        ("no sense", &no_sense),
+        ("met", &met),
+    ];
     for (name, damage) in damages {
         let dir = tempfile::tempdir().unwrap();
         let shard = dir.path().join("shard");
@@ -683,7 +754,11 @@ fn a_damaged_store_is_set_aside_not_lost() {
         let aside = dir.path().join("shard.corrupt-1234");
         assert_eq!(opened.rebuilt.as_deref(), Some(aside.as_path()), "{name}");
         assert!(aside.join("db").exists() && aside.join("damaged").exists(), "{name}");
-        assert_eq!((opened.store.applied(), memories(&opened.store, &key("zoe"))), (-1, vec![]), "{name}");
+        assert_eq!(
+            (opened.store.applied(), memories(&opened.store, &key("zoe"))),
+            (-1, vec![]),
+            "{name}"
+        );
         drop(opened);
         assert_eq!(open(&shard).unwrap().rebuilt, None, "{name}");
     }
@@ -693,10 +768,14 @@ fn a_damaged_store_is_set_aside_not_lost() {
 fn what_is_recalled_again_is_what_was_written_since() {
     let (store, zoe) = (Store::in_memory(&identity()), key("zoe"));
     let first = a_memory(1, "likes tea");
-    let recalled = || store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone());
+    let recalled = || {
+        store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone())
+    };
     write(&store, 1, |overlay| overlay.put_memory(first.clone()).unwrap());
     assert_eq!(recalled().as_deref(), Some("likes tea"));
-    write(&store, 2, |overlay| overlay.put_memory(Memory { content: "likes mate".into(), ..first.clone() }).unwrap());
+    write(&store, 2, |overlay| {
+        overlay.put_memory(Memory { content: "likes mate".into(), ..first.clone() }).unwrap()
+    });
     assert_eq!(recalled().as_deref(), Some("likes mate"));
     write(&store, 3, |overlay| overlay.forget_user(&zoe).unwrap());
     assert_eq!(recalled(), None);
@@ -708,7 +787,9 @@ fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
     on_both(|store| {
         let (zoe, ada) = (key("zoe"), key("ada"));
         let holder = SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "x".into() };
-        write(store, 1, |overlay| [&zoe, &ada].into_iter().for_each(|user| overlay.put_slot(user, "never:fly", &holder)));
+        write(store, 1, |overlay| {
+            [&zoe, &ada].into_iter().for_each(|user| overlay.put_slot(user, "never:fly", &holder))
+        });
         let mut overlay = store.overlay();
         let check = |overlay: &Overlay<'_>, expected: &[&str]| {
             let found = overlay.slots_under(&zoe, "never:", 3).unwrap();
@@ -725,7 +806,10 @@ fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
             check(&overlay, expected);
         }
         assert_eq!(
-            (overlay.slots_under(&zoe, "never:", 2).unwrap().len(), overlay.slots_under(&zoe, "never:s", 3).unwrap().len()),
+            (
+                overlay.slots_under(&zoe, "never:", 2).unwrap().len(),
+                overlay.slots_under(&zoe, "never:s", 3).unwrap().len()
+            ),
             (2, 1)
         );
         check(&overlay, &["never:eat", "never:fly", "never:ski"]);
@@ -758,7 +842,10 @@ fn a_turn_reads_again_what_was_written_since() {
                 overlay.put_slot(user, "never:fly", &holder());
                 overlay.push_score(user, 0.5).unwrap();
                 overlay.add_own_words(user, &["tea", "boat"].into_iter().collect()).unwrap();
-                assert_eq!(*overlay.slots_under(user, "never:", 3).unwrap(), [("never:fly".to_owned(), holder())]);
+                assert_eq!(
+                    *overlay.slots_under(user, "never:", 3).unwrap(),
+                    [("never:fly".to_owned(), holder())]
+                );
             });
             assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
         }
@@ -770,11 +857,18 @@ fn a_turn_reads_again_what_was_written_since() {
         drop(given_up);
         assert_eq!((slots(&zoe), known(&zoe)), (vec!["never:fly".to_owned()], (2, 1)));
         write(store, 2, |overlay| {
-            ["never:a", "never:b", "never:c", "new"].iter().for_each(|name| overlay.put_slot(&zoe, name, &holder()));
+            ["never:a", "never:b", "never:c", "new"]
+                .iter()
+                .for_each(|name| overlay.put_slot(&zoe, name, &holder()));
             overlay.push_score(&zoe, 0.5).unwrap();
         });
-        assert_eq!((slots(&zoe), known(&zoe)), (["never:a", "never:b", "never:c"].map(str::to_owned).to_vec(), (2, 2)));
-        write(store, 3, |overlay| ["never:a", "never:b"].into_iter().for_each(|name| overlay.remove_slot(&zoe, name)));
+        assert_eq!(
+            (slots(&zoe), known(&zoe)),
+            (["never:a", "never:b", "never:c"].map(str::to_owned).to_vec(), (2, 2))
+        );
+        write(store, 3, |overlay| {
+            ["never:a", "never:b"].into_iter().for_each(|name| overlay.remove_slot(&zoe, name))
+        });
         assert_eq!(slots(&zoe), ["never:c", "never:fly"]);
         write(store, 4, |overlay| overlay.forget_user(&zoe).unwrap());
         assert_eq!((slots(&zoe), known(&zoe)), (vec![], (0, 0)));

@@ -92,11 +92,20 @@ fn frequency(uses: u32) -> f32 {
 }
 
 /// What does not fit is left out whole. Soul blocks are left out only where the budget is too small for them alone.
-pub(super) fn block(rank: &Rank, ranked: &[Ranked], budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Prompt {
+pub(super) fn block(
+    rank: &Rank,
+    ranked: &[Ranked],
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Prompt {
     let mut context = Context { lines: BTreeMap::new() };
     let mut left = budget;
     for part in PARTS {
-        let share = if part == Part::Memories { (left as f32 * rank.memories_share) as usize } else { left };
+        let share = if part == Part::Memories {
+            (left as f32 * rank.memories_share) as usize
+        } else {
+            left
+        };
         let used = context.fill(part, ranked, share, count_tokens);
         left = left.saturating_sub(used);
     }
@@ -104,9 +113,14 @@ pub(super) fn block(rank: &Rank, ranked: &[Ranked], budget: usize, count_tokens:
         let text = context.text();
         let tokens = count_tokens(&text);
         if tokens <= budget {
-            let mut taken: Vec<usize> = context.lines.values().flatten().map(|(place, _)| *place).collect();
+            let mut taken: Vec<usize> =
+                context.lines.values().flatten().map(|(place, _)| *place).collect();
             taken.sort_unstable();
-            return if taken.is_empty() { Prompt::default() } else { Prompt { text, tokens, taken } };
+            return if taken.is_empty() {
+                Prompt::default()
+            } else {
+                Prompt { text, tokens, taken }
+            };
         }
         // The whole may be longer than its parts were counted.
         context.drop_last();
@@ -119,10 +133,18 @@ struct Context {
 
 impl Context {
     /// How much of the budget the part takes.
-    fn fill(&mut self, part: Part, ranked: &[Ranked], budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> usize {
+    fn fill(
+        &mut self,
+        part: Part,
+        ranked: &[Ranked],
+        budget: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> usize {
         let mut used = count_tokens(&format!("<{0}>\n</{0}>\n", part.tag()));
         let lines = self.lines.entry(part).or_default();
-        for (place, one) in ranked.iter().enumerate().filter(|(_, one)| Part::of(&one.memory) == part) {
+        for (place, one) in
+            ranked.iter().enumerate().filter(|(_, one)| Part::of(&one.memory) == part)
+        {
             let text = line(part, &one.memory);
             let tokens = count_tokens(&text);
             if used + tokens <= budget {
@@ -154,11 +176,19 @@ fn line(part: Part, memory: &Memory) -> String {
     match part {
         Part::Soul => format!("<{kind}>{content}</{kind}>\n"),
         Part::Memories => {
-            format!("<memory importance=\"{:.1}\" category=\"{}\">{content}</memory>\n", memory.importance, xml_text(kind))
+            format!(
+                "<memory importance=\"{:.1}\" category=\"{}\">{content}</memory>\n",
+                memory.importance,
+                xml_text(kind)
+            )
         }
         Part::Episodes => {
             let attribute = |name: &str| {
-                memory.metadata.get(name).map(|value| format!(" {name}=\"{}\"", xml_text(value))).unwrap_or_default()
+                memory
+                    .metadata
+                    .get(name)
+                    .map(|value| format!(" {name}=\"{}\"", xml_text(value)))
+                    .unwrap_or_default()
             };
             format!("<episode{}{}>{content}</episode>\n", attribute("topics"), attribute("outcome"))
         }
@@ -183,7 +213,8 @@ mod tests {
 
     fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {
         let mut hit = hit(number, content, 0.0, 0.5);
-        (hit.memory_mut().kind, hit.memory_mut().importance, hit.memory_mut().fresh_at) = (Kind::new(kind), importance, NOW);
+        (hit.memory_mut().kind, hit.memory_mut().importance, hit.memory_mut().fresh_at) =
+            (Kind::new(kind), importance, NOW);
         hit
     }
 
@@ -198,7 +229,8 @@ mod tests {
     #[test]
     fn the_weights_are_0_40_0_30_0_20_and_0_10() {
         let mut subject = of(1, "fact", "tea", 0.9);
-        (subject.own.cosine, subject.memory_mut().uses, subject.memory_mut().fresh_at) = (0.7, 9, Time(NOW.0 - 7 * DAY));
+        (subject.own.cosine, subject.memory_mut().uses, subject.memory_mut().fresh_at) =
+            (0.7, 9, Time(NOW.0 - 7 * DAY));
         let expected = 0.40 * 0.7 + 0.30 * 0.9 + 0.20 * 0.5 + 0.10 * 0.5;
         assert!((ordered(rank(), &[subject])[0].score - expected).abs() < 1e-6);
     }
@@ -224,7 +256,10 @@ mod tests {
         let mut migration = of(1, "project", "User is migrating to PostgreSQL this quarter", 0.9);
         migration.memory_mut().fresh_at = Time(NOW.0 - 7 * DAY);
         let coffee = of(2, "fact", "User mentioned coffee", 0.3);
-        assert_eq!(contents(&[coffee, migration])[0], "User is migrating to PostgreSQL this quarter");
+        assert_eq!(
+            contents(&[coffee, migration])[0],
+            "User is migrating to PostgreSQL this quarter"
+        );
     }
 
     #[test]
@@ -245,7 +280,10 @@ mod tests {
             let users = BTreeMap::from([(user.to_owned(), own)]);
             ordered(Rank { users, ..rank() }, &hits)[0].memory.content.clone()
         };
-        assert_eq!((first("default/bob"), first("default/anna")), ("matters".to_owned(), "near".to_owned()));
+        assert_eq!(
+            (first("default/bob"), first("default/anna")),
+            ("matters".to_owned(), "near".to_owned())
+        );
     }
 
     fn example() -> Vec<Hit> {
@@ -264,7 +302,8 @@ mod tests {
     #[test]
     fn the_context_is_the_documents() {
         let ranked = ordered(rank(), &example());
-        let block = Rule::Alma(rank()).block(&ranked, 1000, &|text| text.len() / 4).expect("its own");
+        let block =
+            Rule::Alma(rank()).block(&ranked, 1000, &|text| text.len() / 4).expect("its own");
         assert_eq!(
             block.text,
             "<alma_soul>\n<identity>A patient engineer</identity>\n<anti_patterns>Never &lt;flatters&gt;</anti_patterns>\n</alma_soul>\n\
@@ -282,8 +321,15 @@ mod tests {
     fn memories_fill_half_of_what_the_soul_leaves_and_one_too_long_is_skipped() {
         let chars = |text: &str| text.chars().count();
         let soul = of(1, "identity", &"i".repeat(979), 0.5);
-        let memory = |number, length: usize, importance| of(number, "fact", &"m".repeat(length), importance);
-        let hits = [soul, memory(2, 600, 0.9), memory(3, 300, 0.5), memory(4, 200, 0.1), of(5, "episode", &"e".repeat(500), 0.5)];
+        let memory =
+            |number, length: usize, importance| of(number, "fact", &"m".repeat(length), importance);
+        let hits = [
+            soul,
+            memory(2, 600, 0.9),
+            memory(3, 300, 0.5),
+            memory(4, 200, 0.1),
+            of(5, "episode", &"e".repeat(500), 0.5),
+        ];
         let ranked = ordered(rank(), &hits);
         let budget = 2_050;
         let block = Rule::Alma(rank()).block(&ranked, budget, &chars).expect("its own");

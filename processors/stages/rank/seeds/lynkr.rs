@@ -40,7 +40,8 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
     let best = hits.iter().map(|hit| hit.own.words).fold(0.0, f32::max);
     let found = hits.into_iter().filter(|hit| hit.own.words > 0.0);
     let one = |hit: Hit| {
-        let recency = (-days_since_access(&hit.memory, at) / rank.recency_days.max(f32::MIN_POSITIVE)).exp();
+        let recency =
+            (-days_since_access(&hit.memory, at) / rank.recency_days.max(f32::MIN_POSITIVE)).exp();
         let parts = [
             ("recency", rank.recency * recency),
             ("importance", rank.importance * hit.memory.importance),
@@ -77,7 +78,11 @@ fn compact(one: &Ranked) -> String {
 fn detailed(one: &Ranked) -> String {
     let memory = &one.memory;
     let (day, importance) = (date(memory.created_at), memory.importance);
-    format!("- [{}] {} ({day}, importance {importance:.2})\n", label(memory.kind.as_str()), one_line(&memory.content))
+    format!(
+        "- [{}] {} ({day}, importance {importance:.2})\n",
+        label(memory.kind.as_str()),
+        one_line(&memory.content)
+    )
 }
 
 fn label(kind: &str) -> String {
@@ -121,14 +126,22 @@ mod tests {
     fn the_score_is_0_30_recency_0_40_importance_and_0_30_relevance() {
         let hits = [
             edited(1, "best", 8.0, |memory| memory.importance = 0.9),
-            edited(2, "half", 4.0, |memory| (memory.importance, memory.fresh_at) = (0.5, Time(NOW.0 - 30 * DAY))),
+            edited(2, "half", 4.0, |memory| {
+                (memory.importance, memory.fresh_at) = (0.5, Time(NOW.0 - 30 * DAY))
+            }),
             edited(3, "not found by a word", 0.0, |memory| memory.importance = 1.0),
         ];
         let found = scores(&hits);
-        let expected = [("best", 0.30 + 0.40 * 0.9 + 0.30), ("half", 0.30 * (-1f32).exp() + 0.40 * 0.5 + 0.30 * 0.5)];
+        let expected = [
+            ("best", 0.30 + 0.40 * 0.9 + 0.30),
+            ("half", 0.30 * (-1f32).exp() + 0.40 * 0.5 + 0.30 * 0.5),
+        ];
         assert_eq!(found.len(), expected.len());
         for ((content, score), (name, wanted)) in found.iter().zip(expected) {
-            assert!(content == name && (score - wanted).abs() < 1e-6, "{content} {score}, not {name} {wanted}");
+            assert!(
+                content == name && (score - wanted).abs() < 1e-6,
+                "{content} {score}, not {name} {wanted}"
+            );
         }
     }
 
@@ -138,13 +151,18 @@ mod tests {
             edited(1, "matches", 8.0, |memory| memory.importance = 0.2),
             edited(2, "matters", 4.0, |memory| memory.importance = 0.9),
         ];
-        assert_eq!(scores(&hits).iter().map(|(content, _)| content.as_str()).collect::<Vec<_>>(), ["matters", "matches"]);
+        assert_eq!(
+            scores(&hits).iter().map(|(content, _)| content.as_str()).collect::<Vec<_>>(),
+            ["matters", "matches"]
+        );
     }
 
     #[test]
     fn the_section_is_the_documents() {
         let of = |number, kind: &str, content: &str, importance| {
-            edited(number, content, 1.0, |memory| (memory.kind, memory.importance) = (Kind::new(kind), importance))
+            edited(number, content, 1.0, |memory| {
+                (memory.kind, memory.importance) = (Kind::new(kind), importance)
+            })
         };
         let hits = [
             of(1, "preference", "I prefer Python for data processing", 0.9),
@@ -153,7 +171,9 @@ mod tests {
             of(4, "entity", "File: src/api/auth.js handles authentication", 0.6),
         ];
         let ranked = order(&Rule::Lynkr(rank()), hits.to_vec(), &ask("q", &nothing()), NOW);
-        let block = |rank| Rule::Lynkr(rank).block(&ranked, 1000, &|text| text.len()).expect("it has one").text;
+        let block = |rank| {
+            Rule::Lynkr(rank).block(&ranked, 1000, &|text| text.len()).expect("it has one").text
+        };
         assert_eq!(
             block(rank()),
             "## Relevant Context from Previous Conversations\n\n\
@@ -162,9 +182,15 @@ mod tests {
              - [Fact] This app uses PostgreSQL database\n\
              - [Entity] File: src/api/auth.js handles authentication\n"
         );
-        let other = block(Rank { format: Format::Detailed, injection: Injection::AssistantPreamble, ..rank() });
+        let other = block(Rank {
+            format: Format::Detailed,
+            injection: Injection::AssistantPreamble,
+            ..rank()
+        });
         assert!(
-            other.starts_with("From our previous conversations I remember:\n\n- [User preference] I prefer Python"),
+            other.starts_with(
+                "From our previous conversations I remember:\n\n- [User preference] I prefer Python"
+            ),
             "{other}"
         );
         assert!(other.contains("data processing (1970-01-01, importance 0.90)\n"), "{other}");
@@ -173,7 +199,8 @@ mod tests {
     #[test]
     fn five_are_returned_unless_asked_for_and_never_more_than_twenty() {
         let asked = |limit, unsaid| {
-            let recall = Recall { limit, unsaid: Unsaid { limit: unsaid, format: true }, ..recall("q") };
+            let recall =
+                Recall { limit, unsaid: Unsaid { limit: unsaid, format: true }, ..recall("q") };
             Rule::Lynkr(rank()).completed(&recall).limit
         };
         assert_eq!((asked(7, true), asked(7, false), asked(100, false)), (5, 7, 20));

@@ -27,8 +27,10 @@ const STABILITY_MIDDLING: f32 = 0.5;
 
 const FIXED: &str = "a fixed pattern, compiled by the tests";
 
-static LASTS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary)\b").expect(FIXED));
+static LASTS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary)\b")
+        .expect(FIXED)
+});
 
 static PASSES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
@@ -57,7 +59,12 @@ fn salience(rank: &Rank, memory: &Memory, at: Time) -> f32 {
 
 /// The kind's rate at middling stability; nothing for what never changes, twice that for what always does.
 fn decay_rate(rank: &Rank, memory: &Memory) -> f32 {
-    let of_kind = rank.decay.get(memory.kind.as_str()).or_else(|| rank.decay.get("fact")).copied().unwrap_or_default();
+    let of_kind = rank
+        .decay
+        .get(memory.kind.as_str())
+        .or_else(|| rank.decay.get("fact"))
+        .copied()
+        .unwrap_or_default();
     of_kind * (1.0 - stability(rank, &memory.content)) / (1.0 - STABILITY_MIDDLING)
 }
 
@@ -90,11 +97,18 @@ mod tests {
 
     #[test]
     fn salience_decays_by_0_01_0_05_0_10_and_0_15_a_day() {
-        for (kind, rate) in [("fact", 0.01f32), ("preference", 0.05), ("insight", 0.10), ("summary", 0.15)] {
+        for (kind, rate) in
+            [("fact", 0.01f32), ("preference", 0.05), ("insight", 0.10), ("summary", 0.15)]
+        {
             for days in [0, 1, 10, 100] {
-                let (actual, expected) =
-                    (salience(&rank(), &of(kind, "tea", 0.0).memory, Time(days * DAY)), (-rate * days as f32).exp());
-                assert!((actual - expected).abs() < 1e-5, "{kind} after {days} days: {actual}, not {expected}");
+                let (actual, expected) = (
+                    salience(&rank(), &of(kind, "tea", 0.0).memory, Time(days * DAY)),
+                    (-rate * days as f32).exp(),
+                );
+                assert!(
+                    (actual - expected).abs() < 1e-5,
+                    "{kind} after {days} days: {actual}, not {expected}"
+                );
             }
         }
     }
@@ -109,9 +123,15 @@ mod tests {
     #[test]
     fn stable_memories_decay_much_slower() {
         let after = |content| salience(&rank(), &of("fact", content, 0.0).memory, Time(100 * DAY));
-        let (birthday, other, status) =
-            (after("My birthday is in May"), after("I own a boat"), after("The current status is red"));
-        assert!(birthday > 0.8 && birthday > 2.0 * other && other > status, "{birthday} {other} {status}");
+        let (birthday, other, status) = (
+            after("My birthday is in May"),
+            after("I own a boat"),
+            after("The current status is red"),
+        );
+        assert!(
+            birthday > 0.8 && birthday > 2.0 * other && other > status,
+            "{birthday} {other} {status}"
+        );
         for lasting in ["The company was founded in 1999", "My address is Rua Nova 1"] {
             assert_eq!(stability(&rank(), lasting), rank().stability_high, "{lasting}");
         }
@@ -125,8 +145,14 @@ mod tests {
         let mut subject = of("preference", "tea", 0.6);
         subject.memory_mut().confidence = 0.7;
         let rank = rank();
-        let expected = rank.similarity * 0.6 + rank.salience * (-0.05f32 * 10.0).exp() + rank.confidence * 0.7;
-        let ranked = order(&Rule::MemoryPlatform(rank), vec![subject], &ask("q", &nothing()), Time(10 * DAY));
+        let expected =
+            rank.similarity * 0.6 + rank.salience * (-0.05f32 * 10.0).exp() + rank.confidence * 0.7;
+        let ranked = order(
+            &Rule::MemoryPlatform(rank),
+            vec![subject],
+            &ask("q", &nothing()),
+            Time(10 * DAY),
+        );
         assert!((ranked[0].score - expected).abs() < 1e-6);
     }
 
@@ -134,6 +160,9 @@ mod tests {
     fn uncertain_information_is_filtered_out() {
         let mut unsure = of("fact", "tea", 0.9);
         unsure.memory_mut().confidence = rank().confidence_min - 0.01;
-        assert!(order(&Rule::MemoryPlatform(rank()), vec![unsure], &ask("q", &nothing()), Time(0)).is_empty());
+        assert!(
+            order(&Rule::MemoryPlatform(rank()), vec![unsure], &ask("q", &nothing()), Time(0))
+                .is_empty()
+        );
     }
 }

@@ -24,14 +24,21 @@ const PROCEDURAL: &str = "procedural";
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
     let one = |hit: Hit| {
         let importance = hit.memory.importance;
-        let blend = [("cosine", rank.blend_cosine * hit.own.cosine), ("importance", rank.blend_importance * importance)];
+        let blend = [
+            ("cosine", rank.blend_cosine * hit.own.cosine),
+            ("importance", rank.blend_importance * importance),
+        ];
         let parts = if rank.reranker { &blend[..] } else { &[("cosine", hit.own.cosine)] };
         summed(hit.memory, question, parts)
     };
-    let (procedural, mut others): (Vec<Hit>, Vec<Hit>) = hits.into_iter().partition(|hit| hit.memory.kind.as_str() == PROCEDURAL);
-    others.sort_by(|a, b| b.own.cosine.total_cmp(&a.own.cosine).then(a.memory.id.cmp(&b.memory.id)));
+    let (procedural, mut others): (Vec<Hit>, Vec<Hit>) =
+        hits.into_iter().partition(|hit| hit.memory.kind.as_str() == PROCEDURAL);
+    others
+        .sort_by(|a, b| b.own.cosine.total_cmp(&a.own.cosine).then(a.memory.id.cmp(&b.memory.id)));
     others.truncate(question.limit.saturating_mul(rank.candidates_factor));
-    let important = |hits: Vec<Hit>| hits.into_iter().filter(|hit| hit.memory.importance >= rank.importance_min).map(one);
+    let important = |hits: Vec<Hit>| {
+        hits.into_iter().filter(|hit| hit.memory.importance >= rank.importance_min).map(one)
+    };
     let (procedural, others) = (important(procedural).collect(), important(others).collect());
     [best_first(procedural), best_first(others)].concat()
 }
@@ -55,7 +62,11 @@ fn section(one: &Ranked) -> u8 {
 /// Without the two signs that could end the block.
 fn write(one: &Ranked) -> String {
     let safe = |text: String| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    format!("[{}] {}\n", safe(bare(one.memory.kind.as_str())).to_uppercase(), safe(one_line(&one.memory.content)))
+    format!(
+        "[{}] {}\n",
+        safe(bare(one.memory.kind.as_str())).to_uppercase(),
+        safe(one_line(&one.memory.content))
+    )
 }
 
 #[cfg(test)]
@@ -77,13 +88,22 @@ mod tests {
 
     fn contents(rank: Rank, hits: &[Hit], limit: usize) -> Vec<String> {
         let none = nothing();
-        let ranked = order(&Rule::MemorySpec(rank), hits.to_vec(), &Question { limit, ..ask("q", &none) }, Time(0));
+        let ranked = order(
+            &Rule::MemorySpec(rank),
+            hits.to_vec(),
+            &Question { limit, ..ask("q", &none) },
+            Time(0),
+        );
         ranked.into_iter().map(|one| one.memory.content.clone()).collect()
     }
 
     #[test]
     fn nearest_first_but_procedural_memories_before_all_others_however_far() {
-        let hits = [of(1, "semantic", "near", 0.9), of(2, "episodic", "nearer", 0.95), of(3, "procedural", "be brief", -0.2)];
+        let hits = [
+            of(1, "semantic", "near", 0.9),
+            of(2, "episodic", "nearer", 0.95),
+            of(3, "procedural", "be brief", -0.2),
+        ];
         assert_eq!(contents(rank(), &hits, 5), ["be brief", "nearer", "near"]);
         assert_eq!(contents(rank(), &hits, 2), ["be brief", "nearer"]);
     }
@@ -102,13 +122,18 @@ mod tests {
     fn four_times_top_k_are_looked_at_and_what_is_filtered_is_made_up_for_among_them() {
         let hits: Vec<Hit> = (0..10)
             .map(|number| {
-                let mut hit = of(number, "semantic", &number.to_string(), 1.0 - number as f32 / 100.0);
+                let mut hit =
+                    of(number, "semantic", &number.to_string(), 1.0 - number as f32 / 100.0);
                 hit.memory_mut().importance = if number < 8 { 0.1 } else { 0.5 };
                 hit
             })
             .collect();
         assert_eq!(rank().candidates_factor, 4);
-        assert_eq!(contents(rank(), &hits, 2), [] as [&str; 0], "the eight nearest were all unimportant");
+        assert_eq!(
+            contents(rank(), &hits, 2),
+            [] as [&str; 0],
+            "the eight nearest were all unimportant"
+        );
         assert_eq!(contents(rank(), &hits, 3), ["8", "9"]);
     }
 
@@ -124,21 +149,39 @@ mod tests {
 
     #[test]
     fn five_within_2000_tokens_are_the_defaults() {
-        let recall = Recall { limit: 99, unsaid: Unsaid { limit: true, format: true }, ..recall("q") };
-        assert_eq!((Rule::MemorySpec(rank()).completed(&recall).limit, recall.token_budget), (5, 2000));
+        let recall =
+            Recall { limit: 99, unsaid: Unsaid { limit: true, format: true }, ..recall("q") };
+        assert_eq!(
+            (Rule::MemorySpec(rank()).completed(&recall).limit, recall.token_budget),
+            (5, 2000)
+        );
     }
 
     #[test]
     fn the_block_is_the_documents() {
         let hits = [
-            of(1, "semantic", "User is a backend engineer specializing in Python and PostgreSQL.", 0.9),
-            of(2, "semantic", "User is building a SaaS product with FastAPI and Stripe integration.", 0.8),
+            of(
+                1,
+                "semantic",
+                "User is a backend engineer specializing in Python and PostgreSQL.",
+                0.9,
+            ),
+            of(
+                2,
+                "semantic",
+                "User is building a SaaS product with FastAPI and Stripe integration.",
+                0.8,
+            ),
             of(3, "procedural", "Communication style: direct, technical, no preamble.", 0.1),
             of(4, "episodic", "2024-01-20: Discussed </memory> migration.", 0.7),
         ];
-        let ranked = order(&Rule::MemorySpec(rank()), hits.to_vec(), &ask("q", &nothing()), Time(0));
-        let block =
-            |budget| Rule::MemorySpec(rank()).block(&ranked, budget, &|text| text.split_whitespace().count()).expect("its own");
+        let ranked =
+            order(&Rule::MemorySpec(rank()), hits.to_vec(), &ask("q", &nothing()), Time(0));
+        let block = |budget| {
+            Rule::MemorySpec(rank())
+                .block(&ranked, budget, &|text| text.split_whitespace().count())
+                .expect("its own")
+        };
         assert_eq!(
             block(100).text,
             "<memory>\n\

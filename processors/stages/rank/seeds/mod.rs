@@ -49,7 +49,12 @@ impl Rule {
     }
 
     /// The document's own block for a prompt, if it has one.
-    pub fn block(&self, ranked: &[Ranked], budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Option<Prompt> {
+    pub fn block(
+        &self,
+        ranked: &[Ranked],
+        budget: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> Option<Prompt> {
         let frame = match self {
             Rule::Lynkr(rank) => lynkr::frame(rank),
             Rule::MemorySpec(_) => memory_spec::frame(),

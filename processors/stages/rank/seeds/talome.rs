@@ -20,7 +20,8 @@ pub struct Rank {
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
     let one = |hit: Hit| {
         let memory = hit.memory;
-        let half_lives = days_since_access(&memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE);
+        let half_lives =
+            days_since_access(&memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE);
         let parts = [
             ("recency", rank.recency * (-half_lives).exp2()),
             ("access", rank.access * (memory.uses as f32).ln_1p()),
@@ -74,7 +75,9 @@ mod tests {
 
     #[test]
     fn the_score_is_recency_and_the_logarithm_of_uses_and_confidence() {
-        let hits = [of(1, "a", |memory| (memory.uses, memory.confidence, memory.fresh_at) = (7, 0.8, Time(NOW.0 - 30 * DAY)))];
+        let hits = [of(1, "a", |memory| {
+            (memory.uses, memory.confidence, memory.fresh_at) = (7, 0.8, Time(NOW.0 - 30 * DAY))
+        })];
         let rank = rank();
         let expected = rank.recency * 0.5 + rank.access * 8f32.ln() + rank.confidence * 0.8;
         assert!((order_of(&hits)[0].score - expected).abs() < 1e-6);
@@ -84,7 +87,10 @@ mod tests {
     fn used_100_times_scores_only_marginally_higher_than_used_50_times() {
         let score = |uses| order_of(&[of(1, "a", |memory| memory.uses = uses)])[0].score;
         let (none, fifty, hundred) = (score(0), score(50), score(100));
-        assert!(hundred > fifty && hundred - fifty < 0.2 * (fifty - none), "{none} {fifty} {hundred}");
+        assert!(
+            hundred > fifty && hundred - fifty < 0.2 * (fifty - none),
+            "{none} {fifty} {hundred}"
+        );
     }
 
     #[test]
@@ -92,8 +98,10 @@ mod tests {
         let old = of(1, "old", |memory| memory.fresh_at = Time(NOW.0 - 90 * DAY));
         let (fresh, used) = (of(2, "fresh", |_| ()), of(3, "used", |memory| memory.uses = 20));
         let unsure = of(4, "unsure", |memory| memory.confidence = 0.8);
-        let contents: Vec<String> =
-            order_of(&[old, unsure, fresh, used]).into_iter().map(|one| one.memory.content.clone()).collect();
+        let contents: Vec<String> = order_of(&[old, unsure, fresh, used])
+            .into_iter()
+            .map(|one| one.memory.content.clone())
+            .collect();
         assert_eq!(contents, ["used", "fresh", "unsure", "old"]);
     }
 
@@ -106,6 +114,9 @@ mod tests {
             of(2, "Media\ndrive", |memory| memory.confidence = 0.5),
         ]);
         let block = Rule::Talome(rank()).block(&ranked, 100, &|text| text.len()).expect("its own");
-        assert_eq!(block.text, "## What I Remember About You\n\n- User prefers Jellyfin over Plex\n- Media drive\n");
+        assert_eq!(
+            block.text,
+            "## What I Remember About You\n\n- User prefers Jellyfin over Plex\n- Media drive\n"
+        );
     }
 }

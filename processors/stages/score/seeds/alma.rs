@@ -67,19 +67,25 @@ static PROJECT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static DECISION: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(decided|agreed|chose|going with|let['’]s (use|go)|we['’]ll use|settled on)\b").expect(FIXED)
+    Regex::new(
+        r"(?i)\b(decided|agreed|chose|going with|let['’]s (use|go)|we['’]ll use|settled on)\b",
+    )
+    .expect(FIXED)
 });
 
-static PREFERENCE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)\b(prefer(s|red)?|favou?rite|(like|love|hate|dislike)s?|always|never)\b").expect(FIXED));
+static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(prefer(s|red)?|favou?rite|(like|love|hate|dislike)s?|always|never)\b")
+        .expect(FIXED)
+});
 
 static FACT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(i|we|my|our|user)\b.*\b(am|is|are|was|have|has|lives?|works?|uses?|owns?|moved)\b|\bi['’]m\b")
         .expect(FIXED)
 });
 
-static MINOR: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)\b(mentioned|said|told|talked about|tried|bought|saw|met)\b").expect(FIXED));
+static MINOR: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(mentioned|said|told|talked about|tried|bought|saw|met)\b").expect(FIXED)
+});
 
 /// What is wrong to forget: a deadline, a danger, a change that is under way.
 static CRITICAL: LazyLock<Regex> = LazyLock::new(|| {
@@ -88,7 +94,8 @@ static CRITICAL: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static ENDED: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(root cause|fixed|solved|resolved|works now|it works|done|decided|agreed)\b").expect(FIXED)
+    Regex::new(r"(?i)\b(root cause|fixed|solved|resolved|works now|it works|done|decided|agreed)\b")
+        .expect(FIXED)
 });
 
 /// The reason of a memory that waits for its extraction, and its kind where the sender gave none.
@@ -113,10 +120,16 @@ pub fn judge(ground: &Ground<'_>) -> Judged {
 /// From none to `memories_max`: what matters most first, of equals what was said first.
 pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
     let one = |(place, message): (usize, &Message<'_>)| {
-        let category = message.hint.cloned().or_else(|| category(message.content).map(Kind::new))?;
+        let category =
+            message.hint.cloned().or_else(|| category(message.content).map(Kind::new))?;
         let importance = importance(gate, message.content, category.as_str());
         let confidence = if message.role == Role::User { gate.stated } else { gate.inferred };
-        (importance >= gate.importance_min).then_some(Extracted { message: place, category, importance, confidence })
+        (importance >= gate.importance_min).then_some(Extracted {
+            message: place,
+            category,
+            importance,
+            confidence,
+        })
     };
     let mut found: Vec<Extracted> = messages.iter().enumerate().filter_map(one).collect();
     found.sort_by(|a, b| b.importance.total_cmp(&a.importance).then(a.message.cmp(&b.message)));
@@ -130,13 +143,20 @@ pub fn episode(messages: &[Message<'_>]) -> Option<Episode> {
     for message in messages {
         keywords(message.content).into_iter().for_each(|word| *times.entry(word).or_default() += 1);
     }
-    let told = |message: &Message<'_>| keywords(message.content).iter().map(|word| times[word]).sum::<usize>();
-    let said_by_user = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
-    let (message, _) = said_by_user.max_by_key(|(place, message)| (told(message), usize::MAX - place))?;
-    let mut topics: Vec<(usize, String)> = times.into_iter().filter(|(_, count)| *count > 1).map(|(word, n)| (n, word)).collect();
+    let told = |message: &Message<'_>| {
+        keywords(message.content).iter().map(|word| times[word]).sum::<usize>()
+    };
+    let said_by_user =
+        messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    let (message, _) =
+        said_by_user.max_by_key(|(place, message)| (told(message), usize::MAX - place))?;
+    let mut topics: Vec<(usize, String)> =
+        times.into_iter().filter(|(_, count)| *count > 1).map(|(word, n)| (n, word)).collect();
     topics.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
     let topics: Vec<String> = topics.into_iter().take(TOPICS_MAX).map(|(_, word)| word).collect();
-    let outcome = messages.iter().rposition(|message| ENDED.is_match(message.content) && !message.content.ends_with('?'));
+    let outcome = messages
+        .iter()
+        .rposition(|message| ENDED.is_match(message.content) && !message.content.ends_with('?'));
     (!topics.is_empty()).then_some(Episode { message, topics, outcome })
 }
 
@@ -174,7 +194,9 @@ pub fn category(text: &str) -> Option<&'static str> {
         () if PROJECT.is_match(text) => Some("project"),
         () if DECISION.is_match(text) => Some("decision"),
         () if PREFERENCE.is_match(text) => Some("preference"),
-        () if CRITICAL.is_match(text) || FACT.is_match(text) || MINOR.is_match(text) => Some("fact"),
+        () if CRITICAL.is_match(text) || FACT.is_match(text) || MINOR.is_match(text) => {
+            Some("fact")
+        }
         () if !specifics(text).is_empty() => Some("fact"),
         () => None,
     }
@@ -202,10 +224,17 @@ mod tests {
     fn every_5_answers_the_last_20_messages_are_read_for_0_to_10_memories() {
         assert_eq!((gate().every_answers, gate().messages, gate().memories_max), (5, 20, 10));
         let many: Vec<String> = (0..20).map(|n| format!("I prefer plan number {n}")).collect();
-        let messages: Vec<Message<'_>> = many.iter().map(|text| message(Role::User, text)).collect();
+        let messages: Vec<Message<'_>> =
+            many.iter().map(|text| message(Role::User, text)).collect();
         let found = extract(&gate(), &messages);
-        assert_eq!(found.iter().map(|one| one.message).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
-        assert_eq!(extract(&gate(), &[message(Role::User, "ok"), message(Role::Assistant, "What else?")]), []);
+        assert_eq!(
+            found.iter().map(|one| one.message).collect::<Vec<_>>(),
+            (0..10).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            extract(&gate(), &[message(Role::User, "ok"), message(Role::Assistant, "What else?")]),
+            []
+        );
     }
 
     #[test]
@@ -228,9 +257,12 @@ mod tests {
 
     #[test]
     fn what_matters_most_comes_first_when_there_is_too_much() {
-        let many: Vec<String> =
-            (0..10).map(|n| format!("User mentioned Plan{n}")).chain(["The deadline is in May".into()]).collect();
-        let messages: Vec<Message<'_>> = many.iter().map(|text| message(Role::User, text)).collect();
+        let many: Vec<String> = (0..10)
+            .map(|n| format!("User mentioned Plan{n}"))
+            .chain(["The deadline is in May".into()])
+            .collect();
+        let messages: Vec<Message<'_>> =
+            many.iter().map(|text| message(Role::User, text)).collect();
         let found = extract(&gate(), &messages);
         assert_eq!((found.len(), found[0].message), (10, 10));
     }
@@ -244,16 +276,23 @@ mod tests {
     #[test]
     fn duplicates_have_60_percent_of_their_keywords_in_common_and_at_least_3() {
         let same_at = |overlap: f32, known: &str, new: &str| {
-            same(&Gate { same_overlap: overlap, ..gate() }, new, &[memory(1, "preference", known)]).is_some()
+            same(&Gate { same_overlap: overlap, ..gate() }, new, &[memory(1, "preference", known)])
+                .is_some()
         };
         assert_eq!((gate().same_overlap, gate().same_keywords_min), (0.60, 3));
         let distinct = ("User prefers TypeScript", "User prefers functional patterns");
         assert!(same_at(0.40, distinct.0, distinct.1), "40 % merges distinct memories");
         assert!(!same_at(0.60, distinct.0, distinct.1));
-        let obvious = ("User prefers TypeScript in new services", "User strongly prefers TypeScript in services");
+        let obvious = (
+            "User prefers TypeScript in new services",
+            "User strongly prefers TypeScript in services",
+        );
         assert!(same_at(0.60, obvious.0, obvious.1));
         assert!(!same_at(0.80, obvious.0, obvious.1), "80 % lets obvious duplicates through");
-        assert!(!same_at(0.60, "prefers TypeScript", "prefers TypeScript"), "two keywords tell nothing");
+        assert!(
+            !same_at(0.60, "prefers TypeScript", "prefers TypeScript"),
+            "two keywords tell nothing"
+        );
     }
 
     #[test]
@@ -267,6 +306,9 @@ mod tests {
         let episode = episode(&messages).expect("there was something");
         assert_eq!((episode.message, episode.outcome), (0, Some(3)));
         assert_eq!(episode.topics, ["auth", "middleware"]);
-        assert_eq!(super::episode(&[message(Role::User, "hm"), message(Role::Assistant, "ok")]), None);
+        assert_eq!(
+            super::episode(&[message(Role::User, "hm"), message(Role::Assistant, "ok")]),
+            None
+        );
     }
 }

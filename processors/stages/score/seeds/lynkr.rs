@@ -28,7 +28,9 @@ pub struct Gate {
 
 /// In this order: the first that fits wins, and what fits none is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
-    let wording = |kind, pattern| (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"));
+    let wording = |kind, pattern| {
+        (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"))
+    };
     vec![
         wording(
             "relationship",
@@ -85,14 +87,21 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
 fn surprise(gate: &Gate, text: &str, kind: &Kind, ground: &Ground<'_>) -> Surprise {
     let tells = tells(text);
     let words = information(text);
-    let known =
-        ground.memories.iter().map(|memory| stems(&memory.content)).max_by_key(|known| known.intersection(&words).count());
-    let new: BTreeSet<&String> = words.iter().filter(|word| !known.as_ref().is_some_and(|known| known.contains(*word))).collect();
+    let known = ground
+        .memories
+        .iter()
+        .map(|memory| stems(&memory.content))
+        .max_by_key(|known| known.intersection(&words).count());
+    let new: BTreeSet<&String> = words
+        .iter()
+        .filter(|word| !known.as_ref().is_some_and(|known| known.contains(*word)))
+        .collect();
     let novelty = if tells { new.len() as f32 / words.len().max(1) as f32 } else { 0.0 };
     let specificity = if tells { novelty.ceil() * specificity(gate, text) } else { 0.0 };
     let emphasis = held(EMPHATIC.is_match(text) && tells);
     let contradiction = contradiction(text, kind, ground.memories);
-    let context_switch = (!ground.recent.is_empty()).then(|| held(tells && !is_same_subject(&words, ground)));
+    let context_switch =
+        (!ground.recent.is_empty()).then(|| held(tells && !is_same_subject(&words, ground)));
     let parts = [
         ("novelty", Some(novelty), gate.novelty),
         ("contradiction", contradiction, gate.contradiction),
@@ -103,7 +112,9 @@ fn surprise(gate: &Gate, text: &str, kind: &Kind, ground: &Ground<'_>) -> Surpri
     let weights: f32 = parts.iter().filter(|part| part.1.is_some()).map(|part| part.2).sum();
     let points: Vec<_> = parts
         .into_iter()
-        .filter_map(|(name, part, weight)| Some((name, part? * weight / weights.max(f32::MIN_POSITIVE))))
+        .filter_map(|(name, part, weight)| {
+            Some((name, part? * weight / weights.max(f32::MIN_POSITIVE)))
+        })
         .filter(|point| point.1 != 0.0)
         .collect();
     Surprise {
@@ -133,9 +144,15 @@ fn specificity(gate: &Gate, text: &str) -> f32 {
 /// Nothing to be asked where nothing of the kind is known that has a word in common.
 fn contradiction(text: &str, kind: &Kind, memories: &[Memory]) -> Option<f32> {
     let words = stems(text);
-    let is_about_the_same = |memory: &&Memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words);
-    let about = memories.iter().filter(is_about_the_same).map(|memory| information(&memory.content)).collect::<Vec<_>>();
-    let says_otherwise = CHANGED.is_match(text) && about.iter().any(|known| !information(text).is_subset(known));
+    let is_about_the_same =
+        |memory: &&Memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words);
+    let about = memories
+        .iter()
+        .filter(is_about_the_same)
+        .map(|memory| information(&memory.content))
+        .collect::<Vec<_>>();
+    let says_otherwise =
+        CHANGED.is_match(text) && about.iter().any(|known| !information(text).is_subset(known));
     (!about.is_empty()).then(|| held(says_otherwise))
 }
 
@@ -156,7 +173,9 @@ fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
 }
 
 fn kind(text: &str) -> Kind {
-    Kind::new(KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind))
+    Kind::new(
+        KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind),
+    )
 }
 
 #[cfg(test)]
@@ -169,8 +188,11 @@ mod tests {
     }
 
     fn judged(text: &str, known: &[&str]) -> Judged {
-        let memories: Vec<Memory> =
-            known.iter().enumerate().map(|(n, text)| memory(n as u32, kind(text).as_str(), text)).collect();
+        let memories: Vec<Memory> = known
+            .iter()
+            .enumerate()
+            .map(|(n, text)| memory(n as u32, kind(text).as_str(), text))
+            .collect();
         let recent: Vec<_> = known.iter().map(|text| said(text)).collect();
         judge(&gate(), text, &Ground { memories: &memories, recent: &recent, ..ground(&RARITY) })
     }
@@ -220,21 +242,36 @@ mod tests {
         ] {
             for known in [&[][..], &["I live in Lisbon"]] {
                 let judged = judged(text, known);
-                assert_eq!((judged.kind.as_str(), judged.keep), (kind, true), "{text:?}: {judged:?}");
+                assert_eq!(
+                    (judged.kind.as_str(), judged.keep),
+                    (kind, true),
+                    "{text:?}: {judged:?}"
+                );
             }
         }
-        assert!(judged("Actually, it runs on port 8080, not 3000", &["This API uses port 3000"]).keep);
+        assert!(
+            judged("Actually, it runs on port 8080, not 3000", &["This API uses port 3000"]).keep
+        );
     }
 
     #[test]
     fn what_is_listed_as_discarded_is_dropped_also_from_an_empty_store() {
-        for text in ["Hello", "Thanks", "OK", "Got it", "That's good", "What should I do?", "What is the port of PostgreSQL?"] {
+        for text in [
+            "Hello",
+            "Thanks",
+            "OK",
+            "Got it",
+            "That's good",
+            "What should I do?",
+            "What is the port of PostgreSQL?",
+        ] {
             for known in [&[][..], &["I prefer Python"]] {
                 let judged = judged(text, known);
                 assert!(!judged.keep && judged.surprise.total < 0.3, "{text:?}: {judged:?}");
             }
         }
-        for text in ["This API uses port 3000", "Let's use PostgreSQL", "auth.js depends on jwt.js"] {
+        for text in ["This API uses port 3000", "Let's use PostgreSQL", "auth.js depends on jwt.js"]
+        {
             assert!(!judged(text, &[text]).keep, "said before: {text:?}");
         }
     }
@@ -245,9 +282,16 @@ mod tests {
         assert_eq!((gate.novelty, gate.contradiction, gate.specificity), (0.40, 0.25, 0.20));
         assert_eq!((gate.emphasis, gate.context_switch, gate.threshold), (0.10, 0.05, 0.3));
         let judged = judged("Actually, I prefer Go", &["I prefer Python"]);
-        let points = |name| judged.surprise.points.iter().find(|point| point.0 == name).map_or(0.0, |point| point.1);
+        let points = |name| {
+            judged.surprise.points.iter().find(|point| point.0 == name).map_or(0.0, |point| point.1)
+        };
         assert_eq!(
-            (points("novelty"), points("contradiction"), points("emphasis"), points("context_switch")),
+            (
+                points("novelty"),
+                points("contradiction"),
+                points("emphasis"),
+                points("context_switch")
+            ),
             (0.40, 0.25, 0.10, 0.05)
         );
         assert!((points("specificity") - 0.20 * judged.surprise.specificity).abs() < 1e-6);
@@ -256,11 +300,15 @@ mod tests {
     #[test]
     fn a_lower_threshold_stores_more_and_a_higher_one_only_novel_information() {
         let kept = |threshold, known: &[&str]| {
-            let memories: Vec<Memory> = known.iter().map(|text| memory(1, "preference", text)).collect();
+            let memories: Vec<Memory> =
+                known.iter().map(|text| memory(1, "preference", text)).collect();
             let ground = Ground { memories: &memories, ..ground(&RARITY) };
             judge(&Gate { threshold, ..gate() }, "I prefer Python", &ground).keep
         };
-        assert_eq!((kept(0.1, &["I prefer Python"]), kept(0.3, &["I prefer Python"])), (true, false));
+        assert_eq!(
+            (kept(0.1, &["I prefer Python"]), kept(0.3, &["I prefer Python"])),
+            (true, false)
+        );
         assert!(kept(0.5, &[]));
     }
 
@@ -268,13 +316,17 @@ mod tests {
     fn only_the_newest_five_are_looked_at_for_the_same() {
         let text = "Actually I never deploy the billing service to Lisbon on Friday";
         let same = "I never deploy the billing service to Lisbon on Friday";
-        let others = ["I prefer Go", "I prefer tea", "I prefer Porto", "I prefer Rust", "I prefer Kafka"];
+        let others =
+            ["I prefer Go", "I prefer tea", "I prefer Porto", "I prefer Rust", "I prefer Kafka"];
         let known = |after: usize| [&[same], &others[..after]].concat();
         assert_eq!(gate().dedup_lookback, 5);
         let lenient = Gate { threshold: 0.0, ..gate() };
         let found = |after| {
-            let memories: Vec<Memory> =
-                known(after).iter().enumerate().map(|(n, text)| memory(n as u32, "preference", text)).collect();
+            let memories: Vec<Memory> = known(after)
+                .iter()
+                .enumerate()
+                .map(|(n, text)| memory(n as u32, "preference", text))
+                .collect();
             judge(&lenient, text, &Ground { memories: &memories, ..ground(&RARITY) }).same
         };
         assert!(found(4).is_some());
@@ -284,7 +336,8 @@ mod tests {
     #[test]
     fn the_senders_kind_wins() {
         let hint = Kind::new("ritual");
-        let judged = judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) });
+        let judged =
+            judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) });
         assert_eq!(judged.kind, hint);
     }
 }

@@ -35,7 +35,10 @@ static INSIGHT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(prefer(s|red)?|favou?rite|rather|(like|love|hate|enjoy|dislike)s?|always|never)\b").expect(FIXED)
+    Regex::new(
+        r"(?i)\b(prefer(s|red)?|favou?rite|rather|(like|love|hate|enjoy|dislike)s?|always|never)\b",
+    )
+    .expect(FIXED)
 });
 
 static FACT: LazyLock<Regex> = LazyLock::new(|| {
@@ -43,22 +46,40 @@ static FACT: LazyLock<Regex> = LazyLock::new(|| {
         .expect(FIXED)
 });
 
-static EMPHATIC: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)!|\b(always|never|must|important|critical|definitely|remember)\b").expect(FIXED));
+static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)!|\b(always|never|must|important|critical|definitely|remember)\b")
+        .expect(FIXED)
+});
 
 /// Kept is what tells something; how much it matters is its salience, which fades.
 pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
     let read = if is_courtesy(text) || text.trim_end().ends_with('?') { None } else { kind(text) };
     let keep = read.is_some();
-    let (of_kind, specific) = (read.map_or(0.0, |kind| salience_of(gate, kind)), held(keep && !specifics(text).is_empty()));
+    let (of_kind, specific) = (
+        read.map_or(0.0, |kind| salience_of(gate, kind)),
+        held(keep && !specifics(text).is_empty()),
+    );
     let emphasis = held(keep && EMPHATIC.is_match(text));
-    let points =
-        [(read.unwrap_or("fact"), of_kind), ("specific", gate.specific * specific), ("emphasis", gate.emphasis * emphasis)];
+    let points = [
+        (read.unwrap_or("fact"), of_kind),
+        ("specific", gate.specific * specific),
+        ("emphasis", gate.emphasis * emphasis),
+    ];
     let points: Vec<_> = points.into_iter().filter(|point| point.1 != 0.0).collect();
     let salience = points.iter().map(|point| point.1).sum::<f32>().min(1.0);
     Judged {
-        reason: if keep { format!("salience of {}", told(&points)) } else { "tells nothing".to_owned() },
-        surprise: Surprise { total: salience, specificity: specific, emphasis, points, ..Surprise::default() },
+        reason: if keep {
+            format!("salience of {}", told(&points))
+        } else {
+            "tells nothing".to_owned()
+        },
+        surprise: Surprise {
+            total: salience,
+            specificity: specific,
+            emphasis,
+            points,
+            ..Surprise::default()
+        },
         threshold: 0.0,
         keep,
         importance: salience,
@@ -71,7 +92,11 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
 
 /// The same fact mentioned again: confidence rises instead of a second memory.
 fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
-    memories.iter().rev().find(|memory| says_the_same(text, &memory.content, gate.same_overlap)).map(|memory| memory.id)
+    memories
+        .iter()
+        .rev()
+        .find(|memory| says_the_same(text, &memory.content, gate.same_overlap))
+        .map(|memory| memory.id)
 }
 
 fn salience_of(gate: &Gate, kind: &str) -> f32 {
@@ -117,7 +142,10 @@ mod tests {
             assert_eq!((judged.kind.as_str(), judged.keep), (kind, true), "{text:?}: {judged:?}");
             assert!((0.0..=1.0).contains(&judged.importance), "{judged:?}");
         }
-        assert!(judged("I never fly to Lisbon!", Role::User).importance > judged("I hate tea", Role::User).importance);
+        assert!(
+            judged("I never fly to Lisbon!", Role::User).importance
+                > judged("I hate tea", Role::User).importance
+        );
     }
 
     #[test]
@@ -129,15 +157,25 @@ mod tests {
 
     #[test]
     fn explicit_statements_of_the_user_are_surer_than_what_is_inferred() {
-        let (stated, inferred) =
-            (judged("I prefer tea", Role::User).confidence, judged("You prefer tea", Role::Assistant).confidence);
+        let (stated, inferred) = (
+            judged("I prefer tea", Role::User).confidence,
+            judged("You prefer tea", Role::Assistant).confidence,
+        );
         assert!(stated > inferred && inferred > 0.0, "{stated} {inferred}");
     }
 
     #[test]
     fn the_same_fact_mentioned_again_is_no_second_memory() {
-        let known = [memory(1, "fact", "My birthday is in May"), memory(2, "fact", "My sister lives in Porto")];
-        let found = judge(&gate(), "My birthday is in May.", &Ground { memories: &known, ..ground(&RARITY) }).same;
+        let known = [
+            memory(1, "fact", "My birthday is in May"),
+            memory(2, "fact", "My sister lives in Porto"),
+        ];
+        let found = judge(
+            &gate(),
+            "My birthday is in May.",
+            &Ground { memories: &known, ..ground(&RARITY) },
+        )
+        .same;
         assert_eq!(found, Some(known[0].id));
     }
 }

@@ -35,8 +35,10 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     .expect(FIXED)
 });
 
-static NOW: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)\b(now|currently|at the moment|this session|for the time being|today)\b").expect(FIXED));
+static NOW: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(now|currently|at the moment|this session|for the time being|today)\b")
+        .expect(FIXED)
+});
 
 /// Subject, a verb of state, object; what happened is an event and no fact.
 static STATES: LazyLock<Regex> = LazyLock::new(|| {
@@ -81,12 +83,15 @@ fn salience(gate: &Gate, text: &str, rarity: &Rarity) -> f32 {
 
 /// A name inside a sentence, or a word that no sentence begins with: "PostgreSQL".
 fn has_entity(text: &str) -> bool {
-    specifics(text).iter().any(|word| word.starts_with(char::is_uppercase) && !word.chars().all(|c| c.is_ascii_digit()))
+    specifics(text).iter().any(|word| {
+        word.starts_with(char::is_uppercase) && !word.chars().all(|c| c.is_ascii_digit())
+    })
 }
 
 fn mean_bits(text: &str, rarity: &Rarity) -> f32 {
     let words = content(text);
-    words.iter().map(|word| rarity.bits(&word.to_lowercase())).sum::<f32>() / words.len().max(1) as f32
+    words.iter().map(|word| rarity.bits(&word.to_lowercase())).sum::<f32>()
+        / words.len().max(1) as f32
 }
 
 /// A preference is a way to proceed.
@@ -125,8 +130,17 @@ mod tests {
 
     #[test]
     fn novelty_is_the_distance_to_the_centroid_and_1_without_memories() {
-        for (nearness, expected) in [(None, 1.0), (Some(0.25), 0.75), (Some(1.0), 0.0), (Some(-0.5), 1.0), (Some(1.01), 0.0)] {
-            assert!(near(judged("so it goes", nearness).surprise.novelty, expected), "{nearness:?}");
+        for (nearness, expected) in [
+            (None, 1.0),
+            (Some(0.25), 0.75),
+            (Some(1.0), 0.0),
+            (Some(-0.5), 1.0),
+            (Some(1.01), 0.0),
+        ] {
+            assert!(
+                near(judged("so it goes", nearness).surprise.novelty, expected),
+                "{nearness:?}"
+            );
         }
     }
 
@@ -177,6 +191,9 @@ mod tests {
     #[test]
     fn the_hint_wins() {
         let hint = Kind::new("working");
-        assert_eq!(judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) }).kind, hint);
+        assert_eq!(
+            judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) }).kind,
+            hint
+        );
     }
 }

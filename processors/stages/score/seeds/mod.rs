@@ -84,9 +84,15 @@ impl Rule {
         match self {
             Rule::Lynkr(_) => sure(kind_or(&|| Kind::new("fact"))),
             Rule::MemorySpec(_) => sure(kind_or(&|| memory_spec::kind(content))),
-            Rule::MemoryPlatform(_) => sure(kind_or(&|| Kind::new(memory_platform::kind(content).unwrap_or("fact")))),
-            Rule::Alma(_) => sure(kind_or(&|| Kind::new(alma::category(content).unwrap_or("fact")))),
-            Rule::Talome(gate) => talome::told(gate, content, kind_or(&|| talome::kind(content)), memories),
+            Rule::MemoryPlatform(_) => {
+                sure(kind_or(&|| Kind::new(memory_platform::kind(content).unwrap_or("fact"))))
+            }
+            Rule::Alma(_) => {
+                sure(kind_or(&|| Kind::new(alma::category(content).unwrap_or("fact"))))
+            }
+            Rule::Talome(gate) => {
+                talome::told(gate, content, kind_or(&|| talome::kind(content)), memories)
+            }
         }
     }
 }
@@ -114,6 +120,9 @@ fn held(holds: bool) -> f32 {
 fn told(points: &[(&'static str, f32)]) -> String {
     let mut parts: Vec<_> = points.iter().filter(|point| point.1 != 0.0).collect();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let parts: Vec<String> = parts.iter().map(|(name, points)| format!("{name} {points:.2}").replacen("0.", ".", 1)).collect();
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|(name, points)| format!("{name} {points:.2}").replacen("0.", ".", 1))
+        .collect();
     if parts.is_empty() { "nothing in it".to_owned() } else { parts.join(", ") }
 }

@@ -1,7 +1,10 @@
 //! Plain memories and turns for the seeds' tests.
 
 use super::Ground;
-use crate::domain::{Around, Kind, Memory, MemoryId, Metadata, Position, Role, SaidBefore, Scope, Time, UserKey, Vector};
+use crate::domain::{
+    Around, Kind, Memory, MemoryId, Metadata, Position, Role, SaidBefore, Scope, Time, UserKey,
+    Vector,
+};
 use crate::stages::score::Rarity;
 use std::sync::LazyLock;
 
@@ -9,11 +12,19 @@ pub static RARITY: LazyLock<Rarity> = LazyLock::new(Rarity::flat);
 
 /// A user's first words.
 pub fn ground(rarity: &Rarity) -> Ground<'_> {
-    Ground { memories: &[], recent: &[], nearness_to_all: None, rarity, role: Role::User, hint: None }
+    Ground {
+        memories: &[],
+        recent: &[],
+        nearness_to_all: None,
+        rarity,
+        role: Role::User,
+        hint: None,
+    }
 }
 
 pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
-    let source = Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
+    let source =
+        Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
     let at = Time(i64::from(number));
     Memory {
         around: Around::default(),

@@ -18,11 +18,22 @@ pub struct Gate {
 
 /// In this order: the first that fits wins, and what fits none is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
-    let wording = |kind, pattern| (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"));
+    let wording = |kind, pattern| {
+        (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"))
+    };
     vec![
-        wording("correction", r"(?i)^\W*(actually|correction|no,)|, not \w|\binstead of\b|\bno longer\b"),
-        wording("preference", r"(?i)\b(prefer(s|red)?|favou?rite|likes?|loves?|hates?|dislikes?|would rather)\b"),
-        wording("context", r"(?i)\b(this (week|month|weekend)|today|currently|right now|at the moment|setting up)\b"),
+        wording(
+            "correction",
+            r"(?i)^\W*(actually|correction|no,)|, not \w|\binstead of\b|\bno longer\b",
+        ),
+        wording(
+            "preference",
+            r"(?i)\b(prefer(s|red)?|favou?rite|likes?|loves?|hates?|dislikes?|would rather)\b",
+        ),
+        wording(
+            "context",
+            r"(?i)\b(this (week|month|weekend)|today|currently|right now|at the moment|setting up)\b",
+        ),
     ]
 });
 
@@ -44,7 +55,8 @@ pub fn judge(text: &str, ground: &Ground<'_>) -> Judged {
 pub fn told(gate: &Gate, content: &str, kind: Kind, memories: &[Memory]) -> Told {
     let sure = gate.confidence.get(kind.as_str()).or_else(|| gate.confidence.get("fact"));
     let words = pairs(content);
-    let is_same = |memory: &&Memory| memory.kind == kind && dice(&pairs(&memory.content), &words) > gate.dice;
+    let is_same =
+        |memory: &&Memory| memory.kind == kind && dice(&pairs(&memory.content), &words) > gate.dice;
     let same = memories.iter().rev().find(is_same).cloned();
     Told { confidence: sure.copied().unwrap_or(1.0), same, kind }
 }
@@ -61,7 +73,9 @@ fn dice(one: &HashSet<(char, char)>, other: &HashSet<(char, char)>) -> f32 {
 }
 
 pub fn kind(text: &str) -> Kind {
-    Kind::new(KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind))
+    Kind::new(
+        KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind),
+    )
 }
 
 #[cfg(test)]
@@ -88,9 +102,15 @@ mod tests {
         assert_eq!(gate().dice, 0.80);
         assert!(same("fact", "My timezone is EST", "My timezone is EST timezone"));
         assert!(!same("fact", "My timezone is Eastern", "I use EST"));
-        assert!(!same("preference", "My timezone is EST", "My timezone is EST timezone"), "another kind");
-        let at =
-            |dice: f32| told(&Gate { dice, ..gate() }, "hell", Kind::new("fact"), &[memory(1, "fact", "hello")]).same.is_some();
+        assert!(
+            !same("preference", "My timezone is EST", "My timezone is EST timezone"),
+            "another kind"
+        );
+        let at = |dice: f32| {
+            told(&Gate { dice, ..gate() }, "hell", Kind::new("fact"), &[memory(1, "fact", "hello")])
+                .same
+                .is_some()
+        };
         assert!(at(0.85) && !at(6.0 / 7.0), "over, not at");
     }
 
@@ -107,7 +127,11 @@ mod tests {
             ("Actually, my timezone is Europe/Bratislava, not America/New_York", "correction", 1.0),
         ] {
             let told = told(&gate(), content, kind(content), &[]);
-            assert_eq!((told.kind.as_str(), told.confidence), (kind_of_it, expected), "{content:?}");
+            assert_eq!(
+                (told.kind.as_str(), told.confidence),
+                (kind_of_it, expected),
+                "{content:?}"
+            );
         }
     }
 

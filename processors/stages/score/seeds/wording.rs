@@ -7,8 +7,9 @@ use std::sync::LazyLock;
 
 /// Said to begin, to agree or to correct: no part of what is told.
 const FILLERS: &[&str] = &[
-    "actually", "also", "bye", "cool", "good", "great", "hello", "hey", "hi", "instead", "let", "lets", "nice", "ok", "okay",
-    "please", "really", "sure", "thank", "thanks", "well", "wow", "yeah", "yes",
+    "actually", "also", "bye", "cool", "good", "great", "hello", "hey", "hi", "instead", "let",
+    "lets", "nice", "ok", "okay", "please", "really", "sure", "thank", "thanks", "well", "wow",
+    "yeah", "yes",
 ];
 
 /// What stands around the thing that is told of: "I prefer …", "decided to use …".
@@ -48,7 +49,9 @@ pub fn is_courtesy(text: &str) -> bool {
 
 /// A word as it stands between two spaces, without marks at its ends: "auth.js" is one.
 pub fn tokens(text: &str) -> impl Iterator<Item = &str> {
-    text.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric())).filter(|word| !word.is_empty())
+    text.split_whitespace()
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
+        .filter(|word| !word.is_empty())
 }
 
 /// Tokens that mean something, in the order they stand.
@@ -59,9 +62,11 @@ pub fn content(text: &str) -> Vec<&str> {
 /// Stems of what is told, without the words around it; of those, if there is nothing else.
 pub fn information(text: &str) -> BTreeSet<String> {
     let content = content(text);
-    let stems =
-        |words: &mut dyn Iterator<Item = &&str>| words.map(|word| text::stem(&word.to_lowercase())).collect::<BTreeSet<_>>();
-    let told = stems(&mut content.iter().filter(|word| !FRAMES.contains(&word.to_lowercase().as_str())));
+    let stems = |words: &mut dyn Iterator<Item = &&str>| {
+        words.map(|word| text::stem(&word.to_lowercase())).collect::<BTreeSet<_>>()
+    };
+    let told =
+        stems(&mut content.iter().filter(|word| !FRAMES.contains(&word.to_lowercase().as_str())));
     if told.is_empty() { stems(&mut content.iter()) } else { told }
 }
 

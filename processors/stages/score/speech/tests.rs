@@ -11,7 +11,10 @@ fn speech(text: &str) -> Speech {
 fn states(texts: &[&str]) {
     for text in texts {
         let speech = speech(text);
-        assert!(speech.small_talk.is_none() && (speech.states || speech.unjudged), "{text:?}: {speech:?}");
+        assert!(
+            speech.small_talk.is_none() && (speech.states || speech.unjudged),
+            "{text:?}: {speech:?}"
+        );
     }
 }
 
@@ -108,17 +111,46 @@ fn a_plain_english_statement_is_one_however_short() {
 fn english_small_talk_is_told_by_its_sort() {
     is_small_talk(
         SmallTalk::Greeting,
-        &["Hello!", "hey there", "Good morning", "hiya, how are you?", "Bye for now", "night night", "Hi Priya", "heyyyy"],
+        &[
+            "Hello!",
+            "hey there",
+            "Good morning",
+            "hiya, how are you?",
+            "Bye for now",
+            "night night",
+            "Hi Priya",
+            "heyyyy",
+        ],
     );
     is_small_talk(
         SmallTalk::Thanks,
-        &["thanks", "Thank you so much!", "cheers mate", "ta", "Thanks, that's great!", "thanks a lot, Sam"],
+        &[
+            "thanks",
+            "Thank you so much!",
+            "cheers mate",
+            "ta",
+            "Thanks, that's great!",
+            "thanks a lot, Sam",
+        ],
     );
     is_small_talk(
         SmallTalk::Acknowledgement,
-        &["ok", "Yes please", "sure, go ahead", "got it", "hmm, not sure", "I see.", "will do", "makes sense", "yep yep"],
+        &[
+            "ok",
+            "Yes please",
+            "sure, go ahead",
+            "got it",
+            "hmm, not sure",
+            "I see.",
+            "will do",
+            "makes sense",
+            "yep yep",
+        ],
     );
-    is_small_talk(SmallTalk::Praise, &["wow", "that's perfect", "love it!!", "brilliant", "so cool haha"]);
+    is_small_talk(
+        SmallTalk::Praise,
+        &["wow", "that's perfect", "love it!!", "brilliant", "so cool haha"],
+    );
     is_small_talk(SmallTalk::Filler, &["haha", "lol", "🎉🎉", "...", "👍", "oh dear"]);
 }
 
@@ -191,7 +223,10 @@ fn spanish_statements_and_small_talk() {
         &["¡Hola!", "buenos días", "buenas noches, hasta mañana", "hola, ¿qué tal?", "Hola Marta"],
     );
     is_small_talk(SmallTalk::Thanks, &["gracias", "¡Muchas gracias!", "mil gracias, eres un sol"]);
-    is_small_talk(SmallTalk::Acknowledgement, &["vale", "sí, claro", "de acuerdo", "no sé", "ya veo", "bueno, pues nada"]);
+    is_small_talk(
+        SmallTalk::Acknowledgement,
+        &["vale", "sí, claro", "de acuerdo", "no sé", "ya veo", "bueno, pues nada"],
+    );
     states_nothing(&["¿Cómo se dice eso en inglés?", "¿Qué hora es?"]);
 }
 
@@ -214,9 +249,15 @@ fn french_statements_and_small_talk() {
         "Est-ce que mon fils de trois ans peut manger du miel ?",
         "le serveur tourne sous Debian 12",
     ]);
-    is_small_talk(SmallTalk::Greeting, &["Bonjour !", "salut, ça va ?", "bonne nuit", "Coucou Léa", "à demain"]);
+    is_small_talk(
+        SmallTalk::Greeting,
+        &["Bonjour !", "salut, ça va ?", "bonne nuit", "Coucou Léa", "à demain"],
+    );
     is_small_talk(SmallTalk::Thanks, &["merci", "Merci beaucoup !", "super merci"]);
-    is_small_talk(SmallTalk::Acknowledgement, &["d'accord", "oui oui", "ok ça marche", "je ne sais pas", "ah bon", "c'est noté"]);
+    is_small_talk(
+        SmallTalk::Acknowledgement,
+        &["d'accord", "oui oui", "ok ça marche", "je ne sais pas", "ah bon", "c'est noté"],
+    );
     states_nothing(&["Comment dit-on cela en anglais ?", "quelle heure est-il ?"]);
 }
 
@@ -240,9 +281,15 @@ fn portuguese_statements_and_small_talk() {
         "Meu filho de três anos pode comer mel?",
         "o servidor roda Debian 12",
     ]);
-    is_small_talk(SmallTalk::Greeting, &["Oi!", "bom dia", "boa noite, até amanhã", "olá, tudo bem?", "Oi Bruna"]);
+    is_small_talk(
+        SmallTalk::Greeting,
+        &["Oi!", "bom dia", "boa noite, até amanhã", "olá, tudo bem?", "Oi Bruna"],
+    );
     is_small_talk(SmallTalk::Thanks, &["obrigada", "Muito obrigado!", "valeu, demais"]);
-    is_small_talk(SmallTalk::Acknowledgement, &["tá bom", "sim, claro", "entendi", "não sei", "pois é", "então beleza"]);
+    is_small_talk(
+        SmallTalk::Acknowledgement,
+        &["tá bom", "sim, claro", "entendi", "não sei", "pois é", "então beleza"],
+    );
     states_nothing(&["Como se diz isso em inglês?", "Que horas são?"]);
 }
 
@@ -266,9 +313,15 @@ fn italian_statements_and_small_talk() {
         "Mio figlio di tre anni può mangiare il miele?",
         "il server usa Debian 12",
     ]);
-    is_small_talk(SmallTalk::Greeting, &["Ciao!", "buongiorno", "buonanotte, a domani", "ciao, come stai?", "Ciao Giulia"]);
+    is_small_talk(
+        SmallTalk::Greeting,
+        &["Ciao!", "buongiorno", "buonanotte, a domani", "ciao, come stai?", "Ciao Giulia"],
+    );
     is_small_talk(SmallTalk::Thanks, &["grazie", "Grazie mille!", "ti ringrazio, perfetto"]);
-    is_small_talk(SmallTalk::Acknowledgement, &["va bene", "sì, certo", "ho capito", "non lo so", "d'accordo", "ah ecco"]);
+    is_small_talk(
+        SmallTalk::Acknowledgement,
+        &["va bene", "sì, certo", "ho capito", "non lo so", "d'accordo", "ah ecco"],
+    );
     states_nothing(&["Come si dice in inglese?", "Che ore sono?"]);
 }
 
@@ -293,7 +346,10 @@ fn chinese_statements_and_small_talk() {
     ]);
     is_small_talk(SmallTalk::Greeting, &["你好", "早上好！", "晚安，明天见", "在吗？"]);
     is_small_talk(SmallTalk::Thanks, &["谢谢", "非常感谢！", "好的，谢谢你"]);
-    is_small_talk(SmallTalk::Acknowledgement, &["好的", "嗯嗯，知道了", "没问题", "不知道", "是的", "对对对"]);
+    is_small_talk(
+        SmallTalk::Acknowledgement,
+        &["好的", "嗯嗯，知道了", "没问题", "不知道", "是的", "对对对"],
+    );
     states_nothing(&["这个英文怎么说？", "现在几点？"]);
 }
 
@@ -316,9 +372,15 @@ fn japanese_statements_and_small_talk() {
         "うちの3歳の息子、はちみつ食べていい？",
         "サーバーはDebian 12です",
     ]);
-    is_small_talk(SmallTalk::Greeting, &["こんにちは", "おはようございます！", "おやすみなさい", "お疲れ様です"]);
+    is_small_talk(
+        SmallTalk::Greeting,
+        &["こんにちは", "おはようございます！", "おやすみなさい", "お疲れ様です"],
+    );
     is_small_talk(SmallTalk::Thanks, &["ありがとう", "ありがとうございます！", "助かりました"]);
-    is_small_talk(SmallTalk::Acknowledgement, &["はい", "了解です", "なるほどね", "そうですね", "わからない", "大丈夫です"]);
+    is_small_talk(
+        SmallTalk::Acknowledgement,
+        &["はい", "了解です", "なるほどね", "そうですね", "わからない", "大丈夫です"],
+    );
     states_nothing(&["これは英語で何？", "今何時ですか？"]);
 }
 
@@ -331,7 +393,14 @@ fn a_letter_drawn_out_makes_small_talk_no_statement() {
 
 #[test]
 fn a_yes_or_no_that_goes_on_states_something() {
-    states(&["sì, sono medico", "はい、医者です", "sí, médica", "oui, prof de maths", "どうも、鈴木です", "gracias, ya no fumo"]);
+    states(&[
+        "sì, sono medico",
+        "はい、医者です",
+        "sí, médica",
+        "oui, prof de maths",
+        "どうも、鈴木です",
+        "gracias, ya no fumo",
+    ]);
     is_small_talk(SmallTalk::Greeting, &["どうも"]);
     is_small_talk(SmallTalk::Acknowledgement, &["sì, certo", "はい、わかりました", "sí claro"]);
 }

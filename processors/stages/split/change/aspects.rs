@@ -29,7 +29,9 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     for (name, words) in lines.filter_map(|line| line.split_once(':')) {
         let bit = 1 << table.names.len();
         table.names.push(name);
-        words.split_whitespace().for_each(|word| *table.by_stem.entry(text::stem(word)).or_default() |= bit);
+        words
+            .split_whitespace()
+            .for_each(|word| *table.by_stem.entry(text::stem(word)).or_default() |= bit);
     }
     table
 });

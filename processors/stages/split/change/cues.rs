@@ -32,7 +32,8 @@ pub fn cues(words: &[&str]) -> Vec<Cue> {
         if let Some(longest) = matching.max_by_key(|phrase| phrase.rest.len()) {
             let to = from + 1 + longest.rest.len();
             // "I won't quit", "thinking of moving": said not to be so, or only thought of.
-            let is_unreal = longest.kind & (ENDED | CHANGED) != 0 && is_unreal(&words[from.saturating_sub(3)..from]);
+            let is_unreal = longest.kind & (ENDED | CHANGED) != 0
+                && is_unreal(&words[from.saturating_sub(3)..from]);
             if !is_unreal && !is_return_from_a_trip(&words[from..]) {
                 found.push(Cue { kind: longest.kind, from, to });
             }
@@ -46,7 +47,10 @@ pub fn cues(words: &[&str]) -> Vec<Cue> {
 
 /// In a script without spaces: which wordings stand anywhere in the text.
 pub fn cues_unspaced(text: &str) -> Cues {
-    UNSPACED.iter().filter(|(wording, _)| text.contains(wording)).fold(0, |all, (_, kind)| all | kind)
+    UNSPACED
+        .iter()
+        .filter(|(wording, _)| text.contains(wording))
+        .fold(0, |all, (_, kind)| all | kind)
 }
 
 struct Phrase {
@@ -73,7 +77,11 @@ type Lexicon = HashMap<&'static str, Vec<Phrase>, RandomState>;
 
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| {
     let (mut lexicon, mut kind) = (Lexicon::default(), 0);
-    for line in include_str!("cues.txt").lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in include_str!("cues.txt")
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         if let Some(section) = line.strip_prefix('[') {
             kind = match section.trim_end_matches(']') {
                 "corrected" => CORRECTED,
@@ -88,9 +96,14 @@ static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| {
             words.next();
             words.collect()
         };
-        let word = |word: &&'static str| if *word == "*" { Word::Any } else { Word::OneOf(word.split('|').collect()) };
+        let word = |word: &&'static str| {
+            if *word == "*" { Word::Any } else { Word::OneOf(word.split('|').collect()) }
+        };
         for first in line.split(' ').next().into_iter().flat_map(|first| first.split('|')) {
-            lexicon.entry(first).or_default().push(Phrase { rest: rest.iter().map(word).collect(), kind });
+            lexicon
+                .entry(first)
+                .or_default()
+                .push(Phrase { rest: rest.iter().map(word).collect(), kind });
         }
     }
     lexicon
@@ -178,7 +191,8 @@ const INTENDED: [&str; 14] = [
 ];
 
 fn is_unreal(before: &[&str]) -> bool {
-    let is_intended = |pair: &[&str]| INTENDED.contains(&pair[0]) && matches!(pair[1], "to" | "of" | "about");
+    let is_intended =
+        |pair: &[&str]| INTENDED.contains(&pair[0]) && matches!(pair[1], "to" | "of" | "about");
     before.iter().any(|word| UNREAL.contains(word)) || before.windows(2).any(is_intended)
 }
 
@@ -187,8 +201,8 @@ fn is_return_from_a_trip(words: &[&str]) -> bool {
 }
 
 const NOTHING_DENIED: [&str; 20] = [
-    "idea", "problem", "one", "way", "wonder", "doubt", "need", "matter", "thanks", "worries", "point", "clue", "rush", "reason",
-    "kidding", "time", "lift", "more", "longer", "big",
+    "idea", "problem", "one", "way", "wonder", "doubt", "need", "matter", "thanks", "worries",
+    "point", "clue", "rush", "reason", "kidding", "time", "lift", "more", "longer", "big",
 ];
 
 /// "no beer", "not the 12th", "not 20".
@@ -235,7 +249,13 @@ mod tests {
 
     #[test]
     fn what_is_denied_or_only_intended_is_no_change() {
-        for clause in ["i won't quit", "i never sold it", "we are thinking of moving", "i might retire", "back from rome"] {
+        for clause in [
+            "i won't quit",
+            "i never sold it",
+            "we are thinking of moving",
+            "i might retire",
+            "back from rome",
+        ] {
             assert_eq!(kinds(clause) & STRONG, 0, "{clause}");
         }
     }

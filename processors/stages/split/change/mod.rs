@@ -94,15 +94,23 @@ impl News {
     }
 
     /// Earlier texts that it revises with a probability of `least` or more, in their order. `bits` tells how rare a stem is.
-    pub fn revisions(&self, earlier: &[Before<'_>], least: f32, bits: &dyn Fn(&str) -> f32) -> Vec<Revision> {
+    pub fn revisions(
+        &self,
+        earlier: &[Before<'_>],
+        least: f32,
+        bits: &dyn Fn(&str) -> f32,
+    ) -> Vec<Revision> {
         let rare = |stem: &&String| !is_generic(stem) && bits(stem) >= RARE_BITS;
         let mut rare: Vec<&str> = self.0.stems.iter().filter(rare).map(String::as_str).collect();
         rare.sort_unstable();
         let each = earlier.iter().enumerate();
-        let each = each.filter(|(_, before)| before.nearness >= NEARNESS_LEAST && self.may_reach(least, before, &rare));
+        let each = each.filter(|(_, before)| {
+            before.nearness >= NEARNESS_LEAST && self.may_reach(least, before, &rare)
+        });
         each.filter_map(|(place, before)| {
             let pair = Pair::of(&self.0, &Statement::earlier(before.content), &rare);
-            let probability = pair.probability(before).filter(|probability| *probability >= least)?;
+            let probability =
+                pair.probability(before).filter(|probability| *probability >= least)?;
             let why = self.why(before.content, &pair);
             Some(Revision { earlier: place, probability, is_partial: pair.is_partial, why })
         })
@@ -124,9 +132,19 @@ impl News {
 
     /// "revises "i smoke": says "quit", both speak of smoking".
     fn why(&self, before: &str, pair: &Pair<'_>) -> String {
-        let announced = self.0.announced.as_deref().map_or("another number".to_owned(), |cue| format!("says \"{cue}\""));
-        let shared = pair.rare.first().map(|stem| format!("\"{stem}\"")).or(name(pair.aspects).map(str::to_owned));
-        let about = shared.map_or("both are close in meaning".to_owned(), |shared| format!("both speak of {shared}"));
+        let announced = self
+            .0
+            .announced
+            .as_deref()
+            .map_or("another number".to_owned(), |cue| format!("says \"{cue}\""));
+        let shared = pair
+            .rare
+            .first()
+            .map(|stem| format!("\"{stem}\""))
+            .or(name(pair.aspects).map(str::to_owned));
+        let about = shared.map_or("both are close in meaning".to_owned(), |shared| {
+            format!("both speak of {shared}")
+        });
         format!("revises \"{}\": {announced}, {about}", text::shortened(before, 60))
     }
 }
@@ -183,11 +201,18 @@ struct Pair<'s> {
 impl<'s> Pair<'s> {
     /// `rare`: those stems of the new statement that are rare, in order of the alphabet.
     fn of(new: &'s Statement, old: &Statement, rare: &[&'s str]) -> Pair<'s> {
-        let is_addressed = |stem: &str| new.addressed.contains(stem) || old.addressed.contains(stem);
-        let rare = rare.iter().copied().filter(|stem| old.stems.contains(stem) && !is_addressed(stem)).collect();
+        let is_addressed =
+            |stem: &str| new.addressed.contains(stem) || old.addressed.contains(stem);
+        let rare = rare
+            .iter()
+            .copied()
+            .filter(|stem| old.stems.contains(stem) && !is_addressed(stem))
+            .collect();
         Pair {
             aspects: new.aspects & old.aspects,
-            is_number: !new.numbers.is_empty() && !old.numbers.is_empty() && new.numbers.is_disjoint(&old.numbers),
+            is_number: !new.numbers.is_empty()
+                && !old.numbers.is_empty()
+                && new.numbers.is_disjoint(&old.numbers),
             is_day: new.days != 0 && old.days != 0 && new.days != old.days,
             is_other_person: is_about_another(new, old),
             is_told_again: is_told_again(new, old),
@@ -209,8 +234,9 @@ impl<'s> Pair<'s> {
         if new.cues == 0 && !self.is_number {
             return None;
         }
-        let changes_it =
-            |clause: &statement::Clause| clause.cues != 0 && self.rare.iter().any(|stem| clause.stems.contains(stem));
+        let changes_it = |clause: &statement::Clause| {
+            clause.cues != 0 && self.rare.iter().any(|stem| clause.stems.contains(stem))
+        };
         let sum = new.evidence(before)
             + when(!self.rare.is_empty(), weight::RARE_WORD)
             + when(new.clauses.iter().any(changes_it), weight::RARE_WORD_CHANGES)
@@ -230,10 +256,13 @@ impl<'s> Pair<'s> {
 
 /// One of the two is about somebody around the speaker whom the other does not speak of.
 fn is_about_another(new: &Statement, old: &Statement) -> bool {
-    if new.stems.iter().any(|stem| old.stems.contains(stem) && (new.names.contains(stem) || old.names.contains(stem))) {
+    if new.stems.iter().any(|stem| {
+        old.stems.contains(stem) && (new.names.contains(stem) || old.names.contains(stem))
+    }) {
         return false;
     }
-    let is_others = |clauses: &mut dyn Iterator<Item = &statement::Clause>, known: people::People| {
+    let is_others = |clauses: &mut dyn Iterator<Item = &statement::Clause>,
+                     known: people::People| {
         let subjects: Vec<people::People> = clauses.map(|clause| clause.subject).collect();
         !subjects.is_empty() && subjects.iter().all(|subject| *subject != 0 && subject & known == 0)
     };
@@ -270,7 +299,13 @@ mod tests {
     }
 
     /// 0 where it is less than `least`.
-    fn probability_from(least: f32, earlier: &str, later: &str, nearness: f32, is_nearest: bool) -> f32 {
+    fn probability_from(
+        least: f32,
+        earlier: &str,
+        later: &str,
+        nearness: f32,
+        is_nearest: bool,
+    ) -> f32 {
         let before = Before { content: earlier, nearness, is_nearest, is_same_session: false };
         // Every word is rare but the shortest, as without a vocabulary.
         let bits = |stem: &str| if stem.len() > 2 { 14.0 } else { 9.0 };
@@ -284,7 +319,9 @@ mod tests {
         let (mut linked, mut all) = (0, 0);
         for line in lines {
             let columns: Vec<&str> = line.split('\t').collect();
-            let [kind, _, nearness, nearer, earlier, later] = columns[..] else { panic!("six columns: {line}") };
+            let [kind, _, nearness, nearer, earlier, later] = columns[..] else {
+                panic!("six columns: {line}")
+            };
             if kind != what {
                 continue;
             }
@@ -304,7 +341,11 @@ mod tests {
             for (nearness, least) in [(1.0, 0.02), (2.0, 0.1), (3.0, 0.1), (5.0, 0.5)] {
                 let all = probability(columns[4], columns[5], nearness, false);
                 let expected = if all >= least { all } else { 0.0 };
-                assert_eq!(probability_from(least, columns[4], columns[5], nearness, false), expected, "{line}");
+                assert_eq!(
+                    probability_from(least, columns[4], columns[5], nearness, false),
+                    expected,
+                    "{line}"
+                );
                 found += usize::from(expected > 0.0);
             }
         }
@@ -324,7 +365,10 @@ mod tests {
     #[test]
     fn a_change_is_recognised_whatever_its_wording() {
         for (earlier, later) in [
-            ("I take the train to the office.", "I no longer take the train, they let me work from home now."),
+            (
+                "I take the train to the office.",
+                "I no longer take the train, they let me work from home now.",
+            ),
             ("My gym is Fit4Life.", "I cancelled the gym."),
             ("My appointment is on the 3rd.", "I read it wrong, the appointment is on the 13th."),
             ("I stopped eating bread.", "I'm eating bread again."),
@@ -353,7 +397,8 @@ mod tests {
 
     #[test]
     fn a_statement_of_several_days_is_revised_only_in_part() {
-        let before = |content| Before { content, nearness: 4.0, is_nearest: true, is_same_session: false };
+        let before =
+            |content| Before { content, nearness: 4.0, is_nearest: true, is_same_session: false };
         let news = News::of("The Thursday class is cancelled.").expect("news");
         let partial = |content| news.revisions(&[before(content)], 0.0, &|_| 14.0)[0].is_partial;
         assert!(partial("I teach a class on mondays and thursdays."));
@@ -362,7 +407,12 @@ mod tests {
 
     #[test]
     fn a_reason_quotes_the_wording_and_what_both_speak_of() {
-        let before = [Before { content: "I smoke ten a day.", nearness: 4.0, is_nearest: true, is_same_session: false }];
+        let before = [Before {
+            content: "I smoke ten a day.",
+            nearness: 4.0,
+            is_nearest: true,
+            is_same_session: false,
+        }];
         let news = News::of("I quit, not one cigarette.").expect("news");
         assert_eq!(
             news.revisions(&before, 0.0, &|_| 14.0)[0].why,

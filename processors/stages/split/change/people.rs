@@ -30,10 +30,15 @@ const KINDS: [&[&str]; 20] = [
 /// A clause's subject stands among its first words.
 pub const SUBJECT_WITHIN: usize = 4;
 /// Words for the speaker and for things: a clause that begins with one is not about somebody else.
-pub const SPEAKER: [&str; 15] =
-    ["i", "i'm", "i've", "i'd", "i'll", "we", "we've", "we're", "we'd", "they", "they've", "he", "she", "it", "it's"];
+pub const SPEAKER: [&str; 15] = [
+    "i", "i'm", "i've", "i'd", "i'll", "we", "we've", "we're", "we'd", "they", "they've", "he",
+    "she", "it", "it's",
+];
 
 /// Each word for a person, with its kind.
 pub fn words() -> impl Iterator<Item = (&'static str, People)> {
-    KINDS.iter().enumerate().flat_map(|(place, words)| words.iter().map(move |word| (*word, 1 << place)))
+    KINDS
+        .iter()
+        .enumerate()
+        .flat_map(|(place, words)| words.iter().map(move |word| (*word, 1 << place)))
 }

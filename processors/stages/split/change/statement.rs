@@ -73,13 +73,15 @@ impl Statement {
     fn read_whole(content: &str, is_new: bool) -> Statement {
         let text = prose(&content[..content.floor_char_boundary(BYTES_MAX)]);
         let lower = text.to_lowercase();
-        let mut statement = Statement { is_new, ..Statement::empty(text.split_whitespace().count()) };
+        let mut statement =
+            Statement { is_new, ..Statement::empty(text.split_whitespace().count()) };
         for clause in pieces(&lower).take(CLAUSES_MAX) {
             statement.read(clause);
         }
         statement.read_names(&text);
         if lower.chars().any(|c| c >= FIRST_UNSPACED) {
-            statement.is_first_person |= FIRST_PERSON_UNSPACED.iter().any(|word| lower.contains(word));
+            statement.is_first_person |=
+                FIRST_PERSON_UNSPACED.iter().any(|word| lower.contains(word));
             statement.cues |= if is_new { cues_unspaced(&lower) } else { 0 };
         }
         statement
@@ -142,7 +144,12 @@ impl Statement {
         // Only a clause with a cue is asked for its own stems: copying the others took a tenth of the time.
         let own = if kinds == 0 { Stems::default() } else { stems.clone() };
         self.stems.extend(stems.into_iter());
-        self.clauses.push(Clause { cues: kinds, stems: own, subject: subject(&classes), is_question });
+        self.clauses.push(Clause {
+            cues: kinds,
+            stems: own,
+            subject: subject(&classes),
+            is_question,
+        });
         self.cues |= kinds;
     }
 
@@ -162,7 +169,8 @@ impl Statement {
         let (mut is_start, mut before) = (true, "");
         for word in text.split_whitespace() {
             let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-            let begins_upper = bare.starts_with(char::is_uppercase) && bare.chars().nth(1).is_some_and(char::is_lowercase);
+            let begins_upper = bare.starts_with(char::is_uppercase)
+                && bare.chars().nth(1).is_some_and(char::is_lowercase);
             if begins_upper {
                 let own = bare.split(['\'', '’']).next().unwrap_or(bare).to_lowercase();
                 if GREETINGS.contains(&before.to_lowercase().as_str()) {
@@ -183,7 +191,10 @@ impl Statement {
 
 /// Sentences, and parts of them that say one thing each.
 fn pieces(lower: &str) -> impl Iterator<Item = &str> {
-    sentences(lower).flat_map(|sentence| sentence.split(" but ")).flat_map(|part| part.split(" - ")).flat_map(joined)
+    sentences(lower)
+        .flat_map(|sentence| sentence.split(" but "))
+        .flat_map(|part| part.split(" - "))
+        .flat_map(joined)
 }
 
 /// An end is followed by a space: "6.15" is not cut.
@@ -205,12 +216,14 @@ fn sentences(lower: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-const JOINTS: [&str; 8] = [", so i", ", so it", ", so we", ", and i", ", and we", ", so my", ", and he", ", and she"];
+const JOINTS: [&str; 8] =
+    [", so i", ", so it", ", so we", ", and i", ", and we", ", so my", ", and he", ", and she"];
 
 /// ", so it's only the mondays" says something of its own.
 fn joined(part: &str) -> impl Iterator<Item = &str> {
     let commas = part.bytes().enumerate().filter(|(_, byte)| *byte == b',').map(|(at, _)| at);
-    let border = commas.into_iter().find(|at| JOINTS.iter().any(|joint| part[*at..].starts_with(joint)));
+    let border =
+        commas.into_iter().find(|at| JOINTS.iter().any(|joint| part[*at..].starts_with(joint)));
     let (first, second) = part.split_at(border.unwrap_or(part.len()));
     [first, second].into_iter().filter(|part| !part.is_empty())
 }
@@ -221,7 +234,8 @@ fn words(clause: &str) -> impl Iterator<Item = &str> {
     clause.split(ends).map(|word| word.trim_matches('\'')).filter(|word| !word.is_empty())
 }
 
-const GREETINGS: [&str; 12] = ["hey", "hi", "hello", "thanks", "you", "yeah", "yes", "yep", "wow", "oh", "sorry", "morning"];
+const GREETINGS: [&str; 12] =
+    ["hey", "hi", "hello", "thanks", "you", "yeah", "yes", "yep", "wow", "oh", "sorry", "morning"];
 const REACTIONS: [&str; 26] = [
     "thanks",
     "thank",
@@ -251,18 +265,22 @@ const REACTIONS: [&str; 26] = [
     "hello",
 ];
 const FIRST_PERSON: [&str; 60] = [
-    "i", "i'm", "i've", "i'd", "i'll", "my", "mine", "me", "we", "we've", "we're", "we'd", "our", "ours", "us", "myself", "ich",
-    "mein", "meine", "meinen", "meiner", "mir", "mich", "wir", "unser", "unsere", "yo", "mi", "mis", "nos", "nuestro", "nuestra",
-    "estoy", "soy", "tengo", "je", "j'ai", "j'habite", "mon", "ma", "mes", "moi", "nous", "notre", "nos", "eu", "meu", "minha",
-    "meus", "minhas", "nós", "nosso", "nossa", "io", "mio", "mia", "miei", "ho", "abbiamo", "noi",
+    "i", "i'm", "i've", "i'd", "i'll", "my", "mine", "me", "we", "we've", "we're", "we'd", "our",
+    "ours", "us", "myself", "ich", "mein", "meine", "meinen", "meiner", "mir", "mich", "wir",
+    "unser", "unsere", "yo", "mi", "mis", "nos", "nuestro", "nuestra", "estoy", "soy", "tengo",
+    "je", "j'ai", "j'habite", "mon", "ma", "mes", "moi", "nous", "notre", "nos", "eu", "meu",
+    "minha", "meus", "minhas", "nós", "nosso", "nossa", "io", "mio", "mia", "miei", "ho",
+    "abbiamo", "noi",
 ];
 /// Scripts without spaces begin here, with the punctuation of Chinese and Japanese.
 const FIRST_UNSPACED: char = '\u{3000}';
 const FIRST_PERSON_UNSPACED: [&str; 5] = ["我", "私", "僕", "俺", "うち"];
-const PLANS: [&str; 9] = ["might", "maybe", "perhaps", "considering", "someday", "if", "could", "wish", "hope"];
+const PLANS: [&str; 9] =
+    ["might", "maybe", "perhaps", "considering", "someday", "if", "could", "wish", "hope"];
 
 fn is_reaction(words: &[&str]) -> bool {
-    REACTIONS.contains(&words[0]) || matches!(words, ["of", "course", ..] | ["oh", "wow", ..] | ["sorry", "to", ..])
+    REACTIONS.contains(&words[0])
+        || matches!(words, ["of", "course", ..] | ["oh", "wow", ..] | ["sorry", "to", ..])
 }
 
 /// The first words of `is_plan` and `is_request`.
@@ -322,8 +340,11 @@ fn is_addition(words: &[&str]) -> bool {
 }
 
 fn is_past(words: &[&str]) -> bool {
-    const SPANS: [&str; 8] = ["week", "night", "weekend", "month", "year", "summer", "winter", "time"];
-    let is_last = |pair: &[&str]| pair[0] == "last" && (SPANS[..5].contains(&pair[1]) || pair[1].ends_with("day"));
+    const SPANS: [&str; 8] =
+        ["week", "night", "weekend", "month", "year", "summer", "winter", "time"];
+    let is_last = |pair: &[&str]| {
+        pair[0] == "last" && (SPANS[..5].contains(&pair[1]) || pair[1].ends_with("day"))
+    };
     words.iter().any(|word| matches!(*word, "yesterday" | "ago")) || words.windows(2).any(is_last)
 }
 
@@ -376,7 +397,11 @@ fn class_of(word: &str) -> Class {
 /// The person that a clause is about, if it is one of those around the speaker.
 fn subject(classes: &[Class]) -> People {
     let classes = classes.iter().take(people::SUBJECT_WITHIN);
-    classes.take_while(|class| !class.is_speaker).map(|class| class.people).find(|people| *people != 0).unwrap_or(0)
+    classes
+        .take_while(|class| !class.is_speaker)
+        .map(|class| class.people)
+        .find(|people| *people != 0)
+        .unwrap_or(0)
 }
 
 /// "may" and "march" are words too.
@@ -400,13 +425,14 @@ const DAYS: [&str; 17] = [
     "december",
 ];
 const NUMBERS: [&str; 18] = [
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "twenty", "thirty",
-    "forty", "fifty", "hundred", "zero",
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "twenty", "thirty", "forty", "fifty", "hundred", "zero",
 ];
 
 static CLASSES: LazyLock<HashMap<String, Class, RandomState>> = LazyLock::new(|| {
     let mut classes: HashMap<String, Class, RandomState> = HashMap::default();
-    let mut mark = |word: &str, mark: &dyn Fn(&mut Class)| mark(classes.entry(word.to_owned()).or_default());
+    let mut mark =
+        |word: &str, mark: &dyn Fn(&mut Class)| mark(classes.entry(word.to_owned()).or_default());
     people::words().for_each(|(word, person)| mark(word, &|class| class.people |= person));
     for (place, day) in DAYS.iter().enumerate() {
         mark(day, &|class| class.days |= 1 << place);
@@ -439,7 +465,10 @@ mod tests {
     fn a_text_is_cut_where_another_thing_is_said() {
         let cut = |text| pieces(text).map(str::trim).collect::<Vec<_>>();
         assert_eq!(cut("it's at 6.15. i misread it!"), ["it's at 6.15.", "i misread it!"]);
-        assert_eq!(cut("the class is cancelled, so it's only mondays"), ["the class is cancelled", ", so it's only mondays"]);
+        assert_eq!(
+            cut("the class is cancelled, so it's only mondays"),
+            ["the class is cancelled", ", so it's only mondays"]
+        );
         assert_eq!(cut("我搬家了。现在住在这里"), ["我搬家了。", "现在住在这里"]);
     }
 }
