@@ -7,6 +7,7 @@ pub use contradictions::{Judging, Options as JudgingOptions};
 
 use crate::domain::{MarkKey, Memory, MemoryId, Now, Revise, Seen, Time, UserKey, Vector};
 use crate::fault::Result;
+use crate::memory::reads::{Reads, Session};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::ports::broker::Outgoing;
@@ -15,7 +16,6 @@ use crate::profile::{Profile, Profiles};
 use crate::shard::Shard;
 use crate::stages::rank;
 use crate::stages::reply::{self, Proposal};
-use crate::stages::store::{Reading, Session};
 use contradictions::Contradictions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -115,9 +115,9 @@ impl Compact {
             if !key.is_everyone() {
                 let (snapshot, profile) = (snapshot(shard, &key)?, self.profiles.of(&key));
                 let mut plan = plan(&snapshot, profile, now.events);
-                // Another system's rule knows no links.
+                // A published policy has no links between memories.
                 if let Some(contradictions) =
-                    self.contradictions.as_mut().filter(|_| profile.rule.is_none())
+                    self.contradictions.as_mut().filter(|_| profile.policy.needs().links)
                 {
                     plan.revisions = contradictions.found(&snapshot, now.events);
                 }
@@ -196,7 +196,7 @@ fn faded(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<(Vec<Seen>, S
     let mut kept: Vec<(f32, &Memory)> = Vec::new();
     let mut weak = Vec::new();
     for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
-        let strength = rank::strength(memory, &profile.rank.fade, now);
+        let strength = rank::strength(memory, &profile.fade, now);
         if now.days_since(memory.created_at) >= profile.prune.age_days
             && strength < profile.prune.strength
         {

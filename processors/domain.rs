@@ -257,7 +257,7 @@ pub type Metadata = BTreeMap<String, String>;
 
 /// One change, checked: what a record on the events topic means.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct Event<A = Action> {
     pub key: UserKey,
     pub session: Option<String>,
     /// The sender's own id: the same id again from the same user changes nothing.
@@ -266,7 +266,7 @@ pub struct Event {
     pub metadata: Metadata,
     /// Where the sender put it: a forwarded record keeps the place it came from.
     pub source: Position,
-    pub action: Action,
+    pub action: A,
 }
 
 #[derive(Clone, Debug)]

@@ -1,50 +1,43 @@
-//! The ingest processor: event → decode → redact → split → score → store → index → reply. The only writer of a shard.
-//! A machine without I/O of its own: `step` reads shards and returns what is to be done; the thread in `run.rs` does it.
+//! The ingest processor: event → decode → redact → split → encode → score → decide → commit → store →
+//! index → reply. The only writer of a shard.
+//!
+//!   prepare   decode, route, redact and split several records; encode their texts together
+//!   apply     hand each event to the kernel (`memory`), in order, over the staged state of its shard
+//!   publish   turn decisions, dead letters, copies and replies into records
+//!
+//! `step` does no I/O besides reading shards and asking the encoder pool. The thread in `run.rs`
+//! commits the outputs, applies the writes and sends the replies.
 
-mod change;
-mod conflicts;
-mod drafts;
-mod extraction;
-mod facts;
-mod first;
+mod batch;
 pub mod flood;
-mod proposals;
+mod prepare;
 mod redaction;
-mod revisions;
-mod seeds;
-mod shadow;
-mod tenant;
 #[cfg(test)]
 mod tests;
-mod turn;
-mod withheld;
-mod work;
 
-pub use turn::ECHO_COSINE;
-
-use crate::domain::{Action, Event, Memory, Position, Spread, Time, UserKey, Vector};
-use crate::fault::{Fault, Reject, RejectCode, Result, StopName};
+use crate::domain::{Decision, Event, Spread, Time, Vector};
+use crate::fault::{Fault, Reject, Result, StopName};
+use crate::memory::{self, Command, Forgotten, Judges, Settings};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::ports::broker::{Outgoing, Record};
 use crate::ports::embedder::TokenCounter;
 use crate::ports::embedder::pool::{Pending, Pool};
-use crate::profile::{Profile, Profiles};
+use crate::profile::Profiles;
 use crate::shard::Shard;
-use crate::stages::decode::{self, Way};
+use crate::stages::decode;
 use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
 use crate::stages::store::changelog::META;
 use crate::stages::store::{Mark, Place};
 use crate::text::Words;
-use drafts::Draft;
+use batch::{Batch, Count};
 use flood::Flood;
+use prepare::{Draft, Route};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tenant::Part;
-use work::Work;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -89,121 +82,111 @@ pub struct Effects {
     pub records: usize,
 }
 
-/// One shard's part of a batch, with the offset it brings the shard to.
+/// One shard's part of a batch, with the offset that it brings the shard to.
 pub struct Write {
     pub shard: Arc<Shard>,
     pub effects: crate::shard::Effects,
-    pub decisions: Vec<crate::domain::Decision>,
-    /// What another profile would have decided: the world hears it, and the shard does not keep it.
-    pub shadows: Vec<crate::domain::Decision>,
-    /// Which of the decisions a later event of the batch has forgotten: the world hears them, the shard does not keep them.
-    pub forgotten: HashSet<usize>,
+    pub decisions: Vec<Decision>,
+    /// Decisions of the shadow profile: published, and not stored.
+    pub shadows: Vec<Decision>,
+    /// Places in `decisions` of those that a later event of the batch has forgotten: published, and
+    /// not explained.
+    pub unexplained: HashSet<usize>,
+    /// Earlier decisions that the batch has forgotten.
+    pub forgotten: Vec<Forgotten>,
     pub applied: i64,
+    counts: Vec<Count>,
+    metrics: Arc<Metrics>,
 }
 
 impl Write {
-    /// With the place of its meta record, if there is a changelog.
+    /// Makes the batch visible. `changelog` is the position of its meta record, if there is one.
     pub fn carry_out(self, changelog: Option<Place>) -> Result<Duration> {
-        let took = self.shard.apply(self.effects, Mark { applied: self.applied, changelog })?;
+        let mark = Mark { applied: self.applied, changelog };
+        let took = self.shard.apply(self.effects, mark)?;
+        self.shard.forget_decisions(|known| {
+            self.forgotten.iter().any(|forgotten| forgotten.covers(known))
+        });
         let decisions = self.decisions.into_iter().enumerate();
-        self.shard.remember_decisions(
-            decisions.filter(|(n, _)| !self.forgotten.contains(n)).map(|(_, decision)| decision),
-        );
+        let explained = decisions.filter(|(n, _)| !self.unexplained.contains(n));
+        self.shard.remember_decisions(explained.map(|(_, decision)| decision));
+        self.counts.iter().for_each(|count| count.add_to(&self.metrics));
         Ok(took)
     }
 }
 
 impl Ingest {
-    /// Records of owned partitions, in order, to everything they cause. A fault leaves all of them where they are: nothing is written yet.
+    /// Applies records of owned partitions, in order. After a fault nothing is written and the
+    /// records are read again.
     pub fn step(&mut self, records: Vec<Record>) -> Result<Effects> {
         self.step_while(records, &|| true)
     }
 
-    /// The same for as many of the records as are begun while `goes_on`, but at least one. `Effects::records` says how many.
+    /// Applies as many of the records as are begun while `goes_on`, but at least one.
+    /// `Effects::records` counts them.
     pub fn step_while(
         &mut self,
         records: Vec<Record>,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
-        let mut work: BTreeMap<i32, Work<'_>> = shards
-            .iter()
-            .map(|(partition, shard)| (*partition, Work::on(shard, self.spread)))
-            .collect();
-        let records = Words::remembering(|| self.decide_all(records, &mut work, goes_on))?;
-
+        let mut batches: BTreeMap<i32, Batch<'_>> =
+            shards.iter().map(|(partition, shard)| (*partition, Batch::of(shard))).collect();
+        let records = Words::remembering(|| self.apply_all(records, &mut batches, goes_on))?;
         let mut effects = Effects { records, ..Effects::default() };
-
-        for (partition, work) in work {
-            self.finish(&mut effects, work, shards[&partition].clone());
+        for (partition, batch) in batches {
+            self.finish(&mut effects, batch, shards[&partition].clone())?;
         }
         Ok(effects)
-    }
-
-    /// How many of the records were decided.
-    fn decide_all(
-        &mut self,
-        records: Vec<Record>,
-        work: &mut BTreeMap<i32, Work<'_>>,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<usize> {
-        let (mut records, mut decided) = (records.into_iter(), 0);
-        let mut next = self.begin(&mut records)?;
-        while let Some((drafts, texts)) = next {
-            let vectors = self.encoded(texts)?;
-            // The next texts are encoded while these records are decided.
-            next = if goes_on() { self.begin(&mut records)? } else { None };
-            for draft in drafts {
-                if decided > 0 && !goes_on() {
-                    return Ok(decided);
-                }
-                let work = work
-                    .get_mut(&draft.record.partition)
-                    .expect("a shard was found for every record above");
-                self.take(work, draft, &vectors)?;
-                decided += 1;
-            }
-        }
-        Ok(decided)
-    }
-
-    fn take(&mut self, work: &mut Work<'_>, draft: Draft, vectors: &[Vector]) -> Result<()> {
-        let (partition, offset) = (draft.record.partition, draft.record.offset);
-        if offset <= work.applied {
-            return Ok(()); // it came again after a rebalance: done already
-        }
-        work.applied = offset;
-        self.decide(work, draft, vectors)?;
-        let rejected = work.rejected.take();
-        // What was told long ago is read again in silence: nothing of it is put aside now.
-        if offset >= work.shard.told_until() {
-            self.flood.saw(partition, offset, rejected.as_ref())?;
-        }
-        Ok(())
     }
 
     fn shards_of(&self, records: &[Record]) -> Result<BTreeMap<i32, Arc<Shard>>> {
         let mut found = BTreeMap::new();
         for record in records {
-            if let Entry::Vacant(place) = found.entry(record.partition) {
-                let missing =
-                    || format!("a record of partition {} came without its shard", record.partition);
-                place.insert(
-                    self.shards
-                        .get(record.partition)
-                        .ok_or_else(|| Fault::stop(StopName::ThreadDied, missing()))?,
-                );
+            if let Entry::Vacant(vacant) = found.entry(record.partition) {
+                let shard = self.shards.get(record.partition).ok_or_else(|| {
+                    let partition = record.partition;
+                    let what = format!("a record of partition {partition} came without its shard");
+                    Fault::stop(StopName::ThreadDied, what)
+                })?;
+                vacant.insert(shard);
             }
         }
         Ok(found)
     }
 
-    /// Drafts the next records and begins to encode their texts.
-    fn begin(
+    /// Returns the number of records that were applied. While one group of records is applied, the
+    /// texts of the next are encoded.
+    fn apply_all(
+        &mut self,
+        records: Vec<Record>,
+        batches: &mut BTreeMap<i32, Batch<'_>>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<usize> {
+        let mut records = records.into_iter();
+        let mut applied = 0;
+        let mut next = self.begin_group(&mut records)?;
+        while let Some((drafts, texts)) = next {
+            let mut vectors = self.encoded(texts)?.into_iter();
+            next = if goes_on() { self.begin_group(&mut records)? } else { None };
+            for draft in drafts {
+                if applied > 0 && !goes_on() {
+                    return Ok(applied);
+                }
+                let batch = batches.get_mut(&draft.record.partition);
+                let batch = batch.expect("each record's shard was found above");
+                self.apply(batch, draft, &mut vectors)?;
+                applied += 1;
+            }
+        }
+        Ok(applied)
+    }
+
+    fn begin_group(
         &self,
         records: &mut impl Iterator<Item = Record>,
     ) -> Result<Option<(Vec<Draft>, Pending)>> {
-        let (drafts, texts) = self.draft(records);
+        let (drafts, texts) = self.draft_group(records);
         if drafts.is_empty() {
             return Ok(None);
         }
@@ -216,242 +199,160 @@ impl Ingest {
         Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
     }
 
-    fn belongs_here(&self, event: &Event, record: &Record) -> bool {
-        matches!(event.action, Action::Tick)
-            || event.key.partition(self.shards.partitions()) == record.partition
-    }
-
-    /// One record, in order, to its effects: rejected, forwarded, seen before, or decided.
-    fn decide(&self, work: &mut Work<'_>, draft: Draft, vectors: &[Vector]) -> Result<()> {
-        let event = match &draft.event {
-            Ok(event) => event,
-            Err(reject) => return self.reject(work, &draft, reject),
-        };
-        if let Some(hop) = &draft.hop
-            && !work.first_time_via(hop)
-        {
-            self.metrics.copy_skipped();
-            return Ok(()); // a torn copy of what has been done already
+    /// Applies one record: ignored, rejected, forwarded, or handed to the kernel.
+    fn apply(
+        &mut self,
+        batch: &mut Batch<'_>,
+        draft: Draft,
+        vectors: &mut impl Iterator<Item = Vector>,
+    ) -> Result<()> {
+        let partition = draft.record.partition;
+        let offset = draft.record.offset;
+        let draft = draft.with_vectors(vectors);
+        if offset <= batch.applied {
+            return Ok(()); // the record came again after a rebalance
         }
-        let lost = decode::may_be_forwarded(&draft.record).err().filter(|_| draft.hop.is_none());
-        if let Some(reject) = lost {
-            return self.reject(work, &draft, &reject);
-        }
-        let is_home = match draft.hop.as_ref().map(|hop| hop.way) {
-            None | Some(Way::ToUser) => self.belongs_here(event, &draft.record),
-            Some(Way::ToOrder) => self.gives_order(&event.key, draft.record.partition),
-            Some(Way::InOrder) => true,
-        };
-        if !is_home {
-            return self.forward(work, &draft, event);
-        }
-
-        work.newest = work.newest.max(Some(event.at));
-        let begin = work.decisions.len();
-        let profile = self.profiles.of(&event.key);
-        let here = Here {
-            event,
-            profile,
-            draft: &draft,
-            part: draft.part(),
-            vectors: &vectors[draft.texts.clone()],
-        };
-        self.carry_out(work, &here)?;
-        self.conclude(work, &here, begin)
-    }
-
-    /// To its user's partition, once.
-    fn forward(&self, work: &mut Work<'_>, draft: &Draft, event: &Event) -> Result<()> {
-        if draft.hop.is_some() {
-            let reject =
-                Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
-            return self.reject(work, draft, &reject);
-        }
-        self.metrics.forwarded(&self.options.events);
-        let home = event.key.partition(self.shards.partitions());
-        work.outputs.push(decode::forwarded(
-            &draft.record,
-            home,
-            Way::ToUser,
-            &self.options.decode,
-        ));
-        Ok(())
-    }
-
-    fn carry_out(&self, work: &mut Work<'_>, here: &Here<'_>) -> Result<()> {
-        // The partition of its user has judged it before it gave it an order.
-        if here.part == Part::First && self.seen_before(work, here)? {
-            return Ok(());
-        }
-        let is_proposal = matches!(
-            here.event.action,
-            Action::Prune { .. } | Action::Summary { .. } | Action::Revise(_)
-        );
-        let is_ordered_here = here.draft.hop.as_ref().is_some_and(|hop| hop.way == Way::ToOrder);
-        if is_ordered_here || (here.part == Part::First && is_proposal && here.key().is_everyone())
-        {
-            self.copy_to_all(work, here);
-        }
-        match &here.event.action {
-            Action::Turn(turn) => self.turn(work, here, turn)?,
-            Action::Remember(remember) => self.remember(work, here, remember)?,
-            Action::Update(update) => self.update(work, here, update)?,
-            Action::Forget(forget) => self.forget(work, here, forget)?,
-            Action::Feedback { memories, signal } => {
-                self.feedback(work, here, memories, *signal)?
+        batch.applied = offset;
+        batch.counts.extend(draft.counts.iter().cloned());
+        let rejected = match &draft.route {
+            // Its original was applied, and this is a torn copy of it.
+            _ if !batch.is_first_copy(draft.hop.as_ref())? => {
+                batch.counts.push(Count::CopySkipped);
+                None
             }
-            Action::Prune { memories, reason } => self.prune(work, here, memories, reason)?,
-            Action::Summary { content, covers } => self.summary(work, here, content, covers)?,
-            Action::Revise(revise) => self.revise_as_proposed(work, here, revise)?,
-            Action::Tick => {
-                work.compact_at = work.compact_at.max(Some(here.event.at));
-                work.decide(here.decision(
-                    crate::domain::Outcome::Noted,
-                    "the compaction worker is awake".into(),
-                ));
+            Route::Reject(reject) => {
+                self.reject(batch, &draft, reject);
+                Some(reject)
             }
+            Route::Forward(home) => {
+                batch.counts.push(Count::Forwarded(self.options.events.clone()));
+                let copy = decode::forwarded(
+                    &draft.record,
+                    *home,
+                    decode::Way::ToUser,
+                    &self.options.decode,
+                );
+                batch.outputs.push(copy);
+                None
+            }
+            Route::Apply(prepared) => {
+                self.decide(batch, &draft, prepared)?;
+                None
+            }
+        };
+        // A replay of published records is silent: none of them is put aside now.
+        if offset >= batch.shard.told_until() {
+            self.flood.saw(partition, offset, rejected)?;
         }
         Ok(())
     }
 
-    /// Decisions out, the sender answered, the id remembered: by the partition of its user alone, and only once something is decided.
-    fn conclude(&self, work: &mut Work<'_>, here: &Here<'_>, begin: usize) -> Result<()> {
-        let (event, draft, not_found) = (here.event, here.draft, work.not_found.take());
-        let decisions = work.decisions.split_off(begin);
-        if !self.belongs_here(event, &draft.record) {
-            return Ok(());
+    /// Hands an event to the kernel and collects what follows from it.
+    fn decide(
+        &self,
+        batch: &mut Batch<'_>,
+        draft: &prepare::Ready,
+        prepared: &memory::Prepared,
+    ) -> Result<()> {
+        let event: &Event<Command> = &prepared.event;
+        batch.newest = batch.newest.max(Some(event.at));
+        let judges = Judges {
+            profile: self.profiles.of(&event.key),
+            shadow: self.profiles.shadow_of(&event.key),
+        };
+        let handled = memory::apply(self.settings(), judges, &mut batch.staged, prepared)?;
+        for (partition, way) in &handled.copies {
+            let copy = decode::forwarded(&draft.record, *partition, *way, &self.options.decode);
+            batch.outputs.push(copy);
         }
-        if here.part == Part::InOrder {
-            work.overlay.end_awaited(&event.key, &event.source)?;
-        }
-        if decisions.is_empty() {
-            return Ok(()); // on its way, or told when it came first
-        }
-        if here.part == Part::First {
-            work.remember_id_of(event, &draft.record, &decisions);
-        }
-        for decision in &decisions {
-            self.metrics.decided(decision);
-        }
-        if let Some(to) = &draft.reply {
+        if let Some(to) = draft.reply.as_ref().filter(|_| !handled.decisions.is_empty()) {
+            let offset = draft.record.offset;
             let freshness = Freshness {
-                applied_offset: draft.record.offset,
-                misrouted: here.is_misrouted(),
+                applied_offset: offset,
+                misrouted: event.source.partition != draft.record.partition,
                 ..Freshness::default()
             };
-            let reply = match not_found {
-                Some(reject) => reply::refusal(to, &reject, Some(&freshness)),
-                None => reply::applied(
-                    to,
-                    &decisions,
-                    draft.record.partition,
-                    draft.record.offset,
-                    &freshness,
-                ),
-            };
-            work.replies.push(reply);
+            batch.replies.push(match &handled.not_found {
+                Some(reject) => reply::refusal(to, reject, Some(&freshness)),
+                None => {
+                    let decisions = &handled.decisions;
+                    reply::applied(to, decisions, draft.record.partition, offset, &freshness)
+                }
+            });
         }
-        work.decisions.extend(decisions);
+        batch.add(handled);
         Ok(())
     }
 
-    fn reject(&self, work: &mut Work<'_>, draft: &Draft, reject: &Reject) -> Result<()> {
-        self.metrics.dead_letter(reject.code.as_str());
-        work.outputs.push(reply::dead_letter(
-            &draft.record,
-            reject,
-            "ingest",
-            &self.options.dead_letters,
-        ));
+    fn settings(&self) -> Settings<'_> {
+        Settings {
+            rarity: &self.rarity,
+            spread: self.spread,
+            partitions: self.shards.partitions(),
+            forget_query_max: self.options.forget_query_max,
+            history_max: self.options.history_max,
+        }
+    }
+
+    fn reject(&self, batch: &mut Batch<'_>, draft: &prepare::Ready, reject: &Reject) {
+        batch.counts.push(Count::DeadLetter(reject.code));
+        let topic = &self.options.dead_letters;
+        batch.outputs.push(reply::dead_letter(&draft.record, reject, "ingest", topic));
         if let Some(to) = &draft.reply {
-            work.replies.push(reply::refusal(to, reject, None));
+            batch.replies.push(reply::refusal(to, reject, None));
         }
-        work.rejected = Some(reject.clone());
-        Ok(())
     }
 
-    fn finish(&self, effects: &mut Effects, mut work: Work<'_>, shard: Arc<Shard>) {
-        let partition = shard.partition;
-        // A shard that lost its store reads the log again. The world heard all this the first time.
-        let told_before = work.applied < shard.told_until();
-        let (outputs, replies) =
-            (std::mem::take(&mut work.outputs), std::mem::take(&mut work.replies));
-        effects.newest = effects.newest.max(work.newest);
-        effects.compact_at = effects.compact_at.max(work.compact_at);
-        let write = work.finished(shard);
-        if !told_before {
+    /// Encodes a batch. A shard that lost its store replays records whose outputs were published
+    /// before; it publishes nothing again.
+    fn finish(&self, effects: &mut Effects, mut batch: Batch<'_>, shard: Arc<Shard>) -> Result<()> {
+        let is_replay = batch.applied < shard.told_until();
+        let outputs = std::mem::take(&mut batch.outputs);
+        let replies = std::mem::take(&mut batch.replies);
+        effects.newest = effects.newest.max(batch.newest);
+        effects.compact_at = effects.compact_at.max(batch.compact_at);
+        let write = batch.into_write(shard, self.metrics.clone())?;
+        if !is_replay {
             effects.outputs.extend(outputs);
-            effects.outputs.extend(self.outputs(&write, partition));
+            effects.outputs.extend(self.outputs(&write));
             effects.replies.extend(replies);
         }
         effects.writes.push(write);
+        Ok(())
     }
 
-    /// What the world hears of a shard's changes: every decision, and the latest state of each memory.
-    fn outputs(&self, write: &Write, partition: i32) -> Vec<Outgoing> {
-        let touched = &write.effects.touched;
-        let (decided, with_text) = (self.options.decisions.as_str(), self.options.with_text);
-        let decisions =
-            write.decisions.iter().map(|decision| reply::decision(decision, decided, with_text));
-        let shadows =
-            write.shadows.iter().map(|decision| reply::shadow(decision, decided, with_text));
+    /// The records that a batch publishes: every decision, the new state of each memory and, with a
+    /// changelog, of every other record.
+    fn outputs(&self, write: &Write) -> Vec<Outgoing> {
+        let decided = self.options.decisions.as_str();
+        let with_text = self.options.with_text;
         let topic = self.options.memories.as_str();
-        let state = |memory: &Memory| {
-            let state = write
-                .effects
-                .batch
-                .memory(&memory.key, memory.id)
-                .filter(|_| self.options.changelog);
-            reply::memory_state(memory, state, topic, partition)
-        };
-        let gone =
-            touched.removed.iter().map(|(key, id)| reply::memory_gone(key, *id, topic, partition));
-        let upserted = touched.upserted.iter().map(|upserted| state(&upserted.memory));
-        let mut outputs: Vec<Outgoing> =
-            decisions.chain(shadows).chain(upserted).chain(gone).collect();
+        let partition = write.shard.partition;
+        let batch = &write.effects.batch;
+        let touched = &write.effects.touched;
+        let mut outputs = Vec::new();
+        for decision in &write.decisions {
+            outputs.push(reply::decision(decision, decided, with_text));
+        }
+        for shadow in &write.shadows {
+            outputs.push(reply::shadow(shadow, decided, with_text));
+        }
+        for upserted in &touched.upserted {
+            let memory = &upserted.memory;
+            let bytes = batch.memory(&memory.key, memory.id).filter(|_| self.options.changelog);
+            outputs.push(reply::memory_state(memory, bytes, topic, partition));
+        }
+        for (key, id) in &touched.removed {
+            outputs.push(reply::memory_gone(key, *id, topic, partition));
+        }
         if self.options.changelog {
-            let states = write.effects.batch.states();
-            outputs.extend(
-                states.map(|(name, state)| reply::shard_state(name, state, topic, partition)),
-            );
-            // Order matters: whoever restores up to here has everything before it.
-            outputs.push(reply::shard_meta(
-                META,
-                write.shard.store.meta(write.applied),
-                topic,
-                partition,
-            ));
+            for (name, state) in batch.states() {
+                outputs.push(reply::shard_state(name, state, topic, partition));
+            }
+            // Order matters: a restore that has read up to this record has read all of the batch.
+            let meta = write.shard.store.meta(write.applied);
+            outputs.push(reply::shard_meta(META, meta, topic, partition));
         }
         outputs
-    }
-}
-
-/// One event at its place, with its vectors: what the handlers in `turn.rs` and `change.rs` share.
-#[derive(Clone, Copy)]
-struct Here<'a> {
-    event: &'a Event,
-    profile: &'a Profile,
-    draft: &'a Draft,
-    part: Part,
-    vectors: &'a [Vector],
-}
-
-impl Here<'_> {
-    fn key(&self) -> &UserKey {
-        &self.event.key
-    }
-
-    fn source(&self) -> &Position {
-        &self.event.source
-    }
-
-    /// Whether the sender put the event on a partition other than the user's. Valid on the user's partition, the only one that answers.
-    fn is_misrouted(&self) -> bool {
-        self.event.source.partition != self.draft.record.partition
-    }
-
-    /// The offset on this shard, which a forwarded event's source is not.
-    fn offset(&self) -> i64 {
-        self.draft.record.offset
     }
 }

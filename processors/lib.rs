@@ -10,6 +10,9 @@ pub mod recall;
 
 pub mod compact;
 
+pub mod memory;
+pub mod policies;
+
 pub mod restore;
 
 pub mod home;

@@ -7,7 +7,8 @@ mod written;
 use crate::config::Config;
 use crate::domain::{Category, Role, Signal, UserKey};
 use crate::fault::{Fault, Result, StopName};
-use crate::stages::{index, rank, redact, score, split};
+use crate::memory::Policy;
+use crate::stages::{index, rank, redact, split};
 use file::{BUILT_IN, load};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -20,18 +21,12 @@ pub struct Profile {
     pub redact: redact::Options,
     pub split: split::Options,
     pub roles: Roles,
-    /// Another system's gate instead of the one that follows.
-    pub rule: Option<score::seeds::Rule>,
-    pub gate: score::Gate,
-    pub weights: score::Weights,
+    pub policy: Arc<dyn Policy>,
     /// Categories that are never kept, whoever speaks.
     pub never: Vec<Category>,
-    pub merge: Merge,
     pub change: Change,
-    pub words: index::Bm25,
-    /// A question that names one speaker is encoded as that speaker would put it.
-    pub first_person: bool,
-    pub rank: rank::Weights,
+    pub retrieval: Retrieval,
+    pub fade: rank::Fade,
     /// The prompt block as the profile's author wrote it.
     pub template: Option<rank::Template>,
     pub prune: Prune,
@@ -65,10 +60,8 @@ impl Profile {
 
     /// Whether both give every candidate the same total.
     pub fn weighs_as(&self, other: &Profile) -> bool {
-        self.rule.is_none()
-            && other.rule.is_none()
-            && self.weights == other.weights
-            && self.roles == other.roles
+        let totals = self.policy.totals();
+        totals.is_some() && totals == other.policy.totals() && self.roles == other.roles
     }
 }
 
@@ -90,12 +83,14 @@ pub struct Roles {
     tool: Treatment,
 }
 
-/// When a candidate is the same statement again.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Merge {
-    pub cosine: f32,
-    pub overlap: f32,
+/// Numbers of the search for candidates, before a policy ranks them.
+#[derive(Clone, Copy, Debug)]
+pub struct Retrieval {
+    pub words: index::Bm25,
+    /// The share of meaning, and not of words, in the choice of candidates.
+    pub dense: f32,
+    /// A question that names one speaker is encoded as that speaker would put it.
+    pub first_person: bool,
 }
 
 /// From which probability on a statement revises an earlier one.
@@ -202,8 +197,9 @@ impl Profiles {
     /// The same with a gate that keeps everything: what an evaluation compares the gate with.
     pub fn with_open_gate(&self) -> Profiles {
         self.with(|profile| {
-            profile.gate.fixed = f32::MIN;
-            profile.weights.open();
+            if let Some(open) = profile.policy.with_open_gate() {
+                profile.policy = open;
+            }
         })
     }
 
@@ -243,7 +239,7 @@ fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<
         return Err(invalid("is the profile that decides already"));
     }
     let profile = load(name)?;
-    if profile.rule.as_ref().is_some_and(score::seeds::Rule::decides_later) {
+    if profile.policy.needs().decides_later {
         return Err(invalid(
             "decides when it has put several messages aside, and a shadow keeps nothing",
         ));

@@ -4,14 +4,16 @@ mod searched;
 
 pub use searched::document;
 
-use crate::domain::{Decision, Position, Time, UserKey};
+use crate::domain::{Decision, MemoryId, Position, Time, UserKey, Vector};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
+use crate::memory::reads::{Neighbours, Reads, StagedVectors};
+use crate::memory::staged::StagedChanges;
 use crate::ports::broker::Log;
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
 use crate::stages::index::{self, Index, Room};
-use crate::stages::store::{self, Identity, Mark, Overlay, Reading, Store, Upserted};
+use crate::stages::store::{self, Identity, Mark, Store, Upserted};
 use searched::has_same_words;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -168,7 +170,7 @@ impl Shard {
         }
         for Upserted { memory, was } in overlay.touched.upserted {
             if !was.is_some_and(|was| has_same_words(&was, &memory)) {
-                self.index.text.put(document(*memory));
+                self.index.text.put(document(memory));
             }
         }
         for (key, id, vector) in &overlay.touched.vectors {
@@ -237,10 +239,7 @@ impl Shard {
     }
 
     /// The user's vectors for the cache that does not have them.
-    pub fn vectors(
-        &self,
-        key: &UserKey,
-    ) -> Result<Vec<(crate::domain::MemoryId, crate::domain::Vector)>> {
+    pub fn vectors(&self, key: &UserKey) -> Result<Vec<(MemoryId, Vector)>> {
         self.store.vectors(key)
     }
 
@@ -303,8 +302,30 @@ pub struct Effects {
 }
 
 impl Effects {
-    pub fn of(mut overlay: Overlay<'_>) -> Effects {
-        let touched = overlay.take_touched();
-        Effects { batch: overlay.finished(), touched }
+    pub fn encode(store: &Store, staged: StagedChanges) -> Result<Effects> {
+        let (batch, touched) = store.encode(staged)?;
+        Ok(Effects { batch, touched })
+    }
+}
+
+impl Neighbours for Shard {
+    fn nearest(
+        &self,
+        key: &UserKey,
+        query: &Vector,
+        limit: usize,
+        staged: &StagedVectors,
+    ) -> Result<Vec<(MemoryId, f32)>> {
+        self.index.vectors.nearest(key, &mut || self.vectors(key), query, limit, staged)
+    }
+
+    fn cosine_to_all(
+        &self,
+        key: &UserKey,
+        query: &Vector,
+        staged: &StagedVectors,
+    ) -> Result<Option<f32>> {
+        let sum = self.index.vectors.sum(key, &mut || self.vectors(key), staged)?;
+        Ok(sum.cosine(query))
     }
 }

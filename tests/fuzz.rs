@@ -24,9 +24,13 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     let config = Layers::defaults().checked().expect("defaults");
     let profiles = Profiles::load(&config).expect("built in");
     let profile = profiles.named("keepsake").expect("built in");
-    let (split, weights, gate) =
-        (profile.split.clone(), profile.weights.clone(), profile.gate.clone());
-    Setting { decode: options::ingest(&config).decode, split, weights, gate }
+    let policy = keepsake::policies::keepsake::own(&*profile.policy).expect("its own policy");
+    Setting {
+        decode: options::ingest(&config).decode,
+        split: profile.split.clone(),
+        weights: policy.weights.clone(),
+        gate: policy.gate.clone(),
+    }
 });
 
 /// As far as ingest goes before anything is kept: what each candidate is, how surprising, and what it says otherwise than `before`.

@@ -4,9 +4,10 @@
 //! there is never made again.
 
 use crate::support::{Broker, Message, Running, root};
+use keepsake::memory::Reads;
 use keepsake::stages::index::{self, Index, Room};
 use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, is_marks_key, named};
-use keepsake::stages::store::{self, Changes, Finished, Identity, Mark, Reading, Store};
+use keepsake::stages::store::{self, Changes, Finished, Identity, Mark, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,12 +1,14 @@
 //! What a shard holds is what its changelog says: held by `keepsake verify`, and seen by it where it is not so.
 
 use crate::support::service::{Place, command};
+use crate::support::store::NoIndex;
 use crate::support::{Broker, Running, kafka};
 use keepsake::domain::{Memory, UserKey};
+use keepsake::memory::{Reads, Staged};
 use keepsake::ports::embedder::Model;
 use keepsake::ports::kafka::Connection;
 use keepsake::run::options;
-use keepsake::stages::store::{self, Changes, Identity, Mark, Overlay, Reading, Store};
+use keepsake::stages::store::{self, Changes, Identity, Mark, Store};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -76,11 +78,7 @@ fn opened(place: &Place, partition: i32) -> Store {
 }
 
 /// Changes records behind everybody's back.
-fn tamper(
-    place: &Place,
-    key: &UserKey,
-    change: impl Fn(&mut Overlay<'_>, Memory),
-) -> (i32, Memory) {
+fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Staged<'_>, Memory)) -> (i32, Memory) {
     let partition = key.partition(3);
     let store = opened(place, partition);
     let mut memories = Vec::new();
@@ -93,9 +91,9 @@ fn tamper(
         .into_iter()
         .find(|memory| memory.content.contains("green key"))
         .expect("it was kept");
-    let mut overlay = store.overlay();
-    change(&mut overlay, memory.clone());
-    let batch = overlay.finished();
+    let mut staged = Staged::over(&store, &NoIndex);
+    change(&mut staged, memory.clone());
+    let (batch, _) = store.encode(staged.into_changes()).expect("a disk");
     store
         .apply(batch, Mark { applied: store.applied(), changelog: store.changelog() })
         .expect("a disk");
@@ -214,8 +212,8 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
     let place = cut_short(place, &elsewhere);
 
     let bob = UserKey::new("acme", "bob").expect("a name");
-    let (partition, memory) = tamper(&place, &bob, |overlay, memory| {
-        overlay.put_memory(Memory { importance: 0.125, ..memory }).expect("a disk");
+    let (partition, memory) = tamper(&place, &bob, |staged, memory| {
+        staged.put_memory(Memory { importance: 0.125, ..memory });
     });
     let (code, verdict) = verified(&place);
     let shard_of_bob = shard(&verdict, partition);
@@ -249,7 +247,7 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
     assert!(said.contains("1 of 1 shards differ") && said.contains("importance: 0.125"), "{said}");
 
     let id = memory.id;
-    tamper(&place, &bob, |overlay, _| overlay.remove_memory(&bob, id).expect("a disk"));
+    tamper(&place, &bob, |staged, _| staged.remove_memory(&bob, id).expect("a disk"));
     let (code, verdict) = verified(&place);
     let shard_of_bob = shard(&verdict, partition);
     assert_eq!(

@@ -3,7 +3,7 @@
 use super::{Output, show};
 use crate::config::Config;
 use crate::fault::Result;
-use crate::ingest::ECHO_COSINE;
+use crate::policies::keepsake::ECHO_COSINE;
 use crate::ports::embedder::measure::{Measurement, measure};
 use crate::ports::embedder::{self, ModelChoice};
 use crate::run::options;

@@ -3,24 +3,26 @@
 //! forgotten, which is neither kept nor published.
 
 use super::Ingest;
+use super::batch::Count;
 use crate::domain::{Action, Event, Revise};
 use crate::stages::redact;
 
 impl Ingest {
-    /// `counted`: a copy for another shard's sake was counted at home.
-    pub(super) fn redact(&self, event: &mut Event, counted: bool) {
+    /// Redacts the texts of an event, and counts the findings where `counts` is given.
+    pub(super) fn redact(&self, event: &mut Event, mut counts: Option<&mut Vec<Count>>) {
         let options = &self.profiles.of(&event.key).redact;
         for text in texts(event) {
             let Some(redacted) = redact::redacted(text, options) else { continue };
             *text = redacted.text;
-            for rule in redacted.found.iter().filter(|_| counted) {
-                self.metrics.redacted(rule.as_str());
+            if let Some(counts) = &mut counts {
+                counts.extend(redacted.found.iter().map(|rule| Count::Redacted(rule.as_str())));
             }
         }
         if let Action::Update(update) = &mut event.action
             && let Some(metadata) = &mut update.metadata
         {
-            metadata.clone_from(&event.metadata); // the same, read twice: counted once
+            // The decoder stores the metadata of an update twice.
+            metadata.clone_from(&event.metadata);
         }
     }
 }

@@ -1,9 +1,14 @@
 //! The machine without threads and without a broker: records in, effects out, applied by hand.
 
+mod shadow;
+mod tenant;
+mod withheld;
+
 use super::*;
 use crate::config::Layers;
-use crate::domain::{Decision, Spread, Time};
+use crate::domain::UserKey;
 use crate::home::Home;
+use crate::memory::Reads;
 use crate::ownership::Place;
 use crate::ports::clock::ManualClock;
 use crate::ports::embedder::pool;
@@ -11,7 +16,6 @@ use crate::ports::embedder::{Model, ModelChoice};
 use crate::run;
 use crate::shard;
 use crate::stages::index::{self, Bm25, Document, Room, Text, TextIndex};
-use crate::stages::store::Reading;
 use crate::text;
 use serde_json::{Value, json};
 

@@ -38,8 +38,8 @@ pub fn load(name: &str) -> Result<Profile> {
         table = over(based_on(name, &base)?, table);
     }
     let written: Written =
-        serde_path_to_error::deserialize(table).map_err(|e| invalid(name, &e))?;
-    Ok(written.checked(name))
+        serde_path_to_error::deserialize(table.clone()).map_err(|e| invalid(name, &e))?;
+    written.checked(name, &table).map_err(|why| invalid(name, &why))
 }
 
 fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
@@ -97,7 +97,6 @@ fn same_rule(before: Option<toml::Value>, rule: toml::Value) -> toml::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages::score;
 
     #[test]
     fn a_template_that_is_wrong_is_told_with_its_place() {
@@ -120,26 +119,27 @@ mod tests {
         }
     }
 
-    fn lynkr(text: &str) -> Result<score::seeds::lynkr::Gate> {
+    /// A profile with this text over the built-in profile of Lynkr.
+    fn over_lynkr(text: &str) -> Result<toml::Table> {
         let table: toml::Table = text.parse().expect("a test's own");
-        let written: Written = over(based_on("mine", &"lynkr".into())?, table)
-            .try_into()
-            .map_err(|e| invalid("mine", &e))?;
-        match written.gate.rule {
-            Some(score::seeds::Rule::Lynkr(gate)) => Ok(gate),
-            other => panic!("{other:?}"),
-        }
+        let table = over(based_on("mine", &"lynkr".into())?, table);
+        let written: Written = table.clone().try_into().map_err(|e| invalid("mine", &e))?;
+        written.checked("mine", &table).map_err(|why| invalid("mine", &why))?;
+        Ok(table["gate"]["rule"]["lynkr"].as_table().expect("a table").clone())
     }
 
     #[test]
     fn a_profile_may_say_only_what_it_has_different_from_another() {
-        let as_it_is = lynkr("").expect("built in");
-        let stricter = lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
-        assert_eq!(
-            (as_it_is.threshold, stricter.threshold, stricter.novelty),
-            (0.3, 0.5, as_it_is.novelty)
-        );
-        assert!(lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").is_err(), "a word that is none");
+        let number = |table: &toml::Table, name: &str| table[name].as_float().expect("a number");
+        let as_it_is = over_lynkr("").expect("built in");
+        let stricter = over_lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
+        assert_eq!(number(&as_it_is, "threshold"), 0.3);
+        assert_eq!(number(&stricter, "threshold"), 0.5);
+        assert_eq!(number(&stricter, "novelty"), number(&as_it_is, "novelty"));
+        let misspelled = over_lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").err().expect("no such");
+        assert!(misspelled.to_string().contains("gate.rule.lynkr"), "{misspelled}");
+        let unread = over_lynkr("policy = \"keepsake\"").err().expect("nobody reads them");
+        assert!(unread.to_string().contains("set policy = \"lynkr\""), "{unread}");
         assert!(based_on("mine", &"nobody".into()).is_err());
         assert!(based_on("lynkr", &"lynkr".into()).is_err());
     }

@@ -1,23 +1,29 @@
 //! A profile as it is written, table by table, and what each stage makes of it.
 
-use super::{Change, Feedback, Merge, Profile, Prune, Roles, Summary};
+use super::{Change, Feedback, Profile, Prune, Retrieval, Roles, Summary};
 use crate::domain::Category;
+use crate::policies;
 use crate::stages::redact::Rule;
-use crate::stages::{index, rank, redact, score, split};
+use crate::stages::{index, rank, redact, split};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
+    policy: String,
     redact: WrittenRedact,
     split: WrittenSplit,
     roles: Roles,
-    pub gate: WrittenGate,
-    weights: score::Weights,
+    // The tables of policies, which `policies::make` reads.
+    gate: toml::Table,
+    #[serde(rename = "weights")]
+    _weights: IgnoredAny,
+    #[serde(rename = "merge")]
+    _merge: IgnoredAny,
+    rank: toml::Table,
     never: WrittenNever,
-    merge: Merge,
     change: Change,
-    rank: WrittenRank,
     fade: rank::WrittenFade,
     template: Option<rank::Template>,
     prune: Prune,
@@ -63,14 +69,6 @@ struct WrittenSplit {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenGate {
-    fixed: f32,
-    keep_share: f32,
-    pub rule: Option<score::seeds::Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct WrittenNever {
     health: bool,
     politics: bool,
@@ -92,50 +90,66 @@ impl WrittenNever {
     }
 }
 
-/// The engine's own constants, and everything that ranks.
+/// The keys of `[rank]` that retrieval reads. A key that is left out adds nothing.
 #[derive(Deserialize)]
-struct WrittenRank {
+struct WrittenRetrieval {
     k1: f32,
     b: f32,
-    // What is not written adds nothing: a profile that ranks by less says less.
+    dense: f32,
     #[serde(default)]
     previous: f32,
     #[serde(default)]
     short_words: f32,
     #[serde(default)]
     first_person: bool,
-    #[serde(flatten)]
-    rank: rank::WrittenRank,
+}
+
+impl WrittenRetrieval {
+    fn checked(self) -> Retrieval {
+        let WrittenRetrieval { k1, b, dense, previous, short_words, first_person } = self;
+        let words = index::Bm25 { k1, b, previous, short_words };
+        Retrieval { words, dense, first_person }
+    }
 }
 
 impl Written {
-    pub fn checked(self, name: &str) -> Profile {
-        Profile {
+    /// Makes the policy from `table`, which is the whole profile.
+    pub fn checked(self, name: &str, table: &toml::Table) -> Result<Profile, String> {
+        self.check_owner_of_rules()?;
+        let retrieval: WrittenRetrieval = serde_path_to_error::deserialize(self.rank)
+            .map_err(|e| format!("rank.{}: {}", e.path(), e.inner()))?;
+        Ok(Profile {
             name: name.into(),
+            policy: policies::make(policies::POLICIES, &self.policy, table)?,
             redact: self.redact.checked(),
             split: split::Options {
                 tokens_min: self.split.tokens_min,
                 tokens_max: self.split.tokens_max.max(1),
             },
             roles: self.roles,
-            rule: self.gate.rule,
-            gate: score::Gate { fixed: self.gate.fixed, keep_share: self.gate.keep_share },
-            weights: self.weights,
             never: self.never.checked(),
-            merge: self.merge,
             change: self.change,
-            words: index::Bm25 {
-                k1: self.rank.k1,
-                b: self.rank.b,
-                previous: self.rank.previous,
-                short_words: self.rank.short_words,
-            },
-            first_person: self.rank.first_person,
-            rank: self.rank.rank.checked(self.fade.checked()),
+            retrieval: retrieval.checked(),
+            fade: self.fade.checked(),
             template: self.template,
             prune: self.prune,
             summary: self.summary,
             feedback: self.feedback,
+        })
+    }
+
+    /// Fails if the profile sets numbers of a policy that it does not name: nobody would read them.
+    fn check_owner_of_rules(&self) -> Result<(), String> {
+        let policy = &self.policy;
+        for (table, numbers) in [("gate", &self.gate), ("rank", &self.rank)] {
+            let rules = numbers.get("rule").and_then(toml::Value::as_table).into_iter();
+            if let Some(other) = rules.flat_map(|rules| rules.keys()).find(|key| *key != policy) {
+                return Err(format!(
+                    "[{table}.rule.{other}] has numbers of the policy \"{other}\", and the policy \
+                     of this profile is \"{policy}\": set policy = \"{other}\", or leave them out"
+                ));
+            }
         }
+        Ok(())
     }
 }

@@ -8,11 +8,11 @@ use crate::domain::{
     Request, Scope, Time, UserKey, Vector,
 };
 use crate::fault::{Fault, Reject, RejectCode};
+use crate::memory::Reads;
 use crate::profile::Profile;
 use crate::shard::Shard;
 use crate::stages::rank::{self, Hit, Ranked};
 use crate::stages::reply::{Answer, Found, Stats};
-use crate::stages::store::Reading;
 use crate::text;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -62,11 +62,10 @@ impl Recall {
                 format!("profile \"{}\" has no [template]", profile.name),
             ));
         }
-        let asked =
-            &profile.rank.rule.as_ref().map_or_else(|| asked.clone(), |rule| rule.completed(asked));
+        let needs = profile.policy.needs();
+        let asked = &profile.policy.complete(asked);
         let (mut orders, mut seen, mut matched) = (Vec::new(), Seen::of(shard), None);
-        // Another system's ranking is its document's to the letter.
-        let is_reranked = self.is_reranking() && profile.rank.rule.is_none();
+        let is_reranked = self.is_reranking() && needs.reranking;
         let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
         for query in &asked.queries {
             if !orders.is_empty() && left_ms() < 0 {
@@ -79,7 +78,7 @@ impl Recall {
                     .map_err(broken)?;
             let as_said = named
                 .as_ref()
-                .filter(|_| profile.first_person)
+                .filter(|_| profile.retrieval.first_person)
                 .map_or(&question, |named| &named.in_first_person);
             let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
             let Collected { hits, information, seen: state } = self
@@ -91,22 +90,22 @@ impl Recall {
                 is_reranked,
                 ..rank::Question::of(asked, query, speaker, information)
             };
-            let order = rank::order(hits, &asked, &profile.rank, now.events);
+            let order = profile.policy.rank(hits, &asked, now.events);
             matched = matched.max(order.matched);
             orders.push(Order { ranked: order.ranked, question });
             seen = Seen { partial: seen.partial || state.partial, ..state };
         }
         let orders = match is_reranked {
-            true => self.rerank(orders, profile.rank.superseded, left_ms()),
+            true => self.rerank(orders, profile.policy.superseded_factor(), left_ms()),
             false => orders.into_iter().map(|order| order.ranked).collect(),
         };
         let mut ranked = best_of(orders);
         ranked.truncate(asked.limit);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         let budget = asked.token_budget.min(self.options.token_budget_max);
-        let own =
-            rank::Own { template: profile.template.as_ref(), rule: profile.rank.rule.as_ref() };
-        let mut prompt = rank::block(&ranked, asked, own, budget, &|text| self.tokens.count(text));
+        let template = profile.template.as_ref();
+        let count = |text: &str| self.tokens.count(text);
+        let mut prompt = rank::block(&ranked, asked, template, &*profile.policy, budget, &count);
         if asked.format != Format::None {
             // What did not fit into the block is not in the answer either: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
@@ -140,9 +139,10 @@ impl Recall {
         profile: &Profile,
     ) -> Result<Sought, Fault> {
         let vector = Vector::of(&self.encoder.encode(as_said)?);
-        let word_vectors = match &profile.rank.relevance {
-            Some(_) => self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?,
-            None => Vec::new(),
+        let word_vectors = if profile.policy.needs().word_vectors {
+            self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
+        } else {
+            Vec::new()
         };
         let terms_max = self.options.terms_max;
         Ok(Sought {
@@ -169,7 +169,7 @@ impl Recall {
             || !asked.metadata.is_empty()
             || asked.as_of.is_some()
             || asked.as_of_offset.is_some();
-        let takes_all = profile.rank.rule.as_ref().is_some_and(rank::Rule::takes_all);
+        let takes_all = profile.policy.needs().all_memories;
         let limit =
             if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();

@@ -2,9 +2,10 @@
 
 use crate::domain::{Memory, MemoryId, Neighbour, Spread, UserKey, Vector};
 use crate::fault::Fault;
+use crate::memory::reads::StagedVectors;
 use crate::profile::Profile;
 use crate::shard::Shard;
-use crate::stages::index::{Unseen, Words};
+use crate::stages::index::Words;
 use crate::stages::rank::{self, Hit, Near};
 use crate::text;
 use foldhash::fast::RandomState;
@@ -52,8 +53,8 @@ pub fn hits_of(
     let Sought { vector, word_vectors, spread, .. } = sought;
     let mut load = || shard.vectors(key);
     let (terms, is_in_one_language) = sought.terms(shard, key)?;
-    let scored = shard.index.text.scored(key, &terms, profile.words)?;
-    let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &Unseen::default())?;
+    let scored = shard.index.text.scored(key, &terms, profile.retrieval.words)?;
+    let near = shard.index.vectors.nearest(key, &mut load, vector, limit, &StagedVectors::new())?;
     let mut next: Vec<MemoryId> =
         near.into_iter().chain(scored.best(limit)).map(|(id, _)| id).collect();
     next.sort_unstable();
@@ -71,7 +72,7 @@ pub fn hits_of(
             .iter()
             .map(|(_, words, cosine)| Near { words: words.own, cosine: *cosine })
             .collect();
-        let found: Vec<_> = rank::most_relevant(&near, &profile.rank, limit)
+        let found: Vec<_> = rank::most_relevant(&near, profile.retrieval.dense, limit)
             .into_iter()
             .map(|place| found[place])
             .collect();

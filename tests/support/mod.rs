@@ -6,6 +6,7 @@ pub mod in_process;
 pub mod kafka;
 pub mod service;
 pub mod skips;
+pub mod store;
 pub mod story;
 pub mod validator;
 

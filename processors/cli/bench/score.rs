@@ -6,6 +6,7 @@ use super::speech::Speech;
 use crate::config::Config;
 use crate::domain::{Action, Event, OwnWords, Role, SaidBefore, Spread, Turn, UserKey, Vector};
 use crate::fault::{Fault, Result, StopName};
+use crate::policies::keepsake::{self, Keepsake};
 use crate::ports::broker::Record;
 use crate::ports::embedder::{Model, TokenCounter};
 use crate::profile::{Profile, Profiles};
@@ -85,6 +86,7 @@ impl Took {
 struct Setting {
     decode: decode::Options,
     profile: Arc<Profile>,
+    policy: Keepsake,
     tokens: TokenCounter,
     rarity: Rarity,
     dimensions: usize,
@@ -97,11 +99,11 @@ impl Setting {
             model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words));
         let profile =
             Profiles::load(config)?.of(&UserKey::new("default", USER).expect("a name")).clone();
-        if profile.rule.is_some() {
-            return Err(wrong("it is the gate of profiles without a rule that is timed"));
-        }
+        let policy = keepsake::own(&*profile.policy)
+            .ok_or_else(|| wrong("only the gate of Keepsake's own policy is timed"))?
+            .clone();
         let (tokens, dimensions) = (model.tokens(), model.dimensions());
-        Ok(Setting { decode: options::decode(config), profile, tokens, rarity, dimensions })
+        Ok(Setting { decode: options::decode(config), profile, policy, tokens, rarity, dimensions })
     }
 
     fn round(&self, turns: usize) -> Result<Took> {
@@ -167,12 +169,12 @@ impl Setting {
             spread: Spread::STANDARD,
             own_words: &past.own_words,
         };
-        let surprise = score::surprise(&said, &ground, &self.profile.weights);
+        let surprise = score::surprise(&said, &ground, &self.policy.weights);
         said.stems().iter().for_each(|stem| past.own_words.add(stem));
         past.total(surprise.total);
         score::verdict(
             &surprise,
-            score::threshold(&self.profile.gate, past.totals.make_contiguous()),
+            score::threshold(&self.policy.gate, past.totals.make_contiguous()),
         )
     }
 

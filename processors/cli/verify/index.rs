@@ -2,9 +2,10 @@
 
 use crate::fault::Result;
 use crate::home;
+use crate::memory::Reads;
 use crate::shard;
 use crate::stages::index::{self, Index, Room};
-use crate::stages::store::{Reading, Store};
+use crate::stages::store::Store;
 use std::collections::HashSet;
 use std::path::Path;
 

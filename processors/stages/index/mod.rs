@@ -15,7 +15,7 @@ mod vectors;
 pub use bm25::{Bm25, Scored, Words};
 pub use document::{Document, Text};
 pub use text::TextIndex;
-pub use vectors::{Counts, Room, Unseen, Vectors};
+pub use vectors::{Counts, Room, Vectors};
 
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;

@@ -5,9 +5,8 @@ use super::Best;
 use super::block::{Block, Sum};
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
-use foldhash::fast::RandomState;
+use crate::memory::reads::StagedVectors;
 use lru::LruCache;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,26 +35,6 @@ pub struct Counts {
     pub hits: u64,
     pub misses: u64,
     pub bytes: usize,
-}
-
-/// What somebody has changed of one user's vectors and the shard does not have yet.
-#[derive(Default)]
-pub struct Unseen {
-    put: Block,
-    /// All that were put or removed.
-    changed: HashSet<MemoryId, RandomState>,
-}
-
-impl Unseen {
-    pub fn put(&mut self, id: MemoryId, vector: &Vector) {
-        self.put.put(id, vector);
-        self.changed.insert(id);
-    }
-
-    pub fn remove(&mut self, id: MemoryId) {
-        self.put.remove(id);
-        self.changed.insert(id);
-    }
 }
 
 /// What all users of a tenant see, every shard has its own part of.
@@ -107,16 +86,24 @@ impl Vectors {
         load: &mut Load,
         query: &Vector,
         limit: usize,
-        unseen: &Unseen,
+        staged: &StagedVectors,
     ) -> Result<Vec<(MemoryId, f32)>> {
         let (block, mut best) = (self.block(key, load)?, Best::of(limit));
         block.each_cosine(query, |id, cosine| {
             // Most are too far away to be worth the second question.
-            if best.may_take(cosine) && !unseen.changed.contains(id) {
+            if best.may_take(cosine) && !staged.contains_key(id) {
                 best.offer(id, cosine);
             }
         });
-        unseen.put.each_cosine(query, |id, cosine| best.offer(id, cosine));
+        for (id, vector) in staged {
+            // A vector of another width came from another model and compares with nothing.
+            let comparable = vector
+                .as_ref()
+                .filter(|vector| !vector.is_empty() && vector.values.len() == query.values.len());
+            if let Some(vector) = comparable {
+                best.offer(id, vector.cosine(query));
+            }
+        }
         Ok(best.sorted())
     }
 
@@ -133,10 +120,12 @@ impl Vectors {
     }
 
     /// The sum of the user's vectors.
-    pub fn sum(&self, key: &UserKey, load: &mut Load, unseen: &Unseen) -> Result<Sum> {
+    pub fn sum(&self, key: &UserKey, load: &mut Load, staged: &StagedVectors) -> Result<Sum> {
         let mut sum = Sum::default();
-        self.block(key, load)?.add_to(&mut sum, |id| !unseen.changed.contains(id));
-        unseen.put.add_to(&mut sum, |_| true);
+        self.block(key, load)?.add_to(&mut sum, |id| !staged.contains_key(id));
+        for vector in staged.values().flatten() {
+            sum.add(&vector.values, vector.scale);
+        }
         Ok(sum)
     }
 
@@ -275,7 +264,7 @@ mod tests {
         assert_eq!(vectors.cosines(key, &mut || load(store), &query, &ids).unwrap(), cosines);
         for limit in [0, 3, 100] {
             let near = vectors
-                .nearest(key, &mut || load(store), &query, limit, &Unseen::default())
+                .nearest(key, &mut || load(store), &query, limit, &StagedVectors::new())
                 .unwrap();
             assert_eq!(near, expected[..limit.min(expected.len())]);
         }
@@ -314,7 +303,7 @@ mod tests {
             steps in prop::collection::vec((0..12usize, prop::option::weighted(0.7, 0..50usize)), 1..60),
             seen in 0..60usize,
         ) {
-            let (vectors, key, mut store, mut unseen) = (Vectors::new(Room::new(1_000_000)), user(0), Store::new(), Unseen::default());
+            let (vectors, key, mut store, mut staged) = (Vectors::new(Room::new(1_000_000)), user(0), Store::new(), StagedVectors::new());
             let (before, after) = steps.split_at(seen.min(steps.len()));
             let change = |store: &mut Store, (memory, seed): &(usize, Option<usize>)| match seed {
                 Some(seed) => drop(store.insert(id(*memory), vector(*seed))),
@@ -325,17 +314,17 @@ mod tests {
             for step in after {
                 change(&mut store, step);
                 match step {
-                    (memory, Some(seed)) => unseen.put(id(*memory), &vector(*seed)),
-                    (memory, None) => unseen.remove(id(*memory)),
-                }
+                    (memory, Some(seed)) => staged.insert(id(*memory), Some(vector(*seed))),
+                    (memory, None) => staged.insert(id(*memory), None),
+                };
             }
             let all = Vectors::new(Room::new(1_000_000));
             for limit in [0, 3, 100] {
-                let near = vectors.nearest(&key, &mut load_seen, &vector(999), limit, &unseen).unwrap();
-                prop_assert_eq!(near, all.nearest(&key, &mut || load(&store), &vector(999), limit, &Unseen::default()).unwrap());
+                let near = vectors.nearest(&key, &mut load_seen, &vector(999), limit, &staged).unwrap();
+                prop_assert_eq!(near, all.nearest(&key, &mut || load(&store), &vector(999), limit, &StagedVectors::new()).unwrap());
             }
-            let sum = vectors.sum(&key, &mut load_seen, &unseen).unwrap();
-            prop_assert_eq!(sum, all.sum(&key, &mut || load(&store), &Unseen::default()).unwrap());
+            let sum = vectors.sum(&key, &mut load_seen, &staged).unwrap();
+            prop_assert_eq!(sum, all.sum(&key, &mut || load(&store), &StagedVectors::new()).unwrap());
         }
     }
 
@@ -350,7 +339,7 @@ mod tests {
         };
         assert_eq!(
             vectors
-                .nearest(&key, &mut read_then_overtaken, &vector(0), 9, &Unseen::default())
+                .nearest(&key, &mut read_then_overtaken, &vector(0), 9, &StagedVectors::new())
                 .unwrap()
                 .len(),
             1
@@ -434,7 +423,7 @@ mod tests {
                 &mut || load(&store),
                 &Vector::of(&[1.0, 0.0]),
                 9,
-                &Unseen::default(),
+                &StagedVectors::new(),
             )
             .unwrap();
         assert_eq!(near, []);

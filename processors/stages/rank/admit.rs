@@ -14,12 +14,12 @@ pub fn admitted(memory: &Memory, question: &Question) -> bool {
 }
 
 /// Whether it may say what its neighbours are about, also where it is no answer itself: it was said, and is no secret of another session.
-pub(super) fn lends_context(memory: &Memory, question: &Question) -> bool {
+pub fn lends_context(memory: &Memory, question: &Question) -> bool {
     is_in_scope(memory, question) && was_known(memory, question)
 }
 
 /// Whether a newer fact had taken over, at the time that is asked about.
-pub(super) fn is_superseded(memory: &Memory, question: &Question) -> bool {
+pub fn is_superseded(memory: &Memory, question: &Question) -> bool {
     // What has changed since may have been replaced since: it counts as valid, and follows its successor if that was known too.
     if question.as_of_offset.is_some_and(|offset| memory.changed > offset) {
         return false;

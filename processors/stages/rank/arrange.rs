@@ -38,7 +38,7 @@ pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
 }
 
 /// Decides by their scores whether a statement stands before the one that it revises.
-pub(super) fn is_before_revised(newer: f32, older: f32) -> bool {
+pub fn is_before_revised(newer: f32, older: f32) -> bool {
     newer >= REVISING_SHARE * older
 }
 
@@ -51,7 +51,7 @@ fn share_of(newer: &Ranked, older: &Ranked) -> f32 {
 
 /// Sorts best first. Invariant: an old version follows its successor before any other memory does; a memory follows those that revise it
 /// and are not far behind it, and the newer ones in conflict with it that answer nearly as well.
-pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
+pub fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     ranked.sort_unstable_by(better_first);
     let best_valid = ranked.iter().find(|one| !one.superseded).map_or(0.0, |best| best.score);
     let links = Links::among(&ranked, NEWER_SHARE * best_valid);
@@ -70,7 +70,7 @@ pub(super) fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
 }
 
 /// Equal scores: the newer one, then the smaller id, so that no two ever tie.
-pub(super) fn better_first(a: &Ranked, b: &Ranked) -> Ordering {
+pub fn better_first(a: &Ranked, b: &Ranked) -> Ordering {
     b.score
         .total_cmp(&a.score)
         .then(b.memory.created_at.cmp(&a.memory.created_at))

@@ -5,7 +5,7 @@ use crate::domain::{Format, Memory, Role, Time};
 use std::borrow::Cow;
 
 /// What stands around the memories and between them.
-pub(super) struct Frame<'t> {
+pub struct Frame<'t> {
     pub opening: &'t str,
     /// Before the first memory of a section, by section; none where there are none.
     pub headings: &'t [String],
@@ -19,7 +19,7 @@ pub(super) struct Frame<'t> {
 }
 
 /// Wishes hold for every answer, and must not be all that is told; summaries say again what others say better.
-pub(super) const SHARES: &[f32] = &[0.5, 0.35, 0.15];
+pub const SHARES: &[f32] = &[0.5, 0.35, 0.15];
 
 impl Frame<'_> {
     /// None for the format without a block, and for the one that a profile writes itself.
@@ -94,7 +94,7 @@ impl Frame<'_> {
 }
 
 /// What must not be missing, then the rest, then summaries.
-pub(super) fn wishes_first(one: &Ranked) -> u8 {
+pub fn wishes_first(one: &Ranked) -> u8 {
     let wished = matches!(one.memory.kind.as_str(), "instruction" | "preference");
     match () {
         () if !one.memory.covers.is_empty() => 2,
@@ -147,12 +147,12 @@ fn facts(one: &Ranked) -> Vec<(&'static str, Cow<'_, str>)> {
     facts
 }
 
-pub(super) fn speaker(memory: &Memory) -> Option<&str> {
+pub fn speaker(memory: &Memory) -> Option<&str> {
     memory.speaker.as_deref().or((memory.role != Role::User).then(|| memory.role.as_str()))
 }
 
 /// No line ends of any script and no control characters: for the reader, a memory is one line.
-pub(super) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
@@ -160,12 +160,12 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// For a label: nothing that could end it early.
-pub(super) fn bare(label: &str) -> String {
+pub fn bare(label: &str) -> String {
     one_line(&label.replace(['(', ')', '[', ']'], " "))
 }
 
 /// XML 1.0 forbids U+FFFE and U+FFFF even when escaped.
-pub(super) fn xml_text(text: &str) -> String {
+pub fn xml_text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in one_line(text).chars() {
         match c {
@@ -180,12 +180,12 @@ pub(super) fn xml_text(text: &str) -> String {
     escaped
 }
 
-pub(super) fn json_text(text: &str) -> String {
+pub fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// The day in UTC, for any time an `i64` can hold. Counted from 1 March, so that the leap day is the last of its year.
-pub(super) fn date(time: Time) -> String {
+pub fn date(time: Time) -> String {
     let days = time.0.div_euclid(86_400_000) + 719_468; // since 0000-03-01
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era =
@@ -200,7 +200,7 @@ pub(super) fn date(time: Time) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub mod tests {
     use super::super::samples::memory;
     use super::*;
     use crate::domain::Kind;

@@ -4,27 +4,25 @@
 mod admit;
 mod arrange;
 mod fade;
-mod frame;
+pub mod frame;
 mod prompt;
 mod relevance;
 mod rerank;
 #[cfg(test)]
-mod samples;
+pub mod samples;
 mod score;
-pub mod seeds;
 mod template;
 mod terms;
 mod wording;
 mod written;
 
-pub use admit::admitted;
-pub use arrange::annotate;
+pub use admit::{admitted, is_superseded};
+pub use arrange::{annotate, better_first};
 pub use fade::{Fade, Shape, recency, strength};
-pub use prompt::{Own, Prompt, block};
+pub use prompt::{Prompt, block, framed};
 pub use relevance::{NoMatch, Relevance};
 pub use rerank::reranked;
 pub use score::most_relevant;
-pub use seeds::Rule;
 pub use template::Template;
 pub use terms::{Points, TERMS, Term};
 pub use wording::{Named, named};
@@ -108,8 +106,6 @@ impl<'a> Question<'a> {
 /// The weights of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// Another system's ranking instead of the one below.
-    pub rule: Option<Rule>,
     /// Holds where several people talk with each other.
     pub several: Mix,
     /// Holds where one person speaks, to an assistant or alone.
@@ -191,10 +187,6 @@ impl Ranked {
 
 /// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
 pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Order {
-    if let Some(rule) = &weights.rule {
-        let ranked = seeds::order(rule, hits, question, question.as_of.unwrap_or(now));
-        return Order { ranked, matched: None };
-    }
     let successors = successors(&hits);
     let at = question.as_of.unwrap_or(now);
     let mut ranked =

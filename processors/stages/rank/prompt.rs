@@ -2,8 +2,9 @@
 //! Does not know what a token is: the caller counts.
 
 use super::frame::Frame;
-use super::{Ranked, Rule, Template};
+use super::{Ranked, Template};
 use crate::domain::{Format, Recall};
+use crate::memory::Policy;
 use std::collections::BTreeMap;
 
 /// What has more bytes for each token of the budget will not fit: prose has about 5.
@@ -18,28 +19,22 @@ pub struct Prompt {
     pub taken: Vec<usize>,
 }
 
-/// The blocks that a profile has of its own.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Own<'p> {
-    pub template: Option<&'p Template>,
-    pub rule: Option<&'p Rule>,
-}
-
-/// In the format that was asked for; where none was, in the profile's own if it has one.
+/// Writes the block in the format that was asked for; where none was, in the template of the profile
+/// or the format of its policy, if it has one.
 pub fn block(
     ranked: &[Ranked],
     asked: &Recall,
-    own: Own,
+    template: Option<&Template>,
+    policy: &dyn Policy,
     budget: usize,
     count_tokens: &dyn Fn(&str) -> usize,
 ) -> Prompt {
-    let is_own = asked.unsaid.format;
-    if let Some(template) = own.template.filter(|_| is_own || asked.format == Format::Template) {
+    let is_open = asked.unsaid.format;
+    if let Some(template) = template.filter(|_| is_open || asked.format == Format::Template) {
         return framed(ranked, &template.frame(), budget, count_tokens);
     }
-    let of_rule =
-        own.rule.filter(|_| is_own).and_then(|rule| rule.block(ranked, budget, count_tokens));
-    of_rule.unwrap_or_else(|| prompt(ranked, asked.format, budget, count_tokens))
+    let own = if is_open { policy.render(ranked, budget, count_tokens) } else { None };
+    own.unwrap_or_else(|| prompt(ranked, asked.format, budget, count_tokens))
 }
 
 fn prompt(
@@ -53,7 +48,7 @@ fn prompt(
 }
 
 /// Memories are whole or left out; one that is too long leaves its room to shorter ones after it.
-pub(super) fn framed(
+pub fn framed(
     ranked: &[Ranked],
     frame: &Frame,
     budget: usize,

@@ -7,7 +7,7 @@ use crate::domain::{
 };
 use std::sync::Arc;
 
-pub(super) fn memory(number: u32, content: &str) -> Memory {
+pub fn memory(number: u32, content: &str) -> Memory {
     let source =
         Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
     Memory {
@@ -49,7 +49,7 @@ pub(super) fn memory(number: u32, content: &str) -> Memory {
     }
 }
 
-pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
+pub fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
     Hit {
         memory: memory(number, content).into(),
         own: Near { words, cosine },
@@ -61,22 +61,22 @@ pub(super) fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
 }
 
 impl Hit {
-    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+    pub fn memory_mut(&mut self) -> &mut Memory {
         Arc::make_mut(&mut self.memory)
     }
 }
 
 impl Ranked {
-    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+    pub fn memory_mut(&mut self) -> &mut Memory {
         Arc::make_mut(&mut self.memory)
     }
 }
 
-pub(super) fn nothing() -> Metadata {
+pub fn nothing() -> Metadata {
     Metadata::new()
 }
 
-pub(super) fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
+pub fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
     Question {
         text,
         session: None,
@@ -94,7 +94,7 @@ pub(super) fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
     }
 }
 
-pub(super) fn recall(query: &str) -> Recall {
+pub fn recall(query: &str) -> Recall {
     Recall {
         queries: vec![query.to_owned()],
         session: None,
@@ -115,18 +115,26 @@ pub(super) fn recall(query: &str) -> Recall {
 }
 
 /// The numbers of a rule as the profile has them that is built in.
-pub(super) fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
+pub fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
     let profile: toml::Table = profile.parse().expect("it is built in");
     profile["rank"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
 }
 
 /// The default profile's weights, as it is built in.
-pub(super) fn weights() -> Weights {
+pub fn weights() -> Weights {
     let profile: toml::Table =
         include_str!("../../../config/profiles/keepsake.toml").parse().expect("it is built in");
     let mut rank = profile["rank"].clone();
-    let of_the_index = ["k1", "b", "previous", "short_words", "first_person"];
+    let of_the_index = ["k1", "b", "previous", "short_words", "first_person", "rule"];
     rank.as_table_mut().expect("a table").retain(|key, _| !of_the_index.contains(&key));
     let fade: WrittenFade = profile["fade"].clone().try_into().expect("as written");
     rank.try_into::<WrittenRank>().expect("as written").checked(fade.checked())
+}
+
+/// The default profile's policy, as it is built in.
+pub fn policy() -> crate::policies::keepsake::Keepsake {
+    let profile: toml::Table =
+        include_str!("../../../config/profiles/keepsake.toml").parse().expect("it is built in");
+    let tables = crate::policies::Tables { profile: &profile, name: "keepsake" };
+    crate::policies::keepsake::Keepsake::read(&tables).expect("it is built in")
 }

@@ -45,10 +45,9 @@ fn is_of_the_named(memory: &Memory, question: &Question) -> bool {
 
 /// Chooses the places of those with the most relevance, as far as it is known before the memories are
 /// read: without bonuses, and with the weights that leave more to words. In no order.
-pub fn most_relevant(near: &[Near], weights: &Weights, limit: usize) -> Vec<usize> {
+pub fn most_relevant(near: &[Near], dense: f32, limit: usize) -> Vec<usize> {
     let most = |of: fn(&Near) -> f32| near.iter().map(|near| finite(of(near))).fold(0.0, f32::max);
     let (cosine_max, words_max) = (most(|near| near.cosine), most(|near| near.words));
-    let dense = weights.several.points.of("dense");
     let relevance = |place: usize| {
         let Near { words, cosine } = near[place];
         dense * share(finite(cosine), cosine_max) + (1.0 - dense) * share(finite(words), words_max)
@@ -380,7 +379,7 @@ mod tests {
         let near = [(1.0, 0.9), (9.0, 0.0), (5.5, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)]
             .map(|(words, cosine)| Near { words, cosine });
         let best = |limit| {
-            let mut places = most_relevant(&near, &weights(), limit);
+            let mut places = most_relevant(&near, weights().several.points.of("dense"), limit);
             places.sort_unstable();
             places
         };

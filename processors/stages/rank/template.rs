@@ -300,8 +300,8 @@ fn marks<'t>(frame: impl Iterator<Item = &'t String>, memory: &'t [Part]) -> Vec
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::prompt::{Own, block};
-    use super::super::samples::{memory, recall};
+    use super::super::prompt::block;
+    use super::super::samples::{memory, policy, recall};
     use super::*;
     use crate::domain::{Kind, Recall, Time, Unsaid};
     use proptest::prelude::*;
@@ -393,11 +393,11 @@ pub(super) mod tests {
             ranked("instruction", "i"),
         ];
         list[0].memory_mut().covers = vec![list[1].memory.id];
-        let own = Own { template: Some(&template), rule: None };
+        let words = |text: &str| text.split_whitespace().count();
         let check = |list: &[Ranked], budget: usize, expected: &str| {
             let asked = Recall { format: crate::domain::Format::Template, ..recall("q") };
             assert_eq!(
-                block(list, &asked, own, budget, &|text| text.split_whitespace().count()).text,
+                block(list, &asked, Some(&template), &policy(), budget, &words).text,
                 expected
             );
         };
@@ -411,9 +411,9 @@ pub(super) mod tests {
     #[test]
     fn it_is_what_a_recall_gets_that_asks_for_no_format() {
         let template = template("memory = '* {content}'").expect("a template");
-        let own = Own { template: Some(&template), rule: None };
         let prompt = |asked: &Recall| {
-            block(&[ranked("fact", "tea")], asked, own, 1_000, &|text| text.len()).text
+            let list = [ranked("fact", "tea")];
+            block(&list, asked, Some(&template), &policy(), 1_000, &|text| text.len()).text
         };
         assert_eq!(
             prompt(&Recall { unsaid: Unsaid { format: true, limit: false }, ..recall("q") }),

@@ -1,7 +1,7 @@
 //! Reads the tables of a profile that concern ranking, and checks them: `[rank]` and `[fade]`.
 
 use super::terms::{Points, Written as Terms};
-use super::{Fade, Mix, Relevance, Rule, Shape, Weights};
+use super::{Fade, Mix, Relevance, Shape, Weights};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -34,7 +34,6 @@ pub struct WrittenRank {
     words_full: f32,
     single_speaker: Option<WrittenMix>,
     relevance: Option<Relevance>,
-    rule: Option<Rule>,
     #[serde(flatten)]
     terms: Terms,
 }
@@ -76,7 +75,6 @@ impl WrittenRank {
             },
         );
         Weights {
-            rule: self.rule,
             several,
             single,
             bound: self.bound,

@@ -6,8 +6,8 @@ use crate::domain::Surprise;
 /// Recent totals that the running quantile is taken over: 50 and 400 differ by two points of the share stored.
 pub const WINDOW: usize = 200;
 
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(test, derive(serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Gate {
     /// Kept at or above, however much else this user says that is as good.
     pub fixed: f32,

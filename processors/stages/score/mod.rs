@@ -8,7 +8,6 @@ mod patterns;
 mod rarity;
 mod reading;
 mod repetition;
-pub mod seeds;
 mod speech;
 mod statement;
 

@@ -1,9 +1,9 @@
 //! A shard's records under names that a topic can hold, and back: what another machine needs to go on where this one stopped.
 //! Knows no broker. A memory's record travels with what people read of it; the rest travels by itself.
 
+use super::encode::Finished;
 use super::format;
 use super::keys;
-use super::overlay::Finished;
 use super::{Identity, check_identity};
 use crate::domain::{MemoryId, UserKey};
 use crate::fault::{Fault, Result, StopName};

@@ -1,8 +1,8 @@
 //! Two stores of one shard, record by record: whose record differs, and in what, as a person reads it. Repairs nothing.
 
+use super::Store;
 use super::format;
 use super::keys;
-use super::{Reading, Store};
 use crate::domain::{Memory, MemoryId, UserKey};
 use crate::fault::Result;
 use crate::text::shortened;
@@ -183,22 +183,23 @@ fn fields(memory: &Memory) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::staged;
     use super::super::tests::{a_memory, a_vector, identity, key, mark};
-    use super::super::{Overlay, SlotHolder};
     use super::*;
+    use crate::memory::{SlotHolder, Staged};
 
-    fn store(fill: impl Fn(&mut Overlay<'_>)) -> Store {
+    fn store(fill: impl Fn(&mut Staged<'_>)) -> Store {
         let store = Store::in_memory(&identity());
-        let mut overlay = store.overlay();
-        fill(&mut overlay);
-        let batch = overlay.finished();
+        let mut staged = staged(&store);
+        fill(&mut staged);
+        let (batch, _) = store.encode(staged.into_changes()).unwrap();
         store.apply(batch, mark(9)).unwrap();
         store
     }
 
     fn found(
-        ours: impl Fn(&mut Overlay<'_>),
-        theirs: impl Fn(&mut Overlay<'_>),
+        ours: impl Fn(&mut Staged<'_>),
+        theirs: impl Fn(&mut Staged<'_>),
     ) -> Vec<(String, Option<String>, Option<String>)> {
         let found = differences(&store(ours), &store(theirs), &BTreeSet::new(), 20).unwrap();
         assert_eq!(found.first.len() as u64, found.total);
@@ -211,8 +212,8 @@ mod tests {
 
     #[test]
     fn equal_stores_have_no_differences_whatever_their_offsets() {
-        let fill = |overlay: &mut Overlay<'_>| {
-            overlay.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1))
+        let fill = |staged: &mut Staged<'_>| {
+            staged.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1))
         };
         let (one, other) = (store(fill), store(fill));
         other.apply(Default::default(), mark(77)).unwrap();
@@ -231,10 +232,7 @@ mod tests {
             metadata: [("app".to_owned(), "other".to_owned())].into(),
             ..memory.clone()
         };
-        let found = found(
-            |o| o.put_memory(memory.clone()).unwrap(),
-            |o| o.put_memory(changed.clone()).unwrap(),
-        );
+        let found = found(|o| o.put_memory(memory.clone()), |o| o.put_memory(changed.clone()));
         let (record, ours, theirs) = found.into_iter().next().expect("one");
         assert_eq!(record, format!("acme/zoe memory {}", memory.id));
         assert_eq!(ours.as_deref(), Some(r#"importance: 0.5, metadata: { "app": "demo", }"#));
@@ -259,9 +257,8 @@ mod tests {
 
     #[test]
     fn no_more_than_asked_for_and_all_are_counted() {
-        let many = |overlay: &mut Overlay<'_>| {
-            (0..30).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap())
-        };
+        let many =
+            |staged: &mut Staged<'_>| (0..30).for_each(|n| staged.put_memory(a_memory(n, "x")));
         let found = differences(&store(many), &store(|_| ()), &BTreeSet::new(), 20).unwrap();
         assert_eq!((found.first.len(), found.total), (20, 30));
     }

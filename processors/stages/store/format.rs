@@ -3,12 +3,13 @@
 //! Every format written once is read forever: a change is a new struct and a new version beside the old one, never an edited struct.
 
 use super::Identity;
-use super::reading::{SeenBefore, Session, SlotHolder};
+
 use crate::domain::{
     Around, Kind, Memory, MemoryId, Neighbour, OwnWords, Position, Revision, Role, SaidBefore,
     Scope, Surprise, Time, UserKey, Vector,
 };
 use crate::fault::{Fault, Result, StopName};
+use crate::memory::reads::{GateState, SeenBefore, Session, SlotHolder};
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -138,28 +139,6 @@ pub fn memory_bytes(memory: &Memory, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
 pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
     let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
     with_memory(with_vector(&vector, bytes_about(memory)), memory)
-}
-
-/// The record with this vector; its memory is the one in the record so far.
-pub fn vector_bytes(vector: &Vector, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
-    let so_far = so_far.map(split).transpose()?;
-    let memory = so_far.as_ref().map_or(&[][..], |parts| parts.memory);
-    let mut bytes =
-        with_vector(&VectorV1 { scale: vector.scale, values: &unsigned(vector) }, memory.len());
-    bytes.extend_from_slice(memory);
-    // The version counts for the whole record: the parts that an older version lacks are written as empty ones.
-    if let Some(Parts { version, memory: [_, ..], .. }) = so_far {
-        if version < VERSION_2 {
-            bytes = extended(bytes, &around_v2(&Around::default()));
-        }
-        if version < VERSION_3 {
-            bytes = extended(bytes, &RevisionsV3::default());
-        }
-        if version < VERSION {
-            bytes = extended(bytes, &AuthorV4::default());
-        }
-    }
-    Ok(bytes)
 }
 
 /// Nothing if only its vector has come.
@@ -585,28 +564,6 @@ pub fn session(bytes: &[u8]) -> Result<Session> {
     Ok(Session { turns, first_at: Time(first_at), last_at: Time(last_at), summarised })
 }
 
-/// What the gate knows of a user besides sessions.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Gate {
-    /// How many ids came: the number of the next.
-    pub ids: u64,
-    /// The last totals, oldest first. In whole thousandths, so that it makes no difference where a batch ended and they were written.
-    pub thousandths: Vec<i16>,
-    pub words: Arc<OwnWords>,
-}
-
-impl Gate {
-    /// The cast of a float to an integer saturates: totals far beyond the scale stay the largest.
-    pub fn push(&mut self, score: f32, window: usize) {
-        self.thousandths.push((score * 1000.0).round() as i16);
-        self.thousandths.drain(..self.thousandths.len().saturating_sub(window));
-    }
-
-    pub fn scores(&self) -> impl Iterator<Item = f32> {
-        self.thousandths.iter().map(|score| f32::from(*score) / 1000.0)
-    }
-}
-
 #[derive(Deserialize)]
 struct GateV1<'a> {
     ids: u64,
@@ -625,7 +582,7 @@ struct GateV2<'a> {
     words: &'a [u8],
 }
 
-pub fn gate_bytes(gate: &Gate) -> Vec<u8> {
+pub fn gate_bytes(gate: &GateState) -> Vec<u8> {
     let thousandths: Vec<u8> =
         gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
     let words = gate.words.packed();
@@ -638,7 +595,7 @@ pub fn gate_bytes(gate: &Gate) -> Vec<u8> {
     encode(&record, thousandths.len() + words.len() + 20)
 }
 
-pub fn gate(bytes: &[u8]) -> Result<Gate> {
+pub fn gate(bytes: &[u8]) -> Result<GateState> {
     let (ids, thousandths, words) = match body(bytes)? {
         (VERSION_1, body) => {
             let GateV1 { ids, thousandths } = from_body(body)?;
@@ -652,7 +609,7 @@ pub fn gate(bytes: &[u8]) -> Result<Gate> {
     let words = words.ok_or_else(|| unreadable("no counts of words"))?;
     let thousandths =
         thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
-    Ok(Gate { ids, thousandths, words: Arc::new(words) })
+    Ok(GateState { ids, thousandths, words: Arc::new(words) })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -766,16 +723,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_vector_change_apart_in_either_order() {
-        let (one, other) = (a_memory(7, "one"), a_memory(7, "other"));
-        let only_vector = vector_bytes(&a_vector(1), None).unwrap();
-        assert_eq!(read(&only_vector), (None, Some(a_vector(1))));
-        let both = memory_bytes(&one, Some(&only_vector)).unwrap();
+    fn a_memory_changes_and_its_vector_stays() {
+        let one = a_memory(7, "one");
+        let other = a_memory(7, "other");
+        let both = memory_and_vector_bytes(&one, &a_vector(1));
         assert_eq!(read(&both), (Some(one.clone()), Some(a_vector(1))));
-        let another_vector = vector_bytes(&a_vector(2), Some(&both)).unwrap();
-        assert_eq!(read(&another_vector), (Some(one), Some(a_vector(2))));
-        let another_memory = memory_bytes(&other, Some(&another_vector)).unwrap();
-        assert_eq!(read(&another_memory), (Some(other), Some(a_vector(2))));
+        let changed = memory_bytes(&other, Some(&both)).unwrap();
+        assert_eq!(read(&changed), (Some(other), Some(a_vector(1))));
+        let without = memory_bytes(&one, None).unwrap();
+        assert_eq!(read(&without), (Some(one), None));
     }
 
     #[test]
@@ -799,9 +755,9 @@ mod tests {
         assert_eq!(offset(&offset_bytes(-1)).unwrap(), -1);
     }
 
-    fn a_gate(ids: u64, scores: &[f32], words: &[&str]) -> Gate {
-        let mut gate = Gate { ids, ..Gate::default() };
-        scores.iter().for_each(|score| gate.push(*score, 200));
+    fn a_gate(ids: u64, scores: &[f32], words: &[&str]) -> GateState {
+        let mut gate = GateState { ids, ..GateState::default() };
+        scores.iter().for_each(|score| gate.push(*score));
         words.iter().for_each(|word| Arc::make_mut(&mut gate.words).add(word));
         gate
     }
@@ -849,14 +805,6 @@ mod tests {
         let vector_1 = VectorV1 { scale: 0.003, values: &values };
         let old = first(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
-        assert_eq!(
-            read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()),
-            (Some(was.clone()), Some(a_vector(2)))
-        );
-        assert_eq!(
-            read(&vector_bytes(&a_vector(2), Some(&first(&vector_1, &[]))).unwrap()),
-            (None, Some(a_vector(2)))
-        );
         let other = a_memory(7, "other");
         assert_eq!(
             read(&memory_bytes(&other, Some(&old)).unwrap()),
@@ -878,10 +826,6 @@ mod tests {
         let was = Memory { author: None, revises: vec![], revised_by: None, ..a_memory(7, "one") };
         let old = second(&was, &a_vector(1));
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
-        assert_eq!(
-            read(&vector_bytes(&a_vector(2), Some(&old)).unwrap()),
-            (Some(was), Some(a_vector(2)))
-        );
         let other = a_memory(7, "other");
         assert_eq!(
             read(&memory_bytes(&other, Some(&old)).unwrap()),
@@ -895,8 +839,6 @@ mod tests {
         let old = extended(second(&was, &a_vector(1)), &revisions_v3(&was));
         let old = [&[3], &old[1..]].concat();
         assert_eq!(read(&old), (Some(Memory { author: None, ..was.clone() }), Some(a_vector(1))));
-        let carried = read(&vector_bytes(&a_vector(2), Some(&old)).unwrap());
-        assert_eq!(carried, (Some(Memory { author: None, ..was.clone() }), Some(a_vector(2))));
         assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
     }
 
@@ -915,7 +857,8 @@ mod tests {
         }
         assert_eq!(session_bytes(&was), [4, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
-        assert_eq!(vector_bytes(&vector, None).unwrap(), [4, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
+        assert_eq!(with_vector[..8], [4, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e]; // two of them: "tea" twice in place 848, "boat" once in 992
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),

@@ -85,8 +85,28 @@ pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {
     tagged(key, SEEN, &[id.as_bytes()])
 }
 
+/// The session of a context window, from the key behind the tag: length, name, place in the ring.
+pub fn session_of_tail(rest: &[u8]) -> Option<String> {
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let name = rest.get(..u32::from_be_bytes(*length) as usize)?;
+    String::from_utf8(name.to_vec()).ok()
+}
+
+/// Partition and offset of a waiting event, from the key behind the tag.
+pub fn event_of_awaited(rest: &[u8]) -> Option<(i32, i64)> {
+    let (partition, rest) = rest.split_first_chunk::<4>()?;
+    let offset = rest.first_chunk::<8>()?;
+    Some((i32::from_be_bytes(*partition), i64::from_be_bytes(*offset)))
+}
+
 pub fn is_gate(record: &[u8]) -> bool {
     tag_of(record).is_some_and(|(_, tag, rest)| tag == GATE && rest.is_empty())
+}
+
+/// The ring of a context window, from the key of one of its turns.
+pub fn ring_of(record: &[u8]) -> Option<&[u8]> {
+    tag_of(record).filter(|(_, tag, _)| *tag == TAIL)?;
+    record.split_last().map(|(_place, ring)| ring)
 }
 
 /// What all slots of its user have in common, and the slot's own name.

@@ -1,37 +1,38 @@
 //! The shard's records: memories, vectors and what the gate must remember, changed batch by batch, each batch with the offset it came from.
 //! It decides nothing about what is kept, and knows neither the index nor the log it is rebuilt from.
 
+mod caches;
 pub mod changelog;
 pub mod compare;
 pub mod disk;
+mod encode;
 mod format;
 mod keys;
-mod known;
-pub mod overlay;
-pub mod reading;
+mod reads;
 mod recalled;
 pub mod records;
 #[cfg(test)]
 mod tests;
 
 pub use disk::Options;
+pub use encode::{Finished, Touched, Upserted};
 pub use keys::is_memory;
-pub use overlay::{Finished, Overlay, Touched, Upserted};
-pub use reading::{Reading, SeenBefore, Session, SlotHolder};
 pub use records::{Changes, InMemory};
 
 use crate::domain::{Memory, MemoryId, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
+use crate::memory::Reads;
+use crate::memory::staged::StagedChanges;
+use caches::Caches;
 use disk::{Disk, NotOpened};
-use known::Known;
 use recalled::Recalled;
-use records::{Records, Visit};
+use records::Records;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// Of a store that ends with its process.
-const IN_MEMORY_KNOWN_MAX: usize = 100;
+const IN_MEMORY_CACHED_MAX: usize = 100;
 const IN_MEMORY_RECALLED_BYTES_MAX: usize = 1 << 20;
 
 /// Which log a store was made from, and with which encoder: with any other its records would mean something else.
@@ -68,7 +69,7 @@ pub struct Place {
 pub struct Store {
     records: Box<dyn Records>,
     identity: Identity,
-    known: Known,
+    cache: Caches,
     recalled: Recalled,
     applied: AtomicI64,
     changelog: Option<Place>,
@@ -116,7 +117,7 @@ impl Store {
 
     /// A store that ends with the last holder of its records.
     pub fn over(records: InMemory, identity: &Identity) -> Result<Store> {
-        let kept = (Known::new(IN_MEMORY_KNOWN_MAX), Recalled::new(IN_MEMORY_RECALLED_BYTES_MAX));
+        let kept = (Caches::new(IN_MEMORY_CACHED_MAX), Recalled::new(IN_MEMORY_RECALLED_BYTES_MAX));
         Store::of(Box::new(records), false, kept, identity).map_err(|not_opened| match not_opened {
             NotOpened::Fault(fault) => fault,
             NotOpened::Damaged(why) => format::unreadable(why),
@@ -130,14 +131,14 @@ impl Store {
     ) -> std::result::Result<Store, NotOpened> {
         let disk = Disk::open(dir, options)?;
         let existed = disk.existed();
-        let kept = (Known::new(options.tails_max), Recalled::new(options.recalled_bytes_max));
+        let kept = (Caches::new(options.tails_max), Recalled::new(options.recalled_bytes_max));
         Store::of(Box::new(disk), existed, kept, identity)
     }
 
     fn of(
         records: Box<dyn Records>,
         existed: bool,
-        (known, recalled): (Known, Recalled),
+        (cache, recalled): (Caches, Recalled),
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
         let mut is_older = false;
@@ -164,7 +165,7 @@ impl Store {
         Ok(Store {
             records,
             identity: identity.clone(),
-            known,
+            cache,
             recalled,
             applied: AtomicI64::new(applied),
             changelog,
@@ -207,9 +208,7 @@ impl Store {
         self.records.apply(&changes)?;
         self.is_older.store(false, Ordering::Release);
         self.recalled.forget(changes.records.keys().map(Vec::as_slice));
-        self.known.forget(changes.records.keys().map(Vec::as_slice));
-        self.known.tails.put_all(tails);
-        self.known.gates.put_all(gates);
+        self.cache.applied(changes.records.keys().map(Vec::as_slice), tails, gates);
         self.applied.store(applied, Ordering::Release);
         Ok(())
     }
@@ -243,8 +242,9 @@ impl Store {
         self.is_ahead.load(Ordering::Acquire)
     }
 
-    pub fn overlay(&self) -> Overlay<'_> {
-        Overlay::new(&*self.records, &self.known)
+    /// Encodes a batch, and lists its memories for the index and the change feed.
+    pub fn encode(&self, staged: StagedChanges) -> Result<(Finished, Touched)> {
+        encode::encode(staged, &*self.records)
     }
 
     /// Each of the user's memories meant, in this order. What was asked for lately is not read again.
@@ -297,16 +297,6 @@ impl Store {
             true
         })?;
         Ok(digest.0)
-    }
-}
-
-impl Reading for Store {
-    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.records.get(key)
-    }
-
-    fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
-        self.records.scan(prefix, visit)
     }
 }
 

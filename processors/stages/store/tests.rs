@@ -1,10 +1,10 @@
 //! One suite for both kinds of records, and the laws of the store told as stories.
 
 use super::disk::PIECE_BYTES;
-use super::overlay::SEEN_IDS_SWEPT;
-use super::reading::{SCORES_WINDOW, SEEN_IDS, TAIL_TURNS};
 use super::*;
 use crate::domain::*;
+use crate::memory::reads::*;
+use crate::memory::staged::Staged;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
@@ -104,10 +104,39 @@ fn on_both(story: impl Fn(&Store)) {
 }
 
 /// Applies what the story writes, as one batch.
-fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
-    let mut overlay = store.overlay();
-    story(&mut overlay);
-    store.apply(overlay.finished(), mark(applied)).unwrap();
+fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Staged<'_>)) {
+    let mut staged = staged(store);
+    story(&mut staged);
+    let (batch, _) = store.encode(staged.into_changes()).unwrap();
+    store.apply(batch, mark(applied)).unwrap();
+}
+
+pub fn staged(store: &Store) -> Staged<'_> {
+    Staged::over(store, &NoIndex)
+}
+
+/// These tests search no vectors.
+struct NoIndex;
+
+impl Neighbours for NoIndex {
+    fn nearest(
+        &self,
+        _: &UserKey,
+        _: &Vector,
+        _: usize,
+        _: &StagedVectors,
+    ) -> crate::fault::Result<Vec<(MemoryId, f32)>> {
+        unreachable!("no test here asks the index")
+    }
+
+    fn cosine_to_all(
+        &self,
+        _: &UserKey,
+        _: &Vector,
+        _: &StagedVectors,
+    ) -> crate::fault::Result<Option<f32>> {
+        unreachable!("no test here asks the index")
+    }
 }
 
 fn said(content: impl Into<String>) -> SaidBefore {
@@ -123,11 +152,11 @@ fn said(content: impl Into<String>) -> SaidBefore {
     }
 }
 
-fn contents(reading: &dyn Reading, key: &UserKey, session: Option<&str>) -> Vec<String> {
+fn contents(reading: &dyn Reads, key: &UserKey, session: Option<&str>) -> Vec<String> {
     reading.tail(key, session).unwrap().said.iter().map(|said| said.content.to_string()).collect()
 }
 
-fn memories(reading: &dyn Reading, key: &UserKey) -> Vec<Memory> {
+fn memories(reading: &dyn Reads, key: &UserKey) -> Vec<Memory> {
     let mut found = Vec::new();
     reading
         .memories(key, &mut |memory| {
@@ -144,16 +173,15 @@ fn seen_at(offset: i64) -> SeenBefore {
 }
 
 /// Everything about a user, of each sort one.
-fn write_all(overlay: &mut Overlay<'_>, key: &UserKey, offset: i64) {
+fn write_all(staged: &mut Staged<'_>, key: &UserKey, offset: i64) {
     let memory = memory_of(key, offset, "likes tea");
-    overlay.put_memory(memory.clone()).unwrap();
-    overlay.put_vector(key, memory.id, &a_vector(2)).unwrap();
-    overlay.push_tail(key, Some("monday"), &said("hello")).unwrap();
-    overlay.put_session(key, "monday", &Session { turns: 1, ..Session::default() });
-    overlay.push_score(key, 0.5).unwrap();
-    overlay.add_own_words(key, &["drink", "tea"].into_iter().collect()).unwrap();
-    overlay.put_seen(key, &format!("e-{offset}"), &seen_at(offset)).unwrap();
-    overlay.put_slot(key, "drink", &SlotHolder { memory: memory.id, value: "tea".into() });
+    staged.put_memory_and_vector(memory.clone(), &a_vector(2));
+    staged.push_tail(key, Some("monday"), &said("hello")).unwrap();
+    staged.put_session(key, "monday", &Session { turns: 1, ..Session::default() });
+    staged.push_score(key, 0.5).unwrap();
+    staged.add_own_words(key, &["drink", "tea"].into_iter().collect()).unwrap();
+    staged.put_seen(key, &format!("e-{offset}"), &seen_at(offset)).unwrap();
+    staged.put_slot(key, "drink", &SlotHolder { memory: memory.id, value: "tea".into() });
 }
 
 // ---------------------------------------------------------------- records
@@ -214,27 +242,66 @@ fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]
     }
 }
 
-/// An overlay reads as if its changes were made already.
-fn overlay_agrees(batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
-    let [below, above] = [InMemory::default(), InMemory::default()];
-    for batch in batches {
-        let changes = Changes { records: batch.clone() };
-        let overlay = Overlay::with(&below, changes.clone());
-        above.apply(&changes).unwrap();
-        for (prefix, at_most) in
-            [(&b""[..], usize::MAX), (b"a", usize::MAX), (b"a/", 1), (b"b", 3), (b"", 2)]
-        {
-            let mut found = Vec::new();
-            overlay
-                .records(prefix, &mut |key, value| {
-                    found.push((key.to_vec(), value.to_vec()));
-                    found.len() < at_most
-                })
-                .unwrap();
-            assert_eq!(found, scanned(&above, prefix, at_most));
+/// A change that a batch may stage.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(i64, bool),
+    Remove(i64),
+    Said(u8),
+    Slot(u8, bool),
+    Seen(u8),
+    ForgetSession(u8),
+    ForgetUser,
+}
+
+fn some_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6i64, any::<bool>()).prop_map(|(n, with_vector)| Step::Put(n, with_vector)),
+        2 => (0..6i64).prop_map(Step::Remove),
+        4 => (0..3u8).prop_map(Step::Said),
+        2 => (0..4u8, any::<bool>()).prop_map(|(n, put)| Step::Slot(n, put)),
+        1 => (0..4u8).prop_map(Step::Seen),
+        1 => (0..3u8).prop_map(Step::ForgetSession),
+        1 => Just(Step::ForgetUser),
+    ]
+}
+
+fn take(staged: &mut Staged<'_>, key: &UserKey, step: &Step) {
+    let slot = |n: &u8| format!("never:{n}");
+    match step {
+        Step::Put(n, true) => {
+            staged.put_memory_and_vector(memory_of(key, *n, "tea"), &a_vector(*n as usize))
         }
-        below.apply(&changes).unwrap();
+        Step::Put(n, false) => staged.put_memory(memory_of(key, *n, "no tea")),
+        Step::Remove(n) => staged.remove_memory(key, memory_of(key, *n, "").id).unwrap(),
+        Step::Said(n) => {
+            staged.push_tail(key, Some(&format!("s{n}")), &said(format!("{n}"))).unwrap()
+        }
+        Step::Slot(n, true) => {
+            let memory = memory_of(key, i64::from(*n), "").id;
+            staged.put_slot(key, &slot(n), &SlotHolder { memory, value: "x".into() })
+        }
+        Step::Slot(n, false) => staged.remove_slot(key, &slot(n)),
+        Step::Seen(n) => staged.put_seen(key, &format!("e{n}"), &seen_at(i64::from(*n))).unwrap(),
+        Step::ForgetSession(n) => staged.forget_session(key, &format!("s{n}")),
+        Step::ForgetUser => staged.forget_user(key).unwrap(),
     }
+}
+
+/// Everything that can be read of a user.
+fn all_of(reads: &dyn Reads, key: &UserKey) -> String {
+    let ids = reads.memory_ids(key).unwrap();
+    let vectors: Vec<_> = ids.iter().map(|id| reads.vector(key, *id).unwrap()).collect();
+    let tails: Vec<_> =
+        reads.tails(key).unwrap().into_iter().filter(|(_, tail)| !tail.said.is_empty()).collect();
+    let seen: Vec<_> = (0..4).map(|n| reads.numbered(key, &format!("e{n}")).unwrap()).collect();
+    format!(
+        "{:?} {ids:?} {vectors:?} {tails:?} {:?} {:?} {seen:?} {:?}",
+        memories(reads, key),
+        reads.slots(key).unwrap(),
+        reads.slots_under(key, "never:", 2).unwrap(),
+        reads.gate(key).unwrap(),
+    )
 }
 
 proptest! {
@@ -256,8 +323,22 @@ proptest! {
     }
 
     #[test]
-    fn an_overlay_reads_as_if_applied(batches in prop::collection::vec(prop::collection::btree_map(some_key(), some_value(), 0..12), 1..8)) {
-        overlay_agrees(&batches);
+    fn staged_records_read_as_if_applied(
+        batches in prop::collection::vec(prop::collection::vec(some_step(), 0..12), 1..6),
+    ) {
+        let store = Store::in_memory(&identity());
+        let (zoe, ada) = (key("zoe"), key("ada"));
+        write(&store, 0, |staged| write_all(staged, &ada, 1));
+        let untouched = all_of(&store, &ada);
+        for (batch, steps) in (1..).zip(&batches) {
+            let mut staged = staged(&store);
+            steps.iter().for_each(|step| take(&mut staged, &zoe, step));
+            let expected = all_of(&staged, &zoe);
+            let (batch_bytes, _) = store.encode(staged.into_changes()).unwrap();
+            store.apply(batch_bytes, mark(batch)).unwrap();
+            prop_assert_eq!(all_of(&store, &zoe), expected);
+            prop_assert_eq!(all_of(&store, &ada), untouched.clone());
+        }
     }
 }
 
@@ -324,9 +405,7 @@ fn a_big_value_made_small_leaves_no_pieces() {
 #[test]
 fn a_visitor_may_read_while_it_is_shown_records() {
     on_both(|store| {
-        write(store, 0, |overlay| {
-            (0..200).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap())
-        });
+        write(store, 0, |staged| (0..200).for_each(|n| staged.put_memory(a_memory(n, "x"))));
         let mut count = 0;
         store
             .memories(&key("zoe"), &mut |memory| {
@@ -341,16 +420,15 @@ fn a_visitor_may_read_while_it_is_shown_records() {
 // ---------------------------------------------------------------- typed
 
 #[test]
-fn what_was_written_is_read_from_overlay_and_store_alike() {
+fn what_was_written_is_read_from_staged_and_store_alike() {
     on_both(|store| {
         let zoe = key("zoe");
-        let mut overlay = store.overlay();
-        write_all(&mut overlay, &zoe, 7);
-        overlay.set_via(5, 99);
+        let mut staged = staged(store);
+        write_all(&mut staged, &zoe, 7);
+        staged.set_via(5, 99);
         let expected = memory_of(&zoe, 7, "likes tea");
-        let check = |reading: &dyn Reading| {
+        let check = |reading: &dyn Reads| {
             assert_eq!(reading.memory(&zoe, expected.id).unwrap(), Some(expected.clone()));
-            assert_eq!(reading.vectors(&zoe).unwrap(), [(expected.id, a_vector(2))]);
             assert_eq!(reading.vector(&zoe, expected.id).unwrap(), Some(a_vector(2)));
             assert_eq!(reading.tail(&zoe, Some("monday")).unwrap().said, [said("hello")]);
             let monday = Session { turns: 1, ..Session::default() };
@@ -364,9 +442,10 @@ fn what_was_written_is_read_from_overlay_and_store_alike() {
             assert_eq!(reading.slots(&zoe).unwrap(), [("drink".to_owned(), holder)]);
             assert_eq!((reading.via(5).unwrap(), reading.via(6).unwrap()), (Some(99), None));
         };
-        check(&overlay);
+        check(&staged);
         assert_eq!(store.memory(&zoe, expected.id).unwrap(), None);
-        store.apply(overlay.finished(), mark(7)).unwrap();
+        let (batch, _) = store.encode(staged.into_changes()).unwrap();
+        store.apply(batch, mark(7)).unwrap();
         check(store);
         assert_eq!(store.applied(), 7);
     });
@@ -380,8 +459,8 @@ fn nothing_of_another_user_is_in_a_users_scan() {
             .into_iter()
             .chain([key("zoe").everyone(), UserKey::new("acm", "e").unwrap()]);
         let keys: Vec<UserKey> = keys.collect();
-        write(store, 0, |overlay| {
-            keys.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n))
+        write(store, 0, |staged| {
+            keys.iter().zip(0..).for_each(|(key, n)| write_all(staged, key, n))
         });
         for (key, n) in keys.iter().zip(0..) {
             let ids: Vec<_> =
@@ -390,7 +469,7 @@ fn nothing_of_another_user_is_in_a_users_scan() {
             assert_eq!(store.vectors(key).unwrap().len(), 1);
             assert_eq!(store.sessions(key).unwrap().len(), 1);
         }
-        write(store, 1, |overlay| overlay.forget_user(&keys[1]).unwrap());
+        write(store, 1, |staged| staged.forget_user(&keys[1]).unwrap());
         for key in &keys {
             assert_eq!(memories(store, key).len(), usize::from(*key != keys[1]), "{key}");
         }
@@ -406,8 +485,8 @@ fn users_are_walked_page_by_page_and_none_is_missed() {
             .into_iter()
             .chain([key("a").everyone(), UserKey::new("b", "x").unwrap()])
             .collect();
-        write(store, 0, |overlay| {
-            expected.iter().zip(0..).for_each(|(key, n)| write_all(overlay, key, n))
+        write(store, 0, |staged| {
+            expected.iter().zip(0..).for_each(|(key, n)| write_all(staged, key, n))
         });
         let mut walked: Vec<UserKey> = Vec::new();
         loop {
@@ -428,19 +507,19 @@ fn a_tail_keeps_the_last_turns_in_order_across_batches() {
     on_both(|store| {
         let zoe = key("zoe");
         for batch in 0..5 {
-            write(store, batch, |overlay| {
+            write(store, batch, |staged| {
                 for turn in 0..3 {
-                    overlay
+                    staged
                         .push_tail(&zoe, Some("monday"), &said(format!("{}", batch * 3 + turn)))
                         .unwrap();
                 }
-                overlay.push_tail(&zoe, None, &said("alone")).unwrap();
-                overlay.push_tail(&zoe, Some("monday 2"), &said("other")).unwrap();
+                staged.push_tail(&zoe, None, &said("alone")).unwrap();
+                staged.push_tail(&zoe, Some("monday 2"), &said("other")).unwrap();
             });
         }
         assert_eq!(contents(store, &zoe, Some("monday")), ["9", "10", "11", "12", "13", "14"]);
         assert_eq!(contents(store, &zoe, None), ["alone"; 5]);
-        write(store, 9, |overlay| overlay.forget_session(&zoe, "monday").unwrap());
+        write(store, 9, |staged| staged.forget_session(&zoe, "monday"));
         assert_eq!(contents(store, &zoe, Some("monday")), [""; 0]);
         assert_eq!(contents(store, &zoe, Some("monday 2")), ["other"; 5]);
         assert_eq!(TAIL_TURNS, 6);
@@ -451,11 +530,11 @@ fn a_tail_keeps_the_last_turns_in_order_across_batches() {
 fn scores_are_a_window() {
     on_both(|store| {
         let zoe = key("zoe");
-        write(store, 0, |overlay| {
-            (0..150).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()))
+        write(store, 0, |staged| {
+            (0..150).for_each(|n| staged.push_score(&zoe, n as f32 / 1000.0).unwrap())
         });
-        write(store, 1, |overlay| {
-            (150..300).for_each(|n| drop(overlay.push_score(&zoe, n as f32 / 1000.0).unwrap()))
+        write(store, 1, |staged| {
+            (150..300).for_each(|n| staged.push_score(&zoe, n as f32 / 1000.0).unwrap())
         });
         let scores = store.scores(&zoe).unwrap();
         assert_eq!((scores.len(), scores[0], scores[199]), (SCORES_WINDOW, 0.1, 0.299));
@@ -466,20 +545,20 @@ fn scores_are_a_window() {
 fn a_users_own_words_are_counted_from_batch_to_batch() {
     on_both(|store| {
         let zoe = key("zoe");
-        let counted = |overlay: &Overlay<'_>| {
-            let words = overlay.own_words(&zoe).unwrap();
+        let counted = |staged: &Staged<'_>| {
+            let words = staged.own_words(&zoe).unwrap();
             (words.count("tea"), words.count("boat"), words.total())
         };
         for batch in 0..3 {
-            write(store, batch, |overlay| {
-                overlay.add_own_words(&zoe, &["tea"].into_iter().collect()).unwrap();
-                overlay.add_own_words(&zoe, &["tea", "cake"].into_iter().collect()).unwrap();
-                assert_eq!(counted(overlay), (2 * batch as u32 + 2, 0, 3 * batch as u32 + 3));
+            write(store, batch, |staged| {
+                staged.add_own_words(&zoe, &["tea"].into_iter().collect()).unwrap();
+                staged.add_own_words(&zoe, &["tea", "cake"].into_iter().collect()).unwrap();
+                assert_eq!(counted(staged), (2 * batch as u32 + 2, 0, 3 * batch as u32 + 3));
             });
         }
-        assert_eq!(counted(&store.overlay()), (6, 0, 9));
-        write(store, 3, |overlay| overlay.forget_user(&zoe).unwrap());
-        assert_eq!(counted(&store.overlay()), (0, 0, 0));
+        assert_eq!(counted(&staged(store)), (6, 0, 9));
+        write(store, 3, |staged| staged.forget_user(&zoe).unwrap());
+        assert_eq!(counted(&staged(store)), (0, 0, 0));
     });
 }
 
@@ -488,10 +567,10 @@ fn ids_are_recognised_until_a_thousand_newer_ones_came() {
     on_both(|store| {
         let zoe = key("zoe");
         for batch in 0..4i64 {
-            write(store, batch, |overlay| {
+            write(store, batch, |staged| {
                 for n in batch * 425..(batch + 1) * 425 {
-                    overlay.put_seen(&zoe, &format!("e-{n}"), &seen_at(n)).unwrap();
-                    overlay.put_seen(&zoe, &format!("e-{n}"), &seen_at(n)).unwrap();
+                    staged.put_seen(&zoe, &format!("e-{n}"), &seen_at(n)).unwrap();
+                    staged.put_seen(&zoe, &format!("e-{n}"), &seen_at(n)).unwrap();
                 }
             });
         }
@@ -510,16 +589,16 @@ fn ids_are_recognised_until_a_thousand_newer_ones_came() {
 fn forgotten_stays_forgotten_but_its_ids_are_known() {
     on_both(|store| {
         let zoe = key("zoe");
-        write(store, 0, |overlay| write_all(overlay, &zoe, 1));
-        let mut overlay = store.overlay();
-        write_all(&mut overlay, &zoe, 2);
-        overlay.forget_user(&zoe).unwrap();
-        let touched = overlay.take_touched();
+        write(store, 0, |staged| write_all(staged, &zoe, 1));
+        let mut staged = staged(store);
+        write_all(&mut staged, &zoe, 2);
+        staged.forget_user(&zoe).unwrap();
+        let (batch, touched) = store.encode(staged.into_changes()).unwrap();
         assert_eq!(
             (touched.upserted.len(), touched.removed.len(), touched.vectors.len()),
             (0, 2, 0)
         );
-        store.apply(overlay.finished(), mark(1)).unwrap();
+        store.apply(batch, mark(1)).unwrap();
         assert_eq!(memories(store, &zoe), []);
         assert_eq!(store.scores(&zoe).unwrap(), [0.0; 0]);
         let mut kept = Vec::new();
@@ -535,7 +614,7 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
             store.seen(&zoe, "e-1").unwrap().is_some()
                 && store.seen(&zoe, "e-2").unwrap().is_some()
         );
-        write(store, 2, |overlay| write_all(overlay, &zoe, 3));
+        write(store, 2, |staged| write_all(staged, &zoe, 3));
         assert_eq!(contents(store, &zoe, Some("monday")), ["hello"]);
     });
 }
@@ -544,19 +623,20 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
 fn a_removed_memory_takes_its_vector_and_its_slots_along() {
     on_both(|store| {
         let zoe = key("zoe");
-        write(store, 0, |overlay| {
-            write_all(overlay, &zoe, 1);
-            write_all(overlay, &zoe, 2);
-            overlay.put_slot(
+        write(store, 0, |staged| {
+            write_all(staged, &zoe, 1);
+            write_all(staged, &zoe, 2);
+            staged.put_slot(
                 &zoe,
                 "city",
                 &SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "Lisbon".into() },
             );
         });
-        let mut overlay = store.overlay();
-        overlay.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
-        assert_eq!(overlay.take_touched().removed, [(zoe.clone(), memory_of(&zoe, 1, "").id)]);
-        store.apply(overlay.finished(), mark(1)).unwrap();
+        let mut staged = staged(store);
+        staged.remove_memory(&zoe, memory_of(&zoe, 1, "").id).unwrap();
+        let (batch, touched) = store.encode(staged.into_changes()).unwrap();
+        assert_eq!(touched.removed, [(zoe.clone(), memory_of(&zoe, 1, "").id)]);
+        store.apply(batch, mark(1)).unwrap();
         assert_eq!(memories(store, &zoe).len(), 1);
         assert_eq!(store.vectors(&zoe).unwrap().len(), 1);
         let names: Vec<_> = store.slots(&zoe).unwrap().into_iter().map(|(name, _)| name).collect();
@@ -572,13 +652,13 @@ fn equal_records_have_equal_digests_whatever_kept_them() {
     for (store, batches) in [(&disk, 1), (&twin, 10)] {
         for batch in 0..batches {
             let each = 10 / batches;
-            write(store, batch, |overlay| {
-                (batch * each..(batch + 1) * each).for_each(|n| write_all(overlay, &key("zoe"), n))
+            write(store, batch, |staged| {
+                (batch * each..(batch + 1) * each).for_each(|n| write_all(staged, &key("zoe"), n))
             });
         }
     }
     assert_eq!(disk.digest().unwrap(), twin.digest().unwrap());
-    write(&disk, 99, |overlay| overlay.put_memory(a_memory(0, "changed")).unwrap());
+    write(&disk, 99, |staged| staged.put_memory(a_memory(0, "changed")));
     assert_ne!(disk.digest().unwrap(), twin.digest().unwrap());
 }
 
@@ -594,7 +674,7 @@ fn records_and_offset_are_there_together_after_every_reopening() {
         assert_eq!(opened.store.applied(), n - 1);
         assert_eq!(memories(&opened.store, &key("zoe")).len() as i64, n);
         let long = "long ".repeat(n as usize * 100);
-        write(&opened.store, n, |overlay| overlay.put_memory(a_memory(n, &long)).unwrap());
+        write(&opened.store, n, |staged| staged.put_memory(a_memory(n, &long)));
     }
 }
 
@@ -606,10 +686,8 @@ fn a_store_copied_while_it_is_written_holds_whole_batches() {
     let store = open(&shard).unwrap().store;
     let mut newest = -1;
     for n in 0..60 {
-        write(&store, n, |overlay| {
-            (0..20).for_each(|m| {
-                overlay.put_memory(a_memory(n * 20 + m, &"words ".repeat(100))).unwrap()
-            })
+        write(&store, n, |staged| {
+            (0..20).for_each(|m| staged.put_memory(a_memory(n * 20 + m, &"words ".repeat(100))))
         });
         if n % 15 == 3 {
             store.flush().unwrap();
@@ -652,7 +730,7 @@ fn stop_of(opened: Result<Opened>) -> (StopName, String) {
 fn a_store_of_anything_else_stops_by_name_and_stays() {
     let dir = tempfile::tempdir().unwrap();
     let shard = dir.path().join("shard");
-    write(&open(&shard).unwrap().store, 5, |overlay| write_all(overlay, &key("zoe"), 5));
+    write(&open(&shard).unwrap().store, 5, |staged| write_all(staged, &key("zoe"), 5));
     let ours = identity();
     for (name, other) in [
         (StopName::StoreOfAnotherLog, Identity { cluster: "c-2".into(), ..ours.clone() }),
@@ -694,7 +772,7 @@ fn an_older_store_is_of_the_new_format_from_its_first_batch_on() {
     let store = Store::over(below, &identity()).unwrap();
     let version = || store.record(&keys::identity()).unwrap().unwrap()[0];
     assert_eq!(version(), 1, "whoever only reads changes nothing");
-    write(&store, 0, |overlay| write_all(overlay, &key("zoe"), 0));
+    write(&store, 0, |staged| write_all(staged, &key("zoe"), 0));
     assert_eq!(version(), format::VERSION);
 }
 
@@ -748,7 +826,7 @@ fn a_damaged_store_is_set_aside_not_lost() {
     for (name, damage) in damages {
         let dir = tempfile::tempdir().unwrap();
         let shard = dir.path().join("shard");
-        write(&open(&shard).unwrap().store, 5, |overlay| write_all(overlay, &key("zoe"), 5));
+        write(&open(&shard).unwrap().store, 5, |staged| write_all(staged, &key("zoe"), 5));
         damage(&shard);
         let opened = open(&shard).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         let aside = dir.path().join("shard.corrupt-1234");
@@ -771,13 +849,13 @@ fn what_is_recalled_again_is_what_was_written_since() {
     let recalled = || {
         store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone())
     };
-    write(&store, 1, |overlay| overlay.put_memory(first.clone()).unwrap());
+    write(&store, 1, |staged| staged.put_memory(first.clone()));
     assert_eq!(recalled().as_deref(), Some("likes tea"));
-    write(&store, 2, |overlay| {
-        overlay.put_memory(Memory { content: "likes mate".into(), ..first.clone() }).unwrap()
+    write(&store, 2, |staged| {
+        staged.put_memory(Memory { content: "likes mate".into(), ..first.clone() })
     });
     assert_eq!(recalled().as_deref(), Some("likes mate"));
-    write(&store, 3, |overlay| overlay.forget_user(&zoe).unwrap());
+    write(&store, 3, |staged| staged.forget_user(&zoe).unwrap());
     assert_eq!(recalled(), None);
 }
 
@@ -787,38 +865,38 @@ fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
     on_both(|store| {
         let (zoe, ada) = (key("zoe"), key("ada"));
         let holder = SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "x".into() };
-        write(store, 1, |overlay| {
-            [&zoe, &ada].into_iter().for_each(|user| overlay.put_slot(user, "never:fly", &holder))
+        write(store, 1, |staged| {
+            [&zoe, &ada].into_iter().for_each(|user| staged.put_slot(user, "never:fly", &holder))
         });
-        let mut overlay = store.overlay();
-        let check = |overlay: &Overlay<'_>, expected: &[&str]| {
-            let found = overlay.slots_under(&zoe, "never:", 3).unwrap();
+        let mut staged = staged(store);
+        let check = |staged: &Staged<'_>, expected: &[&str]| {
+            let found = staged.slots_under(&zoe, "never:", 3).unwrap();
             assert!(found.iter().map(|(name, _)| name).eq(expected), "{found:?}");
-            assert_eq!(overlay.slots_under(&ada, "never:", 3).unwrap().len(), 1);
+            assert_eq!(staged.slots_under(&ada, "never:", 3).unwrap().len(), 1);
         };
-        check(&overlay, &["never:fly"]);
+        check(&staged, &["never:fly"]);
         for (put, expected) in [
             ("never:ski", &["never:fly", "never:ski"][..]),
             ("never:eat", &["never:eat", "never:fly", "never:ski"]),
             ("works_at", &["never:eat", "never:fly", "never:ski"]),
         ] {
-            overlay.put_slot(&zoe, put, &holder);
-            check(&overlay, expected);
+            staged.put_slot(&zoe, put, &holder);
+            check(&staged, expected);
         }
         assert_eq!(
             (
-                overlay.slots_under(&zoe, "never:", 2).unwrap().len(),
-                overlay.slots_under(&zoe, "never:s", 3).unwrap().len()
+                staged.slots_under(&zoe, "never:", 2).unwrap().len(),
+                staged.slots_under(&zoe, "never:s", 3).unwrap().len()
             ),
             (2, 1)
         );
-        check(&overlay, &["never:eat", "never:fly", "never:ski"]);
-        overlay.remove_slot(&zoe, "never:fly");
-        check(&overlay, &["never:eat", "never:ski"]);
-        overlay.forget_user(&zoe).unwrap();
-        check(&overlay, &[]);
-        overlay.put_slot(&zoe, "never:sail", &holder);
-        check(&overlay, &["never:sail"]);
+        check(&staged, &["never:eat", "never:fly", "never:ski"]);
+        staged.remove_slot(&zoe, "never:fly");
+        check(&staged, &["never:eat", "never:ski"]);
+        staged.forget_user(&zoe).unwrap();
+        check(&staged, &[]);
+        staged.put_slot(&zoe, "never:sail", &holder);
+        check(&staged, &["never:sail"]);
     });
 }
 
@@ -828,49 +906,49 @@ fn a_turn_reads_again_what_was_written_since() {
     on_both(|store| {
         let (zoe, ada) = (key("zoe"), key("ada"));
         let slots = |key: &UserKey| {
-            let found = store.overlay().slots_under(key, "never:", 3).unwrap();
+            let found = staged(store).slots_under(key, "never:", 3).unwrap();
             found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
         };
         let known = |key: &UserKey| {
-            let overlay = store.overlay();
-            (overlay.own_words(key).unwrap().total(), overlay.scores(key).unwrap().len())
+            let staged = staged(store);
+            (staged.own_words(key).unwrap().total(), staged.scores(key).unwrap().len())
         };
         let holder = || SlotHolder { memory: memory_of(&key("zoe"), 1, "").id, value: "x".into() };
         for user in [&zoe, &ada] {
             assert_eq!((slots(user), known(user)), (vec![], (0, 0)));
-            write(store, 1, |overlay| {
-                overlay.put_slot(user, "never:fly", &holder());
-                overlay.push_score(user, 0.5).unwrap();
-                overlay.add_own_words(user, &["tea", "boat"].into_iter().collect()).unwrap();
+            write(store, 1, |staged| {
+                staged.put_slot(user, "never:fly", &holder());
+                staged.push_score(user, 0.5).unwrap();
+                staged.add_own_words(user, &["tea", "boat"].into_iter().collect()).unwrap();
                 assert_eq!(
-                    *overlay.slots_under(user, "never:", 3).unwrap(),
+                    *staged.slots_under(user, "never:", 3).unwrap(),
                     [("never:fly".to_owned(), holder())]
                 );
             });
             assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
         }
         // What is not certain is not kept.
-        let mut given_up = store.overlay();
+        let mut given_up = staged(store);
         given_up.put_slot(&zoe, "never:ski", &holder());
         given_up.push_score(&zoe, 0.5).unwrap();
         assert_eq!(given_up.slots_under(&zoe, "never:", 3).unwrap().len(), 2);
         drop(given_up);
         assert_eq!((slots(&zoe), known(&zoe)), (vec!["never:fly".to_owned()], (2, 1)));
-        write(store, 2, |overlay| {
+        write(store, 2, |staged| {
             ["never:a", "never:b", "never:c", "new"]
                 .iter()
-                .for_each(|name| overlay.put_slot(&zoe, name, &holder()));
-            overlay.push_score(&zoe, 0.5).unwrap();
+                .for_each(|name| staged.put_slot(&zoe, name, &holder()));
+            staged.push_score(&zoe, 0.5).unwrap();
         });
         assert_eq!(
             (slots(&zoe), known(&zoe)),
             (["never:a", "never:b", "never:c"].map(str::to_owned).to_vec(), (2, 2))
         );
-        write(store, 3, |overlay| {
-            ["never:a", "never:b"].into_iter().for_each(|name| overlay.remove_slot(&zoe, name))
+        write(store, 3, |staged| {
+            ["never:a", "never:b"].into_iter().for_each(|name| staged.remove_slot(&zoe, name))
         });
         assert_eq!(slots(&zoe), ["never:c", "never:fly"]);
-        write(store, 4, |overlay| overlay.forget_user(&zoe).unwrap());
+        write(store, 4, |staged| staged.forget_user(&zoe).unwrap());
         assert_eq!((slots(&zoe), known(&zoe)), (vec![], (0, 0)));
         assert_eq!((slots(&ada), known(&ada)), (vec!["never:fly".to_owned()], (2, 1)));
     });

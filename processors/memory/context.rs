@@ -1,0 +1,196 @@
+//! An event at its place in a shard's partition, with the profile of its tenant: the part of the
+//! input that all handlers share. Makes the memories and decisions that follow from the event alone.
+
+use super::prepared::Command;
+use super::staged::Staged;
+use crate::domain::{
+    Around, Decision, Event, Kind, Memory, MemoryId, Outcome, Position, Role, Scope, Spread,
+    UserKey, Vector,
+};
+use crate::fault::{Reject, RejectCode, Result};
+use crate::profile::Profile;
+use crate::stages::score::Rarity;
+
+/// Settings of the kernel that do not depend on the event.
+#[derive(Clone, Copy)]
+pub struct Settings<'a> {
+    pub rarity: &'a Rarity,
+    /// Puts the encoder's cosines on the standard scale.
+    pub spread: Spread,
+    pub partitions: i32,
+    pub forget_query_max: usize,
+    pub history_max: usize,
+}
+
+/// The part of an event that a shard applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// On the user's partition: the user's own memories, and those of the tenant where this
+    /// partition is also the tenant's.
+    First,
+    /// On every other one: the tenant's memories, in their order.
+    InOrder,
+}
+
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub settings: Settings<'a>,
+    pub event: &'a Event<Command>,
+    pub profile: &'a Profile,
+    /// Partition and offset at which this shard reads the event. A forwarded event has its source
+    /// elsewhere.
+    pub partition: i32,
+    pub offset: i64,
+    pub part: Part,
+    /// The event came here because this partition orders the tenant's changes.
+    pub is_ordered_here: bool,
+    /// The record says that it was sent before, and has no valid signature.
+    pub is_sent_again: bool,
+}
+
+impl<'a> Context<'a> {
+    pub fn key(&self) -> &'a UserKey {
+        &self.event.key
+    }
+
+    pub fn source(&self) -> &'a Position {
+        &self.event.source
+    }
+
+    pub fn session(&self) -> Option<&'a str> {
+        self.event.session.as_deref()
+    }
+
+    /// Whether the sender put the event on a partition other than the user's. Valid on the user's
+    /// partition, the only one that answers.
+    pub fn is_misrouted(&self) -> bool {
+        self.event.source.partition != self.partition
+    }
+
+    /// Whether this partition gives the changes of the tenant's memories their order.
+    pub fn gives_order(&self) -> bool {
+        self.key().everyone().partition(self.settings.partitions) == self.partition
+    }
+
+    /// Whether the tenant's memories may be changed now.
+    pub fn may_change_tenant(&self) -> bool {
+        self.part == Part::InOrder || self.gives_order()
+    }
+
+    /// The memories nearest to a vector, best first, with their standard cosines.
+    pub fn nearest(
+        &self,
+        staged: &Staged<'_>,
+        vector: &Vector,
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>> {
+        let mut near = staged.nearest(self.key(), vector, limit)?;
+        near.iter_mut().for_each(|(_, cosine)| *cosine = self.settings.spread.standard(*cosine));
+        Ok(near)
+    }
+
+    /// The memory that the event names: the user's own, or one of the tenant. In its turn only one
+    /// of the tenant.
+    pub fn named(&self, staged: &Staged<'_>, id: MemoryId) -> Result<Option<Memory>> {
+        use super::reads::Reads;
+        let is_first = self.part == Part::First;
+        let own = if is_first { staged.memory(self.key(), id)? } else { None };
+        match own {
+            Some(own) => Ok(Some(own)),
+            None => staged.memory(&self.key().everyone(), id),
+        }
+    }
+
+    /// Marks a memory as changed by this event: one version on.
+    pub fn touch(&self, memory: &mut Memory) {
+        memory.version += 1;
+        memory.changed = self.offset;
+    }
+
+    /// A memory with everything that follows from the event alone.
+    pub fn memory(&self, span: u32, content: &str, kind: Kind) -> Memory {
+        let event = self.event;
+        Memory {
+            id: MemoryId::of(self.source(), span),
+            key: event.key.clone(),
+            author: None,
+            scope: Scope::User,
+            session: event.session.clone(),
+            kind,
+            content: content.to_owned(),
+            role: Role::User,
+            speaker: None,
+            importance: 1.0,
+            confidence: 1.0,
+            created_at: event.at,
+            valid_from: event.at,
+            valid_to: None,
+            source: event.source.clone(),
+            event_id: event.id.clone(),
+            metadata: event.metadata.clone(),
+            supersedes: Vec::new(),
+            superseded_by: None,
+            revises: Vec::new(),
+            revised_by: None,
+            conflicts_with: Vec::new(),
+            archived: false,
+            version: 1,
+            changed: self.offset,
+            uses: 0,
+            confirmed: 0,
+            fresh_at: event.at,
+            surprise: None,
+            threshold: None,
+            reason: String::new(),
+            profile: self.profile.name.clone(),
+            covers: Vec::new(),
+            history: Vec::new(),
+            around: Around::default(),
+        }
+    }
+
+    /// A decision about this event of which only the outcome is known.
+    pub fn decision(&self, outcome: Outcome, reason: impl Into<String>) -> Decision {
+        let event = self.event;
+        Decision {
+            outcome,
+            reason: reason.into(),
+            event: event.source.clone(),
+            event_id: event.id.clone(),
+            key: event.key.clone(),
+            session: event.session.clone(),
+            candidate: None,
+            kind: None,
+            surprise: None,
+            threshold: None,
+            memory: None,
+            related: Vec::new(),
+            left: None,
+            profile: self.profile.name.clone(),
+            at: event.at,
+            misrouted: self.is_misrouted(),
+        }
+    }
+
+    /// A decision about this event and one memory.
+    pub fn decision_about(
+        &self,
+        memory: &Memory,
+        outcome: Outcome,
+        reason: impl Into<String>,
+    ) -> Decision {
+        Decision {
+            memory: Some(memory.id),
+            kind: Some(memory.kind.clone()),
+            ..self.decision(outcome, reason)
+        }
+    }
+}
+
+/// Refuses an event that names a memory of nobody.
+pub fn no_such_memory(id: MemoryId) -> Reject {
+    Reject {
+        field: Some("memory".into()),
+        ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}"))
+    }
+}

@@ -1,0 +1,102 @@
+//! Erases memories and every trace of their words: summaries that cover them, links to them, slots
+//! that they hold, the context windows of their sessions, and their words and vectors among the
+//! neighbours of other memories.
+
+use super::context::Context;
+use super::handled::{Forgotten, Handled};
+use super::links::slots;
+use super::reads::Reads;
+use super::staged::Staged;
+use super::summaries::plan_again;
+use crate::domain::{Memory, MemoryId, Position, UserKey};
+use crate::fault::Result;
+use crate::stages::split;
+use std::collections::{BTreeSet, HashSet};
+
+/// Returns the ids of the erased memories, the summaries that went with them included.
+pub fn erase(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    key: &UserKey,
+    mut doomed: Vec<Memory>,
+) -> Result<Vec<MemoryId>> {
+    let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
+    let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
+    let mut linked = Vec::new();
+    let mut beside = Vec::new();
+    if !gone.is_empty() {
+        staged.memories(key, &mut |mut memory| {
+            if gone.contains(&memory.id) {
+                return true;
+            }
+            // The memories of later turns hold the words and the vector of the erased turn.
+            let was_beside = memory.around.forget(|beside| sources.contains(&beside.source));
+            if memory.covers.iter().any(|id| gone.contains(id)) {
+                doomed.push(memory);
+            } else if mentions(&memory, &gone) {
+                linked.push(memory);
+            } else if was_beside {
+                beside.push(memory);
+            }
+            true
+        })?;
+    }
+    put_changed(cx, staged, beside);
+    let reopened = unlink(cx, staged, linked, &gone);
+    for memory in &doomed {
+        if memory.covers.iter().any(|id| gone.contains(id)) {
+            plan_again(staged, key, memory)?;
+        }
+        slots::release(staged, memory)?;
+        staged.forget_tail(key, memory.session.as_deref());
+        staged.remove_memory(&memory.key, memory.id)?;
+    }
+    for memory in &reopened {
+        slots::hold(staged, memory, &split::slots(&memory.content));
+    }
+    handled.forgotten.push(Forgotten::OfMemories { key: key.clone(), ids: gone, sources });
+    Ok(doomed.iter().map(|memory| memory.id).collect())
+}
+
+/// Stages memories of which only the neighbours changed. Their versions stay, because nothing that
+/// a proposal saw is different.
+pub fn put_changed(cx: &Context<'_>, staged: &mut Staged<'_>, memories: Vec<Memory>) {
+    for mut memory in memories {
+        memory.changed = cx.offset;
+        staged.put_memory(memory);
+    }
+}
+
+/// Removes the links to erased memories. Returns the memories that an erased one had closed: they
+/// are open again.
+fn unlink(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    linked: Vec<Memory>,
+    gone: &BTreeSet<MemoryId>,
+) -> Vec<Memory> {
+    let mut reopened = Vec::new();
+    for mut memory in linked {
+        memory.supersedes.retain(|id| !gone.contains(id));
+        memory.revises.retain(|id| !gone.contains(id));
+        memory.revised_by.take_if(|id| gone.contains(id));
+        memory.conflicts_with.retain(|id| !gone.contains(id));
+        if memory.superseded_by.is_some_and(|id| gone.contains(&id)) {
+            memory.superseded_by = None;
+            memory.valid_to = None;
+            reopened.push(memory.clone());
+        }
+        // The old reason may quote the erased memory.
+        memory.reason = "the memory that it was compared with is forgotten".to_owned();
+        cx.touch(&mut memory);
+        staged.put_memory(memory);
+    }
+    reopened
+}
+
+fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {
+    let newer = memory.superseded_by.iter().chain(&memory.revised_by);
+    let links = memory.supersedes.iter().chain(&memory.revises).chain(&memory.conflicts_with);
+    links.chain(newer).any(|id| gone.contains(id))
+}

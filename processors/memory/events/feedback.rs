@@ -1,0 +1,60 @@
+//! Applies feedback about memories: used, confirmed, wrong, irrelevant or returned.
+
+use crate::domain::{Decision, MemoryId, Outcome, Signal};
+use crate::fault::Result;
+use crate::memory::context::{Context, Part, no_such_memory};
+use crate::memory::handled::Handled;
+use crate::memory::links::revisions;
+use crate::memory::staged::Staged;
+use crate::memory::tenant;
+
+pub fn feedback(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    memories: &[MemoryId],
+    signal: Signal,
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    let effect = cx.profile.effect(signal);
+    let is_use =
+        signal == Signal::Used || (signal == Signal::Returned && cx.profile.returned_counts());
+    let mut known = Vec::new();
+    let mut is_shared = false;
+    for id in memories {
+        let Some(mut memory) = cx.named(staged, *id)? else { continue };
+        known.push(*id);
+        let is_tenants = memory.key.is_everyone();
+        is_shared |= is_tenants;
+        if is_tenants && !cx.may_change_tenant() {
+            continue; // the copy that comes back in its turn changes it
+        }
+        memory.importance = (memory.importance + effect.importance).clamp(0.0, 1.0);
+        memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
+        memory.uses += u32::from(is_use);
+        memory.confirmed += u32::from(signal == Signal::Confirmed);
+        if is_use || signal == Signal::Confirmed {
+            memory.fresh_at = memory.fresh_at.max(cx.event.at);
+        }
+        if signal == Signal::Wrong {
+            revisions::take_back(cx, staged, &mut memory)?;
+        }
+        cx.touch(&mut memory);
+        staged.put_memory(memory);
+    }
+    if cx.part == Part::InOrder {
+        return Ok(handled); // the sender was answered when the event came first
+    }
+    if is_shared {
+        tenant::send_on(cx, &mut handled);
+    }
+    if known.is_empty() && memories.len() == 1 {
+        handled.not_found = Some(no_such_memory(memories[0]));
+    }
+    let reason = format!("{} for {} of {} memories", signal.as_str(), known.len(), memories.len());
+    handled.decide(Decision {
+        memory: known.first().copied(),
+        related: known,
+        ..cx.decision(Outcome::Noted, reason)
+    });
+    Ok(handled)
+}

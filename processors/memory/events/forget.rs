@@ -1,0 +1,139 @@
+//! Forgets one memory, a session, the memories that a query means, or everything of a user.
+
+use crate::domain::{Decision, Forget, Memory, Outcome, Vector};
+use crate::fault::Result;
+use crate::memory::context::{Context, Part};
+use crate::memory::erase::{erase, put_changed};
+use crate::memory::handled::{FORGET_COSINE, Forgotten, Handled, Meaning};
+use crate::memory::reads::Reads;
+use crate::memory::staged::Staged;
+use crate::memory::tenant;
+use crate::text::Words;
+use std::collections::BTreeSet;
+
+/// Memories compared with a query by meaning: as many as a profile lets a user have.
+const NEAR_MAX: usize = 10_000;
+
+pub fn forget(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    forget: &Forget,
+    vector: Option<&Vector>,
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    let key = cx.key();
+    let of_tenant = tenant::meant_of_tenant(staged, key, forget)?;
+    if cx.part == Part::InOrder {
+        // The sender was answered when the event came first.
+        erase(cx, staged, &mut handled, &key.everyone(), of_tenant)?;
+        return Ok(handled);
+    }
+    let follows = tenant::is_on_its_way(staged, key, forget)?;
+    if follows || !of_tenant.is_empty() {
+        let has_its_turn = tenant::send_on(cx, &mut handled);
+        if follows && !has_its_turn {
+            staged.put_awaited(key, cx.source(), cx.offset);
+        }
+    }
+    let mut doomed = Vec::new();
+    let mut left = 0;
+    match forget {
+        Forget::Memory(id) => doomed.extend(staged.memory(key, *id)?),
+        Forget::Session(session) => {
+            doomed = all_where(cx, staged, |memory| memory.session.as_deref() == Some(session))?;
+            staged.forget_session(key, session);
+            // Also the decisions about turns of the session that were dropped.
+            handled.forgotten.push(Forgotten::OfSession(key.clone(), session.clone()));
+        }
+        Forget::Query(query) => {
+            (doomed, left) = meant(cx, staged, &mut handled, query, vector)?;
+        }
+        Forget::Everything => doomed = all_where(cx, staged, |_| true)?,
+    }
+    let mut ids = erase(cx, staged, &mut handled, key, doomed)?;
+    ids.extend(erase(cx, staged, &mut handled, &key.everyone(), of_tenant)?);
+    if matches!(forget, Forget::Everything) {
+        staged.forget_user(key)?;
+        handled.forgotten.push(Forgotten::OfUser(key.clone()));
+    }
+    let reason = match ids.len() {
+        0 => "there was nothing to forget".to_owned(),
+        1 => "one memory is gone".to_owned(),
+        many if left == 0 => format!("{many} memories are gone"),
+        many => format!(
+            "{many} memories are gone, which is the limit, and {left} more are meant: \
+             send it again"
+        ),
+    };
+    handled.decide(Decision {
+        memory: ids.first().copied(),
+        related: ids,
+        left: Some(left),
+        ..cx.decision(Outcome::Forgotten, reason)
+    });
+    Ok(handled)
+}
+
+fn all_where(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    is_meant: impl Fn(&Memory) -> bool,
+) -> Result<Vec<Memory>> {
+    let mut found = Vec::new();
+    staged.memories(cx.key(), &mut |memory| {
+        if is_meant(&memory) {
+            found.push(memory);
+        }
+        true
+    })?;
+    Ok(found)
+}
+
+/// Finds the memories that a query means: with all its words, or nearly its meaning. Rather one too
+/// few than one too many. The limit protects against a query that means more than its sender
+/// expects; the decision gives the number that is left.
+fn meant(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    query: &str,
+    vector: Option<&Vector>,
+) -> Result<(Vec<Memory>, usize)> {
+    let key = cx.key();
+    let spread = cx.settings.spread;
+    let meaning = Meaning { words: Words::of(query), vector: vector.cloned(), spread };
+    let near: BTreeSet<_> = match vector {
+        Some(vector) => cx
+            .nearest(staged, vector, NEAR_MAX)?
+            .into_iter()
+            .filter(|(_, cosine)| *cosine >= FORGET_COSINE)
+            .map(|(id, _)| id)
+            .collect(),
+        None => BTreeSet::new(),
+    };
+    let mut meant = Vec::new();
+    let mut beside = Vec::new();
+    let mut left = 0;
+    staged.memories(key, &mut |mut memory| {
+        if near.contains(&memory.id) || meaning.has_words_in(&memory.content) {
+            if meant.len() < cx.settings.forget_query_max {
+                meant.push(memory);
+            } else {
+                left += 1;
+            }
+        } else if memory.around.forget(|neighbour| {
+            meaning.has_words_in(&neighbour.words) || meaning.is_near(&neighbour.vector)
+        }) {
+            beside.push(memory);
+        }
+        true
+    })?;
+    // Turns that became no memory are forgotten too: as neighbours of memories, in the context
+    // windows, and in the explanations of their decisions.
+    put_changed(cx, staged, beside);
+    staged.forget_said(key, &|said| {
+        meaning.has_words_in(&said.content) || meaning.is_near(&said.vector)
+    })?;
+    handled.forgotten.push(Forgotten::Meant(key.clone(), meaning));
+    Ok((meant, left))
+}

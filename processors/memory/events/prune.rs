@@ -1,0 +1,42 @@
+//! Archives memories that the compaction worker proposes to archive, if they are as it saw them.
+
+use crate::domain::{Decision, Memory, MemoryId, Outcome, Seen};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::handled::Handled;
+use crate::memory::reads::Reads;
+use crate::memory::staged::Staged;
+
+pub fn prune(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    seen: &[Seen],
+    reason: &str,
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    let unchanged = unchanged(cx, staged, seen)?;
+    let ids: Vec<MemoryId> = unchanged.iter().map(|memory| memory.id).collect();
+    for mut memory in unchanged {
+        memory.archived = true;
+        cx.touch(&mut memory);
+        staged.put_memory(memory);
+    }
+    let outcome = if ids.is_empty() { Outcome::Outdated } else { Outcome::Pruned };
+    let reason = format!("{reason}: {} of {} archived", ids.len(), seen.len());
+    handled.decide(Decision {
+        memory: ids.first().copied(),
+        related: ids,
+        ..cx.decision(outcome, reason)
+    });
+    Ok(handled)
+}
+
+/// The active memories whose versions are still those that a proposal saw.
+pub fn unchanged(cx: &Context<'_>, staged: &Staged<'_>, seen: &[Seen]) -> Result<Vec<Memory>> {
+    let mut unchanged = Vec::new();
+    for one in seen {
+        let memory = staged.memory(cx.key(), one.id)?;
+        unchanged.extend(memory.filter(|memory| memory.version == one.version && !memory.archived));
+    }
+    Ok(unchanged)
+}

@@ -1,0 +1,98 @@
+//! Remembers a text that somebody asked to remember. The gate is not asked; a policy may say that
+//! the text is already known, and which memories it replaces.
+
+use crate::domain::{Decision, Memory, MemoryId, Outcome, Remember, Scope, Update, Vector};
+use crate::fault::Result;
+use crate::memory::context::{Context, Part};
+use crate::memory::events::turn::link;
+use crate::memory::events::update::change;
+use crate::memory::handled::Handled;
+use crate::memory::links::slots;
+use crate::memory::policy::{Asked, Links};
+use crate::memory::staged::Staged;
+use crate::memory::{tenant, withheld};
+use crate::stages::split::Candidate;
+use crate::text;
+
+pub fn remember(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    asked: &Remember,
+    candidate: Option<&Candidate>,
+    vector: &Vector,
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    // In its turn all partitions apply the event, whatever their profile is by now.
+    let is_judged = cx.part == Part::InOrder;
+    if let Some(category) = withheld::never(&asked.content, cx.profile).filter(|_| !is_judged) {
+        handled.decide(cx.decision(Outcome::Dropped, withheld::never_reason(category)));
+        return Ok(handled);
+    }
+    let Some(candidate) = candidate else {
+        handled.decide(cx.decision(Outcome::Dropped, "nothing was said"));
+        return Ok(handled);
+    };
+    let id = MemoryId::of(cx.source(), 0);
+    if asked.scope == Scope::Tenant && !tenant::has_its_turn(cx, staged, &mut handled, id) {
+        return Ok(handled);
+    }
+    let mut wish = cx.profile.policy.remember(cx, staged, Asked { asked, candidate, vector })?;
+    if let Some(same) = wish.same.take() {
+        let decision = merge(cx, staged, asked, same, vector)?;
+        handled.decide(decision);
+        return Ok(handled);
+    }
+    let mut memory = Memory {
+        scope: asked.scope,
+        importance: asked.importance,
+        confidence: asked.confidence.unwrap_or(wish.confidence),
+        reason: "asked to remember".into(),
+        ..cx.memory(0, &asked.content, wish.kind)
+    };
+    if asked.scope == Scope::Tenant {
+        memory.author = Some(cx.key().user().to_owned());
+        memory.key = cx.key().everyone();
+    }
+    let mut decision = Decision {
+        candidate: Some(memory.content.clone()),
+        kind: Some(memory.kind.clone()),
+        memory: Some(memory.id),
+        ..cx.decision(Outcome::Kept, "asked to remember")
+    };
+    // A memory of a session or of the tenant replaces none of the user's.
+    let links = if asked.scope == Scope::User { wish.links } else { Links::default() };
+    let closes = |old: &Memory| slots::closes(memory.valid_from, &memory.content, old);
+    if links.replaced.iter().any(closes) {
+        decision.outcome = Outcome::Superseded;
+    }
+    decision.related = links.related().collect();
+    if let Some(revised) = links.revised.first().filter(|_| links.replaced.is_empty()) {
+        decision.reason = revised.why.clone();
+    }
+    link(cx, staged, &mut memory, links)?;
+    staged.put_memory_and_vector(memory, vector);
+    handled.decide(decision);
+    Ok(handled)
+}
+
+/// Gives a memory with nearly the same statement the new words and their time.
+fn merge(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    asked: &Remember,
+    same: Memory,
+    vector: &Vector,
+) -> Result<Decision> {
+    let reason = format!("nearly the same as \"{}\"", text::shortened(&same.content, 60));
+    let update = Update {
+        memory: same.id,
+        content: Some(asked.content.clone()),
+        kind: None,
+        importance: None,
+        confidence: None,
+        metadata: None,
+    };
+    let memory = change(cx, staged, same, &update, Some(vector))?;
+    let decision = cx.decision_about(&memory, Outcome::Merged, reason);
+    Ok(Decision { candidate: Some(asked.content.clone()), ..decision })
+}

@@ -1,0 +1,267 @@
+//! Applies a turn: each candidate is judged by the policy, then kept, merged or dropped. The turn
+//! itself becomes context for the next one in any case.
+//!
+//!   withheld? → for each candidate: shadow, judge, apply → extract → context window
+
+use crate::domain::{
+    Around, Decision, Memory, MemoryId, Neighbour, Outcome, Role, SaidBefore, Signal, Turn, Vector,
+};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::handled::Handled;
+use crate::memory::links::{conflicts, revisions, slots};
+use crate::memory::policy::{Judgement, Lifecycle, Links, Said};
+use crate::memory::prepared::PreparedTurn;
+use crate::memory::reads::Reads;
+use crate::memory::staged::Staged;
+use crate::memory::{shadow, withheld};
+use crate::profile::{Profile, Treatment};
+use crate::stages::split::Candidate;
+use crate::text;
+use std::sync::Arc;
+
+/// Words of a turn in the context window: the first ones, which a memory also stores of its
+/// neighbours, and the last ones, where a long turn has its question.
+const TAIL_WORDS_FIRST: usize = 40;
+const TAIL_WORDS_LAST: usize = 20;
+/// A longer turn with a question mark is no plain question.
+const QUESTION_WORDS: f32 = 40.0;
+
+pub fn turn(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    prepared: &PreparedTurn,
+    shadow: Option<&Profile>,
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    let turn = &prepared.turn;
+    if let Some(reason) = prepared.withheld {
+        withheld::withhold(cx, staged, &mut handled, turn, reason)?;
+        return Ok(handled);
+    }
+    if withheld::is_echo(cx, staged, turn)? {
+        withheld::withhold_echo(cx, staged, &mut handled, turn)?;
+        return Ok(handled);
+    }
+    if prepared.candidates.is_empty() {
+        handled.decide(cx.decision(Outcome::Dropped, reason_for_no_candidate(cx, turn)));
+    }
+    let mut last = None;
+    for (candidate, vector) in &prepared.candidates {
+        let said = Said { turn, candidate, vector, has_foreign_totals: false };
+        // Order matters: the shadow judges the state before this candidate changes it.
+        let shadowed =
+            shadow.map(|profile| shadow::judge(cx, staged, said, profile)).transpose()?;
+        handled.shadows.extend(shadowed);
+        let judgement = cx.profile.policy.judge(cx, staged, said)?;
+        handled.judged.push((judgement.outcome, judgement.class));
+        let decision = apply(cx, staged, said, judgement)?;
+        last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
+        handled.decide(decision);
+    }
+    cx.profile.policy.extract(cx, staged, turn, &mut handled)?;
+    let kept = prepared.candidates.len();
+    if kept < prepared.parts {
+        let parts = prepared.parts;
+        handled.decide(cx.decision(
+            Outcome::Refused,
+            format!("the turn has {parts} parts, the limit is {kept}: the rest was not looked at"),
+        ));
+    }
+    add_to_context(cx, staged, prepared, last)?;
+    Ok(handled)
+}
+
+fn reason_for_no_candidate(cx: &Context<'_>, turn: &Turn) -> String {
+    match cx.profile.treatment(turn.role) {
+        _ if !turn.remember => "the sender asks not to remember it: context only".to_owned(),
+        Treatment::Context => format!("{} turns are context only", turn.role.as_str()),
+        _ => "nothing was said".to_owned(),
+    }
+}
+
+/// The published form of a judgement. A memory that is to be made has no id yet.
+pub fn decision(cx: &Context<'_>, candidate: &Candidate, judgement: &Judgement) -> Decision {
+    let related = match judgement.outcome {
+        Outcome::Kept | Outcome::Superseded => judgement.links.related().collect(),
+        _ => Vec::new(),
+    };
+    Decision {
+        candidate: Some(candidate.text.clone()),
+        kind: Some(judgement.kind.clone()),
+        surprise: Some(judgement.surprise.clone()),
+        threshold: Some(judgement.threshold),
+        memory: judgement.same.as_ref().map(|memory| memory.id),
+        related,
+        ..cx.decision(judgement.outcome, judgement.reason.clone())
+    }
+}
+
+/// Stages the consequences of a judgement.
+fn apply(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    said: Said<'_>,
+    judgement: Judgement,
+) -> Result<Decision> {
+    let mut decision = decision(cx, said.candidate, &judgement);
+    if let Some(learned) = &judgement.learned {
+        if let Some(stems) = &learned.stems {
+            staged.add_own_words(cx.key(), stems)?;
+        }
+        staged.push_score(cx.key(), learned.total)?;
+    }
+    if let Some(old) = judgement.same {
+        if judgement.confirms {
+            confirm(cx, staged, old);
+        }
+        return Ok(decision);
+    }
+    if decision.outcome == Outcome::Dropped {
+        return Ok(decision);
+    }
+    let window = staged.tail(cx.key(), cx.session())?;
+    let mut memory = Memory {
+        speaker: said.turn.speaker.clone(),
+        role: said.turn.role,
+        importance: judgement.importance,
+        confidence: judgement.confidence,
+        archived: judgement.lifecycle == Lifecycle::Waiting,
+        surprise: Some(judgement.surprise),
+        threshold: Some(judgement.threshold),
+        reason: judgement.reason,
+        around: around(&window.said),
+        ..cx.memory(said.candidate.span, &said.candidate.text, judgement.kind)
+    };
+    decision.memory = Some(memory.id);
+    link(cx, staged, &mut memory, judgement.links)?;
+    staged.put_memory_and_vector(memory, said.vector);
+    Ok(decision)
+}
+
+/// Sets the links of a new memory.
+pub fn link(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    memory: &mut Memory,
+    links: Links,
+) -> Result<()> {
+    for old in links.replaced {
+        slots::succeed(cx, staged, memory, old)?;
+    }
+    for opposed in links.opposed {
+        conflicts::link(cx, staged, memory, opposed.memory);
+    }
+    slots::hold(staged, memory, &links.slots);
+    for revised in links.revised {
+        revisions::link(cx, staged, memory, revised);
+    }
+    Ok(())
+}
+
+fn confirm(cx: &Context<'_>, staged: &mut Staged<'_>, mut memory: Memory) {
+    let effect = cx.profile.effect(Signal::Confirmed);
+    memory.confirmed += 1;
+    memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
+    memory.fresh_at = memory.fresh_at.max(cx.event.at);
+    memory.archived = false;
+    cx.touch(&mut memory);
+    staged.put_memory(memory);
+}
+
+/// Adds the turn to the context window of its session, whether it became a memory or not.
+fn add_to_context(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    prepared: &PreparedTurn,
+    memory: Option<MemoryId>,
+) -> Result<()> {
+    let turn = &prepared.turn;
+    let vector = prepared.candidates.first().map(|(_, vector)| vector.clone());
+    let said = SaidBefore {
+        speaker: speaker(turn).into(),
+        role: turn.role,
+        content: begin_and_end(&turn.content).into(),
+        vector: vector.unwrap_or_default(),
+        source: Some(cx.source().clone()),
+        question: question(&turn.content),
+        memory,
+    };
+    if memory.is_none() {
+        lend_words(cx, staged, &said)?;
+    }
+    staged.push_tail(cx.key(), cx.session(), &said)?;
+    staged.count_turn(cx.key(), cx.session(), cx.event.at)
+}
+
+/// Adds the words of a turn that became no memory to the memory of the turn before, which can then
+/// be found by them.
+fn lend_words(cx: &Context<'_>, staged: &mut Staged<'_>, said: &SaidBefore) -> Result<()> {
+    let window = staged.tail(cx.key(), cx.session())?;
+    let Some(id) = window.said.last().and_then(|before| before.memory) else { return Ok(()) };
+    let Some(mut memory) = staged.memory(cx.key(), id)? else { return Ok(()) };
+    memory.around.after = neighbour(said);
+    // The version stays: nothing that a proposal could have seen is different.
+    memory.changed = cx.offset;
+    staged.put_memory(memory);
+    Ok(())
+}
+
+/// The last turns of the session as a memory stores them.
+fn around(recent: &[SaidBefore]) -> Around {
+    let mut last = recent.iter().rev();
+    let before = last.next().and_then(neighbour);
+    let earlier = last.next().and_then(neighbour);
+    let earlier = earlier.map(|earlier| Neighbour { vector: Vector::default(), ..earlier });
+    Around { before, earlier, after: None }
+}
+
+fn neighbour(said: &SaidBefore) -> Option<Neighbour> {
+    Some(Neighbour {
+        source: said.source.clone()?,
+        speaker: said.speaker.clone(),
+        words: first_words(&said.content),
+        vector: said.vector.clone(),
+        question: said.question,
+    })
+}
+
+fn first_words(content: &Arc<str>) -> Arc<str> {
+    if text::is_first_words(content, TAIL_WORDS_FIRST) {
+        content.clone()
+    } else {
+        text::first_words(content, TAIL_WORDS_FIRST).into()
+    }
+}
+
+/// The probability that the turn is a question: 1 for a short turn with a question mark.
+fn question(content: &str) -> f32 {
+    if !content.contains('?') {
+        return 0.0;
+    }
+    let words = content.split_whitespace().count().max(1);
+    (QUESTION_WORDS / words as f32).min(1.0).powi(2)
+}
+
+/// The first and the last words of a turn; of a short one, all.
+fn begin_and_end(content: &str) -> String {
+    if text::is_first_words(content, TAIL_WORDS_FIRST + TAIL_WORDS_LAST) {
+        return content.to_owned();
+    }
+    let words: Vec<&str> = content.split_whitespace().collect();
+    if words.len() <= TAIL_WORDS_FIRST + TAIL_WORDS_LAST {
+        return words.join(" ");
+    }
+    let first = words[..TAIL_WORDS_FIRST].join(" ");
+    let last = words[words.len() - TAIL_WORDS_LAST..].join(" ");
+    format!("{first} … {last}")
+}
+
+pub fn speaker(turn: &Turn) -> &str {
+    turn.speaker.as_deref().unwrap_or(turn.role.as_str())
+}
+
+/// Confidence in a statement: the user's own words are certain, a conclusion about the user less so.
+pub fn confidence(role: Role) -> f32 {
+    if role == Role::User { 1.0 } else { 0.7 }
+}

@@ -1,0 +1,90 @@
+//! Changes a memory as its sender asks: its words, kind, importance, confidence or metadata.
+
+use crate::domain::{Memory, Outcome, Revision, Scope, Update, Vector};
+use crate::fault::Result;
+use crate::memory::context::{Context, Part, no_such_memory};
+use crate::memory::handled::Handled;
+use crate::memory::links::{revisions, slots};
+use crate::memory::staged::Staged;
+use crate::memory::summaries::retract_summaries;
+use crate::memory::{tenant, withheld};
+use crate::stages::split;
+
+pub fn update(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    update: &Update,
+    vector: Option<&Vector>,
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    let Some(memory) = cx.named(staged, update.memory)? else {
+        let reject = no_such_memory(update.memory);
+        handled.decide(cx.decision(Outcome::Refused, reject.message.clone()));
+        handled.not_found = Some(reject);
+        return Ok(handled);
+    };
+    let never = |content| withheld::never(content, cx.profile);
+    let forbidden = update.content.as_deref().and_then(never);
+    if let Some(category) = forbidden.filter(|_| cx.part == Part::First) {
+        // Nothing of the update is applied: half of the changes would look like all of them.
+        let reason = withheld::never_reason(category);
+        handled.decide(cx.decision_about(&memory, Outcome::Refused, reason));
+        return Ok(handled);
+    }
+    let is_tenants = memory.key.is_everyone();
+    if is_tenants && !tenant::has_its_turn(cx, staged, &mut handled, memory.id) {
+        return Ok(handled);
+    }
+    let memory = change(cx, staged, memory, update, vector)?;
+    handled.decide(cx.decision_about(&memory, Outcome::Updated, "changed as asked"));
+    Ok(handled)
+}
+
+/// Applies an update to a memory. `vector` belongs to the new content.
+pub fn change(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    mut memory: Memory,
+    update: &Update,
+    vector: Option<&Vector>,
+) -> Result<Memory> {
+    if let Some(content) = &update.content {
+        if *content != memory.content {
+            change_content(cx, staged, &mut memory, content, vector)?;
+        }
+        // The sender states that these words hold: a memory that superseded them did so wrongly.
+        revisions::reopen(cx, staged, &mut memory)?;
+    }
+    if let Some(kind) = &update.kind {
+        memory.kind = kind.clone();
+    }
+    memory.importance = update.importance.unwrap_or(memory.importance);
+    memory.confidence = update.confidence.unwrap_or(memory.confidence);
+    if let Some(metadata) = &update.metadata {
+        memory.metadata = metadata.clone();
+    }
+    memory.fresh_at = memory.fresh_at.max(cx.event.at);
+    cx.touch(&mut memory);
+    staged.put(memory.clone(), update.content.as_ref().and(vector));
+    Ok(memory)
+}
+
+fn change_content(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    memory: &mut Memory,
+    content: &str,
+    vector: Option<&Vector>,
+) -> Result<()> {
+    slots::release(staged, memory)?;
+    retract_summaries(staged, &memory.key, memory.id)?;
+    revisions::unlink_old_words(cx, staged, memory, content, vector)?;
+    let old = std::mem::replace(&mut memory.content, content.to_owned());
+    memory.history.push(Revision { content: old, until: cx.event.at });
+    let surplus = memory.history.len().saturating_sub(cx.settings.history_max);
+    memory.history.drain(..surplus);
+    if memory.scope == Scope::User {
+        slots::hold(staged, memory, &split::slots(content));
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! The result of an event beside the staged records: decisions, copies for other partitions, and
+//! the decisions that must not be explained any more.
+
+use crate::domain::{Decision, MemoryId, Outcome, Position, Spread, Time, UserKey, Vector};
+use crate::fault::Reject;
+use crate::stages::decode::Way;
+use crate::text::{Language, Words};
+use std::collections::{BTreeSet, HashSet};
+
+#[derive(Default)]
+pub struct Handled {
+    pub decisions: Vec<Decision>,
+    /// Decisions of the shadow profile: published, and not applied.
+    pub shadows: Vec<Decision>,
+    /// Outcome and class of each judgement, for the metrics.
+    pub judged: Vec<(Outcome, &'static str)>,
+    /// The event is refused because it names a memory of nobody.
+    pub not_found: Option<Reject>,
+    /// Copies of the record for other partitions, in this order.
+    pub copies: Vec<(i32, Way)>,
+    /// Memories of an event that was sent on: with them its id is remembered before it is decided.
+    pub sent_on: Option<Vec<MemoryId>>,
+    pub forgotten: Vec<Forgotten>,
+    /// A tick asks the compaction worker for a round at this time.
+    pub compact_at: Option<Time>,
+}
+
+impl Handled {
+    pub fn decide(&mut self, decision: Decision) {
+        self.decisions.push(decision);
+    }
+}
+
+/// Decisions that are no longer explained, because their text was forgotten.
+pub enum Forgotten {
+    OfUser(UserKey),
+    OfSession(UserKey, String),
+    OfTurns(UserKey, HashSet<Position>),
+    /// About the erased memories, or about the turns that these were made from, whoever spoke.
+    OfMemories {
+        key: UserKey,
+        ids: BTreeSet<MemoryId>,
+        sources: HashSet<Position>,
+    },
+    Meant(UserKey, Meaning),
+}
+
+impl Forgotten {
+    pub fn covers(&self, decision: &Decision) -> bool {
+        match self {
+            Forgotten::OfUser(key) => decision.key == *key,
+            Forgotten::OfSession(key, session) => {
+                decision.key == *key && decision.session.as_ref() == Some(session)
+            }
+            Forgotten::OfTurns(key, turns) => {
+                decision.key == *key && turns.contains(&decision.event)
+            }
+            Forgotten::OfMemories { key, ids, sources } => {
+                let mut about = decision.memory.iter().chain(&decision.related);
+                sources.contains(&decision.event)
+                    || (decision.key == *key && about.any(|id| ids.contains(id)))
+            }
+            Forgotten::Meant(key, meaning) => {
+                let said = decision.candidate.as_ref();
+                decision.key == *key && said.is_some_and(|said| meaning.has_words_in(said))
+            }
+        }
+    }
+}
+
+/// A memory at least this near to the query of a `forget` is meant, whatever its words.
+pub const FORGET_COSINE: f32 = 0.75;
+
+/// The query of a `forget`.
+pub struct Meaning {
+    pub words: Words,
+    pub vector: Option<Vector>,
+    pub spread: Spread,
+}
+
+impl Meaning {
+    /// Whether the text has all words of the query. A query is too short to have a language of its
+    /// own, so its words are stemmed in the language of the text.
+    pub fn has_words_in(&self, content: &str) -> bool {
+        let text = Words::of(content);
+        let language = text.language().unwrap_or(Language::ENGLISH);
+        let meant = self.words.stems_in(language);
+        let stems = text.stems_in(language);
+        !meant.is_empty() && meant.iter().all(|stem| stems.iter().any(|other| other == stem))
+    }
+
+    pub fn is_near(&self, vector: &Vector) -> bool {
+        let standard = |meant: &Vector| self.spread.standard(meant.cosine(vector));
+        self.vector.as_ref().is_some_and(|meant| standard(meant) >= FORGET_COSINE)
+    }
+}

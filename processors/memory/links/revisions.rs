@@ -1,0 +1,254 @@
+//! Links a new statement to the earlier memories that it probably revises. Never closes them.
+//!
+//!   1. Fetch the nearest memories, and keep those of the same person with their vectors.
+//!   2. Subtract the mean vector of these (`Centre`), and take the nearest five by what is left.
+//!   3. Estimate for each how probably the new statement revises it (`split::change`).
+
+use crate::domain::{Memory, MemoryId, Role, Vector};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::links::slots;
+use crate::memory::reads::Reads;
+use crate::memory::staged::Staged;
+use crate::stages::split;
+use crate::stages::split::change::{Before, News, Revision, nearness};
+
+/// Neighbours fetched: their cosines show how far this person's memories lie apart.
+pub const NEIGHBOURS: usize = 256;
+/// Neighbours read from the store: the nearest to compare, and an even sample of the others for the spread.
+const READ_MAX: usize = 24;
+const SAMPLED: usize = 32;
+/// Memories compared: the nearest five of the same person hold 95 % of the revised ones.
+const COMPARED_MAX: usize = 5;
+/// Memories that one statement may revise: a fact is often stated twice.
+const REVISED_MAX: usize = 2;
+
+/// A memory that is probably revised, and the reason.
+pub struct Revised {
+    pub memory: Memory,
+    pub probability: f32,
+    pub is_partial: bool,
+    pub why: String,
+}
+
+/// A new statement that earlier memories are compared with.
+#[derive(Clone, Copy)]
+pub struct Statement<'a> {
+    pub news: &'a News,
+    pub role: Role,
+    pub speaker: Option<&'a str>,
+    pub vector: &'a Vector,
+    /// The nearest memories, best first.
+    pub near: &'a [(MemoryId, f32)],
+    /// Memories that the same statement closes: they are not compared.
+    pub closed: &'a [MemoryId],
+}
+
+/// Returns the memories that are probably revised, the most probable first.
+pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Result<Vec<Revised>> {
+    let same_person = memories_of_person(cx, staged, &new)?;
+    let centre = Centre::of(same_person.iter().map(|(_, vector)| vector));
+    let from_centre = centre.from(new.vector);
+    let cosines: Vec<f32> =
+        same_person.iter().map(|(_, vector)| cosine(&from_centre, &centre.from(vector))).collect();
+    let nearness = nearness(&cosines);
+    let mut earlier: Vec<(Memory, f32)> =
+        same_person.into_iter().map(|(memory, _)| memory).zip(cosines).collect();
+    earlier.retain(|(memory, _)| is_open(cx, memory) && !new.closed.contains(&memory.id));
+    earlier.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
+    earlier.truncate(COMPARED_MAX);
+    let before: Vec<Before<'_>> = earlier
+        .iter()
+        .enumerate()
+        .map(|(place, (memory, cosine))| Before {
+            content: &memory.content,
+            nearness: nearness(*cosine),
+            is_nearest: place == 0,
+            is_same_session: cx.session().is_some() && memory.session.as_deref() == cx.session(),
+        })
+        .collect();
+    let order = cx.profile.change.order;
+    let mut revisions = new.news.revisions(&before, order, &|stem| cx.settings.rarity.bits(stem));
+    revisions
+        .sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.earlier.cmp(&b.earlier)));
+    revisions.truncate(REVISED_MAX);
+    Ok(revisions
+        .into_iter()
+        .map(|Revision { earlier: place, probability, is_partial, why }| Revised {
+            memory: earlier[place].0.clone(),
+            probability,
+            is_partial,
+            why,
+        })
+        .collect())
+}
+
+/// Undoes the links from a memory that somebody calls wrong. The memories that it closed are open
+/// again and hold their slots.
+pub fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
+    let earlier: Vec<MemoryId> =
+        memory.supersedes.drain(..).chain(memory.revises.drain(..)).collect();
+    for id in earlier {
+        release(cx, staged, id, memory.id)?;
+    }
+    Ok(())
+}
+
+/// Undoes the links to a memory that somebody confirms in its own words.
+pub fn reopen(cx: &Context<'_>, staged: &mut Staged<'_>, memory: &mut Memory) -> Result<()> {
+    let newer: Vec<MemoryId> =
+        memory.superseded_by.take().into_iter().chain(memory.revised_by.take()).collect();
+    if newer.is_empty() {
+        return Ok(());
+    }
+    memory.valid_to = None;
+    memory.confirmed += 1;
+    for id in newer {
+        let Some(mut newer) = staged.memory(cx.key(), id)? else { continue };
+        newer.supersedes.retain(|old| *old != memory.id);
+        newer.revises.retain(|old| *old != memory.id);
+        cx.touch(&mut newer);
+        staged.put_memory(newer);
+    }
+    Ok(())
+}
+
+/// Undoes the links that the words of a memory made, where its new words would not make them.
+pub fn unlink_old_words(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    memory: &mut Memory,
+    content: &str,
+    vector: Option<&Vector>,
+) -> Result<()> {
+    let news = News::of(content);
+    let slots = split::slots(content);
+    let linked: Vec<MemoryId> = memory.supersedes.iter().chain(&memory.revises).copied().collect();
+    for id in linked {
+        let Some(old) = staged.memory(cx.key(), id)? else { continue };
+        let replaces = split::slots(&old.content)
+            .iter()
+            .any(|old| slots.iter().any(|new| split::replaces(new, old)));
+        let still_revises = match &news {
+            Some(news) => would_revise(cx, staged, news, vector, &old)?,
+            None => false,
+        };
+        if !replaces && !still_revises {
+            memory.supersedes.retain(|other| *other != id);
+            memory.revises.retain(|other| *other != id);
+            release(cx, staged, id, memory.id)?;
+        }
+    }
+    Ok(())
+}
+
+fn would_revise(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    news: &News,
+    vector: Option<&Vector>,
+    old: &Memory,
+) -> Result<bool> {
+    let vectors = vector.zip(staged.vector(cx.key(), old.id)?);
+    let cosine = vectors.map_or(0.0, |(new, old)| cx.settings.spread.standard(new.cosine(&old)));
+    let before = Before {
+        content: &old.content,
+        nearness: nearness(&[])(cosine),
+        is_nearest: true,
+        is_same_session: false,
+    };
+    let order = cx.profile.change.order;
+    let revisions = news.revisions(&[before], order, &|stem| cx.settings.rarity.bits(stem));
+    Ok(!revisions.is_empty())
+}
+
+/// Reopens an earlier memory that the memory `by` has superseded or revised.
+fn release(cx: &Context<'_>, staged: &mut Staged<'_>, id: MemoryId, by: MemoryId) -> Result<()> {
+    let Some(mut old) = staged.memory(cx.key(), id)? else { return Ok(()) };
+    let was_closed = old.superseded_by.take_if(|newer| *newer == by).is_some();
+    let was_revised = old.revised_by.take_if(|newer| *newer == by).is_some();
+    if !was_closed && !was_revised {
+        return Ok(());
+    }
+    if was_closed {
+        old.valid_to = None;
+        slots::hold(staged, &old, &split::slots(&old.content));
+    }
+    cx.touch(&mut old);
+    staged.put_memory(old);
+    Ok(())
+}
+
+/// Reads the neighbours of the same person with their vectors: the nearest, and an even sample of
+/// the others.
+fn memories_of_person(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    new: &Statement<'_>,
+) -> Result<Vec<(Memory, Vector)>> {
+    let (nearest, others) = new.near.split_at(new.near.len().min(READ_MAX));
+    let sample = others.iter().step_by(others.len().div_ceil(SAMPLED).max(1));
+    let mut found = Vec::new();
+    for (id, _) in nearest.iter().chain(sample) {
+        let Some(memory) = staged.memory(cx.key(), *id)? else { continue };
+        if memory.role == new.role && memory.speaker.as_deref() == new.speaker {
+            found.extend(staged.vector(cx.key(), *id)?.map(|vector| (memory, vector)));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the memory is of another turn, not of a later time, and still believed.
+fn is_open(cx: &Context<'_>, memory: &Memory) -> bool {
+    memory.source != *cx.source()
+        && memory.valid_to.is_none()
+        && memory.valid_from <= cx.event.at
+        && memory.covers.is_empty()
+        && !memory.archived
+}
+
+/// The mean vector of a person's memories, which mostly encodes the person's name. With it
+/// subtracted, the earlier statement of a change is among the five nearest in 69 of 76 cases,
+/// without in 56.
+struct Centre(Vec<f32>);
+
+impl Centre {
+    /// A few vectors tell little about the mean, so it is drawn towards zero as if by ten more.
+    fn of<'v>(vectors: impl Iterator<Item = &'v Vector>) -> Centre {
+        const PRIOR: f32 = 10.0;
+        let (mut sum, mut count): (Vec<f32>, f32) = (Vec::new(), PRIOR);
+        for vector in vectors {
+            sum.resize(sum.len().max(vector.values.len()), 0.0);
+            sum.iter_mut()
+                .zip(vector.values.iter())
+                .for_each(|(sum, value)| *sum += vector.scale * f32::from(*value));
+            count += 1.0;
+        }
+        sum.iter_mut().for_each(|part| *part /= count);
+        Centre(sum)
+    }
+
+    fn from(&self, vector: &Vector) -> Vec<f32> {
+        let exact = vector.values.iter().map(|value| vector.scale * f32::from(*value));
+        let centre = self.0.iter().copied().chain(std::iter::repeat(0.0));
+        exact.zip(centre).map(|(part, centre)| part - centre).collect()
+    }
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f32::EPSILON)
+}
+
+/// Links a memory to one that it probably revises. Both stay open, and recall shows the newer first.
+/// The older is marked as revised only where the probability is high and it states nothing else.
+pub fn link(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, revised: Revised) {
+    let Revised { memory: mut old, probability, is_partial, .. } = revised;
+    new.revises.push(old.id);
+    if probability < cx.profile.change.mark || is_partial {
+        return;
+    }
+    old.revised_by = Some(new.id);
+    cx.touch(&mut old);
+    staged.put_memory(old);
+}

@@ -1,0 +1,176 @@
+//! The interface of a memory policy: how candidates are judged, what an explicit wish becomes, what
+//! is extracted from several messages, and how memories are ranked and rendered. `policies/` has six
+//! implementations, one in each folder; the kernel and recall know only this trait.
+//!
+//! A policy decides and never writes, but for `extract`, which rewrites the memories that its own
+//! gate has put aside. So the same call can be made for a shadow, whose judgement nobody applies.
+
+use super::context::Context;
+use super::handled::Handled;
+use super::links::{Opposed, Revised};
+use super::staged::Staged;
+use crate::domain::{
+    Kind, Memory, MemoryId, Outcome, Recall, Remember, Surprise, Time, Turn, Vector,
+};
+use crate::fault::Result;
+use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked};
+use crate::stages::split::{Candidate, Slot};
+use crate::text::Stems;
+use std::any::Any;
+
+pub trait Policy: Any + Send + Sync {
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// Names the weights of the total. Two policies with the same name give every candidate the
+    /// same total, so a total of one may be compared with the stored totals of the other.
+    fn totals(&self) -> Option<&str> {
+        None
+    }
+
+    /// Judges a candidate on the user's earlier memories and turns.
+    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement>;
+
+    /// Judges a text that somebody asked to remember.
+    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish>;
+
+    /// Reads several messages at once, after a turn with this many candidates was applied.
+    fn extract(
+        &self,
+        _cx: &Context<'_>,
+        _staged: &mut Staged<'_>,
+        _turn: &Turn,
+        _handled: &mut Handled,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Fills in the fields that the request leaves open.
+    fn complete(&self, asked: &Recall) -> Recall {
+        asked.clone()
+    }
+
+    /// Orders the admitted hits, best first, at most as many as asked for.
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order;
+
+    /// The policy's own prompt block, if it has one.
+    fn render(
+        &self,
+        _ranked: &[Ranked],
+        _budget: usize,
+        _count_tokens: &dyn Fn(&str) -> usize,
+    ) -> Option<Prompt> {
+        None
+    }
+
+    /// The factor on a superseded memory when a cross-encoder reorders the answer.
+    fn superseded_factor(&self) -> f32 {
+        1.0
+    }
+
+    /// The same policy with a gate that keeps every candidate, for evaluations. `None` where the
+    /// gate cannot be opened.
+    fn with_open_gate(&self) -> Option<std::sync::Arc<dyn Policy>> {
+        None
+    }
+}
+
+/// Data and steps that a policy asks the rest of the system for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Recall ranks all of the user's memories, and not only the nearest.
+    pub all_memories: bool,
+    /// Recall measures single words of the question.
+    pub word_vectors: bool,
+    /// A cross-encoder may reorder the answer.
+    pub reranking: bool,
+    /// Wishes in a turn are followed ("off the record", "forget what I just said").
+    pub wishes: bool,
+    /// The compaction worker may propose links between contradicting memories.
+    pub links: bool,
+    /// The gate puts candidates aside and decides when it has read several.
+    pub decides_later: bool,
+}
+
+/// A candidate of a turn, with its vector.
+#[derive(Clone, Copy)]
+pub struct Said<'a> {
+    pub turn: &'a Turn,
+    pub candidate: &'a Candidate,
+    pub vector: &'a Vector,
+    /// The stored totals were made by other weights: the gate must not compare with them.
+    pub has_foreign_totals: bool,
+}
+
+/// A text to remember, with the kind and slots that its wording gives, and its vector.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    pub asked: &'a Remember,
+    pub candidate: &'a Candidate,
+    pub vector: &'a Vector,
+}
+
+/// The conclusion about a candidate.
+pub struct Judgement {
+    /// Kept, superseded, merged or dropped.
+    pub outcome: Outcome,
+    pub reason: String,
+    /// The reason's class in the metric of judgements.
+    pub class: &'static str,
+    pub kind: Kind,
+    pub surprise: Surprise,
+    pub threshold: f32,
+    pub importance: f32,
+    pub confidence: f32,
+    /// The memory with the same statement, where the outcome is merged.
+    pub same: Option<Memory>,
+    /// Whether the user has confirmed that memory. An echo by an assistant confirms nothing.
+    pub confirms: bool,
+    pub links: Links,
+    pub lifecycle: Lifecycle,
+    pub learned: Option<Learned>,
+}
+
+/// Links from a new memory to earlier ones.
+#[derive(Default)]
+pub struct Links {
+    /// Slots whose value the new memory gives.
+    pub slots: Vec<Slot>,
+    /// Memories that hold another value of one of them.
+    pub replaced: Vec<Memory>,
+    pub opposed: Vec<Opposed>,
+    pub revised: Vec<Revised>,
+}
+
+impl Links {
+    pub fn related(&self) -> impl Iterator<Item = MemoryId> {
+        let replaced = self.replaced.iter().map(|memory| memory.id);
+        let opposed = self.opposed.iter().map(|opposed| opposed.memory.id);
+        replaced.chain(opposed).chain(self.revised.iter().map(|revised| revised.memory.id))
+    }
+}
+
+/// The state in which a memory begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifecycle {
+    #[default]
+    Active,
+    /// Kept aside until the policy has read more of the conversation.
+    Waiting,
+}
+
+/// Changes of the user's gate state.
+pub struct Learned {
+    pub stems: Option<Stems>,
+    pub total: f32,
+}
+
+/// The conclusion about a text that somebody asked to remember.
+pub struct Wish {
+    pub kind: Kind,
+    pub confidence: f32,
+    /// A memory with nearly the same statement, which takes the new words.
+    pub same: Option<Memory>,
+    pub links: Links,
+}

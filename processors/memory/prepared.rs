@@ -1,0 +1,44 @@
+//! An event that is ready to be applied: decoded, routed, redacted, split and encoded. Each text
+//! that is compared by meaning carries its vector.
+
+use super::context::Part;
+use super::withheld::Withheld;
+use crate::domain::{
+    Event, Forget, MemoryId, Remember, Revise, Seen, Signal, Turn, Update, Vector,
+};
+use crate::stages::split::Candidate;
+
+pub struct Prepared {
+    pub event: Event<Command>,
+    pub partition: i32,
+    pub offset: i64,
+    pub part: Part,
+    /// The partition belongs to the event's user, so its sender is answered from here.
+    pub is_home: bool,
+    /// The event came here because this partition orders the tenant's changes.
+    pub is_ordered_here: bool,
+    /// The record says that it was sent before, and has no valid signature.
+    pub is_sent_again: bool,
+}
+
+pub enum Command {
+    Turn(PreparedTurn),
+    Remember { asked: Remember, candidate: Option<Candidate>, vector: Vector },
+    Update { update: Update, vector: Option<Vector> },
+    Forget { forget: Forget, vector: Option<Vector> },
+    Feedback { memories: Vec<MemoryId>, signal: Signal },
+    Prune { memories: Vec<Seen>, reason: String },
+    Summary { content: String, vector: Vector, covers: Vec<Seen> },
+    Revise(Revise),
+    Tick,
+}
+
+pub struct PreparedTurn {
+    pub turn: Turn,
+    /// The first parts, as many as the limit allows, each with its vector.
+    pub candidates: Vec<(Candidate, Vector)>,
+    /// Number of all parts.
+    pub parts: usize,
+    /// The reason why nothing of the turn may be kept.
+    pub withheld: Option<Withheld>,
+}

@@ -1,0 +1,176 @@
+//! The records of a shard as the kernel reads them: typed, and always of one user. `Reads` is
+//! implemented by the store and by `Staged`, so a handler sees the changes of its own batch as if
+//! they were stored. `Neighbours` is implemented by the vector index.
+
+use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, Time, UserKey, Vector};
+use crate::fault::Result;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Progress of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    pub turns: u32,
+    pub first_at: Time,
+    pub last_at: Time,
+    /// Turns covered by the last summary.
+    pub summarised: u32,
+}
+
+/// The event that a sender's id first came with, and the memories made from that event. Holds no
+/// text, because this record outlives `forget`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenBefore {
+    pub source: Position,
+    pub memories: Vec<MemoryId>,
+}
+
+/// The memory that holds the current value of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotHolder {
+    pub memory: MemoryId,
+    pub value: String,
+}
+
+/// The context window of a session: its last turns, oldest first, and the number of the next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tail {
+    pub said: Vec<SaidBefore>,
+    pub next: u64,
+}
+
+impl Tail {
+    pub fn push(&mut self, said: SaidBefore) {
+        if self.said.len() as u64 == TAIL_TURNS {
+            self.said.remove(0);
+        }
+        self.said.push(said);
+        self.next += 1;
+    }
+}
+
+/// The gate's state of a user, besides sessions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GateState {
+    /// Number of the next id. Ids are numbered, so that the oldest can be removed.
+    pub ids: u64,
+    /// The last totals, oldest first, in whole thousandths: the same wherever a batch ended.
+    pub thousandths: Vec<i16>,
+    pub words: Arc<OwnWords>,
+}
+
+impl GateState {
+    /// A cast from float to integer saturates, so a total beyond the scale stays the largest.
+    pub fn push(&mut self, score: f32) {
+        self.thousandths.push((score * 1000.0).round() as i16);
+        self.thousandths.drain(..self.thousandths.len().saturating_sub(SCORES_WINDOW));
+    }
+
+    pub fn scores(&self) -> impl Iterator<Item = f32> {
+        self.thousandths.iter().map(|score| f32::from(*score) / 1000.0)
+    }
+}
+
+/// Turns in a context window.
+pub const TAIL_TURNS: u64 = 6;
+
+/// Totals that the gate compares a new one with.
+pub const SCORES_WINDOW: usize = 200;
+
+/// Ids of a user that are recognised when they come again, at least.
+pub const SEEN_IDS: u64 = 1000;
+
+/// Ids that are removed together. A sweep reads all ids of the user; to remove one at a time would
+/// cost three more records each.
+pub const SEEN_IDS_SWEPT: u64 = 250;
+
+/// Slots by name, in the order of their names.
+pub type Slots = Vec<(String, SlotHolder)>;
+
+pub trait Reads {
+    fn memory(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>>;
+
+    /// Visits the user's memories in the order of their ids until `visit` returns false.
+    fn memories(&self, key: &UserKey, visit: &mut dyn FnMut(Memory) -> bool) -> Result<()>;
+
+    /// The same without decoding the memories.
+    fn memory_ids(&self, key: &UserKey) -> Result<Vec<MemoryId>>;
+
+    fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>>;
+
+    /// Turns without a session share one context window.
+    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<Tail>>;
+
+    /// Every context window of the user by its session, "" for turns without one.
+    fn tails(&self, key: &UserKey) -> Result<Vec<(String, Arc<Tail>)>>;
+
+    fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>>;
+
+    fn sessions(&self, key: &UserKey) -> Result<Vec<(String, Session)>>;
+
+    fn gate(&self, key: &UserKey) -> Result<Arc<GateState>>;
+
+    /// The number of a sender's id, and its event.
+    fn numbered(&self, key: &UserKey, id: &str) -> Result<Option<(u64, SeenBefore)>>;
+
+    /// The sender's ids with a number below `oldest_kept`.
+    fn ids_before(&self, key: &UserKey, oldest_kept: u64) -> Result<Vec<String>>;
+
+    fn slot(&self, key: &UserKey, name: &str) -> Result<Option<SlotHolder>>;
+
+    fn slots(&self, key: &UserKey) -> Result<Slots>;
+
+    /// The first `limit` slots whose name begins with `beginning`.
+    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Slots>>;
+
+    /// The highest offset of that partition from which a record was forwarded to this shard.
+    fn via(&self, source_partition: i32) -> Result<Option<i64>>;
+
+    /// Events of this user that wait for their turn in the tenant's partition: their partition and
+    /// offset, and the offset at which they were read here. Few at any time.
+    fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>>;
+
+    /// Whether an event that was read at or before this offset waits.
+    fn awaits(&self, key: &UserKey, offset: i64) -> Result<bool> {
+        Ok(self.awaited(key)?.iter().any(|(_, read_at)| *read_at <= offset))
+    }
+
+    /// Whether the event at this position waits.
+    fn awaits_event(&self, key: &UserKey, event: &Position) -> Result<bool> {
+        let place = (event.partition, event.offset);
+        Ok(self.awaited(key)?.iter().any(|(awaited, _)| *awaited == place))
+    }
+
+    /// The last totals of the gate, oldest first.
+    fn scores(&self, key: &UserKey) -> Result<Vec<f32>> {
+        Ok(self.gate(key)?.scores().collect())
+    }
+
+    fn seen(&self, key: &UserKey, id: &str) -> Result<Option<SeenBefore>> {
+        Ok(self.numbered(key, id)?.map(|(_, seen)| seen))
+    }
+}
+
+/// Vectors of one user that a batch has put, or `None` where it removed one.
+pub type StagedVectors = BTreeMap<MemoryId, Option<Vector>>;
+
+/// Finds memories by their vectors. Invariant: a result is the same wherever a batch ends, so the
+/// staged vectors are compared with the same arithmetic as the stored ones.
+pub trait Neighbours {
+    /// Memories by falling cosine, of equals the one with the smaller id first.
+    fn nearest(
+        &self,
+        key: &UserKey,
+        query: &Vector,
+        limit: usize,
+        staged: &StagedVectors,
+    ) -> Result<Vec<(MemoryId, f32)>>;
+
+    /// The cosine to the centroid of the user's memories, `None` where there is no memory.
+    fn cosine_to_all(
+        &self,
+        key: &UserKey,
+        query: &Vector,
+        staged: &StagedVectors,
+    ) -> Result<Option<f32>>;
+}

@@ -1,0 +1,451 @@
+//! The changes of a batch, staged: typed records in memory over the stored ones. Later events of the
+//! batch read them; nobody else does until the batch is committed and the store has encoded them.
+//!
+//!   read    staged record of the user, else the record below
+//!   write   into the map of the user; `None` marks a removal
+//!   commit  the store turns the map into bytes once (`stages/store/encode.rs`)
+
+use super::reads::{
+    GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore, Session, SlotHolder, Slots,
+    StagedVectors, Tail,
+};
+use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, Time, UserKey, Vector};
+use crate::fault::Result;
+use crate::text::Stems;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub struct Staged<'a> {
+    below: &'a dyn Reads,
+    neighbours: &'a dyn Neighbours,
+    changes: StagedChanges,
+}
+
+/// The staged records of all users, and the offsets of forwarded records by source partition.
+#[derive(Default)]
+pub struct StagedChanges {
+    pub users: BTreeMap<UserKey, UserChanges>,
+    pub vias: BTreeMap<i32, i64>,
+}
+
+/// The staged records of one user; `None` is a removal.
+#[derive(Default)]
+pub struct UserChanges {
+    pub memories: BTreeMap<MemoryId, Option<Memory>>,
+    /// A memory that is not named here keeps its stored vector.
+    pub vectors: StagedVectors,
+    pub tails: BTreeMap<String, TailChange>,
+    pub sessions: BTreeMap<String, Option<Session>>,
+    pub gate: Option<Arc<GateState>>,
+    /// The stored gate state is removed, and replaced by `gate` if that is there.
+    pub is_gate_removed: bool,
+    pub seen: BTreeMap<String, Option<(u64, SeenBefore)>>,
+    pub slots: BTreeMap<String, Option<SlotHolder>>,
+    pub awaited: BTreeMap<(i32, i64), Option<i64>>,
+}
+
+/// A context window that the batch has changed.
+pub struct TailChange {
+    pub tail: Arc<Tail>,
+    /// Turns from this number on are new.
+    pub first_new: u64,
+    /// The stored turns are removed.
+    pub is_cleared: bool,
+}
+
+impl<'a> Staged<'a> {
+    pub fn over(below: &'a dyn Reads, neighbours: &'a dyn Neighbours) -> Staged<'a> {
+        Staged { below, neighbours, changes: StagedChanges::default() }
+    }
+
+    pub fn into_changes(self) -> StagedChanges {
+        self.changes
+    }
+
+    fn user(&mut self, key: &UserKey) -> &mut UserChanges {
+        if !self.changes.users.contains_key(key) {
+            self.changes.users.insert(key.clone(), UserChanges::default());
+        }
+        self.changes.users.get_mut(key).expect("it was inserted if it was missing")
+    }
+
+    fn staged(&self, key: &UserKey) -> Option<&UserChanges> {
+        self.changes.users.get(key)
+    }
+
+    /// The vector stays.
+    pub fn put_memory(&mut self, memory: Memory) {
+        let key = memory.key.clone();
+        self.user(&key).memories.insert(memory.id, Some(memory));
+    }
+
+    pub fn put_memory_and_vector(&mut self, memory: Memory, vector: &Vector) {
+        let (key, id) = (memory.key.clone(), memory.id);
+        let user = self.user(&key);
+        user.memories.insert(id, Some(memory));
+        user.vectors.insert(id, Some(vector.clone()));
+    }
+
+    /// Stages a memory, with a new vector if there is one.
+    pub fn put(&mut self, memory: Memory, vector: Option<&Vector>) {
+        match vector {
+            Some(vector) => self.put_memory_and_vector(memory, vector),
+            None => self.put_memory(memory),
+        }
+    }
+
+    /// Removes a memory with its vector and with the slots that it holds, whose values are its
+    /// words.
+    pub fn remove_memory(&mut self, key: &UserKey, id: MemoryId) -> Result<()> {
+        for (name, holder) in self.slots(key)? {
+            if holder.memory == id {
+                self.remove_slot(key, &name);
+            }
+        }
+        let user = self.user(key);
+        user.memories.insert(id, None);
+        user.vectors.insert(id, None);
+        Ok(())
+    }
+
+    /// Adds a turn to the context window of its session.
+    pub fn push_tail(
+        &mut self,
+        key: &UserKey,
+        session: Option<&str>,
+        said: &SaidBefore,
+    ) -> Result<()> {
+        let name = session.unwrap_or_default();
+        if self.staged(key).is_none_or(|user| !user.tails.contains_key(name)) {
+            let tail = self.below.tail(key, session)?;
+            let change = TailChange { first_new: tail.next, tail, is_cleared: false };
+            self.user(key).tails.insert(name.to_owned(), change);
+        }
+        let change = self.user(key).tails.get_mut(name).expect("it was inserted if missing");
+        Arc::make_mut(&mut change.tail).push(said.clone());
+        Ok(())
+    }
+
+    pub fn put_session(&mut self, key: &UserKey, name: &str, session: &Session) {
+        self.user(key).sessions.insert(name.to_owned(), Some(*session));
+    }
+
+    /// Counts one more turn of a session.
+    pub fn count_turn(&mut self, key: &UserKey, session: Option<&str>, at: Time) -> Result<()> {
+        let Some(session) = session else { return Ok(()) };
+        let first = Session { turns: 0, first_at: at, last_at: at, summarised: 0 };
+        let known = self.session(key, session)?.unwrap_or(first);
+        let last_at = known.last_at.max(at);
+        self.put_session(key, session, &Session { turns: known.turns + 1, last_at, ..known });
+        Ok(())
+    }
+
+    /// Counts of the words that the user used.
+    pub fn own_words(&self, key: &UserKey) -> Result<Arc<OwnWords>> {
+        Ok(self.gate(key)?.words.clone())
+    }
+
+    pub fn add_own_words(&mut self, key: &UserKey, stems: &Stems) -> Result<()> {
+        let words = Arc::make_mut(&mut self.gate_mut(key)?.words);
+        stems.iter().for_each(|stem| words.add(stem));
+        Ok(())
+    }
+
+    pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<()> {
+        self.gate_mut(key)?.push(score);
+        Ok(())
+    }
+
+    /// The last totals as they would be with this one.
+    pub fn scores_with(&self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
+        let mut gate = GateState::clone(&*self.gate(key)?);
+        gate.push(score);
+        Ok(gate.scores().collect())
+    }
+
+    fn gate_mut(&mut self, key: &UserKey) -> Result<&mut GateState> {
+        let gate = self.gate(key)?;
+        let user = self.user(key);
+        Ok(Arc::make_mut(user.gate.get_or_insert(gate)))
+    }
+
+    /// Remembers the id of a sender's event. A known id keeps its number.
+    pub fn put_seen(&mut self, key: &UserKey, id: &str, seen: &SeenBefore) -> Result<()> {
+        let number = match self.numbered(key, id)? {
+            Some((number, _)) => number,
+            None => self.number_of_new_id(key)?,
+        };
+        self.user(key).seen.insert(id.to_owned(), Some((number, seen.clone())));
+        Ok(())
+    }
+
+    fn number_of_new_id(&mut self, key: &UserKey) -> Result<u64> {
+        let gate = self.gate_mut(key)?;
+        let number = gate.ids;
+        gate.ids += 1;
+        if number > SEEN_IDS && number.is_multiple_of(SEEN_IDS_SWEPT) {
+            for id in self.ids_before(key, number - SEEN_IDS)? {
+                self.user(key).seen.insert(id, None);
+            }
+        }
+        Ok(number)
+    }
+
+    pub fn put_slot(&mut self, key: &UserKey, name: &str, holder: &SlotHolder) {
+        self.user(key).slots.insert(name.to_owned(), Some(holder.clone()));
+    }
+
+    pub fn remove_slot(&mut self, key: &UserKey, name: &str) {
+        self.user(key).slots.insert(name.to_owned(), None);
+    }
+
+    /// Remembers that the event at this position, read here at this offset, was sent to the
+    /// tenant's partition and has not come back.
+    pub fn put_awaited(&mut self, key: &UserKey, event: &Position, offset: i64) {
+        self.user(key).awaited.insert((event.partition, event.offset), Some(offset));
+    }
+
+    pub fn end_awaited(&mut self, key: &UserKey, event: &Position) -> Result<()> {
+        if self.awaits_event(key, event)? {
+            self.user(key).awaited.insert((event.partition, event.offset), None);
+        }
+        Ok(())
+    }
+
+    pub fn set_via(&mut self, source_partition: i32, offset: i64) {
+        self.changes.vias.insert(source_partition, offset);
+    }
+
+    /// Removes a session's context window and progress. Its memories are chosen by the caller.
+    pub fn forget_session(&mut self, key: &UserKey, session: &str) {
+        self.user(key).sessions.insert(session.to_owned(), None);
+        self.forget_tail(key, Some(session));
+    }
+
+    pub fn forget_tail(&mut self, key: &UserKey, session: Option<&str>) {
+        let cleared = TailChange { tail: Arc::default(), first_new: 0, is_cleared: true };
+        self.user(key).tails.insert(session.unwrap_or_default().to_owned(), cleared);
+    }
+
+    /// Clears every context window with a turn that is meant.
+    pub fn forget_said(
+        &mut self,
+        key: &UserKey,
+        is_meant: &dyn Fn(&SaidBefore) -> bool,
+    ) -> Result<()> {
+        for (session, tail) in self.tails(key)? {
+            if tail.said.iter().any(is_meant) {
+                self.forget_tail(key, Some(&session));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything of a user but the ids of events, which keep a replay from bringing the
+    /// rest back, and the positions of events that wait for their turn. Neither holds a text.
+    pub fn forget_user(&mut self, key: &UserKey) -> Result<()> {
+        let ids = self.gate(key)?.ids;
+        let mut memories: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();
+        let mut slots: BTreeSet<String> =
+            self.below.slots(key)?.into_iter().map(|(name, _)| name).collect();
+        let mut sessions: BTreeSet<String> =
+            self.below.sessions(key)?.into_iter().map(|(name, _)| name).collect();
+        let mut tails: BTreeSet<String> =
+            self.below.tails(key)?.into_iter().map(|(name, _)| name).collect();
+        let user = self.user(key);
+        memories.extend(user.memories.keys());
+        slots.extend(user.slots.keys().cloned());
+        sessions.extend(user.sessions.keys().cloned());
+        tails.extend(user.tails.keys().cloned());
+        user.memories = memories.iter().map(|id| (*id, None)).collect();
+        user.vectors = memories.into_iter().map(|id| (id, None)).collect();
+        user.slots = slots.into_iter().map(|name| (name, None)).collect();
+        user.sessions = sessions.into_iter().map(|name| (name, None)).collect();
+        user.is_gate_removed = true;
+        user.gate = (ids > 0).then(|| Arc::new(GateState { ids, ..GateState::default() }));
+        for session in tails {
+            self.forget_tail(key, Some(&session));
+        }
+        Ok(())
+    }
+
+    /// The memories nearest to a vector, those of this batch included, by the encoder's cosine.
+    pub fn nearest(
+        &self,
+        key: &UserKey,
+        vector: &Vector,
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>> {
+        self.neighbours.nearest(key, vector, limit, self.vectors_of(key))
+    }
+
+    /// The encoder's cosine to the centroid of the user's memories, those of this batch included.
+    pub fn cosine_to_all(&self, key: &UserKey, vector: &Vector) -> Result<Option<f32>> {
+        self.neighbours.cosine_to_all(key, vector, self.vectors_of(key))
+    }
+
+    fn vectors_of(&self, key: &UserKey) -> &StagedVectors {
+        static NONE: StagedVectors = StagedVectors::new();
+        self.staged(key).map_or(&NONE, |user| &user.vectors)
+    }
+}
+
+impl Reads for Staged<'_> {
+    fn memory(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
+        match self.staged(key).and_then(|user| user.memories.get(&id)) {
+            Some(staged) => Ok(staged.clone()),
+            None => self.below.memory(key, id),
+        }
+    }
+
+    /// Merges two runs in the order of ids; of one id in both, the staged memory counts.
+    fn memories(&self, key: &UserKey, visit: &mut dyn FnMut(Memory) -> bool) -> Result<()> {
+        let Some(user) = self.staged(key) else { return self.below.memories(key, visit) };
+        let mut staged = user.memories.iter().peekable();
+        let mut is_stopped = false;
+        self.below.memories(key, &mut |memory| {
+            while let Some((_, put)) = staged.next_if(|(id, _)| **id < memory.id) {
+                if put.as_ref().is_some_and(|put| !visit(put.clone())) {
+                    is_stopped = true;
+                    return false;
+                }
+            }
+            let go_on = match staged.next_if(|(id, _)| **id == memory.id) {
+                Some((_, put)) => put.as_ref().is_none_or(|put| visit(put.clone())),
+                None => visit(memory),
+            };
+            is_stopped = !go_on;
+            go_on
+        })?;
+        if !is_stopped {
+            staged.all(|(_, put)| put.as_ref().is_none_or(|put| visit(put.clone())));
+        }
+        Ok(())
+    }
+
+    fn memory_ids(&self, key: &UserKey) -> Result<Vec<MemoryId>> {
+        let mut ids: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();
+        for (id, put) in self.staged(key).into_iter().flat_map(|user| &user.memories) {
+            if put.is_some() {
+                ids.insert(*id);
+            } else {
+                ids.remove(id);
+            }
+        }
+        Ok(ids.into_iter().collect())
+    }
+
+    fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {
+        match self.staged(key).and_then(|user| user.vectors.get(&id)) {
+            Some(staged) => Ok(staged.clone()),
+            None => self.below.vector(key, id),
+        }
+    }
+
+    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<Tail>> {
+        let name = session.unwrap_or_default();
+        match self.staged(key).and_then(|user| user.tails.get(name)) {
+            Some(change) => Ok(change.tail.clone()),
+            None => self.below.tail(key, session),
+        }
+    }
+
+    fn tails(&self, key: &UserKey) -> Result<Vec<(String, Arc<Tail>)>> {
+        let mut tails: BTreeMap<String, Arc<Tail>> = self.below.tails(key)?.into_iter().collect();
+        for (name, change) in self.staged(key).into_iter().flat_map(|user| &user.tails) {
+            tails.insert(name.clone(), change.tail.clone());
+        }
+        Ok(tails.into_iter().collect())
+    }
+
+    fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
+        match self.staged(key).and_then(|user| user.sessions.get(session)) {
+            Some(staged) => Ok(*staged),
+            None => self.below.session(key, session),
+        }
+    }
+
+    fn sessions(&self, key: &UserKey) -> Result<Vec<(String, Session)>> {
+        let staged = self.staged(key).map(|user| &user.sessions);
+        Ok(merged(self.below.sessions(key)?, staged))
+    }
+
+    fn gate(&self, key: &UserKey) -> Result<Arc<GateState>> {
+        match self.staged(key) {
+            Some(UserChanges { gate: Some(gate), .. }) => Ok(gate.clone()),
+            Some(user) if user.is_gate_removed => Ok(Arc::default()),
+            _ => self.below.gate(key),
+        }
+    }
+
+    fn numbered(&self, key: &UserKey, id: &str) -> Result<Option<(u64, SeenBefore)>> {
+        match self.staged(key).and_then(|user| user.seen.get(id)) {
+            Some(staged) => Ok(staged.clone()),
+            None => self.below.numbered(key, id),
+        }
+    }
+
+    fn ids_before(&self, key: &UserKey, oldest_kept: u64) -> Result<Vec<String>> {
+        let mut ids = self.below.ids_before(key, oldest_kept)?;
+        if let Some(user) = self.staged(key) {
+            ids.retain(|id| !user.seen.contains_key(id));
+            let old = |(id, seen): (&String, &Option<(u64, SeenBefore)>)| {
+                seen.as_ref().filter(|(number, _)| *number < oldest_kept).map(|_| id.clone())
+            };
+            ids.extend(user.seen.iter().filter_map(old));
+        }
+        Ok(ids)
+    }
+
+    fn slot(&self, key: &UserKey, name: &str) -> Result<Option<SlotHolder>> {
+        match self.staged(key).and_then(|user| user.slots.get(name)) {
+            Some(staged) => Ok(staged.clone()),
+            None => self.below.slot(key, name),
+        }
+    }
+
+    fn slots(&self, key: &UserKey) -> Result<Slots> {
+        Ok(merged(self.below.slots(key)?, self.staged(key).map(|user| &user.slots)))
+    }
+
+    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Slots>> {
+        let is_changed = self.staged(key).is_some_and(|user| {
+            let mut from = user.slots.range(beginning.to_owned()..);
+            from.next().is_some_and(|(name, _)| name.starts_with(beginning))
+        });
+        if !is_changed {
+            return self.below.slots_under(key, beginning, limit);
+        }
+        let mut slots = self.slots(key)?;
+        slots.retain(|(name, _)| name.starts_with(beginning));
+        slots.truncate(limit);
+        Ok(Arc::new(slots))
+    }
+
+    fn via(&self, source_partition: i32) -> Result<Option<i64>> {
+        match self.changes.vias.get(&source_partition) {
+            Some(offset) => Ok(Some(*offset)),
+            None => self.below.via(source_partition),
+        }
+    }
+
+    fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>> {
+        Ok(merged(self.below.awaited(key)?, self.staged(key).map(|user| &user.awaited)))
+    }
+}
+
+/// Stored records with the staged changes, in the order of their keys.
+fn merged<K: Clone + Ord, T: Clone>(
+    stored: Vec<(K, T)>,
+    staged: Option<&BTreeMap<K, Option<T>>>,
+) -> Vec<(K, T)> {
+    let Some(staged) = staged.filter(|staged| !staged.is_empty()) else { return stored };
+    let mut all: BTreeMap<K, T> = stored.into_iter().collect();
+    for (name, change) in staged {
+        match change {
+            Some(put) => drop(all.insert(name.clone(), put.clone())),
+            None => drop(all.remove(name)),
+        }
+    }
+    all.into_iter().collect()
+}

@@ -1,0 +1,82 @@
+//! Gives the changes of tenant memories one order, so that every shard holds the same after several
+//! users changed a memory at the same time.
+//!
+//!   user's partition    applies the part that is the user's own and sends the event on
+//!   tenant's partition  applies the event and copies it to all others, in the order of arrival
+//!   other partitions    apply the copies in that order
+//!
+//! The sender is answered by the user's partition once the copy has come back. A `forget` is
+//! answered at once: the user's partition removes its memories, and all remove them in order.
+
+use super::context::{Context, Part};
+use super::handled::Handled;
+use super::reads::Reads;
+use super::staged::Staged;
+use crate::domain::{Forget, Memory, MemoryId, UserKey};
+use crate::fault::Result;
+use crate::stages::decode::Way;
+
+/// Copies the event from the tenant's partition to all others. Each decides for itself, since
+/// shards may differ.
+pub fn copy_to_all(cx: &Context<'_>, handled: &mut Handled) {
+    let others = (0..cx.settings.partitions).filter(|partition| *partition != cx.partition);
+    handled.copies.extend(others.map(|partition| (partition, Way::InOrder)));
+}
+
+/// Sends an event that changes the tenant's memories to the tenant's partition. Returns true if
+/// that is this one, so the memories may be changed now.
+pub fn send_on(cx: &Context<'_>, handled: &mut Handled) -> bool {
+    if cx.gives_order() {
+        copy_to_all(cx, handled);
+        return true;
+    }
+    let home = cx.key().everyone().partition(cx.settings.partitions);
+    handled.copies.push((home, Way::ToOrder));
+    false
+}
+
+/// Whether an event that changes a tenant memory may do so now. If not, the event is sent on, and
+/// the sender is answered when it has come back.
+pub fn has_its_turn(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    memory: MemoryId,
+) -> bool {
+    if cx.part == Part::InOrder || send_on(cx, handled) {
+        return true;
+    }
+    staged.put_awaited(cx.key(), cx.source(), cx.offset);
+    handled.sent_on = Some(vec![memory]);
+    false
+}
+
+/// Finds the tenant memories that a `forget` means: the one with its id; for a session or for
+/// everything, those that this user created.
+pub fn meant_of_tenant(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<Vec<Memory>> {
+    let everyone = key.everyone();
+    let mut meant = Vec::new();
+    let session = match forget {
+        Forget::Query(_) => return Ok(meant),
+        Forget::Memory(id) => {
+            meant.extend(staged.memory(&everyone, *id)?);
+            return Ok(meant);
+        }
+        Forget::Session(session) => Some(session),
+        Forget::Everything => None,
+    };
+    staged.memories(&everyone, &mut |memory| {
+        let is_own = memory.author.as_deref() == Some(key.user());
+        if is_own && session.is_none_or(|session| memory.session.as_ref() == Some(session)) {
+            meant.push(memory);
+        }
+        true
+    })?;
+    Ok(meant)
+}
+
+/// Whether a memory that the user asked to share with the tenant is on its way, so that a `forget`
+/// has to follow it.
+pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
+    Ok(matches!(forget, Forget::Session(_) | Forget::Everything) && staged.awaits(key, i64::MAX)?)
+}

@@ -1,0 +1,134 @@
+//! Withholds turns from memory: at the user's wish, or because the profile forbids their category.
+//! None of their words is written: no memory, no context for later turns, no text in the decision.
+//! `events/remember.rs` and `events/update.rs` call `never` for their own texts.
+
+use super::context::Context;
+use super::erase::{erase, put_changed};
+use super::handled::{Forgotten, Handled};
+use super::reads::Reads;
+use super::staged::Staged;
+use crate::domain::{
+    Category, Decision, Memory, Outcome, Position, Role, SaidBefore, Turn, Vector,
+};
+use crate::fault::Result;
+use crate::profile::Profile;
+use crate::stages::score::{self, Wish};
+use std::collections::HashSet;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// "Off the record."
+    Asked,
+    /// "Forget what I just said."
+    TakenBack,
+    Never(Category),
+}
+
+impl Withheld {
+    /// Reads the turn alone, before it is split: a withheld turn is neither split nor encoded.
+    pub fn of(turn: &Turn, profile: &Profile) -> Option<Withheld> {
+        if profile.policy.needs().wishes && turn.role == Role::User {
+            match score::wish(&turn.content) {
+                Some(Wish::Unsaid) => return Some(Withheld::Asked),
+                Some(Wish::Unsay) => return Some(Withheld::TakenBack),
+                None => {}
+            }
+        }
+        never(&turn.content, profile).map(Withheld::Never)
+    }
+}
+
+/// Returns the forbidden category that the text is about.
+pub fn never(content: &str, profile: &Profile) -> Option<Category> {
+    score::forbidden(content, &profile.never)
+}
+
+pub fn never_reason(category: Category) -> String {
+    format!("about {}, which this profile never keeps", category.as_str())
+}
+
+/// Decides about a withheld turn.
+pub fn withhold(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    turn: &Turn,
+    withheld: Withheld,
+) -> Result<()> {
+    let decision = match withheld {
+        Withheld::Asked => cx.decision(Outcome::Dropped, "the user asks not to remember it"),
+        Withheld::Never(category) => cx.decision(Outcome::Dropped, never_reason(category)),
+        Withheld::TakenBack => take_back(cx, staged, handled)?,
+    };
+    handled.decide(decision);
+    leave_a_gap(cx, staged, turn)
+}
+
+/// Whether an assistant's turn follows a withheld one: most such turns repeat its words.
+pub fn is_echo(cx: &Context<'_>, staged: &Staged<'_>, turn: &Turn) -> Result<bool> {
+    if turn.role == Role::User || !cx.profile.policy.needs().wishes {
+        return Ok(false);
+    }
+    let tail = staged.tail(cx.key(), cx.session())?;
+    Ok(tail.said.last().is_some_and(|last| last.content.is_empty() && last.source.is_none()))
+}
+
+pub fn withhold_echo(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    turn: &Turn,
+) -> Result<()> {
+    handled.decide(cx.decision(Outcome::Dropped, "answers what was not to be remembered"));
+    leave_a_gap(cx, staged, turn)
+}
+
+/// Erases the memories of the session's last user turn, and of the answers to it.
+fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -> Result<Decision> {
+    let key = cx.key();
+    let tail = staged.tail(key, cx.session())?;
+    let is_user = |said: &SaidBefore| said.role == Role::User;
+    let first = tail.said.iter().rposition(is_user).unwrap_or(tail.said.len());
+    let turns: HashSet<Position> =
+        tail.said[first..].iter().filter_map(|said| said.source.clone()).collect();
+    let mut doomed: Vec<Memory> = Vec::new();
+    let mut beside: Vec<Memory> = Vec::new();
+    staged.memories(key, &mut |mut memory| {
+        if turns.contains(&memory.source) {
+            doomed.push(memory);
+        } else if memory.around.forget(|neighbour| turns.contains(&neighbour.source)) {
+            beside.push(memory);
+        }
+        true
+    })?;
+    put_changed(cx, staged, beside);
+    let ids = erase(cx, staged, handled, key, doomed)?;
+    staged.forget_said(key, &|said| {
+        said.source.as_ref().is_some_and(|source| turns.contains(source))
+    })?;
+    let reason = match (turns.len(), ids.len()) {
+        (0, _) => "takes back what was said before, and there is nothing".to_owned(),
+        (_, 0) => "takes back the turn before, of which no memory was made".to_owned(),
+        (_, 1) => "takes back the turn before: one memory is gone".to_owned(),
+        (_, many) => format!("takes back the turn before: {many} memories are gone"),
+    };
+    handled.forgotten.push(Forgotten::OfTurns(key.clone(), turns));
+    let decision = cx.decision(Outcome::Forgotten, reason);
+    Ok(Decision { memory: ids.first().copied(), related: ids, ..decision })
+}
+
+/// Adds a turn without words to the context window, so that the next turn is not taken for an answer
+/// to the turn before the gap.
+fn leave_a_gap(cx: &Context<'_>, staged: &mut Staged<'_>, turn: &Turn) -> Result<()> {
+    let gap = SaidBefore {
+        speaker: turn.speaker.as_deref().unwrap_or(turn.role.as_str()).into(),
+        role: turn.role,
+        content: "".into(),
+        vector: Vector::default(),
+        source: None,
+        question: 0.0,
+        memory: None,
+    };
+    staged.push_tail(cx.key(), cx.session(), &gap)?;
+    staged.count_turn(cx.key(), cx.session(), cx.event.at)
+}

@@ -1,0 +1,294 @@
+//! Alma's extraction: what of a conversation's last messages becomes a memory, how much it matters, and what the episode was. By rules;
+//! whatever reads messages and returns the same, a language model for one, can take its place.
+
+use crate::domain::{Kind, Memory, MemoryId, Role};
+use crate::policies::shared::wording::{content, is_courtesy, specifics, stems};
+use regex::Regex;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// The assistant's messages from one extraction to the next, and the last messages of both that one reads.
+    pub every_answers: usize,
+    pub messages: usize,
+    pub memories_max: usize,
+    /// Importance of what is critical, useful by category, and minor; below the least nothing is worth remembering.
+    pub critical: f32,
+    pub project: f32,
+    pub decision: f32,
+    pub preference: f32,
+    pub fact: f32,
+    pub minor: f32,
+    pub importance_min: f32,
+    /// What the user stated, and what was inferred.
+    pub stated: f32,
+    pub inferred: f32,
+    /// The share of common keywords from which two are the same, and how many keywords it takes to tell.
+    pub same_overlap: f32,
+    pub same_keywords_min: usize,
+}
+
+/// A message of the conversation, or a part of a long one.
+#[derive(Clone, Debug)]
+pub struct Message<'a> {
+    pub role: Role,
+    pub content: &'a str,
+    /// The sender's word for the kind, which wins.
+    pub hint: Option<&'a Kind>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extracted {
+    /// Its place among the messages.
+    pub message: usize,
+    pub category: Kind,
+    pub importance: f32,
+    pub confidence: f32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Episode {
+    /// The message that says most of it.
+    pub message: usize,
+    pub topics: Vec<String>,
+    pub outcome: Option<usize>,
+}
+
+const FIXED: &str = "a fixed pattern, compiled by the tests";
+const TOPICS_MAX: usize = 3;
+
+static PROJECT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(migrat|build|develop|launch|refactor|deploy|redesign)(e|es|ed|ing)?\b|\b(project|roadmap|sprint|milestone|release)\b")
+        .expect(FIXED)
+});
+
+static DECISION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)\b(decided|agreed|chose|going with|let['’]s (use|go)|we['’]ll use|settled on)\b",
+    )
+    .expect(FIXED)
+});
+
+static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(prefer(s|red)?|favou?rite|(like|love|hate|dislike)s?|always|never)\b")
+        .expect(FIXED)
+});
+
+static FACT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(i|we|my|our|user)\b.*\b(am|is|are|was|have|has|lives?|works?|uses?|owns?|moved)\b|\bi['’]m\b")
+        .expect(FIXED)
+});
+
+static MINOR: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(mentioned|said|told|talked about|tried|bought|saw|met)\b").expect(FIXED)
+});
+
+/// What is wrong to forget: a deadline, a danger, a change that is under way.
+static CRITICAL: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(allerg\w+|deadline|critical|must|never|migrat\w+|production|emergency|password|this quarter)\b")
+        .expect(FIXED)
+});
+
+static ENDED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(root cause|fixed|solved|resolved|works now|it works|done|decided|agreed)\b")
+        .expect(FIXED)
+});
+
+/// From none to `memories_max`: what matters most first, of equals what was said first.
+pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
+    let one = |(place, message): (usize, &Message<'_>)| {
+        let category =
+            message.hint.cloned().or_else(|| category(message.content).map(Kind::new))?;
+        let importance = importance(gate, message.content, category.as_str());
+        let confidence = if message.role == Role::User { gate.stated } else { gate.inferred };
+        (importance >= gate.importance_min).then_some(Extracted {
+            message: place,
+            category,
+            importance,
+            confidence,
+        })
+    };
+    let mut found: Vec<Extracted> = messages.iter().enumerate().filter_map(one).collect();
+    found.sort_by(|a, b| b.importance.total_cmp(&a.importance).then(a.message.cmp(&b.message)));
+    found.truncate(gate.memories_max);
+    found
+}
+
+/// None, where nothing was talked about.
+pub fn episode(messages: &[Message<'_>]) -> Option<Episode> {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for message in messages {
+        keywords(message.content).into_iter().for_each(|word| *times.entry(word).or_default() += 1);
+    }
+    let told = |message: &Message<'_>| {
+        keywords(message.content).iter().map(|word| times[word]).sum::<usize>()
+    };
+    let said_by_user =
+        messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    let (message, _) =
+        said_by_user.max_by_key(|(place, message)| (told(message), usize::MAX - place))?;
+    let mut topics: Vec<(usize, String)> =
+        times.into_iter().filter(|(_, count)| *count > 1).map(|(word, n)| (n, word)).collect();
+    topics.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let topics: Vec<String> = topics.into_iter().take(TOPICS_MAX).map(|(_, word)| word).collect();
+    let outcome = messages
+        .iter()
+        .rposition(|message| ENDED.is_match(message.content) && !message.content.ends_with('?'));
+    (!topics.is_empty()).then_some(Episode { message, topics, outcome })
+}
+
+fn keywords(text: &str) -> BTreeSet<String> {
+    content(text).into_iter().map(str::to_lowercase).collect()
+}
+
+/// The memory that says the same: by the share of all keywords of both that they have in common.
+pub fn same(gate: &Gate, content: &str, memories: &[Memory]) -> Option<MemoryId> {
+    let keywords = stems(content);
+    let is_same = |memory: &&Memory| {
+        let known = stems(&memory.content);
+        let common = known.intersection(&keywords).count() as f32;
+        keywords.len().min(known.len()) >= gate.same_keywords_min
+            && common / known.union(&keywords).count() as f32 >= gate.same_overlap
+    };
+    memories.iter().rev().find(is_same).map(|memory| memory.id)
+}
+
+fn importance(gate: &Gate, content: &str, category: &str) -> f32 {
+    match category {
+        _ if CRITICAL.is_match(content) => gate.critical,
+        "project" => gate.project,
+        "decision" => gate.decision,
+        "preference" => gate.preference,
+        "fact" if FACT.is_match(content) => gate.fact,
+        _ => gate.minor,
+    }
+}
+
+/// None: a question, a courtesy, or nothing that could be remembered.
+pub fn category(text: &str) -> Option<&'static str> {
+    match () {
+        () if is_courtesy(text) || text.trim_end().ends_with('?') => None,
+        () if PROJECT.is_match(text) => Some("project"),
+        () if DECISION.is_match(text) => Some("decision"),
+        () if PREFERENCE.is_match(text) => Some("preference"),
+        () if CRITICAL.is_match(text) || FACT.is_match(text) || MINOR.is_match(text) => {
+            Some("fact")
+        }
+        () if !specifics(text).is_empty() => Some("fact"),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::shared::samples::{memory, shipped};
+
+    fn gate() -> Gate {
+        shipped(include_str!("../../../config/profiles/alma.toml"), "alma")
+    }
+
+    fn message(role: Role, content: &str) -> Message<'_> {
+        Message { role, content, hint: None }
+    }
+
+    fn extracted(content: &str) -> Option<(String, f32)> {
+        let found = extract(&gate(), &[message(Role::User, content)]);
+        found.first().map(|one| (one.category.as_str().to_owned(), one.importance))
+    }
+
+    #[test]
+    fn every_5_answers_the_last_20_messages_are_read_for_0_to_10_memories() {
+        assert_eq!((gate().every_answers, gate().messages, gate().memories_max), (5, 20, 10));
+        let many: Vec<String> = (0..20).map(|n| format!("I prefer plan number {n}")).collect();
+        let messages: Vec<Message<'_>> =
+            many.iter().map(|text| message(Role::User, text)).collect();
+        let found = extract(&gate(), &messages);
+        assert_eq!(
+            found.iter().map(|one| one.message).collect::<Vec<_>>(),
+            (0..10).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            extract(&gate(), &[message(Role::User, "ok"), message(Role::Assistant, "What else?")]),
+            []
+        );
+    }
+
+    #[test]
+    fn critical_is_0_9_or_more_useful_0_5_to_0_8_and_minor_below_0_5() {
+        for (content, category, importance) in [
+            ("User is migrating to PostgreSQL this quarter", "project", 0.9),
+            ("Migrating auth to PostgreSQL", "project", 0.9),
+            ("Prefers concise code reviews", "preference", 0.7),
+            ("User mentioned coffee", "fact", 0.3),
+        ] {
+            assert_eq!(extracted(content), Some((category.to_owned(), importance)), "{content:?}");
+        }
+        let gate = gate();
+        assert!(gate.critical >= 0.9 && gate.minor < 0.5);
+        for useful in [gate.project, gate.decision, gate.preference, gate.fact] {
+            assert!((0.5..=0.8).contains(&useful), "{useful}");
+        }
+        assert_eq!(extracted("We decided on tea"), Some(("decision".to_owned(), gate.decision)));
+    }
+
+    #[test]
+    fn what_matters_most_comes_first_when_there_is_too_much() {
+        let many: Vec<String> = (0..10)
+            .map(|n| format!("User mentioned Plan{n}"))
+            .chain(["The deadline is in May".into()])
+            .collect();
+        let messages: Vec<Message<'_>> =
+            many.iter().map(|text| message(Role::User, text)).collect();
+        let found = extract(&gate(), &messages);
+        assert_eq!((found.len(), found[0].message), (10, 10));
+    }
+
+    #[test]
+    fn confidence_is_1_0_for_what_the_user_stated_and_0_7_for_what_was_inferred() {
+        let of = |role| extract(&gate(), &[message(role, "I prefer TypeScript")])[0].confidence;
+        assert_eq!((of(Role::User), of(Role::Assistant)), (1.0, 0.7));
+    }
+
+    #[test]
+    fn duplicates_have_60_percent_of_their_keywords_in_common_and_at_least_3() {
+        let same_at = |overlap: f32, known: &str, new: &str| {
+            same(&Gate { same_overlap: overlap, ..gate() }, new, &[memory(1, "preference", known)])
+                .is_some()
+        };
+        assert_eq!((gate().same_overlap, gate().same_keywords_min), (0.60, 3));
+        let distinct = ("User prefers TypeScript", "User prefers functional patterns");
+        assert!(same_at(0.40, distinct.0, distinct.1), "40 % merges distinct memories");
+        assert!(!same_at(0.60, distinct.0, distinct.1));
+        let obvious = (
+            "User prefers TypeScript in new services",
+            "User strongly prefers TypeScript in services",
+        );
+        assert!(same_at(0.60, obvious.0, obvious.1));
+        assert!(!same_at(0.80, obvious.0, obvious.1), "80 % lets obvious duplicates through");
+        assert!(
+            !same_at(0.60, "prefers TypeScript", "prefers TypeScript"),
+            "two keywords tell nothing"
+        );
+    }
+
+    #[test]
+    fn an_episode_has_a_summary_topics_and_an_outcome() {
+        let messages = [
+            message(Role::User, "The auth middleware rejects every token"),
+            message(Role::Assistant, "Let me look at the middleware"),
+            message(Role::User, "auth was fine yesterday"),
+            message(Role::Assistant, "Root cause was a missing await"),
+        ];
+        let episode = episode(&messages).expect("there was something");
+        assert_eq!((episode.message, episode.outcome), (0, Some(3)));
+        assert_eq!(episode.topics, ["auth", "middleware"]);
+        assert_eq!(
+            super::episode(&[message(Role::User, "hm"), message(Role::Assistant, "ok")]),
+            None
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! The policy of Alma: messages wait until the assistant has answered several times, then memories
+//! and an episode are extracted from them. `README.md` cites the document.
+
+mod extraction;
+mod gate;
+mod rank;
+
+use super::Tables;
+use super::shared;
+use crate::domain::{Kind, Outcome, Recall, Surprise, Time, Turn};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::handled::Handled;
+use crate::memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Said, Wish};
+use crate::memory::staged::Staged;
+use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked};
+
+/// The reason of a message that waits for its extraction, and its kind where the sender gave none.
+const WAITS: &str = "waits for the next extraction";
+const WAITING: &str = "waiting";
+
+pub struct Alma {
+    gate: gate::Gate,
+    rank: rank::Rank,
+}
+
+impl Alma {
+    pub fn read(tables: &Tables) -> std::result::Result<Alma, String> {
+        Ok(Alma { gate: tables.gate()?, rank: tables.rank()? })
+    }
+}
+
+impl Policy for Alma {
+    fn needs(&self) -> Needs {
+        Needs { all_memories: true, decides_later: true, ..Needs::default() }
+    }
+
+    /// Puts every message aside until the next extraction.
+    fn judge(&self, _: &Context<'_>, _: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+        Ok(Judgement {
+            outcome: Outcome::Kept,
+            reason: WAITS.to_owned(),
+            class: "policy",
+            kind: said.turn.kind.clone().unwrap_or_else(|| Kind::new(WAITING)),
+            surprise: Surprise::default(),
+            threshold: 0.0,
+            importance: 0.0,
+            confidence: shared::confidence(said.turn.role),
+            same: None,
+            confirms: false,
+            links: Links::default(),
+            lifecycle: Lifecycle::Waiting,
+            learned: None,
+        })
+    }
+
+    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+        let category = || Kind::new(gate::category(&asked.asked.content).unwrap_or("fact"));
+        let kind = asked.asked.kind.clone().unwrap_or_else(category);
+        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+    }
+
+    fn extract(
+        &self,
+        cx: &Context<'_>,
+        staged: &mut Staged<'_>,
+        turn: &Turn,
+        handled: &mut Handled,
+    ) -> Result<()> {
+        extraction::extract(&self.gate, cx, staged, turn, handled)
+    }
+
+    fn complete(&self, asked: &Recall) -> Recall {
+        Recall { limit: shared::limit(asked, self.rank.limit, usize::MAX), ..asked.clone() }
+    }
+
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+        shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
+    }
+
+    fn render(
+        &self,
+        ranked: &[Ranked],
+        budget: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> Option<Prompt> {
+        Some(rank::block(&self.rank, ranked, budget, count_tokens))
+    }
+}

@@ -1,0 +1,367 @@
+//! Alma's ranking and its context: soul blocks first, then scored memories in half of what is left, then episodes and procedures, in XML.
+
+use crate::domain::{Memory, Time};
+use crate::policies::shared::{best_first, days_since_access, summed};
+use crate::stages::rank::frame::xml_text;
+use crate::stages::rank::{Hit, Prompt, Question, Ranked};
+use serde::Deserialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rank {
+    pub weights: Weights,
+    /// Weights of their own, by `tenant/user`.
+    #[serde(default)]
+    pub users: BTreeMap<String, Weights>,
+    pub recency_half_life_days: f32,
+    /// The share of the budget behind the soul blocks that memories may fill.
+    pub memories_share: f32,
+    pub limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weights {
+    pub relevance: f32,
+    pub importance: f32,
+    pub recency: f32,
+    pub frequency: f32,
+}
+
+/// The parts of the context in their strict order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Soul,
+    Memories,
+    Episodes,
+    Procedures,
+}
+
+const PARTS: [Part; 4] = [Part::Soul, Part::Memories, Part::Episodes, Part::Procedures];
+
+impl Part {
+    fn of(memory: &Memory) -> Part {
+        match memory.kind.as_str() {
+            "identity" | "style" | "context" | "anti_patterns" => Part::Soul,
+            "episode" | "summary" => Part::Episodes,
+            "procedure" => Part::Procedures,
+            _ => Part::Memories,
+        }
+    }
+
+    fn tag(self) -> &'static str {
+        match self {
+            Part::Soul => "alma_soul",
+            Part::Memories => "alma_memories",
+            Part::Episodes => "alma_episodes",
+            Part::Procedures => "alma_procedures",
+        }
+    }
+}
+
+/// Part by part; episodes latest first, the others by their score.
+pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+    let one = |hit: Hit| {
+        let weights = rank.users.get(hit.memory.key.as_str()).unwrap_or(&rank.weights);
+        let parts = [
+            ("relevance", weights.relevance * hit.own.cosine),
+            // What is only inferred matters less: a stated preference stands before a more important guess.
+            ("importance", weights.importance * hit.memory.importance * hit.memory.confidence),
+            ("recency", weights.recency * recency(rank, &hit.memory, at)),
+            ("frequency", weights.frequency * frequency(hit.memory.uses)),
+        ];
+        summed(hit.memory, question, &parts)
+    };
+    let mut ranked = best_first(hits.into_iter().map(one).collect());
+    ranked.sort_by_key(|one| {
+        let part = Part::of(&one.memory);
+        (part, Reverse(if part == Part::Episodes { one.memory.created_at } else { Time(0) }))
+    });
+    ranked
+}
+
+fn recency(rank: &Rank, memory: &Memory, at: Time) -> f32 {
+    (-days_since_access(memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE)).exp2()
+}
+
+fn frequency(uses: u32) -> f32 {
+    ((uses as f32 + 1.0).log10() / 2.0).min(1.0)
+}
+
+/// What does not fit is left out whole. Soul blocks are left out only where the budget is too small for them alone.
+pub(super) fn block(
+    rank: &Rank,
+    ranked: &[Ranked],
+    budget: usize,
+    count_tokens: &dyn Fn(&str) -> usize,
+) -> Prompt {
+    let mut context = Context { lines: BTreeMap::new() };
+    let mut left = budget;
+    for part in PARTS {
+        let share = if part == Part::Memories {
+            (left as f32 * rank.memories_share) as usize
+        } else {
+            left
+        };
+        let used = context.fill(part, ranked, share, count_tokens);
+        left = left.saturating_sub(used);
+    }
+    loop {
+        let text = context.text();
+        let tokens = count_tokens(&text);
+        if tokens <= budget {
+            let mut taken: Vec<usize> =
+                context.lines.values().flatten().map(|(place, _)| *place).collect();
+            taken.sort_unstable();
+            return if taken.is_empty() {
+                Prompt::default()
+            } else {
+                Prompt { text, tokens, taken }
+            };
+        }
+        // The whole may be longer than its parts were counted.
+        context.drop_last();
+    }
+}
+
+struct Context {
+    lines: BTreeMap<Part, Vec<(usize, String)>>,
+}
+
+impl Context {
+    /// How much of the budget the part takes.
+    fn fill(
+        &mut self,
+        part: Part,
+        ranked: &[Ranked],
+        budget: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> usize {
+        let mut used = count_tokens(&format!("<{0}>\n</{0}>\n", part.tag()));
+        let lines = self.lines.entry(part).or_default();
+        for (place, one) in
+            ranked.iter().enumerate().filter(|(_, one)| Part::of(&one.memory) == part)
+        {
+            let text = line(part, &one.memory);
+            let tokens = count_tokens(&text);
+            if used + tokens <= budget {
+                used += tokens;
+                lines.push((place, text));
+            }
+        }
+        if lines.is_empty() { 0 } else { used }
+    }
+
+    fn text(&self) -> String {
+        let filled = self.lines.iter().filter(|(_, lines)| !lines.is_empty());
+        let part = |(part, lines): (&Part, &Vec<(usize, String)>)| {
+            let lines: String = lines.iter().map(|(_, text)| text.as_str()).collect();
+            format!("<{0}>\n{lines}</{0}>\n", part.tag())
+        };
+        filled.map(part).collect()
+    }
+
+    fn drop_last(&mut self) {
+        if let Some(lines) = self.lines.values_mut().rev().find(|lines| !lines.is_empty()) {
+            lines.pop();
+        }
+    }
+}
+
+fn line(part: Part, memory: &Memory) -> String {
+    let (kind, content) = (memory.kind.as_str(), xml_text(&memory.content));
+    match part {
+        Part::Soul => format!("<{kind}>{content}</{kind}>\n"),
+        Part::Memories => {
+            format!(
+                "<memory importance=\"{:.1}\" category=\"{}\">{content}</memory>\n",
+                memory.importance,
+                xml_text(kind)
+            )
+        }
+        Part::Episodes => {
+            let attribute = |name: &str| {
+                memory
+                    .metadata
+                    .get(name)
+                    .map(|value| format!(" {name}=\"{}\"", xml_text(value)))
+                    .unwrap_or_default()
+            };
+            format!("<episode{}{}>{content}</episode>\n", attribute("topics"), attribute("outcome"))
+        }
+        Part::Procedures => format!("<procedure>{content}</procedure>\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Kind;
+    use crate::memory::Policy;
+    use crate::policies::alma::Alma;
+    use crate::stages::rank::samples::{ask, hit, nothing, shipped};
+    use proptest::prelude::*;
+
+    const DAY: i64 = 86_400_000;
+    const NOW: Time = Time(1_000 * DAY);
+
+    fn policy(rank: Rank) -> Alma {
+        let gate = crate::policies::shared::samples::shipped(
+            include_str!("../../../config/profiles/alma.toml"),
+            "alma",
+        );
+        Alma { gate, rank }
+    }
+
+    fn rank() -> Rank {
+        shipped(include_str!("../../../config/profiles/alma.toml"), "alma")
+    }
+
+    fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {
+        let mut hit = hit(number, content, 0.0, 0.5);
+        (hit.memory_mut().kind, hit.memory_mut().importance, hit.memory_mut().fresh_at) =
+            (Kind::new(kind), importance, NOW);
+        hit
+    }
+
+    fn ordered(rank: Rank, hits: &[Hit]) -> Vec<Ranked> {
+        policy(rank).rank(hits.to_vec(), &ask("q", &nothing()), NOW).ranked
+    }
+
+    fn contents(hits: &[Hit]) -> Vec<String> {
+        ordered(rank(), hits).into_iter().map(|one| one.memory.content.clone()).collect()
+    }
+
+    #[test]
+    fn the_weights_are_0_40_0_30_0_20_and_0_10() {
+        let mut subject = of(1, "fact", "tea", 0.9);
+        (subject.own.cosine, subject.memory_mut().uses, subject.memory_mut().fresh_at) =
+            (0.7, 9, Time(NOW.0 - 7 * DAY));
+        let expected = 0.40 * 0.7 + 0.30 * 0.9 + 0.20 * 0.5 + 0.10 * 0.5;
+        assert!((ordered(rank(), &[subject])[0].score - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn recency_is_1_today_0_5_after_a_week_and_0_25_after_two() {
+        for (days, expected) in [(0, 1.0), (7, 0.5), (14, 0.25)] {
+            let mut one = of(1, "fact", "tea", 0.5);
+            one.memory_mut().fresh_at = Time(NOW.0 - days * DAY);
+            assert!((recency(&rank(), &one.memory, NOW) - expected).abs() < 1e-6, "{days}");
+        }
+    }
+
+    #[test]
+    fn frequency_is_half_the_logarithm_of_ten_and_ends_at_1() {
+        for (uses, expected) in [(0, 0.0), (9, 0.5), (99, 1.0), (100_000, 1.0)] {
+            assert!((frequency(uses) - expected).abs() < 1e-6, "{uses}");
+        }
+    }
+
+    #[test]
+    fn a_migration_outranks_coffee_even_if_the_coffee_is_more_recent() {
+        let mut migration = of(1, "project", "User is migrating to PostgreSQL this quarter", 0.9);
+        migration.memory_mut().fresh_at = Time(NOW.0 - 7 * DAY);
+        let coffee = of(2, "fact", "User mentioned coffee", 0.3);
+        assert_eq!(
+            contents(&[coffee, migration])[0],
+            "User is migrating to PostgreSQL this quarter"
+        );
+    }
+
+    #[test]
+    fn a_stated_preference_surfaces_over_a_more_important_inference() {
+        let stated = of(1, "preference", "User always uses TypeScript", 0.7);
+        let mut inferred = of(2, "preference", "probably prefers dark mode", 0.9);
+        inferred.memory_mut().confidence = 0.7;
+        assert_eq!(contents(&[inferred, stated])[0], "User always uses TypeScript");
+    }
+
+    #[test]
+    fn a_user_may_have_weights_of_their_own() {
+        let (mut near, matters) = (of(1, "fact", "near", 0.1), of(2, "fact", "matters", 1.0));
+        near.own.cosine = 0.9;
+        let hits = [near, matters];
+        let own = Weights { relevance: 1.0, importance: 0.0, recency: 0.0, frequency: 0.0 };
+        let first = |user: &str| {
+            let users = BTreeMap::from([(user.to_owned(), own)]);
+            ordered(Rank { users, ..rank() }, &hits)[0].memory.content.clone()
+        };
+        assert_eq!(
+            (first("default/bob"), first("default/anna")),
+            ("matters".to_owned(), "near".to_owned())
+        );
+    }
+
+    fn example() -> Vec<Hit> {
+        let mut episode = of(5, "episode", "Debugged auth middleware", 0.5);
+        episode.memory_mut().metadata.insert("topics".into(), "auth,middleware".into());
+        vec![
+            of(4, "preference", "Prefers concise code reviews", 0.7),
+            of(6, "procedure", "Run the tests first", 0.5),
+            episode,
+            of(3, "project", "Migrating auth to PostgreSQL", 0.9),
+            of(2, "anti_patterns", "Never <flatters>", 0.1),
+            of(1, "identity", "A patient engineer", 0.2),
+        ]
+    }
+
+    #[test]
+    fn the_context_is_the_documents() {
+        let ranked = ordered(rank(), &example());
+        let block = policy(rank()).render(&ranked, 1000, &|text| text.len() / 4).expect("its own");
+        assert_eq!(
+            block.text,
+            "<alma_soul>\n<identity>A patient engineer</identity>\n<anti_patterns>Never &lt;flatters&gt;</anti_patterns>\n</alma_soul>\n\
+             <alma_memories>\n\
+             <memory importance=\"0.9\" category=\"project\">Migrating auth to PostgreSQL</memory>\n\
+             <memory importance=\"0.7\" category=\"preference\">Prefers concise code reviews</memory>\n\
+             </alma_memories>\n\
+             <alma_episodes>\n<episode topics=\"auth,middleware\">Debugged auth middleware</episode>\n</alma_episodes>\n\
+             <alma_procedures>\n<procedure>Run the tests first</procedure>\n</alma_procedures>\n"
+        );
+        assert_eq!(block.taken, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn memories_fill_half_of_what_the_soul_leaves_and_one_too_long_is_skipped() {
+        let chars = |text: &str| text.chars().count();
+        let soul = of(1, "identity", &"i".repeat(979), 0.5);
+        let memory =
+            |number, length: usize, importance| of(number, "fact", &"m".repeat(length), importance);
+        let hits = [
+            soul,
+            memory(2, 600, 0.9),
+            memory(3, 300, 0.5),
+            memory(4, 200, 0.1),
+            of(5, "episode", &"e".repeat(500), 0.5),
+        ];
+        let ranked = ordered(rank(), &hits);
+        let budget = 2_050;
+        let block = policy(rank()).render(&ranked, budget, &chars).expect("its own");
+        let in_it = |c: char, length: usize| block.text.contains(&c.to_string().repeat(length));
+        assert!(in_it('i', 979), "always");
+        assert!(!in_it('m', 600) && in_it('m', 300), "half of about 1,020 is left for memories");
+        assert!(in_it('e', 500), "what memories may not fill is there for episodes");
+        assert!(block.tokens <= budget);
+    }
+
+    proptest! {
+        #[test]
+        fn never_over_the_budget_and_never_cut(
+            rows in prop::collection::vec(("(identity|fact|episode|procedure|\\PC{1,5})", any::<String>(), 0f32..1.0), 0..12),
+            budget in 0usize..600,
+        ) {
+            let hits: Vec<Hit> = rows.iter().enumerate().map(|(n, (kind, content, x))| of(n as u32, kind, content, *x)).collect();
+            let ranked = ordered(rank(), &hits);
+            let count = |text: &str| text.len() + text.lines().count().pow(2);
+            let block = policy(rank()).render(&ranked, budget, &count).expect("its own");
+            prop_assert!(block.tokens <= budget);
+            prop_assert_eq!(block.text.is_empty(), block.taken.is_empty());
+            let is_tag = |line: &str| line.starts_with('<') && line.ends_with('>');
+            prop_assert!(block.text.lines().all(is_tag), "{}", block.text);
+            prop_assert_eq!(block.text.matches("<alma_").count(), block.text.matches("</alma_").count());
+        }
+    }
+}

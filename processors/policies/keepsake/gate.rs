@@ -1,0 +1,204 @@
+//! The gate of Keepsake's policy.
+//!
+//!   1. Find the nearest memories, and among them one with the same statement.
+//!   2. Find the memories that the candidate replaces, contradicts or probably revises.
+//!   3. Measure its surprise on the user's memories, turns and words (`stages/score`).
+//!   4. Compare the total with the threshold, which depends on the user's last totals.
+
+use super::Keepsake;
+use crate::domain::{Memory, MemoryId, Outcome, Role};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::events::turn::{confidence, speaker};
+use crate::memory::links::{Opposed, Revised, conflicts, revisions, slots};
+use crate::memory::policy::{Judgement, Learned, Lifecycle, Links, Said};
+use crate::memory::reads::Reads;
+use crate::memory::staged::Staged;
+use crate::profile::Treatment;
+use crate::stages::score::{self, Ground, Verdict};
+use crate::stages::split;
+use crate::stages::split::change::News;
+use crate::text;
+use std::collections::HashSet;
+
+/// Neighbours that may be a repetition: the nearest may be of another speaker.
+const NEIGHBOURS: usize = 3;
+/// A memory that was kept as an answer may have few points of its own.
+const IMPORTANCE_MIN: f32 = 0.1;
+/// The cosine of an echo: an assistant says "you" where the memory says "I", so the same words are a
+/// little further apart.
+pub const ECHO_COSINE: f32 = 0.7;
+
+/// A memory with the same statement as the candidate.
+struct Same {
+    memory: Memory,
+    cosine: f32,
+}
+
+pub fn judge(
+    policy: &Keepsake,
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    said: Said<'_>,
+) -> Result<Judgement> {
+    let Said { turn, candidate, vector, .. } = said;
+    let measured = score::Said::of(&candidate.text, cx.settings.rarity);
+    let may_conflict = split::may_conflict(&candidate.text);
+    let news = if turn.role == Role::User { News::of(&candidate.text) } else { None };
+    let neighbours = if may_conflict || news.is_some() {
+        conflicts::NEIGHBOURS.max(revisions::NEIGHBOURS)
+    } else {
+        NEIGHBOURS
+    };
+    let near = cx.nearest(staged, vector, neighbours)?;
+    let mut links = Links {
+        slots: candidate.slots.clone(),
+        replaced: slots::replaced(staged, cx.key(), &candidate.slots)?,
+        ..Links::default()
+    };
+    let nearest = &near[..near.len().min(NEIGHBOURS)];
+    let is_replacing = !links.replaced.is_empty();
+    let same = if is_replacing { None } else { same(policy, cx, staged, said, nearest)? };
+    if same.is_none() && turn.role == Role::User {
+        let compared = if may_conflict { &near[..] } else { &[] };
+        let text = &candidate.text;
+        let new = conflicts::Statement { turn, text, vector, near: compared };
+        links.opposed = conflicts::opposed(cx, staged, new)?;
+        if let Some(news) = &news {
+            let new = revisions::Statement {
+                news,
+                role: turn.role,
+                speaker: turn.speaker.as_deref(),
+                vector,
+                near: &near,
+                closed: &[],
+            };
+            links.revised = revisions::revised(cx, staged, new)?;
+        }
+        link_each_once(&mut links);
+    }
+    let window = staged.tail(cx.key(), cx.session())?;
+    let own_words = staged.own_words(cx.key())?;
+    let ground = Ground {
+        vector,
+        nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
+        recent: &window.said,
+        speaker: speaker(turn),
+        role: turn.role,
+        linked: !links.replaced.is_empty() || !links.opposed.is_empty(),
+        rarity: cx.settings.rarity,
+        spread: cx.settings.spread,
+        own_words: &own_words,
+    };
+    let surprise = score::surprise(&measured, &ground, &policy.weights);
+    let threshold = if said.has_foreign_totals {
+        policy.gate.fixed
+    } else {
+        score::threshold(&policy.gate, &staged.scores_with(cx.key(), surprise.total)?)
+    };
+    let verdict = verdict(cx, said, &surprise, threshold);
+    let (outcome, class, reason) = concluded(cx, said, &verdict, same.as_ref(), &links);
+    Ok(Judgement {
+        outcome,
+        class,
+        reason,
+        kind: candidate.kind.clone(),
+        threshold,
+        importance: surprise.total.clamp(IMPORTANCE_MIN, 1.0),
+        confidence: confidence(turn.role),
+        confirms: turn.role == Role::User,
+        same: same.map(|same| same.memory),
+        links,
+        lifecycle: Lifecycle::Active,
+        learned: Some(Learned {
+            stems: (turn.role == Role::User).then(|| measured.stems().clone()),
+            total: surprise.total,
+        }),
+        surprise,
+    })
+}
+
+/// Keeps of several links to one memory the first kind: replaced, then contradicted, then revised.
+fn link_each_once(links: &mut Links) {
+    let mut linked: HashSet<MemoryId> = links.replaced.iter().map(|memory| memory.id).collect();
+    links.opposed.retain(|opposed| linked.insert(opposed.memory.id));
+    links.revised.retain(|revised| linked.insert(revised.memory.id));
+}
+
+/// The gate's verdict. A profile may keep every turn of a role, whatever its surprise.
+fn verdict(
+    cx: &Context<'_>,
+    said: Said<'_>,
+    surprise: &crate::domain::Surprise,
+    threshold: f32,
+) -> Verdict {
+    let verdict = score::verdict(surprise, threshold);
+    if verdict.keep || cx.profile.treatment(said.turn.role) != Treatment::Keep {
+        return verdict;
+    }
+    let reason = format!("every {} turn is kept", said.turn.role.as_str());
+    Verdict { keep: true, reason, class: "role" }
+}
+
+/// Outcome, class and reason: merged, dropped, superseded or kept.
+fn concluded(
+    cx: &Context<'_>,
+    said: Said<'_>,
+    verdict: &Verdict,
+    same: Option<&Same>,
+    links: &Links,
+) -> (Outcome, &'static str, String) {
+    if let Some(Same { memory, cosine }) = same {
+        let (class, verb) = match said.turn.role {
+            Role::User => ("repetition", "said before on"),
+            _ => ("echo", "repeats a memory of"),
+        };
+        let reason = format!("{verb} {}, cosine {cosine:.2}", text::day(memory.created_at));
+        return (Outcome::Merged, class, reason);
+    }
+    if !verdict.keep {
+        return (Outcome::Dropped, verdict.class, verdict.reason.clone());
+    }
+    let mut outcome = Outcome::Kept;
+    let mut reason = None;
+    for old in &links.replaced {
+        let is_closed = slots::closes(cx.event.at, &said.candidate.text, old);
+        let verb = if is_closed { "takes the place of" } else { "says otherwise than" };
+        if is_closed {
+            outcome = Outcome::Superseded;
+        }
+        reason = Some(format!("{verb} \"{}\"", text::shortened(&old.content, 60)));
+    }
+    let opposed = links.opposed.first().map(|Opposed { why, .. }| why.clone());
+    let revised = links.revised.first().map(|Revised { why, .. }| why.clone());
+    let reason = reason.or(opposed).or(revised).unwrap_or_else(|| verdict.reason.clone());
+    (outcome, verdict.class, reason)
+}
+
+/// Finds the memory in which the same person made the same statement. An assistant's turn repeats
+/// the memory of anybody.
+fn same(
+    policy: &Keepsake,
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    said: Said<'_>,
+    near: &[(MemoryId, f32)],
+) -> Result<Option<Same>> {
+    let Said { turn, candidate, .. } = said;
+    let merge = &policy.merge;
+    let is_echo = turn.role != Role::User;
+    // A cosine above 1 switches merging off.
+    let least =
+        if is_echo && merge.cosine <= 1.0 { merge.cosine.min(ECHO_COSINE) } else { merge.cosine };
+    for &(id, cosine) in near.iter().take_while(|(_, cosine)| *cosine >= least) {
+        let Some(memory) = staged.memory(cx.key(), id)? else { continue };
+        let may_be_same = is_echo || memory.role == turn.role && memory.speaker == turn.speaker;
+        if may_be_same
+            && memory.valid_to.is_none()
+            && score::says_the_same(&candidate.text, &memory.content, merge.overlap)
+        {
+            return Ok(Some(Same { memory, cosine }));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,138 @@
+//! Keepsake's own policy: surprise as a weighted sum of parts against a threshold of the user's own
+//! totals, links to earlier memories, and ranking by words, meaning and context with an estimate of
+//! relevance.
+
+mod gate;
+
+pub use gate::ECHO_COSINE;
+
+use super::Tables;
+use crate::domain::{Remember, Role, Scope, Time, Vector};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::links::{revisions, slots};
+use crate::memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
+use crate::memory::staged::Staged;
+use crate::stages::rank::{self, Hit, Order, Question};
+use crate::stages::score;
+use crate::stages::split::change::News;
+use serde::Deserialize;
+use std::any::Any;
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub struct Keepsake {
+    pub gate: score::Gate,
+    pub weights: score::Weights,
+    pub merge: Merge,
+    pub rank: rank::Weights,
+    /// Names the weights of the total, and the treatment of roles.
+    totals: String,
+}
+
+/// The likeness from which a candidate is the same statement as a memory.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Merge {
+    pub cosine: f32,
+    pub overlap: f32,
+}
+
+/// Keys of `[rank]` that belong to retrieval, and the tables of other policies.
+const NOT_RANKING: &[&str] = &["k1", "b", "previous", "short_words", "first_person", "rule"];
+
+impl Keepsake {
+    pub fn read(tables: &Tables) -> std::result::Result<Keepsake, String> {
+        let fade: rank::WrittenFade = tables.read(&["fade"])?;
+        let rank: rank::WrittenRank = tables.read_without(&["rank"], NOT_RANKING)?;
+        let weights: score::Weights = tables.read(&["weights"])?;
+        Ok(Keepsake {
+            gate: tables.read_without(&["gate"], &["rule"])?,
+            merge: tables.read(&["merge"])?,
+            rank: rank.checked(fade.checked()),
+            totals: format!("{weights:?}"),
+            weights,
+        })
+    }
+}
+
+/// Keepsake's own policy, if this is it: for measurements of its parts.
+pub fn own(policy: &dyn Policy) -> Option<&Keepsake> {
+    let policy: &dyn Any = policy;
+    policy.downcast_ref()
+}
+
+impl Policy for Keepsake {
+    fn needs(&self) -> Needs {
+        Needs {
+            word_vectors: self.rank.relevance.is_some(),
+            reranking: true,
+            wishes: true,
+            links: true,
+            ..Needs::default()
+        }
+    }
+
+    fn totals(&self) -> Option<&str> {
+        Some(&self.totals)
+    }
+
+    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+        gate::judge(self, cx, staged, said)
+    }
+
+    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+        let Asked { asked, candidate, vector } = asked;
+        let mut links = Links::default();
+        if asked.scope == Scope::User {
+            links.slots = candidate.slots.clone();
+            links.replaced = slots::replaced(staged, cx.key(), &candidate.slots)?;
+            links.revised = revised(cx, staged, asked, vector, &links)?;
+        }
+        Ok(Wish { kind: candidate.kind.clone(), confidence: 1.0, same: None, links })
+    }
+
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+        rank::order(hits, question, &self.rank, at)
+    }
+
+    fn superseded_factor(&self) -> f32 {
+        self.rank.superseded
+    }
+
+    fn with_open_gate(&self) -> Option<Arc<dyn Policy>> {
+        let mut open = self.clone();
+        open.gate.fixed = f32::MIN;
+        open.weights.open();
+        open.totals = format!("{:?}", open.weights);
+        Some(Arc::new(open))
+    }
+}
+
+/// The memories that a text to remember probably revises, without those that it replaces.
+fn revised(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    asked: &Remember,
+    vector: &Vector,
+    links: &Links,
+) -> Result<Vec<revisions::Revised>> {
+    let Some(news) = News::of(&asked.content) else { return Ok(Vec::new()) };
+    let at = cx.event.at;
+    let closes = |old: &&crate::domain::Memory| {
+        slots::closes(at, &asked.content, old) && !slots::is_late(at, old)
+    };
+    let closed: Vec<_> = links.replaced.iter().filter(closes).map(|old| old.id).collect();
+    let near = cx.nearest(staged, vector, revisions::NEIGHBOURS)?;
+    let new = revisions::Statement {
+        news: &news,
+        role: Role::User,
+        speaker: None,
+        vector,
+        near: &near,
+        closed: &closed,
+    };
+    let mut revised = revisions::revised(cx, staged, new)?;
+    revised.retain(|revised| links.replaced.iter().all(|old| old.id != revised.memory.id));
+    Ok(revised)
+}

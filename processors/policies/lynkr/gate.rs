@@ -1,0 +1,342 @@
+//! Lynkr's gate: five weighted factors of surprise and a threshold. Its document gives the weights and examples with their scores; how a
+//! factor is read from a text is ours, and so chosen that every example comes out within 0.02.
+
+use crate::domain::{Kind, Memory, MemoryId, Surprise};
+use crate::policies::shared::wording::{self, content, information, specifics, stems};
+use crate::policies::shared::{Ground, Judged, confidence, held, listed};
+use regex::Regex;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    pub novelty: f32,
+    pub contradiction: f32,
+    pub specificity: f32,
+    pub emphasis: f32,
+    pub context_switch: f32,
+    pub threshold: f32,
+    /// Newest memories that a new one may be the same as.
+    pub dedup_lookback: usize,
+    /// The share of common words from which two are the same.
+    pub dedup_overlap: f32,
+    /// The share of names, numbers and identifiers among the words that is as specific as it gets.
+    pub specific_full: f32,
+}
+
+/// In this order: the first that fits wins, and what fits none is a fact.
+static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
+    let wording = |kind, pattern| {
+        (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"))
+    };
+    vec![
+        wording(
+            "relationship",
+            r"(?i)\b(depends? on|imports?|extends|implements|inherits from|belongs to|connects to|is part of)\b",
+        ),
+        wording("entity", r"(?i)^\W*(file|function|class|module|component|endpoint|package)s?:"),
+        wording(
+            "decision",
+            r"(?i)\b(decided|(we|i) (chose|agreed)|let[’']s (use|go|stick|switch)|going with|we([’']ll| will) use)\b",
+        ),
+        wording(
+            "preference",
+            r"(?i)\b(prefer(s|red)?|favou?rite|i (really |also )?(like|love|hate|dislike|enjoy)|(i|we) (always|never))\b",
+        ),
+        wording(
+            "fact",
+            r"(?i)\b(i|we)( \w+ly| also| now)? (am|are|have|live|work|use|own|moved|study|speak)\b|\b(my|our|this) \w+ \w+",
+        ),
+    ]
+});
+
+static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)!|\b(prefer(s|red)?|always|never|must|important(ly)?|critical|definitely|remember|actually|decided|let[’']s)\b",
+    )
+    .expect("a fixed pattern, compiled by the tests")
+});
+
+static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(actually|instead|no longer|not any ?more|rather than|changed my mind|switched)\b|, not ")
+        .expect("a fixed pattern, compiled by the tests")
+});
+
+pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
+    let kind = ground.hint.cloned().unwrap_or_else(|| kind(text));
+    let surprise = surprise(gate, text, &kind, ground);
+    let keep = surprise.total >= gate.threshold;
+    let verb = if keep { "at or over" } else { "under" };
+    Judged {
+        reason: format!("{verb} {}: {}", gate.threshold, listed(&surprise.points)),
+        threshold: gate.threshold,
+        importance: surprise.total.clamp(0.0, 1.0),
+        confidence: confidence(ground.role),
+        same: if keep { same(gate, text, ground.memories) } else { None },
+        surprise,
+        keep,
+        kind,
+    }
+}
+
+/// The mean of the factors that can be asked here, by their weights. With nothing known there is nothing to contradict, and with
+/// nothing said before no subject to change: only so the document's 0.9 for a first statement is within reach.
+fn surprise(gate: &Gate, text: &str, kind: &Kind, ground: &Ground<'_>) -> Surprise {
+    let tells = tells(text);
+    let words = information(text);
+    let known = ground
+        .memories
+        .iter()
+        .map(|memory| stems(&memory.content))
+        .max_by_key(|known| known.intersection(&words).count());
+    let new: BTreeSet<&String> = words
+        .iter()
+        .filter(|word| !known.as_ref().is_some_and(|known| known.contains(*word)))
+        .collect();
+    let novelty = if tells { new.len() as f32 / words.len().max(1) as f32 } else { 0.0 };
+    let specificity = if tells { novelty.ceil() * specificity(gate, text) } else { 0.0 };
+    let emphasis = held(EMPHATIC.is_match(text) && tells);
+    let contradiction = contradiction(text, kind, ground.memories);
+    let context_switch =
+        (!ground.recent.is_empty()).then(|| held(tells && !is_same_subject(&words, ground)));
+    let parts = [
+        ("novelty", Some(novelty), gate.novelty),
+        ("contradiction", contradiction, gate.contradiction),
+        ("specificity", Some(specificity), gate.specificity),
+        ("emphasis", Some(emphasis), gate.emphasis),
+        ("context_switch", context_switch, gate.context_switch),
+    ];
+    let weights: f32 = parts.iter().filter(|part| part.1.is_some()).map(|part| part.2).sum();
+    let points: Vec<_> = parts
+        .into_iter()
+        .filter_map(|(name, part, weight)| {
+            Some((name, part? * weight / weights.max(f32::MIN_POSITIVE)))
+        })
+        .filter(|point| point.1 != 0.0)
+        .collect();
+    Surprise {
+        total: points.iter().map(|point| point.1).sum(),
+        novelty,
+        contradiction: contradiction.unwrap_or(0.0),
+        specificity,
+        emphasis,
+        context_switch: context_switch.unwrap_or(0.0),
+        points,
+    }
+}
+
+/// Greetings, confirmations, questions and generic statements tell nothing.
+fn tells(text: &str) -> bool {
+    let asks = text.trim_end().ends_with('?');
+    !asks
+        && !wording::is_courtesy(text)
+        && (!specifics(text).is_empty() || KINDS.iter().any(|(_, wording)| wording.is_match(text)))
+}
+
+fn specificity(gate: &Gate, text: &str) -> f32 {
+    let share = specifics(text).len() as f32 / content(text).len().max(1) as f32;
+    (share / gate.specific_full.max(f32::MIN_POSITIVE)).min(1.0)
+}
+
+/// Nothing to be asked where nothing of the kind is known that has a word in common.
+fn contradiction(text: &str, kind: &Kind, memories: &[Memory]) -> Option<f32> {
+    let words = stems(text);
+    let is_about_the_same =
+        |memory: &&Memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words);
+    let about = memories
+        .iter()
+        .filter(is_about_the_same)
+        .map(|memory| information(&memory.content))
+        .collect::<Vec<_>>();
+    let says_otherwise =
+        CHANGED.is_match(text) && about.iter().any(|known| !information(text).is_subset(known));
+    (!about.is_empty()).then(|| held(says_otherwise))
+}
+
+fn is_same_subject(words: &BTreeSet<String>, ground: &Ground<'_>) -> bool {
+    ground.recent.iter().any(|turn| !stems(&turn.content).is_disjoint(words))
+}
+
+/// One of the newest few that has nearly the same words.
+fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
+    let newest = &memories[memories.len().saturating_sub(gate.dedup_lookback)..];
+    let words = stems(text);
+    let overlap = |memory: &&Memory| {
+        let known = stems(&memory.content);
+        let common = known.intersection(&words).count() as f32;
+        common / known.union(&words).count().max(1) as f32 >= gate.dedup_overlap
+    };
+    newest.iter().rev().find(overlap).map(|memory| memory.id)
+}
+
+fn kind(text: &str) -> Kind {
+    Kind::new(
+        KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::shared::samples::{RARITY, ground, memory, said, shipped};
+
+    fn gate() -> Gate {
+        shipped(include_str!("../../../config/profiles/lynkr.toml"), "lynkr")
+    }
+
+    fn judged(text: &str, known: &[&str]) -> Judged {
+        let memories: Vec<Memory> = known
+            .iter()
+            .enumerate()
+            .map(|(n, text)| memory(n as u32, kind(text).as_str(), text))
+            .collect();
+        let recent: Vec<_> = known.iter().map(|text| said(text)).collect();
+        judge(&gate(), text, &Ground { memories: &memories, recent: &recent, ..ground(&RARITY) })
+    }
+
+    fn check(text: &str, known: &[&str], score: f32, kind: &str) {
+        let judged = judged(text, known);
+        assert!(
+            (judged.surprise.total - score).abs() <= 0.02 + 1e-6,
+            "{text:?}: {} for {score}: {judged:?}",
+            judged.surprise.total
+        );
+        assert_eq!(
+            (judged.kind.as_str(), judged.keep, judged.importance),
+            (kind, score >= 0.3, judged.surprise.total),
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn i_prefer_python_scores_0_9_at_first_0_1_again_and_i_prefer_go_0_95() {
+        check("I prefer Python", &[], 0.9, "preference");
+        check("I prefer Python", &["I prefer Python"], 0.1, "preference");
+        check("Actually, I prefer Go", &["I prefer Python"], 0.95, "preference");
+    }
+
+    #[test]
+    fn the_examples_have_their_importance_0_85_0_75_and_0_90() {
+        check("I prefer Python for scripting", &[], 0.85, "preference");
+        check("This API uses port 3000", &[], 0.75, "fact");
+        check("Let's use PostgreSQL", &[], 0.90, "decision");
+    }
+
+    #[test]
+    fn what_is_listed_as_remembered_is_stored_with_its_kind() {
+        for (text, kind) in [
+            ("I prefer TypeScript over JavaScript", "preference"),
+            ("I prefer JWT over sessions", "preference"),
+            ("Decided to use Redux for state management", "decision"),
+            ("Decided to use React for frontend", "decision"),
+            ("This API uses JWT authentication", "fact"),
+            ("This app uses PostgreSQL database", "fact"),
+            ("Database on port 5432", "fact"),
+            ("auth.js handles user authentication", "fact"),
+            ("File: utils/validation.js contains input validators", "entity"),
+            ("File: src/api/auth.js handles authentication", "entity"),
+            ("auth.js depends on jwt.js", "relationship"),
+        ] {
+            for known in [&[][..], &["I live in Lisbon"]] {
+                let judged = judged(text, known);
+                assert_eq!(
+                    (judged.kind.as_str(), judged.keep),
+                    (kind, true),
+                    "{text:?}: {judged:?}"
+                );
+            }
+        }
+        assert!(
+            judged("Actually, it runs on port 8080, not 3000", &["This API uses port 3000"]).keep
+        );
+    }
+
+    #[test]
+    fn what_is_listed_as_discarded_is_dropped_also_from_an_empty_store() {
+        for text in [
+            "Hello",
+            "Thanks",
+            "OK",
+            "Got it",
+            "That's good",
+            "What should I do?",
+            "What is the port of PostgreSQL?",
+        ] {
+            for known in [&[][..], &["I prefer Python"]] {
+                let judged = judged(text, known);
+                assert!(!judged.keep && judged.surprise.total < 0.3, "{text:?}: {judged:?}");
+            }
+        }
+        for text in ["This API uses port 3000", "Let's use PostgreSQL", "auth.js depends on jwt.js"]
+        {
+            assert!(!judged(text, &[text]).keep, "said before: {text:?}");
+        }
+    }
+
+    #[test]
+    fn the_weights_are_40_25_20_10_and_5_percent_and_the_threshold_0_3() {
+        let gate = gate();
+        assert_eq!((gate.novelty, gate.contradiction, gate.specificity), (0.40, 0.25, 0.20));
+        assert_eq!((gate.emphasis, gate.context_switch, gate.threshold), (0.10, 0.05, 0.3));
+        let judged = judged("Actually, I prefer Go", &["I prefer Python"]);
+        let points = |name| {
+            judged.surprise.points.iter().find(|point| point.0 == name).map_or(0.0, |point| point.1)
+        };
+        assert_eq!(
+            (
+                points("novelty"),
+                points("contradiction"),
+                points("emphasis"),
+                points("context_switch")
+            ),
+            (0.40, 0.25, 0.10, 0.05)
+        );
+        assert!((points("specificity") - 0.20 * judged.surprise.specificity).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_lower_threshold_stores_more_and_a_higher_one_only_novel_information() {
+        let kept = |threshold, known: &[&str]| {
+            let memories: Vec<Memory> =
+                known.iter().map(|text| memory(1, "preference", text)).collect();
+            let ground = Ground { memories: &memories, ..ground(&RARITY) };
+            judge(&Gate { threshold, ..gate() }, "I prefer Python", &ground).keep
+        };
+        assert_eq!(
+            (kept(0.1, &["I prefer Python"]), kept(0.3, &["I prefer Python"])),
+            (true, false)
+        );
+        assert!(kept(0.5, &[]));
+    }
+
+    #[test]
+    fn only_the_newest_five_are_looked_at_for_the_same() {
+        let text = "Actually I never deploy the billing service to Lisbon on Friday";
+        let same = "I never deploy the billing service to Lisbon on Friday";
+        let others =
+            ["I prefer Go", "I prefer tea", "I prefer Porto", "I prefer Rust", "I prefer Kafka"];
+        let known = |after: usize| [&[same], &others[..after]].concat();
+        assert_eq!(gate().dedup_lookback, 5);
+        let lenient = Gate { threshold: 0.0, ..gate() };
+        let found = |after| {
+            let memories: Vec<Memory> = known(after)
+                .iter()
+                .enumerate()
+                .map(|(n, text)| memory(n as u32, "preference", text))
+                .collect();
+            judge(&lenient, text, &Ground { memories: &memories, ..ground(&RARITY) }).same
+        };
+        assert!(found(4).is_some());
+        assert_eq!(found(5), None);
+    }
+
+    #[test]
+    fn the_senders_kind_wins() {
+        let hint = Kind::new("ritual");
+        let judged =
+            judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) });
+        assert_eq!(judged.kind, hint);
+    }
+}

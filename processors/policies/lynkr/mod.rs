@@ -1,0 +1,57 @@
+//! The policy of Lynkr: five weighted factors of surprise, and recency, importance and relevance as
+//! ranking. `README.md` cites the document.
+
+mod gate;
+mod rank;
+
+use super::Tables;
+use super::shared::{self, Reading};
+use crate::domain::{Kind, Recall, Time};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
+use crate::memory::staged::Staged;
+use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked, framed};
+
+pub struct Lynkr {
+    gate: gate::Gate,
+    rank: rank::Rank,
+}
+
+impl Lynkr {
+    pub fn read(tables: &Tables) -> std::result::Result<Lynkr, String> {
+        Ok(Lynkr { gate: tables.gate()?, rank: tables.rank()? })
+    }
+}
+
+impl Policy for Lynkr {
+    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+        let reading = Reading { memories: true, ..Reading::default() };
+        shared::judgement(cx, staged, said, reading, |text, ground| {
+            gate::judge(&self.gate, text, ground)
+        })
+    }
+
+    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+        let kind = asked.asked.kind.clone().unwrap_or_else(|| Kind::new("fact"));
+        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+    }
+
+    fn complete(&self, asked: &Recall) -> Recall {
+        let limit = shared::limit(asked, self.rank.limit, self.rank.limit_max);
+        Recall { limit, ..asked.clone() }
+    }
+
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+        shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
+    }
+
+    fn render(
+        &self,
+        ranked: &[Ranked],
+        budget: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> Option<Prompt> {
+        Some(framed(ranked, &rank::frame(&self.rank), budget, count_tokens))
+    }
+}

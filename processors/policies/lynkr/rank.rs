@@ -1,0 +1,216 @@
+//! Lynkr's ranking: recency, importance and relevance by words as weighted equals, and its section for the system prompt.
+
+use crate::domain::Time;
+use crate::policies::shared::{best_first, days_since_access, one_section, summed};
+use crate::stages::rank::frame::{Frame, bare, date, one_line};
+use crate::stages::rank::{Hit, Question, Ranked};
+use serde::Deserialize;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rank {
+    pub recency: f32,
+    pub importance: f32,
+    pub relevance: f32,
+    /// Recency is exp(−days since access / this).
+    pub recency_days: f32,
+    pub limit: usize,
+    pub limit_max: usize,
+    pub format: Format,
+    pub injection: Injection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    Compact,
+    Detailed,
+}
+
+/// Where the caller puts the block: into the system prompt, or in front of the conversation as the assistant's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Injection {
+    System,
+    AssistantPreamble,
+}
+
+/// What a full-text search finds; of no memory without a common word anything is said. BM25 has no upper end: its best is 1.
+pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+    let best = hits.iter().map(|hit| hit.own.words).fold(0.0, f32::max);
+    let found = hits.into_iter().filter(|hit| hit.own.words > 0.0);
+    let one = |hit: Hit| {
+        let recency =
+            (-days_since_access(&hit.memory, at) / rank.recency_days.max(f32::MIN_POSITIVE)).exp();
+        let parts = [
+            ("recency", rank.recency * recency),
+            ("importance", rank.importance * hit.memory.importance),
+            ("relevance", rank.relevance * hit.own.words / best),
+        ];
+        summed(hit.memory, question, &parts)
+    };
+    best_first(found.map(one).collect())
+}
+
+pub(super) fn frame(rank: &Rank) -> Frame<'static> {
+    Frame {
+        opening: match rank.injection {
+            Injection::System => "## Relevant Context from Previous Conversations\n\n",
+            Injection::AssistantPreamble => "From our previous conversations I remember:\n\n",
+        },
+        headings: &[],
+        between: "",
+        closing: "",
+        write: Box::new(match rank.format {
+            Format::Compact => compact,
+            Format::Detailed => detailed,
+        }),
+        section: one_section,
+        shares: &[],
+    }
+}
+
+fn compact(one: &Ranked) -> String {
+    format!("- [{}] {}\n", label(one.memory.kind.as_str()), one_line(&one.memory.content))
+}
+
+/// The document shows no detailed line: the same with its day and its importance.
+fn detailed(one: &Ranked) -> String {
+    let memory = &one.memory;
+    let (day, importance) = (date(memory.created_at), memory.importance);
+    format!(
+        "- [{}] {} ({day}, importance {importance:.2})\n",
+        label(memory.kind.as_str()),
+        one_line(&memory.content)
+    )
+}
+
+fn label(kind: &str) -> String {
+    if kind == "preference" {
+        return "User preference".to_owned();
+    }
+    let mut chars = bare(kind).chars().collect::<Vec<_>>();
+    if let Some(first) = chars.first_mut() {
+        *first = first.to_ascii_uppercase();
+    }
+    chars.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Kind, Memory, Recall, Unsaid};
+    use crate::memory::Policy;
+    use crate::policies::lynkr::Lynkr;
+    use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
+
+    const DAY: i64 = 86_400_000;
+    const NOW: Time = Time(1_000 * DAY);
+
+    fn policy(rank: Rank) -> Lynkr {
+        let gate = crate::policies::shared::samples::shipped(
+            include_str!("../../../config/profiles/lynkr.toml"),
+            "lynkr",
+        );
+        Lynkr { gate, rank }
+    }
+
+    fn rank() -> Rank {
+        shipped(include_str!("../../../config/profiles/lynkr.toml"), "lynkr")
+    }
+
+    fn edited(number: u32, content: &str, words: f32, edit: impl FnOnce(&mut Memory)) -> Hit {
+        let mut hit = hit(number, content, words, 0.0);
+        hit.memory_mut().fresh_at = NOW;
+        edit(hit.memory_mut());
+        hit
+    }
+
+    fn scores(hits: &[Hit]) -> Vec<(String, f32)> {
+        let ranked = policy(rank()).rank(hits.to_vec(), &ask("q", &nothing()), NOW).ranked;
+        ranked.into_iter().map(|one| (one.memory.content.clone(), one.score)).collect()
+    }
+
+    #[test]
+    fn the_score_is_0_30_recency_0_40_importance_and_0_30_relevance() {
+        let hits = [
+            edited(1, "best", 8.0, |memory| memory.importance = 0.9),
+            edited(2, "half", 4.0, |memory| {
+                (memory.importance, memory.fresh_at) = (0.5, Time(NOW.0 - 30 * DAY))
+            }),
+            edited(3, "not found by a word", 0.0, |memory| memory.importance = 1.0),
+        ];
+        let found = scores(&hits);
+        let expected = [
+            ("best", 0.30 + 0.40 * 0.9 + 0.30),
+            ("half", 0.30 * (-1f32).exp() + 0.40 * 0.5 + 0.30 * 0.5),
+        ];
+        assert_eq!(found.len(), expected.len());
+        for ((content, score), (name, wanted)) in found.iter().zip(expected) {
+            assert!(
+                content == name && (score - wanted).abs() < 1e-6,
+                "{content} {score}, not {name} {wanted}"
+            );
+        }
+    }
+
+    #[test]
+    fn importance_outweighs_the_better_match() {
+        let hits = [
+            edited(1, "matches", 8.0, |memory| memory.importance = 0.2),
+            edited(2, "matters", 4.0, |memory| memory.importance = 0.9),
+        ];
+        assert_eq!(
+            scores(&hits).iter().map(|(content, _)| content.as_str()).collect::<Vec<_>>(),
+            ["matters", "matches"]
+        );
+    }
+
+    #[test]
+    fn the_section_is_the_documents() {
+        let of = |number, kind: &str, content: &str, importance| {
+            edited(number, content, 1.0, |memory| {
+                (memory.kind, memory.importance) = (Kind::new(kind), importance)
+            })
+        };
+        let hits = [
+            of(1, "preference", "I prefer Python for data processing", 0.9),
+            of(2, "decision", "Decided to use React for frontend", 0.8),
+            of(3, "fact", "This app uses PostgreSQL database", 0.7),
+            of(4, "entity", "File: src/api/auth.js handles authentication", 0.6),
+        ];
+        let ranked = policy(rank()).rank(hits.to_vec(), &ask("q", &nothing()), NOW).ranked;
+        let block =
+            |rank| policy(rank).render(&ranked, 1000, &|text| text.len()).expect("it has one").text;
+        assert_eq!(
+            block(rank()),
+            "## Relevant Context from Previous Conversations\n\n\
+             - [User preference] I prefer Python for data processing\n\
+             - [Decision] Decided to use React for frontend\n\
+             - [Fact] This app uses PostgreSQL database\n\
+             - [Entity] File: src/api/auth.js handles authentication\n"
+        );
+        let other = block(Rank {
+            format: Format::Detailed,
+            injection: Injection::AssistantPreamble,
+            ..rank()
+        });
+        assert!(
+            other.starts_with(
+                "From our previous conversations I remember:\n\n- [User preference] I prefer Python"
+            ),
+            "{other}"
+        );
+        assert!(other.contains("data processing (1970-01-01, importance 0.90)\n"), "{other}");
+    }
+
+    #[test]
+    fn five_are_returned_unless_asked_for_and_never_more_than_twenty() {
+        let asked = |limit, unsaid| {
+            let recall =
+                Recall { limit, unsaid: Unsaid { limit: unsaid, format: true }, ..recall("q") };
+            policy(rank()).complete(&recall).limit
+        };
+        assert_eq!((asked(7, true), asked(7, false), asked(100, false)), (5, 7, 20));
+    }
+}

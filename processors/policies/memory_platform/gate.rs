@@ -1,0 +1,180 @@
+//! The Memory Platform's extractor: how salient a piece of knowledge is at first, and how sure by where it comes from.
+
+use crate::domain::{Kind, Memory, MemoryId, Role, Surprise};
+use crate::policies::shared::wording::{is_courtesy, specifics};
+use crate::policies::shared::{Ground, Judged, held, listed};
+use crate::stages::score::says_the_same;
+use regex::Regex;
+use serde::Deserialize;
+use std::sync::LazyLock;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// Salience at first, by kind.
+    pub fact: f32,
+    pub preference: f32,
+    pub insight: f32,
+    /// Added for a name, a number or an identifier; for emphasis.
+    pub specific: f32,
+    pub emphasis: f32,
+    /// Confidence in what the user states, and in what is inferred: all that others say.
+    pub stated: f32,
+    pub inferred: f32,
+    /// The share of common words from which a fact is mentioned again.
+    pub same_overlap: f32,
+}
+
+const FIXED: &str = "a fixed pattern, compiled by the tests";
+
+static INSIGHT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)\b(reali[sz]ed?|learn(ed|t)|noticed|figured out|turns out|found out|discovered|the key is|lesson|takeaway)\b",
+    )
+    .expect(FIXED)
+});
+
+static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)\b(prefer(s|red)?|favou?rite|rather|(like|love|hate|enjoy|dislike)s?|always|never)\b",
+    )
+    .expect(FIXED)
+});
+
+static FACT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(i|we|my|our|he|she|they|the|this)\b.*\b(is|are|am|was|were|have|has|had|lives?|works?|uses?|owns?|moved|born|decided|will)\b|\bi['’]m\b")
+        .expect(FIXED)
+});
+
+static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)!|\b(always|never|must|important|critical|definitely|remember)\b")
+        .expect(FIXED)
+});
+
+/// Kept is what tells something; how much it matters is its salience, which fades.
+pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
+    let read = if is_courtesy(text) || text.trim_end().ends_with('?') { None } else { kind(text) };
+    let keep = read.is_some();
+    let (of_kind, specific) = (
+        read.map_or(0.0, |kind| salience_of(gate, kind)),
+        held(keep && !specifics(text).is_empty()),
+    );
+    let emphasis = held(keep && EMPHATIC.is_match(text));
+    let points = [
+        (read.unwrap_or("fact"), of_kind),
+        ("specific", gate.specific * specific),
+        ("emphasis", gate.emphasis * emphasis),
+    ];
+    let points: Vec<_> = points.into_iter().filter(|point| point.1 != 0.0).collect();
+    let salience = points.iter().map(|point| point.1).sum::<f32>().min(1.0);
+    Judged {
+        reason: if keep {
+            format!("salience of {}", listed(&points))
+        } else {
+            "tells nothing".to_owned()
+        },
+        surprise: Surprise {
+            total: salience,
+            specificity: specific,
+            emphasis,
+            points,
+            ..Surprise::default()
+        },
+        threshold: 0.0,
+        keep,
+        importance: salience,
+        confidence: if ground.role == Role::User { gate.stated } else { gate.inferred },
+        same: if keep { same(gate, text, ground.memories) } else { None },
+        kind: ground.hint.cloned().unwrap_or_else(|| Kind::new(read.unwrap_or("fact"))),
+    }
+}
+
+/// The same fact mentioned again: confidence rises instead of a second memory.
+fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
+    memories
+        .iter()
+        .rev()
+        .find(|memory| says_the_same(text, &memory.content, gate.same_overlap))
+        .map(|memory| memory.id)
+}
+
+fn salience_of(gate: &Gate, kind: &str) -> f32 {
+    match kind {
+        "preference" => gate.preference,
+        "insight" => gate.insight,
+        _ => gate.fact,
+    }
+}
+
+/// None: it tells nothing.
+pub fn kind(text: &str) -> Option<&'static str> {
+    match () {
+        () if INSIGHT.is_match(text) => Some("insight"),
+        () if PREFERENCE.is_match(text) => Some("preference"),
+        () if FACT.is_match(text) || !specifics(text).is_empty() => Some("fact"),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::shared::samples::{RARITY, ground, memory, shipped};
+
+    fn gate() -> Gate {
+        shipped(include_str!("../../../config/profiles/memory-platform.toml"), "memory-platform")
+    }
+
+    fn judged(text: &str, role: Role) -> Judged {
+        judge(&gate(), text, &Ground { role, ..ground(&RARITY) })
+    }
+
+    #[test]
+    fn facts_preferences_and_insights_are_kept_with_a_salience_from_0_to_1() {
+        for (text, kind) in [
+            ("My birthday is in May", "fact"),
+            ("We are in the middle of a migration", "fact"),
+            ("I prefer tea", "preference"),
+            ("I realized that mornings are best for writing", "insight"),
+        ] {
+            let judged = judged(text, Role::User);
+            assert_eq!((judged.kind.as_str(), judged.keep), (kind, true), "{text:?}: {judged:?}");
+            assert!((0.0..=1.0).contains(&judged.importance), "{judged:?}");
+        }
+        assert!(
+            judged("I never fly to Lisbon!", Role::User).importance
+                > judged("I hate tea", Role::User).importance
+        );
+    }
+
+    #[test]
+    fn what_tells_nothing_is_no_knowledge() {
+        for text in ["Hello", "OK", "so it goes", "What is my birthday?"] {
+            assert!(!judged(text, Role::User).keep, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn explicit_statements_of_the_user_are_surer_than_what_is_inferred() {
+        let (stated, inferred) = (
+            judged("I prefer tea", Role::User).confidence,
+            judged("You prefer tea", Role::Assistant).confidence,
+        );
+        assert!(stated > inferred && inferred > 0.0, "{stated} {inferred}");
+    }
+
+    #[test]
+    fn the_same_fact_mentioned_again_is_no_second_memory() {
+        let known = [
+            memory(1, "fact", "My birthday is in May"),
+            memory(2, "fact", "My sister lives in Porto"),
+        ];
+        let found = judge(
+            &gate(),
+            "My birthday is in May.",
+            &Ground { memories: &known, ..ground(&RARITY) },
+        )
+        .same;
+        assert_eq!(found, Some(known[0].id));
+    }
+}

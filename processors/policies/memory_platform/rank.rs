@@ -1,0 +1,171 @@
+//! The Memory Platform's composite score: similarity, salience as it has decayed by now, and confidence.
+
+use crate::domain::{Memory, Time};
+use crate::policies::shared::{best_first, days_since_access, summed};
+use crate::stages::rank::{Hit, Question, Ranked};
+use regex::Regex;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rank {
+    pub similarity: f32,
+    pub salience: f32,
+    pub confidence: f32,
+    /// What is less sure is not returned.
+    pub confidence_min: f32,
+    /// λ of a memory of middling stability, by kind; others have that of a fact.
+    pub decay: BTreeMap<String, f32>,
+    /// From 0 to 1, by what a memory is about.
+    pub stability_high: f32,
+    pub stability_low: f32,
+}
+
+const STABILITY_MIDDLING: f32 = 0.5;
+
+const FIXED: &str = "a fixed pattern, compiled by the tests";
+
+static LASTS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary)\b")
+        .expect(FIXED)
+});
+
+static PASSES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)\b(current(ly)?|status|right now|today|this week|at the moment|mood|feel(s|ing)?|opinion|recently|these days)\b",
+    )
+    .expect(FIXED)
+});
+
+pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+    let sure = hits.into_iter().filter(|hit| hit.memory.confidence >= rank.confidence_min);
+    let one = |hit: Hit| {
+        let parts = [
+            ("similarity", rank.similarity * hit.own.cosine),
+            ("salience", rank.salience * salience(rank, &hit.memory, at)),
+            ("confidence", rank.confidence * hit.memory.confidence),
+        ];
+        summed(hit.memory, question, &parts)
+    };
+    best_first(sure.map(one).collect())
+}
+
+/// salience(0) · e^(−λ · days since the last access).
+fn salience(rank: &Rank, memory: &Memory, at: Time) -> f32 {
+    memory.importance * (-decay_rate(rank, memory) * days_since_access(memory, at)).exp()
+}
+
+/// The kind's rate at middling stability; nothing for what never changes, twice that for what always does.
+fn decay_rate(rank: &Rank, memory: &Memory) -> f32 {
+    let of_kind = rank
+        .decay
+        .get(memory.kind.as_str())
+        .or_else(|| rank.decay.get("fact"))
+        .copied()
+        .unwrap_or_default();
+    of_kind * (1.0 - stability(rank, &memory.content)) / (1.0 - STABILITY_MIDDLING)
+}
+
+fn stability(rank: &Rank, content: &str) -> f32 {
+    match () {
+        () if LASTS.is_match(content) => rank.stability_high,
+        () if PASSES.is_match(content) => rank.stability_low,
+        () => STABILITY_MIDDLING,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Kind;
+    use crate::memory::Policy;
+    use crate::policies::memory_platform::MemoryPlatform;
+    use crate::stages::rank::samples::{ask, hit, nothing, shipped};
+
+    const DAY: i64 = 86_400_000;
+
+    fn policy(rank: Rank) -> MemoryPlatform {
+        let gate = crate::policies::shared::samples::shipped(
+            include_str!("../../../config/profiles/memory-platform.toml"),
+            "memory-platform",
+        );
+        MemoryPlatform { gate, rank }
+    }
+
+    fn rank() -> Rank {
+        shipped(include_str!("../../../config/profiles/memory-platform.toml"), "memory-platform")
+    }
+
+    fn of(kind: &str, content: &str, cosine: f32) -> Hit {
+        let mut hit = hit(1, content, 0.0, cosine);
+        (hit.memory_mut().kind, hit.memory_mut().importance) = (Kind::new(kind), 1.0);
+        hit
+    }
+
+    #[test]
+    fn salience_decays_by_0_01_0_05_0_10_and_0_15_a_day() {
+        for (kind, rate) in
+            [("fact", 0.01f32), ("preference", 0.05), ("insight", 0.10), ("summary", 0.15)]
+        {
+            for days in [0, 1, 10, 100] {
+                let (actual, expected) = (
+                    salience(&rank(), &of(kind, "tea", 0.0).memory, Time(days * DAY)),
+                    (-rate * days as f32).exp(),
+                );
+                assert!(
+                    (actual - expected).abs() < 1e-5,
+                    "{kind} after {days} days: {actual}, not {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn days_count_from_the_last_access() {
+        let mut accessed = of("insight", "tea", 0.0);
+        accessed.memory_mut().fresh_at = Time(10 * DAY);
+        assert_eq!(salience(&rank(), &accessed.memory, Time(10 * DAY)), 1.0);
+    }
+
+    #[test]
+    fn stable_memories_decay_much_slower() {
+        let after = |content| salience(&rank(), &of("fact", content, 0.0).memory, Time(100 * DAY));
+        let (birthday, other, status) = (
+            after("My birthday is in May"),
+            after("I own a boat"),
+            after("The current status is red"),
+        );
+        assert!(
+            birthday > 0.8 && birthday > 2.0 * other && other > status,
+            "{birthday} {other} {status}"
+        );
+        for lasting in ["The company was founded in 1999", "My address is Rua Nova 1"] {
+            assert_eq!(stability(&rank(), lasting), rank().stability_high, "{lasting}");
+        }
+        for passing in ["I feel tired", "In my opinion it is late"] {
+            assert_eq!(stability(&rank(), passing), rank().stability_low, "{passing}");
+        }
+    }
+
+    #[test]
+    fn relevance_is_similarity_salience_and_confidence_by_their_weights() {
+        let mut subject = of("preference", "tea", 0.6);
+        subject.memory_mut().confidence = 0.7;
+        let rank = rank();
+        let expected =
+            rank.similarity * 0.6 + rank.salience * (-0.05f32 * 10.0).exp() + rank.confidence * 0.7;
+        let ranked = policy(rank).rank(vec![subject], &ask("q", &nothing()), Time(10 * DAY)).ranked;
+        assert!((ranked[0].score - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn uncertain_information_is_filtered_out() {
+        let mut unsure = of("fact", "tea", 0.9);
+        unsure.memory_mut().confidence = rank().confidence_min - 0.01;
+        assert!(
+            policy(rank()).rank(vec![unsure], &ask("q", &nothing()), Time(0)).ranked.is_empty()
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! The memory specification's importance: novelty by distance to the centroid, and salience by signals in the text; and its four types.
+
+use crate::domain::{Kind, Surprise};
+use crate::policies::shared::wording::{content, specifics};
+use crate::policies::shared::{Ground, Judged, confidence, held, listed};
+use crate::stages::score::Rarity;
+use regex::Regex;
+use serde::Deserialize;
+use std::sync::LazyLock;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    pub novelty: f32,
+    pub salience: f32,
+    /// What each signal adds to salience, which ends at 1.
+    pub entity: f32,
+    pub number: f32,
+    pub preference: f32,
+    pub technical: f32,
+    /// Bits of rarity that the words of a technical text have in the mean.
+    pub technical_bits: f32,
+    pub threshold: f32,
+}
+
+const FIXED: &str = "a fixed pattern, compiled by the tests";
+
+static PREFERENCE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?i)\bi (prefer|always|hate)\b|\bmy favou?rite\b").expect(FIXED));
+
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)[0-9]|\b(january|february|march|april|june|july|august|september|october|november|december)\b|\b(mon|tues|wednes|thurs|fri|satur|sun)day\b",
+    )
+    .expect(FIXED)
+});
+
+static NOW: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(now|currently|at the moment|this session|for the time being|today)\b")
+        .expect(FIXED)
+});
+
+/// Subject, a verb of state, object; what happened is an event and no fact.
+static STATES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?x) ^ \W* (?: [\w'’.-]+ \s+ ){1,5}?
+          (?: is | are | am | has | have | lives? | works? | uses? | owns? | likes? | prefers? | speaks? | stud(?:y|ies) | needs? | runs? | wants? | knows? )
+          (?: \s+ (?: a | an | the ) )? \s+ \w",
+    )
+    .expect(FIXED)
+});
+
+pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
+    let novelty = ground.nearness_to_all.map_or(1.0, |cosine| (1.0 - cosine).clamp(0.0, 1.0));
+    let salience = salience(gate, text, ground.rarity);
+    let points = [("novelty", gate.novelty * novelty), ("salience", gate.salience * salience)];
+    let points: Vec<_> = points.into_iter().filter(|point| point.1 != 0.0).collect();
+    let total = points.iter().map(|point| point.1).sum();
+    let keep = total >= gate.threshold;
+    let verb = if keep { "at or over" } else { "under" };
+    Judged {
+        reason: format!("{verb} {}: {}", gate.threshold, listed(&points)),
+        surprise: Surprise { total, novelty, specificity: salience, points, ..Surprise::default() },
+        threshold: gate.threshold,
+        keep,
+        kind: ground.hint.cloned().unwrap_or_else(|| kind(text)),
+        importance: total,
+        confidence: confidence(ground.role),
+        same: None,
+    }
+}
+
+fn salience(gate: &Gate, text: &str, rarity: &Rarity) -> f32 {
+    let signals = [
+        (gate.entity, has_entity(text)),
+        (gate.number, NUMBER.is_match(text)),
+        (gate.preference, PREFERENCE.is_match(text)),
+        (gate.technical, mean_bits(text, rarity) >= gate.technical_bits),
+    ];
+    signals.into_iter().map(|(weight, holds)| weight * held(holds)).sum::<f32>().min(1.0)
+}
+
+/// A name inside a sentence, or a word that no sentence begins with: "PostgreSQL".
+fn has_entity(text: &str) -> bool {
+    specifics(text).iter().any(|word| {
+        word.starts_with(char::is_uppercase) && !word.chars().all(|c| c.is_ascii_digit())
+    })
+}
+
+fn mean_bits(text: &str, rarity: &Rarity) -> f32 {
+    let words = content(text);
+    words.iter().map(|word| rarity.bits(&word.to_lowercase())).sum::<f32>()
+        / words.len().max(1) as f32
+}
+
+/// A preference is a way to proceed.
+pub fn kind(text: &str) -> Kind {
+    Kind::new(match () {
+        () if PREFERENCE.is_match(text) => "procedural",
+        () if NOW.is_match(text) => "working",
+        () if STATES.is_match(text) => "semantic",
+        () => "episodic",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::shared::samples::{RARITY, ground, shipped};
+
+    fn gate() -> Gate {
+        shipped(include_str!("../../../config/profiles/memory-spec.toml"), "memory-spec")
+    }
+
+    fn judged(text: &str, nearness_to_all: Option<f32>) -> Judged {
+        judge(&gate(), text, &Ground { nearness_to_all, ..ground(&RARITY) })
+    }
+
+    fn near(actual: f32, expected: f32) -> bool {
+        (actual - expected).abs() < 1e-6
+    }
+
+    #[test]
+    fn importance_is_0_6_novelty_and_0_4_salience() {
+        let judged = judged("I prefer tea", Some(0.5));
+        assert!(near(judged.importance, 0.6 * 0.5 + 0.4 * 0.4), "{judged:?}");
+        assert_eq!((gate().novelty, gate().salience), (0.6, 0.4));
+    }
+
+    #[test]
+    fn novelty_is_the_distance_to_the_centroid_and_1_without_memories() {
+        for (nearness, expected) in [
+            (None, 1.0),
+            (Some(0.25), 0.75),
+            (Some(1.0), 0.0),
+            (Some(-0.5), 1.0),
+            (Some(1.01), 0.0),
+        ] {
+            assert!(
+                near(judged("so it goes", nearness).surprise.novelty, expected),
+                "{nearness:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn signals_add_0_3_0_2_0_4_and_0_1_and_end_at_1() {
+        for (text, expected) in [
+            ("so it goes", 0.0),
+            ("we met Anna", 0.3),
+            ("it took 20 of them", 0.2),
+            ("see you in March", 0.3 + 0.2),
+            ("I prefer tea", 0.4),
+            ("I always walk", 0.4),
+            ("I hate rain", 0.4),
+            ("my favorite tea", 0.4),
+            ("asynchronous deserialization", 0.1),
+            ("I prefer Kubernetes-42 asynchronous deserialization", 1.0),
+        ] {
+            let salience = judged(text, None).surprise.specificity;
+            assert!(near(salience, expected), "{text:?}: {salience}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn below_0_3_a_chunk_is_discarded() {
+        assert!(!judged("so it goes", Some(0.51)).keep);
+        assert!(judged("so it goes", Some(0.49)).keep);
+        assert!(judged("I prefer Anna's tea", Some(0.96)).keep, "0.6 · 0.04 + 0.4 · 0.7");
+        assert!(!judged("I prefer tea", Some(0.9)).keep, "0.6 · 0.1 + 0.4 · 0.4");
+        assert_eq!(gate().threshold, 0.3);
+    }
+
+    #[test]
+    fn a_preference_is_procedural_now_is_working_a_statement_is_semantic_and_the_rest_episodic() {
+        for (text, expected) in [
+            ("I prefer direct answers right now", "procedural"),
+            ("My favorite database is PostgreSQL.", "procedural"),
+            ("I'm debugging the login right now", "working"),
+            ("User is a backend engineer specializing in Python and PostgreSQL.", "semantic"),
+            ("User is building a SaaS product with FastAPI and Stripe integration.", "semantic"),
+            ("My sister lives in Porto", "semantic"),
+            ("2024-01-20: Discussed database migration from MySQL to PostgreSQL.", "episodic"),
+            ("2024-01-18: User reported issue with Alembic autogenerate on enums.", "episodic"),
+        ] {
+            assert_eq!(kind(text).as_str(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_hint_wins() {
+        let hint = Kind::new("working");
+        assert_eq!(
+            judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) }).kind,
+            hint
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! The policy of the Memory Logic Specification: novelty by the distance to the centroid, salience by
+//! signals, four types of memory, and retrieval by meaning. `README.md` cites the document.
+
+mod gate;
+mod rank;
+
+use super::Tables;
+use super::shared::{self, Reading};
+use crate::domain::{Recall, Time};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
+use crate::memory::staged::Staged;
+use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked, framed};
+
+pub struct MemorySpec {
+    gate: gate::Gate,
+    rank: rank::Rank,
+}
+
+impl MemorySpec {
+    pub fn read(tables: &Tables) -> std::result::Result<MemorySpec, String> {
+        Ok(MemorySpec { gate: tables.gate()?, rank: tables.rank()? })
+    }
+}
+
+impl Policy for MemorySpec {
+    fn needs(&self) -> Needs {
+        Needs { all_memories: true, ..Needs::default() }
+    }
+
+    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+        let reading = Reading { centroid: true, ..Reading::default() };
+        shared::judgement(cx, staged, said, reading, |text, ground| {
+            gate::judge(&self.gate, text, ground)
+        })
+    }
+
+    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+        let kind = asked.asked.kind.clone().unwrap_or_else(|| gate::kind(&asked.asked.content));
+        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+    }
+
+    fn complete(&self, asked: &Recall) -> Recall {
+        let limit = shared::limit(asked, self.rank.top_k, usize::MAX);
+        Recall { limit, ..asked.clone() }
+    }
+
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+        shared::order(hits, question, at, |hits, _| rank::ranked(&self.rank, hits, question))
+    }
+
+    fn render(
+        &self,
+        ranked: &[Ranked],
+        budget: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> Option<Prompt> {
+        Some(framed(ranked, &rank::frame(), budget, count_tokens))
+    }
+}

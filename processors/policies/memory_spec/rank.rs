@@ -1,0 +1,198 @@
+//! The memory specification's retrieval: nearest by meaning, filtered, wishes first, as many as fit the budget, in its `<memory>` block.
+
+use crate::policies::shared::{best_first, summed};
+use crate::stages::rank::frame::{Frame, bare, one_line};
+use crate::stages::rank::{Hit, Question, Ranked};
+use serde::Deserialize;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rank {
+    /// Memories in an answer, and how many times as many are looked at.
+    pub top_k: usize,
+    pub candidates_factor: usize,
+    pub importance_min: f32,
+    /// Asks for a cross-encoder. There is none here, so the weighted blend that stands in for one.
+    pub reranker: bool,
+    pub blend_cosine: f32,
+    pub blend_importance: f32,
+}
+
+const PROCEDURAL: &str = "procedural";
+
+/// Procedural memories lie in a table of their own and are always there; of the others the nearest are.
+pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
+    let one = |hit: Hit| {
+        let importance = hit.memory.importance;
+        let blend = [
+            ("cosine", rank.blend_cosine * hit.own.cosine),
+            ("importance", rank.blend_importance * importance),
+        ];
+        let parts = if rank.reranker { &blend[..] } else { &[("cosine", hit.own.cosine)] };
+        summed(hit.memory, question, parts)
+    };
+    let (procedural, mut others): (Vec<Hit>, Vec<Hit>) =
+        hits.into_iter().partition(|hit| hit.memory.kind.as_str() == PROCEDURAL);
+    others
+        .sort_by(|a, b| b.own.cosine.total_cmp(&a.own.cosine).then(a.memory.id.cmp(&b.memory.id)));
+    others.truncate(question.limit.saturating_mul(rank.candidates_factor));
+    let important = |hits: Vec<Hit>| {
+        hits.into_iter().filter(|hit| hit.memory.importance >= rank.importance_min).map(one)
+    };
+    let (procedural, others) = (important(procedural).collect(), important(others).collect());
+    [best_first(procedural), best_first(others)].concat()
+}
+
+pub(super) fn frame() -> Frame<'static> {
+    Frame {
+        opening: "<memory>\n",
+        headings: &[],
+        between: "",
+        closing: "</memory>\n",
+        write: Box::new(write),
+        section,
+        shares: &[],
+    }
+}
+
+fn section(one: &Ranked) -> u8 {
+    u8::from(one.memory.kind.as_str() != PROCEDURAL)
+}
+
+/// Without the two signs that could end the block.
+fn write(one: &Ranked) -> String {
+    let safe = |text: String| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    format!(
+        "[{}] {}\n",
+        safe(bare(one.memory.kind.as_str())).to_uppercase(),
+        safe(one_line(&one.memory.content))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Kind, Recall, Time, Unsaid};
+    use crate::memory::Policy;
+    use crate::policies::memory_spec::MemorySpec;
+    use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
+
+    fn policy(rank: Rank) -> MemorySpec {
+        let gate = crate::policies::shared::samples::shipped(
+            include_str!("../../../config/profiles/memory-spec.toml"),
+            "memory-spec",
+        );
+        MemorySpec { gate, rank }
+    }
+
+    fn rank() -> Rank {
+        shipped(include_str!("../../../config/profiles/memory-spec.toml"), "memory-spec")
+    }
+
+    fn of(number: u32, kind: &str, content: &str, cosine: f32) -> Hit {
+        let mut hit = hit(number, content, 0.0, cosine);
+        hit.memory_mut().kind = Kind::new(kind);
+        hit
+    }
+
+    fn contents(rank: Rank, hits: &[Hit], limit: usize) -> Vec<String> {
+        let none = nothing();
+        let ranked = policy(rank)
+            .rank(hits.to_vec(), &Question { limit, ..ask("q", &none) }, Time(0))
+            .ranked;
+        ranked.into_iter().map(|one| one.memory.content.clone()).collect()
+    }
+
+    #[test]
+    fn nearest_first_but_procedural_memories_before_all_others_however_far() {
+        let hits = [
+            of(1, "semantic", "near", 0.9),
+            of(2, "episodic", "nearer", 0.95),
+            of(3, "procedural", "be brief", -0.2),
+        ];
+        assert_eq!(contents(rank(), &hits, 5), ["be brief", "nearer", "near"]);
+        assert_eq!(contents(rank(), &hits, 2), ["be brief", "nearer"]);
+    }
+
+    #[test]
+    fn importance_below_0_2_is_left_out() {
+        let with = |importance| {
+            let mut hit = of(1, "semantic", "tea", 0.9);
+            hit.memory_mut().importance = importance;
+            contents(rank(), &[hit], 5).len()
+        };
+        assert_eq!((with(0.19), with(0.2), rank().importance_min), (0, 1, 0.2));
+    }
+
+    #[test]
+    fn four_times_top_k_are_looked_at_and_what_is_filtered_is_made_up_for_among_them() {
+        let hits: Vec<Hit> = (0..10)
+            .map(|number| {
+                let mut hit =
+                    of(number, "semantic", &number.to_string(), 1.0 - number as f32 / 100.0);
+                hit.memory_mut().importance = if number < 8 { 0.1 } else { 0.5 };
+                hit
+            })
+            .collect();
+        assert_eq!(rank().candidates_factor, 4);
+        assert_eq!(
+            contents(rank(), &hits, 2),
+            [] as [&str; 0],
+            "the eight nearest were all unimportant"
+        );
+        assert_eq!(contents(rank(), &hits, 3), ["8", "9"]);
+    }
+
+    #[test]
+    fn without_a_cross_encoder_the_blend_stands_in_for_it() {
+        let mut important = of(1, "semantic", "important", 0.6);
+        important.memory_mut().importance = 1.0;
+        let hits = [important, of(2, "semantic", "near", 0.7)];
+        assert_eq!(contents(rank(), &hits, 5), ["near", "important"]);
+        assert_eq!(contents(Rank { reranker: true, ..rank() }, &hits, 5), ["important", "near"]);
+        assert!(!rank().reranker, "off by default");
+    }
+
+    #[test]
+    fn five_within_2000_tokens_are_the_defaults() {
+        let recall =
+            Recall { limit: 99, unsaid: Unsaid { limit: true, format: true }, ..recall("q") };
+        assert_eq!((policy(rank()).complete(&recall).limit, recall.token_budget), (5, 2000));
+    }
+
+    #[test]
+    fn the_block_is_the_documents() {
+        let hits = [
+            of(
+                1,
+                "semantic",
+                "User is a backend engineer specializing in Python and PostgreSQL.",
+                0.9,
+            ),
+            of(
+                2,
+                "semantic",
+                "User is building a SaaS product with FastAPI and Stripe integration.",
+                0.8,
+            ),
+            of(3, "procedural", "Communication style: direct, technical, no preamble.", 0.1),
+            of(4, "episodic", "2024-01-20: Discussed </memory> migration.", 0.7),
+        ];
+        let ranked = policy(rank()).rank(hits.to_vec(), &ask("q", &nothing()), Time(0)).ranked;
+        let block = |budget| {
+            policy(rank())
+                .render(&ranked, budget, &|text| text.split_whitespace().count())
+                .expect("its own")
+        };
+        assert_eq!(
+            block(100).text,
+            "<memory>\n\
+             [PROCEDURAL] Communication style: direct, technical, no preamble.\n\
+             [SEMANTIC] User is a backend engineer specializing in Python and PostgreSQL.\n\
+             [SEMANTIC] User is building a SaaS product with FastAPI and Stripe integration.\n\
+             [EPISODIC] 2024-01-20: Discussed &lt;/memory&gt; migration.\n\
+             </memory>\n"
+        );
+        assert_eq!(block(17).taken, [0, 3], "what does not fit is passed over for what does");
+    }
+}

@@ -1,0 +1,188 @@
+//! Parts that several policies share: the ground on which the five published gates judge, the sum of
+//! weighted parts as a score, and the order by that score. Pure.
+
+#[cfg(test)]
+pub mod samples;
+pub mod wording;
+
+use crate::domain::{Kind, Memory, MemoryId, Outcome, Role, SaidBefore, Surprise, Time};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::policy::{Judgement, Lifecycle, Links, Said};
+use crate::memory::reads::Reads;
+use crate::memory::staged::Staged;
+use crate::profile::Treatment;
+use crate::stages::rank::{Hit, Order, Question, Ranked, admitted, better_first, is_superseded};
+use crate::stages::score::Rarity;
+use crate::text;
+use std::sync::Arc;
+
+/// The ground on which a gate judges a candidate.
+pub struct Ground<'a> {
+    /// The user's memories without the archive, oldest first.
+    pub memories: &'a [Memory],
+    /// The last turns of this session, oldest first.
+    pub recent: &'a [SaidBefore],
+    /// The cosine to the centroid of the user's memories; `None` where there is no memory.
+    pub nearness_to_all: Option<f32>,
+    pub rarity: &'a Rarity,
+    pub role: Role,
+    /// The kind that the sender gave, which wins.
+    pub hint: Option<&'a Kind>,
+}
+
+/// A gate's conclusion about a candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    pub surprise: Surprise,
+    pub threshold: f32,
+    pub keep: bool,
+    pub reason: String,
+    pub kind: Kind,
+    pub importance: f32,
+    pub confidence: f32,
+    /// The memory with the same statement: it is confirmed, and no second memory is made.
+    pub same: Option<MemoryId>,
+}
+
+/// Reads of a gate beyond the context window.
+#[derive(Clone, Copy, Default)]
+pub struct Reading {
+    pub memories: bool,
+    pub centroid: bool,
+}
+
+/// Collects the ground, asks the gate, and turns its answer into a judgement.
+pub fn judgement(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    said: Said<'_>,
+    reading: Reading,
+    gate: impl Fn(&str, &Ground<'_>) -> Judged,
+) -> Result<Judgement> {
+    let memories = if reading.memories { memories(cx, staged)? } else { Vec::new() };
+    let nearness_to_all =
+        if reading.centroid { staged.cosine_to_all(cx.key(), said.vector)? } else { None };
+    let window = staged.tail(cx.key(), cx.session())?;
+    let ground = Ground {
+        memories: &memories,
+        recent: &window.said,
+        nearness_to_all,
+        rarity: cx.settings.rarity,
+        role: said.turn.role,
+        hint: said.turn.kind.as_ref(),
+    };
+    let judged = gate(&said.candidate.text, &ground);
+    let same = judged.same.and_then(|id| memories.iter().find(|memory| memory.id == id)).cloned();
+    let by_role = !judged.keep && cx.profile.treatment(said.turn.role) == Treatment::Keep;
+    let (outcome, reason, class) = match &same {
+        Some(old) => {
+            let reason = format!("said before on {}", text::day(old.created_at));
+            (Outcome::Merged, reason, "repetition")
+        }
+        None if by_role => (Outcome::Kept, judged.reason, "role"),
+        None if judged.keep => (Outcome::Kept, judged.reason, "policy"),
+        None => (Outcome::Dropped, judged.reason, "policy"),
+    };
+    Ok(Judgement {
+        outcome,
+        reason,
+        class,
+        kind: judged.kind,
+        surprise: judged.surprise,
+        threshold: judged.threshold,
+        importance: judged.importance,
+        confidence: judged.confidence,
+        confirms: same.is_some(),
+        same,
+        links: Links::default(),
+        lifecycle: Lifecycle::Active,
+        learned: None,
+    })
+}
+
+/// The user's memories without the archive, oldest first. Limit: all are read for each candidate.
+/// The documents speak of hundreds, and a profile's `prune.count_max` is the bound.
+pub fn memories(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
+    let mut memories = memories_and_archive(cx, staged)?;
+    memories.retain(|memory| !memory.archived);
+    Ok(memories)
+}
+
+/// The same with the archive.
+pub fn memories_and_archive(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
+    let mut memories = Vec::new();
+    staged.memories(cx.key(), &mut |memory| {
+        memories.push(memory);
+        true
+    })?;
+    memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
+    Ok(memories)
+}
+
+/// Confidence in a statement: the user's own words are certain, a conclusion about the user less so.
+pub fn confidence(role: Role) -> f32 {
+    if role == Role::User { 1.0 } else { 0.7 }
+}
+
+/// 1 for a factor that holds, else 0.
+pub fn held(holds: bool) -> f32 {
+    if holds { 1.0 } else { 0.0 }
+}
+
+/// Lists the parts of a total, the largest first: "novelty .40, emphasis .10".
+pub fn listed(points: &[(&'static str, f32)]) -> String {
+    let mut parts: Vec<_> = points.iter().filter(|point| point.1 != 0.0).collect();
+    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|(name, points)| format!("{name} {points:.2}").replacen("0.", ".", 1))
+        .collect();
+    if parts.is_empty() { "nothing in it".to_owned() } else { parts.join(", ") }
+}
+
+/// Orders the admitted hits, at most as many as asked for. No floors and no arranging: the published
+/// documents have none.
+pub fn order(
+    mut hits: Vec<Hit>,
+    question: &Question<'_>,
+    at: Time,
+    ranked: impl Fn(Vec<Hit>, Time) -> Vec<Ranked>,
+) -> Order {
+    hits.retain(|hit| admitted(&hit.memory, question));
+    let mut ranked = ranked(hits, question.as_of.unwrap_or(at));
+    ranked.truncate(question.limit);
+    Order { ranked, matched: None }
+}
+
+/// The number of memories in an answer: as the request says, else the document's.
+pub fn limit(asked: &crate::domain::Recall, standard: usize, most: usize) -> usize {
+    if asked.unsaid.limit { standard } else { asked.limit.min(most) }
+}
+
+/// Scores a memory by the sum of weighted parts, and lists each part.
+pub fn summed(
+    memory: Arc<Memory>,
+    question: &Question<'_>,
+    parts: &[(&'static str, f32)],
+) -> Ranked {
+    let score = parts.iter().map(|(_, points)| points).sum();
+    let terms = parts.iter().copied().chain([("score", score)]).collect();
+    let superseded = is_superseded(&memory, question);
+    Ranked::new(memory, score, superseded, terms)
+}
+
+pub fn best_first(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
+    ranked.sort_by(better_first);
+    ranked
+}
+
+/// Days since the memory was last used, confirmed or, if never, created.
+pub fn days_since_access(memory: &Memory, at: Time) -> f32 {
+    at.days_since(memory.fresh_at).max(0.0)
+}
+
+/// One section for all memories, in their order.
+pub fn one_section(_: &Ranked) -> u8 {
+    0
+}

@@ -1,0 +1,148 @@
+//! Talome's memories: only what is explicitly remembered, in four kinds with a confidence each, and no two that nearly say the same.
+
+use crate::domain::{Kind, Memory, Surprise};
+use crate::policies::shared::{Ground, Judged, confidence};
+use regex::Regex;
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::LazyLock;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// Over this share of common pairs of characters, two memories of a kind are the same.
+    pub dice: f32,
+    /// By kind; others have that of a fact.
+    pub confidence: BTreeMap<String, f32>,
+}
+
+/// In this order: the first that fits wins, and what fits none is a fact.
+static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
+    let wording = |kind, pattern| {
+        (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"))
+    };
+    vec![
+        wording(
+            "correction",
+            r"(?i)^\W*(actually|correction|no,)|, not \w|\binstead of\b|\bno longer\b",
+        ),
+        wording(
+            "preference",
+            r"(?i)\b(prefer(s|red)?|favou?rite|likes?|loves?|hates?|dislikes?|would rather)\b",
+        ),
+        wording(
+            "context",
+            r"(?i)\b(this (week|month|weekend)|today|currently|right now|at the moment|setting up)\b",
+        ),
+    ]
+});
+
+/// Nothing is remembered that nobody asked for.
+pub fn judge(text: &str, ground: &Ground<'_>) -> Judged {
+    Judged {
+        surprise: Surprise::default(),
+        threshold: 0.0,
+        keep: false,
+        reason: "only what is asked for is remembered".to_owned(),
+        kind: ground.hint.cloned().unwrap_or_else(|| kind(text)),
+        importance: 1.0,
+        confidence: confidence(ground.role),
+        same: None,
+    }
+}
+
+/// Confidence in a memory of this kind; kinds that are not named have that of a fact.
+pub fn confidence_in(gate: &Gate, kind: &Kind) -> f32 {
+    let confidence = gate.confidence.get(kind.as_str()).or_else(|| gate.confidence.get("fact"));
+    confidence.copied().unwrap_or(1.0)
+}
+
+/// Finds the newest memory of this kind that nearly has the same characters.
+pub fn same(gate: &Gate, content: &str, kind: &Kind, memories: &[Memory]) -> Option<Memory> {
+    let pairs_of_content = pairs(content);
+    let is_same = |memory: &&Memory| {
+        memory.kind == *kind && dice(&pairs(&memory.content), &pairs_of_content) > gate.dice
+    };
+    memories.iter().rev().find(is_same).cloned()
+}
+
+/// "hello" has he, el, ll and lo. Each counts once: only so the document's own example is over 80 %.
+fn pairs(text: &str) -> HashSet<(char, char)> {
+    let chars: Vec<char> = text.trim().to_lowercase().chars().collect();
+    chars.windows(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// 2 · shared / all.
+fn dice(one: &HashSet<(char, char)>, other: &HashSet<(char, char)>) -> f32 {
+    2.0 * one.intersection(other).count() as f32 / (one.len() + other.len()).max(1) as f32
+}
+
+pub fn kind(text: &str) -> Kind {
+    Kind::new(
+        KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::shared::samples::{RARITY, ground, memory, shipped};
+
+    fn gate() -> Gate {
+        shipped(include_str!("../../../config/profiles/talome.toml"), "talome")
+    }
+
+    fn same(kind: &str, known: &str, content: &str) -> bool {
+        super::same(&gate(), content, &Kind::new(kind), &[memory(1, "fact", known)]).is_some()
+    }
+
+    #[test]
+    fn hello_has_the_pairs_he_el_ll_and_lo() {
+        assert_eq!(pairs("hello"), HashSet::from([('h', 'e'), ('e', 'l'), ('l', 'l'), ('l', 'o')]));
+        assert_eq!(dice(&pairs("hello"), &pairs("hell")), 2.0 * 3.0 / 7.0);
+    }
+
+    #[test]
+    fn over_80_percent_of_common_pairs_within_a_kind_is_the_same_memory() {
+        assert_eq!(gate().dice, 0.80);
+        assert!(same("fact", "My timezone is EST", "My timezone is EST timezone"));
+        assert!(!same("fact", "My timezone is Eastern", "I use EST"));
+        assert!(
+            !same("preference", "My timezone is EST", "My timezone is EST timezone"),
+            "another kind"
+        );
+        let at = |dice: f32| {
+            super::same(
+                &Gate { dice, ..gate() },
+                "hell",
+                &Kind::new("fact"),
+                &[memory(1, "fact", "hello")],
+            )
+            .is_some()
+        };
+        assert!(at(0.85) && !at(6.0 / 7.0), "over, not at");
+    }
+
+    #[test]
+    fn confidence_is_1_0_for_preference_fact_and_correction_and_0_8_for_context() {
+        for (content, kind_of_it, expected) in [
+            ("User prefers Jellyfin over Plex", "preference", 1.0),
+            ("I prefer Jellyfin over Plex", "preference", 1.0),
+            ("Media drive is at /mnt/media", "fact", 1.0),
+            ("My media drive is mounted at /mnt/media", "fact", 1.0),
+            ("Setting up media stack this week", "context", 0.8),
+            ("I'm setting up a media stack this week", "context", 0.8),
+            ("Timezone is Europe/Bratislava, not America/New_York", "correction", 1.0),
+            ("Actually, my timezone is Europe/Bratislava, not America/New_York", "correction", 1.0),
+        ] {
+            let kind = kind(content);
+            let confidence = confidence_in(&gate(), &kind);
+            assert_eq!((kind.as_str(), confidence), (kind_of_it, expected), "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_turn_is_never_remembered_by_itself() {
+        assert!(!judge("I prefer Jellyfin over Plex", &ground(&RARITY)).keep);
+    }
+}

@@ -1,0 +1,68 @@
+//! The policy of Talome: only explicit wishes become memories, and no two nearly the same.
+//! `README.md` cites the document.
+
+mod gate;
+mod rank;
+
+use super::Tables;
+use super::shared::{self, Reading};
+use crate::domain::{Recall, Scope, Time};
+use crate::fault::Result;
+use crate::memory::context::Context;
+use crate::memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
+use crate::memory::staged::Staged;
+use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked, framed};
+
+pub struct Talome {
+    gate: gate::Gate,
+    rank: rank::Rank,
+}
+
+impl Talome {
+    pub fn read(tables: &Tables) -> std::result::Result<Talome, String> {
+        Ok(Talome { gate: tables.gate()?, rank: tables.rank()? })
+    }
+}
+
+impl Policy for Talome {
+    fn needs(&self) -> Needs {
+        Needs { all_memories: true, ..Needs::default() }
+    }
+
+    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+        shared::judgement(cx, staged, said, Reading::default(), gate::judge)
+    }
+
+    fn remember(&self, cx: &Context<'_>, staged: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
+        let asked = asked.asked;
+        let kind = asked.kind.clone().unwrap_or_else(|| gate::kind(&asked.content));
+        let known = match asked.scope {
+            Scope::Tenant => Vec::new(),
+            Scope::User | Scope::Session => shared::memories(cx, staged)?,
+        };
+        Ok(Wish {
+            confidence: gate::confidence_in(&self.gate, &kind),
+            same: gate::same(&self.gate, &asked.content, &kind, &known),
+            kind,
+            links: Links::default(),
+        })
+    }
+
+    fn complete(&self, asked: &Recall) -> Recall {
+        let limit = shared::limit(asked, self.rank.top, usize::MAX);
+        Recall { limit, ..asked.clone() }
+    }
+
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+        shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
+    }
+
+    fn render(
+        &self,
+        ranked: &[Ranked],
+        budget: usize,
+        count_tokens: &dyn Fn(&str) -> usize,
+    ) -> Option<Prompt> {
+        Some(framed(ranked, &rank::frame(), budget, count_tokens))
+    }
+}

@@ -1,0 +1,131 @@
+//! Talome's ranking: recency, uses and confidence of all memories, whatever is asked, and its section for the system prompt.
+
+use crate::domain::Time;
+use crate::policies::shared::{best_first, days_since_access, one_section, summed};
+use crate::stages::rank::frame::{Frame, one_line};
+use crate::stages::rank::{Hit, Question, Ranked};
+use serde::Deserialize;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rank {
+    pub recency: f32,
+    /// Times the natural logarithm of uses + 1.
+    pub access: f32,
+    pub confidence: f32,
+    pub recency_half_life_days: f32,
+    pub top: usize,
+}
+
+pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
+    let one = |hit: Hit| {
+        let memory = hit.memory;
+        let half_lives =
+            days_since_access(&memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE);
+        let parts = [
+            ("recency", rank.recency * (-half_lives).exp2()),
+            ("access", rank.access * (memory.uses as f32).ln_1p()),
+            ("confidence", rank.confidence * memory.confidence),
+        ];
+        summed(memory, question, &parts)
+    };
+    best_first(hits.into_iter().map(one).collect())
+}
+
+pub(super) fn frame() -> Frame<'static> {
+    Frame {
+        opening: "## What I Remember About You\n\n",
+        between: "",
+        headings: &[],
+        closing: "",
+        write: Box::new(write),
+        section: one_section,
+        shares: &[],
+    }
+}
+
+fn write(one: &Ranked) -> String {
+    format!("- {}\n", one_line(&one.memory.content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Memory, Recall, Unsaid};
+    use crate::memory::Policy;
+    use crate::policies::talome::Talome;
+    use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
+
+    const DAY: i64 = 86_400_000;
+    const NOW: Time = Time(1_000 * DAY);
+
+    fn policy(rank: Rank) -> Talome {
+        let gate = crate::policies::shared::samples::shipped(
+            include_str!("../../../config/profiles/talome.toml"),
+            "talome",
+        );
+        Talome { gate, rank }
+    }
+
+    fn rank() -> Rank {
+        shipped(include_str!("../../../config/profiles/talome.toml"), "talome")
+    }
+
+    fn of(number: u32, content: &str, edit: impl FnOnce(&mut Memory)) -> Hit {
+        let mut hit = hit(number, content, 0.0, 0.0);
+        hit.memory_mut().fresh_at = NOW;
+        edit(hit.memory_mut());
+        hit
+    }
+
+    fn order_of(hits: &[Hit]) -> Vec<Ranked> {
+        policy(rank()).rank(hits.to_vec(), &ask("whatever", &nothing()), NOW).ranked
+    }
+
+    #[test]
+    fn the_score_is_recency_and_the_logarithm_of_uses_and_confidence() {
+        let hits = [of(1, "a", |memory| {
+            (memory.uses, memory.confidence, memory.fresh_at) = (7, 0.8, Time(NOW.0 - 30 * DAY))
+        })];
+        let rank = rank();
+        let expected = rank.recency * 0.5 + rank.access * 8f32.ln() + rank.confidence * 0.8;
+        assert!((order_of(&hits)[0].score - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn used_100_times_scores_only_marginally_higher_than_used_50_times() {
+        let score = |uses| order_of(&[of(1, "a", |memory| memory.uses = uses)])[0].score;
+        let (none, fifty, hundred) = (score(0), score(50), score(100));
+        assert!(
+            hundred > fifty && hundred - fifty < 0.2 * (fifty - none),
+            "{none} {fifty} {hundred}"
+        );
+    }
+
+    #[test]
+    fn newer_more_used_and_surer_memories_come_first() {
+        let old = of(1, "old", |memory| memory.fresh_at = Time(NOW.0 - 90 * DAY));
+        let (fresh, used) = (of(2, "fresh", |_| ()), of(3, "used", |memory| memory.uses = 20));
+        let unsure = of(4, "unsure", |memory| memory.confidence = 0.8);
+        let contents: Vec<String> = order_of(&[old, unsure, fresh, used])
+            .into_iter()
+            .map(|one| one.memory.content.clone())
+            .collect();
+        assert_eq!(contents, ["used", "fresh", "unsure", "old"]);
+    }
+
+    #[test]
+    fn the_top_ten_are_returned_in_the_documents_section() {
+        let unsaid = Recall { unsaid: Unsaid { limit: true, format: true }, ..recall("q") };
+        assert_eq!((rank().top, policy(rank()).complete(&unsaid).limit), (10, 10));
+        let ranked = order_of(&[
+            of(1, "User prefers Jellyfin over Plex", |_| ()),
+            of(2, "Media\ndrive", |memory| memory.confidence = 0.5),
+        ]);
+        let block = policy(rank()).render(&ranked, 100, &|text| text.len()).expect("its own");
+        assert_eq!(
+            block.text,
+            "## What I Remember About You\n\n- User prefers Jellyfin over Plex\n- Media drive\n"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! A seventh policy: one folder (here one module) and one line in the table.
+
+use super::{Entry, POLICIES, Tables, make};
+use crate::domain::{Kind, Time};
+use crate::fault::Result;
+use crate::memory::Policy;
+use crate::memory::context::Context;
+use crate::memory::policy::{Asked, Judgement, Links, Said, Wish};
+use crate::memory::staged::Staged;
+use crate::policies::shared::{self, Judged, Reading};
+use crate::stages::rank::{Hit, Order, Question};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Keeps every candidate with at least so many words, and ranks by age.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Longest {
+    words_min: usize,
+}
+
+impl Policy for Longest {
+    fn judge(&self, cx: &Context<'_>, staged: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
+        shared::judgement(cx, staged, said, Reading::default(), |text, ground| {
+            let words = text.split_whitespace().count();
+            Judged {
+                surprise: Default::default(),
+                threshold: self.words_min as f32,
+                keep: words >= self.words_min,
+                reason: format!("{words} words"),
+                kind: Kind::new("fact"),
+                importance: 0.5,
+                confidence: shared::confidence(ground.role),
+                same: None,
+            }
+        })
+    }
+
+    fn remember(&self, _: &Context<'_>, _: &Staged<'_>, _: Asked<'_>) -> Result<Wish> {
+        let kind = Kind::new("fact");
+        Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
+    }
+
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+        shared::order(hits, question, at, |hits, at| {
+            let age = |hit: &Hit| shared::days_since_access(&hit.memory, at);
+            let ranked = hits.into_iter().map(|hit| {
+                let age = age(&hit);
+                shared::summed(hit.memory, question, &[("age", age)])
+            });
+            shared::best_first(ranked.collect())
+        })
+    }
+}
+
+fn seven() -> Vec<Entry> {
+    let seventh: Entry = ("longest", |tables: &Tables| Ok(Arc::new(tables.gate::<Longest>()?)));
+    POLICIES.iter().copied().chain([seventh]).collect()
+}
+
+fn profile(own: &str) -> toml::Table {
+    let keepsake = include_str!("../../config/profiles/keepsake.toml");
+    let mut profile: toml::Table = keepsake.parse().expect("it is built in");
+    let own: toml::Table = own.parse().expect("a test's own");
+    let gate = profile["gate"].as_table_mut().expect("a table");
+    gate.insert("rule".into(), toml::Value::Table(own));
+    profile
+}
+
+#[test]
+fn a_seventh_policy_takes_one_folder_and_one_line() {
+    let made = make(&seven(), "longest", &profile("longest = { words_min = 4 }"));
+    let policy = made.expect("it is in the table");
+    assert!(!policy.needs().wishes, "only the first policy follows wishes");
+    assert!(make(POLICIES, "longest", &profile("")).is_err_and(|why| why.contains("known: ")));
+}
+
+#[test]
+fn an_error_in_a_policys_numbers_names_the_option() {
+    for (own, option) in [
+        ("longest = { words_min = 4, words_max = 9 }", "gate.rule.longest.words_max"),
+        ("longest = { words_min = \"four\" }", "gate.rule.longest.words_min"),
+        ("", "[gate.rule.longest]"),
+    ] {
+        let error = make(&seven(), "longest", &profile(own)).err().expect(option);
+        assert!(error.contains(option), "{error}");
+    }
+}

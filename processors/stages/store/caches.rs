@@ -1,0 +1,136 @@
+//! Caches of the decoded per-user records that every turn reads: context windows, gate states and
+//! slots. To read and decode them costs as much as to score the turn. Each cache is bounded.
+//!
+//! Invariant: a cached record is the stored one. A reader that read before a batch was applied must
+//! not put its record into the cache afterwards; it notices by the number of batches (`epoch`).
+
+use super::keys;
+use crate::fault::Result;
+use crate::memory::reads::{GateState, SlotHolder, Tail};
+use foldhash::fast::RandomState;
+use lru::LruCache;
+use parking_lot::Mutex;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub struct Caches {
+    /// By the key of the ring.
+    pub tails: Cache<Tail>,
+    /// By the key of the record.
+    pub gates: Cache<GateState>,
+    /// By the prefix of all slots of a user.
+    pub slots: Cache<Slots>,
+}
+
+/// The first `limit` slots of a user whose names begin with `beginning`.
+pub struct Slots {
+    pub beginning: Box<str>,
+    pub limit: usize,
+    pub found: Arc<Vec<(String, SlotHolder)>>,
+}
+
+impl Slots {
+    pub fn answer(&self, beginning: &str, limit: usize) -> Option<Arc<Vec<(String, SlotHolder)>>> {
+        (*self.beginning == *beginning && self.limit == limit).then(|| self.found.clone())
+    }
+}
+
+impl Caches {
+    /// Each cache holds at most `count_max` records.
+    pub fn new(count_max: usize) -> Caches {
+        Caches {
+            tails: Cache::new(count_max),
+            gates: Cache::new(count_max),
+            slots: Cache::new(count_max),
+        }
+    }
+
+    /// Replaces the records that a batch has changed.
+    pub fn applied<'k>(
+        &self,
+        changed: impl Iterator<Item = &'k [u8]>,
+        tails: Vec<(Vec<u8>, Arc<Tail>)>,
+        gates: Vec<(Vec<u8>, Arc<GateState>)>,
+    ) {
+        self.slots.end_epoch();
+        self.gates.end_epoch();
+        self.tails.end_epoch();
+        for record in changed {
+            if keys::is_gate(record) {
+                self.gates.remove(record);
+            } else if let Some(ring) = keys::ring_of(record) {
+                self.tails.remove(ring);
+            } else if let Some((of_user, name)) = keys::slot_of(record) {
+                let begins = |slots: &Slots| name.starts_with(slots.beginning.as_bytes());
+                self.slots.remove_if(of_user, begins);
+            }
+        }
+        self.tails.put_all(tails);
+        self.gates.put_all(gates);
+    }
+}
+
+pub struct Cache<V> {
+    entries: Mutex<LruCache<Vec<u8>, Arc<V>, RandomState>>,
+    /// Number of batches applied.
+    epoch: AtomicU64,
+}
+
+impl<V> Cache<V> {
+    fn new(count_max: usize) -> Cache<V> {
+        let count_max = NonZeroUsize::new(count_max).unwrap_or(NonZeroUsize::MIN);
+        let entries = Mutex::new(LruCache::with_hasher(count_max, RandomState::default()));
+        Cache { entries, epoch: AtomicU64::new(0) }
+    }
+
+    pub fn get(&self, key: &[u8]) -> Option<Arc<V>> {
+        self.entries.lock().get(key).cloned()
+    }
+
+    pub fn get_or_read(
+        &self,
+        key: Vec<u8>,
+        read: impl FnOnce(&[u8]) -> Result<V>,
+    ) -> Result<Arc<V>> {
+        match self.get(&key) {
+            Some(found) => Ok(found),
+            None => self.read(key.clone(), || read(&key)),
+        }
+    }
+
+    /// Reads a record and caches it, unless a batch was applied meanwhile.
+    pub fn read(&self, key: Vec<u8>, read: impl FnOnce() -> Result<V>) -> Result<Arc<V>> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let value = Arc::new(read()?);
+        let mut entries = self.entries.lock();
+        if self.epoch.load(Ordering::Acquire) == epoch {
+            entries.put(key, value.clone());
+        }
+        Ok(value)
+    }
+
+    fn put_all(&self, all: Vec<(Vec<u8>, Arc<V>)>) {
+        let mut entries = self.entries.lock();
+        for (key, value) in all {
+            entries.put(key, value);
+        }
+    }
+
+    /// Order matters: before the changed records leave the cache, so that no reader of the old ones
+    /// puts them back.
+    fn end_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn remove(&self, key: &[u8]) {
+        self.entries.lock().pop(key);
+    }
+
+    fn remove_if(&self, key: &[u8], is_meant: impl Fn(&V) -> bool) {
+        let mut entries = self.entries.lock();
+        if entries.peek(key).is_some_and(|value| is_meant(value)) {
+            entries.pop(key);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A store without an index, for tests that write records by themselves.
+
+use keepsake::domain::{MemoryId, UserKey, Vector};
+use keepsake::fault::Result;
+use keepsake::memory::Neighbours;
+use keepsake::memory::reads::StagedVectors;
+
+pub struct NoIndex;
+
+impl Neighbours for NoIndex {
+    fn nearest(
+        &self,
+        _: &UserKey,
+        _: &Vector,
+        _: usize,
+        _: &StagedVectors,
+    ) -> Result<Vec<(MemoryId, f32)>> {
+        unreachable!("a test that writes records asks no index")
+    }
+
+    fn cosine_to_all(&self, _: &UserKey, _: &Vector, _: &StagedVectors) -> Result<Option<f32>> {
+        unreachable!("a test that writes records asks no index")
+    }
+}
