@@ -1,13 +1,18 @@
-# What the README names. `make` alone lists the targets; every step prints its heading and how long it took.
+# Builds, tests and measures Keepsake. `make` alone lists the targets. Every step prints its heading
+# and its duration.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all sim torture bench quality lint model kafka clean check-build check-kafka release
+.PHONY: help run test test-all sim torture bench quality lint model kafka clean check-build check-kafka check-deny release
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
+RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+# cargo-deny from the PATH; if there is none, `check-deny` builds this version in .keepsake/tools.
+DENY_VERSION := 0.20.2
+DENY := $(or $(shell command -v cargo-deny),.keepsake/tools/bin/cargo-deny)
 
 # $(call step,heading,command); no comma inside the command, make would cut it there.
 define step
@@ -16,35 +21,40 @@ trap 'code=$$?; if ((code)); then word=failed; else word=done; fi; printf "─�
 $(2)
 endef
 
-# $(call needs,command:Debian-package …); names everything that is missing at once.
+# $(call needs,command:Debian-package …) lists everything that is missing, with the package to install.
 define needs
 @missing=; for pair in $(1); do command -v "$${pair%%:*}" >/dev/null || missing+=" $$pair"; done; \
 for pair in $$missing; do \
-	if [[ $$pair == cargo:* ]]; then echo "missing: cargo (Rust 1.91 or newer); see https://rustup.rs"; \
+	if [[ $$pair == cargo:* ]]; then echo "missing: cargo (Rust $(RUST_MIN) or newer); see https://rustup.rs"; \
 	else echo "missing: $${pair%%:*}; on Debian: apt-get install $${pair##*:}"; fi; \
 done >&2; \
 [[ -z $$missing ]]
+endef
+
+define lints
+$(call step,format,cargo fmt --check)
+$(call step,lints,cargo clippy --all-targets --locked -- -D warnings)
+$(call step,documentation,RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --locked)
+$(call step,dependency rules,$(DENY) --locked check licenses bans sources)
 endef
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null || \
 	 sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1: \2/p' $(firstword $(MAKEFILE_LIST))
 
-run: check-build release ## build and show it: a scripted conversation on an embedded broker (DEMO=--exit ends after it)
+run: check-build release ## build Keepsake and show a scripted conversation on an embedded broker (DEMO=--exit ends after it)
 	@if [[ -n $${KEEPSAKE__EMBEDDER__MODEL:-} ]]; then \
-		echo "model: as the environment says, $$KEEPSAKE__EMBEDDER__MODEL"; \
+		echo "model: $$KEEPSAKE__EMBEDDER__MODEL, set in the environment"; \
 	elif deploy/model/setup.sh; then \
 		export KEEPSAKE__EMBEDDER__MODEL=.keepsake/model; \
 	else \
-		echo 'model: cannot be had, see above; going on with the stand-in "hash", which knows words but no meanings'; \
+		echo 'model: not available, see above; using the stand-in "hash", which compares words, not meanings'; \
 		export KEEPSAKE__EMBEDDER__MODEL=hash; \
 	fi; \
 	exec $(KEEPSAKE) demo $(DEMO)
 
-test: check-build check-kafka ## everything CI runs (KEEPSAKE_TEST_KAFKA=skip leaves out what needs Java)
-	$(call step,format,cargo fmt --check)
-	$(call step,lints,cargo clippy --all-targets --locked -- -D warnings)
-	$(call step,documentation,RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --locked)
+test: check-build check-kafka check-deny ## everything CI runs (KEEPSAKE_TEST_KAFKA=skip leaves out the tests that need Java)
+	$(lints)
 	$(call step,model,deploy/model/setup.sh)
 ifneq ($(KEEPSAKE_TEST_KAFKA),skip)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
@@ -54,47 +64,56 @@ ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
 	@$(skipped)
 endif
 
-test-all: check-build ## what needs more than the README lists: sets up the multilingual encoder (91 MB) and holds its figures
+test-all: check-build ## the tests of the multilingual encoder, after its set-up (91 MB more)
 	$(call step,model,deploy/model/setup.sh)
 	$(call step,multilingual model,deploy/model/setup.sh --multilingual)
-	$(call step,tests with it,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
+	$(call step,multilingual tests,KEEPSAKE_TEST_MODEL='$(MODEL)' KEEPSAKE_TEST_MULTILINGUAL='$(MODEL)-multilingual' cargo test --locked multilingual -- --nocapture)
 
-sim: check-build ## 10,000 stories on a simulated broker in which everything goes wrong (KEEPSAKE_SIM_SEEDS; KEEPSAKE_SIM_SEED tells one)
+sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
 
-torture: check-build check-kafka ## 200 kills, sleeps and broker restarts on a real Kafka (KEEPSAKE_TORTURE_KILLS)
+torture: check-build check-kafka ## 200 kills, pauses and broker restarts on a real Kafka (KEEPSAKE_TORTURE_KILLS)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 	$(call step,torture,KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) cargo test --locked --test integration torture:: -- --nocapture)
 
-bench: check-build release model ## speed of recall and ingest, as ratios to the bare parts
-	$(call step,recall,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench recall)
-	$(call step,ingest,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench ingest)
-	$(call step,score,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench score)
+bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port')
+	$(call step,recall,$(call bench,recall))
+	$(call step,ingest,$(call bench,ingest))
+	$(call step,score,$(call bench,score))
 	@echo 'bench restore needs a real Kafka: $(KEEPSAKE) bench restore --brokers host:port'
 
-quality: check-build release model ## what is kept, found and noticed on every evaluation set, beside a bare cosine (QUALITY=DIR for other sets)
+bench = KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench $(1) $(BENCH) --json | python3 tests/bench/record.py
+
+quality: check-build release model ## quality on every evaluation set, beside a bare cosine (QUALITY=DIR for other sets)
 	$(call step,quality,KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) eval all --dir '$(or $(QUALITY),tests/data/quality)')
 
-lint: check-build ## format, lints and documentation only
-	$(call step,format,cargo fmt --check)
-	$(call step,lints,cargo clippy --all-targets --locked -- -D warnings)
-	$(call step,documentation,RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --locked)
+lint: check-build check-deny ## formatting, lints, documentation and dependency rules only
+	$(lints)
 
-model: ## set up the embedding model in .keepsake/model
+model: ## set up the encoder in .keepsake/model
 	$(call step,model,deploy/model/setup.sh)
 
 kafka: check-kafka ## fetch Apache Kafka for the tests into .keepsake
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 
-clean: ## remove what was built and downloaded; a store in .keepsake stays
+clean: ## remove builds and downloads; a store in .keepsake stays
 	cargo clean
-	rm -rf .keepsake/cache .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
+	rm -rf .keepsake/cache .keepsake/tools .keepsake/model .keepsake/model-multilingual .keepsake/kafka-*
 
 release:
 	$(call step,build,cargo build --release --locked)
 
 check-build:
 	$(call needs,cargo:cargo gcc:gcc g++:g++ make:make python3:python3-venv)
+	@found=$$(rustc --version | cut -d' ' -f2); \
+	if [[ $$(printf '%s\n' '$(RUST_MIN)' "$$found" | sort -V | head -n 1) != '$(RUST_MIN)' ]]; then \
+		echo "rustc $$found is too old: Keepsake needs $(RUST_MIN) or newer; run: rustup update stable" >&2; exit 1; \
+	fi
+
+check-deny:
+ifeq ($(wildcard $(DENY)),)
+	$(call step,cargo-deny $(DENY_VERSION) (once),cargo install cargo-deny --locked --quiet --version $(DENY_VERSION) --root .keepsake/tools)
+endif
 
 check-kafka:
 ifeq ($(KEEPSAKE_TEST_KAFKA),skip)
@@ -106,7 +125,7 @@ endif
 define skipped
 printf '%s\n' \
 	'****************************************************************************' \
-	'**  KEEPSAKE_TEST_KAFKA=skip: NOTHING IS TESTED AGAINST A REAL KAFKA.     **' \
+	'**  KEEPSAKE_TEST_KAFKA=skip: NO TEST RUNS AGAINST A REAL KAFKA.          **' \
 	'**  This is not a full pass.                                              **' \
 	'****************************************************************************'
 endef

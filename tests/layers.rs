@@ -59,7 +59,7 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         of: &[""],
-        but: &["ports/kafka/", "cli/"],
+        but: &["ports/kafka/", "cli/", "examples/"],
         never: &["rdkafka::"],
         why: "Kafka's client is the port's own",
     },

@@ -10,6 +10,7 @@ mod contract;
 mod dlq;
 mod documents;
 mod eval;
+mod examples;
 mod faults;
 mod fuzz;
 mod handover;

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# A real Apache Kafka 4.1.0 for tests and trials: one KRaft node on loopback, its data in a directory of your choice.
-# Not for production: one copy of everything, nothing encrypted.
+# Runs a real Apache Kafka 4.1.0 for tests and trials: one KRaft node on loopback, with its data in a
+# directory of your choice. Not for production: one replica of everything, no encryption.
 #
 #   kafka.sh jars                 fetch the jars into .keepsake/kafka-4.1.0 (once; 55 MB)
 #   kafka.sh start DIR [options]  start a broker in DIR, wait until it answers, print its host:port
-#       --parent PID              stop it when process PID is gone, however that ended
-#       --set KEY=VALUE           one more broker setting (remembered; may be repeated)
-#   kafka.sh stop DIR             end it in good order; its data stay, and start takes them up again
+#       --parent PID              stop the broker when process PID has ended, however it ended
+#       --set KEY=VALUE           one more broker setting (kept for restarts; may be repeated)
+#   kafka.sh stop DIR             stop the broker in good order; start continues with the same data
 #   kafka.sh restart DIR          stop and start: the same address, the same data, the same parent
 #
-# In DIR: bootstrap (host:port), pid, server.properties, log, data/. Exit 0 done, 1 failed, 2 used wrongly, 4 something
-# must be installed first. KAFKA_READY_SECONDS (default 60) limits the wait.
+# Files in DIR: bootstrap (host:port), pid, server.properties, log, data/. Exit codes: 0 done, 1 failed,
+# 2 used wrongly, 4 a package is missing. KAFKA_READY_SECONDS (default 60) limits the wait.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -19,7 +19,7 @@ version=4.1.0
 home=$keepsake/kafka-$version
 ready_seconds=${KAFKA_READY_SECONDS:-60}
 
-say() { printf 'kafka: %s\n' "$*" >&2; } # stdout is for the address alone
+say() { printf 'kafka: %s\n' "$*" >&2; } # standard output has only the address
 fail() { say "$*"; exit 1; }
 usage() { sed -n '5,10s/^#   //p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 needs() { # $1: command, $2: Debian package
@@ -30,14 +30,14 @@ needs() { # $1: command, $2: Debian package
 
 jars() {
   needs java default-jre-headless
-  # The copy of the pom is the marker: the directory gets its name only when whole, and an edited pom fetches again.
+  # The copy of pom.xml marks a complete directory; after a change of pom.xml the jars are fetched again.
   if cmp -s "$here/pom.xml" "$home/pom.xml"; then return; fi
   needs mvn maven
   mkdir -p "$keepsake/cache"
   (
-    flock 9 # a second run waits here, then finds the work done
+    flock 9 # a second run waits here and then finds the jars
     if cmp -s "$here/pom.xml" "$home/pom.xml"; then exit; fi
-    rm -rf "$keepsake"/cache/kafka.?????? # of a run that was killed
+    rm -rf "$keepsake"/cache/kafka.?????? # left by a run that was killed
     new=$(mktemp -d "$keepsake/cache/kafka.XXXXXX")
     trap 'rm -rf "$new"' EXIT
     say "fetching Apache Kafka $version with Maven (once; 55 MB)"
@@ -53,7 +53,7 @@ jars() {
 
 # --- one broker --------------------------------------------------------------------------------------------------------
 
-# Writes $dir/server.properties; it is the only record of the ports, so that a restart has the same ones.
+# Writes $dir/server.properties, the only record of the ports, so that a restart has the same address.
 configure() {
   local port controller
   port=$(free_port) controller=$(free_port)
@@ -67,29 +67,30 @@ controller.listener.names=CONTROLLER
 controller.quorum.voters=1@127.0.0.1:$controller
 log.dirs=$dir/data
 
-# One node holds every copy. Few partitions inside, because each is made at the first use.
+# One node has every replica. Few internal partitions, because each is created at its first use.
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 
-# Tests do not wait: groups form at once, a dead member or an abandoned transaction is noticed within seconds.
+# Short waits for tests: groups form at once, and a dead member or an abandoned transaction is detected
+# within seconds.
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 
-# A misspelt topic is an error, not a new topic.
+# A misspelt topic name is an error and creates no topic.
 auto.create.topics.enable=false
 PROPERTIES
   add_settings
 }
 
-add_settings() { # of two lines with one key the later one counts
+add_settings() { # the later of two lines with the same key counts
   if [[ ${#settings[@]} -gt 0 ]]; then printf '%s\n' "${settings[@]}" >>"$dir/server.properties"; fi
 }
 
-# Below the range from which the system hands out ports by itself, so that no client connection sits on ours.
+# Chooses a port below the system's range of ephemeral ports, so that no client connection occupies it.
 free_port() {
   local port
   while port=$((20000 + RANDOM % 12000)); do
@@ -98,8 +99,9 @@ free_port() {
   printf '%s' "$port"
 }
 
-# What any of our Java runs begins with; $1: heap in megabytes. The broker shares the machine with the program under
-# test: one collector thread, and no optimising compiler, which would take longer than most tests last.
+# Sets `java`, the beginning of every Java command line; $1: heap in megabytes. The broker shares the
+# machine with the program under test: one garbage collection thread, and no optimising compiler, which
+# would take longer than most tests last.
 java_command() {
   java=(java "-Xmx${1}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.awt.headless=true
     -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true
@@ -108,7 +110,7 @@ java_command() {
 
 format() {
   local id
-  # 16 bytes in URL-safe base64; one that begins with "-" would be read as an option.
+  # 16 bytes in URL-safe base64. K comes first, because an id that begins with "-" would be an option.
   id=K$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)
   java_command 128
   "${java[@]}" kafka.tools.StorageTool format --cluster-id "$id" --config "$dir/server.properties" >>"$dir/log" 2>&1 ||
@@ -117,7 +119,7 @@ format() {
 
 launch() {
   java_command 512
-  # A session of its own: Ctrl-C at the terminal is for the program under test, not for its broker.
+  # A session of its own: Ctrl-C at the terminal stops the program under test, not its broker.
   setsid "${java[@]}" kafka.Kafka "$dir/server.properties" </dev/null >>"$dir/log" 2>&1 &
   broker=$!
   printf '%s\n' "$broker" >"$dir/pid"
@@ -126,15 +128,16 @@ launch() {
   fi
 }
 
-# A pid outlives its process and is given out again: only a process that was started with our settings file is ours.
+# Process ids are reused, so the command line must name this settings file.
 is_broker() { tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | grep -qxF "$dir/server.properties"; }
 
 running() { broker=$(cat "$dir/pid" 2>/dev/null) && [[ -n $broker ]] && is_broker "$broker"; }
 
 address() { sed -n 's|^advertised.listeners=PLAINTEXT://||p' "$dir/server.properties"; }
 
-# Asks for the brokers of the cluster, as any client does first: Metadata (key 3) version 4, no topics. The answer must
-# name this cluster, as the port may have gone to another broker, and a broker in it, as at first there is none.
+# Sends a Metadata request (key 3, version 4, no topics), the first request of any client. The answer must
+# contain the id of this cluster, because another broker may have taken the port, and one broker, because
+# at first there is none.
 answers() {
   local cluster bytes LC_ALL=C
   cluster=$(sed -n 's/^cluster.id=//p' "$dir/data/meta.properties")
@@ -146,7 +149,7 @@ answers() {
   ) 2>/dev/null
 }
 
-wait_until_ready() { # 0 it answers, 1 it ended, 2 too slow
+wait_until_ready() { # 0: the broker answers, 1: it has exited, 2: too slow
   local deadline=$((SECONDS + ready_seconds)) at
   at=$(address)
   while is_broker "$broker"; do
@@ -167,7 +170,7 @@ start() {
     add_settings
   fi
   printf '%s' "$parent" >"$dir/parent"
-  trap 'end_broker' EXIT # whatever stops us before the broker is ready stops the broker too
+  trap 'end_broker' EXIT # an exit before the broker is ready stops the broker too
   for attempt in 1 2 3 4 5; do
     if [[ -n $fresh ]]; then
       rm -rf "$dir/data"
@@ -186,7 +189,7 @@ start() {
       2) fail "no answer after $ready_seconds s, see $dir/log" ;;
     esac
     grep -q "Address already in use" "$dir/log" || break
-    # New ports while nobody knows them; later the same ones again, since clients hold the address.
+    # A fresh broker gets new ports; a restarted one keeps its ports, because clients have the address.
     say "attempt $attempt: a port was taken"
     mv "$dir/log" "$dir/log.$attempt"
     sleep 0.5
@@ -203,7 +206,7 @@ end_broker() {
     is_broker "$broker" || return 0
     sleep 0.1
   done
-  say "still there after 15 s: killed"
+  say "still running after 15 s: killed"
   kill -KILL "$broker" 2>/dev/null || true
   while is_broker "$broker"; do sleep 0.1; done
 }
@@ -213,10 +216,11 @@ stop() {
   rm -f "$dir/pid"
 }
 
-# Empty once the process is gone or a zombie; else its start time, which tells it from a later process of the same pid.
+# Prints the start time of a process, which distinguishes it from a later process with the same id.
+# Prints nothing if the process has ended or is a zombie.
 alive() { sed -n 's/.*) \([^Z]\) /\1 /p' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
-watch() { # $1: broker, $2: the process it is for
+watch() { # $1: broker, $2: the process that uses it
   local born
   broker=$1
   born=$(alive "$2")

@@ -24,10 +24,10 @@ from tokenizers import Tokenizer
 HIDDEN, HEADS = 384, 12
 HEAD = HIDDEN // HEADS
 LAYER_NORM_EPSILON = 1e-12
-TOKENS_MAX = 256  # what the model was trained for; Keepsake cuts there too
+TOKENS_MAX = 256  # the model's training length; Keepsake cuts texts there too
 
 EXAMPLE = "This is an example sentence"
-EXAMPLE_STARTS = [0.0676569, 0.0634959, 0.0487131, 0.0793049]  # as the model's authors publish it
+EXAMPLE_STARTS = [0.0676569, 0.0634959, 0.0487131, 0.0793049]  # published by the model's authors
 # int8 against fp32 over TEXTS: measured mean 0.988, smallest 0.976 ("ok"); per-tensor weights, a known mistake, give 0.918.
 COSINE_MEAN_MIN = 0.98
 
@@ -67,7 +67,7 @@ class Graph:
         return self.op("Add", [product, self.constant(f"{name}_bias", bias)], name)
 
     def layer_norm(self, x, name, weights, key):
-        # Not "_scale": the quantiser makes that name for the scale of an activation.
+        # Not "_scale": the quantiser uses that name for the scale of an activation.
         gain = self.constant(f"{name}_gain", weights[f"{key}.weight"])
         shift = self.constant(f"{name}_shift", weights[f"{key}.bias"])
         return self.op("LayerNormalization", [x, gain, shift], name, axis=-1, epsilon=LAYER_NORM_EPSILON)
@@ -187,7 +187,7 @@ def open_session(model):
 
 def open_tokenizer(source):
     tokenizer = Tokenizer.from_file(os.path.join(source, "tokenizer.json"))
-    tokenizer.no_padding()  # as shipped it pads and cuts every text to 128 tokens
+    tokenizer.no_padding()  # the published file pads and cuts every text to 128 tokens
     tokenizer.enable_truncation(max_length=TOKENS_MAX)
     return tokenizer
 
@@ -223,7 +223,7 @@ def prove(exact, small, tokenizer):
 
 
 def check(weights, exact, small, tokenizer):
-    """The slow comparison, for whoever changes this file."""
+    """Runs the slow comparison, after changes to this file."""
     reference = np.concatenate([forward(weights, *tokens(tokenizer, text)) for text in TEXTS])
     fp32, int8 = encode(exact, tokenizer, TEXTS), encode(small, tokenizer, TEXTS)
     padded = exact.run(None, dict(zip(("input_ids", "attention_mask"), padded_batch(tokenizer, TEXTS))))[0]

