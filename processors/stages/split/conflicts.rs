@@ -301,7 +301,7 @@ const DENIAL_NEAR_ENOUGH: f32 = 0.5;
 const DENIAL_MARGIN: f32 = 0.2;
 
 /// Of the stems that are denied, how many a deed must name: half of them, and two where there are two.
-pub fn told_at_least(denied: usize) -> usize {
+pub fn shared_stems_min(denied: usize) -> usize {
     denied.div_ceil(2).max(denied.min(2))
 }
 
@@ -344,7 +344,7 @@ fn strength(denied: &BTreeSet<String>, told: &Clause, cosine: f32) -> Option<f32
     let Says::Deed(deed) = &told.says else { return None };
     let shared = denied.intersection(deed).count();
     let share = shared as f32 / denied.len() as f32;
-    let holds = cosine >= DENIAL_NEAR_ENOUGH && shared >= told_at_least(denied.len());
+    let holds = cosine >= DENIAL_NEAR_ENOUGH && shared >= shared_stems_min(denied.len());
     holds.then_some(cosine + 0.5 * share)
 }
 
