@@ -65,8 +65,8 @@ pub fn first_words(text: &str, count: usize) -> String {
     }
 }
 
-/// Returns the first `count` words as a slice of `text`, without allocating. `None` unless `text` is
-/// printable ASCII with exactly one space between words, as most texts are.
+/// Returns the first `count` words as a slice of `text`, without allocating. `None` unless `text`
+/// is printable ASCII with exactly one space between words, as most texts are.
 fn first_plain_words(text: &str, count: usize) -> Option<&str> {
     let mut words = 0;
     let mut after_space = true;

@@ -45,9 +45,9 @@ static DETECTOR: LazyLock<Detector> = LazyLock::new(|| {
 });
 
 /// Confidence of the detector from which its answer is used. With this value and
-/// [`CONFIDENCE_MIN_UNLIKE_ENGLISH`], half of single sentences in a dozen languages are detected and
-/// hardly one wrongly; of three sentences together nine in ten are. None of 7,000 English turns and
-/// questions is taken for another language.
+/// [`CONFIDENCE_MIN_UNLIKE_ENGLISH`], half of single sentences in a dozen languages are detected
+/// and hardly one wrongly; of three sentences together nine in ten are. None of 7,000 English turns
+/// and questions is taken for another language.
 const CONFIDENCE_MIN: f64 = 0.5;
 /// The lower bound for texts that are unlikely to be English: they have a non-ASCII letter, or
 /// `WORDS_WITHOUT_STOP_WORD` words and no English stop word among them.
@@ -94,8 +94,8 @@ pub struct Signs {
     has_non_ascii: bool,
 }
 
-/// Texts with fewer words need a larger share of stop words to count as English: "on", "an" and "as"
-/// are words of several languages.
+/// Texts with fewer words need a larger share of stop words to count as English: "on", "an" and
+/// "as" are words of several languages.
 const SHORT_WORDS: usize = 8;
 
 impl Signs {

@@ -38,7 +38,8 @@ pub fn parts<'w>(word: &'w str, mut each: impl FnMut(&'w str)) {
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
         let run_script = script(first);
-        // The marks that lengthen a vowel (ー) or repeat a character (々) stay in the run before them.
+        // The marks that lengthen a vowel (ー) or repeat a character (々) stay in the run before
+        // them.
         let end = rest
             .find(|c| {
                 script(c) != run_script && !(run_script.is_some() && matches!(c, 'ー' | '々'))

@@ -62,7 +62,8 @@ impl Covered {
     }
 }
 
-/// A language file. Unknown keys are an error, so that a misspelt list name is not silently ignored.
+/// A language file. Unknown keys are an error, so that a misspelt list name is not silently
+/// ignored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lists {
@@ -223,8 +224,8 @@ impl<T: Copy> Finder<T> {
     }
 }
 
-/// Returns true at the border of a word. A phrase that ends in an apostrophe, like "j'", always ends
-/// at one.
+/// Returns true at the border of a word. A phrase that ends in an apostrophe, like "j'", always
+/// ends at one.
 fn is_border(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back();
     let after = text[at..].chars().next();

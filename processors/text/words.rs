@@ -144,9 +144,9 @@ impl Words {
 
     /// Returns the terms with which to search for a question.
     ///
-    /// A question is often too short for language detection. Unless the question is plainly English,
-    /// each word is therefore stemmed in English, in the detected language and in every language of
-    /// `spoken`, the languages that the user's memories are written in.
+    /// A question is often too short for language detection. Unless the question is plainly
+    /// English, each word is therefore stemmed in English, in the detected language and in every
+    /// language of `spoken`, the languages that the user's memories are written in.
     pub fn searched<E>(
         &self,
         spoken: impl FnOnce() -> Result<Vec<Language>, E>,

@@ -17,7 +17,7 @@ impl Options {
             message_bytes_max: 1 << 20,
             content_bytes_max: 65_536,
             metadata_bytes_max: 2_048,
-            reply_allowed: vec!["keepsake.replies".into(), "*.replies".into()],
+            reply_allowed: AllowedTopics::of(&["keepsake.replies".into(), "*.replies".into()]),
             replies_topic: "keepsake.replies".into(),
             default_deadline_ms: 5_000,
             trust_proposals: false,
@@ -47,7 +47,7 @@ fn record(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])]) -> Record {
     }
 }
 
-/// The same, marked by us.
+/// Returns the record with Keepsake's signature.
 fn marked(mut record: Record) -> Record {
     let Record { topic, partition, key, value, headers, .. } = &record;
     let marked = Marked {
@@ -57,8 +57,8 @@ fn marked(mut record: Record) -> Record {
         value: value.as_deref(),
         headers,
     };
-    let mark = MarkKey::of(KEY).sign(&marked);
-    record.headers.push((MARK.to_owned(), mark));
+    let signature = MarkKey::of(KEY).sign(&marked);
+    record.headers.push((MARK.to_owned(), signature));
     record
 }
 
@@ -76,7 +76,7 @@ fn ask_of(value: Value) -> Ask {
     request_of(&value, &[]).ask
 }
 
-/// The code and the field of what is wrong.
+/// The code and the field of an expected reject.
 type Wrong<'a> = (RejectCode, Option<&'a str>);
 
 #[track_caller]
@@ -120,9 +120,20 @@ fn a_short_turn_gets_the_defaults() {
 #[test]
 fn a_long_turn_keeps_every_field() {
     let event = event_of(
-        &json!({"type": "turn", "tenant": "acme", "user": "zoe", "session": "s-17", "id": "chat-17-42", "kind": "fact",
-            "at": "1970-01-01T00:00:01.5Z", "role": "assistant", "speaker": "Zoë", "content": "", "metadata": {"channel": "web"},
-            "mood": ["ignored"]}),
+        &json!({
+            "type": "turn",
+            "tenant": "acme",
+            "user": "zoe",
+            "session": "s-17",
+            "id": "chat-17-42",
+            "kind": "fact",
+            "at": "1970-01-01T00:00:01.5Z",
+            "role": "assistant",
+            "speaker": "Zoë",
+            "content": "",
+            "metadata": {"channel": "web"},
+            "mood": ["ignored"],
+        }),
         &[],
     );
     assert_eq!(
@@ -159,12 +170,16 @@ fn every_event_becomes_its_action() {
         (update.memory, update.content, update.metadata.map(|m| m.len())),
         (id, None, Some(0))
     );
-    let feedback = of(
-        json!({"type": "feedback", "user": "zoe", "memory": MEMORY, "memories": ["gone"], "signal": "wrong"}),
-    );
-    assert!(
-        matches!(feedback, Action::Feedback { memories, signal: Signal::Wrong } if memories.len() == 2 && memories[0] == id)
-    );
+    let Action::Feedback { memories, signal: Signal::Wrong } = of(json!({
+        "type": "feedback",
+        "user": "zoe",
+        "memory": MEMORY,
+        "memories": ["gone"],
+        "signal": "wrong",
+    })) else {
+        panic!()
+    };
+    assert!(memories.len() == 2 && memories[0] == id);
     for (target, expected) in [
         (json!({"memory": MEMORY}), "memory"),
         (json!({"session": "s"}), "session"),
@@ -190,7 +205,7 @@ fn every_event_becomes_its_action() {
 }
 
 #[test]
-fn a_bad_event_names_what_is_wrong_in_order() {
+fn a_bad_event_is_rejected_with_code_and_field() {
     let turn = |extra: Value| {
         let mut turn = json!({"type": "turn", "user": "zoe", "content": "x"});
         turn.as_object_mut()
@@ -264,7 +279,7 @@ fn a_record_without_a_value_is_refused() {
 }
 
 #[test]
-fn what_a_sender_wrote_never_makes_the_reason_long() {
+fn a_reason_is_short_even_if_it_quotes_a_long_text() {
     for value in [
         json!({"type": "x".repeat(500_000)}),
         json!({"type": "turn", "user": "zoe", "content": "x", "role": "y".repeat(500_000)}),
@@ -277,8 +292,15 @@ fn what_a_sender_wrote_never_makes_the_reason_long() {
 }
 
 #[test]
-fn proposals_are_taken_from_our_own_worker_only() {
-    let prune = json!({"type": "prune", "tenant": "acme", "user": "", "id": "p", "reason": "faded", "memories": [{"id": MEMORY, "version": 4}]});
+fn proposals_need_keepsakes_signature() {
+    let prune = json!({
+        "type": "prune",
+        "tenant": "acme",
+        "user": "",
+        "id": "p",
+        "reason": "faded",
+        "memories": [{"id": MEMORY, "version": 4}],
+    });
     let decoded = |record: &Record| event(record, &Options::for_tests()).outcome;
     let own = marked(record(prune.to_string(), &[]));
     let ours = decoded(&own).expect("a good event");
@@ -296,18 +318,25 @@ fn proposals_are_taken_from_our_own_worker_only() {
         assert_eq!(
             decoded(&stolen).expect_err("not ours").code,
             RejectCode::Untrusted,
-            "its mark is of another record"
+            "the signature is of another record"
         );
     }
     let trusting = Options { trust_proposals: true, ..Options::for_tests() };
     assert!(event(&record(prune.to_string(), &[]), &trusting).outcome.is_ok());
     let seen = json!({"id": MEMORY, "version": 4});
-    let revise = json!({"type": "revise", "user": "zoe", "memory": seen, "revises": [seen], "probability": 0.9, "reason": "x"});
+    let revise = json!({
+        "type": "revise",
+        "user": "zoe",
+        "memory": seen,
+        "revises": [seen],
+        "probability": 0.9,
+        "reason": "x",
+    });
     check_event(revise.to_string(), &[], (RejectCode::Untrusted, None));
     let ours = decoded(&marked(record(revise.to_string(), &[]))).expect("a good event");
-    assert!(
-        matches!(ours.action, Action::Revise(revise) if revise.revises == [revise.memory] && revise.probability == 0.9)
-    );
+    let Action::Revise(decoded_revise) = ours.action else { panic!("a revise event") };
+    assert!(decoded_revise.revises == [decoded_revise.memory]);
+    assert_eq!(decoded_revise.probability, 0.9);
     for (field, value) in
         [("probability", json!(1.5)), ("revises", json!([])), ("memory", Value::Null)]
     {

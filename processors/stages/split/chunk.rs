@@ -4,17 +4,17 @@
 //! 2. Join blocks that are short beyond doubt (fewer bytes than `tokens_min`), so that thousands of
 //!    one-line blocks are not counted one by one.
 //! 3. Count the tokens of each block. One that fits is a piece.
-//! 4. Cut a block that does not fit into sentences and fences, halve whatever is still too long, and
-//!    pack the parts into pieces of about equal size.
+//! 4. Cut a block that does not fit into sentences and fences, halve whatever is still too long,
+//!    and pack the parts into pieces of about equal size.
 //! 5. Join a piece of fewer than `tokens_min` tokens with the next one, as a heading belongs to the
 //!    text below; the last one, or one that does not fit there, joins the piece before.
 //!
 //! For example, in words for tokens, with `tokens_min` 1 and `tokens_max` 6: "One two. Three four!
-//! Five six? Seven eight." has 8, needs two pieces of about 4, and becomes "One two. Three four!" and
-//! "Five six? Seven eight."
+//! Five six? Seven eight." has 8, needs two pieces of about 4, and becomes "One two. Three four!"
+//! and "Five six? Seven eight."
 //!
-//! Cost: every byte is counted at most twice, except that a single sentence or line that is too long
-//! is counted once more per halving.
+//! Cost: every byte is counted at most twice, except that a single sentence or line that is too
+//! long is counted once more per halving.
 
 use super::Options;
 use super::clean::Fence;
@@ -57,8 +57,8 @@ struct Measure<'a> {
 }
 
 impl Measure<'_> {
-    /// Counts the tokens of a range. A text of at most `max` bytes is not counted, because no tokenizer
-    /// makes more tokens than bytes: most turns are such a single piece.
+    /// Counts the tokens of a range. A text of at most `max` bytes is not counted, because no
+    /// tokenizer makes more tokens than bytes: most turns are such a single piece.
     fn piece(&self, range: Range<usize>) -> Piece {
         let is_all = range.len() == self.text.len();
         let tokens = if is_all && range.len() <= self.max {
@@ -98,7 +98,8 @@ impl Measure<'_> {
         self.packed(sized)
     }
 
-    /// Cuts a block into sentences and fences. A fence that is too long by itself is cut into lines.
+    /// Cuts a block into sentences and fences. A fence that is too long by itself is cut into
+    /// lines.
     fn atoms(&self, block: Range<usize>) -> Vec<Range<usize>> {
         let mut atoms = Vec::new();
         for (range, code) in code_and_prose(self.text, block) {
@@ -126,16 +127,16 @@ impl Measure<'_> {
         }
     }
 
-    /// Packs atoms into the smallest possible number of pieces, filled about equally instead of full
-    /// ones and a remainder.
+    /// Packs atoms into the smallest possible number of pieces, filled about equally instead of
+    /// full ones and a remainder.
     fn packed(&self, atoms: Vec<Piece>) -> Vec<Piece> {
         let total: usize = atoms.iter().map(|atom| atom.tokens).sum();
         let wanted = total.div_ceil(total.div_ceil(self.max).max(1));
         join(atoms, |last, next| last.tokens < wanted && last.tokens + next.tokens <= self.max)
     }
 
-    /// Joins each short piece with the next one, as a heading belongs to the text below. The last one,
-    /// or one that does not fit there, joins the piece before.
+    /// Joins each short piece with the next one, as a heading belongs to the text below. The last
+    /// one, or one that does not fit there, joins the piece before.
     fn short_joined(&self, pieces: Vec<Piece>) -> Vec<Piece> {
         let forward = join(pieces, |last, next| last.tokens < self.min && self.fit(last, next));
         join(forward, |last, next| next.tokens < self.min && self.fit(last, next))

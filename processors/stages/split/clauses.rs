@@ -1,8 +1,8 @@
 //! Cuts text into clauses, parts of sentences that make one statement each.
 //!
 //! Facts are extracted clause by clause, so that a word in one clause (a negation, "now") does not
-//! affect the next. [`clauses`] cuts at every border; [`claims`] also joins fragments and clauses like
-//! "which is now 15" to the clause before, for comparison with other texts.
+//! affect the next. [`clauses`] cuts at every border; [`claims`] also joins fragments and clauses
+//! like "which is now 15" to the clause before, for comparison with other texts.
 
 use super::clean::Fence;
 use super::english::ascii_pattern;
@@ -26,8 +26,8 @@ pub fn with_straight_apostrophes(text: &str) -> Cow<'_, str> {
     if text.contains('’') { text.replace('’', "'").into() } else { text.into() }
 }
 
-/// Cuts prose into clauses. A comma cuts only after three words or more, so that "Actually, I prefer
-/// Go" stays whole.
+/// Cuts prose into clauses. A comma cuts only after three words or more, so that "Actually, I
+/// prefer Go" stays whole.
 pub fn clauses(prose: &str) -> Vec<&str> {
     let mut clauses = Vec::new();
     let mut start = 0;
@@ -57,8 +57,9 @@ const WORDS_MIN: usize = 3;
 const WORDS_MAX: usize = 70;
 const CLAIMS_MAX: usize = 30;
 
-/// Cuts prose into claims, clauses that can be compared with those of another text. A clause of fewer
-/// than three words and a clause that refers back ("which is now 15") are joined to the one before.
+/// Cuts prose into claims, clauses that can be compared with those of another text. A clause of
+/// fewer than three words and a clause that refers back ("which is now 15") are joined to the one
+/// before.
 pub fn claims(prose: &str) -> Vec<String> {
     let mut claims: Vec<(String, usize)> = Vec::new();
     for clause in clauses(prose) {

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// Returns `content` trimmed, in [NFC](https://unicode.org/reports/tr15/) and with normalised lines.
+/// Returns `content` trimmed, in [NFC](https://unicode.org/reports/tr15/) and with normalised
+/// lines.
 pub fn clean(content: &str) -> String {
     let composed = match is_nfc_quick(content.chars()) {
         IsNormalized::Yes => Cow::Borrowed(content),
@@ -35,8 +36,8 @@ fn without_stacked_empty_lines(text: &str) -> String {
 }
 
 /// Tracks [code fences](https://spec.commonmark.org/0.31.2/#fenced-code-blocks) line by line. Three
-/// or more backticks at the beginning of a line open a fence, and a line of at least as many backticks
-/// closes the fence.
+/// or more backticks at the beginning of a line open a fence, and a line of at least as many
+/// backticks closes the fence.
 #[derive(Default)]
 pub struct Fence {
     /// Backticks of the open fence, 0 outside of fences.
@@ -44,8 +45,8 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Returns true if this line belongs to a fence, including its first and last line. Must be called
-    /// with every line in order.
+    /// Returns true if this line belongs to a fence, including its first and last line. Must be
+    /// called with every line in order.
     pub fn holds(&mut self, line: &str) -> bool {
         let line = line.trim();
         let ticks = line.len() - line.trim_start_matches('`').len();

@@ -1,5 +1,6 @@
-//! What a text says otherwise than an earlier one of the same speaker: another number for the same thing, or "never" against a deed.
-//! A proposal, never more: most are real changes, some only sound like one, so nobody may close a memory for it.
+//! What a text says otherwise than an earlier one of the same speaker: another number for the same
+//! thing, or "never" against a deed. A proposal, never more: most are real changes, some only sound
+//! like one, so nobody may close a memory for it.
 
 use super::clauses::{claims, prose};
 use super::numbers::{Family, Number, may_number, numbers};
@@ -100,7 +101,8 @@ enum Says {
 
 type Read<'a> = [(&'a Earlier<'a>, Vec<Clause>)];
 
-/// What is looked for in a text. Most earlier ones hold nothing that could stand against a new one, and reading them is what takes time.
+/// What is looked for in a text. Most earlier ones hold nothing that could stand against a new one,
+/// and reading them is what takes time.
 enum Sought<'a> {
     /// In a new text, what could stand against any of the earlier ones.
     New { numbers: bool, deeds: bool },
@@ -127,7 +129,8 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Invariant: finds no less that could stand against another text than if everything were looked for.
+    /// Invariant: finds no less that could stand against another text than if everything were
+    /// looked for.
     fn read(&self, text: &str, plain: &str) -> Vec<Clause> {
         if self.may_be_in(plain) {
             claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect()
@@ -168,7 +171,8 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Of a deed or a denial that is looked for. What a new text denies, any earlier one may tell of.
+    /// Of a deed or a denial that is looked for. What a new text denies, any earlier one may tell
+    /// of.
     fn may_tell(&self, plain: &str) -> bool {
         let (deeds, denials) = match self {
             Sought::New { deeds, .. } => (*deeds, true),
@@ -178,7 +182,8 @@ impl<'a> Sought<'a> {
     }
 }
 
-/// May it take the place of another number? Only if something changes, or if it says what the number was.
+/// May it take the place of another number? Only if something changes, or if it says what the
+/// number was.
 fn is_new(is_change: bool, number: &Number) -> bool {
     is_change || number.old.is_some()
 }
@@ -188,7 +193,8 @@ fn about(words: &[&str]) -> BTreeSet<String> {
     stems.iter().filter(|stem| !GENERIC.contains(*stem)).map(str::to_owned).collect()
 }
 
-// ---------------------------------------------------------------- another number for the same thing
+// ---------------------------------------------------------------- another number for the same
+// thing
 
 /// When two clauses with a number of one family speak of one thing.
 struct Alike {
@@ -198,7 +204,8 @@ struct Alike {
     shared: usize,
 }
 
-/// Counts and durations also agree in their noun or unit, so less is asked of the rest; the others have only the rest to go by.
+/// Counts and durations also agree in their noun or unit, so less is asked of the rest; the others
+/// have only the rest to go by.
 fn alike(family: Family) -> Alike {
     match family {
         Family::Count | Family::Bare | Family::Money | Family::Duration => {
@@ -296,11 +303,13 @@ fn is_like_phrase(new: &Number, old: &Number) -> bool {
 
 // ---------------------------------------------------------------- "I have never" against a deed
 
-/// A deed that is told in another connection denies nothing: at .35 two denials of three named a wrong one.
+/// A deed that is told in another connection denies nothing: at .35 two denials of three named a
+/// wrong one.
 const DENIAL_NEAR_ENOUGH: f32 = 0.5;
 const DENIAL_MARGIN: f32 = 0.2;
 
-/// Of the stems that are denied, how many a deed must name: half of them, and two where there are two.
+/// Of the stems that are denied, how many a deed must name: half of them, and two where there are
+/// two.
 pub fn shared_stems_min(denied: usize) -> usize {
     denied.div_ceil(2).max(denied.min(2))
 }
@@ -321,7 +330,8 @@ fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
     strongest(found.collect(), DENIAL_MARGIN)
 }
 
-/// What was denied before and is told now. A denial that many deeds speak against has been answered.
+/// What was denied before and is told now. A denial that many deeds speak against has been
+/// answered.
 fn belied(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
     let mut found = Vec::new();
     for (place, (before, clauses)) in
@@ -384,7 +394,8 @@ fn is_no_number(stem: &str) -> bool {
     !stem.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A key for each denial of a text, so that it can be found when the deed is told: the stems of what was never done, in order.
+/// A key for each denial of a text, so that it can be found when the deed is told: the stems of
+/// what was never done, in order.
 pub fn denials(prose: &str) -> impl Iterator<Item = BTreeSet<String>> {
     let is_denied = denies(&prose.to_ascii_lowercase());
     let clauses = if is_denied { claims(prose) } else { Vec::new() };

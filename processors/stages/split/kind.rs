@@ -1,8 +1,8 @@
 //! Labels a candidate with a kind (preference, decision, event, …) by patterns over its wording.
 //!
-//! Clients filter memories by kind; the gate does not use kinds to keep or drop a turn. The patterns
-//! are English, and a text that matches none is a `fact`. To change the label of a wording, edit
-//! `WORDINGS` and add a row to the test.
+//! Clients filter memories by kind; the gate does not use kinds to keep or drop a turn. The
+//! patterns are English, and a text that matches none is a `fact`. To change the label of a
+//! wording, edit `WORDINGS` and add a row to the test.
 
 use super::clauses::with_straight_apostrophes;
 use super::english::{MONTHS, WEEKDAYS};
@@ -10,8 +10,8 @@ use crate::domain::Kind;
 use regex::{RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
-/// The kinds with their patterns, which are applied to lower-case text with ASCII classes, the regex
-/// engine's fastest mode. Words in capitals stand for lists: see [`RULES`].
+/// The kinds with their patterns, which are applied to lower-case text with ASCII classes, the
+/// regex engine's fastest mode. Words in capitals stand for lists: see [`RULES`].
 ///
 /// Order matters: the first kind that matches wins. Kinds that clients filter by come first, and
 /// patterns that match nearly everything last.

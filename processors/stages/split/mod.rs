@@ -7,8 +7,8 @@
 //!    `lives_in = lisbon`.
 //!
 //! Two more readers compare a text with earlier ones: [`conflicts()`] finds contradictions, and
-//! [`change`] finds probable revisions. Nothing here depends on the speaker, on stored memories or on
-//! the outcome of the turn.
+//! [`change`] finds probable revisions. Nothing here depends on the speaker, on stored memories or
+//! on the outcome of the turn.
 
 pub mod change;
 mod chunk;
@@ -28,8 +28,8 @@ pub use slots::{DENIALS, replaces, slots, told};
 
 use crate::domain::Kind;
 
-/// Size limits of a candidate, in tokens of the encoder. The encoder truncates longer texts, and the
-/// vector of a few words carries little meaning.
+/// Size limits of a candidate, in tokens of the encoder. The encoder truncates longer texts, and
+/// the vector of a few words carries little meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub tokens_min: usize,
@@ -52,11 +52,12 @@ pub struct Candidate {
     pub slots: Vec<Slot>,
 }
 
-/// A fact that can have another value later: "I live in Lisbon" gives `lives_in` the value "lisbon".
+/// A fact that can have another value later: "I live in Lisbon" gives `lives_in` the value
+/// "lisbon".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// For example `lives_in`, `fav:color` or `my_is:dog`. A comparison names both sides in order of
-    /// the alphabet: `prefers:go|python`.
+    /// For example `lives_in`, `fav:color` or `my_is:dog`. A comparison names both sides in order
+    /// of the alphabet: `prefers:go|python`.
     pub name: String,
     /// The value in lower case. "not vegetarian" revokes a value without giving another.
     pub value: String,
@@ -67,8 +68,8 @@ pub struct Slot {
 
 /// Splits `content` into candidates. `hint` is the kind that the sender named, if any.
 ///
-/// `count_tokens` must not count the encoder's begin and end tokens: the counts of the parts have to
-/// add up to at least the count of the whole.
+/// `count_tokens` must not count the encoder's begin and end tokens: the counts of the parts have
+/// to add up to at least the count of the whole.
 pub fn candidates(
     content: &str,
     hint: Option<&Kind>,

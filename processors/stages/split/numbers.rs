@@ -1,5 +1,5 @@
-//! Numbers that a clause gives with what they number: "12 boats", "$300", "by 5 pm". English nouns and units; whether another number is
-//! a change is not decided here.
+//! Numbers that a clause gives with what they number: "12 boats", "$300", "by 5 pm". English nouns
+//! and units; whether another number is a change is not decided here.
 
 use super::dates::{Moment, clock, day_first, is_year, iso_date, month, month_first};
 use super::tokens::{Token, before, counting, text_at, tokens, touches, value};

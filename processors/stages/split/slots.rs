@@ -1,5 +1,5 @@
-//! Extracts slots, facts about the speaker that have one value at a time, and decides whether a newer
-//! slot supersedes an older one. English only.
+//! Extracts slots, facts about the speaker that have one value at a time, and decides whether a
+//! newer slot supersedes an older one. English only.
 //!
 //! Extraction ([`slots`]):
 //!
@@ -7,13 +7,13 @@
 //! 2. Turn each "I have never …" into a denial slot, named after the stems of the denied deed.
 //! 3. Find the patterns of `statements.rs` that may match, in one pass. Most texts match none.
 //! 4. Apply those to each clause that is neither a question nor a supposition ("if I moved").
-//! 5. Name the slot: `lives_in`; `my_is:dog` for a thing of the speaker's; `prefers:go|python` for a
-//!    comparison.
+//! 5. Name the slot: `lives_in`; `my_is:dog` for a thing of the speaker's; `prefers:go|python` for
+//!    a comparison.
 //! 6. Set `cue` if the clause has a change word, or the clause before withdrew something.
 //!
 //! For example "I changed my mind. I prefer Go over Python." gives `prefers:go|python = go` with
-//! `cue`. An earlier "I prefer Python" gave `prefers = python`, and [`replaces`] returns true for the
-//! two: the comparison names Python and chooses something else.
+//! `cue`. An earlier "I prefer Python" gave `prefers = python`, and [`replaces`] returns true for
+//! the two: the comparison names Python and chooses something else.
 //!
 //! Limit: only direct statements count. "My sister lives in Lisbon" is not about the speaker.
 
@@ -50,8 +50,8 @@ pub fn slots(chunk: &str) -> Vec<Slot> {
     slots
 }
 
-/// Prefix of denial slots. "I have never played tennis" gives `never:play+tenni`, which holds until a
-/// later text mentions the deed. Each denied deed is a slot of its own.
+/// Prefix of denial slots. "I have never played tennis" gives `never:play+tenni`, which holds until
+/// a later text mentions the deed. Each denied deed is a slot of its own.
 pub const DENIALS: &str = "never:";
 /// Stems in the name of a denial slot. The name becomes part of a key, and no clause needs more.
 const DENIED_STEMS_MAX: usize = 8;
@@ -61,8 +61,8 @@ fn denial(denied: BTreeSet<String>) -> Slot {
     Slot { name: format!("{DENIALS}{value}"), value, cue: false }
 }
 
-/// Returns the denials (`never:…` slots) that this text might contradict, by the names of their slots.
-/// A cheap filter before [`conflicts`](super::conflicts()).
+/// Returns the denials (`never:…` slots) that this text might contradict, by the names of their
+/// slots. A cheap filter before [`conflicts`](super::conflicts()).
 ///
 /// Invariant: never excludes a denial that `conflicts` would find contradicted.
 pub fn told<'d, T>(chunk: &str, denials: &'d [(String, T)]) -> Vec<&'d T> {
@@ -87,8 +87,8 @@ fn may_contradict(stems: &Stems, denial: &str) -> bool {
     shared >= if is_cut { 1 } else { shared_stems_min(denied.len()) }
 }
 
-/// Returns true if `new` gives another value to the thing that `old` is about. "Lisbon" after "Lisbon,
-/// Portugal" is the same value.
+/// Returns true if `new` gives another value to the thing that `old` is about. "Lisbon" after
+/// "Lisbon, Portugal" is the same value.
 pub fn replaces(new: &Slot, old: &Slot) -> bool {
     let comparable = if new.name == old.name {
         new.cue || !MANY_AT_ONCE.contains(&new.name.as_str())
@@ -166,8 +166,8 @@ fn split_comparison(text: &str) -> (&str, Option<&str>) {
     first.map_or((text, None), |(at, len)| (&text[..at], Some(&text[at + len..])))
 }
 
-/// Normalises the matched text to the value of the slot. `None` if nothing is left, or if a job title
-/// contains a function word.
+/// Normalises the matched text to the value of the slot. `None` if nothing is left, or if a job
+/// title contains a function word.
 fn value(slot: &str, matched: &str) -> Option<String> {
     let value = match slot {
         "fav" | "prefers" => until_function_word(matched),

@@ -8,22 +8,22 @@
 //! 2. `spelled_out` replaces the capitals by the regular expressions of `PARTS`: `WE` by
 //!    `\b(?:I|i|We|we)`, `DENIED` by an optional "no longer" or "don't", and so on.
 //!
-//! So "We no longer use Slack" matches with `not` = " no longer" and `value` = "Slack". To recognise
-//! another wording, add a row to `WORDINGS` and a case to the tests in `slots.rs`.
+//! So "We no longer use Slack" matches with `not` = " no longer" and `value` = "Slack". To
+//! recognise another wording, add a row to `WORDINGS` and a case to the tests in `slots.rs`.
 
 use super::english::ascii_pattern;
 use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
-/// A wording of a slot. The groups of `regex`: `value` is the value, `not` negates the value, `other`
-/// is the rejected side of a comparison, and `of` names the thing of the speaker's.
+/// A wording of a slot. The groups of `regex`: `value` is the value, `not` negates the value,
+/// `other` is the rejected side of a comparison, and `of` names the thing of the speaker's.
 pub struct SlotPattern {
     pub name: &'static str,
     pub regex: Regex,
 }
 
-/// Returns the indices in [`PATTERNS`] of the patterns that match anywhere in the text. One pass for
-/// all of them: most texts match none.
+/// Returns the indices in [`PATTERNS`] of the patterns that match anywhere in the text. One pass
+/// for all of them: most texts match none.
 pub fn matching(text: &str) -> Vec<usize> {
     ANY.matches(text).into_iter().collect()
 }
@@ -33,8 +33,8 @@ pub fn is_change(clause: &str) -> bool {
     CHANGE.is_match(clause)
 }
 
-/// Returns true if the clause withdraws an earlier statement ("scratch that"). The new value follows in
-/// the next clause.
+/// Returns true if the clause withdraws an earlier statement ("scratch that"). The new value
+/// follows in the next clause.
 pub fn withdraws(clause: &str) -> bool {
     WITHDRAWAL.is_match(clause)
 }

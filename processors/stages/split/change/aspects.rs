@@ -1,7 +1,7 @@
 //! Looks up the everyday aspects of a life (home, work, diet, …) to which a word belongs.
 //!
-//! Two statements that share an aspect are more likely about the same thing: "flat" and "rented" share
-//! `home`. The words are data, in `aspects.txt`, at most 32 aspects.
+//! Two statements that share an aspect are more likely about the same thing: "flat" and "rented"
+//! share `home`. The words are data, in `aspects.txt`, at most 32 aspects.
 
 use crate::text;
 use foldhash::fast::RandomState;

@@ -3,12 +3,12 @@
 //!
 //! 1. Look up each word of a clause in a table of the phrases of `cues.txt` by first word, and take
 //!    the longest phrase that matches.
-//! 2. Discard ends and changes that are negated or only intended in the three words before: "I won't
-//!    quit", "thinking of moving". Discard "back from Rome".
+//! 2. Discard ends and changes that are negated or only intended in the three words before: "I
+//!    won't quit", "thinking of moving". Discard "back from Rome".
 //! 3. Add `NOT` for a negated thing or number: "no beer", "not the 12th".
 //!
-//! Chinese and Japanese texts have no spaces, so [`cues_unspaced`] searches for substrings instead. To
-//! recognise another phrase, add a line to `cues.txt`.
+//! Chinese and Japanese texts have no spaces, so [`cues_unspaced`] searches for substrings instead.
+//! To recognise another phrase, add a line to `cues.txt`.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

@@ -1,20 +1,20 @@
-//! Estimates the probability that a statement revises an earlier one of the same person, whatever the
-//! wording.
+//! Estimates the probability that a statement revises an earlier one of the same person, whatever
+//! the wording.
 //!
 //! 1. [`News::of`] reads the new text. Unless the text has a cue ("no longer", "switched to") or a
 //!    number, and states something, there is nothing to compare.
-//! 2. [`News::revisions`] skips earlier texts whose cosine is less than one standard deviation above
-//!    the mean of that person's memories ([`nearness`]), and texts that could not reach the required
-//!    probability even if every feature of the pair were in favour.
+//! 2. [`News::revisions`] skips earlier texts whose cosine is less than one standard deviation
+//!    above the mean of that person's memories ([`nearness`]), and texts that could not reach the
+//!    required probability even if every feature of the pair were in favour.
 //! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
 //!    number, another day, another person.
 //! 4. A [logistic regression](https://en.wikipedia.org/wiki/Logistic_regression) over the features
 //!    gives the probability. Its weights are in `weight`.
 //!
 //! For example "I quit, not one cigarette." after "I smoke ten a day.", the nearest memory at 4
-//! deviations: base -7.2, nearness +4.2, nearest +0.5, cue "quit" +1.25, first person +0.5 and +0.4,
-//! shared aspect smoking +1.3, another number +0.6, length -0.33. The sum 1.22 gives a probability of
-//! 0.77.
+//! deviations: base -7.2, nearness +4.2, nearest +0.5, cue "quit" +1.25, first person +0.5 and
+//! +0.4, shared aspect smoking +1.3, another number +0.6, length -0.33. The sum 1.22 gives a
+//! probability of 0.77.
 //!
 //! A revision is a proposal. The newer memory is ranked first, and no memory is closed for it.
 
@@ -62,9 +62,9 @@ const NEARNESS_MAX: f32 = 5.0;
 /// Length in words above which a text gets no further deduction.
 const WORDS_COUNTED: usize = 60;
 
-/// Weights of the logistic regression. Fitted roughly on plain-dev and minds-dev with users left out
-/// in turn, then rounded and moved by hand towards fewer links, because a wrong link costs more than a
-/// missing one.
+/// Weights of the logistic regression. Fitted roughly on plain-dev and minds-dev with users left
+/// out in turn, then rounded and moved by hand towards fewer links, because a wrong link costs more
+/// than a missing one.
 mod weight {
     pub const BASE: f32 = -7.2;
     pub const NEARNESS: f32 = 1.05;
@@ -141,8 +141,9 @@ impl News {
             .collect()
     }
 
-    /// Returns true if an earlier text at this nearness could be revised with a probability of `least`,
-    /// assuming every feature in favour. Most could not, and reading an earlier text takes 4 µs.
+    /// Returns true if an earlier text at this nearness could be revised with a probability of
+    /// `least`, assuming every feature in favour. Most could not, and reading an earlier text takes
+    /// 4 µs.
     fn may_reach(&self, least: f32, before: &Before<'_>, rare: &[&str]) -> bool {
         let new = &self.0;
         let most = new.evidence(before)
@@ -250,7 +251,8 @@ impl<'s> Pair<'s> {
         }
     }
 
-    /// Returns the probability of a revision, or `None` if there is neither a cue nor another number.
+    /// Returns the probability of a revision, or `None` if there is neither a cue nor another
+    /// number.
     fn probability(&self, before: &Before<'_>) -> Option<f32> {
         let new = self.new;
         if new.cues == 0 && !self.is_other_number {
@@ -276,8 +278,8 @@ impl<'s> Pair<'s> {
     }
 }
 
-/// Returns true if one of the two statements is about a person around the speaker whom the other does
-/// not mention, and the two share no name.
+/// Returns true if one of the two statements is about a person around the speaker whom the other
+/// does not mention, and the two share no name.
 fn is_about_another(new: &Statement, old: &Statement) -> bool {
     let is_name_shared = new
         .stems
@@ -297,18 +299,19 @@ fn are_about_others<'c>(clauses: impl Iterator<Item = &'c Clause>, known: people
         && clauses.all(|clause| clause.subject != 0 && clause.subject & known == 0)
 }
 
-/// Returns true if the earlier text already has the words of the change. A "now" makes the change new.
+/// Returns true if the earlier text already has the words of the change. A "now" makes the change
+/// new.
 fn is_repeated(new: &Statement, old: &Statement) -> bool {
     let has_now = new.cues & cues::NOW != 0;
     !has_now && !new.cue_stems.is_empty() && new.cue_stems.is_subset(&old.stems)
 }
 
-/// Returns a function that standardises a cosine by the mean and deviation of one person's `cosines`,
-/// which are measured from the centre of that person's memories. Few cosines do not determine their
-/// spread, so `PRIOR` cosines of an average person are added.
+/// Returns a function that standardises a cosine by the mean and deviation of one person's
+/// `cosines`, which are measured from the centre of that person's memories. Few cosines do not
+/// determine their spread, so `PRIOR` cosines of an average person are added.
 pub fn nearness(cosines: &[f32]) -> impl Fn(f32) -> f32 + use<> {
-    /// Mean and deviation for unrelated statements of one person under the standard encoder, measured
-    /// without a centre.
+    /// Mean and deviation for unrelated statements of one person under the standard encoder,
+    /// measured without a centre.
     const MEAN: f32 = 0.126;
     const DEVIATION: f32 = 0.085;
     /// Number of memories that the average person counts for.
@@ -344,8 +347,8 @@ mod tests {
         found.and_then(|found| found.first().map(|revision| revision.probability)).unwrap_or(0.0)
     }
 
-    /// Returns the number of pairs of a kind that are linked from this probability on, and the number
-    /// of all pairs of that kind.
+    /// Returns the number of pairs of a kind that are linked from this probability on, and the
+    /// number of all pairs of that kind.
     fn linked(what: &str, least: f32) -> (usize, usize) {
         let lines = include_str!("pairs.tsv").lines().filter(|line| !line.starts_with('#'));
         let mut linked = 0;

@@ -1,8 +1,10 @@
-//! Extracts the features of a statement from which `change` estimates the probability of a revision.
+//! Extracts the features of a statement from which `change` estimates the probability of a
+//! revision.
 //!
 //! 1. Read at most 4,096 bytes, without fenced code, and cut the text into at most 30 clauses.
 //! 2. For each clause: find its cues (only in a new statement and outside of questions), stem its
-//!    content words, look up their aspects, and find its subject among the people around the speaker.
+//!    content words, look up their aspects, and find its subject among the people around the
+//!    speaker.
 //! 3. Classify each word by one table: person, day, number, first person, plan.
 //! 4. Read names from capital letters, and leave out the people who are greeted or thanked.
 //! 5. Search Chinese and Japanese texts for their own cues and pronouns.
@@ -68,8 +70,8 @@ pub struct Clause {
     pub is_question: bool,
 }
 
-/// Bytes read of a text. A candidate has a few thousand at most, but `remember` accepts 64 KiB, and a
-/// text that long is no statement about one thing.
+/// Bytes read of a text. A candidate has a few thousand at most, but `remember` accepts 64 KiB, and
+/// a text that long is no statement about one thing.
 const BYTES_MAX: usize = 4_096;
 
 impl Statement {
@@ -78,7 +80,8 @@ impl Statement {
         Statement::read(content, true)
     }
 
-    /// Reads an earlier text, without its cues: a change that an earlier text announced has happened.
+    /// Reads an earlier text, without its cues: a change that an earlier text announced has
+    /// happened.
     pub fn earlier(content: &str) -> Statement {
         Statement::read(content, false)
     }
@@ -129,8 +132,8 @@ impl Statement {
                 self.numbers.insert((*word).to_owned());
             }
         }
-        // Copying the stems of every clause took a tenth of the time, so only clauses with a cue, whose
-        // stems are needed, keep theirs.
+        // Copying the stems of every clause took a tenth of the time, so only clauses with a cue,
+        // whose stems are needed, keep theirs.
         let own = if kinds == 0 { BTreeSet::new() } else { stems.clone() };
         self.stems.extend(stems);
         self.clauses.push(Clause {
@@ -193,8 +196,8 @@ fn clauses(lower: &str) -> impl Iterator<Item = &str> {
         .flat_map(cut_at_joint)
 }
 
-/// Cuts at line ends and at punctuation. ASCII punctuation cuts only before white space: "6.15" stays
-/// whole.
+/// Cuts at line ends and at punctuation. ASCII punctuation cuts only before white space: "6.15"
+/// stays whole.
 fn sentences(lower: &str) -> impl Iterator<Item = &str> {
     let mut rest = lower;
     std::iter::from_fn(move || {
@@ -339,8 +342,8 @@ fn is_request(pair: &[&str]) -> bool {
     )
 }
 
-/// Stems the content words of a clause, without numbers and single letters. In scripts without spaces
-/// the content words are pairs of characters.
+/// Stems the content words of a clause, without numbers and single letters. In scripts without
+/// spaces the content words are pairs of characters.
 fn stems(clause: &str) -> BTreeSet<String> {
     if clause.is_ascii() {
         stemmed(text::words(clause).filter(|word| !text::is_stop_word(word)))
@@ -375,8 +378,8 @@ fn class_of(word: &str) -> Class {
     known.copied().unwrap_or_default()
 }
 
-/// Returns the first person among the first words of a clause, before any pronoun: "my sister moved"
-/// is about the sister, "I told my sister" is not. 0 if there is none.
+/// Returns the first person among the first words of a clause, before any pronoun: "my sister
+/// moved" is about the sister, "I told my sister" is not. 0 if there is none.
 fn subject(classes: &[Class]) -> People {
     classes
         .iter()
