@@ -348,7 +348,7 @@ fn proposals_need_keepsakes_signature() {
 }
 
 #[test]
-fn lists_in_a_message_have_an_end() {
+fn lists_in_a_message_are_bounded() {
     let refused = |message: Value, field: &str| {
         let (record, options) = (record(message.to_string(), &[]), Options::for_tests());
         let reject = match message["type"].as_str() {
@@ -379,11 +379,16 @@ fn lists_in_a_message_have_an_end() {
         json!({"type": "feedback", "user": "zoe", "memories": ids, "signal": "used"}),
         "memories",
     );
-    let twice = json!({"type": "feedback", "user": "zoe", "memories": [ids[0], ids[0], ids[1]], "signal": "used"});
+    let twice = json!({
+        "type": "feedback",
+        "user": "zoe",
+        "memories": [ids[0], ids[0], ids[1]],
+        "signal": "used",
+    });
     let Action::Feedback { memories, .. } = event_of(&twice, &[]).action else {
         panic!("a feedback")
     };
-    assert_eq!(memories.len(), 2, "the same one twice is used once");
+    assert_eq!(memories.len(), 2, "a duplicate counts once");
 }
 
 #[test]
@@ -402,10 +407,18 @@ fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
     );
     let history: Vec<Value> =
         (0..10).map(|n| json!({"role": "user", "content": n.to_string()})).collect();
-    let Ask::Recall(long) = ask_of(
-        json!({"type": "recall", "user": "zoe", "query": "a", "queries": ["b"], "limit": 5000,
-        "kinds": ["fact", ""], "where": {"channel": "web"}, "as_of": "1970-01-01T00:00:01Z", "format": "xml", "history": history}),
-    ) else {
+    let Ask::Recall(long) = ask_of(json!({
+        "type": "recall",
+        "user": "zoe",
+        "query": "a",
+        "queries": ["b"],
+        "limit": 5000,
+        "kinds": ["fact", ""],
+        "where": {"channel": "web"},
+        "as_of": "1970-01-01T00:00:01Z",
+        "format": "xml",
+        "history": history,
+    })) else {
         panic!()
     };
     assert_eq!(
@@ -437,7 +450,7 @@ fn every_request_becomes_its_question() {
 }
 
 #[test]
-fn a_bad_request_names_what_is_wrong() {
+fn a_bad_request_is_rejected_with_code_and_field() {
     for (value, wrong) in [
         (
             json!({"type": "turn", "user": "zoe", "content": "x"}),
@@ -474,7 +487,7 @@ fn a_bad_request_names_what_is_wrong() {
 }
 
 #[test]
-fn headers_say_how_long_and_how_fresh() {
+fn headers_set_the_deadline_and_the_minimum_offset() {
     let stats = json!({"type": "stats", "user": "zoe"});
     let plain = request_of(&stats, &[]);
     assert_eq!((plain.deadline, plain.min_offset), (Time(1_005_000), None));
@@ -535,7 +548,7 @@ fn the_echo_is_exact() {
 }
 
 #[test]
-fn replies_go_only_where_they_are_allowed() {
+fn replies_go_only_to_allowed_topics() {
     let stats = json!({"type": "stats", "user": "zoe"}).to_string();
     let options = Options::for_tests();
     for topic in
@@ -557,7 +570,7 @@ fn replies_go_only_where_they_are_allowed() {
 }
 
 #[test]
-fn an_event_is_answered_only_if_it_asks_and_never_lost_over_its_receipt() {
+fn an_event_is_answered_only_on_demand_and_never_lost_over_its_receipt() {
     let turn = json!({"type": "turn", "user": "zoe", "content": "x"}).to_string();
     let options = Options::for_tests();
     assert!(
@@ -581,9 +594,12 @@ fn cloudevents_are_opened_in_both_modes() {
     ];
     let structured: [(&str, &[u8]); 1] =
         [("content-type", b"application/cloudevents+json; charset=UTF-8")];
-    let envelope = |name: &str, data: Value| json!({"type": name, "id": "e-1", "time": "1970-01-01T00:00:02Z", "data": data});
-    let encoded = json!({"type": "keepsake.turn.v1", "id": "e-1", "time": "1970-01-01T00:00:02Z",
-        "data_base64": "eyJ1c2VyIjoiem9lIiwiY29udGVudCI6IngifQ=="});
+    let encoded = json!({
+        "type": "keepsake.turn.v1",
+        "id": "e-1",
+        "time": "1970-01-01T00:00:02Z",
+        "data_base64": "eyJ1c2VyIjoiem9lIiwiY29udGVudCI6IngifQ==",
+    });
     for event in [
         event_of(&data, &binary),
         event_of(&envelope("keepsake.turn.v1", data.clone()), &structured),
@@ -594,7 +610,13 @@ fn cloudevents_are_opened_in_both_modes() {
             ("default/zoe", Some("e-1"), Time(2_000))
         );
     }
-    let own = json!({"type": "turn", "user": "zoe", "content": "x", "id": "own", "at": "1970-01-01T00:00:03Z"});
+    let own = json!({
+        "type": "turn",
+        "user": "zoe",
+        "content": "x",
+        "id": "own",
+        "at": "1970-01-01T00:00:03Z",
+    });
     let event = event_of(&own, &binary);
     assert_eq!((event.id.as_deref(), event.at), (Some("own"), Time(3_000)));
     let unknown = (RejectCode::UnknownType, Some("type"));
@@ -621,6 +643,10 @@ fn cloudevents_are_opened_in_both_modes() {
     check_event(json!({"data": own}).to_string(), &structured, field("type"));
 }
 
+fn envelope(name: &str, data: Value) -> Value {
+    json!({"type": name, "id": "e-1", "time": "1970-01-01T00:00:02Z", "data": data})
+}
+
 #[test]
 fn the_confluent_prefix_is_skipped() {
     let mut value = vec![0, 0, 0, 1, 7];
@@ -630,7 +656,7 @@ fn the_confluent_prefix_is_skipped() {
 }
 
 #[test]
-fn a_forwarded_record_keeps_where_it_came_from() {
+fn a_forwarded_record_keeps_its_origin() {
     let mut first =
         record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
     first.key = None;
@@ -665,11 +691,11 @@ fn a_forwarded_record_keeps_where_it_came_from() {
         event(&again, &Options::for_tests()).hop,
         Some(Hop { via_partition: 5, via_offset: 900, way: Way::InOrder, ..hop })
     );
-    assert_eq!(again.headers.len(), 7, "the marks are replaced, not heaped up");
+    assert_eq!(again.headers.len(), 7, "the hop headers are replaced, not accumulated");
 }
 
 #[test]
-fn a_strangers_marks_of_forwarding_are_not_believed() {
+fn a_hop_without_a_valid_signature_is_ignored() {
     let forged: [(&str, &[u8]); 2] =
         [("keepsake-origin", b"keepsake.events:0:1"), ("keepsake-via", b"0:9223372036854775807")];
     let of_stranger = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &forged);
@@ -677,7 +703,7 @@ fn a_strangers_marks_of_forwarding_are_not_believed() {
         headers: [&of_stranger.headers[..], &[(MARK.into(), vec![b'0'; 64])]].concat(),
         ..of_stranger.clone()
     };
-    // A mark of ours, taken from the log, on a record that says it came from elsewhere.
+    // A valid signature from the log on a record whose headers were changed.
     let mut stolen = marked(of_stranger.clone());
     stolen.headers[1].1 = b"0:77".to_vec();
     for forged in [of_stranger, guessed, stolen] {
@@ -694,7 +720,7 @@ fn a_strangers_marks_of_forwarding_are_not_believed() {
 }
 
 #[test]
-fn every_good_sample_is_taken_and_every_bad_one_refused() {
+fn every_good_sample_is_accepted_and_every_bad_one_rejected() {
     let options = Options { trust_proposals: true, ..Options::for_tests() };
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/samples");
     let (mut seen, mut wrong) = (0, Vec::new());
@@ -765,7 +791,7 @@ fn any_header() -> impl Strategy<Value = (String, Vec<u8>)> {
     (names.prop_map(str::to_owned), values)
 }
 
-/// Messages that get past the first checks: known words, fields of every kind.
+/// Generates messages that pass the first checks: known types, with fields of any value.
 fn almost_a_message() -> impl Strategy<Value = Vec<u8>> {
     let value = prop_oneof![
         Just(Value::Null),
@@ -817,7 +843,7 @@ fn almost_a_message() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_and_no_headers_are_too_strange(
+    fn any_bytes_and_headers_are_decoded_without_panic(
         value in prop_oneof![prop::collection::vec(any::<u8>(), 0..64), almost_a_message()],
         headers in prop::collection::vec(any_header(), 0..4),
         timestamp_ms in any::<i64>(),
@@ -826,7 +852,7 @@ proptest! {
         let options = Options::for_tests();
         let _ = event(&record, &options);
         let sent = forwarded(&record, 1, Way::InOrder, &options);
-        prop_assert!(request(&record, &options).reply.is_some(), "silence is a bug");
+        prop_assert!(request(&record, &options).reply.is_some(), "every request is answered");
         prop_assert_eq!(sent.value, record.value);
     }
 }
