@@ -1,6 +1,6 @@
 //! Splits text in scripts that put no spaces between words into searchable parts.
 //!
-//! A run of characters of one script becomes its overlapping pairs, as in Lucene's
+//! A run of characters of one script becomes its overlapping pairs, like those of Lucene's
 //! [CJKBigramFilter](https://lucene.apache.org/core/9_0_0/analysis/common/org/apache/lucene/analysis/cjk/CJKBigramFilter.html).
 //! For example `我喜欢` becomes `我 我喜 喜 喜欢 欢`: the pairs, and each Chinese character by itself.
 //!

@@ -118,12 +118,20 @@ fn structured(mut envelope: Value) -> Result<Attributes, Reject> {
 }
 
 fn binary(record: &Record, body: Value) -> Result<Attributes, Reject> {
-    let text = |name: &str| match record.header(name).map(std::str::from_utf8) {
+    Ok(Attributes {
+        name: text_header(record, "ce_type")?,
+        id: text_header(record, "ce_id")?,
+        time: text_header(record, "ce_time")?,
+        body,
+    })
+}
+
+fn text_header(record: &Record, name: &str) -> Result<Option<String>, Reject> {
+    match record.header(name).map(std::str::from_utf8) {
         None => Ok(None),
         Some(Ok(text)) => Ok(Some(text.to_owned())),
         Some(Err(_)) => Err(Reject::of_field(name, "is not UTF-8")),
-    };
-    Ok(Attributes { name: text("ce_type")?, id: text("ce_id")?, time: text("ce_time")?, body })
+    }
 }
 
 /// Returns the type of the body, or of the envelope if the body has none. Two types that differ are

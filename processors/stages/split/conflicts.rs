@@ -61,7 +61,7 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
         return Vec::new();
     }
     let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
-    let new = Sought::beside(&plain).read(text, &text.to_ascii_lowercase());
+    let new = Sought::of_new(&plain).read(text, &text.to_ascii_lowercase());
     let sought = Sought::against(&new);
     let earlier: Vec<_> = earlier
         .iter()
@@ -71,11 +71,11 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
     against(&new, &earlier)
 }
 
-fn against(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
+fn against(new: &[Claim], earlier: &Read<'_>) -> Vec<Conflict> {
     let mut found: Vec<Conflict> =
         new.iter().flat_map(|clause| other_numbers(clause, earlier)).collect();
-    found.extend(new.iter().flat_map(|clause| undone(clause, earlier)));
-    found.extend(belied(new, earlier));
+    found.extend(new.iter().flat_map(|clause| denied_deeds(clause, earlier)));
+    found.extend(contradicted_denials(new, earlier));
     found.sort_by(stronger_first);
     let mut seen = BTreeSet::new();
     found.retain(|conflict| seen.insert(conflict.earlier));
@@ -97,7 +97,7 @@ fn strongest(mut found: Vec<Conflict>, margin: f32) -> Vec<Conflict> {
 
 // ---------------------------------------------------------------- a text as it is compared
 
-struct Clause {
+struct Claim {
     text: String,
     numbers: Vec<Number>,
     /// Stems of the clause without its numbers and without [`GENERIC`] words.
@@ -116,7 +116,7 @@ enum Says {
     Deed(BTreeSet<String>),
 }
 
-type Read<'a> = [(&'a Earlier<'a>, Vec<Clause>)];
+type Read<'a> = [(&'a Earlier<'a>, Vec<Claim>)];
 
 /// The parts of a text that are worth reading. Most earlier texts have nothing that could
 /// contradict a new one, and reading is the expensive step.
@@ -124,19 +124,19 @@ enum Sought<'a> {
     /// In a new text: anything that could contradict one of the earlier texts.
     New { numbers: bool, deeds: bool },
     /// In an earlier text: anything that the new clauses could contradict.
-    Against { numbers: Vec<(&'a Clause, &'a Number)>, deeds: bool, denials: bool },
+    Against { numbers: Vec<(&'a Claim, &'a Number)>, deeds: bool, denials: bool },
 }
 
 impl<'a> Sought<'a> {
     /// Takes the earlier texts in lower case.
-    fn beside(plain: &[String]) -> Sought<'a> {
+    fn of_new(plain: &[String]) -> Sought<'a> {
         Sought::New {
             numbers: plain.iter().any(|plain| may_number(plain)),
             deeds: plain.iter().any(|plain| plain.contains("never")),
         }
     }
 
-    fn against(new: &'a [Clause]) -> Sought<'a> {
+    fn against(new: &'a [Claim]) -> Sought<'a> {
         let each =
             new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
         Sought::Against {
@@ -149,7 +149,7 @@ impl<'a> Sought<'a> {
     /// Reads a text, given also in lower case.
     ///
     /// Invariant: the conflicts found are the same as if every clause were read in full.
-    fn read(&self, text: &str, plain: &str) -> Vec<Clause> {
+    fn read(&self, text: &str, plain: &str) -> Vec<Claim> {
         if self.may_be_in(plain) {
             claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect()
         } else {
@@ -158,10 +158,10 @@ impl<'a> Sought<'a> {
     }
 
     fn may_be_in(&self, plain: &str) -> bool {
-        self.is_numbers() && may_number(plain) || self.may_tell(plain)
+        self.is_numbers() && may_number(plain) || self.may_hold_deed(plain)
     }
 
-    fn clause(&self, text: String) -> Clause {
+    fn clause(&self, text: String) -> Claim {
         let plain = text.to_ascii_lowercase();
         let (numbers, rest) = if self.is_numbers() && may_number(&plain) {
             numbers(&plain)
@@ -171,15 +171,15 @@ impl<'a> Sought<'a> {
         let is_change =
             matches!(self, Sought::New { .. }) && !numbers.is_empty() && CHANGE.is_match(&plain);
         // Stems are computed only for clauses with a number that can be compared.
-        let is_like = |number| match self {
+        let needs_stems = numbers.iter().any(|number| match self {
             Sought::New { .. } => is_new(is_change, number),
             Sought::Against { numbers, .. } => {
                 numbers.iter().any(|(clause, new)| is_comparable(new, number, &clause.about))
             }
-        };
-        let about = if numbers.iter().any(is_like) { about(&rest) } else { BTreeSet::new() };
-        let says = if self.may_tell(&plain) { says(&plain) } else { Says::Nothing };
-        Clause { is_change, says, text, numbers, about }
+        });
+        let about = if needs_stems { about(&rest) } else { BTreeSet::new() };
+        let says = if self.may_hold_deed(&plain) { says(&plain) } else { Says::Nothing };
+        Claim { is_change, says, text, numbers, about }
     }
 
     fn is_numbers(&self) -> bool {
@@ -191,7 +191,7 @@ impl<'a> Sought<'a> {
 
     /// Returns true if the text may have a deed or a denial of the kind sought. A denial in a new
     /// text can contradict any earlier text.
-    fn may_tell(&self, plain: &str) -> bool {
+    fn may_hold_deed(&self, plain: &str) -> bool {
         let (deeds, denials) = match self {
             Sought::New { deeds, .. } => (*deeds, true),
             Sought::Against { deeds, denials, .. } => (*deeds, *denials),
@@ -245,11 +245,11 @@ const FROM_TO_BONUS: f32 = 0.5;
 const SAME_VALUE_MARGIN: f32 = 0.1;
 const NUMBER_MARGIN: f32 = 0.3;
 
-fn other_numbers(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
+fn other_numbers(clause: &Claim, earlier: &Read<'_>) -> Vec<Conflict> {
     clause.numbers.iter().flat_map(|number| other_number(clause, number, earlier)).collect()
 }
 
-fn other_number(clause: &Clause, number: &Number, earlier: &Read<'_>) -> Vec<Conflict> {
+fn other_number(clause: &Claim, number: &Number, earlier: &Read<'_>) -> Vec<Conflict> {
     let mut other = Vec::new();
     let mut same = f32::NEG_INFINITY;
     for (place, (before, clauses)) in earlier.iter().enumerate() {
@@ -275,16 +275,16 @@ fn other_number(clause: &Clause, number: &Number, earlier: &Read<'_>) -> Vec<Con
         }
     }
     let best = other.iter().map(|conflict| conflict.strength).fold(f32::NEG_INFINITY, f32::max);
-    let is_own = || FIRST_PERSON.is_match(&clause.text.to_ascii_lowercase());
-    if same >= best - SAME_VALUE_MARGIN || !(clause.is_change || is_own()) {
+    let is_stated = clause.is_change || FIRST_PERSON.is_match(&clause.text.to_ascii_lowercase());
+    if same >= best - SAME_VALUE_MARGIN || !is_stated {
         return Vec::new();
     }
     strongest(other, NUMBER_MARGIN)
 }
 
 fn about_one_thing(
-    (clause, number): (&Clause, &Number),
-    (old, old_number): (&Clause, &Number),
+    (clause, number): (&Claim, &Number),
+    (old, old_number): (&Claim, &Number),
     cosine: f32,
 ) -> Option<f32> {
     if !is_comparable(number, old_number, &clause.about) {
@@ -336,7 +336,7 @@ pub fn shared_stems_min(denied: usize) -> usize {
 }
 
 /// Returns the earlier deeds that this clause denies.
-fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
+fn denied_deeds(clause: &Claim, earlier: &Read<'_>) -> Vec<Conflict> {
     let Says::Never(denied) = &clause.says else { return Vec::new() };
     let found = earlier.iter().enumerate().flat_map(|(place, (before, clauses))| {
         clauses.iter().filter_map(move |old| {
@@ -353,7 +353,7 @@ fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
 
 /// Returns the earlier denials that a new deed contradicts. A denial with [`CONFLICTS_MAX`]
 /// conflicts gets no more.
-fn belied(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
+fn contradicted_denials(new: &[Claim], earlier: &Read<'_>) -> Vec<Conflict> {
     let mut found = Vec::new();
     for (place, (before, clauses)) in
         earlier.iter().enumerate().filter(|(_, (before, _))| before.opposed < CONFLICTS_MAX)
@@ -371,7 +371,7 @@ fn belied(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
 }
 
 /// Returns the strength of the contradiction between a denial and a clause, if there is one.
-fn strength(denied: &BTreeSet<String>, told: &Clause, cosine: f32) -> Option<f32> {
+fn strength(denied: &BTreeSet<String>, told: &Claim, cosine: f32) -> Option<f32> {
     let Says::Deed(deed) = &told.says else { return None };
     let shared = denied.intersection(deed).count();
     let share = shared as f32 / denied.len() as f32;
@@ -387,7 +387,7 @@ fn says(plain: &str) -> Says {
     if let Some(denied) = denied(plain) {
         return if denied.is_empty() { Says::Nothing } else { Says::Never(denied) };
     }
-    let is_deed = IS_DOER.is_match(plain) && !is_question(plain) && !UNDONE.is_match(plain);
+    let is_deed = IS_DOER.is_match(plain) && !is_question(plain) && !NEGATED.is_match(plain);
     if is_deed {
         Says::Deed(
             text::terms_of_english(plain)
@@ -486,9 +486,10 @@ static NEVER: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Negations without "never". A clause with one is neither a denial nor a deed.
-static UNDONE: LazyLock<Regex> = LazyLock::new(|| {
+static NEGATED: LazyLock<Regex> = LazyLock::new(|| {
     ascii_pattern(concat!(
-        r"\b(?:i|we)(?:'m| am| are|'re)? ?(?:haven't|have not|didn't|did not|don't|do not|no longer|stopped)",
+        r"\b(?:i|we)(?:'m| am| are|'re)?",
+        r" ?(?:haven't|have not|didn't|did not|don't|do not|no longer|stopped)",
         r"(?: actually| really| ever| yet)? ",
     ))
 });
@@ -546,11 +547,11 @@ mod tests {
         "is now 15 ",
     ];
 
-    fn read_in_full(text: &str) -> Vec<Clause> {
+    fn read_in_full(text: &str) -> Vec<Claim> {
         let clause = |text: String| {
             let plain = text.to_ascii_lowercase();
             let (numbers, rest) = numbers(&plain);
-            Clause {
+            Claim {
                 is_change: CHANGE.is_match(&plain),
                 says: says(&plain),
                 about: about(&rest),

@@ -66,7 +66,7 @@ pub fn numbers(plain: &str) -> (Vec<Number>, Vec<&str>) {
                 None
             };
             let said = plain[tokens[at].start..tokens[found.until - 1].end].to_owned();
-            let Found { family, key, value, phrase, .. } = found;
+            let NumberMatch { family, key, value, phrase, .. } = found;
             numbers.push(Number { family, key, value, said, phrase, rate, old });
         } else if is_word {
             rest.extend(tokens[at..next].iter().map(|token| token.text));
@@ -85,7 +85,7 @@ pub fn may_number(plain: &str) -> bool {
 
 // ---------------------------------------------------------------- one number
 
-struct Found {
+struct NumberMatch {
     family: Family,
     key: String,
     value: f64,
@@ -96,26 +96,26 @@ struct Found {
     until: usize,
 }
 
-impl Found {
-    fn of(family: Family, key: impl Into<String>, value: f64, until: usize) -> Found {
-        Found { family, key: key.into(), value, scale: 1.0, phrase: BTreeSet::new(), until }
+impl NumberMatch {
+    fn of(family: Family, key: impl Into<String>, value: f64, until: usize) -> NumberMatch {
+        NumberMatch { family, key: key.into(), value, scale: 1.0, phrase: BTreeSet::new(), until }
     }
 }
 
 /// Reads the number that begins at a token.
 ///
 /// Order matters: signs and units are tried before [`count`], which accepts any noun.
-fn found_at(tokens: &[Token<'_>], at: usize) -> Option<Found> {
+fn found_at(tokens: &[Token<'_>], at: usize) -> Option<NumberMatch> {
     if let Some(date) = month_first(tokens, at) {
-        return Some(Found::of(Family::Date, "date", date.value, date.until));
+        return Some(NumberMatch::of(Family::Date, "date", date.value, date.until));
     }
     let value = value(text_at(tokens, at))?;
     iso_date(tokens, at)
         .or_else(|| day_first(tokens, at, value))
-        .map(|date| Found::of(Family::Date, "date", date.value, date.until))
+        .map(|date| NumberMatch::of(Family::Date, "date", date.value, date.until))
         .or_else(|| {
             clock(tokens, at, value)
-                .map(|time| Found::of(Family::Time, "time", time.value, time.until))
+                .map(|time| NumberMatch::of(Family::Time, "time", time.value, time.until))
         })
         .or_else(|| money(tokens, at, value))
         .or_else(|| percent(tokens, at, value))
@@ -125,15 +125,19 @@ fn found_at(tokens: &[Token<'_>], at: usize) -> Option<Found> {
 }
 
 /// "$300", "300 dollars", "€2k"
-fn money(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<Found> {
+fn money(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<NumberMatch> {
     let (thousands, next) = in_thousands(tokens, at);
     let is_signed = matches!(before(tokens, at, 1), "$" | "£" | "€");
     let is_named =
         matches!(text_at(tokens, next), "dollars" | "euros" | "pounds" | "usd" | "eur" | "gbp");
     (is_signed || is_named).then(|| {
-        let found =
-            Found::of(Family::Money, "money", amount * thousands, next + usize::from(is_named));
-        Found { scale: thousands, ..found }
+        let found = NumberMatch::of(
+            Family::Money,
+            "money",
+            amount * thousands,
+            next + usize::from(is_named),
+        );
+        NumberMatch { scale: thousands, ..found }
     })
 }
 
@@ -146,9 +150,9 @@ fn in_thousands(tokens: &[Token<'_>], at: usize) -> (f64, usize) {
     }
 }
 
-fn percent(tokens: &[Token<'_>], at: usize, share: f64) -> Option<Found> {
+fn percent(tokens: &[Token<'_>], at: usize, share: f64) -> Option<NumberMatch> {
     matches!(text_at(tokens, at + 1), "%" | "percent")
-        .then(|| Found::of(Family::Percent, "percent", share, at + 2))
+        .then(|| NumberMatch::of(Family::Percent, "percent", share, at + 2))
 }
 
 /// Returns the base unit of a unit, and the factor between them: a kilobyte is 1000 bytes.
@@ -174,9 +178,9 @@ fn unit(word: &str) -> Option<(&'static str, f64)> {
     })
 }
 
-fn measure(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<Found> {
+fn measure(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<NumberMatch> {
     let (unit, scale) = unit(text_at(tokens, at + 1)).filter(|_| stands_alone(tokens, at))?;
-    Some(Found { scale, ..Found::of(Family::Measure, unit, amount * scale, at + 2) })
+    Some(NumberMatch { scale, ..NumberMatch::of(Family::Measure, unit, amount * scale, at + 2) })
 }
 
 /// Returns false for a number that is part of something else: "v2", "#12", "4/5", "-3".
@@ -204,54 +208,51 @@ fn is_in(list: &str, word: &str) -> bool {
 
 /// Reads a count ("12 new boats"), or a duration if the noun is a unit of time ("a 30-minute
 /// walk").
-fn count(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
+fn count(tokens: &[Token<'_>], at: usize, number: f64) -> Option<NumberMatch> {
     let (thousands, mut next) = in_thousands(tokens, at);
     if !stands_alone(tokens, at) || is_year(tokens[at].text) {
         return None;
     }
     next += usize::from(text_at(tokens, next) == "-" && touches(tokens, next));
-    let is_noun = |token: &&Token<'_>| {
-        token.text.starts_with(char::is_alphabetic)
-            && !text::is_stop_word(token.text)
-            && !is_in(PHRASE_ENDS, token.text)
-    };
-    let behind = tokens.get(next..).unwrap_or_default();
-    let words: Vec<String> = behind
+    let words: Vec<String> = tokens
         .iter()
+        .skip(next)
         .take(PHRASE_WORDS_MAX)
-        .take_while(is_noun)
-        .map(|token| text::stem(token.text))
+        .map(|token| token.text)
+        .take_while(|word| word.starts_with(char::is_alphabetic))
+        .take_while(|word| !text::is_stop_word(word) && !is_in(PHRASE_ENDS, word))
+        .map(text::stem)
         .collect();
-    let (first, head) = (words.first()?, words.last()?);
+    let first = words.first()?;
+    let head = words.last()?;
     if touches(tokens, next) && text_at(tokens, next - 1) != "-"
         || is_in(NO_COUNT, first)
         || is_in(NO_COUNT, head)
     {
         return None;
     }
-    let is_of_time = |stem: &&String| {
-        matches!(stem.as_str(), "hour" | "hr" | "minut" | "min" | "day" | "week" | "month" | "year")
-    };
     // The nouns are not consumed, because they also describe the subject of the clause.
-    Some(match [first, head].into_iter().find(is_of_time) {
-        Some(unit) => Found::of(Family::Duration, unit_of_time(unit), number, next),
+    Some(match [first, head].into_iter().find_map(|stem| unit_of_time(stem)) {
+        Some(unit) => NumberMatch::of(Family::Duration, unit, number, next),
         None => {
-            let found = Found::of(Family::Count, head.clone(), number * thousands, next);
-            Found { scale: thousands, phrase: words.iter().cloned().collect(), ..found }
+            let found = NumberMatch::of(Family::Count, head.clone(), number * thousands, next);
+            NumberMatch { scale: thousands, phrase: words.iter().cloned().collect(), ..found }
         }
     })
 }
 
-fn unit_of_time(stem: &str) -> &str {
+/// Returns the stem of a unit of time, with abbreviations spelled out.
+fn unit_of_time(stem: &str) -> Option<&str> {
     match stem {
-        "hr" => "hour",
-        "min" => "minut",
-        other => other,
+        "hr" => Some("hour"),
+        "min" => Some("minut"),
+        "hour" | "minut" | "day" | "week" | "month" | "year" => Some(stem),
+        _ => None,
     }
 }
 
 /// "reached 165", "is now 15"
-fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
+fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<NumberMatch> {
     let is_led = matches!(
         before(tokens, at, 1),
         "to" | "reached" | "hit" | "now" | "total" | "totals" | "totaled" | "totaling"
@@ -264,13 +265,13 @@ fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
         && !touches(tokens, at)
         && !is_year(tokens[at].text)
         && counting(tokens[at].text).is_none();
-    is_plain.then(|| Found::of(Family::Bare, "bare", number, at + 1))
+    is_plain.then(|| NumberMatch::of(Family::Bare, "bare", number, at + 1))
 }
 
 // ---------------------------------------------------------------- the words around a number
 
 /// Returns true for the size of a change, which is no value: "by 20", "a 20 % increase".
-fn is_difference(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
+fn is_difference(tokens: &[Token<'_>], at: usize, found: &NumberMatch) -> bool {
     let at = at - usize::from(matches!(before(tokens, at, 1), "$" | "£" | "€"));
     let hedges =
         usize::from(matches!(before(tokens, at, 1), "about" | "around" | "over" | "roughly"));
@@ -314,7 +315,7 @@ fn without_currency(tokens: &[Token<'_>], at: usize) -> usize {
 }
 
 /// Returns true for the former value in a pair: the 10 of "from 10 to 12".
-fn is_old_value(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
+fn is_old_value(tokens: &[Token<'_>], at: usize, found: &NumberMatch) -> bool {
     let to = (found.until..tokens.len()).take(FROM_TO_TOKENS_MAX).find(|&to| is_to(tokens, to));
     before(tokens, without_currency(tokens, at), 1) == "from"
         && to.is_some_and(|to| {
@@ -339,12 +340,13 @@ fn old_value(tokens: &[Token<'_>], at: usize) -> Option<f64> {
 const RATE_WORDS_MAX: usize = 6;
 
 fn rate(tokens: &[Token<'_>], from: usize) -> Option<&'static str> {
-    let near = |at: usize| match text_at(tokens, at) {
-        "per" | "a" | "an" | "each" | "every" | "/" => unit_of_rate(text_at(tokens, at + 1)),
-        _ => None,
-    };
-    let anywhere = || tokens.iter().find_map(|token| unit_of_adverb(token.text));
-    (from..tokens.len()).take(RATE_WORDS_MAX).find_map(near).or_else(anywhere)
+    (from..tokens.len())
+        .take(RATE_WORDS_MAX)
+        .find_map(|at| match text_at(tokens, at) {
+            "per" | "a" | "an" | "each" | "every" | "/" => unit_of_rate(text_at(tokens, at + 1)),
+            _ => None,
+        })
+        .or_else(|| tokens.iter().find_map(|token| unit_of_adverb(token.text)))
 }
 
 fn unit_of_rate(word: &str) -> Option<&'static str> {

@@ -48,7 +48,10 @@ pub fn is_supposition(clause: &str) -> bool {
 const WORDINGS: [(&str, &str); 13] = [
     (
         "lives_in",
-        "WE(?:'m| am|'ve|'re| are| have)?DENIEDADVERBS (?:live|living|based|settled) (?:in|near) NAME",
+        concat!(
+            "WE(?:'m| am|'ve|'re| are| have)?DENIEDADVERBS",
+            " (?:live|living|based|settled) (?:in|near) NAME",
+        ),
     ),
     (
         "lives_in",

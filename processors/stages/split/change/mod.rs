@@ -182,23 +182,26 @@ fn logistic(sum: f32) -> f32 {
 impl Statement {
     /// Sums the weights that are known before the earlier text is read.
     fn evidence(&self, before: &Before<'_>) -> f32 {
-        let has = |kind| self.cues & kind != 0;
         weight::BASE
             + weight::NEARNESS * before.nearness.min(NEARNESS_MAX)
             + when(before.is_nearest, weight::NEAREST)
-            + when(has(CORRECTED), weight::CORRECTED)
-            + when(has(ENDED), weight::ENDED)
-            + when(has(CHANGED), weight::CHANGED)
+            + when(self.has(CORRECTED), weight::CORRECTED)
+            + when(self.has(ENDED), weight::ENDED)
+            + when(self.has(CHANGED), weight::CHANGED)
             + when(self.cues.count_ones() > 1, weight::TWO_CUES)
-            + when(!has(STRONG), weight::WEAK_CUE)
+            + when(!self.has(STRONG), weight::WEAK_CUE)
             + when(self.cues == 0, weight::NO_CUE)
             + when(self.is_plan, weight::PLAN)
             + when(self.is_first_person, weight::FIRST_PERSON)
             + weight::WORDS * self.words.min(WORDS_COUNTED) as f32
             + when(self.is_reaction, weight::REACTION)
             + when(self.is_request, weight::REQUEST)
-            + when(before.is_same_session && !has(CORRECTED), weight::SAME_SESSION)
-            + when(self.is_addition && !has(ENDED | CORRECTED), weight::ADDITION)
+            + when(before.is_same_session && !self.has(CORRECTED), weight::SAME_SESSION)
+            + when(self.is_addition && !self.has(ENDED | CORRECTED), weight::ADDITION)
+    }
+
+    fn has(&self, kinds: cues::Cues) -> bool {
+        self.cues & kinds != 0
     }
 }
 
@@ -302,8 +305,7 @@ fn are_about_others<'c>(clauses: impl Iterator<Item = &'c Clause>, known: people
 /// Returns true if the earlier text already has the words of the change. A "now" makes the change
 /// new.
 fn is_repeated(new: &Statement, old: &Statement) -> bool {
-    let has_now = new.cues & cues::NOW != 0;
-    !has_now && !new.cue_stems.is_empty() && new.cue_stems.is_subset(&old.stems)
+    !new.has(cues::NOW) && !new.cue_stems.is_empty() && new.cue_stems.is_subset(&old.stems)
 }
 
 /// Returns a function that standardises a cosine by the mean and deviation of one person's
