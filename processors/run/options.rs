@@ -103,7 +103,7 @@ pub fn decode(config: &Config) -> decode::Options {
         message_bytes_max: config.limits.message_bytes_max,
         content_bytes_max: config.limits.content_bytes_max,
         metadata_bytes_max: config.limits.metadata_bytes_max,
-        reply_allowed: config.topics.reply_allowed.clone(),
+        reply_allowed: decode::AllowedTopics::of(&config.topics.reply_allowed),
         replies_topic: config.topics.replies(),
         default_deadline_ms: config.recall.deadline_ms,
         trust_proposals: config.topics.trust_proposals,

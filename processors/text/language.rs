@@ -1,16 +1,25 @@
-//! Which language a text is told in, as far as its stems depend on it. Most texts are plainly English, which their function words show at once;
-//! only the others are looked at more closely. Who speaks which languages is not known here.
+//! Detects the language of a text, to choose the stemmer for its words.
+//!
+//! 1. `Signs` counts English stop words and non-ASCII letters while the text is split. Most texts
+//!    are recognised as English by these counts alone.
+//! 2. The others go to [`whatlang`](https://docs.rs/whatlang), which looks at the first 300 bytes
+//!    and must be confident enough. Code, markup and tables are skipped.
+//! 3. A word in Greek, Cyrillic, Arabic or Tamil letters takes the stemmer of its script,
+//!    whatever the language of its text.
+//!
+//! This file does not keep track of the languages a user has spoken; the index does.
 
 use rust_stemmers::{Algorithm, Stemmer};
 use std::sync::LazyLock;
 use whatlang::{Detector, Lang};
 
-/// One that has a stemmer and is written in Latin letters. Elsewhere the letters of a word choose its stemmer, whatever its text is.
+/// A language that has a stemmer and is written in Latin letters. In other scripts the letters of a
+/// word choose its stemmer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Language(Algorithm);
 
-/// Those that a text must be told apart by. Danish stands for Norwegian too: in a sentence or two nobody tells them apart, and their endings
-/// are nearly the same.
+/// The languages besides English that have a stemmer. Danish stands for Norwegian too: one or two
+/// sentences do not distinguish the two, and their endings are nearly the same.
 const OTHERS: [(Lang, Algorithm); 12] = [
     (Lang::Dan, Algorithm::Danish),
     (Lang::Nld, Algorithm::Dutch),
@@ -26,7 +35,8 @@ const OTHERS: [(Lang, Algorithm); 12] = [
     (Lang::Tur, Algorithm::Turkish),
 ];
 
-/// Without a stemmer: known so that they are not taken for one that has one.
+/// Languages without a stemmer. The detector knows them so that a text in one of them is not taken
+/// for a language in [`OTHERS`].
 const UNSTEMMED: [Lang; 6] = [Lang::Pol, Lang::Ces, Lang::Slk, Lang::Hrv, Lang::Vie, Lang::Ind];
 
 static DETECTOR: LazyLock<Detector> = LazyLock::new(|| {
@@ -34,28 +44,32 @@ static DETECTOR: LazyLock<Detector> = LazyLock::new(|| {
     Detector::with_allowlist(known.collect())
 });
 
-/// Of single sentences in a dozen languages half are told at these and hardly one wrongly, of three sentences together nine in ten; of 7,000
-/// turns and questions in English not one is taken for another language.
-const CONFIDENCE_LEAST: f64 = 0.5;
-/// Where English is unlikely: a letter that it does without, or not one of its stop words among so many words.
-const CONFIDENCE_LEAST_UNLIKE_ENGLISH: f64 = 0.3;
+/// Confidence of the detector from which its answer is used. With this value and
+/// [`CONFIDENCE_MIN_UNLIKE_ENGLISH`], half of single sentences in a dozen languages are detected
+/// and hardly one wrongly; of three sentences together nine in ten are. None of 7,000 English turns
+/// and questions is taken for another language.
+const CONFIDENCE_MIN: f64 = 0.5;
+/// The lower bound for texts that are unlikely to be English: they have a non-ASCII letter, or
+/// `WORDS_WITHOUT_STOP_WORD` words and no English stop word among them.
+const CONFIDENCE_MIN_UNLIKE_ENGLISH: f64 = 0.3;
 const WORDS_WITHOUT_STOP_WORD: usize = 5;
-/// Two words are in any language.
-const WORDS_LEAST: usize = 3;
-/// What tells a language is told by then, and a long text takes no longer.
-const LOOKED_AT_BYTES: usize = 300;
+/// Fewer words do not identify a language.
+const WORDS_MIN: usize = 3;
+/// Bytes that the detector reads. More do not change the answer, and this bounds its time.
+const DETECTED_BYTES_MAX: usize = 300;
 
 impl Language {
     pub const ENGLISH: Language = Language(Algorithm::English);
 
-    /// All but English.
+    /// Lists every language but English.
     pub fn others() -> impl Iterator<Item = Language> {
         OTHERS.into_iter().map(|(_, algorithm)| Language(algorithm))
     }
 
-    /// Of a lower-case word in a text of this language. A stemmer that leaves nothing is not asked.
+    /// Stems a lower-case word of a text in this language. A word that the stemmer would reduce to
+    /// nothing is returned unchanged.
     pub fn stem(self, word: &str) -> String {
-        let algorithm = word.chars().next().and_then(of_letter).unwrap_or(self.0);
+        let algorithm = word.chars().next().and_then(stemmer_of_script).unwrap_or(self.0);
         match Stemmer::create(algorithm).stem(word) {
             stem if stem.is_empty() => word.to_owned(),
             stem => stem.into_owned(),
@@ -69,18 +83,19 @@ impl std::fmt::Display for Language {
     }
 }
 
-/// What a text's words show of its language, counted while they are read.
+/// Counts over the words of a text from which its language is estimated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Signs {
     words: usize,
-    /// In Latin letters.
+    /// Words in Latin letters.
     latin: usize,
     english_stop_words: usize,
-    /// Has a letter that English does without.
-    foreign: bool,
+    /// Some word has a non-ASCII letter, which English words rarely have.
+    has_non_ascii: bool,
 }
 
-/// In so short a text one stop word is none: "on", "an" and "as" are words of many languages.
+/// Texts with fewer words need a larger share of stop words to count as English: "on", "an" and
+/// "as" are words of several languages.
 const SHORT_WORDS: usize = 8;
 
 impl Signs {
@@ -93,51 +108,56 @@ impl Signs {
             word.starts_with(is_latin)
         });
         self.english_stop_words += usize::from(is_english_stop_word);
-        self.foreign |= !is_ascii;
+        self.has_non_ascii |= !is_ascii;
     }
 
-    /// The language of the text that was counted. None: it cannot be told.
+    /// Estimates the language of `text`, whose words were counted. `None` if undecided.
     pub fn language(&self, text: &str) -> Option<Language> {
         if self.is_plainly_english() {
             return Some(Language::ENGLISH);
         }
-        if self.latin < WORDS_LEAST {
+        if self.latin < WORDS_MIN {
             return None;
         }
-        let is_unlike_english =
-            self.foreign || self.english_stop_words == 0 && self.words >= WORDS_WITHOUT_STOP_WORD;
-        let least =
-            if is_unlike_english { CONFIDENCE_LEAST_UNLIKE_ENGLISH } else { CONFIDENCE_LEAST };
-        let begin = &text[..text.floor_char_boundary(LOOKED_AT_BYTES)];
+        let is_unlike_english = self.has_non_ascii
+            || self.english_stop_words == 0 && self.words >= WORDS_WITHOUT_STOP_WORD;
+        let confidence_min =
+            if is_unlike_english { CONFIDENCE_MIN_UNLIKE_ENGLISH } else { CONFIDENCE_MIN };
+        let begin = &text[..text.floor_char_boundary(DETECTED_BYTES_MAX)];
         if !is_prose(begin) {
             return None;
         }
-        let told = DETECTOR.detect(begin).filter(|told| told.confidence() >= least)?.lang();
+        let detected =
+            DETECTOR.detect(begin).filter(|found| found.confidence() >= confidence_min)?.lang();
         let other = OTHERS
             .into_iter()
-            .find(|(lang, _)| *lang == told)
+            .find(|(lang, _)| *lang == detected)
             .map(|(_, algorithm)| Language(algorithm));
-        other.or((told == Lang::Eng).then_some(Language::ENGLISH))
+        other.or((detected == Lang::Eng).then_some(Language::ENGLISH))
     }
 
-    /// A fifth of the words of English are stop words; of another language hardly one in ten looks like one.
+    /// Applies the stop-word test: in English text at least a fifth of the words are stop words, in
+    /// other languages hardly one word in ten looks like an English one.
     fn is_plainly_english(&self) -> bool {
         let of_ten = if self.words < SHORT_WORDS { 3 } else { 2 };
-        !self.foreign
+        !self.has_non_ascii
             && self.english_stop_words >= 2
             && 10 * self.english_stop_words >= of_ten * self.words
     }
 }
 
-/// Code, markup and tables look like any language. In prose hardly one word in ten comes with one of their signs.
+/// Returns false for code, markup and tables, which the detector assigns to any language. Prose has
+/// at most one such symbol for every ten words.
 fn is_prose(text: &str) -> bool {
-    let signs = text.bytes().filter(|byte| b"{}<>[]=_*#|\\/$`@&%~^".contains(byte)).count();
-    10 * signs <= text.split_ascii_whitespace().count()
+    let symbols = text.bytes().filter(|byte| b"{}<>[]=_*#|\\/$`@&%~^".contains(byte)).count();
+    10 * symbols <= text.split_ascii_whitespace().count()
 }
 
-/// The one stemmer for words in such letters. Limit: Ukrainian, Bulgarian and Serbian words are stemmed as Russian ones, Persian and Urdu as
-/// Arabic; a word is then at least the same word in every text.
-fn of_letter(c: char) -> Option<Algorithm> {
+/// Returns the stemmer for words that begin with `c`, if the script of `c` has exactly one.
+///
+/// Limit: Ukrainian, Bulgarian and Serbian words are stemmed as Russian, Persian and Urdu words as
+/// Arabic. The stems may be crude, but a word gets the same stem in every text.
+fn stemmer_of_script(c: char) -> Option<Algorithm> {
     match c {
         '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Some(Algorithm::Greek),
         '\u{400}'..='\u{52f}' => Some(Algorithm::Russian),

@@ -1,4 +1,11 @@
-//! Scripts that put no spaces between words. A run of one script is searched by its overlapping pairs of characters, as Lucene does it.
+//! Splits text in scripts that put no spaces between words into searchable parts.
+//!
+//! A run of characters of one script becomes its overlapping pairs, like those of Lucene's
+//! [CJKBigramFilter](https://lucene.apache.org/core/9_0_0/analysis/common/org/apache/lucene/analysis/cjk/CJKBigramFilter.html).
+//! For example `我喜欢` becomes `我 我喜 喜 喜欢 欢`: the pairs, and each Chinese character by itself.
+//!
+//! Invariant: [`parts`] defines terms of the index, so a change there needs another
+//! `STEMS_VERSION`.
 
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -14,28 +21,36 @@ enum Script {
     Khmer,
 }
 
-/// Whether a word or a part of one is in such a script. Korean has spaces, but most of its words end in a particle that their stem goes
-/// without.
+/// Returns true if a word or part of a word begins in such a script. Korean counts although Korean
+/// has spaces: most of its words end in a particle, and pairs match without it.
 pub fn is_unspaced(word: &str) -> bool {
     !word.as_bytes().first().is_some_and(u8::is_ascii)
         && word.chars().next().and_then(script).is_some()
 }
 
-/// The parts of a lower-case word: pairs of characters as readers count them, for each run of one script; the only one of a run that has one,
-/// unless it is Hiragana, where that is a particle; each Chinese character by itself too, since many are words; and what is in other letters,
-/// as it is.
+/// Calls `each` with the parts of a lower-case word, one run of a single script after the other:
+///
+/// - a run in another script (Latin, Cyrillic, …): the run as it is;
+/// - a longer run: its overlapping pairs of grapheme clusters;
+/// - a run of one character: that character, unless it is Hiragana, where it is a particle;
+/// - Chinese: each character by itself too, because many are words.
 pub fn parts<'w>(word: &'w str, mut each: impl FnMut(&'w str)) {
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
-        let of = script(first);
-        // A mark that lengthens a vowel or repeats a sign goes with what it stands behind.
-        let ends = |c: char| script(c) != of && !(of.is_some() && matches!(c, 'ー' | '々'));
-        let (run, behind) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
-        match of {
+        let run_script = script(first);
+        // The marks that lengthen a vowel (ー) or repeat a character (々) stay in the run before
+        // them.
+        let end = rest
+            .find(|c| {
+                script(c) != run_script && !(run_script.is_some() && matches!(c, 'ー' | '々'))
+            })
+            .unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        match run_script {
             None => each(run),
-            Some(of) => pairs(run, of, &mut each),
+            Some(script) => pairs(run, script, &mut each),
         }
-        rest = behind;
+        rest = after;
     }
 }
 
@@ -49,31 +64,35 @@ fn pairs<'w>(run: &'w str, script: Script, each: &mut impl FnMut(&'w str)) {
         if script == Script::Han || character.len() == run.len() && script != Script::Hiragana {
             each(character);
         }
-        (before, start) = (Some(character), at);
+        before = Some(character);
+        start = at;
     }
 }
 
-/// So many characters of such a script are about a word.
-const CHARACTERS_OF_A_WORD: usize = 2;
+/// Average length of a word in a script without spaces.
+const CHARACTERS_PER_WORD: usize = 2;
 
-/// Words as people count them.
+/// Counts words: runs between white space, or half of the unspaced characters if those are more.
 pub fn count_words(text: &str) -> usize {
     let characters =
         if text.is_ascii() { 0 } else { text.chars().filter(|c| is_without_spaces(*c)).count() };
-    text.split_whitespace().count().max(characters / CHARACTERS_OF_A_WORD)
+    text.split_whitespace().count().max(characters / CHARACTERS_PER_WORD)
 }
 
-/// Where the character begins that is one too many for so many words. None: there are not so many.
+/// Returns the byte offset at which the unspaced characters exceed `count` words, or `None` if they
+/// never do.
 pub fn end_of_words(text: &str, count: usize) -> Option<usize> {
     let mut characters = text.char_indices().filter(|(_, c)| is_without_spaces(*c));
-    characters.nth(count * CHARACTERS_OF_A_WORD).map(|(at, _)| at)
+    characters.nth(count * CHARACTERS_PER_WORD).map(|(at, _)| at)
 }
 
-/// Korean words have their spaces.
+/// Returns true for every script of this file but Korean, whose words are counted by their spaces.
 fn is_without_spaces(c: char) -> bool {
     script(c).is_some_and(|script| script != Script::Hangul)
 }
 
+/// Looks up the script of a character by its [Unicode block](https://www.unicode.org/charts/).
+/// `None` for scripts that put spaces between words.
 fn script(c: char) -> Option<Script> {
     match c {
         '\0'..='\u{dff}' => None,

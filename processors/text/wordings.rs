@@ -1,5 +1,16 @@
-//! The wordings of each language that Keepsake covers, from `config/languages/*.toml`: who speaks, small talk, wishes, and what may never be
-//! kept. Finds them in a text in one pass for all languages. Judges nothing: `stages/score/` does.
+//! Finds phrases of eight languages in a text: first person, small talk, wishes not to be
+//! remembered, and sensitive categories. The lists are data, in `config/languages/*.toml`.
+//!
+//! 1. Each list of each language file is assigned a meaning, for example [`Sign::Greeting`].
+//! 2. One [Aho-Corasick](https://docs.rs/aho-corasick) automaton per group ([`SPEECH`], [`WISHES`],
+//!    [`NEVER`]) holds the phrases of all languages, so one pass over a text finds all of them.
+//! 3. Text and phrases are compared after [`fold`]: lower case, no accents, and no drawn-out
+//!    letters. "Buenaaas" and "buenas" fold to the same.
+//! 4. In languages with spaces a phrase must begin and end at the border of a word: "hallo" is in
+//!    "oh, hallo!" and not in "hallodri".
+//!
+//! `stages/score/` decides the meaning of the matches for a turn. To cover another language, add a
+//! file and a row in `FILES`.
 
 use crate::domain::Category;
 use aho_corasick::AhoCorasick;
@@ -18,7 +29,7 @@ const FILES: [(&str, &str); 8] = [
     ("zh", include_str!("../../config/languages/zh.toml")),
 ];
 
-/// A language by its place among the files.
+/// A covered language, as an index into `FILES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Covered(u8);
 
@@ -32,12 +43,12 @@ impl Covered {
         (0..LANGUAGES as u8).map(Covered)
     }
 
-    /// By the English name of a language: "German".
+    /// Looks up a language by its English name, for example "German".
     pub fn named(name: &str) -> Option<Covered> {
         Covered::all().find(|language| LISTS[language.place()].name == name)
     }
 
-    /// "de".
+    /// Returns the language code, for example "de".
     pub fn code(self) -> &'static str {
         FILES[self.place()].0
     }
@@ -51,7 +62,8 @@ impl Covered {
     }
 }
 
-/// One language's file. Unknown keys are an error, so a misspelt list cannot be silently empty.
+/// A language file. Unknown keys are an error, so that a misspelt list name is not silently
+/// ignored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lists {
@@ -90,15 +102,15 @@ struct Never {
     money: Vec<String>,
 }
 
-/// Sorts of wording that speech is classified by.
+/// The kinds of phrases by which a turn is classified as small talk or statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// A function word, which tells the language of a short text.
+    /// A function word. Identifies the language of a short text.
     Word,
     FirstPerson,
     /// A trait or condition of a person: "allergic".
     State,
-    /// Speaks in the first person and says nothing of the speaker: "I see".
+    /// First person without a statement about the speaker: "I see".
     Phatic,
     Negation,
     Change,
@@ -107,20 +119,20 @@ pub enum Sign {
     Thanks,
     Acknowledgement,
     Praise,
-    /// Says nothing beside small talk: "well", "haha".
+    /// Adds nothing to small talk: "well", "haha".
     Filler,
 }
 
-/// Wishes of a user to keep something out of memory.
+/// A user's wish to keep something out of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// This turn: "off the record".
+    /// Do not remember this turn: "off the record".
     Unsaid,
-    /// The turn before: "forget what I just said".
+    /// Forget the previous turn: "forget what I just said".
     Unsay,
 }
 
-/// A wording where it stands in a folded text.
+/// A match of a phrase, with its byte range in the folded text.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<T> {
     pub language: Covered,
@@ -172,14 +184,14 @@ static LISTS: LazyLock<Vec<Lists>> =
 
 fn parsed(code: &str, text: &str) -> Lists {
     toml::from_str(text).unwrap_or_else(|e| {
-        panic!("config/languages/{code}.toml is compiled in and read by every test: {e}")
+        panic!("config/languages/{code}.toml is compiled in, and every test parses it: {e}")
     })
 }
 
-/// Finds the wordings of all languages at once.
+/// Finds the phrases of all languages in one pass.
 pub struct Finder<T> {
     automaton: AhoCorasick,
-    /// By pattern.
+    /// Language and meaning of each pattern, by pattern id.
     meanings: Vec<(Covered, T)>,
 }
 
@@ -193,65 +205,76 @@ impl<T: Copy> Finder<T> {
             }
         }
         Finder {
-            automaton: AhoCorasick::new(&patterns).expect("a few thousand short patterns fit"),
+            automaton: AhoCorasick::new(&patterns)
+                .expect("a few thousand short phrases are far below the automaton's limits"),
             meanings,
         }
     }
 
-    /// Every wording in a folded text, also those that overlap: linear in the text.
+    /// Lists every phrase in a folded text, overlapping ones included, in time linear in the text.
     pub fn find<'f>(&'f self, folded: &'f str) -> impl Iterator<Item = Found<T>> + 'f {
         self.automaton.find_overlapping_iter(folded).filter_map(|found| {
             let (language, what) = self.meanings[found.pattern().as_usize()];
-            let (start, end) = (found.start(), found.end());
-            let whole = !language.is_spaced() || is_border(folded, start) && is_border(folded, end);
-            whole.then_some(Found { language, what, start, end })
+            let start = found.start();
+            let end = found.end();
+            let is_whole_words =
+                !language.is_spaced() || is_border(folded, start) && is_border(folded, end);
+            is_whole_words.then_some(Found { language, what, start, end })
         })
     }
 }
 
-/// True at the border of a word.
+/// Returns true at the border of a word. A phrase that ends in an apostrophe, like "j'", always
+/// ends at one.
 fn is_border(text: &str, at: usize) -> bool {
-    let joins = |c: char| c.is_alphanumeric();
-    let behind = text[at..].chars().next().is_some_and(joins);
     let before = text[..at].chars().next_back();
-    // "j'" and "l'" end in a border of their own.
-    !(behind && before.is_some_and(joins))
+    let after = text[at..].chars().next();
+    !(before.is_some_and(char::is_alphanumeric) && after.is_some_and(char::is_alphanumeric))
 }
 
-/// Lower case without accents, one form of each sign, and a sign that is drawn out written once: "Buenaaas" and "buenas" are the same.
+/// Normalises text for comparison with phrases: lower case, no accents, ASCII punctuation, and a
+/// character that stands three times or more in a row reduced to one. "Buenaaas" becomes "buenas".
 pub fn fold(text: &str) -> String {
-    let mut folded = String::with_capacity(text.len());
-    let (mut last, mut row) = ('\0', 0);
-    let mut push = |c: char| {
-        row = if c == last && !c.is_ascii_digit() { row + 1 } else { 1 };
-        last = c;
-        match row {
-            1 | 2 => folded.push(c),
-            3 => {
-                folded.truncate(folded.len() - c.len_utf8());
-            }
-            _ => {}
-        }
-    };
+    let mut folded = Folded { text: String::with_capacity(text.len()), last: '\0', in_a_row: 0 };
     if text.is_ascii() {
-        text.chars().for_each(|c| push(c.to_ascii_lowercase()));
-        return folded;
+        text.chars().for_each(|c| folded.push(c.to_ascii_lowercase()));
+        return folded.text;
     }
     for c in text.nfkd().flat_map(char::to_lowercase) {
         match c {
             '\u{300}'..='\u{36f}' => {}
-            '’' | '‘' | '´' => push('\''),
-            'ß' => ['s', 's'].into_iter().for_each(&mut push),
-            'œ' => ['o', 'e'].into_iter().for_each(&mut push),
-            'æ' => ['a', 'e'].into_iter().for_each(&mut push),
-            'ø' => push('o'),
-            '。' => push('.'),
-            '、' | '，' => push(','),
-            '-' | '‐' | '‑' => push('-'),
-            _ => push(c),
+            '’' | '‘' | '´' => folded.push('\''),
+            'ß' => ['s', 's'].into_iter().for_each(|c| folded.push(c)),
+            'œ' => ['o', 'e'].into_iter().for_each(|c| folded.push(c)),
+            'æ' => ['a', 'e'].into_iter().for_each(|c| folded.push(c)),
+            'ø' => folded.push('o'),
+            '。' => folded.push('.'),
+            '、' | '，' => folded.push(','),
+            '-' | '‐' | '‑' => folded.push('-'),
+            _ => folded.push(c),
         }
     }
-    folded
+    folded.text
+}
+
+struct Folded {
+    text: String,
+    last: char,
+    in_a_row: usize,
+}
+
+impl Folded {
+    /// Appends `c`. The third of the same character in a row removes the second, later ones add
+    /// nothing. Digits are exempt: "2000" stays.
+    fn push(&mut self, c: char) {
+        self.in_a_row = if c == self.last && !c.is_ascii_digit() { self.in_a_row + 1 } else { 1 };
+        self.last = c;
+        match self.in_a_row {
+            1 | 2 => self.text.push(c),
+            3 => self.text.truncate(self.text.len() - c.len_utf8()),
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -279,9 +302,9 @@ mod tests {
                 &lists.praise,
                 &lists.filler,
             ];
-            let tells =
+            let signs =
                 [&lists.words, &lists.first_person, &lists.states, &lists.negation, &lists.change];
-            for list in wishes.into_iter().chain(never).chain(talk).chain(tells) {
+            for list in wishes.into_iter().chain(never).chain(talk).chain(signs) {
                 assert!(list.len() >= 5, "{code}: {list:?}");
                 assert!(list.iter().all(|wording| !fold(wording).trim().is_empty()), "{code}");
             }
@@ -308,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_words_only_where_a_language_has_spaces() {
+    fn phrases_match_whole_words_in_languages_with_spaces() {
         let greets = |text: &str| {
             SPEECH
                 .find(&fold(text))

@@ -1,8 +1,12 @@
-//! What a record on the events topic means.
+//! Decodes a record of the events topic: turns, commands, and the compaction worker's proposals.
+//!
+//! Each type has a function from its body to an [`Action`], named in `action_named`. To add a type,
+//! add its wire struct, its function and its name there. Proposals are accepted only with
+//! Keepsake's own signature, unless `trust_proposals` is set.
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    at_most_so_many, brief, checked_metadata, content, kind, not_a_name, read as fields, required,
+    brief, check_count, checked_metadata, content, kind, not_a_name, read as fields, required,
     share, time, word,
 };
 use super::{Hop, Options, headers};
@@ -16,6 +20,8 @@ use crate::wire;
 use serde_json::Value;
 use std::collections::HashSet;
 
+/// Decodes an event. Its id is that of the body or else of the envelope, and its time that of the
+/// body, the envelope or else the record.
 pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
     let Envelope { name, id, at, body } = envelope::open(record, options)?;
     let action = action_named(&name)?;
@@ -26,7 +32,7 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
         ));
     }
     let common: wire::Common = fields(&body)?;
-    let message = Message {
+    let message = EventBody {
         body: &body,
         common: &common,
         session: word("session", common.session.clone())?,
@@ -41,20 +47,21 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
         id: word("id", common.id.clone().or(id))?,
         at: common.at.or(at).map_or(Time(record.timestamp_ms), time),
         metadata,
-        source: hop.map_or_else(|| place(record), |hop| hop.origin.clone()),
+        source: hop.map_or_else(|| position(record), |hop| hop.origin.clone()),
         action,
         session: message.session,
     })
 }
 
-struct Message<'a> {
+/// The body of an event, with the fields that all types share.
+struct EventBody<'a> {
     body: &'a Value,
     common: &'a wire::Common,
     session: Option<String>,
     options: &'a Options,
 }
 
-type ReadAction = fn(&Message<'_>) -> Result<Action, Reject>;
+type ReadAction = fn(&EventBody<'_>) -> Result<Action, Reject>;
 
 fn action_named(name: &str) -> Result<ReadAction, Reject> {
     Ok(match name {
@@ -69,7 +76,7 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
         "revise" => revise,
         _ => {
             let message = brief(&format!(
-                "is no event (turn, remember, update, forget, feedback, tick): {name}"
+                "is not an event (turn, remember, update, forget, feedback, tick): {name}"
             ));
             return Err(Reject {
                 code: RejectCode::UnknownType,
@@ -84,7 +91,8 @@ fn is_proposal(name: &str) -> bool {
     matches!(name, "prune" | "summary" | "revise")
 }
 
-/// A tick is nobody's; only the worker speaks of the memories that all users share, with an empty user.
+/// Returns the owner of the memories that the event changes. A tick belongs to no user. An empty
+/// user stands for the tenant's memories, and only the compaction worker may use it.
 fn key(name: &str, common: &wire::Common) -> Result<UserKey, Reject> {
     let tenant = common.tenant.as_deref().unwrap_or("default");
     if name == "tick" {
@@ -96,7 +104,7 @@ fn key(name: &str, common: &wire::Common) -> Result<UserKey, Reject> {
         .map_err(not_a_name)
 }
 
-fn place(record: &Record) -> Position {
+fn position(record: &Record) -> Position {
     Position {
         topic: record.topic.as_str().into(),
         partition: record.partition,
@@ -104,7 +112,7 @@ fn place(record: &Record) -> Position {
     }
 }
 
-fn turn(message: &Message<'_>) -> Result<Action, Reject> {
+fn turn(message: &EventBody<'_>) -> Result<Action, Reject> {
     let turn: wire::Turn = fields(message.body)?;
     Ok(Action::Turn(Turn {
         role: turn.role.map_or(Role::default(), role),
@@ -115,7 +123,7 @@ fn turn(message: &Message<'_>) -> Result<Action, Reject> {
     }))
 }
 
-fn remember(message: &Message<'_>) -> Result<Action, Reject> {
+fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
     let remember: wire::Remember = fields(message.body)?;
     let scope = remember.scope.map_or(Scope::default(), scope);
     if scope == Scope::Session && message.session.is_none() {
@@ -133,7 +141,7 @@ fn remember(message: &Message<'_>) -> Result<Action, Reject> {
     }))
 }
 
-fn update(message: &Message<'_>) -> Result<Action, Reject> {
+fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
     let update: wire::Update = fields(message.body)?;
     let update = Update {
         memory: memory(required("memory", update.memory)?),
@@ -160,19 +168,19 @@ fn update(message: &Message<'_>) -> Result<Action, Reject> {
     Ok(Action::Update(update))
 }
 
-/// Exactly one target. Two could mean "both" or "this within that", and what is erased does not come back.
-fn forget(message: &Message<'_>) -> Result<Action, Reject> {
+/// Decodes a forget event with exactly one target. Two targets could mean "both" or "one within the
+/// other", and a deletion cannot be undone.
+fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
     let forget: wire::Forget = fields(message.body)?;
-    let everything = (forget.everything == Some(true)).then_some(Forget::Everything);
+    let query = match forget.query.filter(|query| !query.is_empty()) {
+        Some(query) => Some(Forget::Query(content("query", query, message.options)?)),
+        None => None,
+    };
     let targets = [
         forget.memory.map(|id| Forget::Memory(memory(id))),
         message.session.clone().map(Forget::Session),
-        forget
-            .query
-            .filter(|query| !query.is_empty())
-            .map(|query| query_target(query, message.options))
-            .transpose()?,
-        everything,
+        query,
+        (forget.everything == Some(true)).then_some(Forget::Everything),
     ];
     let mut targets = targets.into_iter().flatten();
     match (targets.next(), targets.next()) {
@@ -187,11 +195,7 @@ fn forget(message: &Message<'_>) -> Result<Action, Reject> {
     }
 }
 
-fn query_target(query: String, options: &Options) -> Result<Forget, Reject> {
-    content("query", query, options).map(Forget::Query)
-}
-
-fn feedback(message: &Message<'_>) -> Result<Action, Reject> {
+fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
     let feedback: wire::Feedback = fields(message.body)?;
     let several = match feedback.memories {
         Some(several) if several.is_empty() => {
@@ -204,28 +208,28 @@ fn feedback(message: &Message<'_>) -> Result<Action, Reject> {
     if memories.is_empty() {
         return Err(Reject::of_field("memory", "is missing, as is memories"));
     }
-    at_most_so_many("memories", memories.len(), message.options.feedback_max)?;
-    // The same one twice would count twice.
+    check_count("memories", memories.len(), message.options.feedback_max)?;
+    // Without duplicates, because a memory that is named twice would count twice.
     let mut known = HashSet::new();
     memories.retain(|memory| known.insert(*memory));
     let signal = signal(required("signal", feedback.signal)?);
     Ok(Action::Feedback { memories, signal })
 }
 
-fn prune(message: &Message<'_>) -> Result<Action, Reject> {
+fn prune(message: &EventBody<'_>) -> Result<Action, Reject> {
     let prune: wire::Prune = fields(message.body)?;
     let reason = required("reason", prune.reason)?;
     Ok(Action::Prune { memories: seen("memories", prune.memories)?, reason })
 }
 
-fn summary(message: &Message<'_>) -> Result<Action, Reject> {
+fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
     let summary: wire::Summary = fields(message.body)?;
     required("session", message.session.as_ref())?;
     let text = content("content", required("content", summary.content)?, message.options)?;
     Ok(Action::Summary { content: text, covers: seen("covers", summary.covers)? })
 }
 
-fn revise(message: &Message<'_>) -> Result<Action, Reject> {
+fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
     let revise: wire::Revise = fields(message.body)?;
     let newer = required("memory", revise.memory)?;
     Ok(Action::Revise(Revise {

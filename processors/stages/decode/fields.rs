@@ -1,4 +1,4 @@
-//! Checks that several messages share. Every failure names its field.
+//! Checks of fields that several messages have. Every [`Reject`] from here names its field.
 
 use super::Options;
 use crate::domain::{Kind, Metadata, NotAName, Time};
@@ -8,19 +8,23 @@ use crate::wire::Moment;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Sessions, speakers, kinds and ids become parts of keys and labels.
+/// Longest session, speaker, kind or id, all of which become parts of keys and labels.
 pub const WORD_BYTES_MAX: usize = 256;
 
-/// Enough to see what is meant. Limit: what a sender wrote comes back in headers of dead letters, which must not outgrow a record.
+/// Longest reason of a reject, in characters. Reasons quote the sender's text and are written to
+/// headers of dead letters, which must not outgrow a record.
 const MESSAGE_CHARS_MAX: usize = 200;
 
+/// Shortens the reason of a reject to `MESSAGE_CHARS_MAX`.
 pub fn brief(message: &str) -> String {
     shortened(message, MESSAGE_CHARS_MAX)
 }
 
-/// The fields of one message that its struct names. Read by reference: an event is read twice, for what all have and for its own.
+/// Deserialises the fields of `T` from a body. By reference, because an event is read twice: for
+/// the fields that all events share, and for its own.
 pub fn read<'a, T: Deserialize<'a>>(body: &'a Value) -> Result<T, Reject> {
-    // Where a field is wrong it is read once more, and the way to it is followed, which takes half as long again.
+    // Tracking the path to a wrong field takes half as long again, so the path is tracked only in a
+    // second pass after a failure.
     T::deserialize(body).or_else(|_| serde_path_to_error::deserialize(body)).map_err(|error| {
         let field = brief(&error.path().to_string());
         Reject::of_field(field, brief(&error.into_inner().to_string()))
@@ -31,7 +35,7 @@ pub fn required<T>(field: &str, value: Option<T>) -> Result<T, Reject> {
     value.ok_or_else(|| Reject::of_field(field, "is missing"))
 }
 
-/// A short text for keys and labels. Empty means none.
+/// Checks a short text that becomes part of keys and labels. An empty text counts as absent.
 pub fn word(field: &str, text: Option<String>) -> Result<Option<String>, Reject> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     if text.len() > WORD_BYTES_MAX {
@@ -50,21 +54,19 @@ pub fn kind(text: Option<String>) -> Result<Option<Kind>, Reject> {
     Ok(word("kind", text)?.map(|text| Kind::new(&text)))
 }
 
-/// Each is compared with each memory found, so their number is bounded.
+/// Checks a list of kinds. Every memory found is compared with each kind, so their number is
+/// bounded.
 pub fn kinds(list: Option<Vec<String>>, options: &Options) -> Result<Vec<Kind>, Reject> {
     let list = list.unwrap_or_default();
-    at_most_so_many("kinds", list.len(), options.kinds_max)?;
-    let kinds = list.into_iter().map(|text| word("kinds", Some(text)));
-    Ok(kinds
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .flatten()
-        .map(|text| Kind::new(&text))
-        .collect())
+    check_count("kinds", list.len(), options.kinds_max)?;
+    list.into_iter()
+        .filter_map(|text| word("kinds", Some(text)).transpose())
+        .map(|text| Ok(Kind::new(&text?)))
+        .collect()
 }
 
 pub fn content(field: &str, text: String, options: &Options) -> Result<String, Reject> {
-    at_most(field, text.len(), options.content_bytes_max)?;
+    check_bytes(field, text.len(), options.content_bytes_max)?;
     Ok(text)
 }
 
@@ -74,27 +76,27 @@ pub fn checked_metadata(
     options: &Options,
 ) -> Result<Metadata, Reject> {
     let bytes = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
-    at_most(field, bytes, options.metadata_bytes_max)?;
+    check_bytes(field, bytes, options.metadata_bytes_max)?;
     Ok(metadata)
 }
 
-fn at_most(field: &str, bytes: usize, max: usize) -> Result<(), Reject> {
+fn check_bytes(field: &str, bytes: usize, max: usize) -> Result<(), Reject> {
     if bytes <= max {
         return Ok(());
     }
-    let message = format!("is over {max} bytes: {bytes}");
+    let message = format!("is longer than {max} bytes: {bytes}");
     Err(Reject { code: RejectCode::TooLarge, message, field: Some(field.to_owned()) })
 }
 
-pub fn at_most_so_many(field: &str, count: usize, max: usize) -> Result<(), Reject> {
+pub fn check_count(field: &str, count: usize, max: usize) -> Result<(), Reject> {
     if count <= max {
         return Ok(());
     }
-    let message = format!("at most {max} {field} at once: {count}");
+    let message = format!("has more than {max} entries: {count}");
     Err(Reject { code: RejectCode::TooLarge, message, field: Some(field.to_owned()) })
 }
 
-/// A share between 0 and 1.
+/// Checks that a number is between 0 and 1.
 pub fn share(field: &str, value: Option<f32>) -> Result<Option<f32>, Reject> {
     match value {
         Some(value) if !(0.0..=1.0).contains(&value) => {
@@ -104,6 +106,7 @@ pub fn share(field: &str, value: Option<f32>) -> Result<Option<f32>, Reject> {
     }
 }
 
+/// Checks that a whole number is at least `least`. Absent means `default`.
 pub fn count(
     field: &str,
     value: Option<i64>,

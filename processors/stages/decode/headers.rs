@@ -1,36 +1,71 @@
-//! The headers: where the reply goes and what it echoes, how long the sender waits, and the marks of a forwarded record.
-//! Knows nothing of the body.
+//! Reads the headers of a record: reply address and echo, deadline, minimum offset, and the signed
+//! hop of a forwarded record. Also writes the headers of a record that is forwarded.
+//!
+//! A hop consists of these headers:
+//!
+//! | header | value |
+//! |---|---|
+//! | `keepsake-origin` | position of the sender's own record, `topic:partition:offset` |
+//! | `keepsake-via` | position from which the record was last forwarded, `partition:offset` |
+//! | `keepsake-tenant` | `order` or `copy`, see [`Way`] |
+//! | `keepsake-hops` | number of times the record was forwarded |
+//! | `keepsake-mark` | signature over the record and these headers |
+//!
+//! Invariant: a hop without a valid signature is ignored. Otherwise a stranger's headers could make
+//! genuine forwarded records look like repetitions.
 
 use super::{Hop, Options, Way};
 use crate::domain::{MARK, Marked, Position, ReplyTo, Time};
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::{Outgoing, Record};
 use crate::text::shortened;
+use regex::{RegexSet, RegexSetBuilder};
 use std::str::{FromStr, from_utf8};
 
 const ORIGIN: &str = "keepsake-origin";
 const VIA: &str = "keepsake-via";
 const TENANT: &str = "keepsake-tenant";
-/// Says how often a dead letter was sent again.
+/// Header with the number of times that a dead letter was sent again.
 pub const REDRIVEN: &str = "keepsake-redriven";
 const HOPS: &str = "keepsake-hops";
-/// What a forwarded record says about its way, beside the mark that shows that we wrote it.
-const OF_A_HOP: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
-/// To its user's partition, to its tenant's, and from there to all.
+/// The headers of a hop, which are replaced when a record is forwarded again.
+const HOP_HEADERS: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
+/// Times a record may be forwarded: to the partition of its user, to that of its tenant, and from
+/// there to all.
 const HOPS_MAX: usize = 3;
 const REPLY_TOPICS: [&str; 2] = ["kafka_replyTopic", "reply-topic"];
 const REPLY_PARTITION: &str = "kafka_replyPartition";
 const ECHOED: [&str; 4] = ["kafka_correlationId", "correlation-id", "traceparent", "tracestate"];
 
+/// Topic names that a sender may use for replies, compiled from globs in which `*` matches any
+/// characters.
+#[derive(Clone, Debug)]
+pub struct AllowedTopics(RegexSet);
+
+impl AllowedTopics {
+    pub fn of(globs: &[String]) -> AllowedTopics {
+        let patterns =
+            globs.iter().map(|glob| format!("^{}$", regex::escape(glob).replace(r"\*", ".*")));
+        let set = RegexSetBuilder::new(patterns).size_limit(usize::MAX).build();
+        AllowedTopics(set.expect("an escaped name with .* in it is a valid pattern of any size"))
+    }
+
+    fn contain(&self, topic: &str) -> bool {
+        self.0.is_match(topic)
+    }
+}
+
 pub struct Address {
     pub to: ReplyTo,
-    /// Whether the sender named a reply topic.
+    /// The sender named a reply topic.
     pub asked: bool,
     pub problem: Option<Problem>,
 }
 
 pub enum Problem {
+    /// The sender may not use this reply topic.
     Forbidden(Reject),
+    /// A header of the reply address is malformed.
     Unreadable(Reject),
 }
 
@@ -42,6 +77,7 @@ impl Problem {
     }
 }
 
+/// Reads the reply address. A record that names no allowed topic is answered on the default topic.
 pub fn address(record: &Record, options: &Options) -> Address {
     let asked = REPLY_TOPICS.iter().find_map(|name| record.header(name));
     let allowed = asked.map(|topic| allowed_topic(topic, options));
@@ -59,17 +95,21 @@ pub fn address(record: &Record, options: &Options) -> Address {
     Address { to, asked: asked.is_some(), problem }
 }
 
+/// Returns the deadline that the sender set, at most `deadline_ms_max` after the record's
+/// timestamp, or the default deadline.
 pub fn deadline(record: &Record, options: &Options) -> Result<Time, Reject> {
-    let (sent, asked) = (Time(record.timestamp_ms), number(record, "keepsake-deadline")?);
-    let latest = sent.plus_ms(options.deadline_ms_max);
-    Ok(asked.map_or(sent.plus_ms(options.default_deadline_ms), |asked| Time(asked).min(latest)))
+    let sent = Time(record.timestamp_ms);
+    Ok(match number(record, "keepsake-deadline")? {
+        Some(deadline) => Time(deadline).min(sent.plus_ms(options.deadline_ms_max)),
+        None => sent.plus_ms(options.default_deadline_ms),
+    })
 }
 
 pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
     number(record, "keepsake-min-offset")
 }
 
-/// Whether Keepsake wrote this record, and wrote it for this place.
+/// Returns true if Keepsake signed this record for this topic and partition.
 pub fn is_own(record: &Record, options: &Options) -> bool {
     let Record { topic, partition, key, value, headers, .. } = record;
     let marked = Marked {
@@ -79,11 +119,11 @@ pub fn is_own(record: &Record, options: &Options) -> bool {
         value: value.as_deref(),
         headers,
     };
-    record.header(MARK).is_some_and(|mark| options.marks.fits(mark, &marked))
+    record.header(MARK).is_some_and(|signature| options.marks.fits(signature, &marked))
 }
 
-/// The way of a forwarded record, none if it came straight from its sender. Without our mark it did, whatever its headers say: they would let
-/// a stranger hide the records that really were forwarded.
+/// Reads the hop of a forwarded record, or the reason why the hop is malformed. A record without a
+/// valid signature has no hop, whatever its headers contain.
 pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
     if (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) || !is_own(record, options)
     {
@@ -102,17 +142,20 @@ pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) 
     }
 }
 
-/// How often the record was forwarded, as it says itself. Counted also without our mark: processes with different keys do not know each other's
-/// records, and would forward them for ever.
+/// Returns how often the record was forwarded, by its header. The count is used even without a
+/// valid signature: processes with different keys reject each other's signatures, and would forward
+/// a record to each other for ever.
 fn hops(record: &Record) -> usize {
     record.header(HOPS).and_then(parsed).unwrap_or(0)
 }
 
-/// Whether it came another time before, by Keepsake's doing or by `dlq redrive`.
+/// Returns true if the record was already in the log once: Keepsake forwarded it, or `dlq redrive`
+/// sent it again.
 pub fn was_sent_before(record: &Record) -> bool {
     hops(record) > 0 || record.header(REDRIVEN).is_some()
 }
 
+/// Rejects a record that was forwarded [`HOPS_MAX`] times.
 pub fn may_be_forwarded(record: &Record) -> Result<(), Reject> {
     if hops(record) < HOPS_MAX {
         return Ok(());
@@ -122,13 +165,14 @@ pub fn may_be_forwarded(record: &Record) -> Result<(), Reject> {
     Err(Reject::new(RejectCode::Misrouted, message))
 }
 
-/// The same record for another partition of its topic, marked, with where it came from: the first origin stays.
+/// Copies a record for another partition of its topic, with a signed hop. The origin of a record
+/// that was forwarded before stays.
 pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options) -> Outgoing {
     let origin = format!("{}:{}:{}", record.topic, record.partition, record.offset);
     let known = record.header(ORIGIN).filter(|_| is_own(record, options));
     let origin = known.map_or(origin.into_bytes(), <[u8]>::to_vec);
     let mut headers = record.headers.clone();
-    headers.retain(|(name, _)| !OF_A_HOP.contains(&name.as_str()));
+    headers.retain(|(name, _)| !HOP_HEADERS.contains(&name.as_str()));
     headers.push((ORIGIN.to_owned(), origin));
     headers.push((VIA.to_owned(), format!("{}:{}", record.partition, record.offset).into_bytes()));
     headers.push((HOPS.to_owned(), (hops(record).min(HOPS_MAX) + 1).to_string().into_bytes()));
@@ -141,8 +185,8 @@ pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options
         value: value.as_deref(),
         headers: &headers,
     };
-    let mark = options.marks.sign(&marked);
-    headers.push((MARK.to_owned(), mark));
+    let signature = options.marks.sign(&marked);
+    headers.push((MARK.to_owned(), signature));
     Outgoing {
         topic: topic.clone(),
         partition: Some(to_partition),
@@ -155,9 +199,7 @@ pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options
 
 fn allowed_topic<'a>(name: &'a [u8], options: &Options) -> Result<&'a str, Reject> {
     let readable = from_utf8(name).ok().filter(|name| is_topic_name(name));
-    if let Some(name) =
-        readable.filter(|name| options.reply_allowed.iter().any(|glob| matches(glob, name)))
-    {
+    if let Some(name) = readable.filter(|name| options.reply_allowed.contain(name)) {
         return Ok(name);
     }
     let name = shortened(&String::from_utf8_lossy(name), 80);
@@ -166,31 +208,16 @@ fn allowed_topic<'a>(name: &'a [u8], options: &Options) -> Result<&'a str, Rejec
     Err(Reject::new(RejectCode::ForbiddenReply, message))
 }
 
-/// What Kafka accepts as a name. Another one would fail in the producer, which is too late to tell its sender.
+/// Returns true for names that [Kafka
+/// accepts](https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/common/internals/Topic.java).
+/// Another name would fail in the producer, too late for a reply to the sender.
 fn is_topic_name(name: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=249).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(legal)
-}
-
-/// Whether the name fits the glob. A `*` first takes nothing, and one character more each time the rest does not fit.
-fn matches(glob: &str, name: &str) -> bool {
-    let (glob, name) = (glob.as_bytes(), name.as_bytes());
-    let (mut g, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        if glob.get(g) == Some(&b'*') {
-            star = Some((g, n));
-            g += 1;
-        } else if glob.get(g) == Some(&name[n]) {
-            (g, n) = (g + 1, n + 1);
-        } else if let Some((at, taken)) = star {
-            star = Some((at, taken + 1));
-            (g, n) = (at + 1, taken + 1);
-        } else {
-            return false;
-        }
-    }
-    glob[g..].iter().all(|byte| *byte == b'*')
+    (1..=249).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
 fn reply_partition(record: &Record) -> Result<Option<i32>, Reject> {
@@ -202,6 +229,7 @@ fn reply_partition(record: &Record) -> Result<Option<i32>, Reject> {
     })
 }
 
+/// Returns the headers that a reply repeats.
 fn echo(record: &Record) -> Vec<(String, Vec<u8>)> {
     ECHOED
         .iter()
@@ -225,7 +253,8 @@ fn parsed_origin(bytes: &[u8]) -> Option<Position> {
 
 fn parsed_via(bytes: &[u8]) -> Option<(i32, i64)> {
     let (partition, offset) = from_utf8(bytes).ok()?.split_once(':')?;
-    let (partition, offset) = (partition.parse::<i32>().ok()?, offset.parse::<i64>().ok()?);
+    let partition = partition.parse::<i32>().ok()?;
+    let offset = offset.parse::<i64>().ok()?;
     (partition >= 0 && offset >= 0).then_some((partition, offset))
 }
 
@@ -238,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_in_an_allowed_topic_stands_for_any_characters() {
+    fn a_star_in_an_allowed_topic_matches_any_characters() {
         for (glob, name, expected) in [
             ("keepsake.replies", "keepsake.replies", true),
             ("keepsake.replies", "keepsake.replies2", false),
@@ -249,8 +278,11 @@ mod tests {
             ("a*b*c", "a-c-b", false),
             ("*", "x", true),
             ("", "x", false),
+            ("a.b", "axb", false),
         ] {
-            assert_eq!(matches(glob, name), expected, "{glob} {name}");
+            let allowed = AllowedTopics::of(&["none".to_owned(), glob.to_owned()]);
+            assert_eq!(allowed.contain(name), expected, "{glob} {name}");
         }
+        assert!(!AllowedTopics::of(&[]).contain("x"));
     }
 }

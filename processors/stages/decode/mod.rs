@@ -1,5 +1,12 @@
-//! Decode: bytes and headers become a checked `Event` or `Request`, or a `Reject` that says what to mend.
-//! Knows nothing of shards, profiles or memories: the same record always decodes to the same value.
+//! Decodes records into checked [`Event`]s and [`Request`]s, or a [`Reject`] that names the field
+//! at fault.
+//!
+//! 1. `headers` reads the reply address, the deadline and the hop of a forwarded record.
+//! 2. `envelope` unwraps the body: plain JSON, the Confluent prefix, or CloudEvents.
+//! 3. `event` and `request` read the fields of each type, checked by the functions of `fields`.
+//!
+//! Invariant: the same record with the same [`Options`] always decodes to the same value. Shards,
+//! profiles and memories are not consulted here.
 
 mod envelope;
 mod event;
@@ -7,26 +14,28 @@ mod fields;
 mod headers;
 mod request;
 
-pub use headers::{REDRIVEN, forwarded, may_be_forwarded, was_sent_before};
+pub use headers::{AllowedTopics, REDRIVEN, forwarded, may_be_forwarded, was_sent_before};
 
 use crate::domain::{Event, MarkKey, Position, ReplyTo, Request};
 use crate::fault::Reject;
 use crate::ports::broker::Record;
 use headers::{Address, Problem};
 
-/// What is allowed, and what is meant where a message does not say.
+/// Limits, and defaults for the fields that a message leaves out.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub message_bytes_max: usize,
     pub content_bytes_max: usize,
     pub metadata_bytes_max: usize,
-    /// Names of topics; `*` stands for any characters.
-    pub reply_allowed: Vec<String>,
+    /// Topics that a sender may name for replies.
+    pub reply_allowed: AllowedTopics,
+    /// Topic for replies to senders that name none, or a forbidden one.
     pub replies_topic: String,
     pub default_deadline_ms: i64,
-    /// Takes `prune`, `summary` and `revise` from anybody, not only from our own worker.
+    /// Accepts `prune`, `summary` and `revise` from every sender, not only from Keepsake's own
+    /// worker.
     pub trust_proposals: bool,
-    /// Signs what we write to ourselves, and shows that it was us.
+    /// Key that signs the records Keepsake writes to itself.
     pub marks: MarkKey,
     pub recall_limit: usize,
     pub list_limit: usize,
@@ -34,47 +43,49 @@ pub struct Options {
     pub token_budget: usize,
     pub queries_max: usize,
     pub kinds_max: usize,
-    /// From a request's own time: a later deadline counts as this.
+    /// Latest deadline, in milliseconds after the timestamp of the request.
     pub deadline_ms_max: i64,
-    /// Memories that a feedback may name.
+    /// Memories that one feedback event may name.
     pub feedback_max: usize,
-    /// Of a longer history, the last turns are read.
+    /// Turns read of a request's history, counted from its end.
     pub history_turns_max: usize,
 }
 
+/// The result for one record.
 #[derive(Clone, Debug)]
 pub struct Decoded<T> {
-    /// Known even where the body is bad, so that its sender can be told.
+    /// Set even if the body is invalid, so that the error can be sent to the sender.
     pub reply: Option<ReplyTo>,
     pub hop: Option<Hop>,
     pub outcome: Result<T, Reject>,
 }
 
-/// What one of our own processors wrote on a record that it passed on.
+/// The signed header fields of a record that Keepsake forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Where the sender put it.
+    /// Position of the sender's own record.
     pub origin: Position,
-    /// Where we last read it.
+    /// Position from which Keepsake last forwarded the record.
     pub via_partition: i32,
     pub via_offset: i64,
     pub way: Way,
+    /// Timestamp of the record in milliseconds.
     pub at_ms: i64,
 }
 
 /// Why a record was forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To its user's partition: its sender put it on another one.
+    /// To the partition of the user, because the sender wrote to another one.
     ToUser,
-    /// To its tenant's partition, which gives the changes of a tenant's memories their order.
+    /// To the partition of the tenant, which puts changes of tenant memories in order.
     ToOrder,
-    /// From there to every partition, in that order.
+    /// From the tenant's partition to every partition, in that order.
     InOrder,
 }
 
 impl Way {
-    /// As the header says it; a record on its way to its user's partition has none.
+    /// Returns the value of the header. [`Way::ToUser`] has no header.
     fn name(self) -> Option<&'static str> {
         match self {
             Way::ToUser => None,
@@ -90,8 +101,9 @@ impl Way {
     }
 }
 
-/// Silent unless the sender named a reply topic. A forbidden one moves the reply to the default topic and costs nothing else:
-/// a change must not be lost over its receipt.
+/// Decodes a record of the events topic. An event is answered only if its sender named a reply
+/// topic. A forbidden reply topic only moves the reply to the default topic, because a change must
+/// not be lost over its receipt.
 pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
     let Address { to, asked, problem } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
@@ -105,7 +117,8 @@ pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
     Decoded { reply: asked.then_some(to), hop, outcome }
 }
 
-/// Every request is answered, on the default topic where it names none or a forbidden one.
+/// Decodes a record of the recalls topic. Every request is answered, on the default topic if the
+/// request names no reply topic or a forbidden one.
 pub fn request(record: &Record, options: &Options) -> Decoded<Request> {
     let Address { to, problem, .. } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);

@@ -1,8 +1,11 @@
-//! What a record on the recalls topic means.
+//! Decodes a record of the recalls topic: recall, list, get, explain and stats.
+//!
+//! Each type has a function from its body to an [`Ask`], named in `ask_named`. Fields that a
+//! request leaves out take their defaults from [`Options`].
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    at_most_so_many, brief, checked_metadata, content, count, kinds, not_a_name, read as fields,
+    brief, check_count, checked_metadata, content, count, kinds, not_a_name, read as fields,
     required, share, time, word,
 };
 use super::{Options, headers};
@@ -24,16 +27,17 @@ pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
     let key =
         UserKey::new(asker.tenant.as_deref().unwrap_or("default"), &user).map_err(not_a_name)?;
     let session = word("session", asker.session)?;
-    Ok(Request { key, deadline, min_offset, ask: ask(&Message { body: &body, session, options })? })
+    let ask = ask(&RequestBody { body: &body, session, options })?;
+    Ok(Request { key, deadline, min_offset, ask })
 }
 
-struct Message<'a> {
+struct RequestBody<'a> {
     body: &'a Value,
     session: Option<String>,
     options: &'a Options,
 }
 
-type ReadAsk = fn(&Message<'_>) -> Result<Ask, Reject>;
+type ReadAsk = fn(&RequestBody<'_>) -> Result<Ask, Reject>;
 
 fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
     Ok(match name {
@@ -44,7 +48,7 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
         "stats" => |_| Ok(Ask::Stats),
         _ => {
             let message =
-                brief(&format!("is no request (recall, list, get, explain, stats): {name}"));
+                brief(&format!("is not a request (recall, list, get, explain, stats): {name}"));
             return Err(Reject {
                 code: RejectCode::UnknownType,
                 message,
@@ -54,7 +58,7 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
     })
 }
 
-fn recall(message: &Message<'_>) -> Result<Ask, Reject> {
+fn recall(message: &RequestBody<'_>) -> Result<Ask, Reject> {
     let options = message.options;
     let recall: wire::Recall = fields(message.body)?;
     let queries = queries(recall.query, recall.queries, options)?;
@@ -80,7 +84,8 @@ fn recall(message: &Message<'_>) -> Result<Ask, Reject> {
     })))
 }
 
-/// Each query is encoded and searched on its own, so their number is bounded, not only their length.
+/// Checks the queries. Each is encoded and searched by itself, so their number is bounded and not
+/// only their length.
 fn queries(
     query: Option<String>,
     several: Option<Vec<String>>,
@@ -90,7 +95,7 @@ fn queries(
     if queries.is_empty() {
         return Err(Reject::of_field("query", "is missing"));
     }
-    at_most_so_many("queries", queries.len(), options.queries_max)?;
+    check_count("queries", queries.len(), options.queries_max)?;
     queries.into_iter().map(|query| content("query", query, options)).collect()
 }
 
@@ -99,33 +104,37 @@ fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Rej
     turns.into_iter().skip(skipped).map(|turn| content("history", turn.content, options)).collect()
 }
 
-fn list(message: &Message<'_>) -> Result<Ask, Reject> {
+fn list(message: &RequestBody<'_>) -> Result<Ask, Reject> {
     let list: wire::List = fields(message.body)?;
-    let after = list.after.filter(|text| !text.is_empty());
-    let after = after
-        .map(|text| cursor(&text).ok_or_else(|| Reject::of_field("after", "is no cursor of ours")));
+    let after = match list.after.filter(|text| !text.is_empty()) {
+        None => None,
+        Some(text) => Some(cursor(&text).ok_or_else(|| {
+            Reject::of_field("after", "is not a cursor from the reply to a list request")
+        })?),
+    };
     Ok(Ask::List(List {
         session: message.session.clone(),
         kinds: kinds(list.kinds, message.options)?,
         limit: count("limit", list.limit, 1, message.options.list_limit)?
             .min(message.options.limit_max),
-        after: after.transpose()?,
+        after,
     }))
 }
 
-/// As the reply stage wrote it: the time in milliseconds, a dot, the id.
+/// Parses a cursor as the reply stage writes it: the time in milliseconds, a dot, and the memory
+/// id.
 fn cursor(text: &str) -> Option<Cursor> {
     let (created_at, id) = text.split_once('.')?;
     Some(Cursor { created_at: Time(created_at.parse().ok()?), id: MemoryId::parse(id)? })
 }
 
-fn get(message: &Message<'_>) -> Result<Ask, Reject> {
+fn get(message: &RequestBody<'_>) -> Result<Ask, Reject> {
     let get: wire::Get = fields(message.body)?;
     let memory = MemoryId(required("memory", get.memory)?.0);
     Ok(Ask::Get { memory, history: get.history.unwrap_or(false) })
 }
 
-fn explain(message: &Message<'_>) -> Result<Ask, Reject> {
+fn explain(message: &RequestBody<'_>) -> Result<Ask, Reject> {
     let explain: wire::Explain = fields(message.body)?;
     match (explain.memory, explain.event) {
         (Some(memory), None) => Ok(Ask::Explain(Explain::Memory(MemoryId(memory.0)))),

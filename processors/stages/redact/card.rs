@@ -1,28 +1,37 @@
-//! Payment cards: a number that begins as a network's do, has a length of theirs, and whose last digit fits (Luhn).
+//! Finds payment card numbers.
+//!
+//! 1. Find runs of digit groups with at most one separator between two groups.
+//! 2. Try every sequence of groups of 12 to 19 digits: "4111 1111 1111 1111 12 345" contains a
+//!    card.
+//! 3. Accept a sequence with the prefix and length of a card network (`NETWORKS`), a valid
+//!    [Luhn](https://en.wikipedia.org/wiki/Luhn_algorithm) check digit and the same separator
+//!    throughout.
+//! 4. Refuse telephone numbers, hashes and UUIDs, some of which pass by chance.
 
 use regex::Regex;
 use std::ops::{Range, RangeInclusive};
 use std::sync::LazyLock;
 
-/// Digits with at most one mark between two of them.
+/// Groups of digits with at most one separator between two groups.
 static NUMBERS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[0-9]+(?:[ .\-\x{a0}\x{2009}\x{202f}\x{2010}\x{2011}\x{2013}][0-9]+)*")
-        .expect("a fixed pattern, compiled by the tests")
+        .expect("the pattern is a constant, and the tests compile it")
 });
 
 static UUID: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-        .expect("a fixed pattern, compiled by the tests")
+        .expect("the pattern is a constant, and the tests compile it")
 });
 
 pub const DIGITS_MIN: usize = 12;
 const DIGITS_MAX: usize = 19;
-/// Shorter groups than this, but for the last one, are a list of small numbers.
+/// Digits of every group but the last. Shorter groups are a list of small numbers.
 const GROUP_MIN: usize = 3;
 
-/// How a network's numbers begin, and how long they are.
+/// Prefixes and lengths of the card networks' numbers, by
+/// [issuer identification number](https://en.wikipedia.org/wiki/Payment_card_number).
 const NETWORKS: &[(RangeInclusive<u64>, RangeInclusive<usize>)] = &[
-    (4..=4, 13..=13), // Visa; 13 digits are old, and still in every list of test numbers
+    (4..=4, 13..=13), // Visa; 13 digits are obsolete, and still in every list of test numbers
     (4..=4, 16..=16),
     (4..=4, 19..=19),
     (51..=55, 16..=16), // Mastercard
@@ -55,7 +64,7 @@ pub fn cards(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// A card may stand among other numbers ("4111 1111 1111 1111 12 345"), so every row of groups is tried.
+/// Returns the cards in a run of digit groups, trying every sequence of groups.
 fn in_run(text: &str, run: Range<usize>) -> Vec<Range<usize>> {
     let groups = groups(text, &run);
     let mut found = Vec::new();
@@ -66,9 +75,11 @@ fn in_run(text: &str, run: Range<usize>) -> Vec<Range<usize>> {
             if digits.len() > DIGITS_MAX {
                 break;
             }
-            let row = &groups[first..=last];
             let place = groups[first].start..groups[last].end;
-            if is_card(&digits) && is_grouped(text, row) && !is_something_else(text, &place) {
+            if is_card(&digits)
+                && is_grouped(text, &groups[first..=last])
+                && !is_something_else(text, &place)
+            {
                 found.push(place);
             }
         }
@@ -76,8 +87,10 @@ fn in_run(text: &str, run: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
+/// Cuts a run at its separators.
 fn groups(text: &str, run: &Range<usize>) -> Vec<Range<usize>> {
-    let (mut groups, mut start) = (Vec::new(), run.start);
+    let mut groups = Vec::new();
+    let mut start = run.start;
     for (at, gap) in text[run.clone()].char_indices().filter(|(_, c)| !c.is_ascii_digit()) {
         groups.push(start..run.start + at);
         start = run.start + at + gap.len_utf8();
@@ -86,33 +99,38 @@ fn groups(text: &str, run: &Range<usize>) -> Vec<Range<usize>> {
     groups
 }
 
-/// With one kind of mark between all of them.
-fn is_grouped(text: &str, row: &[Range<usize>]) -> bool {
-    let mut gaps = row.windows(2).map(|pair| &text[pair[0].end..pair[1].start]);
+/// Returns true if the groups have the same separator throughout, and none but the last is short.
+fn is_grouped(text: &str, groups: &[Range<usize>]) -> bool {
+    let mut gaps = groups.windows(2).map(|pair| &text[pair[0].end..pair[1].start]);
     let first = gaps.next();
     gaps.all(|gap| Some(gap) == first)
-        && row.iter().rev().skip(1).all(|group| group.len() >= GROUP_MIN)
+        && groups.iter().rev().skip(1).all(|group| group.len() >= GROUP_MIN)
 }
 
 fn is_card(digits: &str) -> bool {
-    let is_of = |(begin, lengths): &(RangeInclusive<u64>, RangeInclusive<usize>)| {
-        let width = begin.start().ilog10() as usize + 1;
+    let is_of_network = NETWORKS.iter().any(|(prefixes, lengths)| {
+        let width = prefixes.start().ilog10() as usize + 1;
         lengths.contains(&digits.len())
-            && digits[..width].parse().is_ok_and(|prefix: u64| begin.contains(&prefix))
-    };
-    digits.len() >= DIGITS_MIN && NETWORKS.iter().any(is_of) && has_check_digit(digits)
+            && digits[..width].parse().is_ok_and(|prefix: u64| prefixes.contains(&prefix))
+    });
+    is_of_network && has_check_digit(digits)
 }
 
-/// Luhn: every second digit from the right counts twice, its own digits summed up.
+/// Computes the Luhn checksum: every second digit from the right is doubled, and the digits of the
+/// results add up to a multiple of 10.
 fn has_check_digit(digits: &str) -> bool {
-    let value = |(place, digit): (usize, u8)| {
-        let digit = u32::from(digit - b'0') * if place % 2 == 1 { 2 } else { 1 };
-        digit / 10 + digit % 10
-    };
-    digits.bytes().rev().enumerate().map(value).sum::<u32>().is_multiple_of(10)
+    let sum: u32 = digits
+        .bytes()
+        .rev()
+        .enumerate()
+        .map(|(place, digit)| u32::from(digit - b'0') * if place % 2 == 1 { 2 } else { 1 })
+        .map(|value| value / 10 + value % 10)
+        .sum();
+    sum.is_multiple_of(10)
 }
 
-/// A telephone number, a hash, a UUID: some of them fit by chance, and of Germany's mobile numbers a tenth.
+/// Returns true for a telephone number, a hash or a UUID. Some of them pass as cards by chance, and
+/// a tenth of Germany's mobile numbers do.
 fn is_something_else(text: &str, place: &Range<usize>) -> bool {
     let mut left =
         text[..place.start].chars().rev().take_while(char::is_ascii_alphanumeric).peekable();
@@ -120,7 +138,7 @@ fn is_something_else(text: &str, place: &Range<usize>) -> bool {
     let is_inside = left.peek().is_some() || right.peek().is_some();
     let is_hex =
         is_inside && left.chain(right).all(|c| c.is_ascii_hexdigit() || matches!(c, 'x' | 'X'));
-    let in_uuid =
-        || UUID.find_iter(text).any(|uuid| uuid.start() < place.end && place.start < uuid.end());
-    text[..place.start].ends_with('+') || is_hex || in_uuid()
+    text[..place.start].ends_with('+')
+        || is_hex
+        || UUID.find_iter(text).any(|uuid| uuid.start() < place.end && place.start < uuid.end())
 }

@@ -1,24 +1,29 @@
-//! Bank accounts: a country, the length its numbers have, and check digits that fit (ISO 13616, modulo 97).
+//! Finds bank account numbers in the format
+//! [IBAN](https://en.wikipedia.org/wiki/International_Bank_Account_Number) (ISO 13616).
+//!
+//! A match has a country code, the length of that country's numbers, digits in at least half of its
+//! places, and valid check digits (modulo 97).
 
 use super::{before, digits, is_gap, is_joined};
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// Where one may begin: "DE89", "de 89".
+/// The beginning of an account number: "DE89", "de 89".
 static BEGINNING: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"[A-Za-z]{2} ?[0-9]{2}").expect("a fixed pattern, compiled by the tests")
+    Regex::new(r"[A-Za-z]{2} ?[0-9]{2}")
+        .expect("the pattern is a constant, and the tests compile it")
 });
 
-/// Characters of a country's account numbers, the country's own two letters included.
+/// Country codes with the number of characters of an account number, including the country code.
 const LENGTHS: &str = "
-    AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29
-    ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20
-    LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29
-    PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20
-    YE30";
+    AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18
+    DO28 EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23
+    IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27
+    MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19
+    SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30";
 
-/// Half of the shortest, Norway's.
+/// Half of the shortest account numbers, those of Norway, rounded up.
 pub const DIGITS_MIN: usize = 8;
 
 pub fn ibans(text: &str) -> Vec<Range<usize>> {
@@ -29,22 +34,24 @@ pub fn ibans(text: &str) -> Vec<Range<usize>> {
     starts.filter_map(|start| ending(text, start).map(|end| start..end)).collect()
 }
 
-/// Where the account number that begins here ends, if it is one.
+/// Returns the end of the account number that begins at `start`, if there is one.
 fn ending(text: &str, start: usize) -> Option<usize> {
     let country = text[start..start + 2].to_ascii_uppercase();
     let length =
         LENGTHS.split_whitespace().find_map(|entry| entry.strip_prefix(&country)?.parse().ok())?;
     let (number, end) = characters(text, start, length)?;
-    // Words that follow "at 20" have no digits; every country's account numbers are digits by half.
-    let is_one = 2 * digits(&number) >= length
-        && is_checked(&number)
+    // At least half of every country's account numbers are digits, unlike the words after "at 20".
+    let is_account_number = 2 * digits(&number) >= length
+        && has_check_digits(&number)
         && !is_joined(text[end..].chars().next());
-    is_one.then_some(end)
+    is_account_number.then_some(end)
 }
 
-/// So many letters and digits from here on, in upper case, with at most one mark between two, and where they end.
+/// Returns the next `length` letters and digits in upper case, with their end. `None` if more than
+/// one separator stands between two of them.
 fn characters(text: &str, start: usize, length: usize) -> Option<(String, usize)> {
-    let (mut number, mut after_gap) = (String::with_capacity(length), false);
+    let mut number = String::with_capacity(length);
+    let mut after_gap = false;
     for (at, c) in text[start..].char_indices() {
         match c {
             _ if c.is_ascii_alphanumeric() => number.push(c.to_ascii_uppercase()),
@@ -59,12 +66,13 @@ fn characters(text: &str, start: usize, length: usize) -> Option<(String, usize)
     None
 }
 
-/// With its first four characters at the end and letters as 10 to 35, the number leaves 1 when divided by 97.
-fn is_checked(number: &str) -> bool {
+/// Validates the check digits: with the first four characters moved to the end and letters read as
+/// 10 to 35, the number leaves 1 when divided by 97.
+fn has_check_digits(number: &str) -> bool {
     let moved = number.bytes().skip(4).chain(number.bytes().take(4));
-    let rest = moved.fold(0u32, |rest, byte| match byte {
-        b'0'..=b'9' => (rest * 10 + u32::from(byte - b'0')) % 97,
-        _ => (rest * 100 + u32::from(byte - b'A') + 10) % 97,
+    let remainder = moved.fold(0u32, |remainder, byte| match byte {
+        b'0'..=b'9' => (remainder * 10 + u32::from(byte - b'0')) % 97,
+        _ => (remainder * 100 + u32::from(byte - b'A') + 10) % 97,
     });
-    rest == 1
+    remainder == 1
 }

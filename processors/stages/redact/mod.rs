@@ -1,4 +1,12 @@
-//! Redact: secrets and personal data taken out of a text, by rules that each have a name. Pure; a text that was redacted stays as it is.
+//! Removes secrets and personal data from a text by named rules: `4111 1111 1111 1111` becomes
+//! `[redacted:card]`.
+//!
+//! 1. Run each rule of the profile that the text could match at all.
+//! 2. Merge overlapping matches. The earlier rule in [`Rule`] gives the name.
+//! 3. Replace each match by a placeholder with the name of its rule.
+//! 4. Repeat until no rule matches: removing one secret can expose another beside it.
+//!
+//! Invariant: redacting a redacted text changes nothing. No I/O, no state.
 
 mod card;
 mod contact;
@@ -10,7 +18,10 @@ mod tests;
 use regex::{Captures, Regex};
 use std::ops::Range;
 
-/// What is looked for, the most telling name first: where two rules find the same, the earlier one names it.
+/// The rules.
+///
+/// Order matters: where matches of two rules overlap, the placeholder has the name of the earlier
+/// one, so specific rules come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     PrivateKey,
@@ -61,7 +72,8 @@ impl Rule {
         }
     }
 
-    /// Most texts hold less of what these consist of than the shortest of them does.
+    /// Returns false if the text lacks what every match of this rule contains, as most texts do:
+    /// enough digits, or an `@`.
     fn may_find(self, text: &str, digits: usize) -> bool {
         match self {
             Rule::Card => digits >= card::DIGITS_MIN,
@@ -73,23 +85,24 @@ impl Rule {
     }
 }
 
-/// The rules a profile has switched on.
+/// The rules that a profile enables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     pub rules: Vec<Rule>,
 }
 
-/// A text without what was found, and the rule of each place.
+/// A text with placeholders, and the rule of each placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redacted {
     pub text: String,
     pub found: Vec<Rule>,
 }
 
-/// Nothing, nearly always: there was nothing to be taken out.
+/// Redacts a text. `None` if no rule matches, as for nearly all texts.
 pub fn redacted(text: &str, options: &Options) -> Option<Redacted> {
     let mut whole = once(text, options)?;
-    // What stood close to a secret may show only now that it is gone. Ends: every round leaves less besides marks.
+    // A secret beside another one may match only after the first is gone. This loop ends, because
+    // every round leaves less text besides placeholders.
     while let Some(more) = once(&whole.text, options) {
         whole.text = more.text;
         whole.found.extend(more.found);
@@ -102,50 +115,61 @@ fn once(text: &str, options: &Options) -> Option<Redacted> {
     if places.is_empty() {
         return None;
     }
-    let (mut clean, mut kept_to) = (String::with_capacity(text.len()), 0);
+    let mut clean = String::with_capacity(text.len());
+    let mut copied_to = 0;
     for (rule, place) in &places {
-        clean.push_str(&text[kept_to..place.start]);
+        clean.push_str(&text[copied_to..place.start]);
         clean.push_str("[redacted:");
         clean.push_str(rule.as_str());
         clean.push(']');
-        kept_to = place.end;
+        copied_to = place.end;
     }
-    clean.push_str(&text[kept_to..]);
+    clean.push_str(&text[copied_to..]);
     Some(Redacted { text: clean, found: places.into_iter().map(|(rule, _)| rule).collect() })
 }
 
-/// In the order of the text, apart from each other: places that overlap become one, so that no end of a secret is left standing.
+/// Returns the places to redact in the order of the text. Overlapping places are merged, so that no
+/// part of a secret remains.
 fn places(text: &str, options: &Options) -> Vec<(Rule, Range<usize>)> {
-    let found = |rule: Rule| rule.find(text).into_iter().map(move |place| (rule, place));
     let digits = digits(text);
-    let rules = options.rules.iter().copied().filter(|rule| rule.may_find(text, digits));
-    let mut all: Vec<(Rule, Range<usize>)> = rules.flat_map(found).collect();
+    let mut all: Vec<(Rule, Range<usize>)> = options
+        .rules
+        .iter()
+        .filter(|rule| rule.may_find(text, digits))
+        .flat_map(|rule| rule.find(text).into_iter().map(|place| (*rule, place)))
+        .collect();
     all.sort_by_key(|(rule, place)| (place.start, *rule));
-    let mut apart: Vec<(Rule, Range<usize>)> = Vec::with_capacity(all.len());
+    let mut merged: Vec<(Rule, Range<usize>)> = Vec::with_capacity(all.len());
     for (rule, place) in all {
-        match apart.last_mut() {
+        match merged.last_mut() {
             Some((first, before)) if place.start < before.end => {
                 before.end = before.end.max(place.end);
                 *first = rule.min(*first);
             }
-            _ => apart.push((rule, place)),
+            _ => merged.push((rule, place)),
         }
     }
-    apart
+    merged
 }
 
-/// Bytes at the end of a refused match in which another match may begin. The longest name of a key with its separator has fewer, and a value
-/// that begins further ahead ends where the refused one does, so `accept` refuses it for the same reason.
+/// Bytes at the end of a refused match in which another match may begin. The longest name of a key
+/// with its separator is shorter. A value that begins earlier ends where the refused one ends, so
+/// `accept` would refuse that match for the same reason.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The places that `accept` takes from what the pattern finds. A refused match may hide the beginning of another one, which is looked at too.
-/// Limit: of a refused match only the end is read again. Reading all of it again takes 13 s for 64 KiB of `apikey=`.
+/// Returns the places that `accept` selects from the matches of `pattern`. A refused match may hide
+/// the beginning of another match, so the search continues inside its last [`NAME_BYTES_MAX`]
+/// bytes.
+///
+/// Limit: only that end is searched again. Searching all of a refused match takes 13 s for 64 KiB
+/// of `apikey=`.
 fn accepted(
     pattern: &Regex,
     text: &str,
     accept: impl Fn(&Captures<'_>) -> Option<Range<usize>>,
 ) -> Vec<Range<usize>> {
-    let (mut places, mut from) = (Vec::new(), 0);
+    let mut places = Vec::new();
+    let mut from = 0;
     while let Some(found) = pattern.captures_at(text, from) {
         let whole = found.get_match().range();
         match accept(&found) {
@@ -162,7 +186,7 @@ fn accepted(
     places
 }
 
-/// Marks that people put between the groups of a number.
+/// Returns true for the separators that people put between the groups of a number.
 fn is_gap(c: char) -> bool {
     matches!(
         c,
@@ -170,10 +194,9 @@ fn is_gap(c: char) -> bool {
     )
 }
 
-/// Counted in bytes, of which the compiler adds sixteen at a time; 255 of them are still a byte.
+/// Counts ASCII digits.
 fn digits(text: &str) -> usize {
-    let few = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(byte.is_ascii_digit())).sum::<u8>();
-    text.as_bytes().chunks(255).map(|bytes| usize::from(few(bytes))).sum()
+    text.bytes().filter(u8::is_ascii_digit).count()
 }
 
 fn before(text: &str, at: usize) -> Option<char> {
@@ -184,7 +207,8 @@ fn after(text: &str, at: usize) -> Option<char> {
     text[at..].chars().next()
 }
 
-/// A letter or digit that could belong to the same name or number. Those of other scripts stand beside a number without a space.
+/// Returns true for an ASCII letter or digit, which could belong to the same name or number.
+/// Letters of other scripts do not count, because some scripts put no space beside a number.
 fn is_joined(c: Option<char>) -> bool {
     c.is_some_and(|c| c.is_ascii_alphanumeric())
 }

@@ -1,10 +1,12 @@
-//! Each rule on what it must find and on what only looks like it; then planted secrets in any text.
+//! Tests each rule on samples that must be found and on look-alikes that must stay, and all rules
+//! together on secrets planted in random text.
 
 use super::*;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Made up or published as samples. In two pieces, so that nobody's scanner takes this file for a leak.
+/// Secrets that are made up or published as samples. Each is written in two pieces, so that a
+/// secret scanner does not report this file.
 const SECRETS: &[(Rule, &str, &str)] = &[
     (Rule::Card, "4111 1111", " 1111 1111"),
     (Rule::Card, "4111-1111", "-1111-1111"),
@@ -85,22 +87,26 @@ const EVERYTHING: &[(Rule, &str, &str)] = &[
     (Rule::Phone, "+4915112", "345678"),
 ];
 
-/// What only looks like a secret, whatever rules are on.
+/// Texts that look like secrets and that no rule may match.
 const ORDINARY: &[&str] = &[
     "order 4111111111111112 and order no. 4711-0815-2024-1234",
     "ISBN 978-3-16-148410-0, ISBN 9783161484100 and ISBN 0-306-40615-2",
     "550e8400-e29b-41d4-a716-446655440000 and 41111111-1111-4111-8111-111111111111",
     "commit 4111111111111111aebc0123456789abcdef0123 and d41d8cd98f00b204e9800998ecf8427e",
-    "at 1700000000000 ms, 1700000000000000000 ns, 2024-05-01T12:30:00.123456+01:00, 20240501123000",
+    "at 1700000000000 ms, 1700000000000000000 ns, 2024-05-01T12:30:00.123456+01:00, \
+     20240501123000",
     "v1.22.333.4444, 10.0.0.255:8080, 192.168.100.200, 0.1.2-rc.3+build.20240501",
     "4 8 15 16 23 42, 41 11 11 11 11 11 11 11, 45 32 67 89 12 34 56 78",
     "3.14159265358979323846 and 4.1e16 and 0x4111111111111111",
     "5000 3000 2000 1000 steps, rows 2021 2022 2023 2024 2025",
     "is 12 months old, at 20 degrees and no 15 of the list, be 16 forever, DE89 is a room",
     "NO94 8601 1117 947 and GB29 NWBK 6016 1331 9268 18",
-    "the bearer of this letter, a bearer unquestionablyresponsible, Bearer YOUR_TOKEN, Authorization: Bearer <token>",
-    "api_key = os.environ[\"OPENAI_API_KEY\"], api_key=\"your_api_key_here\", secret_key = generate_secret_key_here()",
-    "sk-learn, sk-your-key-goes-right-here, xoxb-your-token-goes-here, risk-assessment-of-the-whole-thing, task-list",
+    "the bearer of this letter, a bearer unquestionablyresponsible, Bearer YOUR_TOKEN, \
+     Authorization: Bearer <token>",
+    "api_key = os.environ[\"OPENAI_API_KEY\"], api_key=\"your_api_key_here\", \
+     secret_key = generate_secret_key_here()",
+    "sk-learn, sk-your-key-goes-right-here, xoxb-your-token-goes-here, \
+     risk-assessment-of-the-whole-thing, task-list",
     "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----",
     "a PEM file begins with -----BEGIN PRIVATE KEY----- and has base64 inside",
     "eyJ is how they begin, as in eyJhbGciOiJIUzI1NiJ9",
@@ -120,9 +126,10 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn what_each_rule_is_for_is_found() {
+fn each_rule_finds_its_samples() {
     for (rule, begin, end) in SECRETS.iter().chain(EVERYTHING) {
-        let (secret, mark) = (format!("{begin}{end}"), format!("[redacted:{}]", rule.as_str()));
+        let secret = format!("{begin}{end}");
+        let mark = format!("[redacted:{}]", rule.as_str());
         check(&secret, &mark);
         check(&format!("It is {secret}. And more."), &format!("It is {mark}. And more."));
         check(&format!("(\"{secret}\", mine)"), &format!("(\"{mark}\", mine)"));
@@ -131,14 +138,14 @@ fn what_each_rule_is_for_is_found() {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_stays() {
+fn look_alikes_of_secrets_stay() {
     for text in ORDINARY {
         check(text, text);
     }
 }
 
 #[test]
-fn tokens_are_known_by_what_stands_before_them() {
+fn tokens_are_found_by_the_name_before_them() {
     for (text, expected) in [
         (
             "curl -H 'Authorization: Bearer abc123def456ghi'",
@@ -170,12 +177,12 @@ fn a_card_among_other_numbers_leaves_none_of_its_digits() {
     check("4111 1111 1111 1111 12/26 123", "[redacted:card] 12/26 123");
     check("2024 4111 1111 1111 1111", "2024 [redacted:card]");
     check("Visa4111111111111111", "Visa[redacted:card]");
-    // Both rows of four groups have a check digit that fits, so neither is left.
+    // Both sequences of four groups have a valid check digit, so neither remains.
     check("4242 4242 4242 4242 4242", "[redacted:card]");
 }
 
 #[test]
-fn a_telephone_number_is_no_card_even_where_its_last_digit_fits() {
+fn a_telephone_number_with_a_valid_check_digit_is_no_card() {
     let cards = Options { rules: vec![Rule::Card] };
     for text in ["call +4915112345678", "call +49 151 12345678"] {
         assert_eq!(redacted(text, &cards), None, "{text}");
@@ -183,15 +190,15 @@ fn a_telephone_number_is_no_card_even_where_its_last_digit_fits() {
 }
 
 #[test]
-fn of_two_rules_that_meet_the_more_telling_gives_the_name_and_nothing_is_left() {
-    let (begin, end) =
-        ("eyJhbGciOiJIUzI1NiJ9", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N");
+fn overlapping_matches_are_merged_under_the_more_specific_rule() {
+    let begin = "eyJhbGciOiJIUzI1NiJ9";
+    let end = ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N";
     check(&format!("Authorization: Bearer {begin}{end}"), "Authorization: Bearer [redacted:jwt]");
     check(&format!("api_key={begin}{end} "), "api_key=[redacted:jwt] ");
 }
 
 #[test]
-fn a_rule_that_is_off_finds_nothing() {
+fn a_disabled_rule_finds_nothing() {
     for (rule, begin, end) in SECRETS.iter().chain(EVERYTHING) {
         let others = Rule::ALL.into_iter().filter(|other| other != rule).collect();
         let found = redacted(&format!("{begin}{end}"), &Options { rules: others })
@@ -202,7 +209,10 @@ fn a_rule_that_is_off_finds_nothing() {
 }
 
 fn filler() -> impl Strategy<Value = String> {
-    "([A-Za-zäßЖ中🎉]{3,9}( (([A-Za-zäßЖ中🎉'-]{1,12}|[0-9]{1,3})[ ,;!?\n]{1,2}){0,8}[A-Za-zäßЖ中🎉]{3,9})?)"
+    concat!(
+        "([A-Za-zäßЖ中🎉]{3,9}",
+        "( (([A-Za-zäßЖ中🎉'-]{1,12}|[0-9]{1,3})[ ,;!?\n]{1,2}){0,8}[A-Za-zäßЖ中🎉]{3,9})?)",
+    )
 }
 
 fn planted() -> impl Strategy<Value = (String, String, &'static (Rule, &'static str, &'static str))>
@@ -218,7 +228,9 @@ proptest! {
     fn planted_secrets_are_always_found_and_nothing_else_changes(
         parts in prop::collection::vec((filler(), planted()), 1..6), ending in filler(),
     ) {
-        let (mut text, mut expected, mut rules) = (String::new(), String::new(), Vec::new());
+        let mut text = String::new();
+        let mut expected = String::new();
+        let mut rules = Vec::new();
         for (words, (before, after, (rule, begin, end))) in &parts {
             text.push_str(&format!("{words}{before}{begin}{end}{after}"));
             expected.push_str(&format!("{words}{before}[redacted:{}]{after}", rule.as_str()));
@@ -226,14 +238,16 @@ proptest! {
         }
         text.push_str(&ending);
         expected.push_str(&ending);
-        let found = redacted(&text, &all()).expect("there is a secret in it");
+        let found = redacted(&text, &all()).expect("the text contains a secret");
         prop_assert_eq!(&found.text, &expected);
         prop_assert_eq!(found.found, rules);
         prop_assert_eq!(redacted(&expected, &all()), None);
     }
 
     #[test]
-    fn any_text_can_be_read_and_what_is_redacted_stays(text in "(\\PC|\n|[0-9]{1,6}[ .-]|eyJ|[A-Z]{2}[0-9]{2}|@|bearer ){0,120}") {
+    fn redacting_a_redacted_text_changes_nothing(
+        text in "(\\PC|\n|[0-9]{1,6}[ .-]|eyJ|[A-Z]{2}[0-9]{2}|@|bearer ){0,120}",
+    ) {
         if let Some(found) = redacted(&text, &all()) {
             prop_assert!(!found.found.is_empty());
             prop_assert_eq!(redacted(&found.text, &all()), None);

@@ -1,14 +1,30 @@
-//! Cleaned text to pieces the encoder can read whole: cut at empty lines, then at sentence ends, short neighbours joined.
-//! Knows nothing of what the text says.
+//! Cuts cleaned text into chunks that the encoder can read whole.
+//!
+//! 1. Cut at empty lines into blocks. Empty lines inside fenced code do not count.
+//! 2. Join blocks that are short beyond doubt (fewer bytes than `tokens_min`), so that thousands of
+//!    one-line blocks are not counted one by one.
+//! 3. Count the tokens of each block. One that fits is a piece.
+//! 4. Cut a block that does not fit into sentences and fences, halve whatever is still too long,
+//!    and pack the parts into pieces of about equal size.
+//! 5. Join a piece of fewer than `tokens_min` tokens with the next one, as a heading belongs to the
+//!    text below; the last one, or one that does not fit there, joins the piece before.
+//!
+//! For example, in words for tokens, with `tokens_min` 1 and `tokens_max` 6: "One two. Three four!
+//! Five six? Seven eight." has 8, needs two pieces of about 4, and becomes "One two. Three four!"
+//! and "Five six? Seven eight."
+//!
+//! Cost: every byte is counted at most twice, except that a single sentence or line that is too
+//! long is counted once more per halving.
 
 use super::Options;
 use super::clean::Fence;
 use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Order matters: whoever joins before cutting would lose the empty lines, which say best where a thought ends.
+/// Cuts `text` into chunks of at most `tokens_max` tokens.
 ///
-/// Every byte is counted at most twice, and only one that is too long in one sentence or line is counted again per halving.
+/// Order matters: blocks are cut before short pieces are joined, because an empty line is the best
+/// sign of the end of a thought.
 pub fn chunks<'a>(
     text: &'a str,
     options: &Options,
@@ -18,16 +34,21 @@ pub fn chunks<'a>(
         Measure { text, min: options.tokens_min, max: options.tokens_max.max(1), count_tokens };
     let blocks = measure.surely_short_joined(blocks(text));
     let pieces = blocks.into_iter().flat_map(|block| measure.fitting(block)).collect();
-    let chunks = measure.short_joined(pieces).into_iter().map(|piece| text[piece.range].trim());
-    chunks.filter(|chunk| !chunk.is_empty()).collect()
+    measure
+        .short_joined(pieces)
+        .into_iter()
+        .map(|piece| text[piece.range].trim())
+        .filter(|chunk| !chunk.is_empty())
+        .collect()
 }
 
-/// A range of the text and its tokens.
+/// A range of the text with the number of its tokens.
 struct Piece {
     range: Range<usize>,
     tokens: usize,
 }
 
+/// The text with its limits in tokens.
 struct Measure<'a> {
     text: &'a str,
     min: usize,
@@ -36,8 +57,9 @@ struct Measure<'a> {
 }
 
 impl Measure<'_> {
+    /// Counts the tokens of a range. A text of at most `max` bytes is not counted, because no
+    /// tokenizer makes more tokens than bytes: most turns are such a single piece.
     fn piece(&self, range: Range<usize>) -> Piece {
-        // No tokenizer makes more tokens than bytes: most turns are one piece whose exact count would change nothing.
         let is_all = range.len() == self.text.len();
         let tokens = if is_all && range.len() <= self.max {
             range.len()
@@ -47,7 +69,7 @@ impl Measure<'_> {
         Piece { range, tokens }
     }
 
-    /// Joins neighbours that need no counting to be known as short, so that thousands of them cost no thousand counts.
+    /// Joins neighbours whose bytes already show that they are short, without counting tokens.
     fn surely_short_joined(&self, ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
         let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -61,7 +83,8 @@ impl Measure<'_> {
         joined
     }
 
-    /// The block itself, or if that is too long its sentences and code packed into pieces of like size.
+    /// Returns the block as one piece, or a block that is too long as several pieces of about equal
+    /// size.
     fn fitting(&self, block: Range<usize>) -> Vec<Piece> {
         let whole = self.piece(block.clone());
         if whole.tokens <= self.max {
@@ -75,7 +98,8 @@ impl Measure<'_> {
         self.packed(sized)
     }
 
-    /// Sentences, and each fence as one; the lines of a fence that is too long by itself.
+    /// Cuts a block into sentences and fences. A fence that is too long by itself is cut into
+    /// lines.
     fn atoms(&self, block: Range<usize>) -> Vec<Range<usize>> {
         let mut atoms = Vec::new();
         for (range, code) in code_and_prose(self.text, block) {
@@ -91,32 +115,39 @@ impl Measure<'_> {
         atoms
     }
 
-    fn halved(&self, range: Range<usize>, found: &mut Vec<Piece>) {
+    /// Halves a range until each part fits, and appends the parts to `pieces`.
+    fn halved(&self, range: Range<usize>, pieces: &mut Vec<Piece>) {
         let piece = self.piece(range.clone());
         match middle(&self.text[range.clone()]) {
             Some(at) if piece.tokens > self.max => {
-                self.halved(range.start..range.start + at, found);
-                self.halved(range.start + at..range.end, found);
+                self.halved(range.start..range.start + at, pieces);
+                self.halved(range.start + at..range.end, pieces);
             }
-            _ => found.push(piece),
+            _ => pieces.push(piece),
         }
     }
 
-    /// Fills pieces to the size that makes all of them about equal, instead of full ones and a scrap.
+    /// Packs atoms into the smallest possible number of pieces, filled about equally instead of
+    /// full ones and a remainder.
     fn packed(&self, atoms: Vec<Piece>) -> Vec<Piece> {
         let total: usize = atoms.iter().map(|atom| atom.tokens).sum();
         let wanted = total.div_ceil(total.div_ceil(self.max).max(1));
         join(atoms, |last, next| last.tokens < wanted && last.tokens + next.tokens <= self.max)
     }
 
-    /// A short piece goes with what follows, as a heading does; the last one, or one that does not fit there, with what is before.
+    /// Joins each short piece with the next one, as a heading belongs to the text below. The last
+    /// one, or one that does not fit there, joins the piece before.
     fn short_joined(&self, pieces: Vec<Piece>) -> Vec<Piece> {
-        let fit = |a: &Piece, b: &Piece| a.tokens + b.tokens <= self.max;
-        let forward = join(pieces, |last, next| last.tokens < self.min && fit(last, next));
-        join(forward, |last, next| next.tokens < self.min && fit(last, next))
+        let forward = join(pieces, |last, next| last.tokens < self.min && self.fit(last, next));
+        join(forward, |last, next| next.tokens < self.min && self.fit(last, next))
+    }
+
+    fn fit(&self, a: &Piece, b: &Piece) -> bool {
+        a.tokens + b.tokens <= self.max
     }
 }
 
+/// Joins each piece to the one before if `belong` returns true for the two.
 fn join(pieces: Vec<Piece>, belong: impl Fn(&Piece, &Piece) -> bool) -> Vec<Piece> {
     let mut joined: Vec<Piece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -131,9 +162,12 @@ fn join(pieces: Vec<Piece>, belong: impl Fn(&Piece, &Piece) -> bool) -> Vec<Piec
     joined
 }
 
-/// Runs of lines between empty lines; an empty line in code does not count.
+/// Cuts the text after each empty line outside of fenced code.
 fn blocks(text: &str) -> Vec<Range<usize>> {
-    let (mut blocks, mut fence, mut start, mut at) = (Vec::new(), Fence::default(), 0, 0);
+    let mut blocks = Vec::new();
+    let mut fence = Fence::default();
+    let mut start = 0;
+    let mut at = 0;
     for line in text.split_inclusive('\n') {
         at += line.len();
         if !fence.holds(line) && line.trim().is_empty() {
@@ -145,15 +179,17 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
     blocks
 }
 
-/// Alternating runs of prose and code.
+/// Cuts a block into alternating runs of prose (false) and fenced code (true).
 fn code_and_prose(text: &str, block: Range<usize>) -> Vec<(Range<usize>, bool)> {
     let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
-    let (mut fence, mut at) = (Fence::default(), block.start);
+    let mut fence = Fence::default();
+    let mut at = block.start;
     for line in text[block].split_inclusive('\n') {
-        let (code, end) = (fence.holds(line), at + line.len());
+        let is_code = fence.holds(line);
+        let end = at + line.len();
         match runs.last_mut() {
-            Some((range, same)) if *same == code => range.end = end,
-            _ => runs.push((at..end, code)),
+            Some((range, run_is_code)) if *run_is_code == is_code => range.end = end,
+            _ => runs.push((at..end, is_code)),
         }
         at = end;
     }
@@ -171,7 +207,8 @@ fn push_parts<'a>(
     }
 }
 
-/// Where to cut in two: after the space nearest before the middle if the half before it has any, else between two characters.
+/// Returns the byte offset at which to cut `text` in two: after the last white space in the second
+/// quarter of the text, or between two characters in the middle. `None` for a single character.
 fn middle(text: &str) -> Option<usize> {
     let half = match text.floor_char_boundary(text.len() / 2) {
         0 => text.ceil_char_boundary(text.len() / 2),
@@ -198,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_line_is_the_first_border() {
+    fn text_is_cut_at_empty_lines() {
         check(
             "one two three\nfour\n\nfive six seven",
             (2, 9),
@@ -218,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_is_cut_at_sentence_ends_into_like_sizes() {
+    fn a_long_block_is_cut_at_sentence_ends_into_pieces_of_like_size() {
         check(
             "One two. Three four! Five six? Seven eight.",
             (1, 6),
@@ -228,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_cut_only_if_it_is_too_long_alone() {
+    fn fenced_code_is_cut_only_if_it_is_too_long_by_itself() {
         let code = "```\nlet a = 1. B = 2\n\nlet c = 3\n```";
         check(
             &format!("Look at this now.\n{code}\nIt works. Does it not?"),

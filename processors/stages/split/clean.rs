@@ -1,8 +1,11 @@
-//! What was typed, made comparable: composed characters, one kind of line end, no stacks of empty lines. Lists and code stay whole.
+//! Normalises the text of a turn: composed characters, `\n` line ends, at most one empty line in a
+//! row. Lists and fenced code keep their form.
 
 use std::borrow::Cow;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
+/// Returns `content` trimmed, in [NFC](https://unicode.org/reports/tr15/) and with normalised
+/// lines.
 pub fn clean(content: &str) -> String {
     let composed = match is_nfc_quick(content.chars()) {
         IsNormalized::Yes => Cow::Borrowed(content),
@@ -17,28 +20,33 @@ pub fn clean(content: &str) -> String {
 
 fn without_stacked_empty_lines(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
-    let (mut fence, mut after_empty) = (Fence::default(), false);
+    let mut fence = Fence::default();
+    let mut after_empty = false;
     for line in text.split_inclusive('\n') {
-        let in_code = fence.holds(line);
-        let empty = line.trim().is_empty() && !in_code;
-        if !empty {
+        let is_code = fence.holds(line);
+        let is_empty = line.trim().is_empty() && !is_code;
+        if !is_empty {
             kept.push_str(line);
         } else if !after_empty {
             kept.push('\n');
         }
-        after_empty = empty;
+        after_empty = is_empty;
     }
     kept
 }
 
-/// Follows code fences line by line, as Markdown has them: opened by three backticks or more that begin a line, closed by as many.
+/// Tracks [code fences](https://spec.commonmark.org/0.31.2/#fenced-code-blocks) line by line. Three
+/// or more backticks at the beginning of a line open a fence, and a line of at least as many
+/// backticks closes the fence.
 #[derive(Default)]
 pub struct Fence {
+    /// Backticks of the open fence, 0 outside of fences.
     ticks: usize,
 }
 
 impl Fence {
-    /// Whether this line belongs to a fence, its first and last line included.
+    /// Returns true if this line belongs to a fence, including its first and last line. Must be
+    /// called with every line in order.
     pub fn holds(&mut self, line: &str) -> bool {
         let line = line.trim();
         let ticks = line.len() - line.trim_start_matches('`').len();

@@ -1,49 +1,67 @@
-//! What a text says otherwise than an earlier one of the same speaker: another number for the same thing, or "never" against a deed.
-//! A proposal, never more: most are real changes, some only sound like one, so nobody may close a memory for it.
+//! Finds earlier texts of the same speaker that a new text contradicts: another number for the same
+//! thing, or "never" against a deed.
+//!
+//! 1. [`may_conflict`] filters new texts by cheap signs. Most texts end here.
+//! 2. [`conflicts`] cuts the new text and the earlier ones into claims (`clauses.rs`), and reads
+//!    only those that hold a number, a deed or a denial that the other side could contradict.
+//! 3. Two numbers contradict if family and key agree, the values differ, the new clause has a
+//!    change word or names the old value, and the clauses share enough stems.
+//! 4. A denial ("I have never …") and a deed ("I …") contradict if the deed has enough of the
+//!    denied stems.
+//! 5. Each conflict has a strength, the cosine plus a share of the overlap, by which the best are
+//!    kept.
+//!
+//! For example "We now have 12 boats." contradicts "We have 10 boats." with the reason `says 12
+//! where "We have 10 boats." said 10`.
+//!
+//! Limit: a conflict is a proposal. Most are real changes, but some only sound like one, so no
+//! memory may be closed for a conflict.
 
 use super::clauses::{claims, prose};
+use super::english::{ascii_pattern, is_question};
 use super::numbers::{Family, Number, may_number, numbers};
 use crate::text;
 use foldhash::fast::RandomState;
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
-/// An earlier text, and how near the two texts are as a whole.
+/// An earlier text with its cosine to the new one.
 pub struct Earlier<'a> {
     pub content: &'a str,
     pub cosine: f32,
-    /// How many texts say otherwise already.
+    /// Number of texts that already conflict with this one.
     pub opposed: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {
-    /// Its place among the earlier ones.
+    /// Index among the earlier texts.
     pub earlier: usize,
-    /// For a person.
+    /// The reason, for display.
     pub why: String,
     strength: f32,
 }
 
-/// Texts further apart are in no conflict, whatever they say.
+/// Least cosine of two texts in conflict.
 pub const NEAR_ENOUGH: f32 = 0.35;
-/// Earlier texts that one number or one denial may stand against: a fact is told more than once.
+/// Earlier texts that one number or one denial may contradict, because people repeat a fact.
 const CONFLICTS_MAX: usize = 3;
 
-/// Whether it is worth looking for earlier texts: most are not.
+/// Returns false if the text cannot contradict any earlier one, as most texts.
 pub fn may_conflict(text: &str) -> bool {
     let plain = text.to_ascii_lowercase();
     denies(&plain) || (may_number(&plain) && (plain.contains("from ") || CHANGE.is_match(&plain)))
 }
 
-/// What stands against `text`, strongest first, each earlier text once.
+/// Returns the conflicts of `text` with earlier texts, strongest first, at most one for each
+/// earlier text.
 pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
     if earlier.is_empty() {
         return Vec::new();
     }
     let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
-    let new = Sought::beside(&plain).read(text, &text.to_ascii_lowercase());
+    let new = Sought::of_new(&plain).read(text, &text.to_ascii_lowercase());
     let sought = Sought::against(&new);
     let earlier: Vec<_> = earlier
         .iter()
@@ -53,11 +71,11 @@ pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
     against(&new, &earlier)
 }
 
-fn against(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
+fn against(new: &[Claim], earlier: &Read<'_>) -> Vec<Conflict> {
     let mut found: Vec<Conflict> =
         new.iter().flat_map(|clause| other_numbers(clause, earlier)).collect();
-    found.extend(new.iter().flat_map(|clause| undone(clause, earlier)));
-    found.extend(belied(new, earlier));
+    found.extend(new.iter().flat_map(|clause| denied_deeds(clause, earlier)));
+    found.extend(contradicted_denials(new, earlier));
     found.sort_by(stronger_first);
     let mut seen = BTreeSet::new();
     found.retain(|conflict| seen.insert(conflict.earlier));
@@ -68,7 +86,7 @@ fn stronger_first(a: &Conflict, b: &Conflict) -> std::cmp::Ordering {
     b.strength.total_cmp(&a.strength).then(b.earlier.cmp(&a.earlier))
 }
 
-/// At most three, and none much weaker than the best.
+/// Returns at most [`CONFLICTS_MAX`] conflicts whose strength is within `margin` of the best.
 fn strongest(mut found: Vec<Conflict>, margin: f32) -> Vec<Conflict> {
     found.sort_by(stronger_first);
     let mut seen = BTreeSet::new();
@@ -79,45 +97,46 @@ fn strongest(mut found: Vec<Conflict>, margin: f32) -> Vec<Conflict> {
 
 // ---------------------------------------------------------------- a text as it is compared
 
-struct Clause {
+struct Claim {
     text: String,
     numbers: Vec<Number>,
-    /// Stems of what it says besides its numbers, without what is said in every second message.
+    /// Stems of the clause without its numbers and without [`GENERIC`] words.
     about: BTreeSet<String>,
-    /// Of a new text only, and beside numbers: nobody asks it elsewhere.
+    /// The clause has a change word. Computed only for clauses of a new text with numbers.
     is_change: bool,
     says: Says,
 }
 
-/// By whether it was done.
+/// The deed that a clause states or denies, as stems.
 enum Says {
     Nothing,
-    /// "I have never …": the stems of what.
+    /// "I have never …", with the stems of the denied deed.
     Never(BTreeSet<String>),
-    /// "I …"; its stems.
+    /// "I …", with the stems of the clause.
     Deed(BTreeSet<String>),
 }
 
-type Read<'a> = [(&'a Earlier<'a>, Vec<Clause>)];
+type Read<'a> = [(&'a Earlier<'a>, Vec<Claim>)];
 
-/// What is looked for in a text. Most earlier ones hold nothing that could stand against a new one, and reading them is what takes time.
+/// The parts of a text that are worth reading. Most earlier texts have nothing that could
+/// contradict a new one, and reading is the expensive step.
 enum Sought<'a> {
-    /// In a new text, what could stand against any of the earlier ones.
+    /// In a new text: anything that could contradict one of the earlier texts.
     New { numbers: bool, deeds: bool },
-    /// In an earlier one, what stands against the new clauses.
-    Against { numbers: Vec<(&'a Clause, &'a Number)>, deeds: bool, denials: bool },
+    /// In an earlier text: anything that the new clauses could contradict.
+    Against { numbers: Vec<(&'a Claim, &'a Number)>, deeds: bool, denials: bool },
 }
 
 impl<'a> Sought<'a> {
-    /// The earlier ones in small letters.
-    fn beside(plain: &[String]) -> Sought<'a> {
+    /// Takes the earlier texts in lower case.
+    fn of_new(plain: &[String]) -> Sought<'a> {
         Sought::New {
             numbers: plain.iter().any(|plain| may_number(plain)),
             deeds: plain.iter().any(|plain| plain.contains("never")),
         }
     }
 
-    fn against(new: &'a [Clause]) -> Sought<'a> {
+    fn against(new: &'a [Claim]) -> Sought<'a> {
         let each =
             new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
         Sought::Against {
@@ -127,8 +146,10 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Invariant: finds no less that could stand against another text than if everything were looked for.
-    fn read(&self, text: &str, plain: &str) -> Vec<Clause> {
+    /// Reads a text, given also in lower case.
+    ///
+    /// Invariant: the conflicts found are the same as if every clause were read in full.
+    fn read(&self, text: &str, plain: &str) -> Vec<Claim> {
         if self.may_be_in(plain) {
             claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect()
         } else {
@@ -137,10 +158,10 @@ impl<'a> Sought<'a> {
     }
 
     fn may_be_in(&self, plain: &str) -> bool {
-        self.is_numbers() && may_number(plain) || self.may_tell(plain)
+        self.is_numbers() && may_number(plain) || self.may_hold_deed(plain)
     }
 
-    fn clause(&self, text: String) -> Clause {
+    fn clause(&self, text: String) -> Claim {
         let plain = text.to_ascii_lowercase();
         let (numbers, rest) = if self.is_numbers() && may_number(&plain) {
             numbers(&plain)
@@ -149,16 +170,16 @@ impl<'a> Sought<'a> {
         };
         let is_change =
             matches!(self, Sought::New { .. }) && !numbers.is_empty() && CHANGE.is_match(&plain);
-        // Stems are looked at only beside numbers that may be another's old or new ones.
-        let is_like = |number| match self {
+        // Stems are computed only for clauses with a number that can be compared.
+        let needs_stems = numbers.iter().any(|number| match self {
             Sought::New { .. } => is_new(is_change, number),
             Sought::Against { numbers, .. } => {
                 numbers.iter().any(|(clause, new)| is_comparable(new, number, &clause.about))
             }
-        };
-        let about = if numbers.iter().any(is_like) { about(&rest) } else { BTreeSet::new() };
-        let says = if self.may_tell(&plain) { says(&plain) } else { Says::Nothing };
-        Clause { is_change, says, text, numbers, about }
+        });
+        let about = if needs_stems { about(&rest) } else { BTreeSet::new() };
+        let says = if self.may_hold_deed(&plain) { says(&plain) } else { Says::Nothing };
+        Claim { is_change, says, text, numbers, about }
     }
 
     fn is_numbers(&self) -> bool {
@@ -168,8 +189,9 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Of a deed or a denial that is looked for. What a new text denies, any earlier one may tell of.
-    fn may_tell(&self, plain: &str) -> bool {
+    /// Returns true if the text may have a deed or a denial of the kind sought. A denial in a new
+    /// text can contradict any earlier text.
+    fn may_hold_deed(&self, plain: &str) -> bool {
         let (deeds, denials) = match self {
             Sought::New { deeds, .. } => (*deeds, true),
             Sought::Against { deeds, denials, .. } => (*deeds, *denials),
@@ -178,7 +200,8 @@ impl<'a> Sought<'a> {
     }
 }
 
-/// May it take the place of another number? Only if something changes, or if it says what the number was.
+/// Returns true for a number that can contradict another: its clause has a change word, or names
+/// the former value.
 fn is_new(is_change: bool, number: &Number) -> bool {
     is_change || number.old.is_some()
 }
@@ -188,17 +211,20 @@ fn about(words: &[&str]) -> BTreeSet<String> {
     stems.iter().filter(|stem| !GENERIC.contains(*stem)).map(str::to_owned).collect()
 }
 
-// ---------------------------------------------------------------- another number for the same thing
+// ---------------------------------------------------------------- another number for the same
+// thing
 
-/// When two clauses with a number of one family speak of one thing.
+/// The least similarity of two clauses that are about the same thing.
 struct Alike {
     cosine: f32,
-    /// Stems in common, as a share of the smaller clause and at least so many.
+    /// Shared stems as a fraction of the smaller clause.
     overlap: f32,
+    /// Number of shared stems.
     shared: usize,
 }
 
-/// Counts and durations also agree in their noun or unit, so less is asked of the rest; the others have only the rest to go by.
+/// Returns the similarity required for a family of numbers. Counts and durations also agree in
+/// their noun or unit, so less is required of the other words.
 fn alike(family: Family) -> Alike {
     match family {
         Family::Count | Family::Bare | Family::Money | Family::Duration => {
@@ -210,19 +236,22 @@ fn alike(family: Family) -> Alike {
     }
 }
 
-/// "From 10 to 12", and 10 was said before: nearly certain.
+/// The similarity required if the new clause names the former value ("from 10 to 12"), which is
+/// nearly certain evidence.
 const FROM_TO: Alike = Alike { cosine: NEAR_ENOUGH, overlap: 0.0, shared: 0 };
 const FROM_TO_BONUS: f32 = 0.5;
-/// The same value was said before about as closely: nothing new.
+/// An earlier clause with the same value and a strength within this margin means that nothing
+/// changed.
 const SAME_VALUE_MARGIN: f32 = 0.1;
 const NUMBER_MARGIN: f32 = 0.3;
 
-fn other_numbers(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
+fn other_numbers(clause: &Claim, earlier: &Read<'_>) -> Vec<Conflict> {
     clause.numbers.iter().flat_map(|number| other_number(clause, number, earlier)).collect()
 }
 
-fn other_number(clause: &Clause, number: &Number, earlier: &Read<'_>) -> Vec<Conflict> {
-    let (mut other, mut same) = (Vec::new(), f32::NEG_INFINITY);
+fn other_number(clause: &Claim, number: &Number, earlier: &Read<'_>) -> Vec<Conflict> {
+    let mut other = Vec::new();
+    let mut same = f32::NEG_INFINITY;
     for (place, (before, clauses)) in earlier.iter().enumerate() {
         for old in clauses {
             for old_number in &old.numbers {
@@ -246,16 +275,16 @@ fn other_number(clause: &Clause, number: &Number, earlier: &Read<'_>) -> Vec<Con
         }
     }
     let best = other.iter().map(|conflict| conflict.strength).fold(f32::NEG_INFINITY, f32::max);
-    let is_own = || FIRST_PERSON.is_match(&clause.text.to_ascii_lowercase());
-    if same >= best - SAME_VALUE_MARGIN || !(clause.is_change || is_own()) {
+    let is_stated = clause.is_change || FIRST_PERSON.is_match(&clause.text.to_ascii_lowercase());
+    if same >= best - SAME_VALUE_MARGIN || !is_stated {
         return Vec::new();
     }
     strongest(other, NUMBER_MARGIN)
 }
 
 fn about_one_thing(
-    (clause, number): (&Clause, &Number),
-    (old, old_number): (&Clause, &Number),
+    (clause, number): (&Claim, &Number),
+    (old, old_number): (&Claim, &Number),
     cosine: f32,
 ) -> Option<f32> {
     if !is_comparable(number, old_number, &clause.about) {
@@ -265,7 +294,7 @@ fn about_one_thing(
     let overlap = shared.len() as f32 / clause.about.len().min(old.about.len()).max(1) as f32;
     let is_named = number.old == Some(old_number.value);
     let need = if is_named { FROM_TO } else { alike(number.family) };
-    // Two other dates are two events, unless it is something that is scheduled.
+    // Different dates usually belong to different events, except for things that are scheduled.
     let is_dated = matches!(number.family, Family::Date | Family::Time);
     let is_scheduled = shared.iter().any(|stem| SCHEDULED.contains(*stem));
     let holds = (is_named || clause.is_change)
@@ -278,7 +307,7 @@ fn about_one_thing(
 
 fn is_comparable(new: &Number, old: &Number, about: &BTreeSet<String>) -> bool {
     let is_one_kind = match new.family {
-        // "... is now 15" stands for a count whose noun the clause names.
+        // A bare number ("is now 15") is compared with a count whose noun the clause names.
         Family::Bare => old.family == Family::Count && about.contains(&old.key),
         _ => old.family == new.family && old.key == new.key,
     };
@@ -286,7 +315,8 @@ fn is_comparable(new: &Number, old: &Number, about: &BTreeSet<String>) -> bool {
     is_one_kind && !is_other_rate && is_like_phrase(new, old)
 }
 
-/// "Three new boats" and "five old boats" have a noun in common and nothing else.
+/// Returns false if two noun phrases share only their head noun: "three new boats", "five old
+/// boats".
 fn is_like_phrase(new: &Number, old: &Number) -> bool {
     let [new_rest, old_rest] =
         [new, old].map(|number| number.phrase.iter().filter(|stem| **stem != number.key));
@@ -296,17 +326,17 @@ fn is_like_phrase(new: &Number, old: &Number) -> bool {
 
 // ---------------------------------------------------------------- "I have never" against a deed
 
-/// A deed that is told in another connection denies nothing: at .35 two denials of three named a wrong one.
+/// Least cosine of a denial and a deed. At 0.35 two of three denials named a wrong deed.
 const DENIAL_NEAR_ENOUGH: f32 = 0.5;
 const DENIAL_MARGIN: f32 = 0.2;
 
-/// Of the stems that are denied, how many a deed must name: half of them, and two where there are two.
-pub fn told_at_least(denied: usize) -> usize {
+/// Returns how many of the denied stems a deed must have: half of them, and two of two.
+pub fn shared_stems_min(denied: usize) -> usize {
     denied.div_ceil(2).max(denied.min(2))
 }
 
-/// What "never" in this clause denies of what was told before.
-fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
+/// Returns the earlier deeds that this clause denies.
+fn denied_deeds(clause: &Claim, earlier: &Read<'_>) -> Vec<Conflict> {
     let Says::Never(denied) = &clause.says else { return Vec::new() };
     let found = earlier.iter().enumerate().flat_map(|(place, (before, clauses))| {
         clauses.iter().filter_map(move |old| {
@@ -321,8 +351,9 @@ fn undone(clause: &Clause, earlier: &Read<'_>) -> Vec<Conflict> {
     strongest(found.collect(), DENIAL_MARGIN)
 }
 
-/// What was denied before and is told now. A denial that many deeds speak against has been answered.
-fn belied(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
+/// Returns the earlier denials that a new deed contradicts. A denial with [`CONFLICTS_MAX`]
+/// conflicts gets no more.
+fn contradicted_denials(new: &[Claim], earlier: &Read<'_>) -> Vec<Conflict> {
     let mut found = Vec::new();
     for (place, (before, clauses)) in
         earlier.iter().enumerate().filter(|(_, (before, _))| before.opposed < CONFLICTS_MAX)
@@ -339,12 +370,12 @@ fn belied(new: &[Clause], earlier: &Read<'_>) -> Vec<Conflict> {
     strongest(found, f32::INFINITY)
 }
 
-/// How strongly a clause tells of what is denied.
-fn strength(denied: &BTreeSet<String>, told: &Clause, cosine: f32) -> Option<f32> {
+/// Returns the strength of the contradiction between a denial and a clause, if there is one.
+fn strength(denied: &BTreeSet<String>, told: &Claim, cosine: f32) -> Option<f32> {
     let Says::Deed(deed) = &told.says else { return None };
     let shared = denied.intersection(deed).count();
     let share = shared as f32 / denied.len() as f32;
-    let holds = cosine >= DENIAL_NEAR_ENOUGH && shared >= told_at_least(denied.len());
+    let holds = cosine >= DENIAL_NEAR_ENOUGH && shared >= shared_stems_min(denied.len());
     holds.then_some(cosine + 0.5 * share)
 }
 
@@ -356,8 +387,7 @@ fn says(plain: &str) -> Says {
     if let Some(denied) = denied(plain) {
         return if denied.is_empty() { Says::Nothing } else { Says::Never(denied) };
     }
-    let is_deed =
-        IS_DOER.is_match(plain) && !plain.trim_end().ends_with('?') && !UNDONE.is_match(plain);
+    let is_deed = IS_DOER.is_match(plain) && !is_question(plain) && !NEGATED.is_match(plain);
     if is_deed {
         Says::Deed(
             text::terms_of_english(plain)
@@ -371,7 +401,7 @@ fn says(plain: &str) -> Says {
     }
 }
 
-/// The stems of what a clause says was never done, if it says so.
+/// Returns the stems of the deed that a clause denies with "never", if any.
 fn denied(plain: &str) -> Option<BTreeSet<String>> {
     let what = NEVER.captures(plain)?.name("what")?.as_str();
     let end = OBJECT_END.find(what).map_or(what.len(), |end| end.start());
@@ -384,7 +414,8 @@ fn is_no_number(stem: &str) -> bool {
     !stem.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A key for each denial of a text, so that it can be found when the deed is told: the stems of what was never done, in order.
+/// Returns the stems of each denied deed in a text, in order. They become the key under which the
+/// denial is found when a later text mentions the deed.
 pub fn denials(prose: &str) -> impl Iterator<Item = BTreeSet<String>> {
     let is_denied = denies(&prose.to_ascii_lowercase());
     let clauses = if is_denied { claims(prose) } else { Vec::new() };
@@ -396,37 +427,46 @@ pub fn denials(prose: &str) -> impl Iterator<Item = BTreeSet<String>> {
 
 // ---------------------------------------------------------------- wordings, in lower-case ASCII
 
-/// Anywhere in the clause: without one two numbers are two things.
+/// Change words. Without one anywhere in the clause, two numbers are taken for two things.
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     words(concat!(
-        "now|new|newly|actually|no longer|instead|anymore|(?:chang|updat|increas|decreas|extend|adjust|expand|reduc|mov)(?:e|ed|ing)|extending",
-        "|improv(?:e|ed|ing|ement)|reach(?:ed|ing)?|resched[a-z]*|postpon[a-z]*|push(?:ed)?|adjust|expand|extend|rais(?:e|ed)|lower(?:ed)?",
-        "|gr(?:ew|own|owth)|add(?:ed|ing)?|switch(?:ed|ing)?|recent(?:ly)?|just|latest|revis(?:e|ed)|boost(?:ed)?|bump(?:ed)?|total of",
-        "|delay(?:ed)?|dropp?(?:ed)?|so far|already|by now|final|currently|as of|went (?:up|down)|(?:up|down) to",
+        "now|new|newly|actually|no longer|instead|anymore",
+        "|(?:chang|updat|increas|decreas|extend|adjust|expand|reduc|mov)(?:e|ed|ing)|extending",
+        "|improv(?:e|ed|ing|ement)|reach(?:ed|ing)?|resched[a-z]*|postpon[a-z]*|push(?:ed)?",
+        "|adjust|expand|extend|rais(?:e|ed)|lower(?:ed)?",
+        "|gr(?:ew|own|owth)|add(?:ed|ing)?|switch(?:ed|ing)?|recent(?:ly)?|just|latest",
+        "|revis(?:e|ed)|boost(?:ed)?|bump(?:ed)?|total of",
+        "|delay(?:ed)?|dropp?(?:ed)?|so far|already|by now|final|currently|as of",
+        "|went (?:up|down)|(?:up|down) to",
     ))
 });
 
-/// Said in every second message: no sign that two clauses are about one thing.
+/// Words too common to show that two clauses are about the same thing.
 static GENERIC: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
     stems(
-        "project app application work working thing way make sure help need want get use using try trying implement implementing create \
-         add code current currently example kinda worried know think going would like please explain show understand time new now just \
-         recently also really still already improve improved increase increased achieve best ensure",
+        "project app application work working thing way make sure help need want get use using try \
+         trying implement implementing create add code current currently example kinda worried know \
+         think going would like please explain show understand time new now just recently also \
+         really still already improve improved increase increased achieve best ensure",
     )
 });
 
-/// Nothing that could be done.
+/// Words of a denial that name no deed.
 static LIGHT: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
     stems(
-        "actually really ever once complete completed involving related before project time any anything something",
+        "actually really ever once complete completed involving related before project time any \
+         anything something",
     )
 });
 
+/// Things that have a date or time which can be moved.
 static SCHEDULED: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
     stems(
-        "deadline due sprint meeting call zoom session appointment interview exam test launch release delivery flight trip wedding party \
-         birthday event conference workshop presentation submission milestone review class start demo visit dinner lunch surgery hearing \
-         game match reunion reservation booking checkup draft concert move schedule course lesson practice training date",
+        "deadline due sprint meeting call zoom session appointment interview exam test launch \
+         release delivery flight trip wedding party birthday event conference workshop presentation \
+         submission milestone review class start demo visit dinner lunch surgery hearing game match \
+         reunion reservation booking checkup draft concert move schedule course lesson practice \
+         training date",
     )
 });
 
@@ -440,34 +480,29 @@ static FIRST_PERSON: LazyLock<Regex> =
 static IS_DOER: LazyLock<Regex> = LazyLock::new(|| words("i|i'm|i've|i'd|we|we've|we're"));
 
 static NEVER: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
+    ascii_pattern(
         r"\b(?:i|we)(?:'ve| have)? never(?: actually| really| ever| once)? (?<what>(?u:[^.?!;])+)",
     )
 });
 
-/// Said not to be so: neither a denial that stands, nor a deed.
-static UNDONE: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(concat!(
-        r"\b(?:i|we)(?:'m| am| are|'re)? ?(?:haven't|have not|didn't|did not|don't|do not|no longer|stopped)",
+/// Negations without "never". A clause with one is neither a denial nor a deed.
+static NEGATED: LazyLock<Regex> = LazyLock::new(|| {
+    ascii_pattern(concat!(
+        r"\b(?:i|we)(?:'m| am| are|'re)?",
+        r" ?(?:haven't|have not|didn't|did not|don't|do not|no longer|stopped)",
         r"(?: actually| really| ever| yet)? ",
     ))
 });
 
 static OBJECT_END: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r",|\b(?:but|so|because|and i|and i'm|which|before|in this project|yet|especially|despite)\b",
-    )
+    ascii_pattern(concat!(
+        r",|\b(?:but|so|because|and i|and i'm|which|before|in this project|yet|especially",
+        r"|despite)\b",
+    ))
 });
 
 fn words(alternatives: &str) -> Regex {
-    compiled(&format!(r"\b(?:{alternatives})\b"))
-}
-
-fn compiled(wording: &str) -> Regex {
-    RegexBuilder::new(wording)
-        .unicode(false)
-        .build()
-        .expect("the wordings are constants that every test compiles")
+    ascii_pattern(&format!(r"\b(?:{alternatives})\b"))
 }
 
 #[cfg(test)]
@@ -512,11 +547,11 @@ mod tests {
         "is now 15 ",
     ];
 
-    fn read_in_full(text: &str) -> Vec<Clause> {
+    fn read_in_full(text: &str) -> Vec<Claim> {
         let clause = |text: String| {
             let plain = text.to_ascii_lowercase();
             let (numbers, rest) = numbers(&plain);
-            Clause {
+            Claim {
                 is_change: CHANGE.is_match(&plain),
                 says: says(&plain),
                 about: about(&rest),
@@ -534,9 +569,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_not_read_would_not_have_been_in_conflict(new in said(), before in prop::collection::vec(said(), 1..4)) {
-            let earlier: Vec<_> = before.iter().map(|content| Earlier { content, cosine: 0.6, opposed: 0 }).collect();
-            let all_read: Vec<_> = earlier.iter().map(|one| (one, read_in_full(one.content))).collect();
+        fn skipped_clauses_would_not_have_been_in_conflict(
+            new in said(),
+            before in prop::collection::vec(said(), 1..4),
+        ) {
+            let earlier: Vec<_> = before
+                .iter()
+                .map(|content| Earlier { content, cosine: 0.6, opposed: 0 })
+                .collect();
+            let all_read: Vec<_> =
+                earlier.iter().map(|one| (one, read_in_full(one.content))).collect();
             prop_assert_eq!(conflicts(&new, &earlier), against(&read_in_full(&new), &all_read));
         }
     }

@@ -1,42 +1,33 @@
-//! Days of the year and times of the day, as people write them in English.
+//! Parses days of the year ("March 3rd", "3rd of March", "2024-03-03") and times of day ("5:30
+//! p.m.") in the formats common in English. Years are skipped.
 
+use super::english::MONTHS;
 use super::tokens::{Token, text_at, touches, value};
 
-pub struct Moment {
-    /// Month and day as 303, or minutes since midnight: a number that differs where the moments do.
+pub struct DateOrTime {
+    /// Month and day as 303, or minutes since midnight. Equal values mean the same day or time.
     pub value: f64,
-    /// The first token that does not belong to it.
+    /// Index of the first token behind the date or time.
     pub until: usize,
 }
 
+/// Returns the number of a month, given its name or abbreviation in lower case.
 pub fn month(word: &str) -> Option<f64> {
-    Some(match word {
-        "january" | "jan" => 1.0,
-        "february" | "feb" => 2.0,
-        "march" | "mar" => 3.0,
-        "april" | "apr" => 4.0,
-        "may" => 5.0,
-        "june" | "jun" => 6.0,
-        "july" | "jul" => 7.0,
-        "august" | "aug" => 8.0,
-        "september" | "sep" | "sept" => 9.0,
-        "october" | "oct" => 10.0,
-        "november" | "nov" => 11.0,
-        "december" | "dec" => 12.0,
-        _ => return None,
-    })
+    let name = if word == "sept" { "september" } else { word };
+    let place = MONTHS.iter().position(|month| *month == name || month[..3] == *name)?;
+    Some((place + 1) as f64)
 }
 
 fn day_of_month(token: &str) -> Option<f64> {
     value(token).filter(|day| token.len() <= 2 && (1.0..=31.0).contains(day))
 }
 
-fn date(month: f64, day: f64, until: usize) -> Moment {
-    Moment { value: month * 100.0 + day, until }
+fn date(month: f64, day: f64, until: usize) -> DateOrTime {
+    DateOrTime { value: month * 100.0 + day, until }
 }
 
 /// "March 3rd, 2024", "Mar. 3"
-pub fn month_first(tokens: &[Token<'_>], at: usize) -> Option<Moment> {
+pub fn month_first(tokens: &[Token<'_>], at: usize) -> Option<DateOrTime> {
     let month = month(text_at(tokens, at))?;
     let day_at = if text_at(tokens, at + 1) == "." { at + 2 } else { at + 1 };
     let day = day_of_month(text_at(tokens, day_at))?;
@@ -49,7 +40,7 @@ pub fn month_first(tokens: &[Token<'_>], at: usize) -> Option<Moment> {
 }
 
 /// "3rd of March"
-pub fn day_first(tokens: &[Token<'_>], at: usize, day: f64) -> Option<Moment> {
+pub fn day_first(tokens: &[Token<'_>], at: usize, day: f64) -> Option<DateOrTime> {
     let behind = after_ordinal(tokens, at);
     let month_at = if text_at(tokens, behind) == "of" { behind + 1 } else { behind };
     let month = month(text_at(tokens, month_at))?;
@@ -57,13 +48,13 @@ pub fn day_first(tokens: &[Token<'_>], at: usize, day: f64) -> Option<Moment> {
 }
 
 /// "2024-03-05"
-pub fn iso_date(tokens: &[Token<'_>], at: usize) -> Option<Moment> {
+pub fn iso_date(tokens: &[Token<'_>], at: usize) -> Option<DateOrTime> {
     let is_dashed = text_at(tokens, at).len() == 4
         && (1..5).all(|next| touches(tokens, at + next))
         && text_at(tokens, at + 1) == "-"
         && text_at(tokens, at + 3) == "-";
-    let (month, day) =
-        (day_of_month(text_at(tokens, at + 2))?, day_of_month(text_at(tokens, at + 4))?);
+    let month = day_of_month(text_at(tokens, at + 2))?;
+    let day = day_of_month(text_at(tokens, at + 4))?;
     is_dashed.then(|| date(month, day, at + 5))
 }
 
@@ -78,7 +69,7 @@ pub fn is_year(token: &str) -> bool {
 }
 
 /// "5 pm", "5:30 p.m."
-pub fn clock(tokens: &[Token<'_>], at: usize, hour: f64) -> Option<Moment> {
+pub fn clock(tokens: &[Token<'_>], at: usize, hour: f64) -> Option<DateOrTime> {
     let has_minutes = text_at(tokens, at + 1) == ":" && touches(tokens, at + 2);
     let minutes = if has_minutes { value(text_at(tokens, at + 2))? } else { 0.0 };
     let half_at = if has_minutes { at + 3 } else { at + 1 };
@@ -95,7 +86,7 @@ pub fn clock(tokens: &[Token<'_>], at: usize, hour: f64) -> Option<Moment> {
         _ => return None,
     };
     let hour = hour % 12.0 + if is_afternoon { 12.0 } else { 0.0 };
-    Some(Moment { value: hour * 60.0 + minutes, until })
+    Some(DateOrTime { value: hour * 60.0 + minutes, until })
 }
 
 #[cfg(test)]
@@ -105,11 +96,11 @@ mod tests {
 
     fn check(
         said: &str,
-        find: fn(&[Token<'_>], usize) -> Option<Moment>,
+        find: fn(&[Token<'_>], usize) -> Option<DateOrTime>,
         expected: Option<(f64, usize)>,
     ) {
         let found = find(&tokens(said), 0);
-        assert_eq!(found.map(|moment| (moment.value, moment.until)), expected, "{said:?}");
+        assert_eq!(found.map(|found| (found.value, found.until)), expected, "{said:?}");
     }
 
     #[test]

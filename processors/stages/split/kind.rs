@@ -1,36 +1,63 @@
-//! What sort of thing a candidate says, by its wording: a label to filter by, never a reason to keep or drop.
-//! English; what it cannot tell is a fact.
+//! Labels a candidate with a kind (preference, decision, event, …) by patterns over its wording.
+//!
+//! Clients filter memories by kind; the gate does not use kinds to keep or drop a turn. The
+//! patterns are English, and a text that matches none is a `fact`. To change the label of a
+//! wording, edit `WORDINGS` and add a row to the test.
 
 use super::clauses::with_straight_apostrophes;
+use super::english::{MONTHS, WEEKDAYS};
 use crate::domain::Kind;
 use regex::{RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
-/// Each kind with its wordings. They read lower case with ASCII classes, where the regex engine is quickest.
+/// The kinds with their patterns, which are applied to lower-case text with ASCII classes, the
+/// regex engine's fastest mode. Words in capitals stand for lists: see [`RULES`].
 ///
-/// Order matters: the first kind that matches wins. What people ask for by kind comes first, what matches nearly everything last.
+/// Order matters: the first kind that matches wins. Kinds that clients filter by come first, and
+/// patterns that match nearly everything last.
 const WORDINGS: &[(&str, &[&str])] = &[
     (
         "instruction",
         &[
-            r"^(please )?(always|never|remember|don't forget|do not forget|make sure|keep in mind)\b",
-            r"\b(from now on|keep in mind|for future reference|when(ever)? i ask|i want you to|call me)\b",
+            concat!(
+                r"^(please )?(always|never|remember|don't forget|do not forget|make sure",
+                r"|keep in mind)\b",
+            ),
+            concat!(
+                r"\b(from now on|keep in mind|for future reference|when(ever)? i ask",
+                r"|i want you to|call me)\b",
+            ),
             r"\bplease (always|never|remember|use|answer|reply)\b",
         ],
     ),
     (
         "preference",
         &[
-            r"\b(prefer(s|red)?|favou?rite|(i'd|i would) rather|can't stand|(big|not a) fan of|my go-to)\b",
-            r"\b(i|we)( \w+ly| also| still| just| never| always| don't| do not| kinda)* (like|love|hate|enjoy|dislike|adore)\b",
-            r"\b(i'm|i am|we're|we are)( not)?( an?)?( \w+ly)? (vegan|vegetarian|pescatarian|into)\b",
+            concat!(
+                r"\b(prefer(s|red)?|favou?rite|(i'd|i would) rather|can't stand",
+                r"|(big|not a) fan of|my go-to)\b",
+            ),
+            concat!(
+                r"\b(i|we)( \w+ly| also| still| just| never| always| don't| do not| kinda)*",
+                r" (like|love|hate|enjoy|dislike|adore)\b",
+            ),
+            concat!(
+                r"\b(i'm|i am|we're|we are)( not)?( an?)?( \w+ly)?",
+                r" (vegan|vegetarian|pescatarian|into)\b",
+            ),
         ],
     ),
     (
         "decision",
         &[
-            r"\b(i|we)('ve| have)?( \w+ly| all| just)* (decided|agreed|chose|chosen|picked|settled|resolved|committed)\b",
-            r"\b(let's (use|go with|stick|keep|switch|move)|decided (to|on|against)|going with|(the|our) decision)\b",
+            concat!(
+                r"\b(i|we)('ve| have)?( \w+ly| all| just)*",
+                r" (decided|agreed|chose|chosen|picked|settled|resolved|committed)\b",
+            ),
+            concat!(
+                r"\b(let's (use|go with|stick|keep|switch|move)|decided (to|on|against)",
+                r"|going with|(the|our) decision)\b",
+            ),
             r"\b(i|we)('ll| will) (use|go with|stick with|switch|stay with)\b",
         ],
     ),
@@ -38,7 +65,10 @@ const WORDINGS: &[(&str, &[&str])] = &[
         "correction",
         &[
             r"^(actually|correction|no,|wait,|sorry,)",
-            r"\b(i meant|i was wrong|that's (wrong|not right|incorrect)|changed my mind|no longer|turns out|any ?more)\b",
+            concat!(
+                r"\b(i meant|i was wrong|that's (wrong|not right|incorrect)|changed my mind",
+                r"|no longer|turns out|any ?more)\b",
+            ),
         ],
     ),
     (
@@ -60,60 +90,99 @@ const WORDINGS: &[(&str, &[&str])] = &[
     (
         "project",
         &[
-            r"\b(i'm|i am|we're|we are|i|we|been) (work|working|building|developing|designing|launching) (on )?(an?|the|my|our|this)\b",
-            r"\b(my|the|our|this) (\w+ )?(project|prototype|startup|thesis|repo|repository|codebase|roadmap|sprint|milestone|deadline)\b",
+            concat!(
+                r"\b(i'm|i am|we're|we are|i|we|been)",
+                r" (work|working|building|developing|designing|launching)",
+                r" (on )?(an?|the|my|our|this)\b",
+            ),
+            concat!(
+                r"\b(my|the|our|this) (\w+ )?(project|prototype|startup|thesis|repo|repository",
+                r"|codebase|roadmap|sprint|milestone|deadline)\b",
+            ),
         ],
     ),
     (
         "insight",
         &[
-            r"\bi( have|'ve)?( \w+ly| just)? (reali[sz]ed|learn(ed|t) that|noticed|figured out|discovered that|found out)\b",
+            concat!(
+                r"\bi( have|'ve)?( \w+ly| just)? (reali[sz]ed|learn(ed|t) that|noticed",
+                r"|figured out|discovered that|found out)\b",
+            ),
             r"\b(lesson learned|takeaway|insight|the key is|taught me)\b",
         ],
     ),
     (
         "context",
         &[
-            r"\b(currently|right now|at the moment|for context|these days|(i'm|i am) trying to|for now|so far)\b",
+            concat!(
+                r"\b(currently|right now|at the moment|for context|these days",
+                r"|(i'm|i am) trying to|for now|so far)\b",
+            ),
             r"^(context|background):",
         ],
     ),
     (
         "fact",
         &[
-            r"\b(i|we)( \w+ly| also| still| now| both)* (live|work|study|teach|speak|own|have|use|play|weigh|earn)\b",
-            r"\b(i'm|i am|we're|we are)( \w+ly| also| now| still| not)* (an?|the|from|based|married|single|divorced|allergic|born|\d+)\b",
+            concat!(
+                r"\b(i|we)( \w+ly| also| still| now| both)*",
+                r" (live|work|study|teach|speak|own|have|use|play|weigh|earn)\b",
+            ),
+            concat!(
+                r"\b(i'm|i am|we're|we are)( \w+ly| also| now| still| not)*",
+                r" (an?|the|from|based|married|single|divorced|allergic|born|\d+)\b",
+            ),
             r"\b(my name|i was born|born in|allergic to|my (\w+ ){1,3}(is|are))\b",
         ],
     ),
     (
         "event",
         &[
-            r"\b(yesterday|today|tonight|tomorrow|last|next|ago|recently|this (morning|week|weekend|month|year))\b",
-            r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b",
-            r"\b(january|february|march|april|june|july|august|september|october|november|december)\b",
-            r"\b(i|we)('ve| have)?( \w+ly| just| also)* (\w{2,}ed|went|got|had|was|were|did|made|met|saw|took|bought|left|came)\b",
-            r"\b(i|we)('ve| have)?( \w+ly| just| also)* (won|lost|found|ran|told|gave|ate|wrote|read|spent|been|seen|done)\b",
+            concat!(
+                r"\b(yesterday|today|tonight|tomorrow|last|next|ago|recently",
+                r"|this (morning|week|weekend|month|year))\b",
+            ),
+            r"\b(WEEKDAYS)s?\b",
+            r"\b(MONTHS)\b",
+            concat!(
+                r"\b(i|we)('ve| have)?( \w+ly| just| also)*",
+                r" (\w{2,}ed|went|got|had|was|were|did|made|met|saw|took|bought|left|came)\b",
+            ),
+            concat!(
+                r"\b(i|we)('ve| have)?( \w+ly| just| also)*",
+                r" (won|lost|found|ran|told|gave|ate|wrote|read|spent|been|seen|done)\b",
+            ),
             r"\b(i|we)('ll| will) (visit|meet|attend|go)\b",
         ],
     ),
     ("entity", &[r"^[a-z]\w+( \w+){0,3} (is|are|was|were) (an?|the) \w"]),
 ];
 
-const FAMILY: &str = "wife|husband|spouse|sister|brother|mother|father|mom|mum|dad|son|daughter|kids?|child|children|\
-    parents?|grand(ma|pa|mother|father)|aunt|uncle|cousin|niece|nephew";
-const OTHERS: &str = "partner|girlfriend|boyfriend|friend|boss|manager|colleague|coworker|teammate|neighbou?r|roommate|\
-    mentor|dog|cat";
+const FAMILY: &str = "wife|husband|spouse|sister|brother|mother|father|mom|mum|dad|son|daughter\
+    |kids?|child|children|parents?|grand(ma|pa|mother|father)|aunt|uncle|cousin|niece|nephew";
+const OTHERS: &str = "partner|girlfriend|boyfriend|friend|boss|manager|colleague|coworker|teammate\
+    |neighbou?r|roommate|mentor|dog|cat";
 
+/// One pattern per kind, in the order of [`WORDINGS`]. "May" is left out of `MONTHS`, because the
+/// word is mostly a verb.
 static RULES: LazyLock<RegexSet> = LazyLock::new(|| {
-    let people = |wording: String| wording.replace("FAMILY", FAMILY).replace("OTHERS", OTHERS);
-    let patterns = WORDINGS.iter().map(|(_, wordings)| people(wordings.join("|")));
+    let weekdays = WEEKDAYS.join("|");
+    let months = MONTHS.into_iter().filter(|month| *month != "may").collect::<Vec<_>>().join("|");
+    let patterns = WORDINGS.iter().map(|(_, wordings)| {
+        wordings
+            .join("|")
+            .replace("FAMILY", FAMILY)
+            .replace("OTHERS", OTHERS)
+            .replace("WEEKDAYS", &weekdays)
+            .replace("MONTHS", &months)
+    });
     RegexSetBuilder::new(patterns)
         .unicode(false)
         .build()
-        .expect("the wordings are constants that every test compiles")
+        .expect("every pattern is a constant, and the tests compile all of them")
 });
 
+/// Returns the first kind in [`WORDINGS`] that matches, or `fact`.
 pub fn kind(text: &str) -> Kind {
     let plain = text.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
     let first = RULES.matches(&with_straight_apostrophes(&plain)).iter().next();
@@ -131,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn wording_tells_the_kind() {
+    fn the_kind_follows_from_the_wording() {
         check(
             "instruction",
             &[

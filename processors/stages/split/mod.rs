@@ -1,4 +1,14 @@
-//! One turn's text to candidates: clean, chunk, kind, slots. Knows nothing of who spoke, what was said before, or what will be kept.
+//! Splits the text of a turn into candidates, each with its kind and its slots.
+//!
+//! 1. `clean` normalises characters, line ends and empty lines.
+//! 2. `chunk` cuts the text into pieces that the encoder can read whole. Most turns are one piece.
+//! 3. `kind` labels each piece, unless the sender named a kind.
+//! 4. [`slots()`] extracts facts that have one value at a time: "I live in Lisbon" gives
+//!    `lives_in = lisbon`.
+//!
+//! Two more readers compare a text with earlier ones: [`conflicts()`] finds contradictions, and
+//! [`change`] finds probable revisions. Nothing here depends on the speaker, on stored memories or
+//! on the outcome of the turn.
 
 pub mod change;
 mod chunk;
@@ -6,6 +16,7 @@ mod clauses;
 mod clean;
 mod conflicts;
 mod dates;
+mod english;
 mod kind;
 mod numbers;
 mod slots;
@@ -17,7 +28,8 @@ pub use slots::{DENIALS, replaces, slots, told};
 
 use crate::domain::Kind;
 
-/// Sizes in tokens of the encoder: it reads no more than its own limit, and a vector of a few words says little.
+/// Size limits of a candidate, in tokens of the encoder. The encoder truncates longer texts, and
+/// the vector of a few words carries little meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub tokens_min: usize,
@@ -30,28 +42,34 @@ impl Default for Options {
     }
 }
 
-/// A piece of a turn that may become a memory.
+/// A part of a turn that may become a memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its place among the turn's candidates, from 0.
+    /// Index among the candidates of the turn, from 0.
     pub span: u32,
     pub text: String,
     pub kind: Kind,
     pub slots: Vec<Slot>,
 }
 
-/// A statement of something that can have another value later: "I live in Lisbon" is `lives_in` with the value "lisbon".
+/// A fact that can have another value later: "I live in Lisbon" gives `lives_in` the value
+/// "lisbon".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// `lives_in`, `fav:color`, `my_is:dog`; `prefers:go|python` where two things were compared.
+    /// For example `lives_in`, `fav:color` or `my_is:dog`. A comparison names both sides in order
+    /// of the alphabet: `prefers:go|python`.
     pub name: String,
-    /// In lower case. "not vegetarian" takes a value back without giving another.
+    /// The value in lower case. "not vegetarian" revokes a value without giving another.
     pub value: String,
-    /// A change word ("now", "no longer", "switched") stands in the same clause.
+    /// The clause has a change word ("now", "no longer", "switched"), or the clause before withdrew
+    /// something ("I changed my mind").
     pub cue: bool,
 }
 
-/// `count_tokens` counts without the encoder's begin and end marks: the counts of parts must add up to at least that of the whole.
+/// Splits `content` into candidates. `hint` is the kind that the sender named, if any.
+///
+/// `count_tokens` must not count the encoder's begin and end tokens: the counts of the parts have
+/// to add up to at least the count of the whole.
 pub fn candidates(
     content: &str,
     hint: Option<&Kind>,
@@ -59,13 +77,16 @@ pub fn candidates(
     count_tokens: &dyn Fn(&str) -> usize,
 ) -> Vec<Candidate> {
     let text = clean::clean(content);
-    let candidate = |(span, chunk): (usize, &str)| Candidate {
-        span: span as u32,
-        text: chunk.to_owned(),
-        kind: hint.cloned().unwrap_or_else(|| kind::kind(chunk)),
-        slots: slots::slots(chunk),
-    };
-    chunk::chunks(&text, options, count_tokens).into_iter().enumerate().map(candidate).collect()
+    let chunks = chunk::chunks(&text, options, count_tokens);
+    (0..)
+        .zip(chunks)
+        .map(|(span, chunk)| Candidate {
+            span,
+            text: chunk.to_owned(),
+            kind: hint.cloned().unwrap_or_else(|| kind::kind(chunk)),
+            slots: slots::slots(chunk),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -89,41 +110,43 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_space_is_no_candidate() {
+    fn white_space_gives_no_candidate() {
         for content in ["", " \n\t\r\n ", "\u{a0}\u{3000}"] {
             assert_eq!(split(content, &Options::default()), []);
         }
     }
 
     #[test]
-    fn a_hint_wins() {
-        let kind = |hint: Option<&Kind>| {
-            candidates("I prefer tea.", hint, &Options::default(), &|text| text.len())[0]
-                .kind
-                .clone()
-        };
-        assert_eq!(kind(None).as_str(), "preference");
-        assert_eq!(kind(Some(&Kind::new("ritual"))).as_str(), "ritual");
+    fn the_kind_that_the_sender_named_is_used() {
+        for (hint, expected) in [(None, "preference"), (Some(Kind::new("ritual")), "ritual")] {
+            let options = Options::default();
+            let found = candidates("I prefer tea.", hint.as_ref(), &options, &|text| text.len());
+            assert_eq!(found[0].kind.as_str(), expected);
+        }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_split_within_the_limit_and_nothing_but_space_is_lost(
+        fn any_text_is_split_within_the_limit_and_only_white_space_is_lost(
             content in "(\\PC|\n|\n\n|```\n|[.!?] ){0,300}",
             tokens_max in 1usize..60,
         ) {
             let options = Options { tokens_min: tokens_max / 4, tokens_max };
-            let count = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
-            let found = candidates(&content, None, &options, &count);
+            let count_tokens = |text: &str| without_space(text).chars().count();
+            let found = candidates(&content, None, &options, &count_tokens);
             for (n, candidate) in found.iter().enumerate() {
                 prop_assert_eq!(candidate.span as usize, n);
-                prop_assert!(count(&candidate.text) <= tokens_max);
+                prop_assert!(count_tokens(&candidate.text) <= tokens_max);
                 prop_assert_eq!(candidate.text.trim(), candidate.text.as_str());
                 prop_assert!(!candidate.text.is_empty());
             }
-            let solid = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-            let together: String = found.iter().map(|candidate| solid(&candidate.text)).collect();
-            prop_assert_eq!(together, solid(&clean::clean(&content)));
+            let parts: String =
+                found.iter().map(|candidate| without_space(&candidate.text)).collect();
+            prop_assert_eq!(parts, without_space(&clean::clean(&content)));
         }
+    }
+
+    fn without_space(text: &str) -> String {
+        text.chars().filter(|c| !c.is_whitespace()).collect()
     }
 }

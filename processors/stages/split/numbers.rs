@@ -1,12 +1,21 @@
-//! Numbers that a clause gives with what they number: "12 boats", "$300", "by 5 pm". English nouns and units; whether another number is
-//! a change is not decided here.
+//! Extracts the numbers of a clause with their nouns or units: "12 boats", "$300", "by 5 pm".
+//!
+//! 1. Tokenize the clause. At each token try, in this order: date, time, money, percent, measure,
+//!    count with a noun, bare number behind "reached" or "is now".
+//! 2. Skip the size of a change ("by 20") and the former value of a pair ("from 10").
+//! 3. Attach the former value to the new one, and the rate to a count ("a day").
+//!
+//! For example "it went from 10 boats to 12 boats a week" gives one number: family `Count`, key
+//! `boat`, value 12, former value 10, rate `week`.
+//!
+//! Limit: English only. `conflicts.rs` decides whether another number is a contradiction.
 
-use super::dates::{Moment, clock, day_first, is_year, iso_date, month, month_first};
+use super::dates::{clock, day_first, is_year, iso_date, month, month_first};
 use super::tokens::{Token, before, counting, text_at, tokens, touches, value};
 use crate::text;
 use std::collections::BTreeSet;
 
-/// What a number is of. Only numbers of one family are compared.
+/// The kind of quantity. Only numbers of the same family are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Count,
@@ -16,30 +25,33 @@ pub enum Family {
     Date,
     Time,
     Measure,
-    /// Without a noun: "is now 15".
+    /// A number without a noun: "is now 15".
     Bare,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number {
     pub family: Family,
-    /// What must agree: the stem of the head noun, or the unit.
+    /// The unit, or the stem of the head noun. Numbers are comparable only if their keys are equal.
     pub key: String,
     pub value: f64,
-    /// As it was written.
+    /// The number with its noun or unit, as written.
     pub said: String,
-    /// Of a count: all stems of the noun phrase.
+    /// All stems of the noun phrase, for a [`Family::Count`].
     pub phrase: BTreeSet<String>,
-    /// "a day", "weekly".
+    /// The unit of time of a rate ("a day", "weekly").
     pub rate: Option<&'static str>,
-    /// "from 10 to 12": the 10.
+    /// The former value, if the clause names both: 10 in "from 10 to 12".
     pub old: Option<f64>,
 }
 
-/// The numbers of a clause in lower case, in order, and the words of everything else it says.
+/// Returns the numbers of a lower-case clause in order, and the words of the clause outside of
+/// them.
 pub fn numbers(plain: &str) -> (Vec<Number>, Vec<&str>) {
     let tokens = tokens(plain);
-    let (mut numbers, mut rest, mut at) = (Vec::new(), Vec::new(), 0);
+    let mut numbers = Vec::new();
+    let mut rest = Vec::new();
+    let mut at = 0;
     while at < tokens.len() {
         let found = found_at(&tokens, at);
         let next = found.as_ref().map_or(at + 1, |found| found.until);
@@ -54,7 +66,7 @@ pub fn numbers(plain: &str) -> (Vec<Number>, Vec<&str>) {
                 None
             };
             let said = plain[tokens[at].start..tokens[found.until - 1].end].to_owned();
-            let Found { family, key, value, phrase, .. } = found;
+            let NumberMatch { family, key, value, phrase, .. } = found;
             numbers.push(Number { family, key, value, said, phrase, rate, old });
         } else if is_word {
             rest.extend(tokens[at..next].iter().map(|token| token.text));
@@ -64,7 +76,8 @@ pub fn numbers(plain: &str) -> (Vec<Number>, Vec<&str>) {
     (numbers, rest)
 }
 
-/// May it hold a number at all? Quicker than reading it.
+/// Returns false if the text has neither digits nor number words. A cheap filter before
+/// [`numbers`].
 pub fn may_number(plain: &str) -> bool {
     plain.bytes().any(|byte| byte.is_ascii_digit())
         || plain.split(|c: char| !c.is_ascii_alphabetic()).any(|word| counting(word).is_some())
@@ -72,36 +85,37 @@ pub fn may_number(plain: &str) -> bool {
 
 // ---------------------------------------------------------------- one number
 
-struct Found {
+struct NumberMatch {
     family: Family,
     key: String,
     value: f64,
-    /// What one of its unit is worth.
+    /// Factor from the written number to the value: 1000 for "10k".
     scale: f64,
     phrase: BTreeSet<String>,
-    /// The first token that does not belong to it.
+    /// Index of the first token behind the number.
     until: usize,
 }
 
-impl Found {
-    fn of(family: Family, key: impl Into<String>, value: f64, until: usize) -> Found {
-        Found { family, key: key.into(), value, scale: 1.0, phrase: BTreeSet::new(), until }
+impl NumberMatch {
+    fn of(family: Family, key: impl Into<String>, value: f64, until: usize) -> NumberMatch {
+        NumberMatch { family, key: key.into(), value, scale: 1.0, phrase: BTreeSet::new(), until }
     }
 }
 
-/// Order matters: what has a sign or a unit is no count of things.
-fn found_at(tokens: &[Token<'_>], at: usize) -> Option<Found> {
-    let date = |moment: Moment| Found::of(Family::Date, "date", moment.value, moment.until);
-    if let Some(moment) = month_first(tokens, at) {
-        return Some(date(moment));
+/// Reads the number that begins at a token.
+///
+/// Order matters: signs and units are tried before [`count`], which accepts any noun.
+fn found_at(tokens: &[Token<'_>], at: usize) -> Option<NumberMatch> {
+    if let Some(date) = month_first(tokens, at) {
+        return Some(NumberMatch::of(Family::Date, "date", date.value, date.until));
     }
     let value = value(text_at(tokens, at))?;
     iso_date(tokens, at)
         .or_else(|| day_first(tokens, at, value))
-        .map(date)
+        .map(|date| NumberMatch::of(Family::Date, "date", date.value, date.until))
         .or_else(|| {
             clock(tokens, at, value)
-                .map(|moment| Found::of(Family::Time, "time", moment.value, moment.until))
+                .map(|time| NumberMatch::of(Family::Time, "time", time.value, time.until))
         })
         .or_else(|| money(tokens, at, value))
         .or_else(|| percent(tokens, at, value))
@@ -111,19 +125,23 @@ fn found_at(tokens: &[Token<'_>], at: usize) -> Option<Found> {
 }
 
 /// "$300", "300 dollars", "€2k"
-fn money(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<Found> {
+fn money(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<NumberMatch> {
     let (thousands, next) = in_thousands(tokens, at);
     let is_signed = matches!(before(tokens, at, 1), "$" | "£" | "€");
     let is_named =
         matches!(text_at(tokens, next), "dollars" | "euros" | "pounds" | "usd" | "eur" | "gbp");
     (is_signed || is_named).then(|| {
-        let found =
-            Found::of(Family::Money, "money", amount * thousands, next + usize::from(is_named));
-        Found { scale: thousands, ..found }
+        let found = NumberMatch::of(
+            Family::Money,
+            "money",
+            amount * thousands,
+            next + usize::from(is_named),
+        );
+        NumberMatch { scale: thousands, ..found }
     })
 }
 
-/// "10k" is ten thousand: the factor, and what stands behind.
+/// Returns the factor of a suffix (1000 for "10k", else 1) and the index of the token behind.
 fn in_thousands(tokens: &[Token<'_>], at: usize) -> (f64, usize) {
     match text_at(tokens, at + 1) {
         "k" if touches(tokens, at + 1) => (1e3, at + 2),
@@ -132,12 +150,12 @@ fn in_thousands(tokens: &[Token<'_>], at: usize) -> (f64, usize) {
     }
 }
 
-fn percent(tokens: &[Token<'_>], at: usize, share: f64) -> Option<Found> {
+fn percent(tokens: &[Token<'_>], at: usize, share: f64) -> Option<NumberMatch> {
     matches!(text_at(tokens, at + 1), "%" | "percent")
-        .then(|| Found::of(Family::Percent, "percent", share, at + 2))
+        .then(|| NumberMatch::of(Family::Percent, "percent", share, at + 2))
 }
 
-/// The unit and how many of the smallest of its kind it is.
+/// Returns the base unit of a unit, and the factor between them: a kilobyte is 1000 bytes.
 fn unit(word: &str) -> Option<(&'static str, f64)> {
     Some(match word {
         "ms" | "millisecond" | "milliseconds" => ("ms", 1.0),
@@ -160,12 +178,12 @@ fn unit(word: &str) -> Option<(&'static str, f64)> {
     })
 }
 
-fn measure(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<Found> {
+fn measure(tokens: &[Token<'_>], at: usize, amount: f64) -> Option<NumberMatch> {
     let (unit, scale) = unit(text_at(tokens, at + 1)).filter(|_| stands_alone(tokens, at))?;
-    Some(Found { scale, ..Found::of(Family::Measure, unit, amount * scale, at + 2) })
+    Some(NumberMatch { scale, ..NumberMatch::of(Family::Measure, unit, amount * scale, at + 2) })
 }
 
-/// Not "v2", "#12", "4/5" or "-3".
+/// Returns false for a number that is part of something else: "v2", "#12", "4/5", "-3".
 fn stands_alone(tokens: &[Token<'_>], at: usize) -> bool {
     let last = before(tokens, at, 1).chars().next_back();
     !touches(tokens, at)
@@ -174,68 +192,67 @@ fn stands_alone(tokens: &[Token<'_>], at: usize) -> bool {
         })
 }
 
-/// Of a noun phrase.
+/// Longest noun phrase behind a number, in words.
 const PHRASE_WORDS_MAX: usize = 4;
-/// What ends one, besides function words.
-const PHRASE_ENDS: &str = "per with including involving covering focusing using last next ago now today within across since every total already \
-    completed scored tagged till due worth left away old merged";
-/// What makes a number no count of anything one has or does: sizes, ordinals, items of a list.
-const NO_COUNT: &str = "cm mm m km kg g lb lbs px ms mb gb inch ft unit degre x side dimension th nd st rd step exampl option tip way \
-    question point col row line k";
+/// Words that end a noun phrase, besides function words.
+const PHRASE_ENDS: &str = "per with including involving covering focusing using last next ago now \
+    today within across since every total already completed scored tagged till due worth left away \
+    old merged";
+/// Stems behind numbers that count nothing a person has or does: sizes, ordinals, items of a list.
+const NO_COUNT: &str = "cm mm m km kg g lb lbs px ms mb gb inch ft unit degre x side dimension th \
+    nd st rd step exampl option tip way question point col row line k";
 
 fn is_in(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == word)
 }
 
-/// "12 new boats", "a 30-minute walk"; a unit of time makes it a duration.
-fn count(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
+/// Reads a count ("12 new boats"), or a duration if the noun is a unit of time ("a 30-minute
+/// walk").
+fn count(tokens: &[Token<'_>], at: usize, number: f64) -> Option<NumberMatch> {
     let (thousands, mut next) = in_thousands(tokens, at);
     if !stands_alone(tokens, at) || is_year(tokens[at].text) {
         return None;
     }
     next += usize::from(text_at(tokens, next) == "-" && touches(tokens, next));
-    let is_noun = |token: &&Token<'_>| {
-        token.text.starts_with(char::is_alphabetic)
-            && !text::is_stop_word(token.text)
-            && !is_in(PHRASE_ENDS, token.text)
-    };
-    let behind = tokens.get(next..).unwrap_or_default();
-    let words: Vec<String> = behind
+    let words: Vec<String> = tokens
         .iter()
+        .skip(next)
         .take(PHRASE_WORDS_MAX)
-        .take_while(is_noun)
-        .map(|token| text::stem(token.text))
+        .map(|token| token.text)
+        .take_while(|word| word.starts_with(char::is_alphabetic))
+        .take_while(|word| !text::is_stop_word(word) && !is_in(PHRASE_ENDS, word))
+        .map(text::stem)
         .collect();
-    let (first, head) = (words.first()?, words.last()?);
+    let first = words.first()?;
+    let head = words.last()?;
     if touches(tokens, next) && text_at(tokens, next - 1) != "-"
         || is_in(NO_COUNT, first)
         || is_in(NO_COUNT, head)
     {
         return None;
     }
-    let is_of_time = |stem: &&String| {
-        matches!(stem.as_str(), "hour" | "hr" | "minut" | "min" | "day" | "week" | "month" | "year")
-    };
-    // The nouns are left for what the clause is about.
-    Some(match [first, head].into_iter().find(is_of_time) {
-        Some(unit) => Found::of(Family::Duration, unit_of_time(unit), number, next),
+    // The nouns are not consumed, because they also describe the subject of the clause.
+    Some(match [first, head].into_iter().find_map(|stem| unit_of_time(stem)) {
+        Some(unit) => NumberMatch::of(Family::Duration, unit, number, next),
         None => {
-            let found = Found::of(Family::Count, head.clone(), number * thousands, next);
-            Found { scale: thousands, phrase: words.iter().cloned().collect(), ..found }
+            let found = NumberMatch::of(Family::Count, head.clone(), number * thousands, next);
+            NumberMatch { scale: thousands, phrase: words.iter().cloned().collect(), ..found }
         }
     })
 }
 
-fn unit_of_time(stem: &str) -> &str {
+/// Returns the stem of a unit of time, with abbreviations spelled out.
+fn unit_of_time(stem: &str) -> Option<&str> {
     match stem {
-        "hr" => "hour",
-        "min" => "minut",
-        other => other,
+        "hr" => Some("hour"),
+        "min" => Some("minut"),
+        "hour" | "minut" | "day" | "week" | "month" | "year" => Some(stem),
+        _ => None,
     }
 }
 
 /// "reached 165", "is now 15"
-fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
+fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<NumberMatch> {
     let is_led = matches!(
         before(tokens, at, 1),
         "to" | "reached" | "hit" | "now" | "total" | "totals" | "totaled" | "totaling"
@@ -248,13 +265,13 @@ fn bare(tokens: &[Token<'_>], at: usize, number: f64) -> Option<Found> {
         && !touches(tokens, at)
         && !is_year(tokens[at].text)
         && counting(tokens[at].text).is_none();
-    is_plain.then(|| Found::of(Family::Bare, "bare", number, at + 1))
+    is_plain.then(|| NumberMatch::of(Family::Bare, "bare", number, at + 1))
 }
 
-// ---------------------------------------------------------------- what stands around it
+// ---------------------------------------------------------------- the words around a number
 
-/// "by 20", "a 20 % increase": how much it changed, not what it is.
-fn is_difference(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
+/// Returns true for the size of a change, which is no value: "by 20", "a 20 % increase".
+fn is_difference(tokens: &[Token<'_>], at: usize, found: &NumberMatch) -> bool {
     let at = at - usize::from(matches!(before(tokens, at, 1), "$" | "£" | "€"));
     let hedges =
         usize::from(matches!(before(tokens, at, 1), "about" | "around" | "over" | "roughly"));
@@ -285,7 +302,7 @@ fn is_difference(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
     is_by || (is_of_change && found.family == Family::Percent)
 }
 
-/// Tokens between the two numbers of "from 10 boats to 12".
+/// Most tokens between the two numbers of "from 10 boats to 12".
 const FROM_TO_TOKENS_MAX: usize = 4;
 
 fn is_to(tokens: &[Token<'_>], at: usize) -> bool {
@@ -297,8 +314,8 @@ fn without_currency(tokens: &[Token<'_>], at: usize) -> usize {
     at - usize::from(matches!(before(tokens, at, 1), "$" | "£" | "€"))
 }
 
-/// The 10 of "from 10 to 12".
-fn is_old_value(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
+/// Returns true for the former value in a pair: the 10 of "from 10 to 12".
+fn is_old_value(tokens: &[Token<'_>], at: usize, found: &NumberMatch) -> bool {
     let to = (found.until..tokens.len()).take(FROM_TO_TOKENS_MAX).find(|&to| is_to(tokens, to));
     before(tokens, without_currency(tokens, at), 1) == "from"
         && to.is_some_and(|to| {
@@ -308,7 +325,7 @@ fn is_old_value(tokens: &[Token<'_>], at: usize, found: &Found) -> bool {
         })
 }
 
-/// Of the 12 of "from 10 to 12": the 10.
+/// Returns the former value of a number: given the 12 of "from 10 to 12", the 10.
 fn old_value(tokens: &[Token<'_>], at: usize) -> Option<f64> {
     let to = without_currency(tokens, at).checked_sub(1).filter(|&to| is_to(tokens, to))?;
     let first = to.saturating_sub(FROM_TO_TOKENS_MAX + 1);
@@ -319,16 +336,17 @@ fn old_value(tokens: &[Token<'_>], at: usize) -> Option<f64> {
     value(tokens[old].text)
 }
 
-/// Words between a number and its rate: "5 km of swimming a day".
+/// Tokens searched for the rate behind a number: "5 km of swimming a day".
 const RATE_WORDS_MAX: usize = 6;
 
 fn rate(tokens: &[Token<'_>], from: usize) -> Option<&'static str> {
-    let near = |at: usize| match text_at(tokens, at) {
-        "per" | "a" | "an" | "each" | "every" | "/" => unit_of_rate(text_at(tokens, at + 1)),
-        _ => None,
-    };
-    let anywhere = || tokens.iter().find_map(|token| unit_of_adverb(token.text));
-    (from..tokens.len()).take(RATE_WORDS_MAX).find_map(near).or_else(anywhere)
+    (from..tokens.len())
+        .take(RATE_WORDS_MAX)
+        .find_map(|at| match text_at(tokens, at) {
+            "per" | "a" | "an" | "each" | "every" | "/" => unit_of_rate(text_at(tokens, at + 1)),
+            _ => None,
+        })
+        .or_else(|| tokens.iter().find_map(|token| unit_of_adverb(token.text)))
 }
 
 fn unit_of_rate(word: &str) -> Option<&'static str> {

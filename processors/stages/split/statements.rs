@@ -1,57 +1,86 @@
-//! The wordings that `slots.rs` reads: how a state of the speaker is said, changed, or only supposed. English.
+//! The English patterns by which `slots.rs` recognises facts about the speaker, and the words of
+//! change, withdrawal and supposition around them.
+//!
+//! A pattern is built in two steps:
+//!
+//! 1. `WORDINGS` pairs the name of a slot with a pattern in which capitals stand for a part, for
+//!    example `WEDENIEDADVERBS use NAME`.
+//! 2. `spelled_out` replaces the capitals by the regular expressions of `PARTS`: `WE` by
+//!    `\b(?:I|i|We|we)`, `DENIED` by an optional "no longer" or "don't", and so on.
+//!
+//! So "We no longer use Slack" matches with `not` = " no longer" and `value` = "Slack". To
+//! recognise another wording, add a row to `WORDINGS` and a case to the tests in `slots.rs`.
 
-use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use super::english::ascii_pattern;
+use regex::{Regex, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
-/// One wording of one slot. Its groups: `value` is what the slot holds, `not` denies it, `other` is what it was chosen over,
-/// `of` is whose it is.
-pub struct Statement {
+/// A wording of a slot. The groups of `regex`: `value` is the value, `not` negates the value,
+/// `other` is the rejected side of a comparison, and `of` names the thing of the speaker's.
+pub struct SlotPattern {
     pub name: &'static str,
-    pub wording: Regex,
+    pub regex: Regex,
 }
 
-/// Which statements the text may hold: one pass instead of one for each, and most texts hold none.
+/// Returns the indices in [`PATTERNS`] of the patterns that match anywhere in the text. One pass
+/// for all of them: most texts match none.
 pub fn matching(text: &str) -> Vec<usize> {
     ANY.matches(text).into_iter().collect()
 }
 
-/// A change word: what is said here was otherwise before.
+/// Returns true if the clause has a change word: the fact was different before.
 pub fn is_change(clause: &str) -> bool {
     CHANGE.is_match(clause)
 }
 
-/// Takes back what was said before without saying what holds: the next clause does.
-pub fn takes_back(clause: &str) -> bool {
-    TAKES_BACK.is_match(clause)
+/// Returns true if the clause withdraws an earlier statement ("scratch that"). The new value
+/// follows in the next clause.
+pub fn withdraws(clause: &str) -> bool {
+    WITHDRAWAL.is_match(clause)
 }
 
-/// What might be, or was, is no state.
-pub fn is_supposed(clause: &str) -> bool {
-    SUPPOSED.is_match(clause)
+/// Returns true if the clause is about a possible or a past state ("if I", "when we").
+pub fn is_supposition(clause: &str) -> bool {
+    SUPPOSITION.is_match(clause)
 }
 
-/// Words in capitals stand for `PARTS`.
+/// Slot names with their patterns. Words in capitals stand for entries of [`PARTS`].
 const WORDINGS: [(&str, &str); 13] = [
     (
         "lives_in",
-        "WE(?:'m| am|'ve|'re| are| have)?DENIEDADVERBS (?:live|living|based|settled) (?:in|near) NAME",
+        concat!(
+            "WE(?:'m| am|'ve|'re| are| have)?DENIEDADVERBS",
+            " (?:live|living|based|settled) (?:in|near) NAME",
+        ),
     ),
     (
         "lives_in",
-        "WE(?:'m| am|'ve|'re| are| have)?ADVERBS (?:moved|moving|relocated|relocating)(?: back| over)? (?:in|to|near) NAME",
+        concat!(
+            "WE(?:'m| am|'ve|'re| are| have)?ADVERBS",
+            " (?:moved|moving|relocated|relocating)(?: back| over)? (?:in|to|near) NAME",
+        ),
     ),
     (
         "works_at",
-        r"WE(?:'m| am|'ve| have)?DENIEDADVERBS (?:work|working|employed)(?: as an? [\w -]{3,30}?)? (?:at|for) NAME",
+        concat!(
+            "WE(?:'m| am|'ve| have)?DENIEDADVERBS",
+            r" (?:work|working|employed)(?: as an? [\w -]{3,30}?)? (?:at|for) NAME",
+        ),
     ),
     (
         "works_at",
-        "WE(?:'m| am|'ve| have)?ADVERBS (?:start(?:ed|ing)?(?: a(?: new)? job)? (?:at|for)|joined|joining) NAME",
+        concat!(
+            "WE(?:'m| am|'ve| have)?ADVERBS",
+            " (?:start(?:ed|ing)?(?: a(?: new)? job)? (?:at|for)|joined|joining) NAME",
+        ),
     ),
     ("works_at", "WE(?:'ve| have)?ADVERBS(?<not> left| quit)(?: my job at)? NAME"),
     (
         "job_title",
-        r"(?:BEING|\b[Ii] work as|\bpromoted to|\b[Mm]y(?: new)? role as)DENIED (?:an? |the )?(?<value>(?:[\w/-]+ ){0,3}PROFESSION)\b",
+        concat!(
+            r"(?:BEING|\b[Ii] work as|\bpromoted to|\b[Mm]y(?: new)? role as)DENIED",
+            r" (?:an? |the )?(?<value>(?:[\w/-]+ ){0,3}PROFESSION)\b",
+        ),
     ),
     (
         "prefers",
@@ -59,11 +88,17 @@ const WORDINGS: [(&str, &str); 13] = [
     ),
     (
         "fav",
-        r"\b[Mm]y favou?rite (?<of>\w+(?: \w+)?) (?:is|are|was)(?: now| \w+ly)? (?<value>CHOICE(?: CHOICE){0,4})",
+        concat!(
+            r"\b[Mm]y favou?rite (?<of>\w+(?: \w+)?) (?:is|are|was)(?: now| \w+ly)?",
+            " (?<value>CHOICE(?: CHOICE){0,4})",
+        ),
     ),
     (
         "my_is",
-        r"\b[Mm]y (?<of>[a-z]+(?: [a-z]+)?)(?:(?:'s name)? (?:is|are)(?: now)?(?: called| named)?|'s (?:now|called|named)) NUMBER",
+        concat!(
+            r"\b[Mm]y (?<of>[a-z]+(?: [a-z]+)?)",
+            "(?:(?:'s name)? (?:is|are)(?: now)?(?: called| named)?|'s (?:now|called|named)) NUMBER",
+        ),
     ),
     ("uses", r"\b[Ss]witch(?:ed|ing)?(?: over)?(?: from (?<other>[\w .-]{2,25}?))? to NAME"),
     ("uses", "WEDENIEDADVERBS use NAME"),
@@ -71,7 +106,9 @@ const WORDINGS: [(&str, &str); 13] = [
     ("marital_status", "BEINGDENIEDADVERBS (?<value>single|married|divorced|widowed)(?:$|[ .,!;])"),
 ];
 
-/// Order matters: a part may be made of the ones below it.
+/// The parts of which [`WORDINGS`] are made.
+///
+/// Order matters: a part may contain parts further down.
 const PARTS: [(&str, &str); 10] = [
     ("WE", r"\b(?:I|i|We|we)"),
     ("BEING", r"\b(?:I'm|i'm|I am|i am)"),
@@ -81,12 +118,12 @@ const PARTS: [(&str, &str); 10] = [
     ("NUMBER", "(?<value>(?:WORD|[0-9][0-9A-Za-z.:/-]*)(?: WORD| [0-9]+){0,2})"),
     (
         "PROFESSION",
-        "(?:producer|developer|engineer|teacher|nurse|doctor|manager|designer|writer|student|analyst|director|consultant|lawyer\
-         |artist|chef|coach|accountant|editor|scientist|professor)",
+        "(?:producer|developer|engineer|teacher|nurse|doctor|manager|designer|writer|student|analyst\
+         |director|consultant|lawyer|artist|chef|coach|accountant|editor|scientist|professor)",
     ),
     ("WORD", r"(?u:[A-Z\x{C0}-\x{DE}\x{100}-\x{1FFF}\x{3041}-\x{FDFF}])CHOICE"),
     ("CHOICE", "(?u:[0-9A-Za-z_'.&+#LETTERS-])+"),
-    // By their ranges: the Unicode class for letters makes an automaton fifty times as large.
+    // Ranges of letters. The Unicode class for letters makes an automaton fifty times as large.
     ("LETTERS", r"\x{C0}-\x{1FFF}\x{3041}-\x{FDFF}"),
 ];
 
@@ -94,42 +131,37 @@ fn spelled_out(wording: &str) -> String {
     PARTS.iter().fold(wording.to_owned(), |wording, (part, meaning)| wording.replace(part, meaning))
 }
 
-pub static STATEMENTS: LazyLock<Vec<Statement>> = LazyLock::new(|| {
+pub static PATTERNS: LazyLock<Vec<SlotPattern>> = LazyLock::new(|| {
     WORDINGS
         .iter()
-        .map(|(name, wording)| Statement { name, wording: compiled(&spelled_out(wording)) })
+        .map(|(name, wording)| SlotPattern { name, regex: ascii_pattern(&spelled_out(wording)) })
         .collect()
 });
 
 static ANY: LazyLock<RegexSet> = LazyLock::new(|| {
-    let wordings = WORDINGS.iter().map(|(_, wording)| spelled_out(wording));
-    RegexSetBuilder::new(wordings)
+    RegexSetBuilder::new(WORDINGS.iter().map(|(_, wording)| spelled_out(wording)))
         .unicode(false)
         .build()
-        .expect("the wordings are constants that every test compiles")
+        .expect("every pattern is a constant, and the tests compile all of them")
 });
 
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(concat!(
-        r"(?i)\b(?:actually|now|nowadays|no longer|any ?more|instead|switch(?:ed|ing)?|mov(?:ed|ing) to|relocat(?:ed|ing)",
-        r"|chang(?:ed|ing)|these days|from now on|newly|promoted|joined|left|quit)\b",
+    ascii_pattern(concat!(
+        r"(?i)\b(?:actually|now|nowadays|no longer|any ?more|instead|switch(?:ed|ing)?",
+        r"|mov(?:ed|ing) to|relocat(?:ed|ing)|chang(?:ed|ing)|these days|from now on|newly",
+        r"|promoted|joined|left|quit)\b",
     ))
 });
 
-static TAKES_BACK: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r"(?i)\b(?:chang(?:ed|ing) my mind|scratch that|correction|i was wrong|forget (?:that|what i said))\b",
+static WITHDRAWAL: LazyLock<Regex> = LazyLock::new(|| {
+    ascii_pattern(concat!(
+        r"(?i)\b(?:chang(?:ed|ing) my mind|scratch that|correction|i was wrong",
+        r"|forget (?:that|what i said))\b",
+    ))
+});
+
+static SUPPOSITION: LazyLock<Regex> = LazyLock::new(|| {
+    ascii_pattern(
+        r"(?i)\b(?:if|wish|imagine|suppose|before|when|should|would|could|did|do) (?:i|we)\b",
     )
 });
-
-static SUPPOSED: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(r"(?i)\b(?:if|wish|imagine|suppose|before|when|should|would|could|did|do) (?:i|we)\b")
-});
-
-/// Word borders by ASCII: with Unicode's the engine leaves its quick path at the first accent.
-fn compiled(wording: &str) -> Regex {
-    RegexBuilder::new(wording)
-        .unicode(false)
-        .build()
-        .expect("the wordings are constants that every test compiles")
-}

@@ -1,4 +1,5 @@
-//! A clause to tokens: numbers, words and signs, for readers of what stands beside a number.
+//! Splits a clause into tokens (numbers, words, and other characters one by one), for the parsers
+//! of numbers and dates. "$1,200.50, not 3." becomes `$` `1,200.50` `,` `not` `3` `.`.
 
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
@@ -7,9 +8,10 @@ pub struct Token<'a> {
     pub end: usize,
 }
 
-/// Numbers with their commas and points, words, and each other sign by itself.
+/// Tokenizes lower-case text.
 pub fn tokens(plain: &str) -> Vec<Token<'_>> {
-    let (mut tokens, mut start) = (Vec::new(), 0);
+    let mut tokens = Vec::new();
+    let mut start = 0;
     while let Some(first) = plain[start..].chars().next() {
         let rest = &plain[start..];
         let length = if first.is_ascii_digit() {
@@ -28,7 +30,8 @@ pub fn tokens(plain: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Commas and points belong to it if a digit follows.
+/// Returns the length of the number at the beginning. Commas and points are part of a number if a
+/// digit follows.
 fn number_length(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -39,20 +42,22 @@ fn number_length(rest: &str) -> usize {
         .unwrap_or(bytes.len())
 }
 
+/// Returns the text of a token, empty behind the last one.
 pub fn text_at<'a>(tokens: &[Token<'a>], at: usize) -> &'a str {
     tokens.get(at).map_or("", |token| token.text)
 }
 
-/// The one `back` tokens before this one.
+/// Returns the text of the token `back` places before `at`, empty before the first one.
 pub fn before<'a>(tokens: &[Token<'a>], at: usize, back: usize) -> &'a str {
     at.checked_sub(back).map_or("", |at| tokens[at].text)
 }
 
-/// No space stands between this token and the one before.
+/// Returns true if no space separates this token from the one before.
 pub fn touches(tokens: &[Token<'_>], at: usize) -> bool {
     at > 0 && at < tokens.len() && tokens[at - 1].end == tokens[at].start
 }
 
+/// Parses a number in digits or in words.
 pub fn value(token: &str) -> Option<f64> {
     if token.starts_with(|c: char| c.is_ascii_digit()) {
         token.replace(',', "").parse().ok()
@@ -61,7 +66,7 @@ pub fn value(token: &str) -> Option<f64> {
     }
 }
 
-/// "One" is mostly a pronoun.
+/// Parses a number word. "One" is left out, because the word is mostly a pronoun.
 pub fn counting(word: &str) -> Option<f64> {
     Some(match word {
         "two" => 2.0,

@@ -1,19 +1,22 @@
-//! Looks up which everyday aspects of a life a word speaks of: home, work, diet and others. The words are data, in `aspects.txt`.
+//! Looks up the everyday aspects of a life (home, work, diet, …) to which a word belongs.
+//!
+//! Two statements that share an aspect are more likely about the same thing: "flat" and "rented"
+//! share `home`. The words are data, in `aspects.txt`, at most 32 aspects.
 
 use crate::text;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// A set of aspects, a bit each.
+/// A set of aspects, one bit for each line of `aspects.txt`.
 pub type Aspects = u32;
 
-/// The aspects of a word, by its English stem.
+/// Returns the aspects of a word, given its English stem.
 pub fn aspects_of(stem: &str) -> Aspects {
     TABLE.by_stem.get(stem).copied().unwrap_or(0)
 }
 
-/// The first aspect of a set, for a person.
+/// Returns the name of the first aspect in a set, for display.
 pub fn name(aspects: Aspects) -> Option<&'static str> {
     TABLE.names.get(aspects.trailing_zeros() as usize).copied()
 }
@@ -29,9 +32,9 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     for (name, words) in lines.filter_map(|line| line.split_once(':')) {
         let bit = 1 << table.names.len();
         table.names.push(name);
-        words
-            .split_whitespace()
-            .for_each(|word| *table.by_stem.entry(text::stem(word)).or_default() |= bit);
+        for word in words.split_whitespace() {
+            *table.by_stem.entry(text::stem(word)).or_default() |= bit;
+        }
     }
     table
 });
@@ -41,13 +44,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_one_aspect_share_its_bit() {
-        let of = |word: &str| aspects_of(&text::stem(word));
-        assert_ne!(of("flat") & of("rented"), 0);
-        assert_ne!(of("cigarettes") & of("smoking"), 0);
-        assert_eq!(of("flat") & of("cigarettes"), 0);
-        assert_eq!(name(of("cigarettes")), Some("smoking"));
-        assert_eq!((of("tuesday"), name(0)), (0, None));
+    fn words_of_one_aspect_share_a_bit() {
+        let [flat, rented, cigarettes, smoking, tuesday] =
+            ["flat", "rented", "cigarettes", "smoking", "tuesday"]
+                .map(|word| aspects_of(&text::stem(word)));
+        assert_ne!(flat & rented, 0);
+        assert_ne!(cigarettes & smoking, 0);
+        assert_eq!(flat & cigarettes, 0);
+        assert_eq!(name(cigarettes), Some("smoking"));
+        assert_eq!((tuesday, name(0)), (0, None));
         assert!(TABLE.names.len() <= Aspects::BITS as usize);
     }
 }

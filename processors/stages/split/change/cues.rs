@@ -1,21 +1,31 @@
-//! Finds the wordings that announce a change: a correction, an end, a change, a "now". The wordings are data, in `cues.txt`.
+//! Finds cues, phrases that announce a change: a correction ("I misread"), an end ("no longer"), a
+//! change ("switched to"), a present state ("now") or a negation ("no beer").
+//!
+//! 1. Look up each word of a clause in a table of the phrases of `cues.txt` by first word, and take
+//!    the longest phrase that matches.
+//! 2. Discard ends and changes that are negated or only intended in the three words before: "I
+//!    won't quit", "thinking of moving". Discard "back from Rome".
+//! 3. Add `NOT` for a negated thing or number: "no beer", "not the 12th".
+//!
+//! Chinese and Japanese texts have no spaces, so [`cues_unspaced`] searches for substrings instead.
+//! To recognise another phrase, add a line to `cues.txt`.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Kinds of wordings as bits, so that a text's are one number.
+/// A set of kinds of cues, one bit each.
 pub type Cues = u8;
 pub const CORRECTED: Cues = 1;
 pub const ENDED: Cues = 2;
 pub const CHANGED: Cues = 4;
 pub const NOW: Cues = 8;
-/// "no beer", "not the 12th".
+/// A negated thing: "no beer", "not the 12th".
 pub const NOT: Cues = 16;
-/// Cues that announce a change by themselves.
+/// Kinds that announce a change by themselves.
 pub const STRONG: Cues = CORRECTED | ENDED | CHANGED;
 
-/// A wording that was found: what it announces, and its words' places in the clause.
+/// A phrase found in a clause, with the range of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cue {
     pub kind: Cues,
@@ -23,7 +33,7 @@ pub struct Cue {
     pub to: usize,
 }
 
-/// All cues of a clause, whose words are in lower case with straight apostrophes.
+/// Returns the cues of a clause. The words must be in lower case with straight apostrophes.
 pub fn cues(words: &[&str]) -> Vec<Cue> {
     let mut found = Vec::new();
     for from in 0..words.len() {
@@ -31,52 +41,65 @@ pub fn cues(words: &[&str]) -> Vec<Cue> {
         let matching = phrases.filter(|phrase| phrase.continues(&words[from + 1..]));
         if let Some(longest) = matching.max_by_key(|phrase| phrase.rest.len()) {
             let to = from + 1 + longest.rest.len();
-            // "I won't quit", "thinking of moving": said not to be so, or only thought of.
             let is_unreal = longest.kind & (ENDED | CHANGED) != 0
                 && is_unreal(&words[from.saturating_sub(3)..from]);
             if !is_unreal && !is_return_from_a_trip(&words[from..]) {
                 found.push(Cue { kind: longest.kind, from, to });
             }
         }
-        if is_denied_thing(&words[from..]) {
+        if is_negated_thing(&words[from..]) {
             found.push(Cue { kind: NOT, from, to: (from + 2).min(words.len()) });
         }
     }
     found
 }
 
-/// In a script without spaces: which wordings stand anywhere in the text.
+/// Returns the kinds of Chinese and Japanese phrases that occur anywhere in the text.
 pub fn cues_unspaced(text: &str) -> Cues {
-    UNSPACED
-        .iter()
-        .filter(|(wording, _)| text.contains(wording))
-        .fold(0, |all, (_, kind)| all | kind)
+    UNSPACED.iter().filter(|(phrase, _)| text.contains(phrase)).fold(0, |all, (_, kind)| all | kind)
 }
 
+/// A phrase of `cues.txt` behind its first word.
 struct Phrase {
-    rest: Vec<Word>,
+    rest: Vec<PhraseWord>,
     kind: Cues,
 }
 
-enum Word {
+enum PhraseWord {
     Any,
     OneOf(Vec<&'static str>),
 }
 
-impl Phrase {
-    fn continues(&self, words: &[&str]) -> bool {
-        let is_met = |(wanted, word): (&Word, &&str)| match wanted {
-            Word::Any => true,
-            Word::OneOf(choices) => choices.contains(word),
-        };
-        words.len() >= self.rest.len() && self.rest.iter().zip(words).all(is_met)
+impl PhraseWord {
+    fn parsed(word: &'static str) -> PhraseWord {
+        match word {
+            "*" => PhraseWord::Any,
+            _ => PhraseWord::OneOf(word.split('|').collect()),
+        }
+    }
+
+    fn matches(&self, word: &str) -> bool {
+        match self {
+            PhraseWord::Any => true,
+            PhraseWord::OneOf(choices) => choices.contains(&word),
+        }
     }
 }
 
+impl Phrase {
+    /// Returns true if `words`, the words behind the first one, begin with the rest of the phrase.
+    fn continues(&self, words: &[&str]) -> bool {
+        words.len() >= self.rest.len()
+            && self.rest.iter().zip(words).all(|(expected, word)| expected.matches(word))
+    }
+}
+
+/// Phrases by their first word.
 type Lexicon = HashMap<&'static str, Vec<Phrase>, RandomState>;
 
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| {
-    let (mut lexicon, mut kind) = (Lexicon::default(), 0);
+    let mut lexicon = Lexicon::default();
+    let mut kind = 0;
     for line in include_str!("cues.txt")
         .lines()
         .map(str::trim)
@@ -91,25 +114,16 @@ static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| {
             };
             continue;
         }
-        let mut words = line.split(' ');
-        let rest: Vec<&'static str> = {
-            words.next();
-            words.collect()
-        };
-        let word = |word: &&'static str| {
-            if *word == "*" { Word::Any } else { Word::OneOf(word.split('|').collect()) }
-        };
-        for first in line.split(' ').next().into_iter().flat_map(|first| first.split('|')) {
-            lexicon
-                .entry(first)
-                .or_default()
-                .push(Phrase { rest: rest.iter().map(word).collect(), kind });
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        for first in first.split('|') {
+            let rest = rest.split_whitespace().map(PhraseWord::parsed).collect();
+            lexicon.entry(first).or_default().push(Phrase { rest, kind });
         }
     }
     lexicon
 });
 
-/// Chinese and Japanese.
+/// Chinese phrases, then Japanese ones.
 const UNSPACED: [(&str, Cues); 33] = [
     ("不再", ENDED),
     ("戒", ENDED),
@@ -146,7 +160,7 @@ const UNSPACED: [(&str, Cues); 33] = [
     ("間違", CORRECTED),
 ];
 
-/// Said before a wording, each takes it back or leaves it open.
+/// Words that negate a following phrase or leave it open.
 const UNREAL: [&str; 24] = [
     "won't",
     "wont",
@@ -173,6 +187,7 @@ const UNREAL: [&str; 24] = [
     "perhaps",
     "nicht",
 ];
+/// Words that, with "to", "of" or "about", make a following phrase a mere intention.
 const INTENDED: [&str; 14] = [
     "want",
     "wants",
@@ -191,27 +206,28 @@ const INTENDED: [&str; 14] = [
 ];
 
 fn is_unreal(before: &[&str]) -> bool {
-    let is_intended =
-        |pair: &[&str]| INTENDED.contains(&pair[0]) && matches!(pair[1], "to" | "of" | "about");
-    before.iter().any(|word| UNREAL.contains(word)) || before.windows(2).any(is_intended)
+    before.iter().any(|word| UNREAL.contains(word))
+        || before
+            .windows(2)
+            .any(|pair| INTENDED.contains(&pair[0]) && matches!(pair[1], "to" | "of" | "about"))
 }
 
 fn is_return_from_a_trip(words: &[&str]) -> bool {
     matches!(words, ["came" | "come" | "went" | "gone", "back", "from", ..] | ["back", "from", ..])
 }
 
-const NOTHING_DENIED: [&str; 20] = [
+/// Words after "no" in idioms that negate no thing: "no idea", "no problem".
+const IDIOMS_WITH_NO: [&str; 20] = [
     "idea", "problem", "one", "way", "wonder", "doubt", "need", "matter", "thanks", "worries",
     "point", "clue", "rush", "reason", "kidding", "time", "lift", "more", "longer", "big",
 ];
 
-/// "no beer", "not the 12th", "not 20".
-fn is_denied_thing(words: &[&str]) -> bool {
-    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+/// Returns true if the words begin with a negated thing: "no beer", "not the 12th", "not 20".
+fn is_negated_thing(words: &[&str]) -> bool {
     match words {
-        ["no", thing, ..] => thing.len() > 2 && !NOTHING_DENIED.contains(thing),
+        ["no", thing, ..] => thing.len() > 2 && !IDIOMS_WITH_NO.contains(thing),
         ["not", "the" | "at" | "on" | "in" | "a" | "an", ..] => true,
-        ["not", thing, ..] => is_number(thing),
+        ["not", thing, ..] => thing.starts_with(|c: char| c.is_ascii_digit()),
         _ => false,
     }
 }
@@ -226,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wording_announces_what_its_section_says() {
+    fn a_phrase_has_the_kind_of_its_section() {
         for (clause, expected) in [
             ("i misread the contract", CORRECTED),
             ("i no longer take the train", ENDED),
@@ -248,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_or_only_intended_is_no_change() {
+    fn a_negated_or_intended_change_is_no_cue() {
         for clause in [
             "i won't quit",
             "i never sold it",

@@ -1,12 +1,13 @@
-//! Lists the stems that say nothing of what a statement is about. The words are data, in `generic.txt`.
+//! Lists stems that are too common to identify the subject of a statement. The words are data, in
+//! `generic.txt`.
 
 use crate::text;
 use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Stems that two statements may share without being about the same thing: everyday words, units, days, and other languages' function
-/// words.
+/// Returns true for everyday words, units, days, and the function words of other languages. Two
+/// statements may share such a stem without being about the same thing.
 pub fn is_generic(stem: &str) -> bool {
     GENERIC.contains(stem)
 }

@@ -1,67 +1,85 @@
-//! Recognises that a statement is about the same thing as an earlier one and may have taken its place, whatever the wording. A proposal
-//! with a probability: it puts the newer first and never closes a memory.
+//! Estimates the probability that a statement revises an earlier one of the same person, whatever
+//! the wording.
+//!
+//! 1. [`News::of`] reads the new text. Unless the text has a cue ("no longer", "switched to") or a
+//!    number, and states something, there is nothing to compare.
+//! 2. [`News::revisions`] skips earlier texts whose cosine is less than one standard deviation
+//!    above the mean of that person's memories ([`nearness`]), and texts that could not reach the
+//!    required probability even if every feature of the pair were in favour.
+//! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
+//!    number, another day, another person.
+//! 4. A [logistic regression](https://en.wikipedia.org/wiki/Logistic_regression) over the features
+//!    gives the probability. Its weights are in `weight`.
+//!
+//! For example "I quit, not one cigarette." after "I smoke ten a day.", the nearest memory at 4
+//! deviations: base -7.2, nearness +4.2, nearest +0.5, cue "quit" +1.25, first person +0.5 and
+//! +0.4, shared aspect smoking +1.3, another number +0.6, length -0.33. The sum 1.22 gives a
+//! probability of 0.77.
+//!
+//! A revision is a proposal. The newer memory is ranked first, and no memory is closed for it.
 
 mod aspects;
 mod cues;
 mod generic;
 mod people;
 mod statement;
-mod stems;
 
 use crate::text;
-use aspects::name;
 use cues::{CHANGED, CORRECTED, ENDED, STRONG};
 use generic::is_generic;
-use statement::Statement;
+use statement::{Clause, Statement};
 
 /// An earlier text of the same person.
 pub struct Before<'a> {
     pub content: &'a str,
-    /// Nearness above that person's other memories, in standard deviations of their cosines.
+    /// Cosine to the new text, in standard deviations above the mean of that person's memories.
     pub nearness: f32,
     /// No other memory of that person is nearer.
     pub is_nearest: bool,
-    /// Said in the same session, where the talk stays with its subject.
+    /// From the same session, in which talk tends to stay on one subject.
     pub is_same_session: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
-    /// Its place among the earlier texts.
+    /// Index among the earlier texts.
     pub earlier: usize,
     pub probability: f32,
-    /// The earlier text says more than what is revised: it names several days or people, or the newer one says what is left.
+    /// Only part of the earlier text is revised: it names several days or people, or the newer text
+    /// has "still" or "only".
     pub is_partial: bool,
-    /// For a person.
+    /// The reason, for display.
     pub why: String,
 }
 
-/// Shared words that are at least so rare say what two statements are about: "sister" has 10 bits, "stairwell" 18.
+/// Rarity from which a shared stem shows that two statements are about the same thing. "sister" has
+/// 10 bits, "stairwell" 18.
 const RARE_BITS: f32 = 10.0;
-/// Whatever else speaks for it: further away no earlier text was revised but by chance.
-const NEARNESS_LEAST: f32 = 1.0;
-/// Nearer than so many deviations is as near as can be.
+/// Earlier texts further away are not compared: those were revised no more often than by chance.
+const NEARNESS_MIN: f32 = 1.0;
+/// Larger nearness counts as this.
 const NEARNESS_MAX: f32 = 5.0;
-/// A longer text says more than one thing.
+/// Length in words above which a text gets no further deduction.
 const WORDS_COUNTED: usize = 60;
 
-/// Terms of a logistic regression. Fitted roughly on plain-dev and minds-dev with users left out in turn, then rounded and moved by hand
-/// towards fewer links: a wrong one costs more than a missing one.
+/// Weights of the logistic regression. Fitted roughly on plain-dev and minds-dev with users left
+/// out in turn, then rounded and moved by hand towards fewer links, because a wrong link costs more
+/// than a missing one.
 mod weight {
     pub const BASE: f32 = -7.2;
     pub const NEARNESS: f32 = 1.05;
     pub const NEAREST: f32 = 0.5;
     pub const RARE_WORD: f32 = 0.9;
-    /// The shared rare word stands in the clause that announces the change.
+    /// The shared rare word is in a clause with a cue.
     pub const RARE_WORD_CHANGES: f32 = 0.7;
     pub const ASPECT: f32 = 1.3;
     pub const CORRECTED: f32 = 1.0;
     pub const ENDED: f32 = 1.25;
     pub const CHANGED: f32 = 0.6;
     pub const TWO_CUES: f32 = 0.6;
-    /// Nothing but "now", "again", "new".
+    /// No cue but "now", "again", "new".
     pub const WEAK_CUE: f32 = -0.3;
-    /// No cue at all, only another number.
+    /// No cue, only another number.
     pub const NO_CUE: f32 = -1.0;
     pub const OTHER_NUMBER: f32 = 0.6;
     pub const OTHER_DAY: f32 = 0.5;
@@ -72,20 +90,20 @@ mod weight {
     pub const WORDS_BEFORE: f32 = -0.4 / 20.0;
     pub const PAST_EVENT_BEFORE: f32 = -1.5;
     pub const REACTION: f32 = -1.0;
-    /// For each of the two that asks for help with a task.
+    /// For each of the two texts that requests help with a task.
     pub const REQUEST: f32 = -1.3;
-    /// The earlier text used the same word of change: told again.
-    pub const TOLD_AGAIN: f32 = -1.5;
+    /// The earlier text has the same cue words: the change was already known.
+    pub const REPEATED: f32 = -1.5;
     pub const OTHER_PERSON: f32 = -4.0;
     pub const ADDITION: f32 = -1.5;
     pub const SAME_SESSION: f32 = -1.0;
 }
 
-/// A text that may announce a change, read once.
+/// A new text that may revise earlier ones.
 pub struct News(Statement);
 
 impl News {
-    /// None: nothing in it can revise anything, as in most texts.
+    /// Reads a text. `None` if the text cannot revise anything, as most texts.
     pub fn of(content: &str) -> Option<News> {
         let statement = Statement::new(content);
         let is_thin = statement.stems.len() < 2 && statement.numbers.is_empty();
@@ -93,31 +111,39 @@ impl News {
         (announces && !is_thin && statement.states_something()).then_some(News(statement))
     }
 
-    /// Earlier texts that it revises with a probability of `least` or more, in their order. `bits` tells how rare a stem is.
+    /// Returns the earlier texts that this text revises with a probability of at least `least`, in
+    /// their order. `bits` returns the rarity of a stem.
     pub fn revisions(
         &self,
         earlier: &[Before<'_>],
         least: f32,
         bits: &dyn Fn(&str) -> f32,
     ) -> Vec<Revision> {
-        let rare = |stem: &&String| !is_generic(stem) && bits(stem) >= RARE_BITS;
-        let mut rare: Vec<&str> = self.0.stems.iter().filter(rare).map(String::as_str).collect();
-        rare.sort_unstable();
-        let each = earlier.iter().enumerate();
-        let each = each.filter(|(_, before)| {
-            before.nearness >= NEARNESS_LEAST && self.may_reach(least, before, &rare)
-        });
-        each.filter_map(|(place, before)| {
-            let pair = Pair::of(&self.0, &Statement::earlier(before.content), &rare);
-            let probability =
-                pair.probability(before).filter(|probability| *probability >= least)?;
-            let why = self.why(before.content, &pair);
-            Some(Revision { earlier: place, probability, is_partial: pair.is_partial, why })
-        })
-        .collect()
+        let rare: Vec<&str> = self
+            .0
+            .stems
+            .iter()
+            .map(String::as_str)
+            .filter(|stem| !is_generic(stem) && bits(stem) >= RARE_BITS)
+            .collect();
+        earlier
+            .iter()
+            .enumerate()
+            .filter(|(_, before)| before.nearness >= NEARNESS_MIN)
+            .filter(|(_, before)| self.may_reach(least, before, &rare))
+            .filter_map(|(place, before)| {
+                let pair = Pair::of(&self.0, &Statement::earlier(before.content), &rare);
+                let probability =
+                    pair.probability(before).filter(|probability| *probability >= least)?;
+                let why = self.why(before.content, &pair);
+                Some(Revision { earlier: place, probability, is_partial: pair.is_partial, why })
+            })
+            .collect()
     }
 
-    /// Whether any earlier text at this nearness could be revised with such a probability: most could not, and reading one takes 4 µs.
+    /// Returns true if an earlier text at this nearness could be revised with a probability of
+    /// `least`, assuming every feature in favour. Most could not, and reading an earlier text takes
+    /// 4 µs.
     fn may_reach(&self, least: f32, before: &Before<'_>, rare: &[&str]) -> bool {
         let new = &self.0;
         let most = new.evidence(before)
@@ -130,22 +156,18 @@ impl News {
         logistic(most) >= least
     }
 
-    /// "revises "i smoke": says "quit", both speak of smoking".
+    /// Writes the reason of a revision: `revises "I smoke.": says "quit", both speak of smoking`.
     fn why(&self, before: &str, pair: &Pair<'_>) -> String {
-        let announced = self
-            .0
-            .announced
-            .as_deref()
-            .map_or("another number".to_owned(), |cue| format!("says \"{cue}\""));
-        let shared = pair
-            .rare
-            .first()
-            .map(|stem| format!("\"{stem}\""))
-            .or(name(pair.aspects).map(str::to_owned));
-        let about = shared.map_or("both are close in meaning".to_owned(), |shared| {
-            format!("both speak of {shared}")
-        });
-        format!("revises \"{}\": {announced}, {about}", text::shortened(before, 60))
+        let cue = match &self.0.announced {
+            Some(cue) => format!("says \"{cue}\""),
+            None => "another number".to_owned(),
+        };
+        let subject = match (pair.rare.first(), aspects::name(pair.aspects)) {
+            (Some(stem), _) => format!("both speak of \"{stem}\""),
+            (None, Some(aspect)) => format!("both speak of {aspect}"),
+            (None, None) => "both are close in meaning".to_owned(),
+        };
+        format!("revises \"{}\": {cue}, {subject}", text::shortened(before, 60))
     }
 }
 
@@ -158,38 +180,42 @@ fn logistic(sum: f32) -> f32 {
 }
 
 impl Statement {
-    /// The part of the sum that is known before the earlier text is read.
+    /// Sums the weights that are known before the earlier text is read.
     fn evidence(&self, before: &Before<'_>) -> f32 {
-        let has = |kind| self.cues & kind != 0;
         weight::BASE
             + weight::NEARNESS * before.nearness.min(NEARNESS_MAX)
             + when(before.is_nearest, weight::NEAREST)
-            + when(has(CORRECTED), weight::CORRECTED)
-            + when(has(ENDED), weight::ENDED)
-            + when(has(CHANGED), weight::CHANGED)
+            + when(self.has(CORRECTED), weight::CORRECTED)
+            + when(self.has(ENDED), weight::ENDED)
+            + when(self.has(CHANGED), weight::CHANGED)
             + when(self.cues.count_ones() > 1, weight::TWO_CUES)
-            + when(!has(STRONG), weight::WEAK_CUE)
+            + when(!self.has(STRONG), weight::WEAK_CUE)
             + when(self.cues == 0, weight::NO_CUE)
             + when(self.is_plan, weight::PLAN)
             + when(self.is_first_person, weight::FIRST_PERSON)
             + weight::WORDS * self.words.min(WORDS_COUNTED) as f32
             + when(self.is_reaction, weight::REACTION)
             + when(self.is_request, weight::REQUEST)
-            + when(before.is_same_session && !has(CORRECTED), weight::SAME_SESSION)
-            + when(self.is_addition && !has(ENDED | CORRECTED), weight::ADDITION)
+            + when(before.is_same_session && !self.has(CORRECTED), weight::SAME_SESSION)
+            + when(self.is_addition && !self.has(ENDED | CORRECTED), weight::ADDITION)
+    }
+
+    fn has(&self, kinds: cues::Cues) -> bool {
+        self.cues & kinds != 0
     }
 }
 
-/// Features of a pair of statements: what they share and where they differ.
+/// The features of a pair of statements: shared and differing parts.
 struct Pair<'s> {
     new: &'s Statement,
     /// Shared rare stems, in order of the alphabet.
     rare: Vec<&'s str>,
+    /// Shared aspects.
     aspects: aspects::Aspects,
-    is_number: bool,
-    is_day: bool,
+    is_other_number: bool,
+    is_other_day: bool,
     is_other_person: bool,
-    is_told_again: bool,
+    is_repeated: bool,
     is_partial: bool,
     first_person_before: bool,
     is_past_event_before: bool,
@@ -199,25 +225,24 @@ struct Pair<'s> {
 }
 
 impl<'s> Pair<'s> {
-    /// `rare`: those stems of the new statement that are rare, in order of the alphabet.
+    /// Compares two statements. `rare` are the rare stems of the new one, in order of the alphabet.
     fn of(new: &'s Statement, old: &Statement, rare: &[&'s str]) -> Pair<'s> {
-        let is_addressed =
-            |stem: &str| new.addressed.contains(stem) || old.addressed.contains(stem);
         let rare = rare
             .iter()
             .copied()
-            .filter(|stem| old.stems.contains(stem) && !is_addressed(stem))
+            .filter(|stem| old.stems.contains(*stem))
+            .filter(|stem| !new.addressed.contains(*stem) && !old.addressed.contains(*stem))
             .collect();
         Pair {
             aspects: new.aspects & old.aspects,
-            is_number: !new.numbers.is_empty()
+            is_other_number: !new.numbers.is_empty()
                 && !old.numbers.is_empty()
                 && new.numbers.is_disjoint(&old.numbers),
-            is_day: new.days != 0 && old.days != 0 && new.days != old.days,
+            is_other_day: new.days != 0 && old.days != 0 && new.days != old.days,
             is_other_person: is_about_another(new, old),
-            is_told_again: is_told_again(new, old),
+            is_repeated: is_repeated(new, old),
             is_partial: old.days.count_ones() > 1
-                || old.names.len() > 1 && !old.names.is_within(&new.stems)
+                || old.names.len() > 1 && !old.names.is_subset(&new.stems)
                 || new.says_what_is_left,
             first_person_before: old.is_first_person,
             is_past_event_before: old.is_past_event,
@@ -229,61 +254,72 @@ impl<'s> Pair<'s> {
         }
     }
 
+    /// Returns the probability of a revision, or `None` if there is neither a cue nor another
+    /// number.
     fn probability(&self, before: &Before<'_>) -> Option<f32> {
         let new = self.new;
-        if new.cues == 0 && !self.is_number {
+        if new.cues == 0 && !self.is_other_number {
             return None;
         }
-        let changes_it = |clause: &statement::Clause| {
-            clause.cues != 0 && self.rare.iter().any(|stem| clause.stems.contains(stem))
-        };
+        let is_rare_word_changed = new.clauses.iter().any(|clause| {
+            clause.cues != 0 && self.rare.iter().any(|stem| clause.stems.contains(*stem))
+        });
         let sum = new.evidence(before)
             + when(!self.rare.is_empty(), weight::RARE_WORD)
-            + when(new.clauses.iter().any(changes_it), weight::RARE_WORD_CHANGES)
+            + when(is_rare_word_changed, weight::RARE_WORD_CHANGES)
             + when(self.aspects != 0, weight::ASPECT)
-            + when(self.is_number, weight::OTHER_NUMBER)
-            + when(self.is_day, weight::OTHER_DAY)
+            + when(self.is_other_number, weight::OTHER_NUMBER)
+            + when(self.is_other_day, weight::OTHER_DAY)
             + when(self.first_person_before, weight::FIRST_PERSON_BEFORE)
             + weight::WORDS_BEFORE * self.words_before.min(WORDS_COUNTED) as f32
             + when(self.is_past_event_before, weight::PAST_EVENT_BEFORE)
             + when(self.is_reaction_before, weight::REACTION)
             + when(self.is_request_before, weight::REQUEST)
-            + when(self.is_told_again, weight::TOLD_AGAIN)
+            + when(self.is_repeated, weight::REPEATED)
             + when(self.is_other_person, weight::OTHER_PERSON);
         Some(logistic(sum))
     }
 }
 
-/// One of the two is about somebody around the speaker whom the other does not speak of.
+/// Returns true if one of the two statements is about a person around the speaker whom the other
+/// does not mention, and the two share no name.
 fn is_about_another(new: &Statement, old: &Statement) -> bool {
-    if new.stems.iter().any(|stem| {
-        old.stems.contains(stem) && (new.names.contains(stem) || old.names.contains(stem))
-    }) {
-        return false;
-    }
-    let is_others = |clauses: &mut dyn Iterator<Item = &statement::Clause>,
-                     known: people::People| {
-        let subjects: Vec<people::People> = clauses.map(|clause| clause.subject).collect();
-        !subjects.is_empty() && subjects.iter().all(|subject| *subject != 0 && subject & known == 0)
-    };
-    is_others(&mut new.clauses.iter().filter(|clause| clause.cues != 0), old.people)
-        || is_others(&mut old.clauses.iter(), new.people)
+    let is_name_shared = new
+        .stems
+        .intersection(&old.stems)
+        .any(|stem| new.names.contains(stem) || old.names.contains(stem));
+    let changing = new.clauses.iter().filter(|clause| clause.cues != 0);
+    !is_name_shared
+        && (are_about_others(changing, old.people)
+            || are_about_others(old.clauses.iter(), new.people))
 }
 
-fn is_told_again(new: &Statement, old: &Statement) -> bool {
-    let is_dated = new.cues & cues::NOW != 0;
-    !is_dated && !new.cue_stems.is_empty() && new.cue_stems.is_within(&old.stems)
+/// Returns true if every clause has a person as its subject, and none is among the `known` people.
+/// False if there is no clause.
+fn are_about_others<'c>(clauses: impl Iterator<Item = &'c Clause>, known: people::People) -> bool {
+    let mut clauses = clauses.peekable();
+    clauses.peek().is_some()
+        && clauses.all(|clause| clause.subject != 0 && clause.subject & known == 0)
 }
 
-/// Standardises cosines by the mean and deviation of one person's own. `cosines` are measured from the centre of what one person
-/// says; a few say little of their spread, so they are joined by those of an ordinary person.
+/// Returns true if the earlier text already has the words of the change. A "now" makes the change
+/// new.
+fn is_repeated(new: &Statement, old: &Statement) -> bool {
+    !new.has(cues::NOW) && !new.cue_stems.is_empty() && new.cue_stems.is_subset(&old.stems)
+}
+
+/// Returns a function that standardises a cosine by the mean and deviation of one person's
+/// `cosines`, which are measured from the centre of that person's memories. Few cosines do not
+/// determine their spread, so `PRIOR` cosines of an average person are added.
 pub fn nearness(cosines: &[f32]) -> impl Fn(f32) -> f32 + use<> {
-    /// Unrelated statements of one person under the standard encoder, before there is a centre to measure from.
+    /// Mean and deviation for unrelated statements of one person under the standard encoder,
+    /// measured without a centre.
     const MEAN: f32 = 0.126;
     const DEVIATION: f32 = 0.085;
-    /// An ordinary person counts as much as so many memories.
+    /// Number of memories that the average person counts for.
     const PRIOR: f32 = 10.0;
     let count = cosines.len() as f32 + PRIOR;
+    // MEAN holds only while there is no centre yet, so its share falls with the number of memories.
     let mean = (cosines.iter().sum::<f32>() + PRIOR * MEAN * PRIOR / count) / count;
     let squares: f32 = cosines.iter().map(|cosine| (cosine - mean).powi(2)).sum();
     let deviation = ((squares + PRIOR * DEVIATION.powi(2)) / count).sqrt();
@@ -298,7 +334,7 @@ mod tests {
         probability_from(0.0, earlier, later, nearness, is_nearest)
     }
 
-    /// 0 where it is less than `least`.
+    /// Returns 0 for probabilities below `least`.
     fn probability_from(
         least: f32,
         earlier: &str,
@@ -307,34 +343,36 @@ mod tests {
         is_nearest: bool,
     ) -> f32 {
         let before = Before { content: earlier, nearness, is_nearest, is_same_session: false };
-        // Every word is rare but the shortest, as without a vocabulary.
+        // Every word but the shortest counts as rare, as for a user without a vocabulary.
         let bits = |stem: &str| if stem.len() > 2 { 14.0 } else { 9.0 };
         let found = News::of(later).map(|news| news.revisions(&[before], least, &bits));
         found.and_then(|found| found.first().map(|revision| revision.probability)).unwrap_or(0.0)
     }
 
-    /// Pairs of a kind that are linked from this probability on, and all of that kind.
+    /// Returns the number of pairs of a kind that are linked from this probability on, and the
+    /// number of all pairs of that kind.
     fn linked(what: &str, least: f32) -> (usize, usize) {
         let lines = include_str!("pairs.tsv").lines().filter(|line| !line.starts_with('#'));
-        let (mut linked, mut all) = (0, 0);
+        let mut linked = 0;
+        let mut all = 0;
         for line in lines {
             let columns: Vec<&str> = line.split('\t').collect();
             let [kind, _, nearness, nearer, earlier, later] = columns[..] else {
-                panic!("six columns: {line}")
+                panic!("a pair has six columns: {line}")
             };
             if kind != what {
                 continue;
             }
             let nearness: f32 = nearness.parse().expect("a number");
             let is_linked = probability(earlier, later, nearness, nearer == "0") >= least;
-            (linked, all) = (linked + usize::from(is_linked), all + 1);
+            linked += usize::from(is_linked);
+            all += 1;
         }
         (linked, all)
     }
 
-    /// An earlier text that is not read could not have reached the bound.
     #[test]
-    fn a_bound_leaves_out_only_what_is_under_it() {
+    fn only_pairs_below_the_bound_are_skipped() {
         let mut found = 0;
         for line in include_str!("pairs.tsv").lines().filter(|line| !line.starts_with('#')) {
             let columns: Vec<&str> = line.split('\t').collect();
@@ -363,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_recognised_whatever_its_wording() {
+    fn a_change_is_recognised_in_any_wording() {
         for (earlier, later) in [
             (
                 "I take the train to the office.",
@@ -381,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_beside_it_is_no_change() {
+    fn a_statement_that_holds_beside_the_earlier_one_is_no_change() {
         for (earlier, later) in [
             ("I'm vegetarian.", "My friend Jonas stopped being vegetarian."),
             ("I work at a law firm.", "My flatmate got fired from her job."),
@@ -397,32 +435,35 @@ mod tests {
 
     #[test]
     fn a_statement_of_several_days_is_revised_only_in_part() {
-        let before =
-            |content| Before { content, nearness: 4.0, is_nearest: true, is_same_session: false };
-        let news = News::of("The Thursday class is cancelled.").expect("news");
-        let partial = |content| news.revisions(&[before(content)], 0.0, &|_| 14.0)[0].is_partial;
-        assert!(partial("I teach a class on mondays and thursdays."));
-        assert!(!partial("I teach a class on thursdays."));
+        for (content, is_partial) in [
+            ("I teach a class on mondays and thursdays.", true),
+            ("I teach a class on thursdays.", false),
+        ] {
+            let found = revision(content, "The Thursday class is cancelled.");
+            assert_eq!(found.is_partial, is_partial, "{content}");
+        }
     }
 
+    /// The worked example at the head of this file.
     #[test]
-    fn a_reason_quotes_the_wording_and_what_both_speak_of() {
-        let before = [Before {
-            content: "I smoke ten a day.",
-            nearness: 4.0,
-            is_nearest: true,
-            is_same_session: false,
-        }];
-        let news = News::of("I quit, not one cigarette.").expect("news");
+    fn a_reason_quotes_the_cue_and_names_the_shared_subject() {
+        let found = revision("I smoke ten a day.", "I quit, not one cigarette.");
         assert_eq!(
-            news.revisions(&before, 0.0, &|_| 14.0)[0].why,
+            found.why,
             "revises \"I smoke ten a day.\": says \"i quit\", both speak of smoking"
         );
+        assert!((found.probability - 0.77).abs() < 0.01, "{}", found.probability);
         assert!(News::of("I like tea.").is_none());
     }
 
+    fn revision(earlier: &str, later: &str) -> Revision {
+        let before =
+            Before { content: earlier, nearness: 4.0, is_nearest: true, is_same_session: false };
+        News::of(later).expect("news").revisions(&[before], 0.0, &|_| 14.0).remove(0)
+    }
+
     #[test]
-    fn nearness_is_measured_in_what_is_usual_for_this_person() {
+    fn nearness_is_measured_in_deviations_of_this_person() {
         let spread: Vec<f32> = (0..100).map(|n| if n % 2 == 0 { 0.1 } else { -0.1 }).collect();
         assert!((nearness(&spread)(0.3) - 3.0).abs() < 0.3);
         assert!(nearness(&[])(0.4) > 3.0);

@@ -1,9 +1,10 @@
-//! Lists the words for people around a speaker: "my sister moved" says nothing of the speaker's home.
+//! Lists English words for people around a speaker, because "my sister moved" does not revise the
+//! speaker's own home.
 
-/// A set of kinds of people, a bit each.
+/// A set of kinds of people, one bit for each row of [`KINDS`].
 pub type People = u32;
 
-/// Words for one kind of person stand in one row.
+/// Kinds of people, each with the words for it.
 const KINDS: [&[&str]; 20] = [
     &["mother", "mom", "mum", "mama"],
     &["father", "dad", "papa"],
@@ -27,15 +28,16 @@ const KINDS: [&[&str]; 20] = [
     &["ex"],
 ];
 
-/// A clause's subject stands among its first words.
+/// Words at the beginning of a clause among which its subject is searched.
 pub const SUBJECT_WITHIN: usize = 4;
-/// Words for the speaker and for things: a clause that begins with one is not about somebody else.
-pub const SPEAKER: [&str; 15] = [
+/// Pronouns that end the search for a subject: a clause that begins with one names no relative or
+/// friend as its subject.
+pub const PRONOUNS: [&str; 15] = [
     "i", "i'm", "i've", "i'd", "i'll", "we", "we've", "we're", "we'd", "they", "they've", "he",
     "she", "it", "it's",
 ];
 
-/// Each word for a person, with its kind.
+/// Lists every word for a person with the bit of its kind.
 pub fn words() -> impl Iterator<Item = (&'static str, People)> {
     KINDS
         .iter()
