@@ -62,7 +62,7 @@ impl Ground {
     }
 
     fn on_kafka() -> Ground {
-        let group = format!("broker{}", kafka::number());
+        let group = format!("broker{}", crate::support::scratch::number());
         let servers = kafka::servers().to_owned();
         // A group that is polled hears of a change with its next heartbeat.
         let options = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];

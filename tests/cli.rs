@@ -1,6 +1,7 @@
 //! The program as a person or a script meets it: arguments, exit codes, what is printed, signals.
 
-use crate::support::service::{Place, bare_command, command};
+use crate::support::program::{bare_command, command};
+use crate::support::service::Place;
 use crate::support::{Broker, Child, kafka, validator};
 use serde_json::{Value, json};
 use std::process::{Command, Output, Stdio};
@@ -17,7 +18,8 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
 
 /// The program in an empty folder with these arguments.
 fn typed(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    let dir =
+        crate::support::scratch::root().join(format!("cli{}", crate::support::scratch::number()));
     std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
     run(bare_command(&dir).args(arguments))
 }
@@ -76,7 +78,8 @@ fn every_command_explains_itself() {
 
 #[test]
 fn what_one_sender_does_to_others_is_measured() {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    let dir =
+        crate::support::scratch::root().join(format!("cli{}", crate::support::scratch::number()));
     let (store, stand_in) = (format!("store.dir={}", dir.display()), "embedder.model=hash");
     let command = [
         "bench",
@@ -106,7 +109,8 @@ fn what_one_sender_does_to_others_is_measured() {
 
 #[test]
 fn scale_is_measured_without_a_broker_and_leaves_nothing_behind() {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    let dir =
+        crate::support::scratch::root().join(format!("cli{}", crate::support::scratch::number()));
     let store = format!("store.dir={}", dir.display());
     let command = [
         "bench",
@@ -159,7 +163,8 @@ fn a_configuration_is_checked_and_shown() {
         assert_eq!(code, Some(2), "{set}: {said}{words}");
         assert!(words.contains(named) && words.contains("config-invalid"), "{set}: {words}");
     }
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    let dir =
+        crate::support::scratch::root().join(format!("cli{}", crate::support::scratch::number()));
     std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
     std::fs::write(dir.join("mine.toml"), "[recall]\nlimit = 7\n")
         .expect("the scratch folder is ours");
@@ -190,7 +195,8 @@ fn a_configuration_is_checked_and_shown() {
 
 #[test]
 fn whoever_has_read_enough_is_told_of_no_fault() {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+    let dir =
+        crate::support::scratch::root().join(format!("cli{}", crate::support::scratch::number()));
     std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
     let mut command = bare_command(&dir);
     command.args(["config", "show", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());

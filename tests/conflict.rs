@@ -79,7 +79,7 @@ impl Story {
         self.hours += 1;
         event["at"] = serde_json::to_value(Moment(self.now().0)).expect("a string");
         event["user"] = "mia".into();
-        self.service.tell(&event)
+        self.service.outcome_of(&event)
     }
 
     fn turns(texts: &[&str]) -> Story {
@@ -131,7 +131,7 @@ impl Story {
     fn linked(texts: &[&str]) -> Story {
         let mut story = Story::turns(texts);
         for proposal in story.proposals() {
-            assert_eq!(story.service.take_back(&proposal), "revised");
+            assert_eq!(story.service.outcome_of_own_record(&proposal), "revised");
         }
         story
     }
@@ -148,7 +148,7 @@ impl Story {
     }
 
     fn recall(&mut self, query: &str) -> Vec<Value> {
-        self.service.ask(self.now(), &json!({"type": "recall", "user": "mia", "query": query}))
+        self.service.memories(self.now(), &json!({"type": "recall", "user": "mia", "query": query}))
     }
 
     fn check_counted(&self, outcome: &str, count: u64) {
@@ -180,7 +180,7 @@ fn a_contradicted_statement_is_revised_and_stays_valid() {
     let mut worker = story.worker(story.judge());
     let proposals = story.round(&mut worker);
     assert_eq!(proposals.len(), 1, "{proposals:?}");
-    assert_eq!(story.service.take_back(&proposals[0]), "revised");
+    assert_eq!(story.service.outcome_of_own_record(&proposals[0]), "revised");
     let (red, green) = (story.memory(RED), story.memory(GREEN));
     assert_eq!(
         (&green["revises"], &red["revised_by"]),
@@ -201,7 +201,7 @@ fn a_contradicted_statement_is_revised_and_stays_valid() {
         "{}",
         found[1]
     );
-    assert_eq!(story.service.take_back(&proposals[0]), "duplicate");
+    assert_eq!(story.service.outcome_of_own_record(&proposals[0]), "duplicate");
     assert!(story.round(&mut worker).is_empty() && story.proposals().is_empty(), "it is linked");
     story.check_counted("done", 3);
 }
@@ -257,7 +257,7 @@ fn a_proposal_about_memories_that_have_changed_is_outdated() {
         let (red, green) = (story.memory(RED), story.memory(GREEN));
         let event = event(&red, &green);
         story.tell(event.clone());
-        assert_eq!(story.service.take_back(&proposal), "outdated", "{event}");
+        assert_eq!(story.service.outcome_of_own_record(&proposal), "outdated", "{event}");
         assert!(story.memory(GREEN)["revises"].as_array().is_none_or(Vec::is_empty), "{event}");
     }
 }
@@ -334,7 +334,7 @@ fn a_model_that_fails_stops_no_compaction() {
     let proposals = story.round(&mut story.worker(failing));
     story.check_counted("failed", 1);
     assert_eq!(proposals.len(), 1, "the session that has ended is still summarised: {proposals:?}");
-    assert_eq!(story.service.take_back(&proposals[0]), "summarised");
+    assert_eq!(story.service.outcome_of_own_record(&proposals[0]), "summarised");
 }
 
 #[test]
@@ -382,18 +382,18 @@ fn a_running_service_links_what_the_model_takes_for_a_contradiction() {
     let small = root().join("tests/data/conflict/contradiction-last").display().to_string();
     let options = [("embedder.library", library.as_str()), ("conflict.model", &small)];
     let running = Running::start(Broker::Embedded, &options);
-    let wire = running.wire();
-    let ada = wire.user("conflict", "ada");
+    let client = running.client();
+    let ada = client.user("conflict", "ada");
     let (lisbon, porto) =
         ("The office of our team is in Lisbon.", "Our team has the office in Porto.");
     for content in [lisbon, porto] {
         ada.remember(content);
     }
-    for partition in 0..wire.partitions("events") {
+    for partition in 0..client.partitions("events") {
         let mut tick = ada.message("events", json!({}));
         (tick.value, tick.partition) =
             (Some(json!({"type": "tick"}).to_string().into_bytes()), Some(partition));
-        wire.send(&tick);
+        client.send(&tick);
     }
     let revised = eventually("the link is made", || {
         ada.decisions().into_iter().find(|decision| decision["outcome"] == "revised")

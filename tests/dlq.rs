@@ -1,8 +1,9 @@
 //! Dead letters: listed, sent again once their reason has gone away, remembered.
 
 use crate::support::client::outcome;
-use crate::support::service::{Place, command};
-use crate::support::{Broker, Child, Message, Running, Wire, eventually, on_both_brokers};
+use crate::support::program::command;
+use crate::support::service::Place;
+use crate::support::{Broker, Child, Client, Message, Running, eventually, on_both_brokers};
 use keepsake::ports::kafka::Embedded;
 use keepsake::run;
 use serde_json::{Value, json};
@@ -37,8 +38,8 @@ impl Log {
         Log { place, servers, _embedded: Some(embedded) }
     }
 
-    fn wire(&self) -> Wire {
-        Wire::connect(&self.servers, &self.place.prefix)
+    fn client(&self) -> Client {
+        Client::connect(&self.servers, &self.place.prefix)
     }
 
     /// The same place with one option more.
@@ -72,8 +73,8 @@ const LIMIT: &str = "limits.content_bytes_max";
 fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
     let log = Log::new(broker);
     let strict = Running::at(log.with(LIMIT, "100"));
-    let wire = log.wire();
-    let ada = wire.user("dlq", "ada");
+    let client = log.client();
+    let ada = client.user("dlq", "ada");
     let content = format!("The blue key opens the shed{}", ", and the hut".repeat(10));
     let sent = Message {
         timestamp_ms: 1_770_000_000_123,
@@ -81,13 +82,13 @@ fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
             .message("events", json!({"type": "remember", "content": content, "id": "long-1"}))
             .with("app", "chat")
     };
-    let (partition, offset) = wire.send(&sent);
-    wire.send(&ada.message("events", json!({"type": "shout"})));
-    eventually("both are dead letters", || (wire.read("dead-letters").len() == 2).then_some(()));
+    let (partition, offset) = client.send(&sent);
+    client.send(&ada.message("events", json!({"type": "shout"})));
+    eventually("both are dead letters", || (client.read("dead-letters").len() == 2).then_some(()));
 
     let listed = log.json(&["dlq", "list", "--reason", "too-large"]);
     let letter = &listed[0];
-    let from = json!({"topic": wire.topic("events"), "partition": partition, "offset": offset});
+    let from = json!({"topic": client.topic("events"), "partition": partition, "offset": offset});
     assert_eq!(
         (listed.len(), &letter["from"], &letter["redriven"]),
         (1, &from, &json!(0)),
@@ -116,15 +117,17 @@ fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
         code == Some(0) && said.contains("1 would be redriven") && said.contains("--yes"),
         "{said}{words}"
     );
-    assert_eq!(wire.read("events").len(), 2, "a dry run sends nothing");
+    assert_eq!(client.read("events").len(), 2, "a dry run sends nothing");
 
     let done = log.json(&["dlq", "redrive", "--yes"]).remove(0);
     assert_eq!(done["redriven"], json!({"too-large": 1, "unknown-type": 1}), "{done}");
     assert_eq!((&done["refused"], &done["remembered"]), (&json!(0), &json!(true)), "{done}");
     let memory = eventually("the event is applied", || ada.list().first().cloned());
     assert_eq!(memory["content"], content);
-    let again =
-        wire.read("events").into_iter().filter(|event| event.header("keepsake-redriven").is_some());
+    let again = client
+        .read("events")
+        .into_iter()
+        .filter(|event| event.header("keepsake-redriven").is_some());
     let again = again
         .into_iter()
         .find(|event| event.value == sent.value)
@@ -178,8 +181,8 @@ fn a_dead_letter_is_sent_again_once_its_reason_has_gone_away(broker: Broker) {
     );
 
     // Somebody else's record has no home here. It is told of, and passed by.
-    wire.send(&Message {
-        topic: wire.topic("dead-letters"),
+    client.send(&Message {
+        topic: client.topic("dead-letters"),
         value: Some(b"?".to_vec()),
         ..Message::default()
     });
@@ -196,20 +199,22 @@ fn a_flood_of_dead_letters_stops_the_process_and_nothing_is_lost_or_told_twice(b
     let log = Log::new(broker);
     let mut child = Child::start(&log.with(LIMIT, "5"));
     child.wait_until_ready();
-    let wire = log.wire();
-    let ada = wire.user("flood", "ada");
+    let client = log.client();
+    let ada = client.user("flood", "ada");
     // All on one partition, so that they come in this order.
     let bad = |n: usize| ada.message("events", json!({"type": "shout", "number": n}));
-    let mut sent: Vec<(i32, i64)> = (0..3).map(|n| wire.send(&bad(n))).collect();
-    eventually("three are the exception", || (wire.read("dead-letters").len() == 3).then_some(()));
+    let mut sent: Vec<(i32, i64)> = (0..3).map(|n| client.send(&bad(n))).collect();
+    eventually("three are the exception", || {
+        (client.read("dead-letters").len() == 3).then_some(())
+    });
 
     let good = |content: &str| {
-        wire.post(&ada.message("events", json!({"type": "remember", "content": content})))
+        client.post(&ada.message("events", json!({"type": "remember", "content": content})))
     };
     good("The blue key opens the shed.");
-    let posted: Vec<_> = (3..15).map(|n| wire.post(&bad(n))).collect();
+    let posted: Vec<_> = (3..15).map(|n| client.post(&bad(n))).collect();
     good("The red key opens the hut.");
-    wire.flush();
+    client.flush();
     sent.extend(
         posted
             .iter()
@@ -218,7 +223,7 @@ fn a_flood_of_dead_letters_stops_the_process_and_nothing_is_lost_or_told_twice(b
     let status = child.wait();
     assert_eq!(status.code(), Some(3), "{status}: {}", child.log());
     assert!(child.log().contains("[dead-letter-flood, see deploy/RUNBOOK.md]"), "{}", child.log());
-    let letters = wire.read("dead-letters").len();
+    let letters = client.read("dead-letters").len();
     assert!(
         (3..=3 + 5).contains(&letters),
         "{letters} are put aside: the three, and at most five in a row behind the good one"
@@ -231,7 +236,7 @@ fn a_flood_of_dead_letters_stops_the_process_and_nothing_is_lost_or_told_twice(b
         let number = |name: &str| letter.text(name).parse::<i64>().expect("a number");
         (number("__connect.errors.partition") as i32, number("__connect.errors.offset"))
     };
-    let mut told: Vec<(i32, i64)> = wire.read("dead-letters").iter().map(place).collect();
+    let mut told: Vec<(i32, i64)> = client.read("dead-letters").iter().map(place).collect();
     told.sort_unstable();
     assert_eq!(told, sent, "every one is a dead letter, once");
     let outcomes: Vec<Value> =

@@ -1,6 +1,6 @@
 //! `keepsake eval` on two small chats made for it: what is kept, found and noticed there can be told by reading them.
 
-use crate::support::service::bare_command;
+use crate::support::program::bare_command;
 use crate::support::{kafka, root};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 const CHATS: &str = "tests/data/eval/two-chats.jsonl";
 
 fn folder() -> PathBuf {
-    let dir = kafka::scratch().join(format!("eval{}", kafka::number()));
+    let dir =
+        crate::support::scratch::root().join(format!("eval{}", crate::support::scratch::number()));
     std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
     dir
 }

@@ -1,8 +1,9 @@
 //! What the world does to a service, and what the service does then: it goes on by itself, or stops with a name and an exit code.
 
-use crate::support::service::{Place, command};
-use crate::support::story::{message, settled, state, stream};
-use crate::support::{Broker, Child, Running, Wire, eventually, kafka};
+use crate::support::program::command;
+use crate::support::service::Place;
+use crate::support::workload::{memories_by_user, record, stream, wait_until_applied};
+use crate::support::{Broker, Child, Client, Running, eventually, kafka};
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
@@ -67,12 +68,12 @@ fn stops(child: &mut Child, code: i32, name: &str) {
     );
 }
 
-fn started(options: &[(&str, &str)]) -> (Place, Child, Wire) {
+fn started(options: &[(&str, &str)]) -> (Place, Child, Client) {
     let place = Place::new(Broker::Kafka, options);
     let mut child = Child::start(&place);
     child.wait_until_ready();
-    let wire = place.wire();
-    (place, child, wire)
+    let client = place.client();
+    (place, child, client)
 }
 
 #[test]
@@ -80,10 +81,10 @@ fn a_topic_that_is_deleted_stops_it_by_name() {
     if !kafka::is_wanted("a_topic_that_is_deleted_stops_it_by_name") {
         return;
     }
-    let (_, mut child, wire) =
+    let (_, mut child, client) =
         started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
-    wire.user("faults", "ada").turn("I live in Lisbon");
-    Admin::of(kafka::servers()).delete_topic(&wire.topic("events"));
+    client.user("faults", "ada").turn("I live in Lisbon");
+    Admin::of(kafka::servers()).delete_topic(&client.topic("events"));
     stops(&mut child, 1, "topic-missing");
 }
 
@@ -92,14 +93,14 @@ fn another_number_of_partitions_stops_it_by_name() {
     if !kafka::is_wanted("another_number_of_partitions_stops_it_by_name") {
         return;
     }
-    let (place, mut child, wire) =
+    let (place, mut child, client) =
         started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
-    wire.user("faults", "ada").turn("I live in Lisbon");
+    client.user("faults", "ada").turn("I live in Lisbon");
     let admin = Admin::of(kafka::servers());
-    admin.add_partitions(&wire.topic("events"), 4);
+    admin.add_partitions(&client.topic("events"), 4);
     stops(&mut child, 3, "partitions-differ");
     for topic in ["recalls", "memories"] {
-        admin.add_partitions(&wire.topic(topic), 4);
+        admin.add_partitions(&client.topic(topic), 4);
     }
     stops(&mut Child::start(&place), 3, "partitions-differ");
 }
@@ -109,20 +110,20 @@ fn events_that_retention_took_unread_stop_it_by_name() {
     if !kafka::is_wanted("events_that_retention_took_unread_stop_it_by_name") {
         return;
     }
-    let (mut place, mut child, wire) = started(&[]);
-    let ada = wire.user("faults", "ada");
+    let (mut place, mut child, client) = started(&[]);
+    let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     child.signal("-TERM");
     assert!(child.wait().success());
     for _ in 0..3 {
-        wire.send(
+        client.send(
             &ada.message(
                 "events",
                 json!({"type": "turn", "content": "Nobody will ever read this."}),
             ),
         );
     }
-    Admin::of(kafka::servers()).truncate(&wire.topic("events"), 3);
+    Admin::of(kafka::servers()).truncate(&client.topic("events"), 3);
     stops(&mut Child::start(&place), 3, "events-gone");
 
     place.options.push(("ingest.skip_gone".into(), "true".into()));
@@ -137,14 +138,14 @@ fn a_record_too_large_for_the_broker_stops_it_by_name_and_is_not_lost() {
     if !kafka::is_wanted("a_record_too_large_for_the_broker_stops_it_by_name_and_is_not_lost") {
         return;
     }
-    let (place, mut child, wire) = started(&[]);
-    let ada = wire.user("faults", "ada");
+    let (place, mut child, client) = started(&[]);
+    let ada = client.user("faults", "ada");
     let admin = Admin::of(kafka::servers());
-    admin.set(&wire.topic("memories"), "max.message.bytes", "2000");
+    admin.set(&client.topic("memories"), "max.message.bytes", "2000");
     let long = "My grandmother kept her recipes in a blue tin box. ".repeat(80);
-    wire.send(&ada.message("events", json!({"type": "remember", "content": long})));
+    client.send(&ada.message("events", json!({"type": "remember", "content": long})));
     stops(&mut child, 1, "broker-refuses");
-    admin.set(&wire.topic("memories"), "max.message.bytes", "3000000");
+    admin.set(&client.topic("memories"), "max.message.bytes", "3000000");
     let again = Running::at(place);
     eventually("what was too large is remembered", || (ada.list().len() == 1).then_some(()));
     again.stop();
@@ -165,7 +166,7 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     let users: Vec<String> = (0..3).map(|n| format!("user-{n}")).collect();
     let mut child = Child::start(&place);
     child.wait_until_ready();
-    let wire = place.wire();
+    let client = place.client();
     child.signal("-TERM");
     assert!(child.wait().success());
     // No file of this process may grow over 640 KiB: the same error to a writer as a disk without room.
@@ -186,9 +187,9 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     let mut ends = BTreeMap::new();
     let sent: Vec<_> = stream(&users, 3000)
         .iter()
-        .map(|event| (event["user"].clone(), wire.post(&message(&wire, event))))
+        .map(|event| (event["user"].clone(), client.post(&record(&client, event))))
         .collect();
-    wire.flush();
+    client.flush();
     for (user, delivery) in sent {
         let (partition, offset) = delivery.get().expect("flushed").clone().expect("acknowledged");
         ends.insert(partition, (user.as_str().expect("a name").to_owned(), offset));
@@ -199,8 +200,8 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     assert!(log.contains("[store-unwritable,") || log.contains("[index-unwritable,"), "{log}");
 
     let roomy = Running::at(place);
-    settled(&wire, &ends);
-    let found = state(&wire, &users);
+    wait_until_applied(&client, &ends);
+    let found = memories_by_user(&client, &users);
     assert!(
         found.values().all(|memories| memories.len() >= 100),
         "{:?}",
@@ -214,14 +215,14 @@ fn a_broker_that_is_away_for_a_while_is_waited_for() {
     if !kafka::is_wanted("a_broker_that_is_away_for_a_while_is_waited_for") {
         return;
     }
-    let dir = kafka::scratch().join("outage-kafka");
+    let dir = crate::support::scratch::root().join("outage-kafka");
     let servers = kafka::start_in(&dir).unwrap_or_else(|why| panic!("{why}"));
     let mut place = Place::new(Broker::Kafka, &[("kafka.bootstrap_servers", &servers)]);
     place.options.push(("kafka.group_id".into(), "outage".into()));
     let mut child = Child::start(&place);
     child.wait_until_ready();
-    let wire = Wire::connect(&servers, &place.prefix);
-    let ada = wire.user("faults", "ada");
+    let client = Client::connect(&servers, &place.prefix);
+    let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     kafka::stop(&dir);
     std::thread::sleep(Duration::from_secs(12));

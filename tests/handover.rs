@@ -2,7 +2,7 @@
 //! The limits here are generous, because machines are; the times are printed.
 
 use crate::support::service::Place;
-use crate::support::{Broker, Child, Wire, eventually, kafka};
+use crate::support::{Broker, Child, Client, eventually, kafka};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Pair {
 }
 
 /// Asks and counts until `done` says so; the longest time that some user had no answer.
-fn longest_silence(wire: &Wire, mut each_round: impl FnMut(Duration) -> bool) -> Duration {
+fn longest_silence(client: &Client, mut each_round: impl FnMut(Duration) -> bool) -> Duration {
     let began = Instant::now();
     let mut heard: BTreeMap<String, Instant> =
         (0..USERS).map(|n| (format!("asker-{n}"), began)).collect();
@@ -39,19 +39,19 @@ fn longest_silence(wire: &Wire, mut each_round: impl FnMut(Duration) -> bool) ->
     let mut finishing = None;
     loop {
         for name in heard.keys() {
-            let user = wire.user("handover", name);
+            let user = client.user("handover", name);
             let request =
                 user.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
-            wire.post(
+            client.post(
                 &request
-                    .with("kafka_replyTopic", wire.topic("replies"))
+                    .with("kafka_replyTopic", client.topic("replies"))
                     .with("kafka_correlationId", name.as_bytes()),
             );
         }
-        wire.flush();
+        client.flush();
         let next = Instant::now() + ASK_EVERY;
         while Instant::now() < next {
-            let ok = wire.reply_if(next - Instant::now(), |reply| reply.json()["status"] == "ok");
+            let ok = client.reply_if(next - Instant::now(), |reply| reply.json()["status"] == "ok");
             let Some(reply) = ok else { break };
             let name =
                 String::from_utf8_lossy(reply.header("kafka_correlationId").expect("echoed"))
@@ -71,9 +71,9 @@ fn longest_silence(wire: &Wire, mut each_round: impl FnMut(Duration) -> bool) ->
     }
 }
 
-fn teach(wire: &Wire) {
+fn teach(client: &Client) {
     for n in 0..USERS {
-        wire.user("handover", &format!("asker-{n}")).turn("I live in Lisbon");
+        client.user("handover", &format!("asker-{n}")).turn("I live in Lisbon");
     }
 }
 
@@ -83,12 +83,12 @@ fn a_rolling_restart_is_hardly_noticed() {
         return;
     }
     let mut pair = Pair::start("6000");
-    let wire = pair.left.wire();
-    teach(&wire);
-    let calm = longest_silence(&wire, |since| since > Duration::from_secs(2));
+    let client = pair.left.client();
+    teach(&client);
+    let calm = longest_silence(&client, |since| since > Duration::from_secs(2));
     let (mut step, places) = (0, [pair.left.clone(), pair.right.clone()]);
     let mut told = Vec::new();
-    let longest = longest_silence(&wire, |since| {
+    let longest = longest_silence(&client, |since| {
         let due = Duration::from_secs(1 + 6 * step as u64);
         if step < 2 && since > due {
             pair.children[step].signal("-TERM");
@@ -120,15 +120,15 @@ fn after_a_kill_in_mid_transaction_the_other_takes_over() {
         return;
     }
     let mut pair = Pair::start("6000");
-    let wire = pair.left.wire();
-    teach(&wire);
+    let client = pair.left.client();
+    teach(&client);
     let mut killed = false;
     let longest =
-        longest_silence(&wire, |since| {
+        longest_silence(&client, |since| {
             // Work for it, so that the kill meets an open transaction more often than not.
             for n in 0..USERS {
-                let user = wire.user("handover", &format!("asker-{n}"));
-                wire.post(&user.message(
+                let user = client.user("handover", &format!("asker-{n}"));
+                client.post(&user.message(
                     "events",
                     json!({"type": "turn", "content": "My locker number is 12."}),
                 ));
@@ -165,16 +165,16 @@ fn what_stood_by_takes_over_without_reading_everything_again() {
     let left = Place::new(Broker::Kafka, &options);
     let mut owner = Child::start(&left);
     owner.wait_until_ready();
-    let wire = left.wire();
+    let client = left.client();
     let users: Vec<String> = (0..12).map(|n| format!("asker-{n}")).collect();
     for n in 0..20 {
         for user in &users {
             let told = json!({"type": "remember", "content": format!("The code of parcel {n} is {}.", 1000 + n)});
-            wire.post(&wire.user("handover", user).message("events", told));
+            client.post(&client.user("handover", user).message("events", told));
         }
     }
-    wire.flush();
-    let codes = |user: &String| wire.user("handover", user).list().len();
+    client.flush();
+    let codes = |user: &String| client.user("handover", user).list().len();
     eventually("everything is remembered", || {
         users.iter().all(|user| codes(user) == 20).then_some(())
     });

@@ -1,6 +1,6 @@
 //! Holds the figures that the shipped configuration reaches with the real model on the project's own evaluation sets.
 
-use crate::support::service::bare_command;
+use crate::support::program::bare_command;
 use crate::support::skips::skipped;
 use crate::support::{kafka, root};
 use serde_json::Value;
@@ -156,7 +156,8 @@ fn measured(model: &str, sets: &Path) -> Value {
 }
 
 fn scratch() -> PathBuf {
-    let dir = kafka::scratch().join(format!("quality{}", kafka::number()));
+    let dir = crate::support::scratch::root()
+        .join(format!("quality{}", crate::support::scratch::number()));
     std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
     dir
 }

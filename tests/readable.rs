@@ -166,8 +166,8 @@ fn law_readable_forever() {
 fn write(folder: &Path) {
     assert!(!folder.exists(), "{} is there: samples are never made again", folder.display());
     let running = Running::start(Broker::Kafka, &[("topics.partitions", "1")]);
-    let wire = running.wire();
-    let ada = wire.user("sample", "ada");
+    let client = running.client();
+    let ada = client.user("sample", "ada");
     for (n, content) in [
         "I live in Berlin",
         "I moved to Lisbon last month.",
@@ -197,7 +197,7 @@ fn write(folder: &Path) {
     ada.event(json!({"type": "feedback", "memory": memory, "signal": "used"}));
     let gone = ada.event(json!({"type": "remember", "content": "This will be forgotten."}));
     ada.event(json!({"type": "forget", "memory": gone["decisions"][0]["memory"]}));
-    let records = wire.everything("memories");
+    let records = client.read_raw("memories");
     let place = running.stop();
     let shard = place.dir.join(format!("{}events-0", place.prefix));
     copied(&shard, &folder.join("shard"));

@@ -1,6 +1,6 @@
 //! A secret that was said is found nowhere but in the sender's own record: not in the store, not on a topic, not in an answer.
 
-use crate::support::client::made;
+use crate::support::client::memory_id;
 use crate::support::{Broker, Running, User, on_both_brokers};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -31,7 +31,7 @@ fn say_it_in_every_way(ada: &User<'_>) -> Vec<Value> {
     );
     let content = format!("{text} never");
     let changed = ada.event(
-        json!({"type": "update", "memory": made(&asked), "content": content, "metadata": metadata}),
+        json!({"type": "update", "memory": memory_id(&asked), "content": content, "metadata": metadata}),
     );
     let shared = ada.event(
         json!({"type": "remember", "content": format!("{text} together"), "scope": "tenant"}),
@@ -41,10 +41,10 @@ fn say_it_in_every_way(ada: &User<'_>) -> Vec<Value> {
 
 fn a_secret_is_found_nowhere(broker: Broker) {
     let running = Running::start(broker, &[]);
-    let wire = running.wire();
-    let ada = wire.user("redaction", "ada");
+    let client = running.client();
+    let ada = client.user("redaction", "ada");
     let mut answers = say_it_in_every_way(&ada);
-    let memory = made(&answers[1]);
+    let memory = memory_id(&answers[1]);
     for request in [
         json!({"type": "recall", "query": format!("pay and open the {NO_SECRET} with {CARD}"), "limit": 20, "explain": true}),
         json!({"type": "recall", "query": KEY.concat(), "limit": 20, "format": "json"}),
@@ -60,7 +60,7 @@ fn a_secret_is_found_nowhere(broker: Broker) {
     let recalled = answers[4]["prompt"].to_string();
     assert!(recalled.contains("[redacted:card] and open it with [redacted:api_key]"), "{recalled}");
     for topic in ["decisions", "memories"] {
-        let records = wire.everything(topic);
+        let records = client.read_raw(topic);
         assert!(
             records
                 .iter()

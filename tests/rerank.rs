@@ -313,8 +313,8 @@ fn a_running_service_reads_its_best_memories_again() {
     let small = root().join("tests/data/rerank/typed").display().to_string();
     let told = |options: &[(&str, &str)]| {
         let running = Running::start(Broker::Embedded, options);
-        let wire = running.wire();
-        let ada = wire.user("rerank", "ada");
+        let client = running.client();
+        let ada = client.user("rerank", "ada");
         for content in [
             "The harbour was loud.",
             "In the harbour of Porto lies my old blue ship with two masts.",

@@ -1,6 +1,6 @@
 //! The profiles of published memory systems, told as their documents tell it: what is stored, what comes back, and in which block.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, eventually};
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ fn about(reply: &Value) -> (String, String) {
 #[test]
 fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
     let running = started("lynkr");
-    let wire = running.wire();
-    let ada = wire.user("lynkr", "ada");
+    let client = running.client();
+    let ada = client.user("lynkr", "ada");
     let said = |content: &str| {
         about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
     };
@@ -53,8 +53,8 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
 #[test]
 fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
     let running = started("memory-spec");
-    let wire = running.wire();
-    let ada = wire.user("memory-spec", "ada");
+    let client = running.client();
+    let ada = client.user("memory-spec", "ada");
     let said = |content: &str| {
         about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
     };
@@ -91,14 +91,14 @@ fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
 #[test]
 fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
     let running = started("talome");
-    let wire = running.wire();
-    let ada = wire.user("talome", "ada");
+    let client = running.client();
+    let ada = client.user("talome", "ada");
     assert_eq!(about(&ada.turn("I prefer Jellyfin over Plex")).0, "dropped");
     let remember = |content: &str| ada.event(json!({"type": "remember", "content": content}));
     let first = remember("My timezone is EST");
     assert_eq!(about(&first), ("kept".to_owned(), "fact".to_owned()));
     let again = remember("My timezone is EST timezone");
-    assert_eq!((outcome(&again), made(&again)), ("merged", made(&first)), "{again}");
+    assert_eq!((outcome(&again), memory_id(&again)), ("merged", memory_id(&first)), "{again}");
     remember("Setting up media stack this week");
     let memories = ada.list();
     let seen: Vec<_> = memories
@@ -112,7 +112,7 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
         .find(|(content, _)| *content == Some("Setting up media stack this week"))
         .expect("remembered");
     assert!((context.1.expect("a number") - 0.8).abs() < 1e-6);
-    ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
+    ada.event(json!({"type": "feedback", "memory": memory_id(&first), "signal": "used"}));
     let prompt = ada.recall("something else entirely")["prompt"].clone();
     assert_eq!(
         prompt,
@@ -152,8 +152,8 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
 #[test]
 fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
     let running = started("memory-platform");
-    let wire = running.wire();
-    let ada = wire.user("memory-platform", "ada");
+    let client = running.client();
+    let ada = client.user("memory-platform", "ada");
     let said = |role: &str, content: &str| {
         ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
     };
@@ -194,8 +194,8 @@ fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
 #[test]
 fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
     let running = started("alma");
-    let wire = running.wire();
-    let ada = wire.user("alma", "ada");
+    let client = running.client();
+    let ada = client.user("alma", "ada");
     let said = |role: &str, content: &str| {
         ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
     };

@@ -3,9 +3,12 @@
 //!
 //! `make torture` does it 200 times; `KEEPSAKE_TORTURE_KILLS` and `KEEPSAKE_TORTURE_SEED` say otherwise.
 
-use crate::support::service::{Place, command};
-use crate::support::story::{Dice, different, message, settled, state, stream};
-use crate::support::{Broker, Child, Running, Wire, kafka};
+use crate::support::program::command;
+use crate::support::service::Place;
+use crate::support::workload::{
+    Dice, differences, memories_by_user, record, stream, wait_until_applied,
+};
+use crate::support::{Broker, Child, Client, Running, kafka};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,11 +35,11 @@ struct Pair {
 
 impl Pair {
     fn start(broker: &Path, servers: &str) -> Pair {
-        let name = format!("t{}", kafka::number());
+        let name = format!("t{}", crate::support::scratch::number());
         let place = |which: &str| Place {
             broker: Broker::Kafka,
             prefix: format!("{name}."),
-            dir: kafka::scratch().join(format!("{name}-{which}")),
+            dir: crate::support::scratch::root().join(format!("{name}-{which}")),
             options: vec![("kafka.bootstrap_servers".into(), servers.into())],
         };
         let places = [place("left"), place("right")];
@@ -57,7 +60,7 @@ impl Pair {
                 format!("{n}: kill -9 of {victim}")
             }
             7 => {
-                self.children[victim].wait_until_it_listens();
+                self.children[victim].wait_until_it_handles_signals();
                 self.children[victim].signal("-TERM");
                 let status = self.children[victim].wait();
                 assert!(
@@ -95,13 +98,13 @@ impl Pair {
 }
 
 /// How many decisions each place in the log has, and how many dead letters.
-fn endings(wire: &Wire) -> BTreeMap<String, usize> {
+fn endings(client: &Client) -> BTreeMap<String, usize> {
     let mut endings = BTreeMap::new();
-    for record in wire.read("decisions") {
+    for record in client.read("decisions") {
         let event = &record.json()["event"];
         *endings.entry(format!("{}/{}", event["partition"], event["offset"])).or_default() += 1;
     }
-    for record in wire.read("dead-letters") {
+    for record in client.read("dead-letters") {
         let place = |name: &str| {
             String::from_utf8_lossy(record.header(name).expect("a dead letter's header"))
                 .into_owned()
@@ -125,10 +128,10 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let kills = number("KEEPSAKE_TORTURE_KILLS", KILLS as u64) as usize;
     let seed = number("KEEPSAKE_TORTURE_SEED", std::process::id().into());
     let mut dice = Dice(seed);
-    let broker = kafka::scratch().join("torture-kafka");
+    let broker = crate::support::scratch::root().join("torture-kafka");
     let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
     let mut pair = Pair::start(&broker, &servers);
-    let wire = Wire::connect(&servers, &pair.places[0].prefix);
+    let client = Client::connect(&servers, &pair.places[0].prefix);
 
     let users: Vec<String> = (0..6).map(|n| format!("user-{n}")).collect();
     let events = stream(&users, 30 * kills);
@@ -137,22 +140,22 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
         for (m, event) in part.iter().enumerate() {
             sent.push((
                 event["user"].as_str().map(str::to_owned),
-                wire.post(&message(&wire, event)),
+                client.post(&record(&client, event)),
             ));
             if m % 10 == 9 {
-                let stray = wire.user("laws", &format!("stray-{}", n % STRAYS));
+                let stray = client.user("laws", &format!("stray-{}", n % STRAYS));
                 let mut record = stray.message(
                     "events",
                     json!({"type": "remember", "content": format!("Stray {n} {m}")}),
                 );
                 record.partition = Some((m / 10) as i32);
                 strays.push(format!("Stray {n} {m}"));
-                sent.push((None, wire.post(&record)));
+                sent.push((None, client.post(&record)));
             }
             if m == 15 {
-                let mut broken = message(&wire, event);
+                let mut broken = record(&client, event);
                 broken.value = Some(b"{ this is no event".to_vec());
-                sent.push((None, wire.post(&broken)));
+                sent.push((None, client.post(&broken)));
             }
             if m as u64 == dice.below(30) {
                 std::thread::sleep(Duration::from_millis(dice.below(300)));
@@ -168,7 +171,7 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let mut places = Vec::new();
     for (user, delivery) in &sent {
         while delivery.get().is_none() && Instant::now() < give_up {
-            wire.flush();
+            client.flush();
         }
         let (partition, offset) =
             delivery.get().expect("within two minutes").clone().expect("acknowledged");
@@ -178,16 +181,16 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
         }
     }
     pair.children.iter_mut().for_each(Child::wait_until_ready);
-    settled(&wire, &ends);
+    wait_until_applied(&client, &ends);
 
     let case = format!("seed {seed}, {} events, {mishaps:#?}", places.len());
     let missing = |endings: &BTreeMap<String, usize>| {
         places.iter().filter(|place| !endings.contains_key(*place)).count()
     };
-    let mut found = endings(&wire);
+    let mut found = endings(&client);
     // What was passed on arrives after what its sender's partition says.
     while missing(&found) > 0 && Instant::now() < give_up {
-        found = endings(&wire);
+        found = endings(&client);
     }
     let twice: Vec<&String> =
         found.iter().filter(|(_, count)| **count > 1).map(|(place, _)| place).collect();
@@ -195,7 +198,7 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}: {case}");
 
     let contents = |n: usize| -> Vec<String> {
-        let all = wire.user("laws", &format!("stray-{n}")).list();
+        let all = client.user("laws", &format!("stray-{n}")).list();
         all.iter().map(|memory| memory["content"].as_str().expect("text").to_owned()).collect()
     };
     let mut arrived: Vec<String> = (0..STRAYS).flat_map(contents).collect();
@@ -205,10 +208,10 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
         arrived,
         strays,
         "what came to a wrong partition is there once: {case}, {:#?}",
-        told_of(&wire, &arrived, &strays)
+        told_of(&client, &arrived, &strays)
     );
 
-    let after = state(&wire, &users);
+    let after = memories_by_user(&client, &users);
     let [left, right] = &mut pair.children;
     for child in [left, right] {
         child.signal("-TERM");
@@ -223,20 +226,23 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
             String::from_utf8_lossy(&verified.stderr)
         );
     }
-    let calm = calm(&pair.places[0], &wire, &ends, &users);
+    let calm = calm(&pair.places[0], &client, &ends, &users);
     for user in &users {
-        let different = different(&after[user], &calm[user]);
-        assert!(different.is_empty(), "{user}: tortured and calm differ in {different:#?}: {case}");
+        let differences = differences(&after[user], &calm[user]);
+        assert!(
+            differences.is_empty(),
+            "{user}: tortured and calm differ in {differences:#?}: {case}"
+        );
     }
 }
 
 /// All that the topics say of strays that are in only one of two lists.
-fn told_of(wire: &Wire, some: &[String], others: &[String]) -> Vec<String> {
+fn told_of(client: &Client, some: &[String], others: &[String]) -> Vec<String> {
     let odd =
         |text: &str| some.iter().any(|one| one == text) != others.iter().any(|one| one == text);
     let mut told = Vec::new();
     for topic in ["events", "decisions", "memories"] {
-        for record in wire.read(topic).into_iter().filter(|record| record.value.is_some()) {
+        for record in client.read(topic).into_iter().filter(|record| record.value.is_some()) {
             let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default())
                 .unwrap_or_default();
             if ["content", "text"].iter().any(|field| value[field].as_str().is_some_and(odd)) {
@@ -253,7 +259,7 @@ fn told_of(wire: &Wire, some: &[String], others: &[String]) -> Vec<String> {
 /// The same log in one go: another group, another store, another changelog, nobody killed.
 fn calm(
     place: &Place,
-    wire: &Wire,
+    client: &Client,
     ends: &BTreeMap<i32, (String, i64)>,
     users: &[String],
 ) -> BTreeMap<String, Vec<Value>> {
@@ -261,8 +267,8 @@ fn calm(
     calm.options.push(("kafka.group_id".into(), format!("{}calm", place.prefix)));
     calm.options.push(("store.durability".into(), "local".into()));
     let calm = Running::at(calm);
-    settled(wire, ends);
-    let state = state(wire, users);
+    wait_until_applied(client, ends);
+    let state = memories_by_user(client, users);
     calm.stop();
     state
 }

@@ -175,7 +175,7 @@ fn best(service: &mut InProcess, query: &str, as_of: Option<&str>) -> String {
     if let Some(as_of) = as_of {
         body["as_of"] = as_of.into();
     }
-    let memories = service.ask(Time(0), &body);
+    let memories = service.memories(Time(0), &body);
     memories
         .first()
         .map_or("nothing", |memory| memory["content"].as_str().expect("a text"))
@@ -205,11 +205,11 @@ fn goes_on(sample: &Sample) {
         "{name}"
     );
     let asked = of_ada(json!({"type": "recall", "query": "What colour is the office door?"}));
-    let door = service.ask(Time(0), &asked)[0]["id"].clone();
+    let door = service.memories(Time(0), &asked)[0]["id"].clone();
     let mut tell = |body: Value| {
         let mut event = of_ada(body);
         event["at"] = "2026-02-01T00:00:00Z".into();
-        service.decide(&event).remove(0)
+        service.decisions_of(&event).remove(0)
     };
     let turn = |content: &str| json!({"type": "turn", "session": "s", "content": content});
 

@@ -1,6 +1,7 @@
 //! What a shard holds is what its changelog says: held by `keepsake verify`, and seen by it where it is not so.
 
-use crate::support::service::{Place, command};
+use crate::support::program::command;
+use crate::support::service::Place;
 use crate::support::{Broker, Running, kafka};
 use keepsake::domain::{Memory, UserKey};
 use keepsake::ports::embedder::Model;
@@ -32,9 +33,9 @@ fn shard(verdict: &Value, partition: i32) -> &Value {
 
 /// Everything that changes a shard, at least once.
 fn live(running: &Running, tenant: &str) {
-    let wire = running.wire();
+    let client = running.client();
     for name in ["ada", "bob", "cleo", "dan", "eve"] {
-        let user = wire.user(tenant, name);
+        let user = client.user(tenant, name);
         for turn in [
             "I live in Berlin.",
             "I moved to Lisbon last month.",
@@ -49,10 +50,10 @@ fn live(running: &Running, tenant: &str) {
         user.event(json!({"type": "feedback", "memory": kept, "signal": "confirmed"}));
         user.event(json!({"type": "forget", "memory": gone}));
     }
-    wire.user(tenant, "ada").event(
+    client.user(tenant, "ada").event(
         json!({"type": "remember", "content": "The office closes at six.", "scope": "tenant"}),
     );
-    wire.user(tenant, "eve").event(json!({"type": "forget", "everything": true}));
+    client.user(tenant, "eve").event(json!({"type": "forget", "everything": true}));
 }
 
 /// The store of a shard whose process has ended.

@@ -1,7 +1,7 @@
 //! A tick in the future: sessions are summarised, what has faded is archived, and the archive is still there for who asks.
 //! With services of their own: a tick makes everybody older.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, eventually, on_both_brokers};
 use serde_json::{Value, json};
 
@@ -12,11 +12,11 @@ on_both_brokers! {
 
 fn tick(user: &User<'_>, at: &str) {
     // To every partition: each process has its own worker.
-    for partition in 0..user.wire.partitions("events") {
+    for partition in 0..user.client.partitions("events") {
         let mut message = user.message("events", json!({}));
         message.value = Some(json!({"type": "tick", "at": at}).to_string().into_bytes());
         message.partition = Some(partition);
-        user.wire.send(&message);
+        user.client.send(&message);
     }
 }
 
@@ -29,11 +29,11 @@ fn decided(user: &User<'_>, outcome: &str) -> Value {
 /// Anybody who may write events may publish a tick: it wakes the worker, and makes nobody's memories old.
 fn law_nobody_suffers_from_a_tick_of_another_year(broker: Broker) {
     let running = Running::start(broker, &[]);
-    let wire = running.wire();
-    let ada = wire.user("ticks", "ada");
+    let client = running.client();
+    let ada = client.user("ticks", "ada");
     let said = "My sister Anna moved to Porto last week.";
     assert_eq!(outcome(&ada.turn(said)), "kept");
-    let stranger = wire.user("strangers", "eve");
+    let stranger = client.user("strangers", "eve");
     tick(&stranger, "2090-01-01T00:00:00Z");
     let rounds = "keepsake_compaction_seconds_count ";
     eventually("a round", || {
@@ -57,8 +57,8 @@ fn law_nobody_suffers_from_a_tick_of_another_year(broker: Broker) {
 
 fn a_tick_summarises_and_archives(broker: Broker) {
     let running = Running::start(broker, &[("clock.from_events", "true")]);
-    let wire = running.wire();
-    let ada = wire.user("ticks", "ada");
+    let client = running.client();
+    let ada = client.user("ticks", "ada");
     let said = [
         "We decided to use Postgres for the billing service in March.",
         "My sister Anna moved to Porto last week.",
@@ -70,7 +70,7 @@ fn a_tick_summarises_and_archives(broker: Broker) {
     for content in said {
         let reply = ada.event(json!({"type": "turn", "content": content, "session": "s1", "at": "2026-01-01T10:00:00Z"}));
         assert_eq!(outcome(&reply), "kept", "{reply}");
-        ids.push(made(&reply));
+        ids.push(memory_id(&reply));
     }
     tick(&ada, "2026-01-01T12:00:00Z");
     tick(&ada, "2026-01-02T12:00:00Z");
@@ -111,10 +111,10 @@ fn a_tick_summarises_and_archives(broker: Broker) {
     );
 
     // A summary of what was forgotten goes with it, and the session is told again without it.
-    let bob = wire.user("ticks", "bob");
+    let bob = client.user("ticks", "bob");
     let mut ids = Vec::new();
     for content in said {
-        ids.push(made(&bob.event(json!({"type": "turn", "content": content, "session": "s9", "at": "2059-12-01T10:00:00Z"}))));
+        ids.push(memory_id(&bob.event(json!({"type": "turn", "content": content, "session": "s9", "at": "2059-12-01T10:00:00Z"}))));
     }
     tick(&bob, "2059-12-02T10:00:00Z");
     decided(&bob, "summarised");

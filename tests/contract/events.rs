@@ -1,7 +1,7 @@
 //! What events do: each type's receipt, its decision record, and the state of its memory on the change feed.
 
-use crate::support::client::{contents, made, outcome};
-use crate::support::{Broker, Message, Running, Wire, on_both_brokers};
+use crate::support::client::{contents, memory_id, outcome};
+use crate::support::{Broker, Client, Message, Running, on_both_brokers};
 use serde_json::{Value, json};
 
 on_both_brokers! {
@@ -17,21 +17,21 @@ on_both_brokers! {
 }
 
 /// The decision record about the event at this place.
-fn decided(wire: &Wire, reply: &Value) -> Value {
+fn decided(client: &Client, reply: &Value) -> Value {
     let place = |value: &Value| (value["partition"].clone(), value["offset"].clone());
-    let found = wire
+    let found = client
         .find("decisions", "the decision", |record| place(&record.json()["event"]) == place(reply));
     found.json()
 }
 
 fn every_event_type(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("events", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("events", "ada");
     let mut receipts: Vec<(&str, Value)> = Vec::new();
     let remembered = ada
         .event(json!({"type": "remember", "content": "The blue notebook is in the attic.", "kind": "note", "importance": 0.5,
         "confidence": 0.25, "metadata": {"app": "attic"}}));
-    let id = made(&remembered);
+    let id = memory_id(&remembered);
     receipts.push(("kept", remembered));
     receipts
         .push(("kept", ada.turn("We decided to use Postgres for the billing service in March.")));
@@ -45,13 +45,13 @@ fn every_event_type(broker: Broker) {
     for (expected, reply) in &receipts {
         assert_eq!(reply["type"], "applied", "{reply}");
         assert_eq!(outcome(reply), *expected, "{reply}");
-        let record = decided(&wire, reply);
+        let record = decided(&client, reply);
         assert_eq!(record["outcome"], *expected, "the record on the decisions topic: {record}");
         assert_eq!((&record["tenant"], &record["user"]), (&json!("events"), &json!("ada")));
-        assert_eq!(record["event"]["topic"], wire.topic("events"));
+        assert_eq!(record["event"]["topic"], client.topic("events"));
     }
 
-    let states: Vec<Message> = wire
+    let states: Vec<Message> = client
         .read("memories")
         .into_iter()
         .filter(|record| record.key == Some(format!("events/ada/{id}").into_bytes()))
@@ -76,15 +76,19 @@ fn every_event_type(broker: Broker) {
 }
 
 fn the_same_id_again_changes_nothing(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("duplicates", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("duplicates", "ada");
     let event = json!({"type": "turn", "id": "m-1", "content": "I live in Lisbon"});
     let first = ada.event(event.clone());
     let again = ada.event(event.clone());
     assert_eq!((outcome(&first), outcome(&again)), ("kept", "duplicate"));
-    assert_eq!(made(&first), made(&again), "a duplicate names the memory that the first one made");
+    assert_eq!(
+        memory_id(&first),
+        memory_id(&again),
+        "a duplicate names the memory that the first one made"
+    );
     assert_eq!(ada.list().len(), 1);
-    let other = wire.user("duplicates", "bob").event(event);
+    let other = client.user("duplicates", "bob").event(event);
     assert_eq!(outcome(&other), "kept", "an id is the user's own");
 
     // Two at once, in one batch.
@@ -92,9 +96,9 @@ fn the_same_id_again_changes_nothing(broker: Broker) {
         "events",
         json!({"type": "remember", "id": "m-2", "content": "The ferry leaves at nine."}),
     );
-    (0..5).for_each(|_| drop(wire.post(&event)));
-    wire.flush();
-    ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
+    (0..5).for_each(|_| drop(client.post(&event)));
+    client.flush();
+    ada.event(json!({"type": "feedback", "memory": memory_id(&first), "signal": "used"}));
     assert_eq!(
         ada.list().iter().filter(|memory| memory["content"] == "The ferry leaves at nine.").count(),
         1
@@ -102,8 +106,8 @@ fn the_same_id_again_changes_nothing(broker: Broker) {
 }
 
 fn cloudevents_and_the_confluent_prefix(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("envelopes", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("envelopes", "ada");
     let body = json!({"content": "The blue key opens the shed."});
     let binary = ada
         .message("events", body)
@@ -113,11 +117,11 @@ fn cloudevents_and_the_confluent_prefix(broker: Broker) {
         .with("ce_id", "ce-1")
         .with("ce_time", "2026-03-14T09:26:53Z")
         .with("content-type", "application/json");
-    let reply = wire.exchange(binary.clone()).json();
+    let reply = client.exchange(binary.clone()).json();
     assert_eq!(outcome(&reply), "kept", "{reply}");
     assert_eq!(reply["decisions"][0]["at"], "2026-03-14T09:26:53Z");
     assert_eq!(reply["decisions"][0]["event"]["id"], "ce-1");
-    assert_eq!(outcome(&wire.exchange(binary).json()), "duplicate", "ce_id is the event's id");
+    assert_eq!(outcome(&client.exchange(binary).json()), "duplicate", "ce_id is the event's id");
 
     let structured = json!({"specversion": "1.0", "type": "keepsake.remember.v1", "source": "/tests", "id": "ce-2", "time": "2026-03-15T00:00:00Z",
         "data": {"tenant": "envelopes", "user": "ada", "content": "The red key opens the gate."}});
@@ -125,29 +129,29 @@ fn cloudevents_and_the_confluent_prefix(broker: Broker) {
         .message("events", json!({}))
         .with("content-type", "application/cloudevents+json; charset=utf-8");
     message.value = Some(structured.to_string().into_bytes());
-    let reply = wire.exchange(message).json();
+    let reply = client.exchange(message).json();
     assert_eq!(outcome(&reply), "kept", "{reply}");
     assert_eq!(reply["decisions"][0]["event"]["id"], "ce-2");
 
     let mut prefixed = ada
         .message("events", json!({"type": "remember", "content": "The small key opens the box."}));
     prefixed.value = prefixed.value.map(|value| [&[0, 0, 0, 0, 7], value.as_slice()].concat());
-    assert_eq!(outcome(&wire.exchange(prefixed).json()), "kept");
+    assert_eq!(outcome(&client.exchange(prefixed).json()), "kept");
 
     let recall =
         ada.message("recalls", json!({"query": "blue key"})).with("ce_type", "keepsake.recall.v1");
-    let reply = wire.exchange(recall).json();
+    let reply = client.exchange(recall).json();
     assert_eq!(contents(&reply)[0], "The blue key opens the shed.");
 }
 
 fn a_changed_mind_supersedes(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("superseding", "ada");
-    let berlin = made(&ada.event(
+    let client = Running::shared(broker).client();
+    let ada = client.user("superseding", "ada");
+    let berlin = memory_id(&ada.event(
         json!({"type": "turn", "content": "I live in Berlin", "at": "2026-01-10T00:00:00Z"}),
     ));
     let moved = ada.event(json!({"type": "turn", "content": "I moved to Lisbon last month", "at": "2026-03-10T00:00:00Z"}));
-    let lisbon = made(&moved);
+    let lisbon = memory_id(&moved);
     assert_eq!(outcome(&moved), "superseded", "{moved}");
     assert_eq!(moved["decisions"][0]["related"], json!([berlin]));
     assert!(moved["decisions"][0]["surprise"]["contradiction"].as_f64() > Some(0.0), "{moved}");
@@ -171,23 +175,23 @@ fn a_changed_mind_supersedes(broker: Broker) {
 }
 
 fn the_same_said_again_is_merged(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("merging", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("merging", "ada");
     let first = ada.turn("My sister Anna moved to Porto in 2019.");
     let again = ada.turn("my sister Anna moved to Porto in 2019");
     assert_eq!((outcome(&first), outcome(&again)), ("kept", "merged"), "{again}");
-    assert_eq!(made(&first), made(&again));
+    assert_eq!(memory_id(&first), memory_id(&again));
     let other = ada.turn("My sister Anna moved to Porto in 2021.");
     assert_ne!(outcome(&other), "merged", "another number says something else: {other}");
-    let memory = ada.ask(json!({"type": "get", "memory": made(&first)}));
+    let memory = ada.ask(json!({"type": "get", "memory": memory_id(&first)}));
     assert_eq!(memory["memory"]["confirmed"], 1, "{memory}");
     // Said together, too: the second is decided on what the first one did.
     let post = |content: &str| {
-        wire.post(&ada.message("events", json!({"type": "turn", "content": content})))
+        client.post(&ada.message("events", json!({"type": "turn", "content": content})))
     };
     post("I am allergic to peanuts.");
     post("I am allergic to peanuts.");
-    wire.flush();
+    client.flush();
     ada.turn("ok");
     assert_eq!(
         ada.list().iter().filter(|memory| memory["content"] == "I am allergic to peanuts.").count(),
@@ -196,10 +200,11 @@ fn the_same_said_again_is_merged(broker: Broker) {
 }
 
 fn feedback_moves_importance_and_confidence(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("feedback", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("feedback", "ada");
     let event = json!({"type": "remember", "content": "The office is on the fifth floor.", "importance": 0.5, "confidence": 0.5});
-    let (one, two) = (made(&ada.event(event)), ada.remember("The cantine is on the first floor."));
+    let (one, two) =
+        (memory_id(&ada.event(event)), ada.remember("The cantine is on the first floor."));
     let number = |id: &str, field: &str| {
         ada.ask(json!({"type": "get", "memory": id}))["memory"][field].as_f64().expect("a number")
     };
@@ -223,8 +228,8 @@ fn feedback_moves_importance_and_confidence(broker: Broker) {
 }
 
 fn an_update_keeps_what_was_said_before(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("updates", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("updates", "ada");
     let id = ada.remember("The meeting is on Monday.");
     for content in ["The meeting is on Tuesday.", "The meeting is on Friday."] {
         let reply = ada.event(
@@ -260,15 +265,15 @@ fn an_update_keeps_what_was_said_before(broker: Broker) {
         json!({"type": "update", "memory": "00000000-0000-4000-8000-000000000000", "content": "x"}),
     );
     assert_eq!(unknown["status"], "not_found", "{unknown}");
-    let elsewhere = wire
+    let elsewhere = client
         .user("updates", "eve")
         .event(json!({"type": "update", "memory": id, "content": "stolen"}));
     assert_eq!(elsewhere["status"], "not_found", "another user's memory: {elsewhere}");
 }
 
 fn unknown_fields_are_ignored(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("unknown", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("unknown", "ada");
     let reply = ada.event(json!({"type": "remember", "content": "The blue door.", "colour": {"deep": [1, 2]}, "version": 9}));
     assert_eq!(outcome(&reply), "kept");
     let reply = ada.ask(json!({"type": "recall", "query": "blue door", "mood": "curious"}));
@@ -276,8 +281,8 @@ fn unknown_fields_are_ignored(broker: Broker) {
 }
 
 fn a_turn_too_light_is_dropped_with_its_numbers(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("dropping", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("dropping", "ada");
     let reply = ada.turn("Hi there!");
     let decision = &reply["decisions"][0];
     assert_eq!(decision["outcome"], "dropped", "{reply}");

@@ -1,6 +1,6 @@
 //! What is forgotten is gone from every answer: recall, list, get, explain, other memories' words, and what comes after.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, on_both_brokers};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn nowhere(user: &User<'_>, word: &str, events: &[Value]) {
         replies.push(user.ask(json!({"type": "explain", "memory": memory["id"]})));
     }
     for event in events {
-        let place = json!({"topic": user.wire.topic("events"), "partition": event["partition"], "offset": event["offset"]});
+        let place = json!({"topic": user.client.topic("events"), "partition": event["partition"], "offset": event["offset"]});
         replies.push(user.ask(json!({"type": "explain", "event": place})));
     }
     for reply in replies {
@@ -40,12 +40,12 @@ fn nowhere(user: &User<'_>, word: &str, events: &[Value]) {
 }
 
 fn forgetting_one_memory(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-one", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-one", "ada");
     let secret =
         ada.event(json!({"type": "turn", "id": "secret", "content": "I am allergic to walnuts and to dust.", "session": "s1"}));
     let kept = ada.remember("The tram to the harbour is number 28.");
-    let gone = made(&secret);
+    let gone = memory_id(&secret);
     let reply = ada.event(json!({"type": "forget", "memory": gone}));
     assert_eq!((outcome(&reply), &reply["decisions"][0]["memory"]), ("forgotten", &json!(gone)));
     nowhere(&ada, "walnuts", &[secret]);
@@ -67,8 +67,8 @@ fn forgetting_one_memory(broker: Broker) {
 }
 
 fn forgetting_a_session(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-session", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-session", "ada");
     let events: Vec<Value> = [
         "My doctor is called Zanzibar.",
         "We decided that Zanzibar sees me on Friday.",
@@ -91,8 +91,8 @@ fn forgetting_a_session(broker: Broker) {
 }
 
 fn forgetting_what_a_query_means(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-query", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-query", "ada");
     ada.remember("My salary at the brewery is 4000 euros.");
     ada.remember("The brewery opens at nine.");
     let reply = ada.event(json!({"type": "forget", "query": "brewery salary"}));
@@ -108,8 +108,8 @@ fn forgetting_what_a_query_means(broker: Broker) {
 }
 
 fn forgetting_everything(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-all", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-all", "ada");
     let mut events: Vec<Value> = (0..12)
         .map(|n| ada.turn(&format!("We decided on plan Quokka number {n} in March.")))
         .collect();
@@ -127,7 +127,7 @@ fn forgetting_everything(broker: Broker) {
         ("kept", Some(1.0)),
         "as if nothing had been said"
     );
-    let tombstones = wire.read("memories").into_iter().filter(|record| {
+    let tombstones = client.read("memories").into_iter().filter(|record| {
         record.value.is_none()
             && record.key.as_deref().is_some_and(|key| key.starts_with(b"forget-all/ada/"))
     });
@@ -135,20 +135,20 @@ fn forgetting_everything(broker: Broker) {
 }
 
 fn what_a_forgotten_memory_left_in_others_goes_with_it(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-links", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-links", "ada");
     let berlin = ada.turn("I live in Timbuktu");
     let lisbon = ada.turn("I moved to Lisbon last month");
     assert_eq!(outcome(&lisbon), "superseded", "{lisbon}");
-    ada.event(json!({"type": "forget", "memory": made(&berlin)}));
+    ada.event(json!({"type": "forget", "memory": memory_id(&berlin)}));
     nowhere(&ada, "Timbuktu", &[berlin, lisbon.clone()]);
-    let memory = &ada.ask(json!({"type": "get", "memory": made(&lisbon)}))["memory"];
+    let memory = &ada.ask(json!({"type": "get", "memory": memory_id(&lisbon)}))["memory"];
     assert!(memory["supersedes"].is_null() || memory["supersedes"] == json!([]), "{memory}");
 
     // The other way round: what was replaced by something that never was is valid again.
-    let bob = wire.user("forget-links", "bob");
-    let berlin = made(&bob.turn("I live in Berlin"));
-    let lisbon = made(&bob.turn("I moved to Lisbon last month"));
+    let bob = client.user("forget-links", "bob");
+    let berlin = memory_id(&bob.turn("I live in Berlin"));
+    let lisbon = memory_id(&bob.turn("I moved to Lisbon last month"));
     bob.event(json!({"type": "forget", "memory": lisbon}));
     assert_eq!(contents(&bob.recall("Where do I live?")), ["I live in Berlin"]);
     assert!(bob.list()[0]["valid_to"].is_null(), "{berlin} is valid again");
@@ -161,8 +161,8 @@ fn what_a_forgotten_memory_left_in_others_goes_with_it(broker: Broker) {
 }
 
 fn what_its_neighbours_know_of_a_forgotten_turn_goes_with_it(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-neighbours", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-neighbours", "ada");
     let said =
         |content: &str| ada.event(json!({"type": "turn", "content": content, "session": "s1"}));
     let doctor = said("My doctor is called Zanzibar.");
@@ -185,7 +185,7 @@ fn what_its_neighbours_know_of_a_forgotten_turn_goes_with_it(broker: Broker) {
         [true, true],
         "the turn before lends it relevance"
     );
-    ada.event(json!({"type": "forget", "memory": made(&doctor)}));
+    ada.event(json!({"type": "forget", "memory": memory_id(&doctor)}));
     assert_eq!(meeting("Where does Dr Zanzibar meet on Friday?"), [true, false]);
     let reply = ada.ask(json!({"type": "recall", "query": "Zanzibar", "explain": true}));
     assert!(!reply.to_string().contains("Zanzibar."), "{reply}");
@@ -193,8 +193,8 @@ fn what_its_neighbours_know_of_a_forgotten_turn_goes_with_it(broker: Broker) {
 
 /// One batch holds both: what is recent must not keep what the batch itself took away.
 fn said_and_forgotten_in_one_breath(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-at-once", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-at-once", "ada");
     let mut places = Vec::new();
     for n in 0..10 {
         let turn = ada.message(
@@ -202,11 +202,11 @@ fn said_and_forgotten_in_one_breath(broker: Broker) {
             json!({"type": "turn", "content": format!("We decided on the Wombat plan {n} in March."), "session": "s1"}),
         );
         let forget = ada.message("events", json!({"type": "forget", "everything": true}));
-        let sent = wire.post(&turn);
-        wire.post(&forget);
+        let sent = client.post(&turn);
+        client.post(&forget);
         places.push(sent);
     }
-    wire.flush();
+    client.flush();
     ada.event(json!({"type": "forget", "query": "nothing"}));
     let events: Vec<Value> = places
         .iter()
@@ -217,15 +217,15 @@ fn said_and_forgotten_in_one_breath(broker: Broker) {
 }
 
 fn a_turn_that_is_taken_back_or_off_the_record_leaves_nothing(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forget-said", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-said", "ada");
     let say = |role: &str, content: &str| {
         ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s1"}))
     };
     let said = say("user", "I keep my boat in Timbuktu.");
     let back = say("user", "Forget what I just said.");
     assert_eq!(outcome(&back), "forgotten", "{back}");
-    assert_eq!(back["decisions"][0]["related"], json!([made(&said)]));
+    assert_eq!(back["decisions"][0]["related"], json!([memory_id(&said)]));
     let secret = say("user", "Off the record: I am leaving for Timbuktu.");
     let answer = say("assistant", "Timbuktu it is, and nobody will hear of it.");
     assert_eq!([outcome(&secret), outcome(&answer)], ["dropped"; 2], "{secret} {answer}");

@@ -1,6 +1,6 @@
 //! Forged marks: what a stranger writes on a record as if Keepsake had forwarded or proposed it changes nothing for anybody.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Message, Running, User, eventually, on_both_brokers};
 use serde_json::{Value, json};
 
@@ -22,31 +22,31 @@ fn home(user: &User<'_>) -> i32 {
 }
 
 fn law_nobody_suffers_from_a_forged_way(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let (ada, evil) = (wire.user("forged", "ada"), wire.user("forged-evil", "eve"));
-    let (home, count) = (home(&ada), wire.partitions("events"));
+    let client = Running::shared(broker).client();
+    let (ada, evil) = (client.user("forged", "ada"), client.user("forged-evil", "eve"));
+    let (home, count) = (home(&ada), client.partitions("events"));
     // On ada's partition: "whatever comes from any other has been here".
     for source in (0..count).filter(|source| *source != home) {
         let event =
             evil.message("events", json!({"type": "remember", "content": "Nothing to see here."}));
         let via = format!("{source}:9223372036854775807");
         let forged = forged(event)
-            .with("keepsake-origin", format!("{}:{source}:1", wire.topic("events")))
+            .with("keepsake-origin", format!("{}:{source}:1", client.topic("events")))
             .with("keepsake-via", via);
-        let reply = wire.exchange(Message { partition: Some(home), ..forged }).json();
+        let reply = client.exchange(Message { partition: Some(home), ..forged }).json();
         assert_eq!(outcome(&reply), "kept", "an ordinary event: {reply}");
     }
     for source in (0..count).filter(|source| *source != home) {
         let event = json!({"type": "remember", "content": format!("I came by way of {source}.")});
         let message = Message { partition: Some(source), ..ada.message("events", event) };
-        let reply = wire.exchange(message).json();
+        let reply = client.exchange(message).json();
         assert_eq!((outcome(&reply), &reply["misrouted"]), ("kept", &json!(true)), "{reply}");
     }
 }
 
 fn law_nobody_suffers_from_a_forged_origin(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let (ada, evil) = (wire.user("origins", "ada"), wire.user("origins-evil", "eve"));
+    let client = Running::shared(broker).client();
+    let (ada, evil) = (client.user("origins", "ada"), client.user("origins-evil", "eve"));
     let told =
         ada.event(json!({"type": "remember", "content": "The lighthouse keeper is called Marit."}));
     let (partition, offset) = (&told["partition"], &told["offset"]);
@@ -58,13 +58,13 @@ fn law_nobody_suffers_from_a_forged_origin(broker: Broker) {
         "events",
         json!({"type": "remember", "content": "The lighthouse keeper is nobody."}),
     );
-    let origin = format!("{}:{partition}:{offset}", wire.topic("events"));
+    let origin = format!("{}:{partition}:{offset}", client.topic("events"));
     let there = partition.as_i64().expect("a number") as i32;
     let forged = forged(event)
         .with("keepsake-origin", origin)
         .with("keepsake-via", format!("{}:1", (there + 1) % 2));
-    let reply = wire.exchange(Message { partition: Some(there), ..forged }).json();
-    assert_ne!(made(&reply), made(&told), "its id is of its own place: {reply}");
+    let reply = client.exchange(Message { partition: Some(there), ..forged }).json();
+    assert_ne!(memory_id(&reply), memory_id(&told), "its id is of its own place: {reply}");
     let after = ada.ask(json!({"type": "recall", "query": "lighthouse keeper", "explain": true}));
     assert_eq!(
         (by_words(&after), contents(&after)),
@@ -78,18 +78,18 @@ fn by_words(reply: &Value) -> f64 {
 }
 
 fn law_nobody_suffers_from_a_forged_copy_for_every_partition(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("copies", "ada");
-    let (home, count) = (home(&ada), wire.partitions("events"));
+    let client = Running::shared(broker).client();
+    let ada = client.user("copies", "ada");
+    let (home, count) = (home(&ada), client.partitions("events"));
     let event = json!({"type": "remember", "content": "A copy that forget would not reach."});
     for way in ["order", "copy"] {
         let away = (home + 1) % count;
         let forged = forged(ada.message("events", event.clone()))
-            .with("keepsake-origin", format!("{}:{away}:7", wire.topic("events")))
+            .with("keepsake-origin", format!("{}:{away}:7", client.topic("events")))
             .with("keepsake-via", format!("{home}:7"))
             .with("keepsake-tenant", way)
             .with("keepsake-broadcast", "true");
-        let reply = wire.exchange(Message { partition: Some(away), ..forged }).json();
+        let reply = client.exchange(Message { partition: Some(away), ..forged }).json();
         assert_eq!(
             (&reply["partition"], &reply["misrouted"]),
             (&json!(home), &json!(true)),

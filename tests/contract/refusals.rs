@@ -1,6 +1,6 @@
 //! What is not taken: dead letters with both header sets, `invalid` replies, deadlines, offsets, forbidden topics.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Message, PATIENCE, Running, on_both_brokers};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,10 +15,10 @@ on_both_brokers! {
 }
 
 fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
-    let wire = Running::shared(broker).wire();
+    let client = Running::shared(broker).client();
     let value = b"{\"type\": \"turn\", \"content\": \xff}".to_vec();
     let sent = Message {
-        topic: wire.topic("events"),
+        topic: client.topic("events"),
         key: Some(b"dead/ada".to_vec()),
         value: Some(value.clone()),
         headers: vec![
@@ -28,8 +28,8 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
         timestamp_ms: 1_770_000_000_123,
         ..Message::default()
     };
-    let (partition, offset) = wire.send(&sent);
-    let letter = wire.find("dead-letters", "the dead letter", |record| {
+    let (partition, offset) = client.send(&sent);
+    let letter = client.find("dead-letters", "the dead letter", |record| {
         record.key.as_deref() == Some(b"dead/ada")
     });
     assert_eq!(letter.value, Some(value), "raw");
@@ -41,14 +41,14 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
     );
     let reason = text("__connect.errors.exception.message");
     let expected: Vec<(&str, Vec<u8>)> = vec![
-        ("__connect.errors.topic", wire.topic("events").into_bytes()),
+        ("__connect.errors.topic", client.topic("events").into_bytes()),
         ("__connect.errors.partition", partition.to_string().into_bytes()),
         ("__connect.errors.offset", offset.to_string().into_bytes()),
         ("__connect.errors.stage", b"ingest".to_vec()),
         ("__connect.errors.class.name", b"keepsake.ingest".to_vec()),
         ("__connect.errors.exception.class.name", b"not-utf8".to_vec()),
         ("__connect.errors.exception.message", reason.clone().into_bytes()),
-        ("kafka_dlt-original-topic", wire.topic("events").into_bytes()),
+        ("kafka_dlt-original-topic", client.topic("events").into_bytes()),
         ("kafka_dlt-original-partition", partition.to_be_bytes().to_vec()),
         ("kafka_dlt-original-offset", offset.to_be_bytes().to_vec()),
         ("kafka_dlt-original-timestamp", 1_770_000_000_123i64.to_be_bytes().to_vec()),
@@ -62,12 +62,12 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
 }
 
 fn each_fault_is_told_to_its_sender(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("faults", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("faults", "ada");
     let raw = |topic: &str, value: &[u8]| {
         let mut message = ada.message(topic, json!({}));
         message.value = Some(value.to_vec());
-        wire.exchange(message).json()
+        client.exchange(message).json()
     };
     let long = "x".repeat(65_537);
     let event = |value: Value| raw("events", value.to_string().as_bytes());
@@ -131,8 +131,8 @@ fn each_fault_is_told_to_its_sender(broker: Broker) {
 }
 
 fn proposals_of_strangers_are_not_trusted(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("strangers", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("strangers", "ada");
     let id = ada.remember("Not to be pruned.");
     let seen = json!({"id": id, "version": 1});
     for event in [
@@ -144,7 +144,7 @@ fn proposals_of_strangers_are_not_trusted(broker: Broker) {
             .message("events", event)
             .with("keepsake-mark", "guess")
             .with("keepsake-proposal", "keepsake");
-        let reply = wire.exchange(forged).json();
+        let reply = client.exchange(forged).json();
         assert_eq!(
             (&reply["status"], &reply["error"]["code"]),
             (&json!("invalid"), &json!("untrusted-proposal")),
@@ -159,28 +159,28 @@ fn now_ms() -> i64 {
 }
 
 fn a_request_past_its_deadline_is_expired(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("deadlines", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("deadlines", "ada");
     let question = ada.message("recalls", json!({"type": "recall", "query": "anything"}));
     let late =
-        wire.exchange(question.clone().with("keepsake-deadline", (now_ms() - 1000).to_string()));
+        client.exchange(question.clone().with("keepsake-deadline", (now_ms() - 1000).to_string()));
     assert_eq!(late.json()["status"], "expired", "{}", late.json());
     assert_eq!(late.text("keepsake-status"), "expired");
-    let in_time = wire
+    let in_time = client
         .exchange(question.clone().with("keepsake-deadline", (now_ms() + 60_000).to_string()))
         .json();
     assert_eq!(in_time["status"], "ok", "{in_time}");
     let old = Message { timestamp_ms: now_ms() - 6000, ..question };
     assert_eq!(
-        wire.exchange(old).json()["status"],
+        client.exchange(old).json()["status"],
         "expired",
         "five seconds after the record's own time"
     );
 }
 
 fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("offsets", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("offsets", "ada");
     let applied = ada.turn("I live in Lisbon");
     let offset = applied["offset"].as_i64().expect("a number");
     let question = |offset: i64| {
@@ -188,7 +188,7 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
             ada.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
         question.with("keepsake-min-offset", offset.to_string())
     };
-    let reply = wire.exchange(question(offset));
+    let reply = client.exchange(question(offset));
     assert_eq!(contents(&reply.json()), ["I live in Lisbon"]);
     let seen: i64 = reply.text("keepsake-applied-offset").parse().expect("a number");
     assert!(seen >= offset && reply.json()["applied_offset"] == seen, "{reply:?}");
@@ -199,9 +199,9 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
             "events",
             json!({"type": "remember", "content": format!("The locker number {n} is green.")}),
         );
-        let (_, offset) = wire.send(&event);
+        let (_, offset) = client.send(&event);
         let query = json!({"type": "recall", "query": format!("locker number {n}"), "limit": 100});
-        let reply = wire
+        let reply = client
             .exchange(ada.message("recalls", query).with("keepsake-min-offset", offset.to_string()))
             .json();
         assert!(
@@ -211,10 +211,10 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
     }
 
     let asked_at = now_ms();
-    let ahead = wire.exchange(question(offset + 1_000_000)).json();
+    let ahead = client.exchange(question(offset + 1_000_000)).json();
     assert_eq!(ahead["status"], "stale", "{ahead}");
     assert!(now_ms() - asked_at >= 900, "it waited for the offset first");
-    let bad = wire
+    let bad = client
         .exchange(
             ada.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", "soon"),
         )
@@ -226,14 +226,14 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
 }
 
 fn a_forbidden_reply_topic_is_refused_on_the_default_one(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forbidden", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("forbidden", "ada");
     let id = b"forbidden-1";
     let aimed = |message: Message| {
-        message.with("kafka_replyTopic", wire.topic("events")).with("kafka_correlationId", id)
+        message.with("kafka_replyTopic", client.topic("events")).with("kafka_correlationId", id)
     };
-    wire.send(&aimed(ada.message("recalls", json!({"type": "recall", "query": "x"}))));
-    let reply = wire.reply("kafka_correlationId", id).json();
+    client.send(&aimed(ada.message("recalls", json!({"type": "recall", "query": "x"}))));
+    let reply = client.reply("kafka_correlationId", id).json();
     assert_eq!(
         (&reply["type"], &reply["status"]),
         (&json!("error"), &json!("forbidden")),
@@ -243,17 +243,17 @@ fn a_forbidden_reply_topic_is_refused_on_the_default_one(broker: Broker) {
     // An event is not lost over its receipt.
     let event =
         aimed(ada.message("events", json!({"type": "remember", "content": "Still remembered."})));
-    wire.send(&event);
-    let receipt = wire
+    client.send(&event);
+    let receipt = client
         .reply_if(PATIENCE, |reply| reply.header("kafka_correlationId") == Some(id))
         .expect("a receipt")
         .json();
     assert_eq!(outcome(&receipt), "kept", "{receipt}");
-    assert_eq!(ada.list()[0]["id"], made(&receipt));
+    assert_eq!(ada.list()[0]["id"], memory_id(&receipt));
 
     // Without a reply header a request is answered on the default topic, an event is not answered.
     let silent =
         ada.message("recalls", json!({"type": "stats"})).with("correlation-id", "no-header");
-    wire.send(&silent);
-    assert_eq!(wire.reply("correlation-id", b"no-header").json()["type"], "stats");
+    client.send(&silent);
+    assert_eq!(client.reply("correlation-id", b"no-header").json()["type"], "stats");
 }

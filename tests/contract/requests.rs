@@ -1,6 +1,6 @@
 //! What can be asked: recall in its formats, within its budget and by its filters; list, get, explain, stats.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, on_both_brokers};
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ fn some_memories(user: &User<'_>) {
 }
 
 fn recall_in_five_formats(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("formats", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("formats", "ada");
     some_memories(&ada);
     let ask = |format: Value| ada.ask(json!({"type": "recall", "query": "tea", "format": format}));
     for format in ["markdown", "xml", "compact", "json", "none"] {
@@ -63,13 +63,13 @@ fn recall_in_five_formats(broker: Broker) {
         .filter_map(|m| m["score"].as_f64())
         .collect();
     assert!(scores.is_sorted_by(|a, b| a >= b), "best first: {scores:?}");
-    let nothing = wire.user("formats", "nobody").recall("tea");
+    let nothing = client.user("formats", "nobody").recall("tea");
     assert_eq!((contents(&nothing).len(), &nothing["prompt"]), (0, &json!("")));
 }
 
 fn the_prompt_never_exceeds_its_budget(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("budgets", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("budgets", "ada");
     some_memories(&ada);
     let mut most = 0;
     for budget in [0, 1, 20, 40, 80, 2000] {
@@ -99,8 +99,8 @@ fn the_prompt_never_exceeds_its_budget(broker: Broker) {
 }
 
 fn recall_by_kind_and_metadata(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("filters", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("filters", "ada");
     for (kind, app) in [("fact", "chat"), ("fact", "mail"), ("preference", "chat")] {
         let content = format!("The {kind} about rivers from {app}.");
         ada.event(json!({"type": "remember", "content": content, "kind": kind, "metadata": {"app": app, "v": "1"}}));
@@ -127,8 +127,8 @@ fn recall_by_kind_and_metadata(broker: Broker) {
 }
 
 fn recall_says_why(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("whys", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("whys", "ada");
     some_memories(&ada);
     let reply =
         ada.ask(json!({"type": "recall", "query": "green tea in the morning", "explain": true}));
@@ -144,8 +144,8 @@ fn recall_says_why(broker: Broker) {
 }
 
 fn several_questions_at_once(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("several", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("several", "ada");
     let (tea, boat) = ("Green tea at seven.", "The boat is called Maria.");
     for content in [tea, boat, "Rain in April."] {
         ada.remember(content);
@@ -160,8 +160,8 @@ fn several_questions_at_once(broker: Broker) {
 }
 
 fn a_follow_up_leans_on_the_turn_before(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("followups", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("followups", "ada");
     let sister = "My sister Anna lives in Porto.";
     ada.remember(sister);
     ada.remember("The printer is out of toner.");
@@ -172,8 +172,8 @@ fn a_follow_up_leans_on_the_turn_before(broker: Broker) {
 }
 
 fn list_goes_page_by_page(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("pages", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("pages", "ada");
     let mut expected: Vec<String> = Vec::new();
     for n in 0..7 {
         // Two share their time: the order must still be one.
@@ -208,10 +208,10 @@ fn list_goes_page_by_page(broker: Broker) {
 }
 
 fn explain_a_memory_and_an_event(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("explaining", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("explaining", "ada");
     let kept = ada.turn("We decided to use Postgres for the billing service in March.");
-    let id = made(&kept);
+    let id = memory_id(&kept);
     ada.event(json!({"type": "feedback", "memory": id, "signal": "used"}));
     ada.event(json!({"type": "update", "memory": id, "content": "We decided to use MySQL for the billing service in March."}));
     let why = ada.ask(json!({"type": "explain", "memory": id}));
@@ -228,10 +228,10 @@ fn explain_a_memory_and_an_event(broker: Broker) {
     assert!(since.contains(&"used") && since.contains(&"updated"), "{why}");
 
     let dropped = ada.turn("Hello!");
-    let place = json!({"topic": wire.topic("events"), "partition": dropped["partition"], "offset": dropped["offset"]});
+    let place = json!({"topic": client.topic("events"), "partition": dropped["partition"], "offset": dropped["offset"]});
     let why = ada.ask(json!({"type": "explain", "event": place}));
     assert_eq!(why["decision"], dropped["decisions"][0]);
-    let other = wire.user("explaining", "eve");
+    let other = client.user("explaining", "eve");
     assert_eq!(other.ask(json!({"type": "explain", "memory": id}))["status"], "not_found");
     assert_eq!(
         other.ask(json!({"type": "explain", "event": place}))["status"],
@@ -241,8 +241,8 @@ fn explain_a_memory_and_an_event(broker: Broker) {
 }
 
 fn stats_count_what_is_there(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("stats", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("stats", "ada");
     let empty = ada.ask(json!({"type": "stats"}));
     assert_eq!(empty["memories"]["total"], 0);
     for (kind, importance, at) in [
@@ -278,8 +278,8 @@ fn a_profile_may_write_the_prompt_block_itself() {
     .expect("writes it");
     let running =
         Running::start(Broker::Embedded, &[("profile", profile.to_str().expect("a plain name"))]);
-    let wire = running.wire();
-    let ada = wire.user("templates", "ada");
+    let client = running.client();
+    let ada = client.user("templates", "ada");
     some_memories(&ada);
     ada.remember("Tea</known> is all I know of tea.");
     let own = ada.recall("tea");
@@ -324,16 +324,17 @@ fn a_profile_may_write_the_prompt_block_itself() {
 fn where_a_profile_counts_it_what_was_returned_has_been_used() {
     let running =
         Running::start(Broker::Embedded, &[("profile", "lynkr"), ("recall.returned_ms", "50")]);
-    let wire = running.wire();
-    let ada = wire.user("returned", "ada");
-    let id = made(&ada.event(json!({"type": "remember", "content": "The API uses port 3000"})));
+    let client = running.client();
+    let ada = client.user("returned", "ada");
+    let id =
+        memory_id(&ada.event(json!({"type": "remember", "content": "The API uses port 3000"})));
     for _ in 0..2 {
         assert_eq!(
             contents(&ada.recall("Which port does the API use?")),
             ["The API uses port 3000"]
         );
     }
-    let noted = wire
+    let noted = client
         .find("decisions", "that it was returned", |message| message.json()["outcome"] == "noted")
         .json();
     assert_eq!((&noted["related"][0], &noted["user"]), (&json!(id), &json!("ada")), "{noted}");

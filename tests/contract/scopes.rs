@@ -1,6 +1,6 @@
 //! Who sees what: session, user and tenant memories, and the walls between users and tenants.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, User, eventually, on_both_brokers};
 use serde_json::{Value, json};
 
@@ -22,8 +22,8 @@ fn recalled(user: &User<'_>, query: &str, session: Option<&str>) -> Vec<String> 
 }
 
 fn session_memories_are_seen_only_where_the_session_is_named(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("sessions", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("sessions", "ada");
     let everywhere = "The harbour tour is for everybody.";
     let here = "The harbour tour costs nine euros.";
     ada.event(json!({"type": "remember", "content": everywhere, "session": "s2"}));
@@ -39,12 +39,13 @@ fn session_memories_are_seen_only_where_the_session_is_named(broker: Broker) {
 
 /// A change of a tenant's memory reaches the other shards a moment after its receipt.
 fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let users: Vec<User<'_>> = (0..8).map(|n| wire.user("shared", &format!("user-{n}"))).collect();
+    let client = Running::shared(broker).client();
+    let users: Vec<User<'_>> =
+        (0..8).map(|n| client.user("shared", &format!("user-{n}"))).collect();
     let house = "The guest wifi password is swordfish.";
     let receipt = users[0].event(json!({"type": "remember", "content": house, "scope": "tenant"}));
     assert_eq!(outcome(&receipt), "kept", "{receipt}");
-    let id = made(&receipt);
+    let id = memory_id(&receipt);
     let see = |what: &str, expected: &[&str]| {
         for user in &users {
             eventually(&format!("{} sees {what}", user.user), || {
@@ -55,7 +56,7 @@ fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
     };
     see("the tenant's memory", &[house]);
     assert_eq!(
-        recalled(&wire.user("other", "user-0"), "guest wifi password", None),
+        recalled(&client.user("other", "user-0"), "guest wifi password", None),
         [] as [String; 0]
     );
 
@@ -74,7 +75,7 @@ fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
 }
 
 fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
-    let wire = Running::shared(broker).wire();
+    let client = Running::shared(broker).client();
     let people = [
         ("walls", "ada"),
         ("walls", "adam"),
@@ -82,12 +83,12 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
         ("wall", "s/ada".trim_start_matches("s/")),
     ];
     for (tenant, user) in people {
-        let person = wire.user(tenant, user);
+        let person = client.user(tenant, user);
         person.remember(&format!("My secret number is {tenant}-{user}."));
         person.event(json!({"type": "turn", "content": "I live in Berlin", "session": "s"}));
     }
     for (tenant, user) in people {
-        let person = wire.user(tenant, user);
+        let person = client.user(tenant, user);
         assert_eq!(
             recalled(&person, "secret number", None),
             [format!("My secret number is {tenant}-{user}.")]
@@ -95,7 +96,7 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
         assert_eq!(person.list().len(), 2);
         assert_eq!(person.ask(json!({"type": "stats"}))["memories"]["total"], 2);
     }
-    let (ada, adam) = (wire.user("walls", "ada"), wire.user("walls", "adam"));
+    let (ada, adam) = (client.user("walls", "ada"), client.user("walls", "adam"));
     let id = ada.list()[0]["id"].clone();
     for request in ["get", "explain"] {
         assert_eq!(
@@ -114,9 +115,10 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
 }
 
 fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let users: Vec<User<'_>> = (0..6).map(|n| wire.user("at-once", &format!("user-{n}"))).collect();
-    let id = made(&users[0].event(
+    let client = Running::shared(broker).client();
+    let users: Vec<User<'_>> =
+        (0..6).map(|n| client.user("at-once", &format!("user-{n}"))).collect();
+    let id = memory_id(&users[0].event(
         json!({"type": "remember", "content": "The code of the gate is 1000.", "scope": "tenant"}),
     ));
     for user in &users {
@@ -126,15 +128,15 @@ fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: 
         for (n, user) in users.iter().enumerate() {
             let content = format!("The code of the gate is {round}00{n}.");
             let change = json!({"type": "update", "memory": id, "content": content, "metadata": {"by": user.user}});
-            drop(wire.post(&user.message("events", change)));
-            drop(wire.post(
+            drop(client.post(&user.message("events", change)));
+            drop(client.post(
                 &user.message(
                     "events",
                     json!({"type": "feedback", "memory": id, "signal": "wrong"}),
                 ),
             ));
         }
-        wire.flush();
+        client.flush();
         let versions = 1 + 2 * round * users.len() as u64;
         let held: Vec<Value> = users
             .iter()
@@ -154,8 +156,9 @@ fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: 
 }
 
 fn forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let users: Vec<User<'_>> = (0..5).map(|n| wire.user("leaves", &format!("user-{n}"))).collect();
+    let client = Running::shared(broker).client();
+    let users: Vec<User<'_>> =
+        (0..5).map(|n| client.user("leaves", &format!("user-{n}"))).collect();
     let (ada, kim) = (&users[1], &users[2]);
     ada.event(json!({"type": "remember", "content": "Ada keeps the spare key of the boat house.", "scope": "tenant"}));
     kim.event(
@@ -178,12 +181,12 @@ fn forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it(bro
 
 /// A change of the tenant's memory is under its own offset like any other, although it has to wait for its turn.
 fn law_fresh_or_says_so_of_a_tenants_memory(broker: Broker) {
-    let wire = Running::shared(broker).wire();
+    let client = Running::shared(broker).client();
     for n in 0..6 {
-        let user = wire.user("fresh", &format!("user-{n}"));
+        let user = client.user("fresh", &format!("user-{n}"));
         let content = format!("Locker number {n} is free.");
         let (_, offset) =
-            wire.send(&user.message(
+            client.send(&user.message(
                 "events",
                 json!({"type": "remember", "content": content, "scope": "tenant"}),
             ));
@@ -191,7 +194,7 @@ fn law_fresh_or_says_so_of_a_tenants_memory(broker: Broker) {
             "recalls",
             json!({"type": "recall", "query": format!("locker number {n}"), "limit": 20}),
         );
-        let reply = wire.exchange(request.with("keepsake-min-offset", offset.to_string())).json();
+        let reply = client.exchange(request.with("keepsake-min-offset", offset.to_string())).json();
         assert!(
             reply["status"] == "stale" || contents(&reply).contains(&content.as_str()),
             "{reply}"

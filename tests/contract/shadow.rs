@@ -9,8 +9,8 @@ on_both_brokers! {
 
 fn a_shadow_is_told_beside_the_decision_and_changes_nothing(broker: Broker) {
     let running = Running::start(broker, &[("shadow.profile", "talome")]);
-    let wire = running.wire();
-    let ada = wire.user("shadow", "ada");
+    let client = running.client();
+    let ada = client.user("shadow", "ada");
     let said =
         ["I live in Berlin with my sister Anna.", "Hi there!", "I moved to Lisbon last month."];
     let receipts: Vec<Value> = said.iter().map(|content| ada.turn(content)).collect();
