@@ -1,4 +1,5 @@
-//! What is not taken: dead letters with both header sets, `invalid` replies, deadlines, offsets, forbidden topics.
+//! Refusals: dead letters with both header sets, `invalid` replies, deadlines, offsets and forbidden
+//! reply topics.
 
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Message, PATIENCE, Running, on_both_brokers};
@@ -6,15 +7,15 @@ use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 on_both_brokers! {
-    what_cannot_be_read_is_a_dead_letter_with_both_header_sets
-    each_fault_is_told_to_its_sender
-    proposals_of_strangers_are_not_trusted
+    an_undecodable_record_becomes_a_dead_letter_with_both_header_sets
+    each_invalid_message_gets_an_error_reply_that_names_the_field
+    proposals_without_a_valid_signature_are_refused
     a_request_past_its_deadline_is_expired
-    an_answer_includes_the_offset_it_was_asked_for
-    a_forbidden_reply_topic_is_refused_on_the_default_one
+    a_reply_includes_the_requested_offset
+    a_forbidden_reply_topic_is_reported_on_the_default_reply_topic
 }
 
-fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
+fn an_undecodable_record_becomes_a_dead_letter_with_both_header_sets(broker: Broker) {
     let client = Running::shared(broker).client();
     let value = b"{\"type\": \"turn\", \"content\": \xff}".to_vec();
     let sent = Message {
@@ -32,14 +33,9 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
     let letter = client.find("dead-letters", "the dead letter", |record| {
         record.key.as_deref() == Some(b"dead/ada")
     });
-    assert_eq!(letter.value, Some(value), "raw");
-    let text = |name: &str| letter.text(name).to_owned();
-    assert_eq!(
-        letter.headers[..2],
-        sent.headers[..],
-        "the sender's own headers come first, unchanged"
-    );
-    let reason = text("__connect.errors.exception.message");
+    assert_eq!(letter.value, Some(value), "the value is unchanged");
+    assert_eq!(letter.headers[..2], sent.headers[..], "the sender's headers come first, unchanged");
+    let reason = letter.text("__connect.errors.exception.message").to_owned();
     let expected: Vec<(&str, Vec<u8>)> = vec![
         ("__connect.errors.topic", client.topic("events").into_bytes()),
         ("__connect.errors.partition", partition.to_string().into_bytes()),
@@ -61,7 +57,7 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
     assert!(!reason.is_empty());
 }
 
-fn each_fault_is_told_to_its_sender(broker: Broker) {
+fn each_invalid_message_gets_an_error_reply_that_names_the_field(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("faults", "ada");
     let raw = |topic: &str, value: &[u8]| {
@@ -130,15 +126,16 @@ fn each_fault_is_told_to_its_sender(broker: Broker) {
     }
 }
 
-fn proposals_of_strangers_are_not_trusted(broker: Broker) {
+fn proposals_without_a_valid_signature_are_refused(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("strangers", "ada");
     let id = ada.remember("Not to be pruned.");
     let seen = json!({"id": id, "version": 1});
     for event in [
-        json!({"type": "prune", "reason": "mine", "memories": [{"id": id, "version": 1}]}),
-        json!({"type": "summary", "session": "s", "content": "nothing", "covers": [{"id": id, "version": 1}]}),
-        json!({"type": "revise", "memory": seen, "revises": [seen], "probability": 1.0, "reason": "mine"}),
+        json!({"type": "prune", "reason": "mine", "memories": [seen]}),
+        json!({"type": "summary", "session": "s", "content": "nothing", "covers": [seen]}),
+        json!({"type": "revise", "memory": seen, "revises": [seen], "probability": 1.0,
+            "reason": "mine"}),
     ] {
         let forged = ada
             .message("events", event)
@@ -155,7 +152,8 @@ fn proposals_of_strangers_are_not_trusted(broker: Broker) {
 }
 
 fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_millis()
+        as i64
 }
 
 fn a_request_past_its_deadline_is_expired(broker: Broker) {
@@ -174,15 +172,15 @@ fn a_request_past_its_deadline_is_expired(broker: Broker) {
     assert_eq!(
         client.exchange(old).json()["status"],
         "expired",
-        "five seconds after the record's own time"
+        "the default deadline is five seconds after the record's own time"
     );
 }
 
-fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
+fn a_reply_includes_the_requested_offset(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("offsets", "ada");
     let applied = ada.turn("I live in Lisbon");
-    let offset = applied["offset"].as_i64().expect("a number");
+    let offset = applied["offset"].as_i64().expect("a receipt names the offset");
     let question = |offset: i64| {
         let question =
             ada.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
@@ -190,10 +188,10 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
     };
     let reply = client.exchange(question(offset));
     assert_eq!(contents(&reply.json()), ["I live in Lisbon"]);
-    let seen: i64 = reply.text("keepsake-applied-offset").parse().expect("a number");
+    let seen: i64 = reply.text("keepsake-applied-offset").parse().expect("an offset is a number");
     assert!(seen >= offset && reply.json()["applied_offset"] == seen, "{reply:?}");
 
-    // Published and asked at once: the answer waits for the event.
+    // Without a pause between event and request the reply waits for the event.
     for n in 0..20 {
         let event = ada.message(
             "events",
@@ -213,7 +211,7 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
     let asked_at = now_ms();
     let ahead = client.exchange(question(offset + 1_000_000)).json();
     assert_eq!(ahead["status"], "stale", "{ahead}");
-    assert!(now_ms() - asked_at >= 900, "it waited for the offset first");
+    assert!(now_ms() - asked_at >= 900, "the reply came before the wait for the offset was over");
     let bad = client
         .exchange(
             ada.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", "soon"),
@@ -225,14 +223,15 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
     );
 }
 
-fn a_forbidden_reply_topic_is_refused_on_the_default_one(broker: Broker) {
+fn a_forbidden_reply_topic_is_reported_on_the_default_reply_topic(broker: Broker) {
     let client = Running::shared(broker).client();
     let ada = client.user("forbidden", "ada");
     let id = b"forbidden-1";
-    let aimed = |message: Message| {
+    let with_forbidden_topic = |message: Message| {
         message.with("kafka_replyTopic", client.topic("events")).with("kafka_correlationId", id)
     };
-    client.send(&aimed(ada.message("recalls", json!({"type": "recall", "query": "x"}))));
+    let request = ada.message("recalls", json!({"type": "recall", "query": "x"}));
+    client.send(&with_forbidden_topic(request));
     let reply = client.reply("kafka_correlationId", id).json();
     assert_eq!(
         (&reply["type"], &reply["status"]),
@@ -240,18 +239,17 @@ fn a_forbidden_reply_topic_is_refused_on_the_default_one(broker: Broker) {
         "{reply}"
     );
 
-    // An event is not lost over its receipt.
-    let event =
-        aimed(ada.message("events", json!({"type": "remember", "content": "Still remembered."})));
-    client.send(&event);
+    // The event itself is applied.
+    let event = json!({"type": "remember", "content": "Still remembered."});
+    client.send(&with_forbidden_topic(ada.message("events", event)));
     let receipt = client
         .reply_if(PATIENCE, |reply| reply.header("kafka_correlationId") == Some(id))
-        .expect("a receipt")
+        .expect("the receipt goes to the default topic")
         .json();
     assert_eq!(outcome(&receipt), "kept", "{receipt}");
     assert_eq!(ada.list()[0]["id"], memory_id(&receipt));
 
-    // Without a reply header a request is answered on the default topic, an event is not answered.
+    // A request without a reply header is answered on the default topic.
     let silent =
         ada.message("recalls", json!({"type": "stats"})).with("correlation-id", "no-header");
     client.send(&silent);

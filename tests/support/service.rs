@@ -148,6 +148,15 @@ impl Running {
     }
 }
 
+/// The fault with which a service refuses to start when `option` names a directory without a model.
+pub fn fault_of_empty_model_directory(option: &str) -> String {
+    let empty = tempfile::tempdir().expect("the system has a temporary directory");
+    let model = empty.path().display().to_string();
+    let place = Place::new(Broker::Embedded, &[(option, &model)]);
+    let fault = Service::start(&place.config()).err();
+    fault.unwrap_or_else(|| panic!("a service starts although {option} has no model")).to_string()
+}
+
 /// The address of a shared service.
 pub struct Shared {
     servers: String,
