@@ -261,7 +261,7 @@ fn config(servers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", servers)
-        .set("client.id", "story")
+        .set("client.id", "test")
         .set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
     config
 }
@@ -269,7 +269,7 @@ fn config(servers: &str) -> ClientConfig {
 /// A consumer of all partitions of a topic, from the beginning or from the present end.
 fn reader(servers: &str, topic: &str, from_beginning: bool) -> BaseConsumer {
     let consumer: BaseConsumer = config(servers)
-        .set("group.id", "story")
+        .set("group.id", "test")
         .set("enable.auto.commit", "false")
         // After a restart of the broker the metadata must come back soon.
         .set("topic.metadata.refresh.interval.ms", "1000")
