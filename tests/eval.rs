@@ -72,8 +72,8 @@ fn eval_recall_measures_the_turns_that_answers_came_from() {
         "{all}"
     );
     assert_eq!(report["metrics"]["by_category"]["adversarial"], Value::Null);
-    // The bare cosine has no versions, so Berlin stays, and every turn counts, so a dropped greeting
-    // is found.
+    // The bare cosine has no versions, so Berlin stays, and every turn counts, so a dropped
+    // greeting is found.
     let cosine = &report["metrics"]["cosine"]["all"];
     assert_eq!(
         (&cosine["n"], &cosine["R@10"], &cosine["any@10"]),
@@ -183,8 +183,8 @@ fn eval_gate_lists_durable_turns_that_were_dropped() {
         json!({"1": false, "2": true, "3": true, "4": true, "5": false, "6": true, "7": true});
     write(dir.join("labels.json"), labels.to_string());
     let report = report(&dir, &["gate", "--data", &chats(), "--labels", "labels.json", "--json"]);
-    // Both chats number their turns from one. In the other chat the first turn is a greeting and the
-    // third is "ok".
+    // Both chats number their turns from one. In the other chat the first turn is a greeting and
+    // the third is "ok".
     let metrics = &report["metrics"];
     let ada = &report["by_conversation"]["ada"];
     assert_eq!(

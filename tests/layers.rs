@@ -2,7 +2,8 @@
 //! `processors/README.md`.
 //!
 //! Grouped imports are expanded first, so `use crate::{stages::rank}` counts as
-//! `crate::stages::rank`. Limit: paths that a macro builds, and re-exports under another name, pass.
+//! `crate::stages::rank`. Limit: paths that a macro builds, and re-exports under another name,
+//! pass.
 
 use crate::support::{files_below, read, root};
 

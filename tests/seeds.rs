@@ -1,5 +1,5 @@
-//! The profiles that follow published memory systems: the memories stored, the memories recalled and
-//! the prompt block, as the documents of each system describe them.
+//! The profiles that follow published memory systems: the memories stored, the memories recalled
+//! and the prompt block, as the documents of each system describe them.
 
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, eventually};

@@ -1,4 +1,5 @@
-//! Events: the receipt of each type, its decision record, and the memory's state on the change feed.
+//! Events: the receipt of each type, its decision record, and the memory's state on the change
+//! feed.
 
 use crate::support::client::{contents, memory_id, outcome, sum_of_points};
 use crate::support::{Broker, Client, Message, Running, on_both_brokers};

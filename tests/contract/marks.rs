@@ -1,5 +1,5 @@
-//! Forged hop headers and signatures: a record that pretends to be forwarded or proposed by Keepsake
-//! is treated like any other record.
+//! Forged hop headers and signatures: a record that pretends to be forwarded or proposed by
+//! Keepsake is treated like any other record.
 
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Message, Running, User, eventually, on_both_brokers};

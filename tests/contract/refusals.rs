@@ -1,5 +1,5 @@
-//! Refusals: dead letters with both header sets, `invalid` replies, deadlines, offsets and forbidden
-//! reply topics.
+//! Refusals: dead letters with both header sets, `invalid` replies, deadlines, offsets and
+//! forbidden reply topics.
 
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Message, PATIENCE, Running, on_both_brokers};
