@@ -1,5 +1,5 @@
-//! Conformance suite for every implementation of [`Broker`]: the properties that the processors rely
-//! on.
+//! Conformance suite for every implementation of [`Broker`]: the properties that the processors
+//! rely on.
 //!
 //! It runs against a real Kafka and against the broker in memory, so that the simulator's broker
 //! behaves like Kafka.
@@ -135,8 +135,8 @@ impl Setup {
         self.broker.join(&self.group, &self.events, owner.clone()).expect("joins")
     }
 
-    /// A group member that owns all partitions. It reads nothing, because these tests commit offsets
-    /// that no record has.
+    /// A group member that owns all partitions. It reads nothing, because these tests commit
+    /// offsets that no record has.
     fn join_alone(&self) -> (Arc<Owner>, Box<dyn Consumer>) {
         let owner = Owner::new(Start::Paused);
         let mut consumer = self.join(&owner);

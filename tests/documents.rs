@@ -275,8 +275,8 @@ fn every_law_test_named_exists() {
     assert!(named >= 10, "the map names a test for each of its ten laws, not {named}");
 }
 
-/// The README shows the decisions about four turns of one user, one per line: turn, outcome, reason.
-/// The service makes the same decisions with the same words. The totals are examples.
+/// The README shows the decisions about four turns of one user, one per line: turn, outcome,
+/// reason. The service makes the same decisions with the same words. The totals are examples.
 #[test]
 fn the_worked_example_of_the_readme_has_the_outcomes_and_reasons_of_the_service() {
     let test = "documents::the_worked_example_of_the_readme_has_the_outcomes_and_reasons";

@@ -1,5 +1,5 @@
-//! Law readable-forever: this version reads the shards and changelogs of every older format, kept in
-//! `data/format-*`.
+//! Law readable-forever: this version reads the shards and changelogs of every older format, kept
+//! in `data/format-*`.
 //!
 //! A new format of store or index gets a new directory, written by
 //! `KEEPSAKE_WRITE_SAMPLES=format-2 cargo test --test integration readable`. Invariant: an existing

@@ -1,5 +1,5 @@
-//! Redaction: a secret in an event is left in the sender's own record only. No other topic, no store
-//! file and no reply contains the secret.
+//! Redaction: a secret in an event is left in the sender's own record only. No other topic, no
+//! store file and no reply contains the secret.
 
 use crate::support::client::memory_id;
 use crate::support::{Broker, Message, Running, User, contains, files_below, on_both_brokers};

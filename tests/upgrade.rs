@@ -68,7 +68,8 @@ impl Sample {
         }
     }
 
-    /// Opens the service on the directory and its changelog. An index of an older format is rebuilt.
+    /// Opens the service on the directory and its changelog. An index of an older format is
+    /// rebuilt.
     fn open(&self) -> InProcess {
         let Identity { cluster, topic, partitions, model, dimensions, .. } = self.identity.clone();
         let home = Home::Directory(self.dir.path().to_owned());
