@@ -1,4 +1,8 @@
-//! One suite for every broker: what the processors rely on, held by each of them alike. A twin that is not held to it could lie.
+//! Conformance suite for every implementation of [`Broker`]: the properties that the processors
+//! rely on.
+//!
+//! It runs against a real Kafka and against the broker in memory, so that the simulator's broker
+//! behaves like Kafka.
 
 use crate::support::{PATIENCE, eventually, kafka};
 use keepsake::domain::UserKey;
@@ -8,23 +12,25 @@ use keepsake::ports::broker::{
 };
 use keepsake::ports::kafka::{Connection, TopicSpec};
 use keepsake::ports::memory::{Cluster, Mishap};
+use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A broker, with topics, group and names that no other story has.
-struct Ground {
+/// A broker with topics and a group that no other test uses.
+struct Setup {
     broker: Box<dyn Broker>,
     /// Four partitions.
     events: String,
     /// One partition.
     changelog: String,
-    /// One partition, whose records have 1,000 bytes at most.
+    /// One partition that takes records of up to 1,000 bytes.
     narrow: String,
     group: String,
-    /// Writes one record to the changelog in a transaction of that name, and leaves it open.
+    /// Writes one record to the changelog under this transactional id and leaves the transaction
+    /// open.
     leave_open: LeaveOpen,
 }
 
@@ -33,14 +39,14 @@ type LeaveOpen = Box<dyn Fn(&str, &Outgoing)>;
 const PARTITIONS: i32 = 4;
 const RECORD_BYTES_MAX: usize = 1_000;
 
-impl Ground {
-    fn in_memory() -> Ground {
+impl Setup {
+    fn in_memory() -> Setup {
         let cluster = Cluster::new();
         for (topic, partitions) in [("events", PARTITIONS), ("changelog", 1), ("narrow", 1)] {
             cluster.create(topic, partitions);
         }
-        cluster.limit_records("narrow", RECORD_BYTES_MAX).expect("it was made above");
-        let broker = Box::new(cluster.connect("story"));
+        cluster.limit_records("narrow", RECORD_BYTES_MAX).expect("the topic was made above");
+        let broker = Box::new(cluster.connect("test"));
         let leave_open = move |id: &str, record: &Outgoing| {
             let broker = cluster.connect(id);
             let mut transactor =
@@ -58,13 +64,13 @@ impl Ground {
         };
         let [events, changelog, narrow, group] =
             ["events", "changelog", "narrow", "keepsake"].map(str::to_owned);
-        Ground { broker, events, changelog, narrow, group, leave_open: Box::new(leave_open) }
+        Setup { broker, events, changelog, narrow, group, leave_open: Box::new(leave_open) }
     }
 
-    fn on_kafka() -> Ground {
-        let group = format!("broker{}", kafka::number());
+    fn on_kafka() -> Setup {
+        let group = format!("broker{}", crate::support::scratch::number());
         let servers = kafka::servers().to_owned();
-        // A group that is polled hears of a change with its next heartbeat.
+        // A member learns of a rebalance with its next heartbeat.
         let options = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "300")];
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let broker = Connection { servers: servers.clone(), options, embedded: false };
@@ -89,12 +95,12 @@ impl Ground {
             let producer: BaseProducer = config.create().expect("makes a transactional producer");
             producer.init_transactions(PATIENCE).expect("begins to write transactions");
             producer.begin_transaction().expect("begins");
-            let value = record.value.as_deref().expect("it has a value");
+            let value = record.value.as_deref().expect("every record of this test has a value");
             let sent = BaseRecord::<(), [u8]>::to(&record.topic).payload(value).partition(0);
             producer.send(sent).map_err(|(error, _)| error).expect("sends");
-            producer.flush(PATIENCE).expect("it arrives");
+            producer.flush(PATIENCE).expect("the broker acknowledges the record");
         };
-        Ground {
+        Setup {
             broker: Box::new(broker),
             events,
             changelog,
@@ -105,17 +111,17 @@ impl Ground {
     }
 
     fn publish(&self, records: impl IntoIterator<Item = Outgoing>) {
-        let mut producer = self.broker.producer("story").expect("makes a producer");
+        let mut producer = self.broker.producer("test").expect("makes a producer");
         records.into_iter().for_each(|record| producer.send(&record).expect("sends"));
-        producer.flush(PATIENCE).expect("all of it arrives");
+        producer.flush(PATIENCE).expect("the broker acknowledges all records");
     }
 
-    /// Numbers from 0 as texts, to partition 0 of the events.
+    /// Publishes the numbers from 0 as texts to partition 0 of the events.
     fn publish_numbers(&self, count: usize) {
         self.publish((0..count).map(|n| aimed(&self.events, 0, &n.to_string())));
     }
 
-    /// One partition of the events, from where it says.
+    /// A reader of partition 0 of the events.
     fn reader(&self, start: Start) -> Box<dyn Consumer> {
         let mut reader = self
             .broker
@@ -129,7 +135,8 @@ impl Ground {
         self.broker.join(&self.group, &self.events, owner.clone()).expect("joins")
     }
 
-    /// A member that has got all partitions, alone. It reads nothing: what these stories commit stands nowhere.
+    /// A group member that owns all partitions. It reads nothing, because these tests commit
+    /// offsets that no record has.
     fn join_alone(&self) -> (Arc<Owner>, Box<dyn Consumer>) {
         let owner = Owner::new(Start::Paused);
         let mut consumer = self.join(&owner);
@@ -146,25 +153,29 @@ impl Ground {
         aimed(&self.changelog, 0, text)
     }
 
-    /// What the changelog has for readers now.
+    /// The records of the changelog that readers get now.
     fn changes(&self) -> Vec<Record> {
         let log = self.broker.log(&self.changelog).expect("opens the changelog");
         until_end(log.read(0, 0).expect("reads it").as_mut())
     }
 
-    /// Both of the changelog: (stable end, end).
+    /// Stable end and end of the changelog.
     fn ends(&self) -> (i64, i64) {
         let log = self.broker.log(&self.changelog).expect("opens the changelog");
-        (log.stable_end(0).expect("asks"), log.end(0).expect("asks"))
+        (
+            log.stable_end(0).expect("the broker returns an offset"),
+            log.end(0).expect("the broker returns an offset"),
+        )
     }
 }
 
-/// Begins every partition in the same way, and knows which it holds.
+/// An owner that starts every partition in the same way and records the partitions it holds.
 struct Owner {
     start: Start,
     holds: Mutex<BTreeSet<i32>>,
     committed: Mutex<BTreeMap<i32, Option<i64>>>,
-    /// What all members of the group hold: nobody may be told of a partition before the other gave it up.
+    /// Partitions held by all members. A partition must not be assigned before the other member has
+    /// given it up.
     everybody: Arc<Mutex<BTreeSet<i32>>>,
 }
 
@@ -178,23 +189,22 @@ impl Owner {
     }
 
     fn holds(&self) -> BTreeSet<i32> {
-        self.holds.lock().expect("no story panics in here").clone()
+        self.holds.lock().clone()
     }
 
     fn committed(&self, partition: i32) -> Option<i64> {
-        self.committed.lock().expect("no story panics in here").get(&partition).copied().flatten()
+        self.committed.lock().get(&partition).copied().flatten()
     }
 }
 
 impl Ownership for Owner {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
-        self.committed.lock().expect("no story panics in here").extend(partitions.iter().copied());
+        self.committed.lock().extend(partitions.iter().copied());
         for (partition, _) in partitions {
-            let is_free =
-                self.everybody.lock().expect("no story panics in here").insert(*partition);
-            // Told by what it holds, because a panic in here may be in the hands of a client written in C.
+            let is_free = self.everybody.lock().insert(*partition);
+            // Recorded, not asserted: a panic in this callback would unwind into the C client.
             if is_free {
-                self.holds.lock().expect("no story panics in here").insert(*partition);
+                self.holds.lock().insert(*partition);
             }
         }
         partitions.iter().map(|(partition, _)| (*partition, self.start)).collect()
@@ -202,15 +212,15 @@ impl Ownership for Owner {
 
     fn revoked(&self, partitions: &[i32]) {
         for partition in partitions {
-            if self.holds.lock().expect("no story panics in here").remove(partition) {
-                self.everybody.lock().expect("no story panics in here").remove(partition);
+            if self.holds.lock().remove(partition) {
+                self.everybody.lock().remove(partition);
             }
         }
     }
 }
 
 const WAIT: Duration = Duration::from_millis(20);
-/// How often a consumer is asked before its silence is believed.
+/// Polls without a record after which a consumer counts as silent.
 const SILENCE: usize = 15;
 
 fn aimed(topic: &str, partition: i32, text: &str) -> Outgoing {
@@ -223,7 +233,8 @@ fn aimed(topic: &str, partition: i32, text: &str) -> Outgoing {
 }
 
 fn text(record: &Record) -> &str {
-    std::str::from_utf8(record.value.as_deref().expect("it has a value")).expect("it is a text")
+    std::str::from_utf8(record.value.as_deref().expect("every record of this test has a value"))
+        .expect("every value of this test is a text")
 }
 
 fn texts(records: &[Record]) -> Vec<&str> {
@@ -231,10 +242,10 @@ fn texts(records: &[Record]) -> Vec<&str> {
 }
 
 fn membership(consumer: &dyn Consumer) -> Membership {
-    consumer.membership().expect("it is a member")
+    consumer.membership().expect("the consumer has joined the group")
 }
 
-fn polls_until<T>(
+fn poll_until<T>(
     consumer: &mut dyn Consumer,
     what: &str,
     mut is_done: impl FnMut(Polled) -> Option<T>,
@@ -245,12 +256,12 @@ fn polls_until<T>(
             return done;
         }
     }
-    panic!("waited {} s in vain: {what}", PATIENCE.as_secs());
+    panic!("this did not happen within {} s: {what}", PATIENCE.as_secs());
 }
 
 fn take(consumer: &mut dyn Consumer, count: usize) -> Vec<Record> {
     let mut taken = Vec::new();
-    polls_until(consumer, &format!("{count} records"), |polled| {
+    poll_until(consumer, &format!("{count} records"), |polled| {
         if let Polled::Record(record) = polled {
             taken.push(record);
         }
@@ -260,7 +271,7 @@ fn take(consumer: &mut dyn Consumer, count: usize) -> Vec<Record> {
 
 fn until_end(consumer: &mut dyn Consumer) -> Vec<Record> {
     let mut taken = Vec::new();
-    polls_until(consumer, "the end of a partition", |polled| match polled {
+    poll_until(consumer, "the end of a partition", |polled| match polled {
         Polled::Record(record) => {
             taken.push(record);
             None
@@ -270,14 +281,14 @@ fn until_end(consumer: &mut dyn Consumer) -> Vec<Record> {
     })
 }
 
-fn is_silent(consumer: &mut dyn Consumer) {
+fn assert_silent(consumer: &mut dyn Consumer) {
     for _ in 0..SILENCE {
         let polled = consumer.poll(WAIT).expect("polls");
         assert!(matches!(polled, Polled::Nothing), "{polled:?}");
     }
 }
 
-/// Polls all of them, in turn, until it is so.
+/// Polls all consumers in turn until `is_so` holds.
 fn settle(consumers: &mut [&mut Box<dyn Consumer>], is_so: impl Fn() -> bool) {
     eventually("the group has shared the partitions out", || {
         consumers.iter_mut().for_each(|consumer| drop(consumer.poll(WAIT).expect("polls")));
@@ -285,7 +296,8 @@ fn settle(consumers: &mut [&mut Box<dyn Consumer>], is_so: impl Fn() -> bool) {
     });
 }
 
-/// A group may go through one more generation after all have what they are to have: then the same is tried again.
+/// Writes a transaction and tries again if nothing was written: the group may go through one more
+/// generation after all partitions are assigned.
 fn write(
     transactor: &mut dyn Transactor,
     records: &[Outgoing],
@@ -305,17 +317,17 @@ fn write(
 }
 
 macro_rules! on_every_broker {
-    ($($story:ident)*) => {
-        $(mod $story {
+    ($($scenario:ident)*) => {
+        $(mod $scenario {
             #[test]
             fn in_memory() {
-                super::$story(&super::Ground::in_memory());
+                super::$scenario(&super::Setup::in_memory());
             }
 
             #[test]
             fn on_kafka() {
                 if crate::support::kafka::is_wanted(concat!(module_path!(), "::on_kafka")) {
-                    super::$story(&super::Ground::on_kafka());
+                    super::$scenario(&super::Setup::on_kafka());
                 }
             }
         })*
@@ -323,24 +335,24 @@ macro_rules! on_every_broker {
 }
 
 on_every_broker! {
-    records_come_in_the_order_in_which_they_were_written_to_their_partition
-    records_without_a_partition_land_where_the_users_key_says
-    the_end_is_told_once_until_there_is_more
-    who_begins_at_the_end_is_given_what_comes
+    records_of_a_partition_arrive_in_the_order_of_writing
+    records_without_a_partition_go_to_the_partition_of_the_key
+    the_end_is_reported_once_until_there_is_more
+    a_reader_that_starts_at_the_end_gets_new_records
     a_log_is_read_from_any_offset
-    who_wants_one_header_gets_it_and_the_key_and_whether_there_is_a_value
-    readers_commit_under_a_group_of_their_own
-    a_record_longer_than_the_topic_takes_is_no_matter_of_patience
+    a_header_reader_gets_key_header_and_presence_of_the_value
+    readers_commit_under_their_own_group
+    a_record_too_long_for_the_topic_is_not_retried
     a_paused_partition_is_silent_until_it_is_resumed_at_an_offset
-    a_member_may_begin_paused
-    members_share_the_partitions_and_inherit_them
-    a_transaction_says_where_its_records_are_and_comes_with_its_offsets
-    nobody_is_given_what_is_open_or_aborted
-    who_was_replaced_writes_nothing
-    a_membership_of_yesterday_writes_nothing
+    a_member_can_start_paused
+    members_share_the_partitions_and_take_over_those_of_a_leaving_member
+    a_transaction_returns_its_changelog_offsets_and_commits_the_read_offsets
+    records_of_open_or_aborted_transactions_are_not_delivered
+    a_fenced_transactor_writes_nothing
+    a_stale_membership_writes_nothing
 }
 
-fn records_come_in_the_order_in_which_they_were_written_to_their_partition(on: &Ground) {
+fn records_of_a_partition_arrive_in_the_order_of_writing(on: &Setup) {
     on.publish((0..40).map(|n| aimed(&on.events, n % 2, &n.to_string())));
     let mut reader = on.broker.reader(&on.group, &on.events).expect("makes a reader");
     reader.assign(&[(0, Start::At(0)), (1, Start::At(0))]).expect("assigns");
@@ -356,9 +368,11 @@ fn records_come_in_the_order_in_which_they_were_written_to_their_partition(on: &
     }
 }
 
-fn records_without_a_partition_land_where_the_users_key_says(on: &Ground) {
+fn records_without_a_partition_go_to_the_partition_of_the_key(on: &Setup) {
     let users: Vec<UserKey> = (0..12)
-        .map(|n| UserKey::new("acme", &format!("user-{n}")).expect("it is a name"))
+        .map(|n| {
+            UserKey::new("acme", &format!("user-{n}")).expect("tenant and user are valid names")
+        })
         .collect();
     let keyed = |user: &UserKey| Outgoing {
         partition: None,
@@ -390,16 +404,16 @@ fn records_without_a_partition_land_where_the_users_key_says(on: &Ground) {
     );
 }
 
-fn the_end_is_told_once_until_there_is_more(on: &Ground) {
+fn the_end_is_reported_once_until_there_is_more(on: &Setup) {
     let mut reader = on.reader(Start::At(0));
-    assert!(until_end(reader.as_mut()).is_empty(), "an empty partition has an end");
-    is_silent(reader.as_mut());
+    assert!(until_end(reader.as_mut()).is_empty(), "an empty partition reports its end");
+    assert_silent(reader.as_mut());
     on.publish_numbers(2);
     assert_eq!(texts(&until_end(reader.as_mut())), ["0", "1"]);
-    is_silent(reader.as_mut());
+    assert_silent(reader.as_mut());
 }
 
-fn who_begins_at_the_end_is_given_what_comes(on: &Ground) {
+fn a_reader_that_starts_at_the_end_gets_new_records(on: &Setup) {
     on.publish_numbers(3);
     let mut reader = on.reader(Start::End);
     assert!(until_end(reader.as_mut()).is_empty());
@@ -407,19 +421,19 @@ fn who_begins_at_the_end_is_given_what_comes(on: &Ground) {
     assert_eq!(take(reader.as_mut(), 1)[0].offset, 3);
 }
 
-fn a_log_is_read_from_any_offset(on: &Ground) {
+fn a_log_is_read_from_any_offset(on: &Setup) {
     on.publish_numbers(5);
     let log = on.broker.log(&on.events).expect("opens it");
     let ends = |partition| {
         [log.beginning(partition), log.stable_end(partition), log.end(partition)]
-            .map(|it| it.expect("asks"))
+            .map(|offset| offset.expect("the broker returns an offset"))
     };
     assert_eq!((ends(0), ends(1)), ([0, 5, 5], [0, 0, 0]));
     assert_eq!(texts(&until_end(log.read(0, 3).expect("reads").as_mut())), ["3", "4"]);
     assert!(until_end(log.read(0, 5).expect("reads").as_mut()).is_empty());
 }
 
-fn who_wants_one_header_gets_it_and_the_key_and_whether_there_is_a_value(on: &Ground) {
+fn a_header_reader_gets_key_header_and_presence_of_the_value(on: &Setup) {
     let other = ("other".to_owned(), b"spared".to_vec());
     let state = |state: &str| ("state".to_owned(), state.as_bytes().to_vec());
     let record = |key: &str, value: Option<&str>, headers: Vec<(String, Vec<u8>)>| Outgoing {
@@ -436,12 +450,12 @@ fn who_wants_one_header_gets_it_and_the_key_and_whether_there_is_a_value(on: &Gr
     ]);
     let log = on.broker.log(&on.events).expect("opens it");
     let found = until_end(log.read_header(0, 0, "state").expect("reads").as_mut());
-    let told: Vec<_> = found
+    let fields: Vec<_> = found
         .iter()
         .map(|r| (r.offset, r.key.as_deref(), r.value.is_some(), r.header("state")))
         .collect();
     assert_eq!(
-        told,
+        fields,
         [
             (0, Some(&b"both"[..]), true, Some(&b"one"[..])),
             (1, Some(b"gone"), false, Some(b"two")),
@@ -450,25 +464,29 @@ fn who_wants_one_header_gets_it_and_the_key_and_whether_there_is_a_value(on: &Gr
         ]
     );
     assert_eq!(text(&found[2]), "whole", "nothing is left out where the header is not");
-    // A reader that was used so before is whole again.
+    // A later plain reader gets whole records.
     let whole = until_end(log.read(0, 0).expect("reads").as_mut());
     assert_eq!((text(&whole[0]), whole[0].header("other")), ("a long value", Some(&b"spared"[..])));
 }
 
-fn readers_commit_under_a_group_of_their_own(on: &Ground) {
+fn readers_commit_under_their_own_group(on: &Setup) {
     on.publish_numbers(4);
     let mut reader = on.reader(Start::Committed);
-    assert_eq!(take(reader.as_mut(), 4)[0].offset, 0, "nothing is committed yet");
+    assert_eq!(
+        take(reader.as_mut(), 4)[0].offset,
+        0,
+        "without a commit reading starts at the beginning"
+    );
     reader.commit(&[(0, 2)]).expect("commits");
-    // Nobody waits for the answer to a commit.
-    eventually("the commit is known", || {
+    // A commit is asynchronous.
+    eventually("the commit arrives", || {
         (take(on.reader(Start::Committed).as_mut(), 1)[0].offset == 2).then_some(())
     });
 }
 
-fn a_record_longer_than_the_topic_takes_is_no_matter_of_patience(on: &Ground) {
+fn a_record_too_long_for_the_topic_is_not_retried(on: &Setup) {
     let long = aimed(&on.narrow, 0, &"x".repeat(2 * RECORD_BYTES_MAX));
-    let mut producer = on.broker.producer("story").expect("makes a producer");
+    let mut producer = on.broker.producer("test").expect("makes a producer");
     let outcome = producer.send(&long).and_then(|()| producer.flush(PATIENCE));
     assert!(matches!(outcome, Err(Fault::Stop(_))), "{outcome:?}");
 
@@ -483,34 +501,34 @@ fn a_record_longer_than_the_topic_takes_is_no_matter_of_patience(on: &Ground) {
     assert_eq!(texts(&on.changes()), ["alone"]);
 }
 
-fn a_paused_partition_is_silent_until_it_is_resumed_at_an_offset(on: &Ground) {
+fn a_paused_partition_is_silent_until_it_is_resumed_at_an_offset(on: &Setup) {
     on.publish_numbers(4);
     let mut reader = on.reader(Start::Paused);
-    is_silent(reader.as_mut());
+    assert_silent(reader.as_mut());
     reader.resume(0, 2).expect("resumes");
     assert_eq!(texts(&take(reader.as_mut(), 1)), ["2"]);
     reader.pause(&[0]).expect("pauses");
-    is_silent(reader.as_mut());
+    assert_silent(reader.as_mut());
     reader.resume(0, 1).expect("resumes");
     assert_eq!(texts(&until_end(reader.as_mut())), ["1", "2", "3"]);
 }
 
-fn a_member_may_begin_paused(on: &Ground) {
+fn a_member_can_start_paused(on: &Setup) {
     on.publish_numbers(4);
     let owner = Owner::new(Start::Paused);
     let mut member = on.join(&owner);
-    eventually("it has got its partitions", || {
+    eventually("the member gets its partitions", || {
         let polled = member.poll(WAIT).expect("polls");
         assert!(matches!(polled, Polled::Nothing), "{polled:?}");
         (owner.holds().len() == PARTITIONS as usize).then_some(())
     });
-    is_silent(member.as_mut());
+    assert_silent(member.as_mut());
     member.resume(0, 3).expect("resumes");
     assert_eq!(texts(&until_end(member.as_mut())), ["3"]);
-    is_silent(member.as_mut());
+    assert_silent(member.as_mut());
 }
 
-fn members_share_the_partitions_and_inherit_them(on: &Ground) {
+fn members_share_the_partitions_and_take_over_those_of_a_leaving_member(on: &Setup) {
     let everybody = Arc::default();
     let [ann, bob] = [(); 2].map(|()| Owner::beside(Start::Paused, Arc::clone(&everybody)));
     let mut first = on.join(&ann);
@@ -518,23 +536,26 @@ fn members_share_the_partitions_and_inherit_them(on: &Ground) {
     let mut second = on.join(&bob);
     settle(&mut [&mut first, &mut second], || ann.holds().len() == 2 && bob.holds().len() == 2);
     assert!(ann.holds().is_disjoint(&bob.holds()));
-    // On a thread of its own: to leave takes as long as the group needs to hear of it, which others poll for.
+    // On a thread of its own: leaving takes until the rebalance, for which the other member polls.
     let leaving = std::thread::spawn(move || first.close());
     settle(&mut [&mut second], || bob.holds().len() == 4);
-    leaving.join().expect("it leaves");
-    assert!(ann.holds().is_empty(), "who leaves is told so");
+    leaving.join().expect("the member leaves without a panic");
+    assert!(ann.holds().is_empty(), "a leaving member gives its partitions up");
 }
 
-fn a_transaction_says_where_its_records_are_and_comes_with_its_offsets(on: &Ground) {
+fn a_transaction_returns_its_changelog_offsets_and_commits_the_read_offsets(on: &Setup) {
     let (_, mut member) = on.join_alone();
     let mut transactor = on.transactor("writes");
     transactor.renew().expect("renews");
     for (texts, read) in [(["a", "b"], 7), (["c", "d"], 8)] {
-        let records =
-            [on.change(texts[0]), on.change(texts[1]), aimed(&on.events, 3, "not the changelog's")];
+        let records = [
+            on.change(texts[0]),
+            on.change(texts[1]),
+            aimed(&on.events, 3, "not for the changelog"),
+        ];
         let written =
             write(transactor.as_mut(), &records, &[(0, read), (1, read + 10)], member.as_mut());
-        let last = on.changes().pop().expect("there are records");
+        let last = on.changes().pop().expect("the transaction wrote records");
         assert_eq!((written, text(&last)), ([(0, last.offset)].into(), texts[1]));
     }
     assert_eq!(texts(&on.changes()), ["a", "b", "c", "d"]);
@@ -543,7 +564,7 @@ fn a_transaction_says_where_its_records_are_and_comes_with_its_offsets(on: &Grou
     assert_eq!([0, 1, 2].map(|partition| owner.committed(partition)), [Some(8), Some(18), None]);
 }
 
-fn nobody_is_given_what_is_open_or_aborted(on: &Ground) {
+fn records_of_open_or_aborted_transactions_are_not_delivered(on: &Setup) {
     let (_, mut member) = on.join_alone();
     let mut transactor = on.transactor("writes");
     transactor.renew().expect("renews");
@@ -551,18 +572,18 @@ fn nobody_is_given_what_is_open_or_aborted(on: &Ground) {
     let id = format!("{}-dies", on.group);
     (on.leave_open)(&id, &on.change("open"));
     on.publish([on.change("behind")]);
-    // Record, marker; open; behind.
+    // Offsets: a record and its marker, the open record, the record behind it.
     assert_eq!(on.ends(), (2, 4));
     let mut reader = on.broker.log(&on.changelog).expect("opens it").read(0, 0).expect("reads");
     assert_eq!(texts(&until_end(reader.as_mut())), ["decided"]);
-    is_silent(reader.as_mut());
+    assert_silent(reader.as_mut());
     on.transactor("dies").renew().expect("renews");
     eventually("the open transaction is aborted", || (on.ends() == (5, 5)).then_some(()));
     let records = until_end(reader.as_mut());
     assert_eq!((texts(&records), records[0].offset), (vec!["behind"], 3));
 }
 
-fn who_was_replaced_writes_nothing(on: &Ground) {
+fn a_fenced_transactor_writes_nothing(on: &Setup) {
     let (_, mut member) = on.join_alone();
     let [mut old, mut new] = [on.transactor("writes"), on.transactor("writes")];
     old.renew().expect("renews");
@@ -576,21 +597,21 @@ fn who_was_replaced_writes_nothing(on: &Ground) {
     assert_eq!(on.join_alone().0.committed(0), None);
 }
 
-fn a_membership_of_yesterday_writes_nothing(on: &Ground) {
+fn a_stale_membership_writes_nothing(on: &Setup) {
     let (ann, mut first) = on.join_alone();
-    let yesterday = membership(first.as_ref());
+    let stale = membership(first.as_ref());
     let bob = Owner::new(Start::Paused);
     let mut second = on.join(&bob);
     settle(&mut [&mut first, &mut second], || ann.holds().len() == 2 && bob.holds().len() == 2);
     let mut transactor = on.transactor("writes");
     transactor.renew().expect("renews");
-    let outcome = transactor.transact(&[on.change("stale")], &[(0, 7)], &yesterday);
+    let outcome = transactor.transact(&[on.change("stale")], &[(0, 7)], &stale);
     assert!(matches!(outcome, Err(Unwritten::Nothing(_))), "{outcome:?}");
     write(transactor.as_mut(), &[on.change("fresh")], &[(1, 3)], first.as_mut());
     assert_eq!(texts(&on.changes()), ["fresh"]);
     let leaving = std::thread::spawn(move || first.close());
     settle(&mut [&mut second], || bob.holds().len() == 4);
-    leaving.join().expect("it leaves");
+    leaving.join().expect("the member leaves without a panic");
     second.close();
     let (owner, _member) = on.join_alone();
     assert_eq!([0, 1].map(|partition| owner.committed(partition)), [None, Some(3)]);

@@ -1,30 +1,14 @@
-//! The program as a person or a script meets it: arguments, exit codes, what is printed, signals.
+//! The command line of `keepsake`: arguments, exit codes, output and signals.
 
-use crate::support::service::{Place, bare_command, command};
-use crate::support::{Broker, Child, kafka, validator};
+use crate::support::program::{bare_command, command, parsed, run, run_bare};
+use crate::support::service::Place;
+use crate::support::{Broker, Child, on_kafka, scratch, validator};
 use serde_json::{Value, json};
-use std::process::{Command, Output, Stdio};
-
-fn run(command: &mut Command) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } =
-        command.output().expect("the program was built with this test");
-    (
-        status.code(),
-        String::from_utf8_lossy(&stdout).into_owned(),
-        String::from_utf8_lossy(&stderr).into_owned(),
-    )
-}
-
-/// The program in an empty folder with these arguments.
-fn typed(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
-    std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
-    run(bare_command(&dir).args(arguments))
-}
+use std::process::{Output, Stdio};
 
 #[test]
-fn every_command_explains_itself() {
-    let (code, help, _) = typed(&["--help"]);
+fn every_command_has_a_help_text() {
+    let (code, help, _) = run_bare(&["--help"]);
     assert_eq!(code, Some(0));
     let listed = help
         .lines()
@@ -63,20 +47,20 @@ fn every_command_explains_itself() {
         if command != ["help"] {
             command.push("--help");
         }
-        let (code, help, words) = typed(&command);
-        assert_eq!(code, Some(0), "{command:?}: {words}");
+        let (code, help, stderr) = run_bare(&command);
+        assert_eq!(code, Some(0), "{command:?}: {stderr}");
         assert!(help.contains("Usage: keepsake"), "{command:?}: {help}");
     }
     for wrong in
         [vec!["fly"], vec!["eval"], vec!["recall"], vec!["forget", "--user", "ada"], vec![]]
     {
-        assert_eq!(typed(&wrong).0, Some(2), "{wrong:?} is used wrongly");
+        assert_eq!(run_bare(&wrong).0, Some(2), "{wrong:?} exits as a usage error");
     }
 }
 
 #[test]
-fn what_one_sender_does_to_others_is_measured() {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+fn bench_neighbours_reports_its_figures() {
+    let dir = scratch::dir("cli");
     let (store, stand_in) = (format!("store.dir={}", dir.display()), "embedder.model=hash");
     let command = [
         "bench",
@@ -91,9 +75,9 @@ fn what_one_sender_does_to_others_is_measured() {
         "--set",
         stand_in,
     ];
-    let (code, said, words) = typed(&command);
-    assert_eq!(code, Some(0), "{words}");
-    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let (code, stdout, stderr) = run_bare(&command);
+    assert_eq!(code, Some(0), "{stderr}");
+    let report: Value = serde_json::from_str(&stdout).expect("the report is JSON");
     for name in
         ["slowest_answer_us", "quiet_answer_p50_us", "behind_remembers_us", "behind_turns_us"]
     {
@@ -105,8 +89,8 @@ fn what_one_sender_does_to_others_is_measured() {
 }
 
 #[test]
-fn scale_is_measured_without_a_broker_and_leaves_nothing_behind() {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
+fn bench_scale_needs_no_broker_and_leaves_no_files() {
+    let dir = scratch::dir("cli");
     let store = format!("store.dir={}", dir.display());
     let command = [
         "bench",
@@ -121,9 +105,9 @@ fn scale_is_measured_without_a_broker_and_leaves_nothing_behind() {
         "--set",
         &store,
     ];
-    let (code, said, words) = typed(&command);
-    assert_eq!(code, Some(0), "{words}");
-    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let (code, stdout, stderr) = run_bare(&command);
+    assert_eq!(code, Some(0), "{stderr}");
+    let report: Value = serde_json::from_str(&stdout).expect("the report is JSON");
     assert_eq!(report["figures"]["memories_count"], 1_300, "{report}");
     for name in [
         "recall_among_few_p50_us",
@@ -142,8 +126,8 @@ fn scale_is_measured_without_a_broker_and_leaves_nothing_behind() {
 
 #[test]
 fn a_configuration_is_checked_and_shown() {
-    let (code, said, words) = typed(&["config", "check"]);
-    assert_eq!((code, said.as_str()), (Some(0), "the configuration is fine\n"), "{words}");
+    let (code, stdout, stderr) = run_bare(&["config", "check"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "the configuration is fine\n"), "{stderr}");
     for (set, named) in [
         ("topics.partitions=0", "topics.partitions"),
         ("recall.limt=5", "limt"),
@@ -155,14 +139,13 @@ fn a_configuration_is_checked_and_shown() {
         ("shadow.profile=alma", "alma"),
         ("shadow.profile=keepsake", "decides already"),
     ] {
-        let (code, said, words) = typed(&["config", "check", "--set", set]);
-        assert_eq!(code, Some(2), "{set}: {said}{words}");
-        assert!(words.contains(named) && words.contains("config-invalid"), "{set}: {words}");
+        let (code, stdout, stderr) = run_bare(&["config", "check", "--set", set]);
+        assert_eq!(code, Some(2), "{set}: {stdout}{stderr}");
+        assert!(stderr.contains(named) && stderr.contains("config-invalid"), "{set}: {stderr}");
     }
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
-    std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
+    let dir = scratch::dir("cli");
     std::fs::write(dir.join("mine.toml"), "[recall]\nlimit = 7\n")
-        .expect("the scratch folder is ours");
+        .expect("the scratch directory is writable");
     let mut command = bare_command(&dir);
     command.args([
         "config",
@@ -174,34 +157,35 @@ fn a_configuration_is_checked_and_shown() {
         "kafka.librdkafka.sasl.password=hush",
     ]);
     command.args(["--set", "topics.marks_key=hush-hush-hush-hush-hush-hush-hush"]);
-    let (code, said, words) = run(command.env("KEEPSAKE__RECALL__LIMIT_MAX", "9"));
-    let shown: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
+    let (code, stdout, stderr) = run(command.env("KEEPSAKE__RECALL__LIMIT_MAX", "9"));
+    let shown: Value =
+        serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("{e}: {stdout}{stderr}"));
     let from = |option: &str| shown[option]["from"].as_str().unwrap_or_default().to_owned();
     let sources = ["recall.limit", "recall.limit_max", "recall.candidates"].map(from);
     assert_eq!(
         (code, sources),
         (Some(0), ["mine.toml", "KEEPSAKE__RECALL__LIMIT_MAX", "default"].map(str::to_owned)),
-        "{said}"
+        "{stdout}"
     );
-    assert!(!said.contains("hush"), "a password is not shown: {said}");
-    let (code, _, words) = typed(&["serve", "--config", "not-there.toml"]);
-    assert_eq!((code, words.contains("not-there.toml")), (Some(2), true), "{words}");
+    assert!(!stdout.contains("hush"), "a password must not be shown: {stdout}");
+    let (code, _, stderr) = run_bare(&["serve", "--config", "not-there.toml"]);
+    assert_eq!((code, stderr.contains("not-there.toml")), (Some(2), true), "{stderr}");
 }
 
 #[test]
-fn whoever_has_read_enough_is_told_of_no_fault() {
-    let dir = kafka::scratch().join(format!("cli{}", kafka::number()));
-    std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
+fn a_closed_pipe_is_not_a_fault() {
+    let dir = scratch::dir("cli");
     let mut command = bare_command(&dir);
     command.args(["config", "show", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program was built with this test");
+    let mut child = command.spawn().expect("cargo builds the program before this test");
     drop(child.stdout.take());
-    let Output { status, stderr, .. } = child.wait_with_output().expect("it ends by itself");
+    let Output { status, stderr, .. } =
+        child.wait_with_output().expect("the command ends by itself");
     assert_eq!((status.code(), String::from_utf8_lossy(&stderr).as_ref()), (Some(0), ""));
 }
 
 #[test]
-fn what_scoring_takes_is_timed_without_a_broker() {
+fn bench_score_needs_no_broker_and_its_parts_sum_up() {
     let arguments = [
         "bench",
         "score",
@@ -213,20 +197,20 @@ fn what_scoring_takes_is_timed_without_a_broker() {
         "embedder.model=hash",
         "--json",
     ];
-    let (code, said, words) = typed(&arguments);
+    let (code, stdout, stderr) = run_bare(&arguments);
     let report: Value =
-        serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
+        serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("{e}: {stdout}{stderr}"));
     let figure = |name: &str| report["figures"][name].as_i64().unwrap_or_default();
     let parts: i64 = ["decode_ns", "redact_ns", "split_ns", "score_ns"].map(figure).iter().sum();
     assert!(code == Some(0) && (figure("turn_ns") - parts).abs() <= 2 && parts > 0, "{report:#}");
 }
 
-/// Reply of a client command, as it came, held against its schema.
-fn told(place: &Place, arguments: &[&str]) -> Value {
-    let (code, said, words) = run(command(place).args(arguments).arg("--json"));
-    let reply: Value =
-        serde_json::from_str(&said).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {said}{words}"));
+/// The reply that a client command prints, validated against its schema.
+fn reply_of(place: &Place, arguments: &[&str]) -> Value {
+    let printed = run(command(place).args(arguments).arg("--json"));
+    let reply = parsed(&printed);
     validator::reply(&reply);
+    let code = printed.0;
     assert_eq!(
         code == Some(0),
         reply["type"] != "error",
@@ -235,52 +219,62 @@ fn told(place: &Place, arguments: &[&str]) -> Value {
     reply
 }
 
+/// Output with one JSON object per line.
+fn json_lines(stdout: &str) -> Vec<Value> {
+    stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect()
+}
+
 #[test]
-fn commands_talk_to_a_service_on_the_embedded_broker() {
+fn commands_use_a_service_on_the_embedded_broker() {
     let place = Place::new(Broker::Embedded, &[("shadow.profile", "talome")]);
     let mut serve = Child::start(&place);
     serve.wait_until_ready();
     let published =
-        told(&place, &["publish", "--user", "ada", "--session", "s1", "I live in Lisbon"]);
+        reply_of(&place, &["publish", "--user", "ada", "--session", "s1", "I live in Lisbon"]);
     assert_eq!(published["decisions"][0]["outcome"], "kept");
-    let remembered = told(
+    let remembered = reply_of(
         &place,
         &["remember", "--user", "ada", "--metadata", "app=chat", "The blue key opens the shed."],
     );
-    let id = remembered["decisions"][0]["memory"].as_str().expect("an id");
+    let id = remembered["decisions"][0]["memory"].as_str().expect("a kept memory has an id");
     let recalled =
-        told(&place, &["recall", "--user", "ada", "--explain", "Which key opens the shed?"]);
+        reply_of(&place, &["recall", "--user", "ada", "--explain", "Which key opens the shed?"]);
     assert_eq!(recalled["memories"][0]["id"], id, "{recalled}");
     assert_eq!(
-        told(&place, &["list", "--user", "ada"])["memories"].as_array().map(Vec::len),
+        reply_of(&place, &["list", "--user", "ada"])["memories"].as_array().map(Vec::len),
         Some(2)
     );
     assert_eq!(
-        told(&place, &["update", "--user", "ada", id, "--content", "The red key opens the shed."])
-            ["type"],
+        reply_of(
+            &place,
+            &["update", "--user", "ada", id, "--content", "The red key opens the shed."]
+        )["type"],
         "applied"
     );
-    let got = told(&place, &["get", "--user", "ada", "--history", id]);
+    let got = reply_of(&place, &["get", "--user", "ada", "--history", id]);
     assert_eq!(got["history"][0]["content"], "The blue key opens the shed.");
     assert_eq!(
-        told(&place, &["feedback", "--user", "ada", "--signal", "used", id])["type"],
+        reply_of(&place, &["feedback", "--user", "ada", "--signal", "used", id])["type"],
         "applied"
     );
-    assert_eq!(told(&place, &["explain", "--user", "ada", id])["type"], "explained");
+    assert_eq!(reply_of(&place, &["explain", "--user", "ada", id])["type"], "explained");
     let event =
         format!("{}events:{}:{}", place.prefix, published["partition"], published["offset"]);
     assert_eq!(
-        told(&place, &["explain", "--user", "ada", "--event", &event])["decision"]["candidate"],
+        reply_of(&place, &["explain", "--user", "ada", "--event", &event])["decision"]["candidate"],
         "I live in Lisbon"
     );
-    assert_eq!(told(&place, &["stats", "--user", "ada"])["memories"]["total"], 2);
+    assert_eq!(reply_of(&place, &["stats", "--user", "ada"])["memories"]["total"], 2);
     assert_eq!(
-        told(&place, &["forget", "--user", "ada", "--memory", id])["decisions"][0]["outcome"],
+        reply_of(&place, &["forget", "--user", "ada", "--memory", id])["decisions"][0]["outcome"],
         "forgotten"
     );
-    assert_eq!(told(&place, &["get", "--user", "ada", id])["status"], "not_found");
+    assert_eq!(reply_of(&place, &["get", "--user", "ada", id])["status"], "not_found");
     assert_eq!(
-        told(&place, &["stats", "--user", "acme/ada"])["memories"]["total"],
+        reply_of(&place, &["stats", "--user", "acme/ada"])["memories"]["total"],
         0,
         "another tenant"
     );
@@ -292,35 +286,32 @@ fn commands_talk_to_a_service_on_the_embedded_broker() {
         (vec!["stats", "--user", "ada"], "total"),
         (vec!["compact"], "3 partitions"),
     ] {
-        let (code, said, words) = run(command(&place).args(&arguments));
-        assert!(code == Some(0) && said.contains(word), "{arguments:?}: {code:?} {said}{words}");
-        assert!(!said.contains('\u{1b}'), "no colours where nobody looks: {said:?}");
+        let (code, stdout, stderr) = run(command(&place).args(&arguments));
+        assert!(
+            code == Some(0) && stdout.contains(word),
+            "{arguments:?}: {code:?} {stdout}{stderr}"
+        );
+        assert!(!stdout.contains('\u{1b}'), "no colours without a terminal: {stdout:?}");
     }
 
     let watch = ["tail", "decisions", "--user", "ada", "--outcome", "dropped", "--exit", "--json"];
-    let (code, said, words) = run(command(&place).args(watch));
-    let decisions: Vec<Value> = said
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("one JSON object a line"))
-        .collect();
+    let (code, stdout, stderr) = run(command(&place).args(watch));
+    let decisions = json_lines(&stdout);
     let candidates: Vec<&str> =
         decisions.iter().filter_map(|decision| decision["candidate"].as_str()).collect();
-    assert_eq!((code, candidates), (Some(0), vec!["Hi there!"]), "{said}{words}");
+    assert_eq!((code, candidates), (Some(0), vec!["Hi there!"]), "{stdout}{stderr}");
 
-    let (code, said, words) = run(command(&place).args(watch).arg("--shadow"));
-    let shadows: Vec<Value> = said
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("one JSON object a line"))
-        .collect();
+    let (code, stdout, stderr) = run(command(&place).args(watch).arg("--shadow"));
+    let shadows = json_lines(&stdout);
     let shadows: Vec<&Value> =
         shadows.iter().filter(|one| one["shadow"] == true).map(|one| &one["candidate"]).collect();
     assert_eq!(
         (code, shadows),
         (Some(0), vec![&json!("I live in Lisbon"), &json!("Hi there!")]),
-        "{said}{words}"
+        "{stdout}{stderr}"
     );
-    let (_, said, _) = run(command(&place).args(["tail", "decisions", "--shadow", "--exit"]));
-    assert!(said.contains("talome would have: dropped"), "{said}");
+    let (_, stdout, _) = run(command(&place).args(["tail", "decisions", "--shadow", "--exit"]));
+    assert!(stdout.contains("talome would have: dropped"), "{stdout}");
 
     let questions = place.dir.join("questions.jsonl");
     let lines = [
@@ -328,11 +319,11 @@ fn commands_talk_to_a_service_on_the_embedded_broker() {
         json!({"user": "ada", "query": "Where do I live?", "expect": ["Porto"]}),
     ];
     std::fs::write(&questions, lines.map(|line| format!("{line}\n")).concat())
-        .expect("the scratch folder is ours");
-    let (code, said, words) =
+        .expect("the scratch directory is writable");
+    let (code, stdout, stderr) =
         run(command(&place).args(["eval", "--json", "--own"]).arg(&questions));
     let report: Value =
-        serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{words}"));
+        serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("{e}: {stdout}{stderr}"));
     assert_eq!(
         (code, &report["n"], &report["metrics"]["R@5"]),
         (Some(0), &json!(2), &json!(0.5)),
@@ -353,40 +344,34 @@ fn commands_talk_to_a_service_on_the_embedded_broker() {
 }
 
 #[test]
-fn without_a_service_a_command_says_so() {
-    let (code, _, words) = typed(&["recall", "--user", "ada", "anything"]);
+fn without_a_service_a_command_names_the_missing_broker() {
+    let (code, _, stderr) = run_bare(&["recall", "--user", "ada", "anything"]);
     assert_eq!(code, Some(1));
-    assert!(words.contains("keepsake serve") && words.contains("broker-unreachable"), "{words}");
+    assert!(stderr.contains("keepsake serve") && stderr.contains("broker-unreachable"), "{stderr}");
 }
 
-#[test]
+on_kafka! { topics_are_created_and_checked }
+
 fn topics_are_created_and_checked() {
-    if !kafka::is_wanted("topics_are_created_and_checked") {
-        return;
-    }
     let place = Place::new(Broker::Kafka, &[]);
-    let (code, _, words) = run(command(&place).args(["topics", "check"]));
-    assert!(code == Some(1) && words.contains("topic-missing"), "{code:?}: {words}");
-    let mut serve = command(&Place {
-        options: vec![("topics.create".into(), "false".into())],
-        ..place.clone()
-    });
-    let (code, _, words) = run(serve.arg("serve"));
-    assert!(code == Some(1) && words.contains("topic-missing"), "{code:?}: {words}");
+    let (code, _, stderr) = run(command(&place).args(["topics", "check"]));
+    assert!(code == Some(1) && stderr.contains("topic-missing"), "{code:?}: {stderr}");
+    let (code, _, stderr) = run(command(&place.with("topics.create", "false")).arg("serve"));
+    assert!(code == Some(1) && stderr.contains("topic-missing"), "{code:?}: {stderr}");
     for _ in 0..2 {
-        let (code, said, words) = run(command(&place).args(["topics", "create", "--json"]));
-        assert_eq!(code, Some(0), "a second time changes nothing: {words}");
-        let found: Value = serde_json::from_str(&said).expect("JSON");
+        let (code, stdout, stderr) = run(command(&place).args(["topics", "create", "--json"]));
+        assert_eq!(code, Some(0), "creating the topics twice succeeds: {stderr}");
+        let found: Value = serde_json::from_str(&stdout).expect("the output is JSON");
         let topics = ["events", "recalls", "replies", "decisions", "memories", "dead-letters"];
         assert!(
             topics
                 .iter()
                 .all(|name| found["topics"][format!("{}{name}", place.prefix)] == json!(3)),
-            "{said}"
+            "{stdout}"
         );
     }
-    let (code, said, words) = run(command(&place).args(["topics", "check"]));
-    assert!(code == Some(0) && said.contains("3 partitions"), "{code:?}: {said}{words}");
+    let (code, stdout, stderr) = run(command(&place).args(["topics", "check"]));
+    assert!(code == Some(0) && stdout.contains("3 partitions"), "{code:?}: {stdout}{stderr}");
 }
 
 #[test]
@@ -394,15 +379,15 @@ fn a_second_service_on_the_same_store_is_refused() {
     let place = Place::new(Broker::Embedded, &[]);
     let mut first = Child::start(&place);
     first.wait_until_ready();
-    let (code, _, words) = run(command(&place).arg("serve"));
-    assert!(code == Some(1) && words.contains("store-locked"), "{code:?}: {words}");
-    assert!(first.process.try_wait().expect("it is our child").is_none(), "the first one goes on");
-    assert_eq!(told(&place, &["stats", "--user", "ada"])["status"], "ok");
+    let (code, _, stderr) = run(command(&place).arg("serve"));
+    assert!(code == Some(1) && stderr.contains("store-locked"), "{code:?}: {stderr}");
+    assert!(first.ended().is_none(), "the first service keeps running");
+    assert_eq!(reply_of(&place, &["stats", "--user", "ada"])["status"], "ok");
 }
 
 #[test]
-fn a_broker_that_is_not_there_is_named() {
-    let (code, _, words) = typed(&[
+fn an_unreachable_broker_or_model_stops_the_start_by_name() {
+    let (code, _, stderr) = run_bare(&[
         "serve",
         "--brokers",
         "127.0.0.1:9",
@@ -412,19 +397,19 @@ fn a_broker_that_is_not_there_is_named() {
         "embedder.model=hash",
     ]);
     assert!(
-        code == Some(1) && words.contains("broker-unreachable") && words.contains("127.0.0.1:9"),
-        "{code:?}: {words}"
+        code == Some(1) && stderr.contains("broker-unreachable") && stderr.contains("127.0.0.1:9"),
+        "{code:?}: {stderr}"
     );
-    let (code, _, words) = typed(&["serve", "--set", "embedder.model=nowhere"]);
+    let (code, _, stderr) = run_bare(&["serve", "--set", "embedder.model=nowhere"]);
     assert!(
-        code == Some(1) && words.contains("model-unusable") && words.contains("nowhere"),
-        "{code:?}: {words}"
+        code == Some(1) && stderr.contains("model-unusable") && stderr.contains("nowhere"),
+        "{code:?}: {stderr}"
     );
 }
 
 #[test]
 fn the_demo_runs_to_its_end() {
-    let (code, said, words) = typed(&[
+    let (code, stdout, stderr) = run_bare(&[
         "demo",
         "--exit",
         "--set",
@@ -432,10 +417,10 @@ fn the_demo_runs_to_its_end() {
         "--set",
         "http.listen=127.0.0.1:0",
     ]);
-    assert_eq!(code, Some(0), "{said}{words}");
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
     for word in
         ["kept", "dropped", "merged", "superseded", "forgotten", "pruned", "summarised", "/metrics"]
     {
-        assert!(said.contains(word), "no {word:?} in: {said}");
+        assert!(stdout.contains(word), "the demo does not show {word:?}: {stdout}");
     }
 }

@@ -1,93 +1,87 @@
-//! Links that the compaction worker proposes with a model that compares statements: what it links, what it leaves alone, and what it may take.
+//! Contradictions that the compaction worker finds with a model: the links that it proposes, the
+//! pairs that it must not compare, and its time budget.
 
 use crate::support::client::contents;
 use crate::support::in_process::InProcess;
+use crate::support::service::fault_of_empty_model_directory;
+use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, eventually, root};
 use keepsake::compact::{Compact, Judging, JudgingOptions};
-use keepsake::config::Layers;
 use keepsake::domain::{Now, Spread, Time};
 use keepsake::fault::{Fault, Result};
 use keepsake::ports::broker::Outgoing;
 use keepsake::ports::clock::ManualClock;
 use keepsake::ports::cross_encoder::Judge;
-use keepsake::ports::embedder::{Model, TokenCounter};
-use keepsake::run::{Service, options};
 use keepsake::wire::Moment;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const BUDGET_MS: i64 = 1_000;
 const HOUR_MS: i64 = 3_600_000;
 const NOW: Time = Time(1_720_000_000_000);
 
-/// Takes two statements for a contradiction if both name a colour, and not the same one; takes its time, or fails.
+/// A judge for which two statements contradict each other if both name a colour and not the same
+/// one. Each pair takes `pair_ms` on the manual clock, or fails.
 struct Colours {
     clock: ManualClock,
     pair_ms: i64,
     fails: bool,
-    /// The later statement is a contradiction only after the earlier one, not before it.
+    /// Finds a contradiction in only one of the two orders of a pair.
     one_way: bool,
-    asked: Arc<Mutex<Vec<(String, String)>>>,
+    compared: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl Judge for Colours {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         if self.fails {
-            return Err(Fault::retry("it is told to fail"));
+            return Err(Fault::retry("a planned failure"));
         }
         self.clock.advance(self.pair_ms * pairs.len() as i64);
-        let mut asked = self.asked.lock().expect("nobody panics with it");
-        asked.extend(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())));
-        let colour =
-            |text: &str| ["red", "green", "blue"].into_iter().find(|colour| text.contains(colour));
-        let differ = |a: Option<&str>, b: Option<&str>| a.is_some() && b.is_some() && a != b;
-        let found = pairs.iter().map(|(a, b)| {
-            match (differ(colour(a), colour(b)), self.one_way && a < b) {
-                (true, false) => 0.97,
-                _ => 0.02,
-            }
-        });
-        Ok(found.collect())
+        let mut compared = self.compared.lock();
+        compared.extend(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())));
+        let probability = |(a, b): &(&str, &str)| {
+            let differ = matches!((colour(a), colour(b)), (Some(a), Some(b)) if a != b);
+            if differ && !(self.one_way && a < b) { 0.97 } else { 0.02 }
+        };
+        Ok(pairs.iter().map(probability).collect())
     }
 }
 
-struct Story {
+fn colour(text: &str) -> Option<&'static str> {
+    ["red", "green", "blue"].into_iter().find(|colour| text.contains(colour))
+}
+
+/// The memories of one user, and the model that compares them.
+struct Statements {
     service: InProcess,
     clock: ManualClock,
-    asked: Arc<Mutex<Vec<(String, String)>>>,
+    compared: Arc<Mutex<Vec<(String, String)>>>,
     hours: i64,
 }
 
-impl Story {
-    fn of(profile: &str) -> Story {
-        let mut layers = Layers::defaults();
-        layers.set("embedder.model", "hash", "test").expect("an option");
-        let model = Model::open(&options::embedder(&layers.checked().expect("options")))
-            .expect("needs nothing");
-        let service = InProcess::with_profile(
-            profile,
-            &|| model.session().expect("a session"),
-            &TokenCounter::estimate(),
-        );
-        Story { service, clock: ManualClock::at(NOW), asked: Arc::default(), hours: 0 }
+impl Statements {
+    fn with_profile(profile: &str) -> Statements {
+        let service = InProcess::with_profile_and_hash_model(profile);
+        Statements { service, clock: ManualClock::at(NOW), compared: Arc::default(), hours: 0 }
     }
 
-    /// Each event an hour after the one before.
-    fn tell(&mut self, mut event: Value) -> &'static str {
+    /// Applies an event one hour after the one before and returns the outcome.
+    fn event(&mut self, mut event: Value) -> &'static str {
         self.hours += 1;
-        event["at"] = serde_json::to_value(Moment(self.now().0)).expect("a string");
+        event["at"] = serde_json::to_value(Moment(self.now().0)).expect("a time is a JSON string");
         event["user"] = "mia".into();
-        self.service.tell(&event)
+        self.service.outcome_of(&event)
     }
 
-    fn turns(texts: &[&str]) -> Story {
-        let mut story = Story::of("keepsake");
+    fn of(texts: &[&str]) -> Statements {
+        let mut statements = Statements::with_profile("keepsake");
         for text in texts {
-            assert_eq!(story.tell(json!({"type": "turn", "content": text})), "kept", "{text}");
+            let event = json!({"type": "turn", "content": text});
+            assert_eq!(statements.event(event), "kept", "{text}");
         }
-        story
+        statements
     }
 
     fn now(&self) -> Time {
@@ -100,11 +94,11 @@ impl Story {
             pair_ms: 1,
             fails: false,
             one_way: false,
-            asked: self.asked.clone(),
+            compared: self.compared.clone(),
         }
     }
 
-    /// A worker that starts now.
+    /// A compaction worker that starts now.
     fn worker(&self, judge: Colours) -> Compact {
         let options = JudgingOptions {
             probability: 0.9,
@@ -114,26 +108,31 @@ impl Story {
             budget_ms: BUDGET_MS,
             compared_max: 100,
         };
-        let (clock, spread) = (Arc::new(self.clock.clone()), Spread::STANDARD);
-        self.service.compaction(Some(Judging { judge: Box::new(judge), clock, spread, options }))
+        self.service.compaction(Some(Judging {
+            judge: Box::new(judge),
+            clock: Arc::new(self.clock.clone()),
+            spread: Spread::STANDARD,
+            options,
+        }))
     }
 
     fn round(&self, worker: &mut Compact) -> Vec<Outgoing> {
         let now = self.now();
-        worker.step(Now { wall: now, events: now }).expect("memory")
+        worker.step(Now { wall: now, events: now }).expect("a shard in memory is readable")
     }
 
-    /// What a worker that starts now would propose.
+    /// The proposals of a worker that starts now.
     fn proposals(&self) -> Vec<Outgoing> {
         self.round(&mut self.worker(self.judge()))
     }
 
-    fn linked(texts: &[&str]) -> Story {
-        let mut story = Story::turns(texts);
-        for proposal in story.proposals() {
-            assert_eq!(story.service.take_back(&proposal), "revised");
+    /// Statements whose contradictions are linked already.
+    fn linked(texts: &[&str]) -> Statements {
+        let mut statements = Statements::of(texts);
+        for proposal in statements.proposals() {
+            assert_eq!(statements.service.outcome_of_own_record(&proposal), "revised");
         }
-        story
+        statements
     }
 
     fn memory(&mut self, text: &str) -> Value {
@@ -148,51 +147,44 @@ impl Story {
     }
 
     fn recall(&mut self, query: &str) -> Vec<Value> {
-        self.service.ask(self.now(), &json!({"type": "recall", "user": "mia", "query": query}))
+        self.service.memories(self.now(), &json!({"type": "recall", "user": "mia", "query": query}))
     }
 
-    fn check_counted(&self, outcome: &str, count: u64) {
-        let (page, name) = (
-            self.service.metrics.page(),
-            format!("keepsake_conflict_total{{outcome=\"{outcome}\"}} "),
-        );
-        let counted = page
-            .lines()
-            .find_map(|line| line.strip_prefix(&name))
-            .map_or(0, |value| value.parse().expect("a count"));
-        assert_eq!(counted, count, "{outcome}: {page}");
+    fn assert_count(&self, outcome: &str, count: u64) {
+        self.service.assert_count("keepsake_conflict_total", outcome, count);
     }
 }
 
-/// Makes an event about the two memories.
+/// Makes an event about two memories, the older and the newer one.
 type About = fn(&Value, &Value) -> Value;
 
 const RED: &str = "The front door of my house is painted red.";
 const GREEN: &str = "My house has the front door painted green.";
+const BLUE: &str = "The front door of my house is painted blue.";
 
 #[test]
 fn a_contradicted_statement_is_revised_and_stays_valid() {
-    let mut story = Story::turns(&[RED, GREEN]);
+    let mut statements = Statements::of(&[RED, GREEN]);
     assert!(
-        story.memory(GREEN)["revises"].as_array().is_none_or(Vec::is_empty),
-        "or the worker has nothing to do"
+        statements.memory(GREEN)["revises"].as_array().is_none_or(Vec::is_empty),
+        "the wording rules must not link these, or nothing is left for the worker"
     );
-    let mut worker = story.worker(story.judge());
-    let proposals = story.round(&mut worker);
+    let mut worker = statements.worker(statements.judge());
+    let proposals = statements.round(&mut worker);
     assert_eq!(proposals.len(), 1, "{proposals:?}");
-    assert_eq!(story.service.take_back(&proposals[0]), "revised");
-    let (red, green) = (story.memory(RED), story.memory(GREEN));
+    assert_eq!(statements.service.outcome_of_own_record(&proposals[0]), "revised");
+    let (red, green) = (statements.memory(RED), statements.memory(GREEN));
     assert_eq!(
         (&green["revises"], &red["revised_by"]),
         (&json!([red["id"]]), &green["id"]),
         "{red} {green}"
     );
     assert!(red["valid_to"].is_null(), "{red}");
-    let found = story.recall("front door painted red");
+    let found = statements.recall("front door painted red");
     assert_eq!(
         (&found[0]["content"], &found[1]["content"]),
         (&json!(GREEN), &json!(RED)),
-        "the newer one first, whatever the words"
+        "the newer memory comes first although the older one matches more words"
     );
     assert!(
         found[1]["note"]
@@ -201,46 +193,49 @@ fn a_contradicted_statement_is_revised_and_stays_valid() {
         "{}",
         found[1]
     );
-    assert_eq!(story.service.take_back(&proposals[0]), "duplicate");
-    assert!(story.round(&mut worker).is_empty() && story.proposals().is_empty(), "it is linked");
-    story.check_counted("done", 3);
+    assert_eq!(statements.service.outcome_of_own_record(&proposals[0]), "duplicate");
+    assert!(
+        statements.round(&mut worker).is_empty() && statements.proposals().is_empty(),
+        "a linked pair is not proposed again"
+    );
+    statements.assert_count("done", 3);
 }
 
 #[test]
-fn what_was_compared_is_compared_again_only_with_other_words() {
-    let mut story = Story::turns(&[RED, "My house has the front door painted."]);
-    let mut worker = story.worker(story.judge());
-    assert!(story.round(&mut worker).is_empty());
-    let asked = story.asked.lock().expect("free").len();
-    assert!(asked > 0 && story.round(&mut worker).is_empty());
-    assert_eq!(story.asked.lock().expect("free").len(), asked);
-    let newer = story.memory("My house has the front door painted.")["id"].clone();
-    story.tell(json!({"type": "update", "memory": newer, "content": GREEN}));
-    assert_eq!(story.round(&mut worker).len(), 1);
+fn a_pair_is_compared_again_only_after_its_text_changes() {
+    let mut statements = Statements::of(&[RED, "My house has the front door painted."]);
+    let mut worker = statements.worker(statements.judge());
+    assert!(statements.round(&mut worker).is_empty());
+    let compared = statements.compared.lock().len();
+    assert!(compared > 0 && statements.round(&mut worker).is_empty());
+    assert_eq!(statements.compared.lock().len(), compared);
+    let newer = statements.memory("My house has the front door painted.")["id"].clone();
+    statements.event(json!({"type": "update", "memory": newer, "content": GREEN}));
+    assert_eq!(statements.round(&mut worker).len(), 1);
 }
 
 #[test]
-fn a_link_that_somebody_undid_is_not_proposed_again() {
+fn a_link_that_a_user_has_undone_is_not_proposed_again() {
     let undone: [(&str, About); 3] = [
         (
-            "the newer one is wrong",
+            "feedback says that the newer one is wrong",
             |_, green| json!({"type": "feedback", "memory": green["id"], "signal": "wrong"}),
         ),
         (
-            "the older one holds",
+            "an update repeats the older one",
             |red, _| json!({"type": "update", "memory": red["id"], "content": RED}),
         ),
         (
-            "the older one is confirmed",
+            "feedback confirms the older one",
             |red, _| json!({"type": "feedback", "memory": red["id"], "signal": "confirmed"}),
         ),
     ];
     for (what, event) in undone {
-        let mut story = Story::linked(&[RED, GREEN]);
-        let (red, green) = (story.memory(RED), story.memory(GREEN));
-        assert!(!red["revised_by"].is_null(), "{what}: it was linked");
-        story.tell(event(&red, &green));
-        assert!(story.proposals().is_empty(), "{what}");
+        let mut statements = Statements::linked(&[RED, GREEN]);
+        let (red, green) = (statements.memory(RED), statements.memory(GREEN));
+        assert!(!red["revised_by"].is_null(), "{what}: the pair is linked first");
+        statements.event(event(&red, &green));
+        assert!(statements.proposals().is_empty(), "{what}");
     }
 }
 
@@ -248,78 +243,76 @@ fn a_link_that_somebody_undid_is_not_proposed_again() {
 fn a_proposal_about_memories_that_have_changed_is_outdated() {
     let changed: [About; 3] = [
         |red, _| json!({"type": "forget", "memory": red["id"]}),
-        |red, _| json!({"type": "update", "memory": red["id"], "content": "The front door of my house is painted blue."}),
+        |red, _| json!({"type": "update", "memory": red["id"], "content": BLUE}),
         |_, green| json!({"type": "feedback", "memory": green["id"], "signal": "wrong"}),
     ];
     for event in changed {
-        let mut story = Story::turns(&[RED, GREEN]);
-        let proposal = story.proposals().pop().expect("a proposal");
-        let (red, green) = (story.memory(RED), story.memory(GREEN));
+        let mut statements = Statements::of(&[RED, GREEN]);
+        let proposal =
+            statements.proposals().pop().expect("the two statements contradict each other");
+        let (red, green) = (statements.memory(RED), statements.memory(GREEN));
         let event = event(&red, &green);
-        story.tell(event.clone());
-        assert_eq!(story.service.take_back(&proposal), "outdated", "{event}");
-        assert!(story.memory(GREEN)["revises"].as_array().is_none_or(Vec::is_empty), "{event}");
+        statements.event(event.clone());
+        assert_eq!(statements.service.outcome_of_own_record(&proposal), "outdated", "{event}");
+        assert!(
+            statements.memory(GREEN)["revises"].as_array().is_none_or(Vec::is_empty),
+            "{event}"
+        );
     }
 }
 
 #[test]
-fn only_statements_of_one_person_are_compared() {
-    let check = |first: Value, second: Value| {
-        let mut story = Story::of("keepsake");
-        for event in [&first, &second] {
-            assert_eq!(story.tell(event.clone()), "kept", "{event}");
-        }
-        assert!(story.proposals().is_empty(), "{first} {second}");
-        assert!(story.asked.lock().expect("free").is_empty(), "{first} {second}");
-    };
-    let turn = |content: &str| json!({"type": "turn", "content": content});
-    check(turn(RED), json!({"type": "turn", "content": GREEN, "speaker": "Ben"}));
-    check(turn(RED), json!({"type": "turn", "content": GREEN, "role": "assistant"}));
-    check(
-        turn(RED),
+fn only_similar_statements_of_one_speaker_and_scope_are_compared() {
+    for second in [
+        json!({"type": "turn", "content": GREEN, "speaker": "Ben"}),
+        json!({"type": "turn", "content": GREEN, "role": "assistant"}),
         json!({"type": "remember", "content": GREEN, "scope": "session", "session": "s"}),
-    );
-    check(turn(RED), turn("I bought a green kite in Porto."));
+        json!({"type": "turn", "content": "I bought a green kite in Porto."}),
+    ] {
+        let mut statements = Statements::of(&[RED]);
+        assert_eq!(statements.event(second.clone()), "kept", "{second}");
+        assert!(statements.proposals().is_empty(), "{second}");
+        assert!(statements.compared.lock().is_empty(), "the model reads no pair: {second}");
+    }
 }
 
 #[test]
-fn a_contradiction_in_one_order_only_is_none() {
-    let story = Story::turns(&[RED, GREEN]);
-    let one_way = Colours { one_way: true, ..story.judge() };
-    assert!(story.round(&mut story.worker(one_way)).is_empty());
-    assert_eq!(story.asked.lock().expect("free").len(), 2, "both orders were read");
+fn a_contradiction_in_only_one_order_is_not_linked() {
+    let statements = Statements::of(&[RED, GREEN]);
+    let one_way = Colours { one_way: true, ..statements.judge() };
+    assert!(statements.round(&mut statements.worker(one_way)).is_empty());
+    assert_eq!(statements.compared.lock().len(), 2, "the model reads both orders");
 }
 
 #[test]
-fn an_old_memory_is_not_compared_with_what_came_before_it() {
-    let mut story = Story::turns(&[RED, GREEN]);
-    story.hours += 8 * 24;
-    assert!(story.proposals().is_empty());
-    assert_eq!(
-        story.tell(
-            json!({"type": "turn", "content": "The front door of my house is now painted blue."})
-        ),
-        "kept"
-    );
-    assert_eq!(story.proposals().len(), 1, "a new one is compared with all that came before");
+fn a_memory_older_than_a_week_is_not_compared_with_earlier_ones() {
+    let mut statements = Statements::of(&[RED, GREEN]);
+    statements.hours += 8 * 24;
+    assert!(statements.proposals().is_empty());
+    let blue =
+        json!({"type": "turn", "content": "The front door of my house is now painted blue."});
+    assert_eq!(statements.event(blue), "kept");
+    assert_eq!(statements.proposals().len(), 1, "a new memory is compared with all earlier ones");
 }
 
 #[test]
-fn what_a_round_leaves_out_waits_for_the_next() {
-    let mut story = Story::turns(&[RED, "The garden gate of my house is painted red.", GREEN]);
-    story.tell(json!({"type": "turn", "content": "My house has the garden gate painted green."}));
-    let mut worker = story.worker(Colours { pair_ms: BUDGET_MS, ..story.judge() });
+fn pairs_beyond_the_budget_wait_for_the_next_round() {
+    let mut statements =
+        Statements::of(&[RED, "The garden gate of my house is painted red.", GREEN]);
+    statements
+        .event(json!({"type": "turn", "content": "My house has the garden gate painted green."}));
+    let mut worker = statements.worker(Colours { pair_ms: BUDGET_MS, ..statements.judge() });
     let mut rounds = Vec::new();
     while rounds.len() < 10 && rounds.iter().sum::<usize>() < 2 {
-        rounds.push(story.round(&mut worker).len());
+        rounds.push(statements.round(&mut worker).len());
     }
     assert!(rounds.len() > 2 && rounds.iter().sum::<usize>() == 2, "{rounds:?}");
-    story.check_counted("slow", rounds.len() as u64 - 1);
+    statements.assert_count("slow", rounds.len() as u64 - 1);
 }
 
 #[test]
-fn a_model_that_fails_stops_no_compaction() {
-    let mut story = Story::of("keepsake");
+fn a_failing_model_does_not_stop_compaction() {
+    let mut statements = Statements::with_profile("keepsake");
     for content in [
         RED,
         GREEN,
@@ -327,75 +320,53 @@ fn a_model_that_fails_stops_no_compaction() {
         "I am allergic to peanuts.",
         "Our dog is called Rex.",
     ] {
-        story.tell(json!({"type": "turn", "content": content, "session": "s"}));
+        statements.event(json!({"type": "turn", "content": content, "session": "s"}));
     }
-    story.hours += 12;
-    let failing = Colours { fails: true, ..story.judge() };
-    let proposals = story.round(&mut story.worker(failing));
-    story.check_counted("failed", 1);
-    assert_eq!(proposals.len(), 1, "the session that has ended is still summarised: {proposals:?}");
-    assert_eq!(story.service.take_back(&proposals[0]), "summarised");
+    statements.hours += 12;
+    let failing = Colours { fails: true, ..statements.judge() };
+    let proposals = statements.round(&mut statements.worker(failing));
+    statements.assert_count("failed", 1);
+    assert_eq!(proposals.len(), 1, "the ended session is still summarised: {proposals:?}");
+    assert_eq!(statements.service.outcome_of_own_record(&proposals[0]), "summarised");
 }
 
 #[test]
-fn another_systems_rule_gets_no_links() {
-    let mut story = Story::of("talome");
+fn a_policy_of_another_system_gets_no_links() {
+    let mut statements = Statements::with_profile("talome");
     for text in [RED, GREEN] {
-        story.tell(json!({"type": "remember", "content": text}));
+        statements.event(json!({"type": "remember", "content": text}));
     }
-    assert!(story.proposals().is_empty());
-    assert!(story.asked.lock().expect("free").is_empty());
+    assert!(statements.proposals().is_empty());
+    assert!(statements.compared.lock().is_empty());
 }
 
 #[test]
-fn a_directory_without_such_a_model_stops_the_start_by_name() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut layers = Layers::defaults();
-    let store = folder.path().join("store").display().to_string();
-    for (path, value) in [
-        ("embedder.model", "hash"),
-        ("store.dir", &store),
-        ("conflict.model", &folder.path().display().to_string()),
-    ] {
-        layers.set(path, value, "test").expect("an option");
-    }
-    let fault = Service::start(&layers.checked().expect("options"))
-        .err()
-        .expect("there is no model")
-        .to_string();
+fn a_directory_without_a_contradiction_model_stops_the_start_with_model_unusable() {
+    let fault = fault_of_empty_model_directory("conflict.model");
     for part in ["config.json", "conflict.model", "model-unusable"] {
         assert!(fault.contains(part), "{part}: {fault}");
     }
 }
 
-/// The small model of the tests knows that Lisbon is not Porto; no rule of the service sees a change in these words.
+/// The small model of the tests was made to distinguish Lisbon from Porto. No wording rule of the
+/// service finds a change in these sentences.
 #[test]
-fn a_running_service_links_what_the_model_takes_for_a_contradiction() {
-    let Some(model) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, conflict.model is NOT tested"
-        );
-        return;
-    };
+fn a_running_service_links_a_contradiction_that_the_model_finds() {
+    let test = "conflict::a_running_service_links_a_contradiction_that_the_model_finds";
+    let Some(model) = model_or_skip(test, "`conflict.model` is not tested") else { return };
     let library = Path::new(&model).join("libonnxruntime.so").display().to_string();
     let small = root().join("tests/data/conflict/contradiction-last").display().to_string();
     let options = [("embedder.library", library.as_str()), ("conflict.model", &small)];
     let running = Running::start(Broker::Embedded, &options);
-    let wire = running.wire();
-    let ada = wire.user("conflict", "ada");
-    let (lisbon, porto) =
-        ("The office of our team is in Lisbon.", "Our team has the office in Porto.");
+    let client = running.client();
+    let ada = client.user("conflict", "ada");
+    let lisbon = "The office of our team is in Lisbon.";
+    let porto = "Our team has the office in Porto.";
     for content in [lisbon, porto] {
         ada.remember(content);
     }
-    for partition in 0..wire.partitions("events") {
-        let mut tick = ada.message("events", json!({}));
-        (tick.value, tick.partition) =
-            (Some(json!({"type": "tick"}).to_string().into_bytes()), Some(partition));
-        wire.send(&tick);
-    }
-    let revised = eventually("the link is made", || {
+    ada.tick(None);
+    let revised = eventually("the two memories are linked", || {
         ada.decisions().into_iter().find(|decision| decision["outcome"] == "revised")
     });
     assert!(

@@ -1,4 +1,6 @@
-//! The contract, story by story, each on both brokers. Most share one service per broker: every story has users of its own.
+//! The contract of `schemas/`, each scenario on both brokers.
+//!
+//! Most scenarios share one service per broker, so each uses tenants of its own.
 
 mod compaction;
 mod events;

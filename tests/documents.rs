@@ -1,6 +1,9 @@
-//! What the documents name exists: files, metrics, options, faults. What is generated is as it would be generated now.
+//! Documents: every file, metric, option, fault and law test that they name exists, their worked
+//! example holds, and generated documents are up to date.
 
-use crate::support::root;
+use crate::support::client::outcome;
+use crate::support::skips::model_or_skip;
+use crate::support::{Broker, Running, files_below, root};
 use keepsake::config::{DEFAULTS, Layers};
 use keepsake::fault::{RejectCode, StopName};
 use keepsake::metrics::Metrics;
@@ -18,10 +21,10 @@ const DOCUMENTS: [&str; 7] = [
 ];
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("reads {path}: {e}"))
+    crate::support::read(&root().join(path))
 }
 
-/// What stands between backticks on one line, outside of blocks of code.
+/// All texts between backticks, outside of code blocks.
 fn quoted(text: &str) -> BTreeSet<String> {
     let mut in_block = false;
     let lines = text.lines().filter(|line| {
@@ -29,12 +32,16 @@ fn quoted(text: &str) -> BTreeSet<String> {
         in_block ^= is_fence;
         !in_block && !is_fence && !line.starts_with("    ")
     });
-    let marks = Regex::new("`([^`]+)`").expect("a fixed pattern");
     lines
         .flat_map(|line| {
-            marks.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>()
+            let backticks = regex("`([^`]+)`");
+            backticks.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>()
         })
         .collect()
+}
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"))
 }
 
 fn is_path(word: &str) -> bool {
@@ -44,17 +51,18 @@ fn is_path(word: &str) -> bool {
 }
 
 #[test]
-fn every_file_named_is_there() {
-    // The one on models names files of a model, which is not here.
+fn every_file_named_exists() {
+    // The document on models names files of a model, which are not in the repository.
     for document in DOCUMENTS.into_iter().filter(|document| *document != "deploy/model/README.md") {
-        let folder = root().join(document).parent().expect("it is in a folder").to_owned();
+        let folder = root().join(document).parent().expect("a file is in a directory").to_owned();
         let named: Vec<String> =
             quoted(&read(document)).into_iter().filter(|word| is_path(word)).collect();
         for path in named {
             let is_there = folder.join(&path).exists() || root().join(&path).exists();
             assert!(
                 is_there,
-                "{document} names `{path}`, which is neither beside it nor in the project's folder"
+                "{document} names `{path}`, which is neither beside the document nor in the \
+                 repository's root"
             );
         }
     }
@@ -62,38 +70,27 @@ fn every_file_named_is_there() {
 
 #[test]
 fn the_map_names_every_source() {
-    // Its table: the text around it names folders for other reasons.
+    // Only the tables count: the text around them names directories for other reasons.
     let map = read("processors/README.md");
     let table: Vec<&str> = map.lines().filter(|line| line.starts_with('|')).collect();
     let named = quoted(&table.join("\n"));
-    let own = root().join("processors");
-    let mut folders = vec![own.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)
-            .unwrap_or_else(|e| panic!("reads {}: {e}", folder.display()))
-            .flatten()
-        {
-            let path = entry.path();
-            let name =
-                path.strip_prefix(&own).expect("it is under it").to_string_lossy().into_owned();
-            let covered =
-                || named.iter().any(|word| word.ends_with('/') && name.starts_with(word.as_str()));
-            if path.is_dir() {
-                folders.push(path);
-            } else if name.ends_with(".rs")
-                && !name.ends_with("tests.rs")
-                && !name.ends_with("samples.rs")
-            {
-                // `demo/stage.rs` is told of in `demo.rs`.
-                let is_part = name
-                    .rsplit_once('/')
-                    .is_some_and(|(folder, _)| named.contains(&format!("{folder}.rs")));
-                assert!(
-                    named.contains(&name) || covered() || is_part,
-                    "processors/README.md does not name {name}"
-                );
-            }
+    let dir = root().join("processors");
+    for path in files_below(&dir) {
+        let name = path.strip_prefix(&dir).expect("the file is below `processors/`");
+        let name = name.to_string_lossy();
+        if !name.ends_with(".rs") || name.ends_with("tests.rs") || name.ends_with("samples.rs") {
+            continue;
         }
+        let is_covered =
+            named.iter().any(|word| word.ends_with('/') && name.starts_with(word.as_str()));
+        // `demo/stage.rs` belongs to the row of `demo.rs`.
+        let is_part = name
+            .rsplit_once('/')
+            .is_some_and(|(folder, _)| named.contains(&format!("{folder}.rs")));
+        assert!(
+            named.contains(name.as_ref()) || is_covered || is_part,
+            "processors/README.md does not name {name}"
+        );
     }
 }
 
@@ -101,7 +98,7 @@ fn the_map_names_every_source() {
 fn every_metric_named_exists() {
     let known: BTreeSet<String> =
         Metrics::new().names().into_iter().map(|(name, _)| name).collect();
-    let word = Regex::new(r"\bkeepsake_[a-z_]+[a-z]\b").expect("a fixed pattern");
+    let word = regex(r"\bkeepsake_[a-z_]+[a-z]\b");
     let files = DOCUMENTS
         .iter()
         .copied()
@@ -125,7 +122,7 @@ fn every_option_named_exists() {
         Layers::defaults().shown().into_iter().map(|(path, ..)| path).collect();
     let tables: BTreeSet<&str> =
         known.iter().filter_map(|path| Some(path.split_once('.')?.0)).collect();
-    let option = Regex::new(r"^([a-z]+)\.[a-z_.]+$").expect("a fixed pattern");
+    let option = regex(r"^([a-z]+)\.[a-z_.]+$");
     for document in DOCUMENTS {
         for word in quoted(&read(document)) {
             let Some(found) = option
@@ -164,7 +161,7 @@ fn every_fault_has_a_section_in_the_runbook() {
 #[test]
 fn every_alert_points_to_a_section_of_the_runbook() {
     let runbook = read("deploy/RUNBOOK.md");
-    let anchor = Regex::new(r"RUNBOOK\.md#([a-z0-9-]+)").expect("a fixed pattern");
+    let anchor = regex(r"RUNBOOK\.md#([a-z0-9-]+)");
     let headings: BTreeSet<String> = runbook
         .lines()
         .filter(|line| line.starts_with('#'))
@@ -179,31 +176,33 @@ fn every_alert_points_to_a_section_of_the_runbook() {
     }
 }
 
-/// An average over a bound is never seen: this alert was once of batches larger than a slow encoder ever has.
+/// An average above the limit of a batch never occurs, so such an alert could never fire.
 #[test]
-fn the_alert_for_events_behind_is_of_batches_that_there_can_be() {
+fn the_alerts_on_batches_are_below_the_limits_of_a_batch() {
     let shown: BTreeMap<String, String> =
         Layers::defaults().shown().into_iter().map(|(path, value, ..)| (path, value)).collect();
-    let bound = |option: &str| shown[option].parse::<f64>().expect("a number");
+    let limit = |option: &str| shown[option].parse::<f64>().expect("this option is a number");
     let rules = read("deploy/prometheus/rules.yml");
     for (metric, bound) in [
-        ("keepsake_batch_seconds", bound("ingest.batch_work_ms") / 1000.0),
-        ("keepsake_batch_records", bound("ingest.batch_records_max")),
+        ("keepsake_batch_seconds", limit("ingest.batch_work_ms") / 1000.0),
+        ("keepsake_batch_records", limit("ingest.batch_records_max")),
     ] {
-        let average = Regex::new(&format!(r"{metric}_count\[5m\]\)\) > ([0-9]+)\n"))
-            .expect("a fixed pattern");
-        let threshold: f64 =
-            average.captures(&rules).expect("the alert is there")[1].parse().expect("digits");
+        let average = regex(&format!(r"{metric}_count\[5m\]\)\) > ([0-9]+)\n"));
+        let found = average.captures(&rules).unwrap_or_else(|| panic!("no alert on {metric}"));
+        let threshold: f64 = found[1].parse().expect("the pattern takes digits only");
         assert!(
             threshold * 2.0 <= bound,
-            "{metric}: alerts from {threshold}, and {bound} is the most"
+            "{metric}: the alert fires above {threshold}, and a batch has {bound} at most"
         );
     }
 }
 
-/// The reference is made from default.toml: the comment above an option is its reason. What comes before the first heading is kept.
+/// Makes `config/REFERENCE.md` from `config/default.toml`: the comment above an option is the
+/// option's reason. The text before the first heading is kept.
 fn reference(preamble: &str) -> String {
-    let (mut text, mut comment, mut has_table) = (preamble.to_owned(), Vec::new(), false);
+    let mut text = preamble.to_owned();
+    let mut comment = Vec::new();
+    let mut has_table = false;
     let mut heading = Some("top level".to_owned());
     for line in DEFAULTS.lines() {
         if let Some(words) = line.strip_prefix("# ") {
@@ -211,7 +210,8 @@ fn reference(preamble: &str) -> String {
         } else if line.is_empty() {
             comment.clear();
         } else if line.starts_with('[') {
-            (heading, has_table) = (None, false);
+            heading = None;
+            has_table = false;
             text.push_str(&format!("\n## {line}\n"));
             if !comment.is_empty() {
                 text.push_str(&format!("\n{}\n", comment.join(" ")));
@@ -237,16 +237,64 @@ fn reference(preamble: &str) -> String {
 }
 
 #[test]
-fn the_reference_is_as_the_defaults_are() {
+fn the_reference_equals_the_defaults() {
     let there = read("config/REFERENCE.md");
     let preamble = there.split_once("\n## ").map_or("# Configuration\n", |(preamble, _)| preamble);
     let made = reference(preamble);
     if made != there {
         std::fs::write(root().join("config/REFERENCE.md"), &made)
-            .expect("the project's folder can be written");
+            .expect("the repository is writable");
         let different = made.lines().zip(there.lines()).find(|(made, there)| made != there);
         panic!(
-            "config/REFERENCE.md was not as config/default.toml is; it has been rewritten. First difference: {different:#?}"
+            "config/REFERENCE.md differed from config/default.toml and has been rewritten. First \
+             difference: {different:#?}"
         );
     }
+}
+
+/// Every test that the documents name as the test of a law is a function of the sources.
+#[test]
+fn every_law_test_named_exists() {
+    let function = regex(r"\bfn (law_[a-z0-9_]+)");
+    let mut tests = BTreeSet::new();
+    for folder in ["processors", "tests"] {
+        for path in files_below(&root().join(folder)) {
+            if path.extension().is_some_and(|ext| ext == "rs") {
+                let text = crate::support::read(&path);
+                tests.extend(function.captures_iter(&text).map(|found| found[1].to_owned()));
+            }
+        }
+    }
+    let mut named = 0;
+    for document in DOCUMENTS {
+        for word in quoted(&read(document)).iter().filter(|word| word.starts_with("law_")) {
+            assert!(tests.contains(word), "{document} names the test `{word}`: there is none");
+            named += 1;
+        }
+    }
+    assert!(named >= 10, "the map names a test for each of its ten laws, not {named}");
+}
+
+/// The README shows the decisions about four turns of one user, one per line: turn, outcome,
+/// reason. The service makes the same decisions with the same words. The totals are examples.
+#[test]
+fn the_worked_example_of_the_readme_has_the_outcomes_and_reasons_of_the_service() {
+    let test = "documents::the_worked_example_of_the_readme_has_the_outcomes_and_reasons";
+    let Some(model) = model_or_skip(test, "the README's example is not tested") else { return };
+    let readme = read("README.md");
+    let row = regex(r"(?m)^    (\S.*?) {2,}(kept|dropped|superseded) +([^(:\n]+[^(:\s])");
+    let running = Running::start(Broker::Embedded, &[("embedder.model", &model)]);
+    let client = running.client();
+    let ada = client.user("readme", "ada");
+    let mut compared = 0;
+    for found in row.captures_iter(&readme) {
+        let [turn, expected, words] = [1, 2, 3].map(|n| &found[n]);
+        let receipt = ada.turn(turn);
+        assert_eq!(outcome(&receipt), expected, "{turn}: {receipt}");
+        let reason = receipt["decisions"][0]["reason"].as_str().unwrap_or_default();
+        assert!(reason.starts_with(words), "{turn}: the README has {words:?}, not {reason:?}");
+        compared += 1;
+    }
+    assert_eq!(compared, 4, "the README shows four decisions");
+    running.stop();
 }

@@ -1,43 +1,40 @@
-//! `keepsake eval` on two small chats made for it: what is kept, found and noticed there can be told by reading them.
+//! `keepsake eval` and `keepsake whatif` on two small chats. A reader can work out the expected
+//! figures from `data/eval/two-chats.jsonl`.
 
-use crate::support::service::bare_command;
-use crate::support::{kafka, root};
+use crate::support::program::{Printed, bare_command, parsed, run};
+use crate::support::{root, scratch};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 const CHATS: &str = "tests/data/eval/two-chats.jsonl";
 
-fn folder() -> PathBuf {
-    let dir = kafka::scratch().join(format!("eval{}", kafka::number()));
-    std::fs::create_dir_all(&dir).expect("the scratch folder is ours");
-    dir
-}
-
-/// Exit code, standard output and standard error of `keepsake eval` with the stand-in for a model.
-fn typed(dir: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = bare_command(dir);
-    let output =
-        command.arg("eval").args(arguments).args(["--set", "embedder.model=hash"]).output();
-    let output = output.expect("the program was built with this test");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+/// Runs `keepsake eval` with the stand-in encoder.
+fn eval(dir: &Path, arguments: &[&str]) -> Printed {
+    run(bare_command(dir).arg("eval").args(arguments).args(["--set", "embedder.model=hash"]))
 }
 
 fn chats() -> String {
     root().join(CHATS).to_string_lossy().into_owned()
 }
 
-fn measured(dir: &Path, what: &str) -> Value {
-    let (code, said, words) = typed(dir, &[what, "--data", &chats(), "--json"]);
-    assert_eq!(code, Some(0), "{what}: {words}");
-    serde_json::from_str(&said).unwrap_or_else(|e| {
-        panic!("{what}: nothing but the result on standard output: {e}: {said}")
-    })
+/// The report of an evaluation that must succeed.
+fn report(dir: &Path, arguments: &[&str]) -> Value {
+    let printed = eval(dir, arguments);
+    assert_eq!(printed.0, Some(0), "{arguments:?}: {}", printed.2);
+    parsed(&printed)
+}
+
+fn report_of_chats(dir: &Path, what: &str) -> Value {
+    report(dir, &[what, "--data", &chats(), "--json"])
+}
+
+fn write(path: PathBuf, text: impl AsRef<[u8]>) {
+    std::fs::write(&path, text).unwrap_or_else(|e| panic!("writes {}: {e}", path.display()));
 }
 
 #[test]
-fn recall_is_measured_on_the_turns_that_answers_came_from() {
-    let report = measured(&folder(), "recall");
+fn eval_recall_measures_the_turns_that_answers_came_from() {
+    let report = report_of_chats(&scratch::dir("eval"), "recall");
     let ranking = |id: &str| {
         let asked = report["questions"]
             .as_array()
@@ -53,15 +50,16 @@ fn recall_is_measured_on_the_turns_that_answers_came_from() {
     );
     let home = ranking("ada-home");
     assert!(
-        home[0] == "6" && !home.as_array().expect("a list").contains(&json!("3")),
-        "Berlin is over: {home}"
+        home[0] == "6" && !home.as_array().expect("the report has this list").contains(&json!("3")),
+        "the superseded Berlin does not answer: {home}"
     );
     assert_eq!(
         ranking("bob-greeting"),
         json!(["2"]),
-        "a greeting was not kept, and the other chat is another user's"
+        "a greeting is not kept, and the other chat belongs to another user"
     );
-    // Found whole; half of it; whole; not at all. What asks in vain does not count.
+    // Evidence found: all, half, all, none. The adversarial question has no evidence and does not
+    // count.
     let all = &report["metrics"]["all"];
     assert_eq!(
         (&all["n"], &all["R@10"], &all["R@5"]),
@@ -74,7 +72,8 @@ fn recall_is_measured_on_the_turns_that_answers_came_from() {
         "{all}"
     );
     assert_eq!(report["metrics"]["by_category"]["adversarial"], Value::Null);
-    // A bare cosine knows no versions, so Berlin stays, and a greeting that was dropped is found.
+    // The bare cosine has no versions, so Berlin stays, and every turn counts, so a dropped
+    // greeting is found.
     let cosine = &report["metrics"]["cosine"]["all"];
     assert_eq!(
         (&cosine["n"], &cosine["R@10"], &cosine["any@10"]),
@@ -82,7 +81,7 @@ fn recall_is_measured_on_the_turns_that_answers_came_from() {
         "{cosine}"
     );
     let difference = &report["metrics"]["minus_cosine"]["all"]["R@3"];
-    let bound = |name: &str| difference[name].as_f64().expect("a number");
+    let bound = |name: &str| difference[name].as_f64().expect("the report has this number");
     assert!(
         bound("low") < bound("mean") && bound("mean") < bound("high") && bound("mean") < 0.0,
         "{difference}"
@@ -90,14 +89,10 @@ fn recall_is_measured_on_the_turns_that_answers_came_from() {
 }
 
 #[test]
-fn the_numbers_of_every_returned_memory_can_be_had() {
-    let dir = folder();
-    let memory = |arguments: &[&str]| {
-        let (code, said, words) = typed(&dir, arguments);
-        assert_eq!(code, Some(0), "{words}");
-        let report: Value = serde_json::from_str(&said).expect("JSON");
-        report["questions"][0]["memories"][0].clone()
-    };
+fn eval_recall_explains_every_returned_memory_on_demand() {
+    let dir = scratch::dir("eval");
+    let memory =
+        |arguments: &[&str]| report(&dir, arguments)["questions"][0]["memories"][0].clone();
     let plain = memory(&["recall", "--data", &chats(), "--json"]);
     assert!(
         plain["turn"] == "4" && plain["score"].as_f64() > Some(0.0) && plain["explain"].is_null(),
@@ -108,9 +103,9 @@ fn the_numbers_of_every_returned_memory_can_be_had() {
 }
 
 #[test]
-fn the_gate_is_measured_on_what_the_user_said() {
-    let report = measured(&folder(), "gate");
-    let turns = report["turns"].as_array().expect("a list");
+fn eval_gate_measures_the_turns_of_the_user() {
+    let report = report_of_chats(&scratch::dir("eval"), "gate");
+    let turns = report["turns"].as_array().expect("the report has this list");
     let outcomes: Vec<(&str, &str, &str)> = turns
         .iter()
         .map(|turn| {
@@ -137,10 +132,14 @@ fn the_gate_is_measured_on_what_the_user_said() {
             .flatten()
             .filter_map(|(_, points)| points.as_f64())
             .sum();
-        assert!((points - turn["total"].as_f64().expect("a number")).abs() < 1e-4, "{turn}");
+        assert!(
+            (points - turn["total"].as_f64().expect("the report has this number")).abs() < 1e-4,
+            "{turn}"
+        );
     }
     let metrics = &report["metrics"];
-    // Five of nine are stored, among them four of the five that are evidence: one is a greeting.
+    // Five of nine turns are stored, among them four of the five with evidence: the fifth is a
+    // greeting.
     assert_eq!(
         (&metrics["stored"], &metrics["gold_kept"]),
         (&json!(0.555556), &json!(0.8)),
@@ -155,13 +154,13 @@ fn the_gate_is_measured_on_what_the_user_said() {
 }
 
 #[test]
-fn what_changed_is_measured_by_the_links_of_decisions() {
-    let report = measured(&folder(), "change");
+fn eval_change_measures_the_links_of_decisions() {
+    let report = report_of_chats(&scratch::dir("eval"), "change");
     let pairs = json!([
         {"conversation": "ada", "kind": "knowledge_update", "earlier": "3", "later": "6", "linked": true, "how": "superseded"},
         {"conversation": "ada", "kind": "contradiction_resolution", "earlier": "4", "later": "7", "linked": false, "how": null},
     ]);
-    assert_eq!(report["pairs"], pairs, "a turn that contradicts itself is no pair");
+    assert_eq!(report["pairs"], pairs, "a turn that contradicts itself makes no pair");
     let metrics = &report["metrics"];
     assert_eq!(
         metrics["linked"],
@@ -178,17 +177,14 @@ fn what_changed_is_measured_by_the_links_of_decisions() {
 }
 
 #[test]
-fn labels_say_what_was_dropped_and_should_not_have_been() {
-    let dir = folder();
+fn eval_gate_lists_durable_turns_that_were_dropped() {
+    let dir = scratch::dir("eval");
     let labels =
         json!({"1": false, "2": true, "3": true, "4": true, "5": false, "6": true, "7": true});
-    std::fs::write(dir.join("labels.json"), labels.to_string())
-        .expect("the scratch folder is ours");
-    let (code, said, words) =
-        typed(&dir, &["gate", "--data", &chats(), "--labels", "labels.json", "--json"]);
-    assert_eq!(code, Some(0), "{words}");
-    let report: Value = serde_json::from_str(&said).expect("JSON");
-    // Both chats count their turns from one: of the other one the first is a greeting, and the third was "ok".
+    write(dir.join("labels.json"), labels.to_string());
+    let report = report(&dir, &["gate", "--data", &chats(), "--labels", "labels.json", "--json"]);
+    // Both chats number their turns from one. In the other chat the first turn is a greeting and
+    // the third is "ok".
     let metrics = &report["metrics"];
     let ada = &report["by_conversation"]["ada"];
     assert_eq!(
@@ -196,7 +192,7 @@ fn labels_say_what_was_dropped_and_should_not_have_been() {
         (&json!(1.0), &json!(0.0)),
         "{report:#}"
     );
-    let dropped = report["durable_dropped"].as_array().expect("a list");
+    let dropped = report["durable_dropped"].as_array().expect("the report has this list");
     assert!(
         dropped.len() == 1
             && dropped[0]["conversation"] == "bob"
@@ -210,17 +206,14 @@ fn labels_say_what_was_dropped_and_should_not_have_been() {
 }
 
 #[test]
-fn a_value_that_came_back_may_stand_beside_its_first_statement() {
-    let dir = folder();
+fn eval_change_counts_a_value_that_comes_back() {
+    let dir = scratch::dir("eval");
     let newest_first = |kind: &str| {
-        std::fs::write(dir.join("kinds.json"), json!({"q": kind}).to_string())
-            .expect("the scratch folder is ours");
-        let (code, said, words) =
-            typed(&dir, &["change", "--data", "again.jsonl", "--kinds", "kinds.json", "--json"]);
-        assert_eq!(code, Some(0), "{words}");
-        serde_json::from_str::<Value>(&said).expect("JSON")["metrics"].clone()
+        write(dir.join("kinds.json"), json!({"q": kind}).to_string());
+        let arguments = ["change", "--data", "again.jsonl", "--kinds", "kinds.json", "--json"];
+        report(&dir, &arguments)["metrics"].clone()
     };
-    // The first statement has the words of the question, the last one has not.
+    // The first statement has the words of the question; the last one does not.
     let said = [
         "My dentist has an office in the Harbour Road.",
         "Our dentist left for Hill Street 14.",
@@ -233,12 +226,12 @@ fn a_value_that_came_back_may_stand_beside_its_first_statement() {
         "evidence": ["0", "1", "2"]});
     let trap = json!({"id": "t", "text": "Which streets did I name?", "category": "trap", "evidence": ["0", "1"]});
     let chat = json!({"conversation": "eve", "turns": turns.collect::<Vec<_>>(), "questions": [question, trap]});
-    std::fs::write(dir.join("again.jsonl"), chat.to_string()).expect("the scratch folder is ours");
+    write(dir.join("again.jsonl"), chat.to_string());
     let changed = newest_first("explicit");
     assert_eq!(
         changed["newest_first_by_kind"],
         json!({"explicit": 0.0}),
-        "the first stands before the last"
+        "the first statement ranks before the last"
     );
     let traps = &changed["traps"];
     assert_eq!(
@@ -249,16 +242,14 @@ fn a_value_that_came_back_may_stand_beside_its_first_statement() {
 }
 
 #[test]
-fn one_command_measures_every_set_of_a_directory() {
-    let dir = folder();
+fn eval_all_measures_every_set_of_a_directory() {
+    let dir = scratch::dir("eval");
     let sets = dir.join("sets/plain");
-    std::fs::create_dir_all(&sets).expect("the scratch folder is ours");
-    std::fs::copy(chats(), sets.join("two.jsonl")).expect("the scratch folder is ours");
-    std::fs::write(sets.join("two-labels.json"), r#"{"3": true, "5": false}"#)
-        .expect("the scratch folder is ours");
-    let (code, said, words) = typed(&dir, &["all", "--dir", "sets", "--json"]);
-    assert_eq!(code, Some(0), "{words}");
-    let figures = &serde_json::from_str::<Value>(&said).expect("JSON")["sets"]["two"];
+    std::fs::create_dir_all(&sets).expect("the scratch directory is writable");
+    std::fs::copy(chats(), sets.join("two.jsonl")).expect("the scratch directory is writable");
+    write(sets.join("two-labels.json"), r#"{"3": true, "5": false}"#);
+    let report = report(&dir, &["all", "--dir", "sets", "--json"]);
+    let figures = &report["sets"]["two"];
     assert_eq!(
         (&figures["R@10"]["value"], &figures["R@10"]["cosine"]),
         (&json!(0.625), &json!(1.0)),
@@ -270,66 +261,54 @@ fn one_command_measures_every_set_of_a_directory() {
         low.is_some_and(|low| low < 0.5) && figures["newest first"]["value"] == 1.0,
         "{figures:#}"
     );
-    let (code, said, words) = typed(&dir, &["all", "--dir", "sets"]);
+    let (code, stdout, stderr) = eval(&dir, &["all", "--dir", "sets"]);
     assert!(
-        code == Some(0) && said.contains("bare cosine") && said.contains("newest first"),
-        "{said}{words}"
+        code == Some(0) && stdout.contains("bare cosine") && stdout.contains("newest first"),
+        "{stdout}{stderr}"
     );
-    let (code, _, words) = typed(&dir, &["all", "--dir", "nowhere"]);
-    assert!(code == Some(2) && words.contains("nowhere"), "{words}");
+    let (code, _, stderr) = eval(&dir, &["all", "--dir", "nowhere"]);
+    assert!(code == Some(2) && stderr.contains("nowhere"), "{stderr}");
 }
 
 #[test]
-fn a_second_run_says_the_same_and_a_person_can_read_it() {
-    let dir = folder();
-    assert_eq!(measured(&dir, "gate"), measured(&dir, "gate"));
-    let vectors = std::fs::read_dir(dir.join(".keepsake/eval")).expect("vectors are kept").count();
-    assert_eq!(vectors, 1, "of one model");
+fn eval_is_repeatable_and_prints_a_table() {
+    let dir = scratch::dir("eval");
+    assert_eq!(report_of_chats(&dir, "gate"), report_of_chats(&dir, "gate"));
+    let vectors =
+        std::fs::read_dir(dir.join(".keepsake/eval")).expect("eval caches vectors here").count();
+    assert_eq!(vectors, 1, "one model has one file of vectors");
     for (what, word) in
         [("recall", "knowledge_update"), ("gate", "evidence kept"), ("change", "the newest first")]
     {
-        let (code, said, words) = typed(&dir, &[what, "--data", &chats()]);
+        let (code, stdout, stderr) = eval(&dir, &[what, "--data", &chats()]);
         assert!(
-            code == Some(0) && said.contains(word) && words.contains("2 of 2 conversations"),
-            "{what}: {said}{words}"
+            code == Some(0) && stdout.contains(word) && stderr.contains("2 of 2 conversations"),
+            "{what}: {stdout}{stderr}"
         );
     }
 }
 
 #[test]
-fn a_file_that_is_no_evaluation_is_refused() {
-    let dir = folder();
-    std::fs::write(dir.join("bad.jsonl"), "\n{\"conversation\": \"a\"}\n")
-        .expect("the scratch folder is ours");
+fn a_malformed_evaluation_file_is_refused_with_its_line() {
+    let dir = scratch::dir("eval");
+    write(dir.join("bad.jsonl"), "\n{\"conversation\": \"a\"}\n");
     for (file, why) in
         [("nowhere.jsonl", "nowhere.jsonl"), ("bad.jsonl", "line 2: missing field `turns`")]
     {
-        let (code, said, words) = typed(&dir, &["recall", "--data", file]);
-        assert!(code == Some(2) && words.contains(why), "{file}: {code:?} {said}{words}");
+        let (code, stdout, stderr) = eval(&dir, &["recall", "--data", file]);
+        assert!(code == Some(2) && stderr.contains(why), "{file}: {code:?} {stdout}{stderr}");
     }
-    let (code, _, words) = typed(&dir, &["gate", "--data", &chats(), "--profile", "none-such"]);
-    assert!(code == Some(2) && words.contains("none-such"), "{code:?} {words}");
+    let (code, _, stderr) = eval(&dir, &["gate", "--data", &chats(), "--profile", "none-such"]);
+    assert!(code == Some(2) && stderr.contains("none-such"), "{code:?} {stderr}");
 }
 
 #[test]
-fn another_profile_is_tried_on_the_same_turns() {
-    let dir = folder();
+fn whatif_compares_another_profile_on_the_same_turns() {
+    let dir = scratch::dir("eval");
     let tried = |data: &str, profile: &str| {
+        let arguments = ["whatif", "--profile", profile, "--data", data, "--json"];
         let mut command = bare_command(&dir);
-        command.args([
-            "whatif",
-            "--profile",
-            profile,
-            "--data",
-            data,
-            "--json",
-            "--set",
-            "embedder.model=hash",
-        ]);
-        let output = command.output().expect("the program was built with this test");
-        let words = String::from_utf8_lossy(&output.stderr);
-        serde_json::from_slice::<Value>(&output.stdout)
-            .unwrap_or_else(|e| panic!("{profile}: {e}: {words}"))
+        parsed(&run(command.args(arguments).args(["--set", "embedder.model=hash"])))
     };
     let same = tried(&chats(), "keepsake");
     assert_eq!(
@@ -339,7 +318,7 @@ fn another_profile_is_tried_on_the_same_turns() {
     );
     let strict =
         "base = \"keepsake\"\n[gate]\nfixed = 9.0\nkeep_share = 0.05\n[weights]\nstatement = 0.0\n";
-    std::fs::write(dir.join("strict.toml"), strict).expect("the scratch folder is ours");
+    write(dir.join("strict.toml"), strict);
     let events = [
         json!({"type": "turn", "user": "ada", "content": "Hello there!"}),
         json!({"type": "turn", "user": "ada", "content": "I moved from Berlin to Lisbon last May with my sister Anna."}),
@@ -347,7 +326,7 @@ fn another_profile_is_tried_on_the_same_turns() {
         json!({"type": "remember", "user": "ada", "content": "Ada has a dog."}),
     ];
     let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
-    std::fs::write(dir.join("events.jsonl"), lines).expect("the scratch folder is ours");
+    write(dir.join("events.jsonl"), lines);
     let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
     let less = tried(&path("events.jsonl"), &path("strict.toml"));
     assert_eq!((&less["turns"], &less["gained"]), (&json!(3), &json!([])), "{less:#}");

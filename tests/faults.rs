@@ -1,15 +1,26 @@
-//! What the world does to a service, and what the service does then: it goes on by itself, or stops with a name and an exit code.
+//! Faults of broker and disk: the service recovers by itself, or stops with the fault's name and
+//! exit code and loses nothing.
 
-use crate::support::service::{Place, command};
-use crate::support::story::{message, settled, state, stream};
-use crate::support::{Broker, Child, Running, Wire, eventually, kafka};
+use crate::support::client::acknowledged;
+use crate::support::program::command;
+use crate::support::service::Place;
+use crate::support::workload::{Ends, memories_by_user, record, stream, users, wait_until_applied};
+use crate::support::{Broker, Child, Client, Running, eventually, kafka, on_kafka, scratch};
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::time::Duration;
+
+on_kafka! {
+    a_deleted_topic_stops_the_service_with_topic_missing
+    added_partitions_stop_the_service_with_partitions_differ
+    events_lost_to_retention_stop_the_service_with_events_gone
+    a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost
+    a_full_disk_stops_the_service_and_nothing_is_lost
+    the_service_waits_for_a_broker_that_is_down
+}
 
 struct Admin {
     client: AdminClient<DefaultClientContext>,
@@ -56,8 +67,8 @@ impl Admin {
     }
 }
 
-/// Ends with this exit code, and its last words have the name.
-fn stops(child: &mut Child, code: i32, name: &str) {
+/// Waits for the end of the process and expects this exit code, and the fault's name in the log.
+fn assert_stops(child: &mut Child, code: i32, name: &str) {
     let status = child.wait();
     let log = child.log();
     assert_eq!(status.code(), Some(code), "{name}: {status}\n{log}");
@@ -67,108 +78,87 @@ fn stops(child: &mut Child, code: i32, name: &str) {
     );
 }
 
-fn started(options: &[(&str, &str)]) -> (Place, Child, Wire) {
+fn started(options: &[(&str, &str)]) -> (Place, Child, Client) {
     let place = Place::new(Broker::Kafka, options);
     let mut child = Child::start(&place);
     child.wait_until_ready();
-    let wire = place.wire();
-    (place, child, wire)
+    let client = place.client();
+    (place, child, client)
 }
 
-#[test]
-fn a_topic_that_is_deleted_stops_it_by_name() {
-    if !kafka::is_wanted("a_topic_that_is_deleted_stops_it_by_name") {
-        return;
-    }
-    let (_, mut child, wire) =
+fn a_deleted_topic_stops_the_service_with_topic_missing() {
+    let (_, mut child, client) =
         started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
-    wire.user("faults", "ada").turn("I live in Lisbon");
-    Admin::of(kafka::servers()).delete_topic(&wire.topic("events"));
-    stops(&mut child, 1, "topic-missing");
+    client.user("faults", "ada").turn("I live in Lisbon");
+    Admin::of(kafka::servers()).delete_topic(&client.topic("events"));
+    assert_stops(&mut child, 1, "topic-missing");
 }
 
-#[test]
-fn another_number_of_partitions_stops_it_by_name() {
-    if !kafka::is_wanted("another_number_of_partitions_stops_it_by_name") {
-        return;
-    }
-    let (place, mut child, wire) =
+fn added_partitions_stop_the_service_with_partitions_differ() {
+    let (place, mut child, client) =
         started(&[("kafka.librdkafka.topic.metadata.refresh.interval.ms", "500")]);
-    wire.user("faults", "ada").turn("I live in Lisbon");
+    client.user("faults", "ada").turn("I live in Lisbon");
     let admin = Admin::of(kafka::servers());
-    admin.add_partitions(&wire.topic("events"), 4);
-    stops(&mut child, 3, "partitions-differ");
+    admin.add_partitions(&client.topic("events"), 4);
+    assert_stops(&mut child, 3, "partitions-differ");
     for topic in ["recalls", "memories"] {
-        admin.add_partitions(&wire.topic(topic), 4);
+        admin.add_partitions(&client.topic(topic), 4);
     }
-    stops(&mut Child::start(&place), 3, "partitions-differ");
+    assert_stops(&mut Child::start(&place), 3, "partitions-differ");
 }
 
-#[test]
-fn events_that_retention_took_unread_stop_it_by_name() {
-    if !kafka::is_wanted("events_that_retention_took_unread_stop_it_by_name") {
-        return;
-    }
-    let (mut place, mut child, wire) = started(&[]);
-    let ada = wire.user("faults", "ada");
+fn events_lost_to_retention_stop_the_service_with_events_gone() {
+    let (place, mut child, client) = started(&[]);
+    let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     child.signal("-TERM");
     assert!(child.wait().success());
     for _ in 0..3 {
-        wire.send(
+        client.send(
             &ada.message(
                 "events",
                 json!({"type": "turn", "content": "Nobody will ever read this."}),
             ),
         );
     }
-    Admin::of(kafka::servers()).truncate(&wire.topic("events"), 3);
-    stops(&mut Child::start(&place), 3, "events-gone");
+    Admin::of(kafka::servers()).truncate(&client.topic("events"), 3);
+    assert_stops(&mut Child::start(&place), 3, "events-gone");
 
-    place.options.push(("ingest.skip_gone".into(), "true".into()));
-    let skipped = Running::at(place);
-    assert_eq!(ada.list().len(), 1, "what was read before is still there");
+    let skipped = Running::at(place.with("ingest.skip_gone", "true"));
+    assert_eq!(ada.list().len(), 1, "memories of earlier events are kept");
     ada.turn("I moved to Porto last week.");
     skipped.stop();
 }
 
-#[test]
-fn a_record_too_large_for_the_broker_stops_it_by_name_and_is_not_lost() {
-    if !kafka::is_wanted("a_record_too_large_for_the_broker_stops_it_by_name_and_is_not_lost") {
-        return;
-    }
-    let (place, mut child, wire) = started(&[]);
-    let ada = wire.user("faults", "ada");
+fn a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost() {
+    let (place, mut child, client) = started(&[]);
+    let ada = client.user("faults", "ada");
     let admin = Admin::of(kafka::servers());
-    admin.set(&wire.topic("memories"), "max.message.bytes", "2000");
+    admin.set(&client.topic("memories"), "max.message.bytes", "2000");
     let long = "My grandmother kept her recipes in a blue tin box. ".repeat(80);
-    wire.send(&ada.message("events", json!({"type": "remember", "content": long})));
-    stops(&mut child, 1, "broker-refuses");
-    admin.set(&wire.topic("memories"), "max.message.bytes", "3000000");
+    client.send(&ada.message("events", json!({"type": "remember", "content": long})));
+    assert_stops(&mut child, 1, "broker-refuses");
+    admin.set(&client.topic("memories"), "max.message.bytes", "3000000");
     let again = Running::at(place);
-    eventually("what was too large is remembered", || (ada.list().len() == 1).then_some(()));
+    eventually("the large memory is stored", || (ada.list().len() == 1).then_some(()));
     again.stop();
 }
 
 #[test]
-fn a_disk_that_takes_no_writes_stops_it_by_name() {
+fn an_unwritable_disk_stops_the_service_with_store_unwritable() {
     let place = Place::new(Broker::Embedded, &[("store.dir", "/proc/keepsake")]);
-    stops(&mut Child::start(&place), 3, "store-unwritable");
+    assert_stops(&mut Child::start(&place), 3, "store-unwritable");
 }
 
-#[test]
-fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
-    if !kafka::is_wanted("a_full_disk_stops_it_by_name_and_nothing_is_lost") {
-        return;
-    }
+fn a_full_disk_stops_the_service_and_nothing_is_lost() {
     let place = Place::new(Broker::Kafka, &[("index.settle_ms", "500")]);
-    let users: Vec<String> = (0..3).map(|n| format!("user-{n}")).collect();
+    let users = users(3);
     let mut child = Child::start(&place);
     child.wait_until_ready();
-    let wire = place.wire();
+    let client = place.client();
     child.signal("-TERM");
     assert!(child.wait().success());
-    // No file of this process may grow over 640 KiB: the same error to a writer as a disk without room.
+    // Limits each file of the process to 640 KiB: a writer gets the same error as on a full disk.
     let serve = command(&place);
     let mut limited = std::process::Command::new("bash");
     limited.args([
@@ -183,15 +173,16 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
         .env("NO_COLOR", "1")
         .env("KEEPSAKE_LOG", "error");
     let mut full = Child::run(limited, &place);
-    let mut ends = BTreeMap::new();
+    let mut ends = Ends::new();
     let sent: Vec<_> = stream(&users, 3000)
         .iter()
-        .map(|event| (event["user"].clone(), wire.post(&message(&wire, event))))
+        .map(|event| (event["user"].clone(), client.post(&record(&client, event))))
         .collect();
-    wire.flush();
+    client.flush();
     for (user, delivery) in sent {
-        let (partition, offset) = delivery.get().expect("flushed").clone().expect("acknowledged");
-        ends.insert(partition, (user.as_str().expect("a name").to_owned(), offset));
+        let (partition, offset) = acknowledged(&delivery);
+        let user = user.as_str().expect("`stream` names a user").to_owned();
+        ends.insert(partition, (user, offset));
     }
     let status = full.wait();
     let log = full.log();
@@ -199,8 +190,8 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     assert!(log.contains("[store-unwritable,") || log.contains("[index-unwritable,"), "{log}");
 
     let roomy = Running::at(place);
-    settled(&wire, &ends);
-    let found = state(&wire, &users);
+    wait_until_applied(&client, &ends);
+    let found = memories_by_user(&client, &users);
     assert!(
         found.values().all(|memories| memories.len() >= 100),
         "{:?}",
@@ -209,27 +200,19 @@ fn a_full_disk_stops_it_by_name_and_nothing_is_lost() {
     roomy.stop();
 }
 
-#[test]
-fn a_broker_that_is_away_for_a_while_is_waited_for() {
-    if !kafka::is_wanted("a_broker_that_is_away_for_a_while_is_waited_for") {
-        return;
-    }
-    let dir = kafka::scratch().join("outage-kafka");
+fn the_service_waits_for_a_broker_that_is_down() {
+    let dir = scratch::root().join("outage-kafka");
     let servers = kafka::start_in(&dir).unwrap_or_else(|why| panic!("{why}"));
-    let mut place = Place::new(Broker::Kafka, &[("kafka.bootstrap_servers", &servers)]);
-    place.options.push(("kafka.group_id".into(), "outage".into()));
+    let place = Place::new(Broker::Kafka, &[("kafka.bootstrap_servers", &servers)])
+        .with("kafka.group_id", "outage");
     let mut child = Child::start(&place);
     child.wait_until_ready();
-    let wire = Wire::connect(&servers, &place.prefix);
-    let ada = wire.user("faults", "ada");
+    let client = Client::connect(&servers, &place.prefix);
+    let ada = client.user("faults", "ada");
     ada.turn("I live in Lisbon");
     kafka::stop(&dir);
     std::thread::sleep(Duration::from_secs(12));
-    assert!(
-        child.process.try_wait().expect("it is our child").is_none(),
-        "it waits:\n{}",
-        child.log()
-    );
+    assert!(child.ended().is_none(), "the process must wait for the broker:\n{}", child.log());
     kafka::start_in(&dir).unwrap_or_else(|why| panic!("{why}"));
     child.wait_until_ready();
     ada.turn("I moved to Porto last week.");

@@ -1,5 +1,7 @@
-//! Whatever stands in a record, it is decoded, split, scored and compared without a panic, and twice alike. `PROPTEST_CASES=1000000 cargo
-//! test --test integration fuzz` tries more.
+//! Fuzzing: any record is decoded, split, scored and compared without a panic, and the same way
+//! twice.
+//!
+//! `PROPTEST_CASES=1000000 cargo test --test integration fuzz` tries more records.
 
 use keepsake::config::Layers;
 use keepsake::domain::{Action, OwnWords, Role, SaidBefore, Spread, Vector};
@@ -33,7 +35,8 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     }
 });
 
-/// As far as ingest goes before anything is kept: what each candidate is, how surprising, and what it says otherwise than `before`.
+/// Runs a record through decode, split and score, and compares each candidate with the earlier text
+/// `before`. Returns all results as text, or `None` if the record is not a turn.
 fn through(value: Vec<u8>, before: &str) -> Option<String> {
     let record =
         Record { topic: "keepsake.events".into(), value: Some(value), ..Record::default() };
@@ -47,10 +50,11 @@ fn through(value: Vec<u8>, before: &str) -> Option<String> {
 }
 
 fn judged(candidate: &Candidate, before: &str) -> String {
-    let (vector, rarity, mut own_words) =
-        (Vector::of(&[0.6, 0.8]), Rarity::flat(), OwnWords::default());
-    let said = Said::of(&candidate.text, &rarity);
-    said.stems().iter().for_each(|stem| own_words.add(stem));
+    let vector = Vector::of(&[0.6, 0.8]);
+    let rarity = Rarity::flat();
+    let mut own_words = OwnWords::default();
+    let reading = Said::of(&candidate.text, &rarity);
+    reading.stems().iter().for_each(|stem| own_words.add(stem));
     let earlier = Earlier { content: before, cosine: 0.9, opposed: 0 };
     let conflicts = split::conflicts(&candidate.text, &[earlier]);
     let asked = SaidBefore {
@@ -73,7 +77,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         spread: Spread::STANDARD,
         own_words: &own_words,
     };
-    let surprise = score::surprise(&said, &ground, &SETTING.weights);
+    let surprise = score::surprise(&reading, &ground, &SETTING.weights);
     let threshold = score::threshold(&SETTING.gate, &[surprise.total]);
     let verdict = score::verdict(&surprise, threshold);
     assert!(
@@ -87,8 +91,9 @@ fn judged(candidate: &Candidate, before: &str) -> String {
     )
 }
 
-/// Pieces of what the rules look for, in any order and company: rules break at borders.
-fn speech() -> impl Strategy<Value = String> {
+/// Text made of pieces that the wording rules look for, in any order: rules fail at the borders of
+/// their patterns.
+fn text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "I",
         "we",
@@ -174,28 +179,27 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
             .to_string()
             .into_bytes()
     };
-    let torn = (speech(), any::<prop::sample::Index>(), any::<u8>()).prop_map(
-        move |(content, at, byte)| {
+    let torn =
+        (text(), any::<prop::sample::Index>(), any::<u8>()).prop_map(move |(content, at, byte)| {
             let mut bytes = turn(content);
             let at = at.index(bytes.len());
             bytes[at] = byte;
             bytes
-        },
-    );
-    prop_oneof![8 => speech().prop_map(turn), 1 => torn, 1 => prop::collection::vec(any::<u8>(), 0..200)]
+        });
+    prop_oneof![8 => text().prop_map(turn), 1 => torn, 1 => prop::collection::vec(any::<u8>(), 0..200)]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_record_goes_through_decode_split_and_score_and_twice_alike(value in value(), before in speech()) {
+    fn any_record_is_processed_without_a_panic_and_the_same_way_twice(value in value(), before in text()) {
         prop_assert_eq!(through(value.clone(), &before), through(value, &before));
     }
 }
 
 #[test]
-fn an_ordinary_turn_is_judged() {
+fn an_ordinary_turn_gets_a_verdict_and_its_conflicts() {
     let turn =
         json!({"type": "turn", "user": "ada", "content": "We now have 12 boats in the fleet"})
             .to_string();

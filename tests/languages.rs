@@ -1,56 +1,37 @@
-//! Languages other than English, through a real shard: what was said is found by another form of its word, or by a word of a script that has no
-//! spaces, and not confused with what stands beside it.
+//! Languages other than English, through a real shard.
+//!
+//! A memory is found by another form of one of its words, or by a word of a script without spaces.
+//! The encoder is the stand-in, so only words count.
 
 use crate::support::in_process::InProcess;
 use keepsake::domain::Time;
-use keepsake::ports::embedder::{self, Model, ModelChoice};
-use serde_json::{Value, json};
+use serde_json::json;
 
-struct Service(InProcess);
-
-impl Service {
-    /// With vectors that know words and no meanings.
-    fn new() -> Service {
-        let choice = embedder::Options {
-            model: ModelChoice::Hash,
-            library: None,
-            tokens_max: 256,
-            threads: 1,
-        };
-        let model = Model::open(&choice).expect("needs nothing");
-        Service(InProcess::new(&|| model.session().expect("needs nothing"), &model.tokens()))
-    }
-
-    fn event(&mut self, event: &Value) -> &'static str {
-        self.0.tell(event)
-    }
-
-    fn say(&mut self, user: &str, content: &str) -> &'static str {
-        self.event(&json!({"type": "turn", "user": user, "session": "s", "content": content}))
-    }
-
-    /// What answers by its own words, best first.
-    fn ask(&mut self, user: &str, question: &str) -> Vec<String> {
-        let body = json!({"type": "recall", "user": user, "query": question, "limit": 10, "explain": true, "format": "none"});
-        let memories = self.0.ask(Time(0), &body);
-        let by_words = memories
-            .iter()
-            .filter(|memory| memory["explain"]["bm25"].as_f64().is_some_and(|score| score > 0.0));
-        by_words
-            .map(|memory| memory["content"].as_str().expect("it was asked for").to_owned())
-            .collect()
-    }
+fn turn(service: &mut InProcess, user: &str, content: &str) -> &'static str {
+    service.outcome_of(&json!({"type": "turn", "user": user, "session": "s", "content": content}))
 }
 
-/// Says all, and asks for each by a question that has another form of its words.
-fn check(user: &str, said: &[(&str, &[&str])]) {
-    let mut service = Service::new();
-    for (content, _) in said {
-        assert_eq!(service.say(user, content), "kept", "{content}");
+/// Texts of the memories that share a word with the question, best first.
+fn found_by_words(service: &mut InProcess, user: &str, question: &str) -> Vec<String> {
+    let request = json!({"type": "recall", "user": user, "query": question, "limit": 10,
+        "explain": true, "format": "none"});
+    service
+        .memories(Time(0), &request)
+        .iter()
+        .filter(|memory| memory["explain"]["bm25"].as_f64().is_some_and(|score| score > 0.0))
+        .map(|memory| memory["content"].as_str().expect("a memory has a text").to_owned())
+        .collect()
+}
+
+/// Stores all texts of a user and expects each as the best answer to its questions.
+fn check(user: &str, texts: &[(&str, &[&str])]) {
+    let mut service = InProcess::with_hash_model();
+    for (content, _) in texts {
+        assert_eq!(turn(&mut service, user, content), "kept", "{content}");
     }
-    for (content, questions) in said {
+    for (content, questions) in texts {
         for question in *questions {
-            let found = service.ask(user, question);
+            let found = found_by_words(&mut service, user, question);
             assert_eq!(found.first().map(String::as_str), Some(*content), "{question}: {found:#?}");
         }
     }
@@ -143,7 +124,7 @@ fn a_memory_in_russian_greek_or_tamil_is_found_by_another_form_of_its_word() {
 }
 
 #[test]
-fn a_memory_in_japanese_is_found_by_a_word_of_it() {
+fn a_memory_in_japanese_is_found_by_one_of_its_words() {
     check(
         "yuki",
         &[
@@ -162,7 +143,7 @@ fn a_memory_in_japanese_is_found_by_a_word_of_it() {
 }
 
 #[test]
-fn a_memory_in_chinese_is_found_by_a_word_of_it() {
+fn a_memory_in_chinese_is_found_by_one_of_its_words() {
     check(
         "wei",
         &[
@@ -175,7 +156,7 @@ fn a_memory_in_chinese_is_found_by_a_word_of_it() {
 }
 
 #[test]
-fn a_memory_in_thai_or_korean_is_found_by_a_word_of_it() {
+fn a_memory_in_thai_or_korean_is_found_by_one_of_its_words() {
     check(
         "mali",
         &[
@@ -196,7 +177,7 @@ fn a_memory_in_thai_or_korean_is_found_by_a_word_of_it() {
 }
 
 #[test]
-fn what_is_said_in_two_scripts_is_found_by_either() {
+fn a_text_in_two_scripts_is_found_by_either() {
     check(
         "lin",
         &[
@@ -208,17 +189,17 @@ fn what_is_said_in_two_scripts_is_found_by_either() {
 }
 
 #[test]
-fn what_is_said_again_is_merged_and_what_is_denied_is_not() {
-    let mut service = Service::new();
+fn a_repetition_is_merged_and_a_negation_is_not() {
+    let mut service = InProcess::with_hash_model();
     for content in [
         "Ich wohne seit Mai mit meiner Schwester in Berlin.",
         "京都の大学で働いています。",
         "ฉันเลี้ยงแมวสองตัว",
         "我每个周末都和朋友们一起去公园吃肉",
     ] {
-        assert_eq!(service.say("kim", content), "kept", "{content}");
+        assert_eq!(turn(&mut service, "kim", content), "kept", "{content}");
         assert_eq!(
-            service.say("kim", &format!("{}!", content.trim_end_matches(['.', '。']))),
+            turn(&mut service, "kim", &format!("{}!", content.trim_end_matches(['.', '。']))),
             "merged",
             "{content}"
         );
@@ -227,13 +208,13 @@ fn what_is_said_again_is_merged_and_what_is_denied_is_not() {
         "Ich wohne seit Mai nicht mit meiner Schwester in Berlin.",
         "我每个周末都不和朋友们一起去公园吃肉",
     ] {
-        assert_eq!(service.say("kim", content), "kept", "{content}");
+        assert_eq!(turn(&mut service, "kim", content), "kept", "{content}");
     }
 }
 
 #[test]
-fn a_forget_reaches_the_words_of_its_language() {
-    let mut service = Service::new();
+fn a_forget_query_matches_words_of_its_language() {
+    let mut service = InProcess::with_hash_model();
     for (content, query) in [
         ("Ich habe mit meiner Schwester zwei Häuser in Lissabon gekauft", "Haus Lissabon"),
         ("Мой брат работает учителем в Москве", "учитель"),
@@ -241,19 +222,22 @@ fn a_forget_reaches_the_words_of_its_language() {
         ("我养了两只猫。", "猫"),
         ("น้องสาวทำงานที่มหาวิทยาลัย", "มหาวิทยาลัย"),
     ] {
-        assert_eq!(service.say("kim", content), "kept", "{content}");
-        assert_eq!(service.ask("kim", query), [content]);
-        service.event(&json!({"type": "forget", "user": "kim", "query": query}));
-        assert!(service.ask("kim", query).is_empty(), "{query}");
+        assert_eq!(turn(&mut service, "kim", content), "kept", "{content}");
+        assert_eq!(found_by_words(&mut service, "kim", query), [content]);
+        service.outcome_of(&json!({"type": "forget", "user": "kim", "query": query}));
+        assert!(found_by_words(&mut service, "kim", query).is_empty(), "{query}");
     }
 }
 
 #[test]
-fn a_question_is_read_in_the_languages_of_its_own_user_only() {
-    let mut service = Service::new();
+fn a_question_is_stemmed_in_the_languages_of_its_own_user_only() {
+    let mut service = InProcess::with_hash_model();
     let bought = "Wir haben mit meiner Schwester zwei Häuser in Lissabon gekauft";
-    service.say("jana", bought);
-    service.say("tom", "The Haus is what my friends call the club that I go to on Fridays");
-    assert_eq!(service.ask("jana", "Haus"), [bought]);
-    assert!(service.ask("tom", "Häuser").is_empty(), "nobody has told Tom's memories in German");
+    turn(&mut service, "jana", bought);
+    turn(&mut service, "tom", "The Haus is what my friends call the club that I go to on Fridays");
+    assert_eq!(found_by_words(&mut service, "jana", "Haus"), [bought]);
+    assert!(
+        found_by_words(&mut service, "tom", "Häuser").is_empty(),
+        "no memory of Tom is in German"
+    );
 }

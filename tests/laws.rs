@@ -1,38 +1,49 @@
-//! The laws of processors/README.md that hold now, each under its name.
+//! The laws of `processors/README.md`, each in a test that carries the law's name.
 
-use crate::support::client::{contents, made, outcome};
-use crate::support::service::{Place, command};
-use crate::support::story::{Dice, different, message, settled, state, stream, told};
+use crate::support::client::{acknowledged, contents, memory_id, outcome, sum_of_points};
+use crate::support::program::{command, run};
+use crate::support::service::Place;
+use crate::support::workload::{
+    Dice, comparable, differences, memories_by_user, record, stream, users, wait_until_applied,
+};
 use crate::support::{
-    Broker, Child, Message, PATIENCE, Running, User, Wire, kafka, on_both_brokers,
+    Broker, Child, Client, Message, PATIENCE, Running, User, entries, on_both_brokers, on_kafka,
+    root,
 };
 use crate::worst::{LONG, TEXTS};
 use keepsake::stages::store::changelog::STATE_HEADER;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const KILLS: usize = 20;
 
-/// The very same records, put into two logs at the same offsets: one is read by a service that is killed again and again.
-#[test]
+on_both_brokers! { law_bounded law_nobody_suffers }
+
+on_kafka! {
+    law_nothing_lost_under_kill_9
+    law_rebuildable
+    law_forgotten_stays_forgotten
+    a_store_made_with_another_encoder_is_not_opened
+}
+
+/// One service is killed again and again while events arrive. A second one, with a new store, then
+/// reads the same log in one go. Both must hold the same memories.
 fn law_nothing_lost_under_kill_9() {
-    if !kafka::is_wanted("law_nothing_lost_under_kill_9") {
-        return;
-    }
-    let users: Vec<String> = (0..6).map(|n| format!("user-{n}")).collect();
+    let users = users(6);
     let events = stream(&users, 900);
     let mut dice = Dice(std::process::id().into());
     let seed = dice.0;
 
-    let torn = Place::new(Broker::Kafka, &[]);
-    let mut child = Child::start(&torn);
+    let place = Place::new(Broker::Kafka, &[]);
+    let mut child = Child::start(&place);
     child.wait_until_ready();
-    let wire = torn.wire();
+    let client = place.client();
     let mut ends = BTreeMap::new();
     let share = events.len() / (KILLS + 1);
     for (n, part) in events.chunks(share.max(1)).enumerate() {
-        // Every other time in the midst of its work, else while it starts, joins its group or catches up.
+        // Every other kill meets a service at work; the others meet one that starts, joins its
+        // group or catches up.
         if n % 2 == 0 {
             child.wait_until_ready();
         } else {
@@ -41,48 +52,43 @@ fn law_nothing_lost_under_kill_9() {
         let fatal = dice.below(part.len() as u64) as usize;
         let mut sent = Vec::new();
         for (m, event) in part.iter().enumerate() {
-            sent.push((event, wire.post(&message(&wire, event))));
+            sent.push((event, client.post(&record(&client, event))));
             if m == fatal && n < KILLS {
-                wire.flush();
+                client.flush();
                 std::thread::sleep(Duration::from_micros(dice.below(20_000)));
-                child.process.kill().expect("it runs");
-                child.process.wait().expect("it ends");
+                child.kill();
             }
         }
-        wire.flush();
+        client.flush();
         if n < KILLS {
-            child = Child::start(&torn);
+            child = Child::start(&place);
         }
         for (event, delivery) in sent {
-            let (partition, offset) =
-                delivery.get().expect("flushed").clone().expect("acknowledged");
-            ends.insert(partition, (event["user"].as_str().expect("a name").to_owned(), offset));
+            let (partition, offset) = acknowledged(&delivery);
+            let user = event["user"].as_str().expect("`stream` names a user");
+            ends.insert(partition, (user.to_owned(), offset));
         }
     }
     child.wait_until_ready();
-    settled(&wire, &ends);
-    let after_kills = state(&wire, &users);
-    let decided = wire.read("decisions");
+    wait_until_applied(&client, &ends);
+    let after_kills = memories_by_user(&client, &users);
+    let decided = client.read("decisions");
     drop(child);
 
-    // The same log again, in one go: a new group, a new store, nothing restored, nobody killed.
-    let options = [("kafka.group_id", "calm"), ("store.durability", "local")];
-    let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-    let calm = Place { dir: torn.dir.with_extension("calm"), options, ..torn.clone() };
-    let calm = Running::at(calm);
-    settled(&wire, &ends);
-    let never_killed = state(&wire, &users);
+    // A new group and a new store: nothing is restored and nothing is killed.
+    let second = Place { dir: place.dir.with_extension("calm"), ..place };
+    let second = second.with("kafka.group_id", "calm").with("store.durability", "local");
+    let second = Running::at(second);
+    wait_until_applied(&client, &ends);
+    let never_killed = memories_by_user(&client, &users);
     for user in &users {
-        let different = different(&after_kills[user], &never_killed[user]);
+        let differences = differences(&after_kills[user], &never_killed[user]);
         assert!(
-            different.is_empty(),
-            "{user}, seed {seed}: killed and never killed differ in {different:#?}"
+            differences.is_empty(),
+            "{user}, seed {seed}: killed and never killed differ in {differences:#?}"
         );
-        assert!(
-            never_killed[user].len() > 10,
-            "the stream leaves something to compare: {}",
-            never_killed[user].len()
-        );
+        let count = never_killed[user].len();
+        assert!(count > 10, "more than 10 memories are compared, not {count}");
     }
     let confirmed = never_killed
         .values()
@@ -99,22 +105,23 @@ fn law_nothing_lost_under_kill_9() {
         "{confirmed} confirmed, {superseded} superseded"
     );
 
-    // Every event ends in one decision: nothing was passed over, nothing said twice.
-    let places: std::collections::BTreeSet<String> =
+    // Every event has exactly one decision.
+    let places: BTreeSet<String> =
         decided.iter().map(|record| record.json()["event"].to_string()).collect();
     assert_eq!(
         (places.len(), decided.len()),
         (events.len(), events.len()),
-        "events decided, and decisions, seed {seed}"
+        "events with a decision, and decisions, seed {seed}"
     );
-    calm.stop();
+    second.stop();
 }
 
-/// Ten people of two tenants say the same things in another order: each one's memories, scores and prompt are as if alone.
+/// Ten users of two tenants send the same turns, among others. The memories, scores and prompt of
+/// each are those of a user who is alone.
 #[test]
 fn law_isolated() {
     let running = Running::start(Broker::Embedded, &[]);
-    let wire = running.wire();
+    let client = running.client();
     let said = [
         "I live in Lisbon",
         "Always answer in French.",
@@ -123,19 +130,19 @@ fn law_isolated() {
         "I prefer tea.",
     ];
     let people: Vec<User<'_>> = (0..10)
-        .map(|n| wire.user(if n % 2 == 0 { "even" } else { "odd" }, &format!("person-{n}")))
+        .map(|n| client.user(if n % 2 == 0 { "even" } else { "odd" }, &format!("person-{n}")))
         .collect();
-    // In each tenant, on every partition, somebody chatters: enough to lower a threshold, a rarity, a novelty, were they shared.
+    // Small talk in each tenant, on every partition: enough to move a threshold, a rarity or a
+    // novelty if users shared them.
     for (n, tenant) in ["even", "odd"].into_iter().cycle().take(12).enumerate() {
-        let chatter = wire.user(tenant, &format!("chatter-{n}"));
+        let talker = client.user(tenant, &format!("chatter-{n}"));
         let content = ["Hi there!", "I live in Lisbon", "ok"];
         for m in 0..60 {
-            wire.post(
-                &chatter.message("events", json!({"type": "turn", "content": content[m % 3]})),
-            );
+            let turn = json!({"type": "turn", "content": content[m % 3]});
+            client.post(&talker.message("events", turn));
         }
-        wire.flush();
-        chatter.turn("Hi there!");
+        client.flush();
+        talker.turn("Hi there!");
     }
     let mut decisions: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for content in said {
@@ -152,194 +159,159 @@ fn law_isolated() {
             decisions.entry(person.key()).or_default().push(numbers);
         }
     }
-    let first = decisions.values().next().expect("ten people").clone();
+    let first = decisions.values().next().expect("there are ten users").clone();
     for (person, numbers) in &decisions {
-        assert_eq!(*numbers, first, "{person} is judged as if alone");
+        assert_eq!(*numbers, first, "{person} gets the decisions of a user who is alone");
     }
-    let alone =
-        people[0].ask(json!({"type": "recall", "query": "Where does Anna live?", "explain": true}));
+    let question = json!({"type": "recall", "query": "Where does Anna live?", "explain": true});
+    let expected = people[0].ask(question.clone());
     for person in &people {
-        let answer = person
-            .ask(json!({"type": "recall", "query": "Where does Anna live?", "explain": true}));
-        assert_eq!(answer["prompt"], alone["prompt"], "{}", person.key());
-        let numbers = |reply: &Value| -> Vec<Value> {
-            reply["memories"]
-                .as_array()
-                .expect("a list")
-                .iter()
-                .map(|memory| json!([memory["score"], memory["explain"]]))
-                .collect()
-        };
-        assert_eq!(numbers(&answer), numbers(&alone), "{}", person.key());
-        let own: Vec<Value> = person.list();
-        assert_eq!(own.len(), first.iter().filter(|numbers| numbers[0] == "kept").count());
+        let answer = person.ask(question.clone());
+        assert_eq!(answer["prompt"], expected["prompt"], "{}", person.key());
+        assert_eq!(scores(&answer), scores(&expected), "{}", person.key());
+        let kept = first.iter().filter(|numbers| numbers[0] == "kept").count();
+        assert_eq!(person.list().len(), kept);
     }
     people[3].event(json!({"type": "forget", "everything": true}));
     assert_eq!(
         people[0].recall("Where does Anna live?")["prompt"],
-        alone["prompt"],
-        "what others forget is not forgotten here"
+        expected["prompt"],
+        "a forget of one user changes nothing for another"
     );
     running.stop();
 }
 
-/// Answers to everything that can be asked.
-fn answers(wire: &Wire, users: &[String]) -> Vec<Value> {
+/// Score and explanation of each memory in a reply.
+fn scores(reply: &Value) -> Vec<Value> {
+    let memories = reply["memories"].as_array().expect("a recall reply has memories");
+    memories.iter().map(|memory| json!([memory["score"], memory["explain"]])).collect()
+}
+
+/// Replies to every sort of request.
+fn answers(client: &Client, users: &[String]) -> Vec<Value> {
     let mut answers = Vec::new();
     for name in users {
-        let user = wire.user("laws", name);
+        let user = client.user("laws", name);
         for query in ["Where do I live?", "parcel in the attic", "Postgres billing", "locker"] {
-            let reply = user
-                .ask(json!({"type": "recall", "query": query, "explain": true, "limit": 20, "as_of": "2026-02-01T00:00:00Z"}));
-            answers.push(told(&reply));
+            answers.push(comparable(&user.ask(json!({"type": "recall", "query": query,
+                "explain": true, "limit": 20, "as_of": "2026-02-01T00:00:00Z"}))));
         }
-        answers.push(told(&user.ask(json!({"type": "stats"}))["memories"].clone()));
-        answers.extend(state(wire, std::slice::from_ref(name)).remove(name).unwrap_or_default());
+        answers.push(comparable(&user.ask(json!({"type": "stats"}))["memories"]));
+        answers.extend(
+            memories_by_user(client, std::slice::from_ref(name))
+                .remove(name)
+                .expect("each user has an entry"),
+        );
     }
     answers
 }
 
-#[test]
 fn law_rebuildable() {
-    if !kafka::is_wanted("law_rebuildable") {
-        return;
-    }
-    let users: Vec<String> = (0..3).map(|n| format!("user-{n}")).collect();
+    let users = users(3);
     let running = Running::start(Broker::Kafka, &[]);
-    let wire = running.wire();
+    let client = running.client();
     let mut ends = BTreeMap::new();
     for event in stream(&users, 120) {
-        let message = message(&wire, &event);
-        let reply = wire.exchange(message).json();
-        let user = event["user"].as_str().expect("a name").to_owned();
-        ends.insert(
-            reply["partition"].as_i64().expect("a number") as i32,
-            (user, reply["offset"].as_i64().expect("a number")),
-        );
+        let reply = client.exchange(record(&client, &event)).json();
+        let user = event["user"].as_str().expect("`stream` names a user").to_owned();
+        let partition = reply["partition"].as_i64().expect("a receipt names the partition");
+        let offset = reply["offset"].as_i64().expect("a receipt names the offset");
+        ends.insert(partition as i32, (user, offset));
     }
-    let before = answers(&wire, &users);
+    let before = answers(&client, &users);
     let restarted = Running::at(running.stop());
-    settled(&wire, &ends);
-    assert_eq!(answers(&wire, &users), before, "after a restart");
+    wait_until_applied(&client, &ends);
+    assert_eq!(answers(&client, &users), before, "after a restart");
     let place = restarted.stop();
 
-    // The index alone is derived from the store.
-    for shard in std::fs::read_dir(&place.dir)
-        .expect("it is there")
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-    {
-        std::fs::remove_dir_all(shard.path().join("index")).expect("a shard has an index");
+    // The index is derived from the store.
+    for shard in entries(&place.dir).into_iter().filter(|path| path.is_dir()) {
+        std::fs::remove_dir_all(shard.join("index")).expect("a shard has an index");
     }
     let reindexed = Running::at(place);
-    settled(&wire, &ends);
-    assert_eq!(answers(&wire, &users), before, "without its index");
+    wait_until_applied(&client, &ends);
+    assert_eq!(answers(&client, &users), before, "after the index was deleted");
     let place = reindexed.stop();
 
-    std::fs::remove_dir_all(&place.dir).expect("it is there");
+    std::fs::remove_dir_all(&place.dir).expect("the service has ended");
     let rebuilt = Running::at(place);
-    settled(&wire, &ends);
-    assert_eq!(answers(&wire, &users), before, "from the log alone");
+    wait_until_applied(&client, &ends);
+    assert_eq!(answers(&client, &users), before, "from the log alone");
     rebuilt.stop();
 }
-
-on_both_brokers! { law_bounded law_nobody_suffers }
 
 fn law_bounded(broker: Broker) {
     let running = Running::start(
         broker,
         &[("limits.candidates_max", "8"), ("recall.waiting_max", "2"), ("limits.history_max", "3")],
     );
-    let wire = running.wire();
-    let ada = wire.user("bounds", "ada");
-    let big = |field: &str, bytes: usize| json!({"type": "remember", "content": "x", field: "y".repeat(bytes)});
-    let refused = |event: Value, field: Value| {
+    let client = running.client();
+    let ada = client.user("bounds", "ada");
+    let content = |bytes: usize| json!({"type": "remember", "content": "y".repeat(bytes)});
+    let metadata = |bytes: usize| json!({"type": "remember", "content": "x", "metadata": {"a": "y".repeat(bytes)}});
+    let filler = json!({"type": "remember", "content": "x", "filler": "y".repeat(1_048_577)});
+    for (event, field) in [
+        (filler, Value::Null),
+        (content(65_537), json!("content")),
+        (metadata(2048), json!("metadata")),
+    ] {
         let reply = ada.event(event);
         assert_eq!(
             (&reply["status"], &reply["error"]["field"]),
             (&json!("too_large"), &field),
             "{reply}"
         );
-    };
-    refused(big("filler", 1_048_577), Value::Null);
-    refused(big("content", 65_537), json!("content"));
-    refused(
-        json!({"type": "remember", "content": "x", "metadata": {"a": "y".repeat(2048)}}),
-        json!("metadata"),
-    );
-    assert_eq!(outcome(&ada.event(big("content", 65_536))), "kept", "at the limit is within it");
-    assert_eq!(
-        outcome(&ada.event(
-            json!({"type": "remember", "content": "x", "metadata": {"a": "y".repeat(2047)}})
-        )),
-        "kept"
-    );
+    }
+    assert_eq!(outcome(&ada.event(content(65_536))), "kept", "a text at the limit is kept");
+    assert_eq!(outcome(&ada.event(metadata(2047))), "kept", "metadata at the limit is kept");
 
     let paragraphs: Vec<String> = (0..40)
         .map(|n| format!("Paragraph {n}: {}", format!("the river {n} is long. ").repeat(60)))
         .collect();
     let reply = ada.turn(&paragraphs.join("\n\n"));
-    let decisions = reply["decisions"].as_array().expect("a list");
+    let decisions = reply["decisions"].as_array().expect("a receipt has decisions");
     assert!(
         decisions.len() <= 9,
-        "eight candidates and what became of the rest: {}",
+        "eight candidates and one decision about the rest, not {}",
         decisions.len()
     );
     assert_eq!(decisions.last().map(|last| &last["outcome"]), Some(&json!("refused")), "{reply}");
 
-    // An answer of many large memories is an answer all the same.
-    let eve = wire.user("bounds", "eve");
-    (0..30).for_each(|n| {
-        drop(
-            eve.event(
-                json!({"type": "remember", "content": format!("{n} {}", "z".repeat(65_000))}),
-            ),
-        )
-    });
+    // Thirty memories of 65 kB are listed page by page.
+    let eve = client.user("bounds", "eve");
+    for n in 0..30 {
+        eve.remember(&format!("{n} {}", "z".repeat(65_000)));
+    }
     assert_eq!(eve.list().len(), 30);
 
     let id = ada.remember("Revision 0.");
-    (1..=6).for_each(|n| {
-        drop(
-            ada.event(json!({"type": "update", "memory": id, "content": format!("Revision {n}.")})),
-        )
-    });
+    for n in 1..=6 {
+        let content = format!("Revision {n}.");
+        ada.event(json!({"type": "update", "memory": id, "content": content}));
+    }
     let reply = ada.ask(json!({"type": "get", "memory": id, "history": true}));
     assert_eq!(reply["history"].as_array().map(Vec::len), Some(3), "{reply}");
 
-    for n in 0..110 {
-        wire.post(
-            &ada.message("events", json!({"type": "remember", "content": format!("Pebble {n}.")})),
-        );
-    }
-    wire.flush();
+    post_remembers(&ada, (0..110).map(|n| format!("Pebble {n}.")));
+    client.flush();
     ada.remember("The last one.");
     let many = ada.ask(json!({"type": "list", "limit": 100_000}));
     assert_eq!(contents(&many).len(), 100, "recall.limit_max");
-    assert!(
-        contents(&ada.ask(json!({"type": "recall", "query": "pebble", "limit": 100_000, "token_budget": 10_000_000}))).len()
-            <= 100
-    );
+    let many = ada.ask(json!({"type": "recall", "query": "pebble", "limit": 100_000,
+        "token_budget": 10_000_000}));
+    assert!(contents(&many).len() <= 100, "recall.limit_max");
 
-    // The third that would wait for its offset is told so.
+    // Two requests may wait for their offset; the third is refused at once.
     let waiting =
         ada.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", "1000000");
     for n in 0..3u8 {
-        wire.post(
-            &waiting
-                .clone()
-                .with("kafka_replyTopic", wire.topic("replies"))
-                .with("kafka_correlationId", [n]),
-        );
+        client.post(&client.with_reply_to(waiting.clone(), [n]));
     }
-    wire.flush();
+    client.flush();
+    let is_one_of_them =
+        |reply: &Message| reply.header("kafka_correlationId").is_some_and(|id| id.len() == 1);
     let mut statuses: Vec<String> = (0..3)
-        .map(|_| {
-            wire.reply_if(PATIENCE, |reply| {
-                reply.header("kafka_correlationId").is_some_and(|id| id.len() == 1)
-            })
-            .expect("a reply")
-        })
+        .map(|_| client.reply_if(PATIENCE, is_one_of_them).expect("each request gets a reply"))
         .map(|reply| reply.text("keepsake-status").to_owned())
         .collect();
     statuses.sort();
@@ -347,176 +319,171 @@ fn law_bounded(broker: Broker) {
     running.stop();
 }
 
-/// One sender publishes the longest texts of the worst shapes and asks the largest questions. Everybody else is answered in time meanwhile.
+fn post_remembers(user: &User<'_>, contents: impl Iterator<Item = String>) {
+    for content in contents {
+        user.client.post(&user.message("events", json!({"type": "remember", "content": content})));
+    }
+}
+
+/// One sender publishes the longest texts of the worst shapes and asks the longest questions.
+/// Another user is answered in time meanwhile.
 fn law_nobody_suffers(broker: Broker) {
     let running = Running::start(broker, &[]);
-    let wire = running.wire();
-    let (ada, eve) = (wire.user("suffers", "ada"), wire.user("suffers", "eve"));
-    let owned = format!("keepsake_shards_owned {}\n", wire.partitions("events"));
-    assert!(running.service.metrics.page().contains(&owned), "with a changelog, too");
-    let said = "I live in Lisbon with my cat.";
-    assert_eq!(outcome(&ada.turn(said)), "kept");
+    let client = running.client();
+    let ada = client.user("suffers", "ada");
+    let eve = client.user("suffers", "eve");
+    let owned = format!("keepsake_shards_owned {}\n", client.partitions("events"));
+    assert!(running.service.metrics.page().contains(&owned), "the service owns every shard");
+    let home = "I live in Lisbon with my cat.";
+    assert_eq!(outcome(&ada.turn(home)), "kept");
     for (_, text) in TEXTS {
         for sort in ["turn", "remember"] {
-            wire.post(&eve.message("events", json!({"type": sort, "content": text(LONG)})));
+            client.post(&eve.message("events", json!({"type": sort, "content": text(LONG)})));
         }
     }
-    // A test build takes a fifth of a second for one of these, and the deadline of all others is five seconds.
+    // Every sixth text: a test build takes a fifth of a second for one of these questions, and the
+    // deadline of the other requests is five seconds.
     for (_, text) in TEXTS.iter().step_by(6) {
-        wire.post(&eve.message("recalls", json!({"type": "recall", "query": text(LONG)})));
+        client.post(&eve.message("recalls", json!({"type": "recall", "query": text(LONG)})));
     }
-    wire.flush();
+    client.flush();
     for _ in 0..20 {
         let reply = ada.recall("Where do I live?");
-        assert_eq!((&reply["status"], contents(&reply)), (&json!("ok"), vec![said]), "{reply}");
+        assert_eq!((&reply["status"], contents(&reply)), (&json!("ok"), vec![home]), "{reply}");
     }
     assert_eq!(
         outcome(&ada.turn("My sister Anna moved to Porto last week.")),
         "kept",
-        "behind all of it"
+        "a turn behind the long texts is decided"
     );
     running.stop();
 }
 
-/// While the service is behind, its answers say so; what they are asked to include, they include.
+/// A reply states the offset that it saw. A request with `keepsake-min-offset` gets a reply that
+/// includes that offset.
 #[test]
 fn law_fresh_or_says_so() {
     let running = Running::start(Broker::Embedded, &[("ingest.batch_records_max", "2")]);
-    let wire = running.wire();
-    let ada = wire.user("fresh", "ada");
+    let client = running.client();
+    let ada = client.user("fresh", "ada");
     let reply = ada.recall("anything");
     assert_eq!(
         (&reply["stale"], &reply["applied_offset"]),
         (&json!(false), &json!(-1)),
-        "nothing was said, nothing is missing"
+        "an empty partition is not behind"
     );
     for n in 0..200 {
-        let (partition, offset) = wire.send(
-            &ada.message("events", json!({"type": "remember", "content": format!("Item {n}.")})),
-        );
+        let event = json!({"type": "remember", "content": format!("Item {n}.")});
+        let (partition, offset) = client.send(&ada.message("events", event));
         let request = ada
             .message("recalls", json!({"type": "list", "limit": 1}))
             .with("keepsake-min-offset", offset.to_string());
-        let reply = wire.exchange(request).json();
+        let reply = client.exchange(request).json();
         assert_eq!(reply["status"], "ok", "{reply}");
         assert!(
             reply["applied_offset"].as_i64() >= Some(offset),
             "offset {offset} of partition {partition}: {reply}"
         );
-        assert_eq!(
-            contents(&reply),
-            [format!("Item {n}.")],
-            "it includes what it was asked to include"
-        );
+        assert_eq!(contents(&reply), [format!("Item {n}.")], "the reply includes the event");
     }
-    // A pile of events at once: every answer meanwhile has as many memories as its offset says.
+    // A backlog of events: every reply meanwhile has as many memories as its offset says.
     let base = 200i64;
-    for n in 200..1200 {
-        wire.post(
-            &ada.message("events", json!({"type": "remember", "content": format!("Item {n}.")})),
-        );
-    }
+    post_remembers(&ada, (200..1200).map(|n| format!("Item {n}.")));
     let mut seen_behind = 0;
     loop {
         let stats = ada.ask(json!({"type": "stats"}));
-        let applied = stats["applied_offset"].as_i64().expect("a number");
-        assert_eq!(stats["memories"]["total"], applied + 1, "one event, one memory: {stats}");
+        let applied = stats["applied_offset"].as_i64().expect("the schema requires an offset");
+        assert_eq!(stats["memories"]["total"], applied + 1, "one memory per event: {stats}");
         seen_behind += usize::from(applied + 1 > base && applied + 1 < 1200);
         if applied + 1 == 1200 {
             break;
         }
     }
-    wire.flush();
+    client.flush();
     assert_eq!(ada.ask(json!({"type": "stats"}))["stale"], false);
-    assert!(seen_behind > 0, "the pile was there at once: nothing was tested");
+    assert!(seen_behind > 0, "no reply came while the service was behind: nothing was tested");
     running.stop();
 }
 
-#[test]
 fn law_forgotten_stays_forgotten() {
-    if !kafka::is_wanted("law_forgotten_stays_forgotten") {
-        return;
-    }
     let running = Running::start(Broker::Kafka, &[]);
-    let wire = running.wire();
-    let ada = wire.user("laws", "ada");
+    let client = running.client();
+    let ada = client.user("laws", "ada");
     let turn = |content: &str, id: &str| {
         ada.event(json!({"type": "turn", "id": id, "content": content, "session": "s"}))
     };
-    let timbuktu = made(&turn("I live in Timbuktu", "1"));
+    let timbuktu = memory_id(&turn("I live in Timbuktu", "1"));
     turn("I moved to Lisbon last month", "2");
     turn("My doctor in Timbuktu is called Zanzibar.", "3");
     ada.event(json!({"type": "forget", "memory": timbuktu}));
     ada.event(json!({"type": "forget", "query": "doctor Zanzibar"}));
     let secret = ada.remember("The code of the safe is 4711.");
-    ada.event(
-        json!({"type": "update", "memory": secret, "content": "The code of the safe has changed."}),
-    );
+    let changed = "The code of the safe has changed.";
+    ada.event(json!({"type": "update", "memory": secret, "content": changed}));
     ada.event(json!({"type": "forget", "memory": secret}));
     ada.remember("This one stays.");
-    let check = |wire: &Wire, when: &str| {
-        let ada = wire.user("laws", "ada");
-        for word in ["Timbuktu", "Zanzibar", "4711", "safe"] {
-            let mut replies: Vec<Value> = vec![
-                ada.ask(json!({"type": "recall", "query": word, "include_archived": true, "explain": true, "limit": 100})),
-                ada.ask(json!({"type": "list", "limit": 100})),
-            ];
-            for memory in ada.list() {
-                replies
-                    .push(ada.ask(json!({"type": "get", "memory": memory["id"], "history": true})));
-                replies.push(ada.ask(json!({"type": "explain", "memory": memory["id"]})));
-            }
-            for reply in replies {
-                assert!(!reply.to_string().contains(word), "{when}, {word} comes back: {reply:#}");
-            }
+    let words = ["Timbuktu", "Zanzibar", "4711"];
+    let two_are_left = |when: &str| {
+        for word in words.iter().chain(&["safe"]) {
+            assert_no_reply_has(&ada, word, when);
         }
         assert_eq!(ada.list().len(), 2, "{when}: {:?}", ada.list());
     };
-    check(&wire, "at once");
+    two_are_left("at once");
     let restarted = Running::at(running.stop());
-    let last = || {
-        ada.event(
-            json!({"type": "turn", "id": "1", "content": "I live in Timbuktu", "session": "s"}),
-        )
-    };
-    assert_eq!(outcome(&last()), "duplicate", "sent again after a restart");
-    check(&wire, "after a restart");
+    assert_eq!(outcome(&turn("I live in Timbuktu", "1")), "duplicate", "resent after a restart");
+    two_are_left("after a restart");
     let place = restarted.stop();
-    std::fs::remove_dir_all(&place.dir).expect("it is there");
+    std::fs::remove_dir_all(&place.dir).expect("the service has ended");
     let rebuilt = Running::at(place);
-    assert_eq!(outcome(&last()), "duplicate", "sent again after a rebuild");
-    check(&wire, "rebuilt from the log");
+    assert_eq!(outcome(&turn("I live in Timbuktu", "1")), "duplicate", "resent after a rebuild");
+    two_are_left("rebuilt from the log");
 
-    // The change feed, as its compaction leaves it: the last state of each key, with the bytes that a shard is restored from.
-    let latest: BTreeMap<Vec<u8>, Message> = wire
-        .everything("memories")
+    // The change feed as log compaction leaves it: the last state of each key, with the bytes that
+    // a shard is restored from.
+    let latest: BTreeMap<Vec<u8>, Message> = client
+        .read_raw("memories")
         .into_iter()
         .filter_map(|record| Some((record.key.clone()?, record)))
         .collect();
-    let whole = |record: &Message| {
-        let state = record
-            .header(STATE_HEADER)
-            .map(String::from_utf8_lossy)
-            .unwrap_or_default()
-            .into_owned();
-        state + &String::from_utf8_lossy(record.value.as_deref().unwrap_or_default())
-    };
-    let text: String = latest.values().map(whole).collect();
-    assert!(text.contains("This one stays."), "{text}");
-    for word in ["Timbuktu", "Zanzibar", "4711"] {
+    let mut text = String::new();
+    for record in latest.values() {
+        let state = record.header(STATE_HEADER).unwrap_or_default();
+        text.push_str(&String::from_utf8_lossy(state));
+        text.push_str(&String::from_utf8_lossy(record.value.as_deref().unwrap_or_default()));
+    }
+    assert!(text.contains("This one stays."), "the search finds a memory that is left: {text}");
+    for word in words {
         assert!(!text.contains(word), "{word} is left on the change feed: {text}");
     }
     rebuilt.stop();
 }
 
-/// Whatever was decided or found, its numbers add up. On the real model, whose numbers are not round.
+/// Sends every sort of request about a word and fails if a reply contains the word.
+fn assert_no_reply_has(user: &User<'_>, word: &str, when: &str) {
+    let mut replies = vec![
+        user.ask(json!({"type": "recall", "query": word, "include_archived": true,
+            "explain": true, "limit": 100})),
+        user.ask(json!({"type": "list", "limit": 100})),
+    ];
+    for memory in user.list() {
+        replies.push(user.ask(json!({"type": "get", "memory": memory["id"], "history": true})));
+        replies.push(user.ask(json!({"type": "explain", "memory": memory["id"]})));
+    }
+    for reply in replies {
+        assert!(!reply.to_string().contains(word), "{when}, {word} comes back: {reply:#}");
+    }
+}
+
+/// The numbers of every decision add up, and every recall lists the numbers that made its order.
+/// Runs with the real encoder, whose numbers are not round.
 #[test]
 fn law_explained() {
     let model = std::env::var("KEEPSAKE_TEST_MODEL")
-        .unwrap_or_else(|_| crate::support::root().join(".keepsake/model").display().to_string());
+        .unwrap_or_else(|_| root().join(".keepsake/model").display().to_string());
     let running = Running::start(Broker::Embedded, &[("embedder.model", &model)]);
-    let wire = running.wire();
-    let ada = wire.user("explained", "ada");
+    let client = running.client();
+    let ada = client.user("explained", "ada");
     let mut memories = Vec::new();
     for content in [
         "I live in Berlin",
@@ -529,19 +496,14 @@ fn law_explained() {
         "ok",
     ] {
         let reply = ada.turn(content);
-        for decision in reply["decisions"].as_array().expect("a list") {
-            let surprise = &decision["surprise"];
-            let total =
-                surprise["total"].as_f64().unwrap_or_else(|| panic!("no total: {decision}"));
-            let points: f64 = surprise["points"]
-                .as_object()
-                .expect("the parts")
-                .values()
-                .filter_map(Value::as_f64)
-                .sum();
+        for decision in reply["decisions"].as_array().expect("a receipt has decisions") {
+            let total = decision["surprise"]["total"]
+                .as_f64()
+                .unwrap_or_else(|| panic!("no total: {decision}"));
+            let points = sum_of_points(decision);
             assert!(
                 (points - total).abs() < 1e-3,
-                "{content}: the parts make {points}, the total is {total}"
+                "{content}: the parts sum to {points}, the total is {total}"
             );
             assert!(
                 decision["threshold"].is_number()
@@ -557,38 +519,31 @@ fn law_explained() {
     }
     let reply =
         ada.ask(json!({"type": "recall", "query": "What pets does Anna have?", "explain": true}));
-    assert!(contents(&reply)[0].contains("cats"), "by meaning: \"pets\" was never said: {reply}");
-    for memory in reply["memories"].as_array().expect("a list") {
+    assert!(
+        contents(&reply)[0].contains("cats"),
+        "found by meaning, since no memory has the word \"pets\": {reply}"
+    );
+    for memory in reply["memories"].as_array().expect("a recall reply has memories") {
         assert!(memory["explain"].as_object().is_some_and(|numbers| numbers.len() > 2), "{memory}");
     }
     assert_eq!(
         contents(&ada.recall("Which town is my home in?")).first(),
         Some(&"I moved to Lisbon last month."),
-        "by meaning again"
+        "found by meaning"
     );
     running.stop();
 }
 
-/// The program stops with a name rather than going on with the wrong data.
-#[test]
-fn a_store_of_another_log_is_not_opened() {
-    if !kafka::is_wanted("a_store_of_another_log_is_not_opened") {
-        return;
-    }
+/// The program stops with the fault `model-changed` instead of mixing vectors of two encoders.
+fn a_store_made_with_another_encoder_is_not_opened() {
     let first = Place::new(Broker::Kafka, &[("topics.partitions", "1")]);
     let mut child = Child::start(&first);
     child.wait_until_ready();
     child.signal("-TERM");
     child.wait();
-    let other = Place {
-        options: vec![(
-            "embedder.model".into(),
-            crate::support::root().join(".keepsake/model").display().to_string(),
-        )],
-        ..first
-    };
-    let output = command(&other).arg("serve").output().expect("it runs");
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{words}");
-    assert!(words.contains("model-changed"), "{words}");
+    let model = root().join(".keepsake/model").display().to_string();
+    let other = first.with("embedder.model", &model);
+    let (code, _, stderr) = run(command(&other).arg("serve"));
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("model-changed"), "{stderr}");
 }

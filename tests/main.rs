@@ -1,5 +1,7 @@
-//! The integration program: one binary, so that one Kafka and one service per broker serve all stories. Each file is one subject;
-//! `support/` starts things and speaks the contract.
+//! Integration tests, all in one program, so that one Kafka and one service per broker serve them.
+//!
+//! Each file covers one subject. `support/` starts brokers and services and speaks the contract of
+//! `schemas/`. Skipped tests report themselves, see `support/skips.rs`.
 
 mod support;
 
@@ -29,11 +31,3 @@ mod torture;
 mod upgrade;
 mod verify;
 mod worst;
-
-/// Tests run in the order of their names, so this one comes when every other has at least begun to be skipped.
-mod zz_summary {
-    #[test]
-    fn what_was_skipped_is_said_at_the_end() {
-        super::support::skips::say_what_was_skipped();
-    }
-}

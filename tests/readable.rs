@@ -1,32 +1,37 @@
-//! What an older version wrote, a newer one reads: a shard and its changelog of each format, kept under `data/`.
+//! Law readable-forever: this version reads the shards and changelogs of every older format, kept
+//! in `data/format-*`.
 //!
-//! A new format, of the store or of the index, gets a new folder, made by `KEEPSAKE_WRITE_SAMPLES=format-2 cargo test --test integration readable`; a folder that is
-//! there is never made again.
+//! A new format of store or index gets a new directory, written by
+//! `KEEPSAKE_WRITE_SAMPLES=format-2 cargo test --test integration readable`. Invariant: an existing
+//! sample is never written again.
 
-use crate::support::{Broker, Message, Running, root};
+use crate::support::{Broker, Message, Running, entries, files_below, read, root};
 use keepsake::memory::Reads;
 use keepsake::stages::index::{self, Index, Room};
 use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, is_marks_key, named};
 use keepsake::stages::store::{self, Changes, Finished, Identity, Mark, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const INDEX: index::Options =
     index::Options { writer_bytes: 0, tail_max: 1000, documents_bytes_max: 1 << 20 };
 
-pub(crate) fn copied(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a folder for the copy");
-    for entry in
-        std::fs::read_dir(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())).flatten()
-    {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copied(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).expect("a file is copied");
-        }
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
+    for file in files_below(from) {
+        let target = to.join(file.strip_prefix(from).expect("the file is below `from`"));
+        let parent = target.parent().expect("the target is below `to`");
+        std::fs::create_dir_all(parent).expect("the target directory is writable");
+        std::fs::copy(file, target).expect("the target directory is writable");
     }
+}
+
+/// The samples of all older formats.
+pub(crate) fn samples() -> Vec<PathBuf> {
+    let mut samples = entries(&root().join("tests/data"));
+    samples.retain(|path| path.to_string_lossy().contains("/format-"));
+    assert!(samples.len() >= 4, "a sample of every format is kept, not only {samples:?}");
+    samples
 }
 
 pub(crate) fn identity(told: &Value) -> Identity {
@@ -54,18 +59,7 @@ pub(crate) fn contents(store: &Store) -> BTreeSet<String> {
     found
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(crate) fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex"))
-        .collect()
-}
-
-/// The same fold as a restore's, over the lines of a file.
+/// Folds the lines of a changelog file into a store, as a restore does.
 fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
     let (store, mut changes, mut applied) = (Store::in_memory(identity), Changes::default(), -1);
     for line in lines.lines() {
@@ -78,7 +72,8 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
             let value = record["value"].to_string();
             applied = applied_of(value.as_bytes(), identity).expect("a meta record of this shard");
         } else if let Some(state) = record["state"].as_str() {
-            changes.put(named(name.into()).expect("a known name").key, unhex(state));
+            let bytes = hex::decode(state).expect("a sample has states in hex");
+            changes.put(named(name.into()).expect("a known name").key, bytes);
         } else {
             changes.remove(named(name.into()).expect("a known name").key);
         }
@@ -95,57 +90,43 @@ fn law_readable_forever() {
     if let Ok(name) = std::env::var("KEEPSAKE_WRITE_SAMPLES") {
         write(&data.join(name));
     }
-    let (mut formats, mut of_this_form) = (0, 0);
-    let samples = std::fs::read_dir(&data).expect("tests/data is there").flatten();
-    for format in samples.filter(|entry| entry.file_name().to_string_lossy().starts_with("format-"))
-    {
-        formats += 1;
-        let told: Value = serde_json::from_slice(
-            &std::fs::read(format.path().join("told.json")).expect("told.json"),
-        )
-        .expect("JSON");
+    let mut with_current_index = 0;
+    for format in samples() {
+        let name = format.display();
+        let told: Value = serde_json::from_str(&read(&format.join("told.json")))
+            .expect("told.json of a sample is JSON");
         let identity = identity(&told["identity"]);
         let expected: BTreeSet<String> = told["contents"]
             .as_array()
-            .expect("a list")
+            .expect("told.json has the texts of the memories")
             .iter()
-            .map(|text| text.as_str().expect("text").to_owned())
+            .map(|text| text.as_str().expect("a memory has a text").to_owned())
             .collect();
-        let copy = tempfile::tempdir().expect("a folder");
-        copied(&format.path().join("shard"), copy.path());
+        let copy = tempfile::tempdir().expect("the system has a temporary directory");
+        copy_dir(&format.join("shard"), copy.path());
 
         let opened =
             Store::open(&copy.path().join("store"), &store::Options::default(), &identity, 0)
-                .expect("opens");
-        assert_eq!(
-            opened.rebuilt,
-            None,
-            "{}: the store is read, not set aside",
-            format.path().display()
-        );
-        assert_eq!(
-            (opened.store.applied(), contents(&opened.store)),
-            (told["applied"].as_i64().expect("a number"), expected)
-        );
+                .expect("the store of an older format opens");
+        assert_eq!(opened.rebuilt, None, "{name}: the store is read and not set aside");
+        assert_eq!(Some(opened.store.applied()), told["applied"].as_i64(), "{name}");
+        assert_eq!(contents(&opened.store), expected, "{name}");
 
         let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
         let index = Index::open(&copy.path().join("index"), INDEX, Room::new(0), &generation)
-            .expect("opens");
+            .expect("an index of any format opens");
         match index.text.discarded() {
             None => {
-                of_this_form += 1;
+                with_current_index += 1;
                 assert_eq!(
                     index.text.ids().expect("readable").len(),
                     contents(&opened.store).len()
                 );
             }
-            // It is derived: one of an older form is begun anew, says so, and has yet to read all of the store.
+            // The index is derived from the store: an older format is discarded with a reason, and
+            // the new index is empty.
             Some(why) => {
-                assert!(
-                    why.contains("fields") || why.contains("format"),
-                    "{}: {why}",
-                    format.path().display()
-                );
+                assert!(why.contains("fields") || why.contains("format"), "{name}: {why}");
                 assert_eq!(
                     (index.text.mark(), index.text.ids().expect("readable").len()),
                     (None, 0)
@@ -153,22 +134,23 @@ fn law_readable_forever() {
             }
         }
 
-        let lines = std::fs::read_to_string(format.path().join("changelog.jsonl"))
-            .expect("changelog.jsonl");
+        let lines = read(&format.join("changelog.jsonl"));
         let (folded, applied) = folded(&lines, &identity);
         assert_eq!(applied, opened.store.applied());
-        assert_eq!(folded.digest().expect("memory"), opened.store.digest().expect("readable"));
+        assert_eq!(folded.digest().expect("readable"), opened.store.digest().expect("readable"));
     }
-    assert!(formats >= 1, "a sample of every format is kept");
-    assert!(of_this_form >= 1, "the index has a new form: write a sample of it, as is said above");
+    assert!(
+        with_current_index >= 1,
+        "no sample has the present format of the index: write one as the head of this file shows"
+    );
 }
 
-/// A shard that has some of everything, with the topic it is restored from.
+/// Writes a sample: a shard with every sort of record, and the changelog that restores the shard.
 fn write(folder: &Path) {
-    assert!(!folder.exists(), "{} is there: samples are never made again", folder.display());
+    assert!(!folder.exists(), "{} exists: samples are never rewritten", folder.display());
     let running = Running::start(Broker::Kafka, &[("topics.partitions", "1")]);
-    let wire = running.wire();
-    let ada = wire.user("sample", "ada");
+    let client = running.client();
+    let ada = client.user("sample", "ada");
     for (n, content) in [
         "I live in Berlin",
         "I moved to Lisbon last month.",
@@ -178,35 +160,35 @@ fn write(folder: &Path) {
     .iter()
     .enumerate()
     {
-        ada.event(
-            json!({"type": "turn", "content": content, "session": "s", "id": format!("id-{n}"), "at": "2026-01-01T00:00:00Z"}),
-        );
+        ada.event(json!({"type": "turn", "content": content, "session": "s",
+            "id": format!("id-{n}"), "at": "2026-01-01T00:00:00Z"}));
     }
-    ada.event(
-        json!({"type": "remember", "content": "The office has a green door.", "scope": "tenant", "metadata": {"source": "form"}}),
-    );
-    let note =
-        ada.event(json!({"type": "remember", "content": "The spare key hangs in the shed.", "at": "2026-01-02T00:00:00Z"}));
+    ada.event(json!({"type": "remember", "content": "The office has a green door.",
+        "scope": "tenant", "metadata": {"source": "form"}}));
+    let note = ada.event(json!({"type": "remember", "at": "2026-01-02T00:00:00Z",
+        "content": "The spare key hangs in the shed."}));
     for (day, content) in [
         ("03", "I smoke twenty cigarettes a day."),
         ("04", "I quit smoking, no cigarettes anymore."),
     ] {
-        ada.event(json!({"type": "remember", "content": content, "at": format!("2026-01-{day}T00:00:00Z")}));
+        let at = format!("2026-01-{day}T00:00:00Z");
+        ada.event(json!({"type": "remember", "content": content, "at": at}));
     }
     let memory = &note["decisions"][0]["memory"];
-    ada.event(json!({"type": "update", "memory": memory, "content": "The spare key hangs in the cellar."}));
+    let cellar = "The spare key hangs in the cellar.";
+    ada.event(json!({"type": "update", "memory": memory, "content": cellar}));
     ada.event(json!({"type": "feedback", "memory": memory, "signal": "used"}));
     let gone = ada.event(json!({"type": "remember", "content": "This will be forgotten."}));
     ada.event(json!({"type": "forget", "memory": gone["decisions"][0]["memory"]}));
-    let records = wire.everything("memories");
+    let records = client.read_raw("memories");
     let place = running.stop();
     let shard = place.dir.join(format!("{}events-0", place.prefix));
-    copied(&shard, &folder.join("shard"));
+    copy_dir(&shard, &folder.join("shard"));
     let line = |record: &Message| {
-        let state = record.header(STATE_HEADER).map(hex);
+        let state = record.header(STATE_HEADER).map(hex::encode);
         let value = record.value.as_ref().map(|_| record.json());
-        json!({"key": String::from_utf8_lossy(record.key.as_deref().unwrap_or_default()), "state": state, "value": value})
-            .to_string()
+        let key = String::from_utf8_lossy(record.key.as_deref().unwrap_or_default());
+        json!({"key": key, "state": state, "value": value}).to_string()
     };
     let lines: Vec<String> = records.iter().map(line).collect();
     std::fs::write(folder.join("changelog.jsonl"), lines.join("\n") + "\n").expect("a file");

@@ -1,45 +1,37 @@
-//! The schemas themselves: they compile offline, take every good sample and refuse every bad one. What the code writes is held
-//! against them wherever a story reads it, see `support/validator.rs`.
+//! The JSON Schemas of `schemas/`: they compile offline, accept every good sample and reject every
+//! bad one.
+//!
+//! Messages of the service are validated wherever a test reads them, see `support/validator.rs`.
 
 use crate::support::in_process::InProcess;
-use crate::support::{root, validator};
+use crate::support::{entries, read, root, validator};
 use keepsake::domain::Outcome;
-use keepsake::ports::embedder::{self, Model, ModelChoice};
+
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Schema name and file of every sample of one sort.
 fn samples(sort: &str) -> Vec<(String, PathBuf)> {
-    let under = |dir: &Path| -> Vec<PathBuf> {
-        let entries =
-            std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display()));
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        paths
-    };
-    let folders = under(&root().join("schemas/samples").join(sort));
-    let name = |folder: &Path| {
-        folder.file_name().expect("a folder has a name").to_string_lossy().into_owned()
-    };
-    folders
-        .iter()
-        .flat_map(|folder| under(folder).into_iter().map(|file| (name(folder), file)))
-        .collect()
+    let mut samples = Vec::new();
+    for folder in entries(&root().join("schemas/samples").join(sort)) {
+        let name = folder.file_name().expect("an entry of a directory has a name");
+        let schema = name.to_string_lossy().into_owned();
+        samples.extend(entries(&folder).into_iter().map(|file| (schema.clone(), file)));
+    }
+    samples
 }
 
-fn read(path: &Path) -> Value {
-    let text =
-        std::fs::read_to_string(path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+fn parsed(path: &Path) -> Value {
+    serde_json::from_str(&read(path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 #[test]
 fn every_good_sample_is_valid() {
     let samples = samples("good");
-    assert!(samples.len() > 50, "{} samples", samples.len());
+    assert!(samples.len() > 50, "there are more than 50 samples, not {}", samples.len());
     for (schema, path) in &samples {
-        let errors = validator::errors(schema, &read(path));
+        let errors = validator::errors(schema, &parsed(path));
         assert!(errors.is_empty(), "{} is not valid: {errors:#?}", path.display());
     }
     for schema in validator::all().keys().filter(|name| *name != "common") {
@@ -54,8 +46,8 @@ fn every_good_sample_is_valid() {
 fn every_bad_sample_is_refused() {
     for (schema, path) in samples("bad") {
         assert!(
-            !validator::errors(&schema, &read(&path)).is_empty(),
-            "{} passes as valid",
+            !validator::errors(&schema, &parsed(&path)).is_empty(),
+            "{} is accepted and should be rejected",
             path.display()
         );
     }
@@ -69,85 +61,92 @@ fn cursors_in_samples_are_written_as_the_code_writes_them() {
         matches!(parts, Some((Ok(_), Ok(_))))
     };
     for (_, path) in samples("good") {
-        if let Some(after) = read(&path)["after"].as_str() {
+        if let Some(after) = parsed(&path)["after"].as_str() {
             assert!(
                 is_cursor(after),
-                "{}: after is milliseconds, a dot and an id, not {after}",
+                "{}: `after` is milliseconds, a dot and an id, not {after}",
                 path.display()
             );
         }
     }
 }
 
-/// By type of event, from the table in schemas/README.md. What stands under "any" holds for all.
+/// The outcomes of each type of event, from the table in `schemas/README.md`. The row "any" is
+/// about all types.
 fn outcomes_by_event() -> BTreeMap<String, BTreeSet<String>> {
-    let text = std::fs::read_to_string(root().join("schemas/README.md")).expect("it is there");
-    let known: BTreeSet<&str> = Outcome::ALL.into_iter().map(Outcome::as_str).collect();
-    let marked = |cell: &str| -> Vec<String> {
-        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-    };
-    let table =
-        text.split("| event | outcomes |\n|---|---|\n").nth(1).expect("the table of outcomes");
+    let text = read(&root().join("schemas/README.md"));
+    let table = text
+        .split("| event | outcomes |\n|---|---|\n")
+        .nth(1)
+        .expect("schemas/README.md has the table of outcomes");
+    let known = outcomes();
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in table.lines().take_while(|line| line.starts_with('|')) {
-        let [_, event, ends, _] = row.split('|').collect::<Vec<_>>()[..] else {
-            panic!("not two cells: {row}")
+        let [_, event, outcomes, _] = row.split('|').collect::<Vec<_>>()[..] else {
+            panic!("this row does not have two cells: {row}")
         };
         let outcomes: BTreeSet<String> =
-            marked(ends).into_iter().filter(|word| known.contains(word.as_str())).collect();
-        assert!(!outcomes.is_empty(), "no outcome: {row}");
-        let events =
-            if event.trim().starts_with("any") { vec!["any".to_owned()] } else { marked(event) };
-        events
-            .into_iter()
-            .for_each(|event| found.entry(event).or_default().extend(outcomes.clone()));
+            in_backticks(outcomes).into_iter().filter(|word| known.contains(word)).collect();
+        assert!(!outcomes.is_empty(), "this row has no outcome: {row}");
+        let is_any = event.trim().starts_with("any");
+        let events = if is_any { vec!["any".to_owned()] } else { in_backticks(event) };
+        for event in events {
+            found.entry(event).or_default().extend(outcomes.clone());
+        }
     }
     found
 }
 
-#[test]
-fn the_outcomes_that_are_told_are_those_that_there_are() {
-    let code: BTreeSet<String> =
-        Outcome::ALL.into_iter().map(|outcome| outcome.as_str().to_owned()).collect();
-    let schema = read(&root().join("schemas/decision.json"));
-    let listed = schema["properties"]["outcome"]["enum"].as_array().expect("a list");
-    assert_eq!(
-        listed
-            .iter()
-            .map(|word| word.as_str().expect("a word").to_owned())
-            .collect::<BTreeSet<_>>(),
-        code
-    );
-    assert_eq!(outcomes_by_event().into_values().flatten().collect::<BTreeSet<_>>(), code);
-    let samples = samples("good").into_iter().filter(|(schema, _)| schema == "decision");
-    let shown =
-        samples.map(|(_, path)| read(&path)["outcome"].as_str().expect("a word").to_owned());
-    assert_eq!(shown.collect::<BTreeSet<_>>(), code, "each outcome has a sample");
+fn in_backticks(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// What events of clients end as, one after the other, is what the table in schemas/README.md tells of them, and all of that.
+fn outcomes() -> BTreeSet<String> {
+    Outcome::ALL.into_iter().map(|outcome| outcome.as_str().to_owned()).collect()
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("not a string: {value}")).to_owned()
+}
+
 #[test]
-fn every_event_ends_as_it_is_told() {
-    let choice =
-        embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
-    let model = Model::open(&choice).expect("needs nothing");
-    let folder = tempfile::tempdir().expect("a folder");
+fn schema_table_and_samples_list_the_outcomes_of_the_code() {
+    let code = outcomes();
+    let schema = parsed(&root().join("schemas/decision.json"));
+    let listed = schema["properties"]["outcome"]["enum"].as_array().expect("an enum is a list");
+    assert_eq!(listed.iter().map(word).collect::<BTreeSet<_>>(), code, "schemas/decision.json");
+    let documented: BTreeSet<String> = outcomes_by_event().into_values().flatten().collect();
+    assert_eq!(documented, code, "the table in schemas/README.md");
+    let sampled: BTreeSet<String> = samples("good")
+        .into_iter()
+        .filter(|(schema, _)| schema == "decision")
+        .map(|(_, path)| word(&parsed(&path)["outcome"]))
+        .collect();
+    assert_eq!(sampled, code, "each outcome has a sample");
+}
+
+/// Applies every type of event of a client. The outcomes of each type are exactly those of the
+/// table in `schemas/README.md`.
+#[test]
+fn every_event_has_the_documented_outcomes() {
+    let folder = tempfile::tempdir().expect("the system has a temporary directory");
     let profile = folder.path().join("discreet.toml");
-    std::fs::write(&profile, "base = \"keepsake\"\n[never]\nhealth = true\n").expect("a disk");
-    let session = || model.session().expect("needs nothing");
-    let mut service =
-        InProcess::with_profile(profile.to_str().expect("a path"), &session, &model.tokens());
-    let long =
-        "We decided on another plan for the summer house in Norway, with a boat and two tents for the children. ".repeat(600);
+    std::fs::write(&profile, "base = \"keepsake\"\n[never]\nhealth = true\n")
+        .expect("the temporary directory is writable");
+    let profile = profile.to_str().expect("the temporary directory has a UTF-8 path");
+    let mut service = InProcess::with_profile_and_hash_model(profile);
+    let long = "We decided on another plan for the summer house in Norway, with a boat and two \
+                tents for the children. "
+        .repeat(600);
     let nobody = "00000000-0000-5000-8000-000000000000";
-    let said = |content: &str| json!({"type": "turn", "id": content.len().to_string(), "content": content});
+    let turn = |content: &str| json!({"type": "turn", "id": content.len().to_string(), "content": content});
     let events = [
-        said("I live in Berlin."),
-        said("I moved to Lisbon last month."),
-        said("I moved to Lisbon last month."), // the same id
+        turn("I live in Berlin."),
+        turn("I moved to Lisbon last month."),
+        turn("I moved to Lisbon last month."), // the same id
         json!({"type": "turn", "content": "I moved to Lisbon last month."}),
-        said("Don't remember this: I am quitting."),
-        said("Forget what I just said."),
+        turn("Don't remember this: I am quitting."),
+        turn("Forget what I just said."),
         json!({"type": "turn", "content": long}),
         json!({"type": "remember", "content": "The key is under the mat."}),
         json!({"type": "remember", "content": "I live in Oslo."}),
@@ -159,8 +158,8 @@ fn every_event_ends_as_it_is_told() {
         json!({"type": "forget", "memory": nobody}),
         json!({"type": "tick"}),
     ];
-    let (mut seen, mut last): (BTreeMap<String, BTreeSet<String>>, _) =
-        (BTreeMap::new(), nobody.to_owned());
+    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut last = nobody.to_owned();
     for mut event in events {
         if event["memory"] == "LAST" {
             event["memory"] = last.clone().into();
@@ -168,20 +167,16 @@ fn every_event_ends_as_it_is_told() {
         if event["type"] != "tick" {
             event["user"] = "ada".into();
         }
-        for decision in service.decide(&event) {
+        for decision in service.decisions_of(&event) {
             let outcome = decision.outcome.as_str().to_owned();
             last = decision.memory.map_or(last, |id| id.to_string());
-            let kind = if outcome == "duplicate" {
-                "any"
-            } else {
-                event["type"].as_str().expect("a word")
-            };
-            seen.entry(kind.to_owned()).or_default().insert(outcome);
+            let kind = if outcome == "duplicate" { "any".to_owned() } else { word(&event["type"]) };
+            seen.entry(kind).or_default().insert(outcome);
         }
     }
-    let mut told = outcomes_by_event();
-    // Only a profile that follows another system merges what it is told to remember; proposals are none of a client's events.
-    told.get_mut("remember").expect("a row").remove("merged");
-    told.retain(|event, _| !["prune", "summary", "revise"].contains(&event.as_str()));
-    assert_eq!(seen, told);
+    let mut documented = outcomes_by_event();
+    // Only profiles of other systems merge a `remember`. Clients do not send proposals.
+    documented.get_mut("remember").expect("the table has this row").remove("merged");
+    documented.retain(|event, _| !["prune", "summary", "revise"].contains(&event.as_str()));
+    assert_eq!(seen, documented);
 }

@@ -1,6 +1,7 @@
-//! The profiles of published memory systems, told as their documents tell it: what is stored, what comes back, and in which block.
+//! The profiles that follow published memory systems: the memories stored, the memories recalled
+//! and the prompt block, as the documents of each system describe them.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Running, eventually};
 use serde_json::{Value, json};
 
@@ -8,20 +9,22 @@ fn started(profile: &str) -> Running {
     Running::start(Broker::Embedded, &[("profile", profile)])
 }
 
-fn about(reply: &Value) -> (String, String) {
+/// Outcome and kind of the first decision of a receipt.
+fn outcome_and_kind(reply: &Value) -> (String, String) {
     let decision = &reply["decisions"][0];
     (outcome(reply).to_owned(), decision["kind"].as_str().unwrap_or_default().to_owned())
 }
 
 #[test]
-fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
+fn lynkr_stores_new_statements_and_renders_them_with_their_kind() {
     let running = started("lynkr");
-    let wire = running.wire();
-    let ada = wire.user("lynkr", "ada");
+    let client = running.client();
+    let ada = client.user("lynkr", "ada");
     let said = |content: &str| {
-        about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
+        outcome_and_kind(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
     };
-    let (kept, dropped) = (|kind: &str| ("kept".to_owned(), kind.to_owned()), "dropped".to_owned());
+    let kept = |kind: &str| ("kept".to_owned(), kind.to_owned());
+    let dropped = "dropped".to_owned();
     assert_eq!(said("I prefer Python"), kept("preference"));
     assert_eq!(said("I prefer Python").0, dropped);
     assert_eq!(said("Actually, I prefer Go"), kept("preference"));
@@ -31,7 +34,7 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
         assert_eq!(said(dull).0, dropped, "{dull}");
     }
     assert_eq!(
-        about(&ada.event(
+        outcome_and_kind(&ada.event(
             json!({"type": "remember", "content": "We're using PostgreSQL for this project"})
         ))
         .1,
@@ -42,21 +45,22 @@ fn lynkr_remembers_what_is_new_and_injects_it_with_its_kind() {
     let block =
         "## Relevant Context from Previous Conversations\n\n- [Fact] This API uses port 3000\n";
     assert_eq!(reply["prompt"], block);
-    let asked = ada.ask(json!({"type": "recall", "query": "API", "limit": 1, "format": "compact", "profile": "keepsake"}));
+    let asked = ada.ask(json!({"type": "recall", "query": "API", "limit": 1,
+        "format": "compact", "profile": "keepsake"}));
     assert_eq!(
         asked["prompt"], "[fact] This API uses port 3000\n",
-        "another profile for one recall, and a format that was asked for"
+        "a request may name another profile and format"
     );
     running.stop();
 }
 
 #[test]
-fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
+fn memory_spec_assigns_kinds_and_renders_instructions_first() {
     let running = started("memory-spec");
-    let wire = running.wire();
-    let ada = wire.user("memory-spec", "ada");
+    let client = running.client();
+    let ada = client.user("memory-spec", "ada");
     let said = |content: &str| {
-        about(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
+        outcome_and_kind(&ada.event(json!({"type": "turn", "content": content, "session": "s"})))
     };
     let kept = |kind: &str| ("kept".to_owned(), kind.to_owned());
     assert_eq!(said("I always want short answers from Anna"), kept("procedural"));
@@ -65,7 +69,7 @@ fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
     assert_eq!(said("On Monday we discussed the migration to PostgreSQL 18"), kept("episodic"));
     let hinted =
         ada.event(json!({"type": "turn", "content": "We met Bob in Rome.", "kind": "semantic"}));
-    assert_eq!(about(&hinted), kept("semantic"));
+    assert_eq!(outcome_and_kind(&hinted), kept("semantic"));
     let decision = &hinted["decisions"][0];
     let (total, novelty) =
         (decision["surprise"]["total"].as_f64(), decision["surprise"]["novelty"].as_f64());
@@ -89,16 +93,16 @@ fn memory_spec_routes_by_type_and_puts_wishes_first_into_its_block() {
 }
 
 #[test]
-fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
+fn talome_stores_explicit_memories_and_merges_near_duplicates() {
     let running = started("talome");
-    let wire = running.wire();
-    let ada = wire.user("talome", "ada");
-    assert_eq!(about(&ada.turn("I prefer Jellyfin over Plex")).0, "dropped");
+    let client = running.client();
+    let ada = client.user("talome", "ada");
+    assert_eq!(outcome_and_kind(&ada.turn("I prefer Jellyfin over Plex")).0, "dropped");
     let remember = |content: &str| ada.event(json!({"type": "remember", "content": content}));
     let first = remember("My timezone is EST");
-    assert_eq!(about(&first), ("kept".to_owned(), "fact".to_owned()));
+    assert_eq!(outcome_and_kind(&first), ("kept".to_owned(), "fact".to_owned()));
     let again = remember("My timezone is EST timezone");
-    assert_eq!((outcome(&again), made(&again)), ("merged", made(&first)), "{again}");
+    assert_eq!((outcome(&again), memory_id(&again)), ("merged", memory_id(&first)), "{again}");
     remember("Setting up media stack this week");
     let memories = ada.list();
     let seen: Vec<_> = memories
@@ -112,13 +116,13 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
         .find(|(content, _)| *content == Some("Setting up media stack this week"))
         .expect("remembered");
     assert!((context.1.expect("a number") - 0.8).abs() < 1e-6);
-    ada.event(json!({"type": "feedback", "memory": made(&first), "signal": "used"}));
+    ada.event(json!({"type": "feedback", "memory": memory_id(&first), "signal": "used"}));
     let prompt = ada.recall("something else entirely")["prompt"].clone();
     assert_eq!(
         prompt,
         "## What I Remember About You\n\n- My timezone is EST timezone\n- Setting up media stack this week\n"
     );
-    eventually("being returned counts as an access", || {
+    eventually("a returned memory counts as accessed", || {
         let reply = ada.ask(json!({"type": "recall", "query": "anything", "explain": true}));
         let memories = reply["memories"].as_array().expect("a list").clone();
         let context = memories
@@ -144,28 +148,28 @@ fn talome_remembers_what_it_is_told_to_and_no_two_of_nearly_the_same() {
     facts
         .into_iter()
         .chain(more)
-        .for_each(|fact| assert_eq!(about(&remember(fact)).0, "kept", "{fact}"));
+        .for_each(|fact| assert_eq!(outcome_and_kind(&remember(fact)).0, "kept", "{fact}"));
     assert_eq!(contents(&ada.recall("anything")).len(), 10);
     running.stop();
 }
 
 #[test]
-fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
+fn memory_platform_trusts_the_user_and_repetitions_more() {
     let running = started("memory-platform");
-    let wire = running.wire();
-    let ada = wire.user("memory-platform", "ada");
+    let client = running.client();
+    let ada = client.user("memory-platform", "ada");
     let said = |role: &str, content: &str| {
         ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
     };
     assert_eq!(
-        about(&said("user", "My birthday is on 3 May")),
+        outcome_and_kind(&said("user", "My birthday is on 3 May")),
         ("kept".to_owned(), "fact".to_owned())
     );
     assert_eq!(
-        about(&said("assistant", "You prefer tea to coffee")),
+        outcome_and_kind(&said("assistant", "You prefer tea to coffee")),
         ("kept".to_owned(), "preference".to_owned())
     );
-    assert_eq!(about(&said("user", "ok")).0, "dropped");
+    assert_eq!(outcome_and_kind(&said("user", "ok")).0, "dropped");
     let confidence = |content: &str| {
         let memories = ada.list();
         let memory = memories
@@ -178,7 +182,7 @@ fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
         (confidence("My birthday is on 3 May"), confidence("You prefer tea to coffee")),
         (100.0, 60.0)
     );
-    assert_eq!(about(&said("assistant", "You prefer tea to coffee")).0, "merged");
+    assert_eq!(outcome_and_kind(&said("assistant", "You prefer tea to coffee")).0, "merged");
     assert_eq!(confidence("You prefer tea to coffee"), 70.0);
     let reply = ada.ask(json!({"type": "recall", "query": "birthday", "explain": true}));
     assert_eq!(contents(&reply)[0], "My birthday is on 3 May");
@@ -192,10 +196,10 @@ fn memory_platform_is_surer_of_what_the_user_says_and_of_what_is_said_again() {
 }
 
 #[test]
-fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
+fn alma_extracts_after_every_fifth_answer_and_renders_the_soul_first() {
     let running = started("alma");
-    let wire = running.wire();
-    let ada = wire.user("alma", "ada");
+    let client = running.client();
+    let ada = client.user("alma", "ada");
     let said = |role: &str, content: &str| {
         ada.event(json!({"type": "turn", "role": role, "content": content, "session": "s"}))
     };
@@ -207,13 +211,13 @@ fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
         ("User prefers TypeScript in new services", "ok"),
     ];
     for (question, answer) in talk {
-        assert_eq!(about(&said("user", question)).0, "kept");
+        assert_eq!(outcome_and_kind(&said("user", question)).0, "kept");
         said("assistant", answer);
     }
     assert_eq!(
         contents(&ada.recall("PostgreSQL")),
         ["A patient engineer"],
-        "four answers: nothing is extracted yet"
+        "nothing is extracted after four answers"
     );
     said("user", "User strongly prefers TypeScript in services");
     let fifth = said("assistant", "Great");
@@ -239,7 +243,7 @@ fn alma_extracts_after_every_fifth_answer_and_puts_the_soul_first() {
     assert_eq!(
         prompt.matches("TypeScript").count(),
         2,
-        "once as a memory, once in the episode: {prompt}"
+        "the word is in one memory and in the episode: {prompt}"
     );
     assert!(prompt.contains("<episode topics=\"") && prompt.contains("typescript"), "{prompt}");
     assert!(!prompt.contains("Hello") && !prompt.contains("Great"), "{prompt}");

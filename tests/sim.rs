@@ -1,24 +1,31 @@
-//! The simulator: the production parts of two processes on the broker in memory, and thousands of stories in which everything goes wrong.
-//! Whatever happened, in the end the laws hold. `make sim` tells more of them; a failure prints how to tell that one again.
+//! Deterministic simulation: the production parts of two processes on the broker in memory, and
+//! thousands of runs in which everything goes wrong.
+//!
+//! A seed determines a run. Each run injects faults for a while, then lets both processes catch
+//! up, then checks the laws of `processors/README.md`. `make sim` runs more seeds; a failure
+//! prints the command that repeats the run.
 
 mod bugs;
 mod instance;
+mod interruptions;
 mod laws;
 mod stream;
-mod unsteady;
 mod world;
 
+use crate::support::number_from_env;
 use bugs::Bug;
 use instance::Kit;
-use std::sync::Mutex;
+use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use world::{Happened, Story, tell};
+use world::{Counts, Run, simulate};
 
 const SEEDS: u64 = 2000;
 const SEEDS_FOR_A_BUG: u64 = 200;
-/// Enough for everything to happen that can.
+/// In so many seeds each of [`HAPPENS`] occurs.
 const SEEDS_FOR_EVERYTHING: u64 = 500;
-/// Ends of events, and of processes. A simulator in which one of them never happens proves nothing about it.
+/// Outcomes of events and faults of processes. A simulator in which one of them never occurs
+/// proves nothing about it.
 const HAPPENS: [&str; 27] = [
     "kept",
     "merged",
@@ -36,7 +43,7 @@ const HAPPENS: [&str; 27] = [
     "revised",
     "dead letter",
     "forwarded",
-    "told everywhere",
+    "copied to every partition",
     "receipt",
     "restored",
     "died restoring",
@@ -48,25 +55,20 @@ const HAPPENS: [&str; 27] = [
     "stood by",
     "the clock goes back",
 ];
-/// Of the trace of a failure.
+/// Steps that a failure prints.
 const LAST_STEPS: usize = 60;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
-}
-
-/// All stories of some seeds: those that do not end well, in the order of their seeds, and what happened in all of them.
+/// Runs of many seeds: the failed ones in the order of their seeds, and the counts of all.
 #[derive(Default)]
-struct Stories {
-    badly: Vec<(u64, Story)>,
-    happened: Happened,
+struct Runs {
+    failed: Vec<(u64, Run)>,
+    counts: Counts,
 }
 
-/// On all cores; stops early when enough end badly.
-fn stories(seeds: std::ops::Range<u64>, bug: Option<Bug>, enough: usize) -> Stories {
-    let (next, all) = (AtomicU64::new(seeds.start), Mutex::new(Stories::default()));
+/// Simulates seeds on all cores and stops early after `failures_max` failures.
+fn simulate_all(seeds: Range<u64>, bug: Option<Bug>, failures_max: usize) -> Runs {
+    let next = AtomicU64::new(seeds.start);
+    let all = Mutex::new(Runs::default());
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -74,72 +76,73 @@ fn stories(seeds: std::ops::Range<u64>, bug: Option<Bug>, enough: usize) -> Stor
                 let kit = Kit::new();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end
-                        || all.lock().expect("nobody panics with it").badly.len() >= enough
-                    {
+                    let failures = all.lock().failed.len();
+                    if seed >= seeds.end || failures >= failures_max {
                         break;
                     }
-                    let story = tell(&kit, seed, bug);
-                    let mut all = all.lock().expect("nobody panics with it");
-                    for (what, times) in &story.happened {
-                        *all.happened.entry(what.clone()).or_default() += times;
+                    let run = simulate(&kit, seed, bug);
+                    let mut all = all.lock();
+                    for (what, times) in &run.counts {
+                        *all.counts.entry(what.clone()).or_default() += times;
                     }
-                    if story.end.is_err() {
-                        all.badly.push((seed, story));
+                    if run.end.is_err() {
+                        all.failed.push((seed, run));
                     }
                 }
             });
         }
     });
-    let mut all = all.into_inner().expect("nobody panics with it");
-    all.badly.sort_by_key(|(seed, _)| *seed);
+    let mut all = all.into_inner();
+    all.failed.sort_by_key(|(seed, _)| *seed);
     all
 }
 
-fn shown(seed: u64, story: &Story, steps: usize) -> String {
-    let skipped = story.trace.len().saturating_sub(steps);
-    let trace = story.trace[skipped..].join("\n  ");
-    let end = match &story.end {
-        Ok(digest) => format!("seed {seed} ends well: {digest:016x}"),
-        Err(what) => format!(
-            "seed {seed} ends badly: {what}\n\nTo see it again: KEEPSAKE_SIM_SEED={seed} make sim"
+/// The last steps of a run and its end.
+fn described(seed: u64, run: &Run, steps: usize) -> String {
+    let skipped = run.trace.len().saturating_sub(steps);
+    let trace = run.trace[skipped..].join("\n  ");
+    let end = match &run.end {
+        Ok(digest) => format!("seed {seed} holds every law, digest {digest:016x}"),
+        Err(broken) => format!(
+            "seed {seed} breaks a law: {broken}\n\nTo repeat: KEEPSAKE_SIM_SEED={seed} make sim"
         ),
     };
     format!("  {trace}\n\n{end}\n")
 }
 
 #[test]
-fn whatever_goes_wrong_the_laws_hold() {
-    if let Some(seed) = number("KEEPSAKE_SIM_SEED") {
-        let story = tell(&Kit::new(), seed, None);
-        println!("{}", shown(seed, &story, usize::MAX));
-        assert!(story.end.is_ok(), "it ends badly, see above");
+fn the_laws_hold_whatever_fails() {
+    if let Some(seed) = number_from_env("KEEPSAKE_SIM_SEED") {
+        let run = simulate(&Kit::new(), seed, None);
+        println!("{}", described(seed, &run, usize::MAX));
+        assert!(run.end.is_ok(), "seed {seed} breaks a law, see above");
         return;
     }
-    let seeds = number("KEEPSAKE_SIM_SEEDS").unwrap_or(SEEDS);
-    let stories = stories(0..seeds, None, 3);
-    let badly: Vec<String> =
-        stories.badly.iter().map(|(seed, story)| shown(*seed, story, LAST_STEPS)).collect();
+    let seeds = number_from_env("KEEPSAKE_SIM_SEEDS").unwrap_or(SEEDS);
+    let runs = simulate_all(0..seeds, None, 3);
+    let failed: Vec<String> =
+        runs.failed.iter().map(|(seed, run)| described(*seed, run, LAST_STEPS)).collect();
     assert!(
-        badly.is_empty(),
-        "of {seeds} seeds these end badly, and perhaps others:\n{}",
-        badly.join("\n")
+        failed.is_empty(),
+        "of {seeds} seeds at least these break a law:\n{}",
+        failed.join("\n")
     );
-    println!("{seeds} seeds end well: {:?}", stories.happened);
+    println!("{seeds} seeds hold every law: {:?}", runs.counts);
     let never: Vec<&str> =
-        HAPPENS.into_iter().filter(|what| !stories.happened.contains_key(*what)).collect();
+        HAPPENS.into_iter().filter(|what| !runs.counts.contains_key(*what)).collect();
     assert!(
         never.is_empty() || seeds < SEEDS_FOR_EVERYTHING,
-        "in {seeds} seeds these never happen: {never:?}"
+        "in {seeds} seeds these never occur: {never:?}"
     );
 }
 
 #[test]
-fn a_seed_is_always_the_same_story() {
+fn a_seed_always_gives_the_same_run() {
     let kit = Kit::new();
     for seed in 0..5 {
-        let [once, again] = [(); 2].map(|()| tell(&kit, seed, None));
-        assert_eq!((once.end, once.trace), (again.end, again.trace), "seed {seed}");
+        let first = simulate(&kit, seed, None);
+        let second = simulate(&kit, seed, None);
+        assert_eq!((first.end, first.trace), (second.end, second.trace), "seed {seed}");
     }
 }
 
@@ -151,11 +154,11 @@ fn the_simulator_finds_planted_bugs() {
         Bug::MetaOfTheBatchBefore,
         Bug::NoTombstones,
     ] {
-        let found = stories(0..SEEDS_FOR_A_BUG, Some(bug), 1).badly;
-        let (seed, story) = found
+        let failed = simulate_all(0..SEEDS_FOR_A_BUG, Some(bug), 1).failed;
+        let (seed, run) = failed
             .first()
-            .unwrap_or_else(|| panic!("{bug:?} is not found in {SEEDS_FOR_A_BUG} seeds"));
-        let what = story.end.as_ref().expect_err("it is one of those that end badly");
-        println!("{bug:?} is found by seed {seed}: {}", what.lines().next().unwrap_or_default());
+            .unwrap_or_else(|| panic!("no seed of {SEEDS_FOR_A_BUG} finds the bug {bug:?}"));
+        let broken = run.end.as_ref().expect_err("`failed` holds only runs that break a law");
+        println!("{bug:?} is found by seed {seed}: {}", broken.lines().next().unwrap_or_default());
     }
 }

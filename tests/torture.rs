@@ -1,63 +1,63 @@
-//! Two processes on a real Kafka that are killed, stopped, told to go and left without a broker, while events flow. In the end every
-//! event has exactly one decision, and the memories are those of a service that nothing happened to.
+//! Two processes on a real Kafka are killed, paused, shut down and left without a broker while
+//! events arrive.
 //!
-//! `make torture` does it 200 times; `KEEPSAKE_TORTURE_KILLS` and `KEEPSAKE_TORTURE_SEED` say otherwise.
+//! At the end every event has exactly one decision, and the memories equal those of a service
+//! without interruptions. `make torture` interrupts 200 times; `KEEPSAKE_TORTURE_KILLS` and
+//! `KEEPSAKE_TORTURE_SEED` set the number and the seed.
 
-use crate::support::service::{Place, command};
-use crate::support::story::{Dice, different, message, settled, state, stream};
-use crate::support::{Broker, Child, Running, Wire, kafka};
+use crate::support::client::acknowledged;
+use crate::support::program::command;
+use crate::support::service::Place;
+use crate::support::workload::{
+    Dice, differences, memories_by_user, record, stream, users, wait_until_applied,
+};
+use crate::support::{Broker, Child, Client, Running, kafka, number_from_env, on_kafka, scratch};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const KILLS: usize = 20;
-/// Longer than a member may be silent and a transaction may be open: whoever sleeps so long is taken for dead.
+/// Longer than the session timeout and the transaction timeout: a process that sleeps so long is
+/// expelled from its group, and its transaction is aborted.
 const ZOMBIE: Duration = Duration::from_millis(4500);
-/// Whoever sends these knows no murmur2: each lands on a partition of its own.
+/// Users whose events are sent to any partition, as by a client without murmur2.
 const STRAYS: usize = 3;
 
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .map_or(otherwise, |text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
-}
-
 /// Two processes of one group, each with a disk of its own.
-struct Pair {
+struct TorturedPair {
     places: [Place; 2],
     children: [Child; 2],
     broker: PathBuf,
 }
 
-impl Pair {
-    fn start(broker: &Path, servers: &str) -> Pair {
-        let name = format!("t{}", kafka::number());
+impl TorturedPair {
+    fn start(broker: &Path, servers: &str) -> TorturedPair {
+        let name = format!("t{}", scratch::number());
         let place = |which: &str| Place {
             broker: Broker::Kafka,
             prefix: format!("{name}."),
-            dir: kafka::scratch().join(format!("{name}-{which}")),
+            dir: scratch::root().join(format!("{name}-{which}")),
             options: vec![("kafka.bootstrap_servers".into(), servers.into())],
         };
         let places = [place("left"), place("right")];
         let mut first = Child::start(&places[0]);
         first.wait_until_ready();
         let second = Child::start(&places[1]);
-        Pair { places, children: [first, second], broker: broker.to_owned() }
+        TorturedPair { places, children: [first, second], broker: broker.to_owned() }
     }
 
-    /// Something that happens to processes. What it was, for the log of a failure.
-    fn mishap(&mut self, dice: &mut Dice, n: usize) -> String {
+    /// Interrupts a process or the broker and returns a description for the log of a failure.
+    fn interrupt(&mut self, dice: &mut Dice, n: usize) -> String {
         let victim = dice.below(2) as usize;
         match dice.below(10) {
             0..=6 => {
-                self.children[victim].process.kill().expect("it is our child");
-                self.children[victim].process.wait().expect("it ends");
+                self.children[victim].kill();
                 self.children[victim] = Child::start(&self.places[victim]);
                 format!("{n}: kill -9 of {victim}")
             }
             7 => {
-                self.children[victim].wait_until_it_listens();
+                self.children[victim].wait_until_it_handles_signals();
                 self.children[victim].signal("-TERM");
                 let status = self.children[victim].wait();
                 assert!(
@@ -81,12 +81,12 @@ impl Pair {
         }
     }
 
-    /// Whoever ended by itself says why.
-    fn alive(&mut self, mishaps: &[String]) {
+    /// Fails with the log of a process that has ended by itself.
+    fn assert_alive(&mut self, interruptions: &[String]) {
         for (which, child) in self.children.iter_mut().enumerate() {
-            if let Some(status) = child.process.try_wait().expect("it is our child") {
+            if let Some(status) = child.ended() {
                 panic!(
-                    "process {which} ended by itself with {status} after {mishaps:#?}:\n{}",
+                    "process {which} ended by itself with {status} after {interruptions:#?}:\n{}",
                     child.log()
                 );
             }
@@ -94,73 +94,66 @@ impl Pair {
     }
 }
 
-/// How many decisions each place in the log has, and how many dead letters.
-fn endings(wire: &Wire) -> BTreeMap<String, usize> {
+/// Counts the decisions and dead letters of each event, by `partition/offset`.
+fn endings(client: &Client) -> BTreeMap<String, usize> {
     let mut endings = BTreeMap::new();
-    for record in wire.read("decisions") {
+    for record in client.read("decisions") {
         let event = &record.json()["event"];
         *endings.entry(format!("{}/{}", event["partition"], event["offset"])).or_default() += 1;
     }
-    for record in wire.read("dead-letters") {
-        let place = |name: &str| {
-            String::from_utf8_lossy(record.header(name).expect("a dead letter's header"))
-                .into_owned()
-        };
-        *endings
-            .entry(format!(
-                "{}/{}",
-                place("__connect.errors.partition"),
-                place("__connect.errors.offset")
-            ))
-            .or_default() += 1;
+    for record in client.read("dead-letters") {
+        let partition = record.text("__connect.errors.partition");
+        let offset = record.text("__connect.errors.offset");
+        *endings.entry(format!("{partition}/{offset}")).or_default() += 1;
     }
     endings
 }
 
-#[test]
-fn law_nothing_twice_under_kills_sleeps_and_restarts() {
-    if !kafka::is_wanted("law_nothing_twice_under_kills_sleeps_and_restarts") {
-        return;
-    }
-    let kills = number("KEEPSAKE_TORTURE_KILLS", KILLS as u64) as usize;
-    let seed = number("KEEPSAKE_TORTURE_SEED", std::process::id().into());
-    let mut dice = Dice(seed);
-    let broker = kafka::scratch().join("torture-kafka");
-    let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
-    let mut pair = Pair::start(&broker, &servers);
-    let wire = Wire::connect(&servers, &pair.places[0].prefix);
+on_kafka! { law_nothing_twice_under_kills_sleeps_and_restarts }
 
-    let users: Vec<String> = (0..6).map(|n| format!("user-{n}")).collect();
+fn law_nothing_twice_under_kills_sleeps_and_restarts() {
+    let kills = number_from_env("KEEPSAKE_TORTURE_KILLS").map_or(KILLS, |kills| kills as usize);
+    let seed = number_from_env("KEEPSAKE_TORTURE_SEED").unwrap_or(std::process::id().into());
+    let mut dice = Dice(seed);
+    let broker = scratch::root().join("torture-kafka");
+    let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
+    let mut pair = TorturedPair::start(&broker, &servers);
+    let client = Client::connect(&servers, &pair.places[0].prefix);
+
+    let users = users(6);
     let events = stream(&users, 30 * kills);
-    let (mut mishaps, mut sent, mut strays) = (Vec::new(), Vec::new(), Vec::new());
+    let mut interruptions = Vec::new();
+    let mut sent = Vec::new();
+    let mut strays = Vec::new();
     for (n, part) in events.chunks(30).enumerate() {
         for (m, event) in part.iter().enumerate() {
             sent.push((
                 event["user"].as_str().map(str::to_owned),
-                wire.post(&message(&wire, event)),
+                client.post(&record(&client, event)),
             ));
             if m % 10 == 9 {
-                let stray = wire.user("laws", &format!("stray-{}", n % STRAYS));
+                let stray = client.user("laws", &format!("stray-{}", n % STRAYS));
                 let mut record = stray.message(
                     "events",
                     json!({"type": "remember", "content": format!("Stray {n} {m}")}),
                 );
                 record.partition = Some((m / 10) as i32);
                 strays.push(format!("Stray {n} {m}"));
-                sent.push((None, wire.post(&record)));
+                sent.push((None, client.post(&record)));
             }
             if m == 15 {
-                let mut broken = message(&wire, event);
+                let mut broken = record(&client, event);
                 broken.value = Some(b"{ this is no event".to_vec());
-                sent.push((None, wire.post(&broken)));
+                sent.push((None, client.post(&broken)));
             }
             if m as u64 == dice.below(30) {
                 std::thread::sleep(Duration::from_millis(dice.below(300)));
             }
         }
-        mishaps.push(pair.mishap(&mut dice, n));
-        pair.alive(&mishaps);
-        // Now and then they come to rest, else the next mishap meets them at the restart.
+        interruptions.push(pair.interrupt(&mut dice, n));
+        pair.assert_alive(&interruptions);
+        // After a short pause the next interruption meets a restart, after a long one a process at
+        // work.
         std::thread::sleep(Duration::from_millis(dice.below(2500)));
     }
     let give_up = Instant::now() + Duration::from_secs(120);
@@ -168,26 +161,25 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let mut places = Vec::new();
     for (user, delivery) in &sent {
         while delivery.get().is_none() && Instant::now() < give_up {
-            wire.flush();
+            client.flush();
         }
-        let (partition, offset) =
-            delivery.get().expect("within two minutes").clone().expect("acknowledged");
+        let (partition, offset) = acknowledged(delivery);
         places.push(format!("{partition}/{offset}"));
         if let Some(user) = user {
             ends.insert(partition, (user.clone(), offset));
         }
     }
     pair.children.iter_mut().for_each(Child::wait_until_ready);
-    settled(&wire, &ends);
+    wait_until_applied(&client, &ends);
 
-    let case = format!("seed {seed}, {} events, {mishaps:#?}", places.len());
+    let case = format!("seed {seed}, {} events, {interruptions:#?}", places.len());
     let missing = |endings: &BTreeMap<String, usize>| {
         places.iter().filter(|place| !endings.contains_key(*place)).count()
     };
-    let mut found = endings(&wire);
-    // What was passed on arrives after what its sender's partition says.
+    let mut found = endings(&client);
+    // A forwarded event is applied later than the offset of the sender's partition says.
     while missing(&found) > 0 && Instant::now() < give_up {
-        found = endings(&wire);
+        found = endings(&client);
     }
     let twice: Vec<&String> =
         found.iter().filter(|(_, count)| **count > 1).map(|(place, _)| place).collect();
@@ -195,7 +187,7 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}: {case}");
 
     let contents = |n: usize| -> Vec<String> {
-        let all = wire.user("laws", &format!("stray-{n}")).list();
+        let all = client.user("laws", &format!("stray-{n}")).list();
         all.iter().map(|memory| memory["content"].as_str().expect("text").to_owned()).collect()
     };
     let mut arrived: Vec<String> = (0..STRAYS).flat_map(contents).collect();
@@ -204,11 +196,11 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     assert_eq!(
         arrived,
         strays,
-        "what came to a wrong partition is there once: {case}, {:#?}",
-        told_of(&wire, &arrived, &strays)
+        "each event on a wrong partition makes one memory: {case}, {:#?}",
+        records_in_one_list(&client, &arrived, &strays)
     );
 
-    let after = state(&wire, &users);
+    let after = memories_by_user(&client, &users);
     let [left, right] = &mut pair.children;
     for child in [left, right] {
         child.signal("-TERM");
@@ -223,46 +215,49 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
             String::from_utf8_lossy(&verified.stderr)
         );
     }
-    let calm = calm(&pair.places[0], &wire, &ends, &users);
+    let calm = calm(&pair.places[0], &client, &ends, &users);
     for user in &users {
-        let different = different(&after[user], &calm[user]);
-        assert!(different.is_empty(), "{user}: tortured and calm differ in {different:#?}: {case}");
+        let differences = differences(&after[user], &calm[user]);
+        assert!(
+            differences.is_empty(),
+            "{user}: tortured and calm differ in {differences:#?}: {case}"
+        );
     }
 }
 
-/// All that the topics say of strays that are in only one of two lists.
-fn told_of(wire: &Wire, some: &[String], others: &[String]) -> Vec<String> {
+/// All records whose text is in only one of two lists.
+fn records_in_one_list(client: &Client, some: &[String], others: &[String]) -> Vec<String> {
     let odd =
         |text: &str| some.iter().any(|one| one == text) != others.iter().any(|one| one == text);
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for topic in ["events", "decisions", "memories"] {
-        for record in wire.read(topic).into_iter().filter(|record| record.value.is_some()) {
+        for record in client.read(topic).into_iter().filter(|record| record.value.is_some()) {
             let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default())
                 .unwrap_or_default();
             if ["content", "text"].iter().any(|field| value[field].as_str().is_some_and(odd)) {
-                told.push(format!(
+                found.push(format!(
                     "{topic} {:?} {}: {value}",
                     record.partition, record.timestamp_ms
                 ));
             }
         }
     }
-    told
+    found
 }
 
-/// The same log in one go: another group, another store, another changelog, nobody killed.
+/// The memories of a service that reads the same log in one go, with another group and store.
 fn calm(
     place: &Place,
-    wire: &Wire,
+    client: &Client,
     ends: &BTreeMap<i32, (String, i64)>,
     users: &[String],
 ) -> BTreeMap<String, Vec<Value>> {
-    let mut calm = Place { dir: place.dir.with_extension("calm"), ..place.clone() };
-    calm.options.push(("kafka.group_id".into(), format!("{}calm", place.prefix)));
-    calm.options.push(("store.durability".into(), "local".into()));
+    let calm = Place { dir: place.dir.with_extension("calm"), ..place.clone() }
+        .with("kafka.group_id", &format!("{}calm", place.prefix))
+        .with("store.durability", "local");
     let calm = Running::at(calm);
-    settled(wire, ends);
-    let state = state(wire, users);
+    wait_until_applied(client, ends);
+    let state = memories_by_user(client, users);
     calm.stop();
     state
 }

@@ -1,10 +1,13 @@
-//! An upgrade: today's program opens the store of an older one, goes on with it, closes it and opens it again. Through sled, tantivy, the
-//! changelog and the encoder that the samples were made with.
+//! Law readable-forever, continued: this version opens the store of every older format, applies new
+//! events, closes the store and opens it again.
+//!
+//! Store, index and changelog are the real ones; the encoder is the stand-in that the samples were
+//! made with.
 
-use crate::readable::{contents, copied, identity, unhex};
+use crate::readable::{contents, copy_dir, identity, samples};
 use crate::support::changelog::Changelog;
-use crate::support::in_process::InProcess;
-use crate::support::root;
+use crate::support::in_process::{InProcess, hash_model};
+use crate::support::{entries, read};
 use keepsake::config::{Config, Layers};
 use keepsake::domain::{Outcome, Time};
 use keepsake::home::{Home, shard_dir};
@@ -12,7 +15,7 @@ use keepsake::metrics::Metrics;
 use keepsake::ownership::{self, Place, Shards};
 use keepsake::ports::broker::{Ownership, Record};
 use keepsake::ports::clock::ManualClock;
-use keepsake::ports::embedder::{self, Model, ModelChoice};
+use keepsake::ports::embedder::Model;
 use keepsake::profile::Profiles;
 use keepsake::run::options;
 use keepsake::stages::store::changelog::STATE_HEADER;
@@ -22,13 +25,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A sample of an older version, with a copy of its shard that may be changed.
+/// A sample of an older format, with a copy of its shard that the test may change.
 struct Sample {
     name: String,
     identity: Identity,
     dir: tempfile::TempDir,
     changelog: Changelog,
-    /// A moment after it was written.
+    /// A minute after the last record of the changelog.
     now: Time,
     config: Config,
     model: Model,
@@ -36,26 +39,19 @@ struct Sample {
 
 impl Sample {
     fn of(folder: &Path) -> Sample {
-        let read = |name: &str| {
-            std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
-        };
-        let told: Value = serde_json::from_str(&read("told.json")).expect("JSON");
+        let told: Value = serde_json::from_str(&read(&folder.join("told.json")))
+            .expect("told.json of a sample is JSON");
         let identity = identity(&told["identity"]);
-        let dir = tempfile::tempdir().expect("a folder");
-        copied(&folder.join("shard"), &shard_dir(dir.path(), &identity));
-        // A copy of its own, since to open a store may change it.
-        let looked_at = tempfile::tempdir().expect("a folder");
-        copied(&folder.join("shard/store"), looked_at.path());
-        let opened = Store::open(looked_at.path(), &store::Options::default(), &identity, 0)
-            .expect("opens")
+        let dir = tempfile::tempdir().expect("the system has a temporary directory");
+        copy_dir(&folder.join("shard"), &shard_dir(dir.path(), &identity));
+        // A second copy, since opening a store may change the files.
+        let second = tempfile::tempdir().expect("the system has a temporary directory");
+        copy_dir(&folder.join("shard/store"), second.path());
+        let opened = Store::open(second.path(), &store::Options::default(), &identity, 0)
+            .expect("the store of an older format opens")
             .store;
         let place = opened.changelog().expect("the samples were written with a changelog");
-        let choice = embedder::Options {
-            model: ModelChoice::Hash,
-            library: None,
-            tokens_max: 256,
-            threads: 1,
-        };
+        let records = read(&folder.join("changelog.jsonl"));
         let mut layers = Layers::defaults();
         layers.set("kafka.bootstrap_servers", "nowhere:9092", "test").expect("a string");
         layers
@@ -63,19 +59,17 @@ impl Sample {
             .expect("a string");
         Sample {
             name: folder.file_name().expect("a folder").to_string_lossy().into_owned(),
-            changelog: Changelog::ending_at(
-                place.offset,
-                read("changelog.jsonl").lines().map(record).collect(),
-            ),
+            changelog: Changelog::ending_at(place.offset, records.lines().map(record).collect()),
             now: Time(place.at.0 + 60_000),
             config: layers.checked().expect("options"),
-            model: Model::open(&choice).expect("needs nothing"),
+            model: hash_model(),
             identity,
             dir,
         }
     }
 
-    /// The service over what lies in the directory and in the changelog behind it; with the index begun anew where it is of an older form.
+    /// Opens the service on the directory and its changelog. An index of an older format is
+    /// rebuilt.
     fn open(&self) -> InProcess {
         let Identity { cluster, topic, partitions, model, dimensions, .. } = self.identity.clone();
         let home = Home::Directory(self.dir.path().to_owned());
@@ -98,23 +92,22 @@ impl Sample {
         service.with_changelog(self.changelog.clone(), self.now)
     }
 
+    /// Directories that were set aside as damaged: anything but `store` and `index`.
     fn set_aside(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.dir.path()).expect("a folder").flatten();
-        let inside = |path: PathBuf| {
-            std::fs::read_dir(path).expect("a folder").flatten().map(|entry| entry.path())
-        };
-        let known = ["store", "index"];
-        entries
-            .flat_map(|entry| inside(entry.path()))
-            .filter(|path| known.iter().all(|name| !path.ends_with(name)))
+        entries(self.dir.path())
+            .iter()
+            .flat_map(|shard| entries(shard))
+            .filter(|path| !path.ends_with("store") && !path.ends_with("index"))
             .collect()
     }
 }
 
-/// A line of a sample's changelog as the record that it was.
+/// The record of a line of a sample's changelog.
 fn record(line: &str) -> Record {
     let line: Value = serde_json::from_str(line).expect("a line of JSON");
-    let headers = line["state"].as_str().map(|state| (STATE_HEADER.to_owned(), unhex(state)));
+    let headers = line["state"].as_str().map(|state| {
+        (STATE_HEADER.to_owned(), hex::decode(state).expect("a sample has states in hex"))
+    });
     Record {
         key: Some(line["key"].as_str().expect("a name").as_bytes().to_vec()),
         value: (!line["value"].is_null()).then(|| line["value"].to_string().into_bytes()),
@@ -132,8 +125,8 @@ fn of_ada(mut body: Value) -> Value {
     body
 }
 
-/// What a person sees: the answers to some questions, and each memory with its history.
-fn seen(service: &mut InProcess) -> Value {
+/// The replies to some questions, and each memory with its history.
+fn replies(service: &mut InProcess) -> Value {
     let mut ask = |body: Value| {
         let mut reply = service.reply(Time(0), &of_ada(body));
         for field in ["took_us", "applied_offset"] {
@@ -175,7 +168,7 @@ fn best(service: &mut InProcess, query: &str, as_of: Option<&str>) -> String {
     if let Some(as_of) = as_of {
         body["as_of"] = as_of.into();
     }
-    let memories = service.ask(Time(0), &body);
+    let memories = service.memories(Time(0), &body);
     memories
         .first()
         .map_or("nothing", |memory| memory["content"].as_str().expect("a text"))
@@ -183,21 +176,16 @@ fn best(service: &mut InProcess, query: &str, as_of: Option<&str>) -> String {
 }
 
 #[test]
-fn law_readable_forever_an_older_store_is_gone_on_with() {
-    let samples =
-        std::fs::read_dir(root().join("tests/data")).expect("tests/data is there").flatten();
-    let samples: Vec<PathBuf> = samples
-        .map(|entry| entry.path())
-        .filter(|path| path.to_string_lossy().contains("/format-"))
-        .collect();
-    assert!(samples.len() >= 4, "{samples:?}");
-    samples.iter().for_each(|folder| goes_on(&Sample::of(folder)));
+fn law_readable_forever_an_older_store_takes_new_events() {
+    for folder in samples() {
+        check_upgrade(&Sample::of(&folder));
+    }
 }
 
-fn goes_on(sample: &Sample) {
+fn check_upgrade(sample: &Sample) {
     let name = &sample.name;
     let mut service = sample.open();
-    assert_eq!(sample.set_aside(), Vec::<PathBuf>::new(), "{name}: the store is read, not rebuilt");
+    assert_eq!(sample.set_aside(), Vec::<PathBuf>::new(), "{name}: no directory is set aside");
     let (before, _) = stored(&service);
     assert_eq!(
         best(&mut service, "Where did I move to?", None),
@@ -205,33 +193,31 @@ fn goes_on(sample: &Sample) {
         "{name}"
     );
     let asked = of_ada(json!({"type": "recall", "query": "What colour is the office door?"}));
-    let door = service.ask(Time(0), &asked)[0]["id"].clone();
-    let mut tell = |body: Value| {
+    let door = service.memories(Time(0), &asked)[0]["id"].clone();
+    let mut apply = |body: Value| {
         let mut event = of_ada(body);
         event["at"] = "2026-02-01T00:00:00Z".into();
-        service.decide(&event).remove(0)
+        service.decisions_of(&event).remove(0)
     };
     let turn = |content: &str| json!({"type": "turn", "session": "s", "content": content});
 
-    let moved = tell(turn("I moved to Porto last week."));
+    let moved = apply(turn("I moved to Porto last week."));
     assert_eq!(
         (moved.outcome, moved.related.len()),
         (Outcome::Superseded, 1),
         "{name}: {}",
         moved.reason
     );
-    let again = tell(turn("Always answer in French."));
+    let again = apply(turn("Always answer in French."));
     assert_eq!(again.outcome, Outcome::Merged, "{name}: {}", again.reason);
     let mut sent_again = turn("I live in Berlin");
     sent_again["id"] = "id-0".into();
     assert_eq!(
-        tell(sent_again).outcome,
+        apply(sent_again).outcome,
         Outcome::Duplicate,
-        "{name}: ids that the older one saw are known"
+        "{name}: ids from before the upgrade are known"
     );
-    let revised = tell(
-        json!({"type": "remember", "content": "The spare key no longer hangs in the cellar, it is with the neighbour."}),
-    );
+    let revised = apply(json!({"type": "remember", "content": NEIGHBOUR}));
     assert_eq!(
         (revised.outcome, revised.related.len()),
         (Outcome::Kept, 1),
@@ -241,7 +227,7 @@ fn goes_on(sample: &Sample) {
     for forget in
         [json!({"type": "forget", "memory": door}), json!({"type": "forget", "query": "Berlin"})]
     {
-        let gone = tell(forget);
+        let gone = apply(forget);
         assert_eq!(
             (gone.outcome, gone.related.len()),
             (Outcome::Forgotten, 1),
@@ -253,45 +239,39 @@ fn goes_on(sample: &Sample) {
     let after = check(sample, &mut service, &before);
     close(service);
     let mut service = sample.open();
-    assert_eq!(check(sample, &mut service, &before), after, "{name}: closed and opened again");
+    assert_eq!(check(sample, &mut service, &before), after, "{name}: after a restart");
     close(service);
     std::fs::remove_dir_all(shard_dir(sample.dir.path(), &sample.identity)).expect("it is closed");
     let mut service = sample.open();
     assert_eq!(
         check(sample, &mut service, &before),
         after,
-        "{name}: restored from the older changelog and what came after"
+        "{name}: restored from the older changelog and the newer records"
     );
     close(service);
 }
 
-/// All that was said before and after the upgrade is there, and what was forgotten is not. Returns the digest, and what a person sees.
+/// The memory that a `remember` adds after the upgrade.
+const NEIGHBOUR: &str = "The spare key no longer hangs in the cellar, it is with the neighbour.";
+
+/// Checks that all memories from before and after the upgrade are there, except the forgotten ones.
+/// Returns the digest of the store and the replies.
 fn check(sample: &Sample, service: &mut InProcess, before: &BTreeSet<String>) -> (u64, Value) {
     let name = &sample.name;
     let (contents, digest) = stored(service);
     let mut expected = before.clone();
     expected.retain(|content| !content.contains("green door") && !content.contains("Berlin"));
-    expected.extend(
-        [
-            "I moved to Porto last week.",
-            "The spare key no longer hangs in the cellar, it is with the neighbour.",
-        ]
-        .map(String::from),
-    );
+    expected.extend(["I moved to Porto last week.", NEIGHBOUR].map(String::from));
     assert_eq!(contents, expected, "{name}");
     for (question, as_of, answer) in [
         ("Where did I move to?", None, "I moved to Porto last week."),
         ("Where did I move to?", Some("2026-01-15T00:00:00Z"), "I moved to Lisbon last month."),
-        (
-            "Where is the spare key?",
-            None,
-            "The spare key no longer hangs in the cellar, it is with the neighbour.",
-        ),
+        ("Where is the spare key?", None, NEIGHBOUR),
         ("Always answer in which language, French?", None, "Always answer in French."),
     ] {
         assert_eq!(best(service, question, as_of), answer, "{name}: {question}");
     }
-    let seen = seen(service);
+    let seen = replies(service);
     assert!(
         !seen.to_string().contains("green door") && !seen.to_string().contains("Berlin"),
         "{name}: {seen}"
@@ -309,7 +289,7 @@ fn check(sample: &Sample, service: &mut InProcess, before: &BTreeSet<String>) ->
     );
     assert!(
         seen.to_string().contains("hangs in the shed"),
-        "{name}: the history of an older version is kept"
+        "{name}: the history from before the upgrade is kept"
     );
     (digest, seen)
 }

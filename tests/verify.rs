@@ -1,8 +1,10 @@
-//! What a shard holds is what its changelog says: held by `keepsake verify`, and seen by it where it is not so.
+//! `keepsake verify`: confirms that stopped shards equal the fold of their changelog, and names
+//! every record that differs.
 
-use crate::support::service::{Place, command};
+use crate::support::program::{Printed, command, parsed, run};
+use crate::support::service::Place;
 use crate::support::store::NoIndex;
-use crate::support::{Broker, Running, kafka};
+use crate::support::{Broker, Running, on_kafka};
 use keepsake::domain::{Memory, UserKey};
 use keepsake::memory::{Reads, Staged};
 use keepsake::ports::embedder::Model;
@@ -12,33 +14,32 @@ use keepsake::stages::store::{self, Changes, Identity, Mark, Store};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn typed(place: &Place, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output =
-        command(place).args(arguments).output().expect("the program was built with this test");
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+fn keepsake(place: &Place, arguments: &[&str]) -> Printed {
+    run(command(place).args(arguments))
 }
 
+/// Exit code and report of `keepsake verify`.
 fn verified(place: &Place) -> (Option<i32>, Value) {
-    let (code, said, words) = typed(place, &["verify", "--json"]);
-    (code, serde_json::from_str(&said).unwrap_or_else(|e| panic!("{code:?} {e}: {said}{words}")))
+    let printed = keepsake(place, &["verify", "--json"]);
+    (printed.0, parsed(&printed))
 }
 
+/// The report about one shard.
 fn shard(verdict: &Value, partition: i32) -> &Value {
-    let shards = verdict["shards"].as_array().expect("a list");
+    let shards = verdict["shards"].as_array().expect("the report has a list of shards");
     shards
         .iter()
         .find(|shard| shard["partition"] == partition)
         .unwrap_or_else(|| panic!("no shard {partition}: {verdict}"))
 }
 
-/// Everything that changes a shard, at least once.
-fn live(running: &Running, tenant: &str) {
-    let wire = running.wire();
+/// Publishes at least one event of each type that changes a shard.
+fn publish_events(running: &Running, tenant: &str) {
+    let client = running.client();
     for name in ["ada", "bob", "cleo", "dan", "eve"] {
-        let user = wire.user(tenant, name);
+        let user = client.user(tenant, name);
         for turn in [
-            "I live in Berlin.",
+            "I publish_events in Berlin.",
             "I moved to Lisbon last month.",
             "Hi there!",
             "We use Postgres for the billing service.",
@@ -47,24 +48,25 @@ fn live(running: &Running, tenant: &str) {
         }
         let kept = user.remember("The blue key opens the shed.");
         let gone = user.remember("The red key opens the hut.");
-        user.event(json!({"type": "update", "memory": kept, "content": "The green key opens the shed.", "id": "u1"}));
+        user.event(json!({"type": "update", "memory": kept, "id": "u1",
+            "content": "The green key opens the shed."}));
         user.event(json!({"type": "feedback", "memory": kept, "signal": "confirmed"}));
         user.event(json!({"type": "forget", "memory": gone}));
     }
-    wire.user(tenant, "ada").event(
+    client.user(tenant, "ada").event(
         json!({"type": "remember", "content": "The office closes at six.", "scope": "tenant"}),
     );
-    wire.user(tenant, "eve").event(json!({"type": "forget", "everything": true}));
+    client.user(tenant, "eve").event(json!({"type": "forget", "everything": true}));
 }
 
-/// The store of a shard whose process has ended.
+/// Opens the store of a shard whose process has ended.
 fn opened(place: &Place, partition: i32) -> Store {
     let config = place.config();
     let servers = place.broker.servers().to_owned();
     let connection = Connection { servers, options: Vec::new(), embedded: false };
-    let model = Model::open(&options::embedder(&config)).expect("needs nothing");
+    let model = Model::open(&options::embedder(&config)).expect("the hash encoder needs no files");
     let identity = Identity {
-        cluster: connection.cluster_id(Duration::from_secs(10)).expect("it is up"),
+        cluster: connection.cluster_id(Duration::from_secs(10)).expect("Kafka runs"),
         topic: config.topics.events(),
         partition,
         partitions: 3,
@@ -73,11 +75,11 @@ fn opened(place: &Place, partition: i32) -> Store {
     };
     let dir = place.dir.join(format!("{}-{partition}/store", config.topics.events()));
     Store::open(&dir, &store::Options::default(), &identity, 0)
-        .expect("it was closed in good order")
+        .expect("the shard was closed cleanly")
         .store
 }
 
-/// Changes records behind everybody's back.
+/// Changes records of a store directly, without an event.
 fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Staged<'_>, Memory)) -> (i32, Memory) {
     let partition = key.partition(3);
     let store = opened(place, partition);
@@ -86,34 +88,44 @@ fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Staged<'_>, Memory)
         memories.push(memory);
         true
     };
-    store.memories(key, every).expect("a disk");
+    store.memories(key, every).expect("the store of a stopped shard is writable");
     let memory = memories
         .into_iter()
         .find(|memory| memory.content.contains("green key"))
-        .expect("it was kept");
+        .expect("`publish_events` keeps this memory");
     let mut staged = Staged::over(&store, &NoIndex);
     change(&mut staged, memory.clone());
     let (batch, _) = store.encode(staged.into_changes()).expect("a disk");
     store
         .apply(batch, Mark { applied: store.applied(), changelog: store.changelog() })
-        .expect("a disk");
-    store.flush().expect("a disk");
+        .expect("the store of a stopped shard is writable");
+    store.flush().expect("the store of a stopped shard is writable");
     (partition, memory)
 }
 
-/// A restore that was killed has written records before it could say how far it had come. That is told, and all else compared.
-fn cut_short(place: Place, further: &Place) -> Place {
-    let partition = UserKey::new("zoo", "ada").expect("a name").partition(3);
+/// Makes the store look as after a restore that was killed: records are written, and the checkpoint
+/// is not moved yet. `verify` reports the shard as unfinished and compares everything else.
+fn check_unfinished_restore(place: Place, further: &Place) -> Place {
+    let partition =
+        UserKey::new("zoo", "ada").expect("tenant and user are valid names").partition(3);
     let put_ahead = |changes: &Changes| {
         let store = opened(&place, partition);
-        store.apply_ahead(changes).expect("a disk");
-        store.flush().expect("a disk");
+        store.apply_ahead(changes).expect("the store of a stopped shard is writable");
+        store.flush().expect("the store of a stopped shard is writable");
     };
-    let before = opened(&place, partition).everything().expect("a disk").records;
-    let after = opened(further, partition).everything().expect("a disk").records;
+    let before = opened(&place, partition)
+        .everything()
+        .expect("the store of a stopped shard is writable")
+        .records;
+    let after = opened(further, partition)
+        .everything()
+        .expect("the store of a stopped shard is writable")
+        .records;
     let mut some = Changes::default();
     let new = after.into_iter().filter(|(key, _)| !before.contains_key(key));
-    new.step_by(2).for_each(|(key, value)| some.put(key, value.expect("it is there")));
+    new.step_by(2).for_each(|(key, value)| {
+        some.put(key, value.expect("a snapshot of a store has values only"))
+    });
     assert!(!some.records.is_empty());
     put_ahead(&some);
     let (code, verdict) = verified(&place);
@@ -124,17 +136,19 @@ fn cut_short(place: Place, further: &Place) -> Place {
         "{verdict:#}"
     );
     assert_ne!(found["store_digest"], found["topic_digest"]);
-    assert_eq!(found["index"], "behind", "what was removed ahead is still in it: {verdict:#}");
-    let (_, said, words) = typed(&place, &["verify"]);
+    assert_eq!(found["index"], "behind", "the index still has removed records: {verdict:#}");
+    let (_, stdout, stderr) = keepsake(&place, &["verify"]);
     assert!(
-        said.contains("1 of 3 shards are unfinished") && said.contains("goes on at the next start"),
-        "{said}{words}"
+        stdout.contains("1 of 3 shards are unfinished")
+            && stdout.contains("goes on at the next start"),
+        "{stdout}{stderr}"
     );
 
-    let (untouched, value) = before.into_iter().next().expect("somebody of the other tenant");
-    let (mut without, mut again) = (Changes::default(), Changes::default());
+    let (untouched, value) = before.into_iter().next().expect("the other tenant has records");
+    let mut without = Changes::default();
     without.remove(untouched.clone());
-    again.put(untouched, value.expect("it is there"));
+    let mut again = Changes::default();
+    again.put(untouched, value.expect("a snapshot of a store has values only"));
     put_ahead(&without);
     let (code, verdict) = verified(&place);
     assert_eq!(
@@ -155,18 +169,15 @@ fn cut_short(place: Place, further: &Place) -> Place {
     place
 }
 
-#[test]
-fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
-    if !kafka::is_wanted("a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which")
-    {
-        return;
-    }
+on_kafka! { verify_confirms_equal_shards_and_names_records_that_differ }
+
+fn verify_confirms_equal_shards_and_names_records_that_differ() {
     let running = Running::start(Broker::Kafka, &[]);
-    live(&running, "acme");
-    let (code, _, words) = typed(&running.place, &["verify"]);
+    publish_events(&running, "acme");
+    let (code, _, stderr) = keepsake(&running.place, &["verify"]);
     assert!(
-        code == Some(1) && words.contains("store-locked"),
-        "while it is served: {code:?} {words}"
+        code == Some(1) && stderr.contains("store-locked"),
+        "a running service locks the store: {code:?} {stderr}"
     );
     let place = running.stop();
     let (code, verdict) = verified(&place);
@@ -187,14 +198,14 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
         (0..3).map(|partition| &shard(&verdict, partition)["store_digest"]).collect();
     assert!(
         digests[0] != digests[1] && digests[1] != digests[2],
-        "different users are in them: {digests:?}"
+        "shards with different users have different digests: {digests:?}"
     );
 
-    // Somebody else goes on, so the topic does too: this shard is still what it was at its own place.
-    let mut elsewhere = place.clone();
-    elsewhere.dir = place.dir.with_extension("elsewhere");
+    // Another process extends the changelog. The stopped shards still equal the changelog at their
+    // own positions.
+    let elsewhere = Place { dir: place.dir.with_extension("elsewhere"), ..place.clone() };
     let other = Running::at(elsewhere);
-    live(&other, "zoo");
+    publish_events(&other, "zoo");
     let elsewhere = other.stop();
     let (code, behind) = verified(&place);
     assert_eq!((code, &behind["equal"]), (Some(0), &json!(true)), "{behind:#}");
@@ -207,11 +218,11 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
         assert_eq!(shard["store_digest"], before["store_digest"]);
         assert!(shard["changelog_end"].as_i64() > before["changelog_end"].as_i64(), "{shard:#}");
     }
-    assert_eq!(verified(&elsewhere).0, Some(0), "a shard that was restored is the same fold");
+    assert_eq!(verified(&elsewhere).0, Some(0), "a restored shard equals the fold");
 
-    let place = cut_short(place, &elsewhere);
+    let place = check_unfinished_restore(place, &elsewhere);
 
-    let bob = UserKey::new("acme", "bob").expect("a name");
+    let bob = UserKey::new("acme", "bob").expect("tenant and user are valid names");
     let (partition, memory) = tamper(&place, &bob, |staged, memory| {
         staged.put_memory(Memory { importance: 0.125, ..memory });
     });
@@ -239,15 +250,21 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
             .is_some_and(|held| held.starts_with("importance: ") && !held.contains("0.125")),
         "{different}"
     );
-    let (code, said, words) = typed(&place, &["verify", "--partition", &partition.to_string()]);
+    let (code, stdout, stderr) =
+        keepsake(&place, &["verify", "--partition", &partition.to_string()]);
     assert!(
-        code == Some(1) && said.contains("DIFFERENT") && said.contains("acme/bob memory"),
-        "{said}{words}"
+        code == Some(1) && stdout.contains("DIFFERENT") && stdout.contains("acme/bob memory"),
+        "{stdout}{stderr}"
     );
-    assert!(said.contains("1 of 1 shards differ") && said.contains("importance: 0.125"), "{said}");
+    assert!(
+        stdout.contains("1 of 1 shards differ") && stdout.contains("importance: 0.125"),
+        "{stdout}"
+    );
 
     let id = memory.id;
-    tamper(&place, &bob, |staged, _| staged.remove_memory(&bob, id).expect("a disk"));
+    tamper(&place, &bob, |staged, _| {
+        staged.remove_memory(&bob, id).expect("the store of a stopped shard is writable")
+    });
     let (code, verdict) = verified(&place);
     let shard_of_bob = shard(&verdict, partition);
     assert_eq!(
@@ -262,11 +279,11 @@ fn a_shard_is_what_its_changelog_says_and_where_it_is_not_verify_says_which() {
 }
 
 #[test]
-fn a_store_without_a_changelog_has_nothing_to_be_compared_with() {
+fn a_store_without_a_changelog_cannot_be_verified() {
     let place = Place::new(Broker::Embedded, &[]);
-    let (code, said, words) = typed(&place, &["verify"]);
+    let (code, stdout, stderr) = keepsake(&place, &["verify"]);
     assert!(
-        code == Some(2) && words.contains("nothing to compare it with"),
-        "{code:?}: {said}{words}"
+        code == Some(2) && stderr.contains("nothing to compare it with"),
+        "{code:?}: {stdout}{stderr}"
     );
 }

@@ -1,20 +1,22 @@
-//! Law nobody-suffers, for one event: no text and no question takes longer than in proportion to its length, whatever stands in it.
+//! Law nobody-suffers for one event: the time for a text or a question grows in proportion to its
+//! length, whatever the text is.
+//!
+//! Each text of [`TEXTS`] is the worst case of some rule: the rule's pattern begins everywhere and
+//! ends nowhere. A quadratic rule takes 100 times as long for ten times the length.
 
 use crate::support::in_process::InProcess;
 use keepsake::domain::Time;
-use keepsake::ports::embedder::{Model, ModelChoice, Options, TokenCounter};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 pub const LONG: usize = 64 * 1024;
-/// Times the tenth of a long text is shorter.
 const TENTH: usize = LONG / 10;
-/// In proportion would be 10; a quadratic rule takes 100.
+/// Largest allowed ratio of the times. Linear is 10, quadratic is 100.
 const RATIO_MAX: f64 = 25.0;
-/// Shorter than this says nothing of a ratio on a busy machine.
+/// Below this time a ratio means nothing on a busy machine.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// A text of so many bytes made of the parts in turn.
+/// Repeats the parts in turn, up to `bytes`.
 fn of(parts: &[&str], bytes: usize) -> String {
     let mut text = String::new();
     for part in parts.iter().cycle() {
@@ -26,7 +28,7 @@ fn of(parts: &[&str], bytes: usize) -> String {
     text
 }
 
-/// Words that all differ.
+/// Joins different words, up to `bytes`.
 fn distinct(word: impl Fn(usize) -> String, bytes: usize) -> String {
     let mut text = String::new();
     for number in 0.. {
@@ -40,10 +42,11 @@ fn distinct(word: impl Fn(usize) -> String, bytes: usize) -> String {
 }
 
 fn hanzi(number: usize) -> char {
-    char::from_u32(0x4e00 + (number * 7919 % 20_000) as u32).expect("a Chinese character")
+    let code = 0x4e00 + (number * 7919 % 20_000) as u32;
+    char::from_u32(code).expect("the block of Chinese characters has no gaps here")
 }
 
-/// Name, and the text of so many bytes. Each is the worst for some rule: its pattern begins everywhere and ends nowhere.
+/// A name, and a function that makes a text of so many bytes.
 pub type Text = (&'static str, fn(usize) -> String);
 
 pub const TEXTS: &[Text] = &[
@@ -97,7 +100,7 @@ pub const TEXTS: &[Text] = &[
     ("off the record", |n| of(&["don't remember this "], n)),
 ];
 
-/// Name, and the event that holds a text.
+/// A name, and a function that makes the event of a text.
 type Event = (&'static str, fn(String) -> Value);
 
 const EVENTS: &[Event] = &[
@@ -106,82 +109,72 @@ const EVENTS: &[Event] = &[
     ("forget", |text| json!({"type": "forget", "user": "mia", "query": text})),
 ];
 
-struct Service {
-    model: Model,
+/// A service that already has some memories of the user, so that a text is compared with them.
+fn service_with_memories() -> InProcess {
+    let mut service = InProcess::with_hash_model();
+    for content in
+        ["I live in Lisbon with my cat.", "I work at Acme as a nurse.", "Always answer in French."]
+    {
+        service.outcome_of(&json!({"type": "turn", "user": "mia", "content": content}));
+    }
+    service
 }
 
-impl Service {
-    fn new() -> Service {
-        let options =
-            Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
-        Service { model: Model::open(&options).expect("needs nothing") }
-    }
-
-    /// A user with some memories, so that there is something to compare with.
-    fn with_memories(&self) -> InProcess {
-        let mut service =
-            InProcess::new(&|| self.model.session().expect("a session"), &TokenCounter::estimate());
-        for content in [
-            "I live in Lisbon with my cat.",
-            "I work at Acme as a nurse.",
-            "Always answer in French.",
-        ] {
-            service.tell(&json!({"type": "turn", "user": "mia", "content": content}));
-        }
-        service
-    }
-
-    fn takes(&self, event: &Value) -> Duration {
-        let mut service = self.with_memories();
-        let began = Instant::now();
-        service.tell(event);
-        began.elapsed()
-    }
-
-    fn answers_in(&self, question: &str) -> Duration {
-        let mut service = self.with_memories();
-        let request = json!({"type": "recall", "user": "mia", "query": question});
-        let began = Instant::now();
-        service.reply(Time(0), &request);
-        began.elapsed()
-    }
+fn time_of_event(event: &Value) -> Duration {
+    let mut service = service_with_memories();
+    let began = Instant::now();
+    service.outcome_of(event);
+    began.elapsed()
 }
 
-/// Whether the whole text takes out of proportion longer than its tenth. Measured again where it seems so: a busy machine makes one
-/// measurement longer, never shorter.
+fn time_of_question(question: &str) -> Duration {
+    let mut service = service_with_memories();
+    let request = json!({"type": "recall", "user": "mia", "query": question});
+    let began = Instant::now();
+    service.reply(Time(0), &request);
+    began.elapsed()
+}
+
+/// Whether the whole text takes disproportionately longer than its tenth. A slow result is measured
+/// again: a busy machine makes one measurement longer, never shorter.
 fn is_slow(what: &str, time: &dyn Fn(usize) -> Duration) -> bool {
-    let (mut tenth, mut whole) = (time(TENTH), time(LONG));
+    let mut tenth = time(TENTH);
+    let mut whole = time(LONG);
     for _ in 0..3 {
         let ratio = whole.as_secs_f64() / tenth.max(SHORTEST / 10).as_secs_f64();
         if whole < SHORTEST || ratio < RATIO_MAX {
             return false;
         }
         println!(
-            "{what}: {tenth:.1?} for a tenth of the text, {whole:.1?} for all of it, {ratio:.0} times as long"
+            "{what}: {tenth:.1?} for a tenth of the text, {whole:.1?} for the whole text, \
+             {ratio:.0} times as long"
         );
-        (tenth, whole) = (time(TENTH), whole.min(time(LONG)));
+        tenth = time(TENTH);
+        whole = whole.min(time(LONG));
     }
     true
 }
 
 #[test]
 fn law_nobody_suffers_from_a_long_text() {
-    let (service, mut slow) = (Service::new(), Vec::new());
+    let mut slow = Vec::new();
     for (name, text) in TEXTS {
         for (sort, event) in EVENTS {
             let what = format!("{sort}: {name}");
-            if is_slow(&what, &|bytes| service.takes(&event(text(bytes)))) {
+            if is_slow(&what, &|bytes| time_of_event(&event(text(bytes)))) {
                 slow.push(what);
             }
         }
     }
-    assert!(slow.is_empty(), "{slow:#?}");
+    assert!(slow.is_empty(), "these take disproportionately long: {slow:#?}");
 }
 
 #[test]
 fn law_nobody_suffers_from_a_long_question() {
-    let service = Service::new();
-    let is_slow = |(name, text): &&Text| is_slow(name, &|bytes| service.answers_in(&text(bytes)));
-    let slow: Vec<&str> = TEXTS.iter().filter(is_slow).map(|(name, _)| *name).collect();
-    assert!(slow.is_empty(), "{slow:#?}");
+    let slow: Vec<&str> = TEXTS
+        .iter()
+        .filter(|(name, text)| is_slow(name, &|bytes| time_of_question(&text(bytes))))
+        .map(|(name, _)| *name)
+        .collect();
+    assert!(slow.is_empty(), "these take disproportionately long: {slow:#?}");
 }

@@ -1,24 +1,25 @@
-//! What is not taken: dead letters with both header sets, `invalid` replies, deadlines, offsets, forbidden topics.
+//! Refusals: dead letters with both header sets, `invalid` replies, deadlines, offsets and
+//! forbidden reply topics.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Message, PATIENCE, Running, on_both_brokers};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 on_both_brokers! {
-    what_cannot_be_read_is_a_dead_letter_with_both_header_sets
-    each_fault_is_told_to_its_sender
-    proposals_of_strangers_are_not_trusted
+    an_undecodable_record_becomes_a_dead_letter_with_both_header_sets
+    each_invalid_message_gets_an_error_reply_that_names_the_field
+    proposals_without_a_valid_signature_are_refused
     a_request_past_its_deadline_is_expired
-    an_answer_includes_the_offset_it_was_asked_for
-    a_forbidden_reply_topic_is_refused_on_the_default_one
+    a_reply_includes_the_requested_offset
+    a_forbidden_reply_topic_is_reported_on_the_default_reply_topic
 }
 
-fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
-    let wire = Running::shared(broker).wire();
+fn an_undecodable_record_becomes_a_dead_letter_with_both_header_sets(broker: Broker) {
+    let client = Running::shared(broker).client();
     let value = b"{\"type\": \"turn\", \"content\": \xff}".to_vec();
     let sent = Message {
-        topic: wire.topic("events"),
+        topic: client.topic("events"),
         key: Some(b"dead/ada".to_vec()),
         value: Some(value.clone()),
         headers: vec![
@@ -28,27 +29,22 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
         timestamp_ms: 1_770_000_000_123,
         ..Message::default()
     };
-    let (partition, offset) = wire.send(&sent);
-    let letter = wire.find("dead-letters", "the dead letter", |record| {
+    let (partition, offset) = client.send(&sent);
+    let letter = client.find("dead-letters", "the dead letter", |record| {
         record.key.as_deref() == Some(b"dead/ada")
     });
-    assert_eq!(letter.value, Some(value), "raw");
-    let text = |name: &str| letter.text(name).to_owned();
-    assert_eq!(
-        letter.headers[..2],
-        sent.headers[..],
-        "the sender's own headers come first, unchanged"
-    );
-    let reason = text("__connect.errors.exception.message");
+    assert_eq!(letter.value, Some(value), "the value is unchanged");
+    assert_eq!(letter.headers[..2], sent.headers[..], "the sender's headers come first, unchanged");
+    let reason = letter.text("__connect.errors.exception.message").to_owned();
     let expected: Vec<(&str, Vec<u8>)> = vec![
-        ("__connect.errors.topic", wire.topic("events").into_bytes()),
+        ("__connect.errors.topic", client.topic("events").into_bytes()),
         ("__connect.errors.partition", partition.to_string().into_bytes()),
         ("__connect.errors.offset", offset.to_string().into_bytes()),
         ("__connect.errors.stage", b"ingest".to_vec()),
         ("__connect.errors.class.name", b"keepsake.ingest".to_vec()),
         ("__connect.errors.exception.class.name", b"not-utf8".to_vec()),
         ("__connect.errors.exception.message", reason.clone().into_bytes()),
-        ("kafka_dlt-original-topic", wire.topic("events").into_bytes()),
+        ("kafka_dlt-original-topic", client.topic("events").into_bytes()),
         ("kafka_dlt-original-partition", partition.to_be_bytes().to_vec()),
         ("kafka_dlt-original-offset", offset.to_be_bytes().to_vec()),
         ("kafka_dlt-original-timestamp", 1_770_000_000_123i64.to_be_bytes().to_vec()),
@@ -61,13 +57,13 @@ fn what_cannot_be_read_is_a_dead_letter_with_both_header_sets(broker: Broker) {
     assert!(!reason.is_empty());
 }
 
-fn each_fault_is_told_to_its_sender(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("faults", "ada");
+fn each_invalid_message_gets_an_error_reply_that_names_the_field(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("faults", "ada");
     let raw = |topic: &str, value: &[u8]| {
         let mut message = ada.message(topic, json!({}));
         message.value = Some(value.to_vec());
-        wire.exchange(message).json()
+        client.exchange(message).json()
     };
     let long = "x".repeat(65_537);
     let event = |value: Value| raw("events", value.to_string().as_bytes());
@@ -130,21 +126,22 @@ fn each_fault_is_told_to_its_sender(broker: Broker) {
     }
 }
 
-fn proposals_of_strangers_are_not_trusted(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("strangers", "ada");
+fn proposals_without_a_valid_signature_are_refused(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("strangers", "ada");
     let id = ada.remember("Not to be pruned.");
     let seen = json!({"id": id, "version": 1});
     for event in [
-        json!({"type": "prune", "reason": "mine", "memories": [{"id": id, "version": 1}]}),
-        json!({"type": "summary", "session": "s", "content": "nothing", "covers": [{"id": id, "version": 1}]}),
-        json!({"type": "revise", "memory": seen, "revises": [seen], "probability": 1.0, "reason": "mine"}),
+        json!({"type": "prune", "reason": "mine", "memories": [seen]}),
+        json!({"type": "summary", "session": "s", "content": "nothing", "covers": [seen]}),
+        json!({"type": "revise", "memory": seen, "revises": [seen], "probability": 1.0,
+            "reason": "mine"}),
     ] {
         let forged = ada
             .message("events", event)
             .with("keepsake-mark", "guess")
             .with("keepsake-proposal", "keepsake");
-        let reply = wire.exchange(forged).json();
+        let reply = client.exchange(forged).json();
         assert_eq!(
             (&reply["status"], &reply["error"]["code"]),
             (&json!("invalid"), &json!("untrusted-proposal")),
@@ -155,53 +152,54 @@ fn proposals_of_strangers_are_not_trusted(broker: Broker) {
 }
 
 fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_millis()
+        as i64
 }
 
 fn a_request_past_its_deadline_is_expired(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("deadlines", "ada");
+    let client = Running::shared(broker).client();
+    let ada = client.user("deadlines", "ada");
     let question = ada.message("recalls", json!({"type": "recall", "query": "anything"}));
     let late =
-        wire.exchange(question.clone().with("keepsake-deadline", (now_ms() - 1000).to_string()));
+        client.exchange(question.clone().with("keepsake-deadline", (now_ms() - 1000).to_string()));
     assert_eq!(late.json()["status"], "expired", "{}", late.json());
     assert_eq!(late.text("keepsake-status"), "expired");
-    let in_time = wire
+    let in_time = client
         .exchange(question.clone().with("keepsake-deadline", (now_ms() + 60_000).to_string()))
         .json();
     assert_eq!(in_time["status"], "ok", "{in_time}");
     let old = Message { timestamp_ms: now_ms() - 6000, ..question };
     assert_eq!(
-        wire.exchange(old).json()["status"],
+        client.exchange(old).json()["status"],
         "expired",
-        "five seconds after the record's own time"
+        "the default deadline is five seconds after the record's own time"
     );
 }
 
-fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("offsets", "ada");
+fn a_reply_includes_the_requested_offset(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("offsets", "ada");
     let applied = ada.turn("I live in Lisbon");
-    let offset = applied["offset"].as_i64().expect("a number");
+    let offset = applied["offset"].as_i64().expect("a receipt names the offset");
     let question = |offset: i64| {
         let question =
             ada.message("recalls", json!({"type": "recall", "query": "Where do I live?"}));
         question.with("keepsake-min-offset", offset.to_string())
     };
-    let reply = wire.exchange(question(offset));
+    let reply = client.exchange(question(offset));
     assert_eq!(contents(&reply.json()), ["I live in Lisbon"]);
-    let seen: i64 = reply.text("keepsake-applied-offset").parse().expect("a number");
+    let seen: i64 = reply.text("keepsake-applied-offset").parse().expect("an offset is a number");
     assert!(seen >= offset && reply.json()["applied_offset"] == seen, "{reply:?}");
 
-    // Published and asked at once: the answer waits for the event.
+    // Without a pause between event and request the reply waits for the event.
     for n in 0..20 {
         let event = ada.message(
             "events",
             json!({"type": "remember", "content": format!("The locker number {n} is green.")}),
         );
-        let (_, offset) = wire.send(&event);
+        let (_, offset) = client.send(&event);
         let query = json!({"type": "recall", "query": format!("locker number {n}"), "limit": 100});
-        let reply = wire
+        let reply = client
             .exchange(ada.message("recalls", query).with("keepsake-min-offset", offset.to_string()))
             .json();
         assert!(
@@ -211,10 +209,10 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
     }
 
     let asked_at = now_ms();
-    let ahead = wire.exchange(question(offset + 1_000_000)).json();
+    let ahead = client.exchange(question(offset + 1_000_000)).json();
     assert_eq!(ahead["status"], "stale", "{ahead}");
-    assert!(now_ms() - asked_at >= 900, "it waited for the offset first");
-    let bad = wire
+    assert!(now_ms() - asked_at >= 900, "the reply came before the wait for the offset was over");
+    let bad = client
         .exchange(
             ada.message("recalls", json!({"type": "stats"})).with("keepsake-min-offset", "soon"),
         )
@@ -225,35 +223,35 @@ fn an_answer_includes_the_offset_it_was_asked_for(broker: Broker) {
     );
 }
 
-fn a_forbidden_reply_topic_is_refused_on_the_default_one(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("forbidden", "ada");
+fn a_forbidden_reply_topic_is_reported_on_the_default_reply_topic(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("forbidden", "ada");
     let id = b"forbidden-1";
-    let aimed = |message: Message| {
-        message.with("kafka_replyTopic", wire.topic("events")).with("kafka_correlationId", id)
+    let with_forbidden_topic = |message: Message| {
+        message.with("kafka_replyTopic", client.topic("events")).with("kafka_correlationId", id)
     };
-    wire.send(&aimed(ada.message("recalls", json!({"type": "recall", "query": "x"}))));
-    let reply = wire.reply("kafka_correlationId", id).json();
+    let request = ada.message("recalls", json!({"type": "recall", "query": "x"}));
+    client.send(&with_forbidden_topic(request));
+    let reply = client.reply("kafka_correlationId", id).json();
     assert_eq!(
         (&reply["type"], &reply["status"]),
         (&json!("error"), &json!("forbidden")),
         "{reply}"
     );
 
-    // An event is not lost over its receipt.
-    let event =
-        aimed(ada.message("events", json!({"type": "remember", "content": "Still remembered."})));
-    wire.send(&event);
-    let receipt = wire
+    // The event itself is applied.
+    let event = json!({"type": "remember", "content": "Still remembered."});
+    client.send(&with_forbidden_topic(ada.message("events", event)));
+    let receipt = client
         .reply_if(PATIENCE, |reply| reply.header("kafka_correlationId") == Some(id))
-        .expect("a receipt")
+        .expect("the receipt goes to the default topic")
         .json();
     assert_eq!(outcome(&receipt), "kept", "{receipt}");
-    assert_eq!(ada.list()[0]["id"], made(&receipt));
+    assert_eq!(ada.list()[0]["id"], memory_id(&receipt));
 
-    // Without a reply header a request is answered on the default topic, an event is not answered.
+    // A request without a reply header is answered on the default topic.
     let silent =
         ada.message("recalls", json!({"type": "stats"})).with("correlation-id", "no-header");
-    wire.send(&silent);
-    assert_eq!(wire.reply("correlation-id", b"no-header").json()["type"], "stats");
+    client.send(&silent);
+    assert_eq!(client.reply("correlation-id", b"no-header").json()["type"], "stats");
 }

@@ -1,16 +1,17 @@
-//! Who sees what: session, user and tenant memories, and the walls between users and tenants.
+//! Scopes: session, user and tenant memories, and the isolation of users and tenants.
 
-use crate::support::client::{contents, made, outcome};
+use crate::support::client::{contents, memory_id, outcome};
+use crate::support::workload::comparable;
 use crate::support::{Broker, Running, User, eventually, on_both_brokers};
 use serde_json::{Value, json};
 
 on_both_brokers! {
-    session_memories_are_seen_only_where_the_session_is_named
-    tenant_memories_are_seen_by_every_user_of_the_tenant
+    session_memories_are_visible_only_to_requests_that_name_the_session
+    tenant_memories_are_visible_to_every_user_of_the_tenant
     users_and_tenants_see_nothing_of_each_other
-    law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time
-    forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it
-    law_fresh_or_says_so_of_a_tenants_memory
+    law_nobody_suffers_from_concurrent_changes_of_a_tenant_memory
+    forget_everything_removes_the_users_own_tenant_memories_and_no_others
+    law_fresh_or_says_so_for_a_tenant_memory
 }
 
 fn recalled(user: &User<'_>, query: &str, session: Option<&str>) -> Vec<String> {
@@ -21,9 +22,9 @@ fn recalled(user: &User<'_>, query: &str, session: Option<&str>) -> Vec<String> 
     found
 }
 
-fn session_memories_are_seen_only_where_the_session_is_named(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let ada = wire.user("sessions", "ada");
+fn session_memories_are_visible_only_to_requests_that_name_the_session(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("sessions", "ada");
     let everywhere = "The harbour tour is for everybody.";
     let here = "The harbour tour costs nine euros.";
     ada.event(json!({"type": "remember", "content": everywhere, "session": "s2"}));
@@ -33,18 +34,19 @@ fn session_memories_are_seen_only_where_the_session_is_named(broker: Broker) {
     assert_eq!(
         recalled(&ada, "harbour tour", Some("s1")),
         [here, everywhere],
-        "adds its own and filters nothing else"
+        "a named session adds its memories and hides no others"
     );
 }
 
-/// A change of a tenant's memory reaches the other shards a moment after its receipt.
-fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let users: Vec<User<'_>> = (0..8).map(|n| wire.user("shared", &format!("user-{n}"))).collect();
+/// A change of a tenant memory reaches the other shards a moment after the receipt.
+fn tenant_memories_are_visible_to_every_user_of_the_tenant(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let users: Vec<User<'_>> =
+        (0..8).map(|n| client.user("shared", &format!("user-{n}"))).collect();
     let house = "The guest wifi password is swordfish.";
     let receipt = users[0].event(json!({"type": "remember", "content": house, "scope": "tenant"}));
     assert_eq!(outcome(&receipt), "kept", "{receipt}");
-    let id = made(&receipt);
+    let id = memory_id(&receipt);
     let see = |what: &str, expected: &[&str]| {
         for user in &users {
             eventually(&format!("{} sees {what}", user.user), || {
@@ -55,7 +57,7 @@ fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
     };
     see("the tenant's memory", &[house]);
     assert_eq!(
-        recalled(&wire.user("other", "user-0"), "guest wifi password", None),
+        recalled(&client.user("other", "user-0"), "guest wifi password", None),
         [] as [String; 0]
     );
 
@@ -65,29 +67,24 @@ fn tenant_memories_are_seen_by_every_user_of_the_tenant(broker: Broker) {
     see("the change", &[changed]);
     assert_eq!(outcome(&users[5].event(json!({"type": "forget", "memory": id}))), "forgotten");
     see("that it is gone", &[]);
-    let made_by = |decision: &&Value| decision["outcome"] == "kept";
+    let decisions = users[0].decisions();
     assert_eq!(
-        users[0].decisions().iter().filter(made_by).count(),
+        decisions.iter().filter(|decision| decision["outcome"] == "kept").count(),
         1,
-        "the copies on other shards decide nothing aloud"
+        "the copies on other shards publish no decision"
     );
 }
 
 fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let people = [
-        ("walls", "ada"),
-        ("walls", "adam"),
-        ("walls2", "ada"),
-        ("wall", "s/ada".trim_start_matches("s/")),
-    ];
+    let client = Running::shared(broker).client();
+    let people = [("walls", "ada"), ("walls", "adam"), ("walls2", "ada"), ("wall", "ada")];
     for (tenant, user) in people {
-        let person = wire.user(tenant, user);
+        let person = client.user(tenant, user);
         person.remember(&format!("My secret number is {tenant}-{user}."));
         person.event(json!({"type": "turn", "content": "I live in Berlin", "session": "s"}));
     }
     for (tenant, user) in people {
-        let person = wire.user(tenant, user);
+        let person = client.user(tenant, user);
         assert_eq!(
             recalled(&person, "secret number", None),
             [format!("My secret number is {tenant}-{user}.")]
@@ -95,7 +92,7 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
         assert_eq!(person.list().len(), 2);
         assert_eq!(person.ask(json!({"type": "stats"}))["memories"]["total"], 2);
     }
-    let (ada, adam) = (wire.user("walls", "ada"), wire.user("walls", "adam"));
+    let (ada, adam) = (client.user("walls", "ada"), client.user("walls", "adam"));
     let id = ada.list()[0]["id"].clone();
     for request in ["get", "explain"] {
         assert_eq!(
@@ -107,45 +104,39 @@ fn users_and_tenants_see_nothing_of_each_other(broker: Broker) {
     let forgotten = adam.event(json!({"type": "forget", "memory": id}));
     assert!(
         forgotten["decisions"][0]["memory"].is_null(),
-        "nothing of another's is forgotten: {forgotten}"
+        "a user cannot forget a memory of another user: {forgotten}"
     );
     adam.event(json!({"type": "forget", "everything": true}));
     assert_eq!((ada.list().len(), adam.list().len()), (2, 0));
 }
 
-fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let users: Vec<User<'_>> = (0..6).map(|n| wire.user("at-once", &format!("user-{n}"))).collect();
-    let id = made(&users[0].event(
+fn law_nobody_suffers_from_concurrent_changes_of_a_tenant_memory(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let users: Vec<User<'_>> =
+        (0..6).map(|n| client.user("at-once", &format!("user-{n}"))).collect();
+    let id = memory_id(&users[0].event(
         json!({"type": "remember", "content": "The code of the gate is 1000.", "scope": "tenant"}),
     ));
     for user in &users {
-        eventually("all see it", || (!user.list().is_empty()).then_some(()));
+        eventually("every user sees the memory", || (!user.list().is_empty()).then_some(()));
     }
     for round in 1..=3 {
         for (n, user) in users.iter().enumerate() {
             let content = format!("The code of the gate is {round}00{n}.");
-            let change = json!({"type": "update", "memory": id, "content": content, "metadata": {"by": user.user}});
-            drop(wire.post(&user.message("events", change)));
-            drop(wire.post(
-                &user.message(
-                    "events",
-                    json!({"type": "feedback", "memory": id, "signal": "wrong"}),
-                ),
-            ));
+            let update = json!({"type": "update", "memory": id, "content": content,
+                "metadata": {"by": user.user}});
+            let feedback = json!({"type": "feedback", "memory": id, "signal": "wrong"});
+            client.post(&user.message("events", update));
+            client.post(&user.message("events", feedback));
         }
-        wire.flush();
+        client.flush();
         let versions = 1 + 2 * round * users.len() as u64;
         let held: Vec<Value> = users
             .iter()
             .map(|user| {
-                eventually("all changes are here", || {
-                    let mut reply = user.ask(json!({"type": "get", "memory": id, "history": true}));
-                    let is_all = reply["memory"]["version"] == versions;
-                    ["took_us", "applied_offset", "stale"]
-                        .iter()
-                        .for_each(|field| reply[field] = Value::Null);
-                    is_all.then_some(reply)
+                eventually("the shard has applied all changes", || {
+                    let reply = user.ask(json!({"type": "get", "memory": id, "history": true}));
+                    (reply["memory"]["version"] == versions).then(|| comparable(&reply))
                 })
             })
             .collect();
@@ -153,15 +144,14 @@ fn law_nobody_suffers_from_changes_of_a_tenants_memory_at_the_same_time(broker: 
     }
 }
 
-fn forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it(broker: Broker) {
-    let wire = Running::shared(broker).wire();
-    let users: Vec<User<'_>> = (0..5).map(|n| wire.user("leaves", &format!("user-{n}"))).collect();
+fn forget_everything_removes_the_users_own_tenant_memories_and_no_others(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let users: Vec<User<'_>> =
+        (0..5).map(|n| client.user("leaves", &format!("user-{n}"))).collect();
     let (ada, kim) = (&users[1], &users[2]);
-    ada.event(json!({"type": "remember", "content": "Ada keeps the spare key of the boat house.", "scope": "tenant"}));
-    kim.event(
-        json!({"type": "remember", "content": "The boat house closes at six.", "scope": "tenant"}),
-    );
     let both = ["Ada keeps the spare key of the boat house.", "The boat house closes at six."];
+    ada.event(json!({"type": "remember", "content": both[0], "scope": "tenant"}));
+    kim.event(json!({"type": "remember", "content": both[1], "scope": "tenant"}));
     let see = |what: &str, expected: &[&str]| {
         for user in &users {
             eventually(&format!("{} sees {what}", user.user), || {
@@ -169,21 +159,22 @@ fn forget_everything_reaches_what_one_told_the_tenant_and_nothing_else_of_it(bro
             });
         }
     };
-    see("both", &both);
+    see("both memories", &both);
     let receipt = ada.event(json!({"type": "forget", "everything": true}));
     assert_eq!(receipt["decisions"][0]["related"].as_array().map(Vec::len), Some(1), "{receipt}");
-    assert_eq!(recalled(ada, "boat house", None), both[1..], "at once for who asked for it");
-    see("what Kim told", &both[1..]);
+    assert_eq!(recalled(ada, "boat house", None), both[1..], "Ada sees the change at once");
+    see("Kim's memory alone", &both[1..]);
 }
 
-/// A change of the tenant's memory is under its own offset like any other, although it has to wait for its turn.
-fn law_fresh_or_says_so_of_a_tenants_memory(broker: Broker) {
-    let wire = Running::shared(broker).wire();
+/// `keepsake-min-offset` covers changes of tenant memories too, although these are applied only
+/// after the tenant's partition has ordered them.
+fn law_fresh_or_says_so_for_a_tenant_memory(broker: Broker) {
+    let client = Running::shared(broker).client();
     for n in 0..6 {
-        let user = wire.user("fresh", &format!("user-{n}"));
+        let user = client.user("fresh", &format!("user-{n}"));
         let content = format!("Locker number {n} is free.");
         let (_, offset) =
-            wire.send(&user.message(
+            client.send(&user.message(
                 "events",
                 json!({"type": "remember", "content": content, "scope": "tenant"}),
             ));
@@ -191,7 +182,7 @@ fn law_fresh_or_says_so_of_a_tenants_memory(broker: Broker) {
             "recalls",
             json!({"type": "recall", "query": format!("locker number {n}"), "limit": 20}),
         );
-        let reply = wire.exchange(request.with("keepsake-min-offset", offset.to_string())).json();
+        let reply = client.exchange(request.with("keepsake-min-offset", offset.to_string())).json();
         assert!(
             reply["status"] == "stale" || contents(&reply).contains(&content.as_str()),
             "{reply}"

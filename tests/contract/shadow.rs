@@ -1,27 +1,28 @@
-//! A second profile beside the first: what it would have done is on the decisions topic, marked, and nothing else comes of it.
+//! The shadow profile: its decisions are published on the decisions topic with `shadow: true`, and
+//! nothing else changes.
 
 use crate::support::{Broker, Running, on_both_brokers};
 use serde_json::{Value, json};
 
 on_both_brokers! {
-    a_shadow_is_told_beside_the_decision_and_changes_nothing
+    a_shadow_decision_is_published_and_not_applied
 }
 
-fn a_shadow_is_told_beside_the_decision_and_changes_nothing(broker: Broker) {
+fn a_shadow_decision_is_published_and_not_applied(broker: Broker) {
     let running = Running::start(broker, &[("shadow.profile", "talome")]);
-    let wire = running.wire();
-    let ada = wire.user("shadow", "ada");
-    let said =
+    let client = running.client();
+    let ada = client.user("shadow", "ada");
+    let turns =
         ["I live in Berlin with my sister Anna.", "Hi there!", "I moved to Lisbon last month."];
-    let receipts: Vec<Value> = said.iter().map(|content| ada.turn(content)).collect();
+    let receipts: Vec<Value> = turns.iter().map(|content| ada.turn(content)).collect();
     let outcomes: Vec<&Value> =
         receipts.iter().map(|reply| &reply["decisions"][0]["outcome"]).collect();
     assert_eq!(outcomes, ["kept", "dropped", "superseded"]);
     for reply in &receipts {
-        let decisions = reply["decisions"].as_array().expect("a list");
+        let decisions = reply["decisions"].as_array().expect("a receipt has decisions");
         assert!(
             decisions.len() == 1 && decisions[0]["shadow"].is_null(),
-            "a receipt tells what counts: {reply}"
+            "a receipt has only the applied decision: {reply}"
         );
     }
 
@@ -31,7 +32,7 @@ fn a_shadow_is_told_beside_the_decision_and_changes_nothing(broker: Broker) {
         real.iter().map(|decision| &decision["outcome"]).collect::<Vec<_>>(),
         ["kept", "dropped", "superseded"]
     );
-    assert_eq!(shadows.iter().map(|decision| &decision["candidate"]).collect::<Vec<_>>(), said);
+    assert_eq!(shadows.iter().map(|decision| &decision["candidate"]).collect::<Vec<_>>(), turns);
     for (shadow, real) in shadows.iter().zip(&real) {
         assert_eq!(
             (&shadow["outcome"], &shadow["profile"]),
@@ -42,7 +43,7 @@ fn a_shadow_is_told_beside_the_decision_and_changes_nothing(broker: Broker) {
         let why = ada.ask(json!({"type": "explain", "event": real["event"]}));
         assert!(
             why["decision"] == *real && why["decisions"].is_null(),
-            "only what counts is explained: {why}"
+            "`explain` returns only the applied decision: {why}"
         );
     }
     assert_eq!(
@@ -56,7 +57,7 @@ fn a_shadow_is_told_beside_the_decision_and_changes_nothing(broker: Broker) {
         "keepsake_shadow_total{agrees=\"yes\",outcome=\"dropped\"} 1",
         "keepsake_decisions_total{outcome=\"dropped\"} 1",
     ] {
-        assert!(page.contains(line), "{line}: {page}");
+        assert!(page.contains(line), "the metrics page has no line {line}: {page}");
     }
     running.stop();
 }

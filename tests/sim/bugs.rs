@@ -1,4 +1,5 @@
-//! Mistakes that one could make, put between the ingest thread and its transactions, to see that the simulator finds them.
+//! Planted bugs: a [`Transactor`] that makes plausible mistakes, to check that the simulator finds
+//! them.
 
 use keepsake::fault::Result;
 use keepsake::ports::broker::{Log, Membership, Outgoing, Transactor, Unwritten, Written};
@@ -8,13 +9,14 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// An unknown end is taken for a good one: shards are changed before anything is certain.
+    /// Treats a commit of unknown outcome as committed: shards change before the batch is certain.
     UnknownIsCommitted,
-    /// An unknown end is taken for an abort: events are read again without asking the changelog what it has.
+    /// Treats a commit of unknown outcome as aborted: the events are read again although the
+    /// changelog may hold their batch.
     UnknownIsAborted,
-    /// The meta record says what the batch before had read.
+    /// Writes the meta record of the previous batch.
     MetaOfTheBatchBefore,
-    /// The changelog is not told that something is gone.
+    /// Leaves tombstones out of the changelog.
     NoTombstones,
 }
 
@@ -37,14 +39,12 @@ impl Saboteur {
         }
     }
 
-    fn spoiled(&mut self, records: &[Outgoing]) -> Vec<Outgoing> {
+    /// The records as the bug changes them.
+    fn sabotaged(&mut self, records: &[Outgoing]) -> Vec<Outgoing> {
         let mut records = records.to_vec();
         match self.bug {
             Bug::MetaOfTheBatchBefore => {
-                for record in records
-                    .iter_mut()
-                    .filter(|record| record.key.as_deref() == Some(META.as_bytes()))
-                {
+                for record in records.iter_mut().filter(|record| is_meta(record)) {
                     let partition = record.partition.expect("a meta record names its partition");
                     if let Some(before) = self.metas.insert(partition, record.clone()) {
                         *record = before;
@@ -58,15 +58,19 @@ impl Saboteur {
     }
 
     fn written(&self, records: &[Outgoing]) -> Written {
-        let metas = records.iter().filter(|record| record.key.as_deref() == Some(META.as_bytes()));
-        let end = |partition: i32| self.memories.end(partition).unwrap_or(1) - 1;
         Written {
-            changelog: metas
+            changelog: records
+                .iter()
+                .filter(|record| is_meta(record))
                 .filter_map(|record| record.partition)
-                .map(|partition| (partition, end(partition)))
+                .map(|partition| (partition, self.memories.end(partition).unwrap_or(1) - 1))
                 .collect(),
         }
     }
+}
+
+fn is_meta(record: &Outgoing) -> bool {
+    record.key.as_deref() == Some(META.as_bytes())
 }
 
 impl Transactor for Saboteur {
@@ -76,7 +80,7 @@ impl Transactor for Saboteur {
         read: &[(i32, i64)],
         member: &Membership,
     ) -> std::result::Result<Written, Unwritten> {
-        let records = self.spoiled(records);
+        let records = self.sabotaged(records);
         match (self.inner.transact(&records, read, member), self.bug) {
             (Err(Unwritten::Unknown(why)), Bug::UnknownIsCommitted) => {
                 self.renew().map_err(|_| Unwritten::Unknown(why))?;

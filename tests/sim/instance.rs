@@ -1,8 +1,10 @@
-//! One process of a simulated Keepsake: the production parts without their threads, on a home that outlives it.
+//! One simulated process: the production parts without their threads, on a [`MemoryHome`] that
+//! outlives the process.
 
 use super::bugs::{Bug, Saboteur};
+use super::interruptions::{InterruptedConsumer, InterruptedLog, Interruptions};
 use super::stream::PARTITIONS;
-use super::unsteady::{Blows, Unsteady, UnsteadyLog};
+use crate::support::in_process::hash_model;
 use crossbeam_channel::Receiver;
 use keepsake::compact::{Compact, Judging, JudgingOptions};
 use keepsake::config::{Config, Layers};
@@ -16,7 +18,7 @@ use keepsake::ownership::{Changelog, Place, Shards};
 use keepsake::ports::broker::{Broker, Log, Ownership};
 use keepsake::ports::clock::{Clock, ManualClock};
 use keepsake::ports::cross_encoder::Judge;
-use keepsake::ports::embedder::{Model, ModelChoice, pool};
+use keepsake::ports::embedder::{Model, pool};
 use keepsake::ports::memory::{Cluster, Connection};
 use keepsake::profile::Profiles;
 use keepsake::run::ingesting::{Durability, IngestLoop};
@@ -29,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// What all processes of all worlds of one thread share: read once, changed by nobody.
+/// Immutable parts that all processes of one thread share: loaded once.
 pub struct Kit {
     pub config: Config,
     pub profiles: Profiles,
@@ -41,28 +43,22 @@ impl Kit {
     pub fn new() -> Kit {
         let mut layers = Layers::defaults();
         let partitions = PARTITIONS.to_string();
-        // A batch ends by its size, never by the time of the machine that the simulator runs on.
+        // A batch must end by its size, never by the clock of the machine that stops the simulator.
         for (path, text) in [
             ("kafka.bootstrap_servers", "nowhere:9092"),
             ("store.durability", "changelog"),
             ("topics.partitions", partitions.as_str()),
             ("store.restore_batch_max", "5"),
             ("ingest.batch_ms", "1000"),
-            ("profile", hasty()),
-            ("shadow.profile", lenient()),
+            ("profile", hasty_profile()),
+            ("shadow.profile", lenient_profile()),
         ] {
-            layers.set(path, text, "the simulator").expect("an option");
+            layers.set(path, text, "the simulator").expect("each of these is an option");
         }
-        let config = layers.checked().expect("options");
-        let embedder = keepsake::ports::embedder::Options {
-            model: ModelChoice::Hash,
-            library: None,
-            tokens_max: 256,
-            threads: 1,
-        };
+        let config = layers.checked().expect("these options are valid");
         Kit {
-            profiles: Profiles::load(&config).expect("built in"),
-            model: Model::open(&embedder).expect("needs nothing"),
+            profiles: Profiles::load(&config).expect("both profiles are valid"),
+            model: hash_model(),
             metrics: Arc::new(Metrics::new()),
             config,
         }
@@ -96,7 +92,7 @@ impl Kit {
             options: options::ingest(&self.config),
             profiles: self.profiles.clone(),
             shards: shards.clone(),
-            encoder: pool::in_place(self.model.session().expect("needs nothing")),
+            encoder: pool::in_place(self.model.session().expect("the hash encoder needs no files")),
             tokens: self.model.tokens(),
             rarity: Rarity::flat(),
             spread: Spread::STANDARD,
@@ -108,7 +104,7 @@ impl Kit {
     fn judging(&self) -> Judging {
         let options = JudgingOptions { cosine: 0.0, ..options::judging(&self.config) };
         Judging {
-            judge: Box::new(Quarrelsome),
+            judge: Box::new(ThirdOfAllPairs),
             clock: Arc::new(ManualClock::default()),
             spread: Spread::STANDARD,
             options,
@@ -116,10 +112,10 @@ impl Kit {
     }
 }
 
-/// Finds a contradiction in about a third of all pairs, the same ones each time.
-struct Quarrelsome;
+/// A contradiction judge that finds one in about a third of all pairs, the same ones each time.
+struct ThirdOfAllPairs;
 
-impl Judge for Quarrelsome {
+impl Judge for ThirdOfAllPairs {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         Ok(pairs
             .iter()
@@ -128,28 +124,28 @@ impl Judge for Quarrelsome {
     }
 }
 
-/// A profile in which happens within hours, and with a handful of memories, what otherwise takes months and thousands.
-fn hasty() -> &'static str {
+/// Writes a profile that prunes and summarises after hours and with a handful of memories, instead
+/// of months and thousands.
+fn hasty_profile() -> &'static str {
     static PATH: OnceLock<&str> = OnceLock::new();
     PATH.get_or_init(|| {
         let keepsake = include_str!("../../config/profiles/keepsake.toml");
-        let mut profile: toml::Table = keepsake.parse().expect("it is built in");
-        profile["prune"] = toml::Value::Table(
-            "age_days = 3.0\nstrength = 0.99\ncount_max = 8".parse().expect("a table"),
-        );
+        let mut profile: toml::Table = keepsake.parse().expect("the built-in profile is TOML");
+        let prune = "age_days = 3.0\nstrength = 0.99\ncount_max = 8";
+        profile["prune"] = toml::Value::Table(prune.parse().expect("this is a TOML table"));
         profile["summary"]["idle_hours"] = 1.0.into();
         profile["summary"]["memories_min"] = 2.into();
-        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/hasty.toml");
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/hasty_profile.toml");
         std::fs::write(path, profile.to_string()).unwrap_or_else(|e| panic!("writes {path}: {e}"));
         path
     })
 }
 
-/// What the shadow is: another gate on the same totals.
-fn lenient() -> &'static str {
+/// Writes the shadow profile: another gate on the same surprise.
+fn lenient_profile() -> &'static str {
     static PATH: OnceLock<&str> = OnceLock::new();
     PATH.get_or_init(|| {
-        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/lenient.toml");
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/lenient_profile.toml");
         let text =
             "base = \"keepsake\"\n[gate]\nfixed = 0.2\nkeep_share = 0.9\n[merge]\ncosine = 0.8\n";
         std::fs::write(path, text).unwrap_or_else(|e| panic!("writes {path}: {e}"));
@@ -157,18 +153,20 @@ fn lenient() -> &'static str {
     })
 }
 
-/// The clock of one process. Whoever waits finds out that the process is dead: then what its disk lost is lost, and all that still runs is
-/// told that it need not go on.
-struct Pulse {
+/// The clock of one process, which also notices its death.
+///
+/// Code that waits calls [`Clock::sleep`]. If the process is dead by then, the disk loses its last
+/// batches and the waiting code is stopped.
+struct ProcessClock {
     clock: ManualClock,
     connection: Connection,
     home: MemoryHome,
     batches_lost: usize,
     is_over: AtomicBool,
-    runs: OnceLock<(Weak<Shared>, Weak<Shards>)>,
+    stops: OnceLock<(Weak<Shared>, Weak<Shards>)>,
 }
 
-impl Clock for Pulse {
+impl Clock for ProcessClock {
     fn wall(&self) -> Time {
         self.clock.wall()
     }
@@ -183,7 +181,7 @@ impl Clock for Pulse {
             return;
         }
         self.home.crash(self.batches_lost);
-        let Some((shared, shards)) = self.runs.get() else { return };
+        let Some((shared, shards)) = self.stops.get() else { return };
         if let Some(shared) = shared.upgrade() {
             shared.stop();
         }
@@ -193,25 +191,25 @@ impl Clock for Pulse {
     }
 }
 
-/// What a life begins with.
-pub struct Birth<'w> {
+/// Everything that a process is started with.
+pub struct StartOptions<'w> {
     pub kit: &'w Kit,
     pub cluster: &'w Cluster,
     pub clock: &'w ManualClock,
-    /// Of its connection; the name it writes under is made of it and of its home.
+    /// Name of the connection.
     pub name: &'static str,
-    pub writes_as: &'w str,
+    /// Transactional id: the name, and the number of disks that the machine has lost.
+    pub transactional_id: &'w str,
     pub home: &'w MemoryHome,
-    /// What it reads at most together.
     pub batch_records_max: usize,
-    /// What a death that nobody ordered takes from the disk.
+    /// Batches that the disk loses if the process dies by itself.
     pub batches_lost: usize,
-    pub blows: &'w Blows,
+    pub interruptions: &'w Interruptions,
     pub bug: Option<Bug>,
 }
 
-/// One life of a process.
-pub struct Running {
+/// A process, from its start to its end.
+pub struct Process {
     pub connection: Connection,
     pub shards: Arc<Shards>,
     shared: Arc<Shared>,
@@ -221,41 +219,39 @@ pub struct Running {
     compact_loop: CompactLoop,
     memories: Arc<dyn Log>,
     wanted: Receiver<i32>,
-    /// Asked for, and not restored yet.
+    /// Partitions that are assigned and not restored yet.
     pub to_restore: VecDeque<i32>,
 }
 
-impl Running {
-    pub fn start(birth: &Birth<'_>) -> Result<Running> {
-        let Birth { kit, cluster, .. } = birth;
-        let connection = cluster.connect(birth.name);
-        let pulse = Arc::new(Pulse {
-            clock: birth.clock.clone(),
+impl Process {
+    pub fn start(start: &StartOptions<'_>) -> Result<Process> {
+        let StartOptions { kit, cluster, .. } = start;
+        let connection = cluster.connect(start.name);
+        let process_clock = Arc::new(ProcessClock {
+            clock: start.clock.clone(),
             connection: connection.clone(),
-            home: birth.home.clone(),
-            batches_lost: birth.batches_lost,
+            home: start.home.clone(),
+            batches_lost: start.batches_lost,
             is_over: AtomicBool::new(false),
-            runs: OnceLock::new(),
+            stops: OnceLock::new(),
         });
-        let clock: Arc<dyn Clock> = pulse.clone();
+        let clock: Arc<dyn Clock> = process_clock.clone();
         let shared = Arc::new(Shared::new(clock.clone(), false, kit.metrics.clone()));
         let topics = &kit.config.topics;
-        let (sender, wanted) = crossbeam_channel::bounded(2 * PARTITIONS as usize);
+        let (wants, wanted) = crossbeam_channel::bounded(2 * PARTITIONS as usize);
         let memories = connection.log(&topics.memories())?;
-        let unsteady = UnsteadyLog { inner: memories.clone(), blows: birth.blows.clone() };
-        let changelog = Changelog {
-            log: Arc::new(unsteady),
-            options: options::restore(&kit.config),
-            wanted: sender,
-        };
-        let shards = kit.shards(birth.home, Some(changelog), clock);
-        pulse
-            .runs
+        let log =
+            InterruptedLog { inner: memories.clone(), interruptions: start.interruptions.clone() };
+        let changelog =
+            Changelog { log: Arc::new(log), options: options::restore(&kit.config), wanted: wants };
+        let shards = kit.shards(start.home, Some(changelog), clock);
+        process_clock
+            .stops
             .set((Arc::downgrade(&shared), Arc::downgrade(&shards)))
-            .expect("it was just made");
+            .expect("the cell was made empty above");
         let transactor =
-            connection.transactor(birth.writes_as, &topics.events(), &topics.memories())?;
-        let transactor = Saboteur::between(transactor, birth.bug, memories.clone());
+            connection.transactor(start.transactional_id, &topics.events(), &topics.memories())?;
+        let transactor = Saboteur::between(transactor, start.bug, memories.clone());
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         limits.batch_ms = 3_600_000;
@@ -263,19 +259,23 @@ impl Running {
         let inner =
             connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
         let mut ingest_loop = IngestLoop {
-            consumer: Box::new(Unsteady { inner, blows: birth.blows.clone(), restores: false }),
+            consumer: Box::new(InterruptedConsumer {
+                inner,
+                interruptions: start.interruptions.clone(),
+                restores: false,
+            }),
             events: connection.log(&topics.events())?,
             durability: Durability::Changelog(transactor),
             replier: connection.producer("receipts")?,
             compactor,
-            pace: Pace::new(3_600_000, birth.batch_records_max),
+            pace: Pace::new(3_600_000, start.batch_records_max),
             limits,
             acknowledge: Duration::ZERO,
             behind: BTreeSet::new(),
             fenced: 0,
         };
         ingest_loop.begin(&shared)?;
-        Ok(Running {
+        Ok(Process {
             ingest: kit.ingest(&shards),
             compact: Compact::new(
                 options::compact(&kit.config),
@@ -306,13 +306,11 @@ impl Running {
         done
     }
 
-    /// One shard. None: there is none to restore, or a transaction is open there, for which a real one waits.
+    /// Restores one shard and returns its partition. Returns `None` if no shard waits, or if a
+    /// transaction is open in the changelog: a real restore thread would wait for its end.
     pub fn restore(&mut self) -> Option<i32> {
         let next = *self.to_restore.front()?;
-        let decided = |log: &dyn Log| {
-            Ok::<bool, keepsake::fault::Fault>(log.stable_end(next)? == log.end(next)?)
-        };
-        if !decided(&*self.memories).unwrap_or(false) {
+        if !self.is_decided(next).unwrap_or(false) {
             self.to_restore.rotate_left(1);
             return None;
         }
@@ -321,25 +319,31 @@ impl Running {
         Some(next)
     }
 
-    /// The turn of the thread that stands by, for one partition of somebody else. None: as with `restore`.
+    /// Runs the standby thread once, for a partition that another process owns. Returns `None` as
+    /// [`Process::restore`] does.
     pub fn stand_by(&self, chosen: usize) -> Result<Option<i32>> {
         let of_others = self.shards.of_others();
         let Some(partition) = of_others.get(chosen % of_others.len().max(1)).copied() else {
             return Ok(None);
         };
-        if self.memories.stable_end(partition)? != self.memories.end(partition)? {
+        if !self.is_decided(partition)? {
             return Ok(None);
         }
         self.shards.stand_by(partition).map(|()| Some(partition))
     }
 
-    /// The compaction worker's turn.
+    /// Whether the changelog of this partition has no open transaction.
+    fn is_decided(&self, partition: i32) -> Result<bool> {
+        Ok(self.memories.stable_end(partition)? == self.memories.end(partition)?)
+    }
+
+    /// Runs the compaction worker once.
     pub fn compact(&mut self) -> Result<()> {
         let asked = self.compact_loop.asked.try_recv().ok();
         self.compact_loop.round(&mut self.compact, &self.shared, asked)
     }
 
-    /// Told to go: in good order.
+    /// Shuts the process down cleanly.
     pub fn stop(self) {
         self.ingest_loop.consumer.close();
         self.shards.close_all();

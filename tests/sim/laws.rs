@@ -1,15 +1,19 @@
-//! What must hold when the world has come to rest, against what does not know how it came there: the events as they were sent, and one
-//! fold of them in which nothing goes wrong.
+//! Checks the laws after a simulation.
+//!
+//! The final state is compared with two things that know nothing of the faults: the events as they
+//! were sent, and a [`Fold`], one faultless run over the same events.
 
 use super::instance::Kit;
 use super::stream::{PARTITIONS, Sent, TENANT};
-use super::world::{World, said};
-use crate::support::story::Dice;
+use super::world::{World, text_of};
+use crate::support::contains;
+use crate::support::workload::Dice;
+use keepsake::config::Topics;
 use keepsake::domain::{Memory, MemoryId, Time, UserKey};
 use keepsake::home::MemoryHome;
 use keepsake::memory::Reads;
 use keepsake::ownership::{Changelog, Shards};
-use keepsake::ports::broker::{Broker, Headers, Ownership, Record, header};
+use keepsake::ports::broker::{Broker, Headers, Outgoing, Ownership, Record, header};
 use keepsake::ports::clock::ManualClock;
 use keepsake::run::options;
 use keepsake::shard::Shard;
@@ -21,24 +25,28 @@ use std::sync::Arc;
 
 type Law = Result<(), String>;
 /// Partition and offset.
-type Place = (i32, i64);
-type Told = (Option<Vec<u8>>, Option<Vec<u8>>, Headers);
+type At = (i32, i64);
+/// Key, value and headers of a record.
+type Body = (Option<Vec<u8>>, Option<Vec<u8>>, Headers);
 
-/// All that was written to one topic, apart from where.
-type Said = BTreeMap<(i32, Told), usize>;
+/// How often each record was written to one topic, by partition and body.
+type Written = BTreeMap<(i32, Body), usize>;
 
-/// A fold of the events as they stand: nobody dies, nothing is late, and each is read once.
+/// The last value of each key of the change feed, by partition and key.
+type Feed = BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>;
+
+/// Shards and outputs of a faultless run over the events: no crash, and each event is read once.
 struct Fold {
     shards: Arc<Shards>,
-    decisions: Said,
-    dead_letters: Said,
-    forwarded: Said,
-    /// The last value of each key of the change feed.
-    feed: BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>,
+    decisions: Written,
+    dead_letters: Written,
+    forwarded: Written,
+    feed: Feed,
 }
 
-struct Ended {
-    /// The one shard of each partition that is open somewhere.
+/// Shards and topics at the end of a simulation.
+struct End {
+    /// The one open shard of each partition.
     shards: Vec<Arc<Shard>>,
     events: Vec<Vec<Record>>,
     decisions: Vec<Record>,
@@ -47,137 +55,132 @@ struct Ended {
     memories: Vec<Vec<Record>>,
 }
 
-/// The digest of all that is left, if every law holds.
-pub fn hold(world: &mut World<'_>, processes: &[Arc<Shards>]) -> Result<u64, String> {
-    let ended = Ended::of(world, processes)?;
-    one_end_for_each(&world.sent, &ended, &world.kit.config.topics.events())?;
-    the_group_knows(world, &ended)?;
-    let fold = Fold::of(world.kit, &ended, &mut world.dice)?;
-    as_folded(&ended, &fold)?;
-    said_as_folded(&ended, &fold)?;
-    rebuildable(world, &ended)?;
-    the_index_has_what_the_store_has(&ended)?;
-    forgotten_stays_forgotten(world, &ended)?;
-    a_tenants_memory_is_everywhere(&ended)?;
-    told_once(&ended)?;
-    note(world, &ended, &fold)?;
-    digest(&ended)
+/// Checks every law and returns the digest of the final state, or the first broken law.
+pub fn check(world: &mut World<'_>, processes: &[Arc<Shards>]) -> Result<u64, String> {
+    let end = End::of(world, processes)?;
+    every_event_ends_once(&world.sent, &end, &world.kit.config.topics.events())?;
+    the_group_has_committed_what_is_applied(world, &end)?;
+    let fold = Fold::of(world.kit, &end, &mut world.dice)?;
+    shards_equal_the_fold(&end, &fold)?;
+    topics_equal_the_fold(&end, &fold)?;
+    shards_are_rebuildable(world, &end)?;
+    the_index_has_the_memories_of_the_store(&end)?;
+    forgotten_stays_forgotten(world, &end)?;
+    tenant_memories_are_equal_on_all_shards(&end)?;
+    receipts_come_once(&end)?;
+    count_occurrences(world, &end, &fold)?;
+    digest(&end)
 }
 
-impl Ended {
-    fn of(world: &World<'_>, processes: &[Arc<Shards>]) -> Result<Ended, String> {
+/// All records of a topic, partition by partition.
+fn records(world: &World<'_>, topic: &str) -> Result<Vec<Vec<Record>>, String> {
+    (0..PARTITIONS)
+        .map(|partition| world.cluster.records(topic, partition).map_err(text_of))
+        .collect()
+}
+
+impl End {
+    fn of(world: &World<'_>, processes: &[Arc<Shards>]) -> Result<End, String> {
         let topics = &world.kit.config.topics;
-        let all = |topic: &str| {
-            (0..PARTITIONS)
-                .map(|p| world.cluster.records(topic, p).map_err(said))
-                .collect::<Result<Vec<_>, _>>()
-        };
-        let shard = |p: i32| {
+        let shards = (0..PARTITIONS).map(|partition| {
             processes
                 .iter()
-                .find_map(|shards| shards.get(p))
-                .ok_or_else(|| format!("nobody has partition {p}"))
-        };
-        Ok(Ended {
-            shards: (0..PARTITIONS).map(shard).collect::<Result<_, _>>()?,
-            events: all(&topics.events())?,
-            decisions: all(&topics.decisions())?.concat(),
-            dead_letters: all(&topics.dead_letters())?.concat(),
-            receipts: all(&topics.replies())?.concat(),
-            memories: all(&topics.memories())?,
+                .find_map(|shards| shards.get(partition))
+                .ok_or_else(|| format!("no process has partition {partition}"))
+        });
+        Ok(End {
+            shards: shards.collect::<Result<_, _>>()?,
+            events: records(world, &topics.events())?,
+            decisions: records(world, &topics.decisions())?.concat(),
+            dead_letters: records(world, &topics.dead_letters())?.concat(),
+            receipts: records(world, &topics.replies())?.concat(),
+            memories: records(world, &topics.memories())?,
         })
     }
 }
 
 impl Fold {
-    fn of(kit: &Kit, ended: &Ended, dice: &mut Dice) -> Result<Fold, String> {
+    fn of(kit: &Kit, end: &End, dice: &mut Dice) -> Result<Fold, String> {
         let clock = Arc::new(ManualClock::at(Time(0)));
         let shards = kit.shards(&MemoryHome::default(), None, clock);
         let mut ingest = kit.ingest(&shards);
         let mut fold = Fold {
             shards: shards.clone(),
-            decisions: Said::new(),
-            dead_letters: Said::new(),
-            forwarded: Said::new(),
-            feed: BTreeMap::new(),
+            decisions: Written::new(),
+            dead_letters: Written::new(),
+            forwarded: Written::new(),
+            feed: Feed::new(),
         };
-        for (partition, records) in ended.events.iter().enumerate() {
-            shards.open(partition as i32).map_err(said)?;
+        for (partition, records) in end.events.iter().enumerate() {
+            shards.open(partition as i32).map_err(text_of)?;
             let mut records = records.clone();
             while !records.is_empty() {
-                // However it is cut into batches.
+                // The result must not depend on how the events are cut into batches.
                 let rest = records.split_off(records.len().min(1 + dice.below(8) as usize));
-                let effects = ingest.step(std::mem::replace(&mut records, rest)).map_err(said)?;
+                let batch = std::mem::replace(&mut records, rest);
+                let effects = ingest.step(batch).map_err(text_of)?;
                 for write in effects.writes {
-                    write.carry_out(None).map_err(said)?;
+                    write.carry_out(None).map_err(text_of)?;
                 }
-                for out in effects.outputs {
-                    let topics = &kit.config.topics;
-                    let told = (out.key, out.value, out.headers);
-                    match &out.topic {
-                        topic if *topic == topics.decisions() => {
-                            count(&mut fold.decisions, 0, told)
-                        }
-                        topic if *topic == topics.dead_letters() => {
-                            count(&mut fold.dead_letters, 0, told)
-                        }
-                        topic if *topic == topics.events() => {
-                            count(
-                                &mut fold.forwarded,
-                                out.partition.expect("a forwarded record names its partition"),
-                                told,
-                            );
-                        }
-                        _ => {
-                            let key = (
-                                out.partition.expect("a state names its partition"),
-                                told.0.unwrap_or_default(),
-                            );
-                            fold.feed.insert(key, told.1);
-                        }
-                    }
+                for output in effects.outputs {
+                    fold.add(&kit.config.topics, output);
                 }
             }
         }
         Ok(fold)
     }
+
+    fn add(&mut self, topics: &Topics, output: Outgoing) {
+        let Outgoing { topic, partition, key, value, headers, .. } = output;
+        if topic == topics.decisions() {
+            count(&mut self.decisions, 0, (key, value, headers));
+        } else if topic == topics.dead_letters() {
+            count(&mut self.dead_letters, 0, (key, value, headers));
+        } else if topic == topics.events() {
+            let partition = partition.expect("a forwarded record names its partition");
+            count(&mut self.forwarded, partition, (key, value, headers));
+        } else {
+            let partition = partition.expect("a changelog record names its partition");
+            self.feed.insert((partition, key.unwrap_or_default()), value);
+        }
+    }
 }
 
 // ---------------------------------------------------------------- the laws
 
-/// Nothing is lost and nothing is done twice: each event that was sent has its decisions, each about another candidate, or one dead letter.
-fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
-    let (mut decided, mut shadowed) =
-        (BTreeMap::<Place, Vec<Value>>::new(), BTreeMap::<Place, Vec<Value>>::new());
-    for record in &ended.decisions {
+/// Laws nothing-lost and nothing-twice: each sent event has either decisions about different
+/// candidates or one dead letter.
+fn every_event_ends_once(sent: &[Sent], end: &End, topic: &str) -> Law {
+    let mut decided: BTreeMap<At, Vec<Value>> = BTreeMap::new();
+    let mut shadowed: BTreeMap<At, Vec<Value>> = BTreeMap::new();
+    for record in &end.decisions {
         let decision = json(record)?;
         let event = &decision["event"];
         if event["topic"] != topic {
-            return Err(format!("a decision about no event of ours: {decision}"));
+            return Err(format!("a decision about an event of another topic: {decision}"));
         }
         let place = (
             event["partition"].as_i64().unwrap_or(-1) as i32,
             event["offset"].as_i64().unwrap_or(-1),
         );
-        let beside = if decision["shadow"] == true { &mut shadowed } else { &mut decided };
-        beside.entry(place).or_default().push(decision);
+        let all = if decision["shadow"] == true { &mut shadowed } else { &mut decided };
+        all.entry(place).or_default().push(decision);
     }
-    let mut dead: BTreeMap<Place, usize> = BTreeMap::new();
-    for record in &ended.dead_letters {
+    let mut dead: BTreeMap<At, usize> = BTreeMap::new();
+    for record in &end.dead_letters {
         *dead.entry(origin(record)?).or_default() += 1;
     }
     for event in sent {
-        let (decisions, dead) = (
-            decided.remove(&event.place).unwrap_or_default(),
-            dead.remove(&event.place).unwrap_or_default(),
-        );
+        let decisions = decided.remove(&event.place).unwrap_or_default();
+        let dead = dead.remove(&event.place).unwrap_or_default();
         let candidates: BTreeSet<String> = decisions
             .iter()
             .map(|decision| format!("{} {}", decision["candidate"], decision["memory"]))
             .collect();
-        let is_right = match event.is_broken {
-            true => decisions.is_empty() && dead == 1,
-            false => !decisions.is_empty() && candidates.len() == decisions.len() && dead == 0,
+        let is_right = if event.is_broken {
+            decisions.is_empty() && dead == 1
+        } else {
+            !decisions.is_empty() && candidates.len() == decisions.len() && dead == 0
         };
         if !is_right {
             return Err(format!(
@@ -192,25 +195,26 @@ fn one_end_for_each(sent: &[Sent], ended: &Ended, topic: &str) -> Law {
         let event = sent.iter().find(|event| event.place == *place).map(|event| &event.event);
         if shadows.len() != 1 || event.is_none_or(|event| event["type"] != "turn") {
             return Err(format!(
-                "{place:?} has {} shadows: {shadows:?} of {event:?}",
+                "{place:?} has {} shadow decisions: {shadows:?} of {event:?}",
                 shadows.len()
             ));
         }
     }
     match dead.into_iter().next() {
-        // Compaction's own proposals have decisions too; nobody's has a dead letter.
-        Some((place, _)) => Err(format!("a dead letter about {place:?}, which nobody sent")),
+        // Decisions may be left over, about proposals of the compaction worker. Dead letters not.
+        Some((place, _)) => Err(format!("a dead letter about {place:?}, which was never sent")),
         None => Ok(()),
     }
 }
 
-fn the_group_knows(world: &World<'_>, ended: &Ended) -> Law {
-    let (group, topic) = (&world.kit.config.kafka.group_id, world.kit.config.topics.events());
-    for shard in &ended.shards {
+fn the_group_has_committed_what_is_applied(world: &World<'_>, end: &End) -> Law {
+    let group = &world.kit.config.kafka.group_id;
+    let topic = world.kit.config.topics.events();
+    for shard in &end.shards {
         let committed = world.cluster.committed(group, &topic, shard.partition).unwrap_or(0);
         if committed != shard.applied() + 1 {
             return Err(format!(
-                "partition {}: the group has committed {committed}, applied is {}",
+                "partition {}: the group has committed {committed}, the shard has applied {}",
                 shard.partition,
                 shard.applied()
             ));
@@ -219,66 +223,51 @@ fn the_group_knows(world: &World<'_>, ended: &Ended) -> Law {
     Ok(())
 }
 
-/// Whatever happened: the state is that of all events once.
-fn as_folded(ended: &Ended, fold: &Fold) -> Law {
-    for shard in &ended.shards {
+/// Law nothing-twice: the state is that of every event applied once.
+fn shards_equal_the_fold(end: &End, fold: &Fold) -> Law {
+    for shard in &end.shards {
         let folded = fold.shards.get(shard.partition).ok_or("the fold has all shards")?;
         same(shard, &folded, "the fold of its events")?;
     }
     Ok(())
 }
 
-fn said_as_folded(ended: &Ended, fold: &Fold) -> Law {
-    let said = |records: &[Record]| {
-        let mut all = Said::new();
-        records.iter().for_each(|record| {
-            count(&mut all, 0, (record.key.clone(), record.value.clone(), record.headers.clone()))
-        });
-        all
-    };
-    differ("decisions", &said(&ended.decisions), &fold.decisions)?;
-    differ("dead letters", &said(&ended.dead_letters), &fold.dead_letters)?;
-    let mut forwarded = Said::new();
-    for record in
-        ended.events.iter().flatten().filter(|record| record.header("keepsake-via").is_some())
-    {
-        count(
-            &mut forwarded,
-            record.partition,
-            (record.key.clone(), record.value.clone(), record.headers.clone()),
-        );
-    }
-    differ("forwarded records", &forwarded, &fold.forwarded)?;
-    let feed: BTreeMap<_, _> = ended.memories.iter().flat_map(|records| latest(records)).collect();
-    let live =
-        |feed: &BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>| -> BTreeSet<(i32, Vec<u8>, Vec<u8>)> {
-            feed.iter()
-                .filter_map(|((p, key), value)| Some((*p, key.clone(), value.clone()?)))
-                .collect()
-        };
-    let values = feed.into_iter().map(|(key, record)| (key, record.value.clone())).collect();
-    let (ours, theirs) = (live(&values), live(&fold.feed));
+fn topics_equal_the_fold(end: &End, fold: &Fold) -> Law {
+    compare("decisions", &written(end.decisions.iter(), |_| 0), &fold.decisions)?;
+    compare("dead letters", &written(end.dead_letters.iter(), |_| 0), &fold.dead_letters)?;
+    let forwarded =
+        end.events.iter().flatten().filter(|record| record.header("keepsake-via").is_some());
+    compare("forwarded", &written(forwarded, |record| record.partition), &fold.forwarded)?;
+    let feed: Feed = end
+        .memories
+        .iter()
+        .flat_map(|records| latest(records))
+        .map(|(key, record)| (key, record.value.clone()))
+        .collect();
+    let ours = without_tombstones(&feed);
+    let theirs = without_tombstones(&fold.feed);
     match ours.symmetric_difference(&theirs).next() {
-        Some((partition, key, value)) => {
-            let who = if ours.contains(&(*partition, key.clone(), value.clone())) {
-                "only the feed"
-            } else {
-                "only the fold"
-            };
-            Err(format!(
-                "change feed of partition {partition}: {who} has {} = {}",
-                text(key),
-                text(value)
-            ))
-        }
+        Some(only @ (partition, key, value)) => Err(format!(
+            "change feed of partition {partition}: only the {} has {} = {}",
+            if ours.contains(only) { "feed" } else { "fold" },
+            text(key),
+            text(value)
+        )),
         None => Ok(()),
     }
 }
 
-/// What another machine would make of the changelog is what is here; so is what the changelog holds, read without our own reader.
-fn rebuildable(world: &World<'_>, ended: &Ended) -> Law {
+fn without_tombstones(feed: &Feed) -> BTreeSet<(i32, Vec<u8>, Vec<u8>)> {
+    feed.iter()
+        .filter_map(|((partition, key), value)| Some((*partition, key.clone(), value.clone()?)))
+        .collect()
+}
+
+/// Law rebuildable: another machine restores the same shards from the changelog. The records of
+/// the changelog, read here without the production reader, are those of the store.
+fn shards_are_rebuildable(world: &World<'_>, end: &End) -> Law {
     let topic = world.kit.config.topics.memories();
-    let log = world.cluster.connect("reader").log(&topic).map_err(said)?;
+    let log = world.cluster.connect("reader").log(&topic).map_err(text_of)?;
     let (wanted, _kept) = crossbeam_channel::bounded(PARTITIONS as usize);
     let changelog = Changelog { log, options: options::restore(&world.kit.config), wanted };
     let restored = world.kit.shards(
@@ -287,32 +276,31 @@ fn rebuildable(world: &World<'_>, ended: &Ended) -> Law {
         Arc::new(ManualClock::at(Time(0))),
     );
     restored.assigned(&(0..PARTITIONS).map(|p| (p, None)).collect::<Vec<_>>());
-    for shard in &ended.shards {
+    for shard in &end.shards {
         restored.restore(shard.partition);
-        restored.fault().map_err(said)?;
+        restored.fault().map_err(text_of)?;
         let rebuilt = restored.get(shard.partition).ok_or("a shard is not restored")?;
         if rebuilt.applied() != shard.applied() {
             return Err(format!(
-                "partition {}: the changelog says {}, applied is {}",
+                "partition {}: restored up to {}, the shard has applied {}",
                 shard.partition,
                 rebuilt.applied(),
                 shard.applied()
             ));
         }
-        same(shard, &rebuilt, "what its changelog makes")?;
+        same(shard, &rebuilt, "the restore of its changelog")?;
         let mut held = BTreeMap::new();
-        for ((_, name), record) in latest(&ended.memories[shard.partition as usize]) {
+        for ((_, name), record) in latest(&end.memories[shard.partition as usize]) {
             let name = text(&name);
-            if let (Some(state), true) = (
-                record.header(STATE_HEADER),
-                record.value.is_some() && name != META && name.contains('/'),
-            ) {
-                held.insert(named(name.into_bytes()).map_err(said)?.key, Some(state.to_vec()));
+            let is_state = record.value.is_some() && name != META && name.contains('/');
+            if let Some(state) = record.header(STATE_HEADER).filter(|_| is_state) {
+                let key = named(name.into_bytes()).map_err(text_of)?.key;
+                held.insert(key, Some(state.to_vec()));
             }
         }
-        if held != shard.store.everything().map_err(said)?.records {
+        if held != shard.store.everything().map_err(text_of)?.records {
             return Err(format!(
-                "partition {}: the changelog's last values are not what the store holds",
+                "partition {}: the last values of the changelog differ from the store",
                 shard.partition
             ));
         }
@@ -320,20 +308,20 @@ fn rebuildable(world: &World<'_>, ended: &Ended) -> Law {
     Ok(())
 }
 
-fn the_index_has_what_the_store_has(ended: &Ended) -> Law {
-    for shard in &ended.shards {
+fn the_index_has_the_memories_of_the_store(end: &End) -> Law {
+    for shard in &end.shards {
         let mut stored = BTreeSet::new();
-        for key in shard.store.users(None, usize::MAX).map_err(said)? {
+        for key in shard.store.users(None, usize::MAX).map_err(text_of)? {
             shard
                 .store
                 .memories(&key, &mut |memory| {
                     stored.insert((memory.key, memory.id));
                     true
                 })
-                .map_err(said)?;
+                .map_err(text_of)?;
         }
         let indexed: BTreeSet<(UserKey, MemoryId)> =
-            shard.index.text.ids().map_err(said)?.into_iter().collect();
+            shard.index.text.ids().map_err(text_of)?.into_iter().collect();
         if stored != indexed {
             return Err(format!(
                 "partition {}: the index has {indexed:?}, the store {stored:?}",
@@ -344,54 +332,47 @@ fn the_index_has_what_the_store_has(ended: &Ended) -> Law {
     Ok(())
 }
 
-/// Neither the memory nor, if nobody else said it, its word.
-fn forgotten_stays_forgotten(world: &World<'_>, ended: &Ended) -> Law {
+/// Law forgotten-stays-forgotten: after `forget` neither the memory nor its secret word is left in
+/// store, index or change feed.
+fn forgotten_stays_forgotten(world: &World<'_>, end: &End) -> Law {
     let topic = world.kit.config.topics.events();
-    let mut secrets: BTreeMap<String, &str> = BTreeMap::new();
-    for sent in &world.sent {
-        secrets
-            .extend(sent.secret.as_deref().map(|secret| (sent.memory(&topic).to_string(), secret)));
-    }
-    let live: Vec<Record> =
-        ended.memories.iter().flat_map(|records| latest(records).into_values().cloned()).collect();
-    let everything: Vec<Vec<u8>> = ended
-        .shards
+    let secrets: BTreeMap<String, &str> = world
+        .sent
         .iter()
-        .map(|shard| {
-            shard
-                .store
-                .everything()
-                .map(|all| all.records.into_values().flatten().collect::<Vec<_>>().concat())
-        })
-        .collect::<keepsake::fault::Result<_>>()
-        .map_err(said)?;
+        .filter_map(|sent| Some((sent.memory(&topic).to_string(), sent.secret.as_deref()?)))
+        .collect();
+    let live: Vec<&Record> =
+        end.memories.iter().flat_map(|records| latest(records).into_values()).collect();
+    let mut stored_bytes = Vec::new();
     let mut indexed = BTreeSet::new();
-    for shard in &ended.shards {
-        indexed.extend(shard.index.text.ids().map_err(said)?.into_iter().map(|(_, id)| id));
+    for shard in &end.shards {
+        let records = shard.store.everything().map_err(text_of)?.records;
+        stored_bytes.push(records.into_values().flatten().collect::<Vec<_>>().concat());
+        indexed.extend(shard.index.text.ids().map_err(text_of)?.into_iter().map(|(_, id)| id));
     }
-    for record in &ended.decisions {
+    for record in &end.decisions {
         let decision = json(record)?;
         if decision["outcome"] != "forgotten" {
             continue;
         }
         for id in decision["related"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            let memory = MemoryId::parse(id).ok_or("an id is an id")?;
-            let is_told = |record: &Record| {
-                record.value.is_some()
-                    && text(record.key.as_deref().unwrap_or_default()).ends_with(id)
-            };
-            if indexed.contains(&memory) || live.iter().any(is_told) {
-                return Err(format!("{id} is here again, although {decision}"));
+            let memory = MemoryId::parse(id).ok_or("a decision names memories by valid ids")?;
+            let is_fed = live.iter().any(|record| {
+                let key = text(record.key.as_deref().unwrap_or_default());
+                record.value.is_some() && key.ends_with(id)
+            });
+            if indexed.contains(&memory) || is_fed {
+                return Err(format!("{id} is back, although {decision}"));
             }
             let Some(secret) = secrets.get(id) else { continue };
-            let stored = everything.iter().any(|bytes| says(bytes, secret));
+            let stored = stored_bytes.iter().any(|bytes| contains(bytes, secret));
             let fed = live.iter().any(|record| {
-                says(record.value.as_deref().unwrap_or_default(), secret)
-                    || says(record.header(STATE_HEADER).unwrap_or_default(), secret)
+                contains(record.value.as_deref().unwrap_or_default(), secret)
+                    || contains(record.header(STATE_HEADER).unwrap_or_default(), secret)
             });
             if stored || fed {
                 return Err(format!(
-                    "{secret} is still said (store {stored}, feed {fed}), although {decision}"
+                    "{secret} is still there (store {stored}, feed {fed}), although {decision}"
                 ));
             }
         }
@@ -399,11 +380,12 @@ fn forgotten_stays_forgotten(world: &World<'_>, ended: &Ended) -> Law {
     Ok(())
 }
 
-/// All shards hold the same of it, but for the offset at which each changed it.
-fn a_tenants_memory_is_everywhere(ended: &Ended) -> Law {
-    let everyone = UserKey::everyone_of(TENANT).expect("a name");
+/// All shards hold the same tenant memories, except for the offset of the last change, which is
+/// each shard's own.
+fn tenant_memories_are_equal_on_all_shards(end: &End) -> Law {
+    let everyone = UserKey::everyone_of(TENANT).expect("the tenant has a valid name");
     let mut first: Option<BTreeMap<MemoryId, Memory>> = None;
-    for shard in &ended.shards {
+    for shard in &end.shards {
         let mut held = BTreeMap::new();
         shard
             .store
@@ -411,23 +393,25 @@ fn a_tenants_memory_is_everywhere(ended: &Ended) -> Law {
                 held.insert(memory.id, Memory { changed: 0, ..memory });
                 true
             })
-            .map_err(said)?;
+            .map_err(text_of)?;
         let first = first.get_or_insert_with(|| held.clone());
         if *first != held {
             let partition = shard.partition;
             return Err(format!(
-                "partition {partition} holds other of the tenant than the first: {held:#?}, {first:#?}"
+                "tenant memories of partition {partition} differ from those of the first: \
+                 {held:#?}, {first:#?}"
             ));
         }
     }
     Ok(())
 }
 
-/// No sender gets two answers. None is possible: a crash may come between what is done and what is told.
-fn told_once(ended: &Ended) -> Law {
-    let mut told = BTreeSet::new();
-    for receipt in &ended.receipts {
-        if !told.insert(receipt.header("correlation-id").unwrap_or_default()) {
+/// No sender gets two receipts. No receipt at all is possible: a crash may come between the commit
+/// and the receipt.
+fn receipts_come_once(end: &End) -> Law {
+    let mut seen = BTreeSet::new();
+    for receipt in &end.receipts {
+        if !seen.insert(receipt.header("correlation-id").unwrap_or_default()) {
             return Err(format!(
                 "a second receipt: {}",
                 text(receipt.value.as_deref().unwrap_or_default())
@@ -437,78 +421,76 @@ fn told_once(ended: &Ended) -> Law {
     Ok(())
 }
 
-fn note(world: &mut World<'_>, ended: &Ended, fold: &Fold) -> Law {
-    for record in &ended.decisions {
+/// Adds outcomes, dead letters, receipts and forwarded records to the world's counts.
+fn count_occurrences(world: &mut World<'_>, end: &End, fold: &Fold) -> Law {
+    for record in &end.decisions {
         let decision = json(record)?;
         let is_shadow = decision["shadow"] == true;
-        world.note(
-            if is_shadow { "shadowed" } else { decision["outcome"].as_str().unwrap_or_default() },
-            1,
-        );
+        let outcome = decision["outcome"].as_str().unwrap_or_default();
+        world.count(if is_shadow { "shadowed" } else { outcome }, 1);
     }
-    let is_broadcast = |told: &Told| header(&told.2, "keepsake-tenant").is_some();
-    for ((_, told), times) in &fold.forwarded {
-        world.note(if is_broadcast(told) { "told everywhere" } else { "forwarded" }, *times);
+    for ((_, (_, _, headers)), times) in &fold.forwarded {
+        let is_copy = header(headers, "keepsake-tenant").is_some();
+        world.count(if is_copy { "copied to every partition" } else { "forwarded" }, *times);
     }
-    world.note("dead letter", ended.dead_letters.len());
-    world.note("receipt", ended.receipts.len());
+    world.count("dead letter", end.dead_letters.len());
+    world.count("receipt", end.receipts.len());
     Ok(())
 }
 
-fn digest(ended: &Ended) -> Result<u64, String> {
+fn digest(end: &End) -> Result<u64, String> {
     let mut digest = 0u64;
-    for shard in &ended.shards {
-        digest =
-            digest.rotate_left(7) ^ shard.store.digest().map_err(said)? ^ shard.applied() as u64;
+    for shard in &end.shards {
+        let of_shard = shard.store.digest().map_err(text_of)? ^ shard.applied() as u64;
+        digest = digest.rotate_left(7) ^ of_shard;
     }
     Ok(digest)
 }
 
-// ---------------------------------------------------------------- how they look
+// ---------------------------------------------------------------- comparisons
 
-fn same(ours: &Shard, theirs: &Shard, what: &str) -> Law {
+/// Fails with the differing records unless two shards hold the same.
+fn same(ours: &Shard, theirs: &Shard, expected: &str) -> Law {
     let partition = ours.partition;
     for source in 0..PARTITIONS {
-        let (ours, theirs) =
-            (ours.store.via(source).map_err(said)?, theirs.store.via(source).map_err(said)?);
-        if ours != theirs {
+        let here = ours.store.via(source).map_err(text_of)?;
+        let there = theirs.store.via(source).map_err(text_of)?;
+        if here != there {
             return Err(format!(
-                "partition {partition} is not {what}: via {source} it has {ours:?}, not {theirs:?}"
+                "partition {partition} is not {expected}: records forwarded from {source} are \
+                 applied up to {here:?}, not {there:?}"
             ));
         }
     }
-    if ours.store.digest().map_err(said)? == theirs.store.digest().map_err(said)? {
+    if ours.store.digest().map_err(text_of)? == theirs.store.digest().map_err(text_of)? {
         return Ok(());
     }
-    let (ours, theirs) = (
-        ours.store.everything().map_err(said)?.records,
-        theirs.store.everything().map_err(said)?.records,
-    );
+    let ours = ours.store.everything().map_err(text_of)?.records;
+    let theirs = theirs.store.everything().map_err(text_of)?.records;
     let keys: BTreeSet<&Vec<u8>> = ours.keys().chain(theirs.keys()).collect();
-    let shown = |value: Option<&Option<Vec<u8>>>| {
-        value.cloned().flatten().map_or("nothing".to_owned(), |value| text(&value))
-    };
     let different: Vec<String> = keys
         .into_iter()
         .filter(|key| ours.get(*key) != theirs.get(*key))
         .map(|key| {
             let sort = if is_memory(key) { "memory" } else { "record" };
-            format!(
-                "{sort} {}:\n  here {}\n  there {}",
-                text(key),
-                shown(ours.get(key)),
-                shown(theirs.get(key))
-            )
+            let here = value_text(ours.get(key));
+            let there = value_text(theirs.get(key));
+            format!("{sort} {}:\n  here {here}\n  there {there}", text(key))
         })
         .collect();
-    Err(format!("partition {partition} is not {what}:\n{}", different.join("\n")))
+    Err(format!("partition {partition} is not {expected}:\n{}", different.join("\n")))
 }
 
-fn differ(what: &str, ours: &Said, theirs: &Said) -> Law {
+fn value_text(value: Option<&Option<Vec<u8>>>) -> String {
+    value.cloned().flatten().map_or("nothing".to_owned(), text)
+}
+
+/// Fails at the first record that was not written as often as in the fold.
+fn compare(what: &str, ours: &Written, theirs: &Written) -> Law {
     let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     for key in keys {
-        let (here, there) =
-            (ours.get(key).copied().unwrap_or(0), theirs.get(key).copied().unwrap_or(0));
+        let here = ours.get(key).copied().unwrap_or(0);
+        let there = theirs.get(key).copied().unwrap_or(0);
         if here != there {
             let (partition, (_, value, headers)) = key;
             let via = header(headers, "keepsake-via").map(text);
@@ -521,8 +503,21 @@ fn differ(what: &str, ours: &Said, theirs: &Said) -> Law {
     Ok(())
 }
 
-fn count(said: &mut Said, partition: i32, told: Told) {
-    *said.entry((partition, told)).or_default() += 1;
+/// Counts records. `partition` says which partition a record is counted under.
+fn written<'r>(
+    records: impl Iterator<Item = &'r Record>,
+    partition: fn(&Record) -> i32,
+) -> Written {
+    let mut all = Written::new();
+    for record in records {
+        let body = (record.key.clone(), record.value.clone(), record.headers.clone());
+        count(&mut all, partition(record), body);
+    }
+    all
+}
+
+fn count(written: &mut Written, partition: i32, body: Body) {
+    *written.entry((partition, body)).or_default() += 1;
 }
 
 /// The last record of each key.
@@ -533,40 +528,30 @@ fn latest(records: &[Record]) -> BTreeMap<(i32, Vec<u8>), &Record> {
         .collect()
 }
 
-/// Where the event of a dead letter was sent to.
-fn origin(record: &Record) -> Result<Place, String> {
-    let first = record.header("keepsake-origin").map(text);
-    let number = |name: &str| {
-        record
-            .header(name)
-            .and_then(|bytes| text(bytes).parse::<i64>().ok())
-            .ok_or_else(|| format!("a dead letter without {name}"))
+/// Partition and offset that the event of a dead letter was sent to.
+fn origin(record: &Record) -> Result<At, String> {
+    let Some(origin) = record.header("keepsake-origin").map(text) else {
+        let partition = number_in(record, "__connect.errors.partition")? as i32;
+        return Ok((partition, number_in(record, "__connect.errors.offset")?));
     };
-    match first {
-        Some(place) => {
-            let mut parts = place.rsplit(':');
-            let mut next = || {
-                parts
-                    .next()
-                    .and_then(|part| part.parse::<i64>().ok())
-                    .ok_or("an origin is topic:partition:offset")
-            };
-            let (offset, partition) = (next()?, next()?);
-            Ok((partition as i32, offset))
-        }
-        None => {
-            Ok((number("__connect.errors.partition")? as i32, number("__connect.errors.offset")?))
-        }
+    let numbers: Option<Vec<i64>> =
+        origin.rsplit(':').take(2).map(|part| part.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some([offset, partition]) => Ok((*partition as i32, *offset)),
+        _ => Err(format!("an origin is topic:partition:offset, not {origin}")),
     }
+}
+
+fn number_in(record: &Record, name: &str) -> Result<i64, String> {
+    record
+        .header(name)
+        .and_then(|bytes| text(bytes).parse().ok())
+        .ok_or_else(|| format!("a dead letter without {name}"))
 }
 
 fn json(record: &Record) -> Result<Value, String> {
     serde_json::from_slice(record.value.as_deref().unwrap_or_default())
-        .map_err(|error| format!("a decision is no JSON: {error}"))
-}
-
-fn says(bytes: &[u8], word: &str) -> bool {
-    bytes.windows(word.len()).any(|window| window == word.as_bytes())
+        .map_err(|error| format!("a decision is not JSON: {error}"))
 }
 
 fn text(bytes: impl AsRef<[u8]>) -> String {

@@ -1,15 +1,18 @@
-//! What the world says to a simulated Keepsake: events that depend on each other, and some that are wrong.
+//! Generates the events of a simulation: they depend on each other, and some are malformed.
 
-use crate::support::story::Dice;
+use crate::support::workload::Dice;
 use keepsake::domain::{MemoryId, Position, UserKey};
 use keepsake::ports::broker::{Headers, Outgoing};
 use serde_json::{Value, json};
 
 pub const TENANT: &str = "sim";
 pub const PARTITIONS: i32 = 3;
-/// They live on all three partitions.
+/// Their keys cover all three partitions.
 pub const USERS: [&str; 6] = ["ada", "bob", "mia", "fay", "kim", "eve"];
 const CITIES: [&str; 5] = ["Berlin", "Lisbon", "Porto", "Vienna", "Oslo"];
+const TENNIS: [&str; 2] =
+    ["I have never played tennis in the park.", "I played tennis in the park with Anna."];
+const SIGNALS: [&str; 4] = ["used", "confirmed", "wrong", "irrelevant"];
 const REPEATED: [&str; 3] = [
     "We decided to use Postgres for the billing service in March.",
     "My flight to Oslo leaves on 12 March at 7:40.",
@@ -18,29 +21,27 @@ const REPEATED: [&str; 3] = [
 /// 1 January 2026, noon.
 pub const NOON_MS: i64 = 1_767_268_800_000;
 
-/// An event as it was sent, and where it stands.
+/// An event that was sent, with its partition and offset.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub place: (i32, i64),
     pub user: usize,
     pub event: Value,
-    /// Nobody can read it: it becomes a dead letter.
+    /// The record cannot be decoded and must become a dead letter.
     pub is_broken: bool,
-    /// A word that no other event says.
+    /// A word that no other event contains.
     pub secret: Option<String>,
 }
 
 impl Sent {
-    /// The memory that it makes, if it makes one.
+    /// Id of the memory that the event's first candidate makes, if it makes one.
     pub fn memory(&self, topic: &str) -> MemoryId {
-        MemoryId::of(
-            &Position { topic: topic.into(), partition: self.place.0, offset: self.place.1 },
-            0,
-        )
+        let (partition, offset) = self.place;
+        MemoryId::of(&Position { topic: topic.into(), partition, offset }, 0)
     }
 }
 
-/// The next event, not sent yet.
+/// An event that is not sent yet.
 pub struct Next {
     pub outgoing: Outgoing,
     pub partition: i32,
@@ -68,31 +69,30 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
         10..=19 => turn(&format!("I moved to {} last month.", pick(dice, &CITIES))),
         20..=28 => turn(pick(dice, &REPEATED)),
         29..=31 => turn(&format!("We now have {} boats in the rental fleet.", 10 + dice.below(5))),
-        32..=33 => turn(pick(
-            dice,
-            &["I have never played tennis in the park.", "I played tennis in the park with Anna."],
-        )),
+        32..=33 => turn(pick(dice, &TENNIS)),
         34..=44 => {
-            json!({"type": "remember", "content": format!("The parcel code is {}.", word(&mut secret, n))})
+            let content = format!("The parcel code is {}.", word(&mut secret, n));
+            json!({"type": "remember", "content": content})
         }
         45..=52 => turn(&format!("My locker number is {}.", word(&mut secret, n))),
         53..=56 => turn("Hi there!"),
         57..=60 => {
-            json!({"type": "turn", "role": "assistant", "content": format!("Noted: the parcel of {n} is on its way to Porto.")})
+            let content = format!("Noted: the parcel of {n} is on its way to Porto.");
+            json!({"type": "turn", "role": "assistant", "content": content})
         }
         61..=65 => {
-            json!({"type": "remember", "scope": "tenant", "content": format!("Office rule {}: doors close at six.", word(&mut secret, n))})
+            let content = format!("Office rule {}: doors close at six.", word(&mut secret, n));
+            json!({"type": "remember", "scope": "tenant", "content": content})
         }
         66..=71 => {
-            json!({"type": "update", "content": format!("The parcel code has become {}.", pick(dice, &CITIES))})
+            let content = format!("The parcel code has become {}.", pick(dice, &CITIES));
+            json!({"type": "update", "content": content})
         }
         72..=79 => json!({"type": "forget"}),
         80..=82 => json!({"type": "forget", "session": session(dice)}),
         83..=84 => json!({"type": "forget", "query": pick(dice, &CITIES)}),
         85 => json!({"type": "forget", "everything": true}),
-        86..=91 => {
-            json!({"type": "feedback", "signal": pick(dice, &["used", "confirmed", "wrong", "irrelevant"])})
-        }
+        86..=91 => json!({"type": "feedback", "signal": pick(dice, &SIGNALS)}),
         92..=93 => json!({"type": "tick"}),
         94..=95 => {
             is_broken = true;
@@ -100,24 +100,24 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
         }
         _ => Value::Null,
     };
-    let is_told_again = event.is_null();
-    let (user, mut event) = match again(dice, before).filter(|_| is_told_again) {
+    let is_repeated = event.is_null();
+    let (user, mut event) = match repeatable(dice, before).filter(|_| is_repeated) {
         Some(sent) => {
             secret = sent.secret.clone();
             (sent.user, sent.event.clone())
         }
         None => {
-            if is_told_again {
+            if is_repeated {
                 event = turn("Hi there!");
             }
-            (dress(dice, &mut event, topic, before, user, n), event)
+            (complete(dice, &mut event, topic, before, user), event)
         }
     };
     if !is_broken {
         event["user"] = USERS[user].into();
     }
-    let key = UserKey::new(TENANT, USERS[user]).expect("a name");
-    // Some senders know no murmur2.
+    let key = UserKey::new(TENANT, USERS[user]).expect("tenant and user are valid names");
+    // Some senders do not partition by murmur2.
     let partition = if dice.below(8) == 0 {
         dice.below(PARTITIONS as u64) as i32
     } else {
@@ -133,21 +133,22 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
         partition: Some(partition),
         key: Some(key.as_str().into()),
         value: Some(value),
-        headers: if dice.below(2) == 0 { asks_for_a_receipt(n) } else { Vec::new() },
+        headers: if dice.below(2) == 0 { receipt_headers(n) } else { Vec::new() },
         ..Outgoing::default()
     };
     Next { outgoing, partition, user, event, is_broken, secret }
 }
 
-/// Tenant, session, time, id, and what it is about. Says whose it is: who changes a memory is mostly the one whose it is.
-fn dress(
+/// Fills in tenant, memory, session, time and id. Returns the user who sends the event, mostly the
+/// owner of the memory that the event names.
+fn complete(
     dice: &mut Dice,
     event: &mut Value,
     topic: &str,
     before: &[Sent],
     user: usize,
-    n: usize,
 ) -> usize {
+    let n = before.len();
     let mut user = user;
     event["tenant"] = TENANT.into();
     let is_about_a_memory = event["type"] == "update"
@@ -157,21 +158,22 @@ fn dress(
                 !fields.keys().any(|f| ["session", "query", "everything"].contains(&f.as_str()))
             }));
     if is_about_a_memory {
-        let is_maker = |sent: &&Sent| {
-            ["turn", "remember"].contains(&sent.event["type"].as_str().unwrap_or(""))
-        };
-        let mut makers: Vec<&Sent> = before.iter().filter(is_maker).collect();
-        // Often the last one that the whole tenant sees: its changes meet only if several users change it at about the same time.
-        if let (Some(shared), 0..=3) =
-            (makers.iter().rposition(|sent| sent.event["scope"] == "tenant"), dice.below(10))
-        {
+        let mut makers: Vec<&Sent> = before
+            .iter()
+            .filter(|sent| sent.event["type"] == "turn" || sent.event["type"] == "remember")
+            .collect();
+        let shared = makers.iter().rposition(|sent| sent.event["scope"] == "tenant");
+        let prefers_shared = dice.below(10) <= 3;
+        // Often the newest tenant memory: concurrent changes of it by several users are a case of
+        // their own.
+        if let Some(shared) = shared.filter(|_| prefers_shared) {
             makers = vec![makers[shared]];
         }
         let memory = match makers.len() {
             0 => MemoryId::of(&Position { topic: topic.into(), partition: 0, offset: 0 }, 0),
             many => {
                 let maker = makers[many - 1 - dice.below(many.min(12) as u64) as usize];
-                // What a whole tenant sees anybody of it may change.
+                // Every user of a tenant may change a tenant memory.
                 if dice.below(8) != 0 && maker.event["scope"] != "tenant" {
                     user = maker.user;
                 }
@@ -185,9 +187,10 @@ fn dress(
             event["session"] = session(dice).into();
         }
         if dice.below(3) != 0 {
-            // Late and early ones too.
+            // Up to ten minutes early, so that event times are out of order.
             let at = NOON_MS + n as i64 * 60_000 - dice.below(600_000) as i64;
-            event["at"] = jiff::Timestamp::from_millisecond(at).expect("a time").to_string().into();
+            let at = jiff::Timestamp::from_millisecond(at).expect("the time is in the year 2026");
+            event["at"] = at.to_string().into();
         }
     }
     if dice.below(2) == 0 {
@@ -196,16 +199,17 @@ fn dress(
     user
 }
 
-/// One that was sent before. A secret only under an id: else it would be another event that says it.
-fn again<'s>(dice: &mut Dice, before: &'s [Sent]) -> Option<&'s Sent> {
-    let can: Vec<&Sent> = before
+/// Chooses an earlier event to send again. An event with a secret needs an id: without one the
+/// repetition would be a second event that contains the secret.
+fn repeatable<'s>(dice: &mut Dice, before: &'s [Sent]) -> Option<&'s Sent> {
+    let candidates: Vec<&Sent> = before
         .iter()
         .filter(|sent| !sent.is_broken && (sent.secret.is_none() || !sent.event["id"].is_null()))
         .collect();
-    if can.is_empty() { None } else { Some(can[dice.below(can.len() as u64) as usize]) }
+    (!candidates.is_empty()).then(|| pick(dice, &candidates))
 }
 
-fn asks_for_a_receipt(n: usize) -> Headers {
+fn receipt_headers(n: usize) -> Headers {
     vec![
         ("reply-topic".into(), b"keepsake.replies".to_vec()),
         ("correlation-id".into(), n.to_string().into_bytes()),
@@ -216,6 +220,7 @@ fn turn(content: &str) -> Value {
     json!({"type": "turn", "content": content})
 }
 
+/// Makes the secret word of event `n`.
 fn word(secret: &mut Option<String>, n: usize) -> String {
     let word = format!("zq{n}x");
     *secret = Some(word.clone());

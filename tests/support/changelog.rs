@@ -1,42 +1,45 @@
-//! A changelog in memory: what a shard was restored from until now, and what is written behind it.
+//! A changelog in memory: the records that a shard is restored from, and those written after them.
 
 use keepsake::fault::{Fault, Result, StopName};
 use keepsake::ports::broker::{Consumer, Log, Membership, Outgoing, Polled, Record, Start};
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// One partition of a topic. Clones are the same one.
+/// One partition of a topic. Clones share the records.
 #[derive(Clone, Default)]
 pub struct Changelog(Arc<Mutex<Vec<Record>>>);
 
 impl Changelog {
-    /// Ends with the record at `last`, as the log does that the shard has been reading.
+    /// Numbers the records so that the last one has the offset `last`, the position up to which
+    /// the shard's store has read.
     pub fn ending_at(last: i64, records: Vec<Record>) -> Changelog {
         let first = last + 1 - records.len() as i64;
-        let at = |(n, record)| Record { offset: first + n as i64, ..record };
-        Changelog(Arc::new(Mutex::new(records.into_iter().enumerate().map(at).collect())))
+        let numbered =
+            (first..).zip(records).map(|(offset, record)| Record { offset, ..record }).collect();
+        Changelog(Arc::new(Mutex::new(numbered)))
     }
 
-    /// Returns the offset of the last one.
+    /// Appends records and returns the offset of the last one.
     pub fn write<'a>(&self, outgoing: impl Iterator<Item = &'a Outgoing>) -> i64 {
-        let mut records = self.0.lock().expect("no writer panics");
+        let mut records = self.0.lock();
         for out in outgoing {
             let offset = records.last().map_or(0, |last| last.offset + 1);
-            let (key, value, headers) = (out.key.clone(), out.value.clone(), out.headers.clone());
             records.push(Record {
                 topic: out.topic.clone(),
                 offset,
-                key,
-                value,
-                headers,
+                key: out.key.clone(),
+                value: out.value.clone(),
+                headers: out.headers.clone(),
                 ..Record::default()
             });
         }
         records.last().map_or(-1, |last| last.offset)
     }
 
+    /// The first offset and the next one.
     fn ends(&self) -> (i64, i64) {
-        let records = self.0.lock().expect("no writer panics");
+        let records = self.0.lock();
         (
             records.first().map_or(0, |first| first.offset),
             records.last().map_or(0, |last| last.offset + 1),
@@ -69,12 +72,12 @@ struct Reader {
 }
 
 fn only_reads<T>() -> Result<T> {
-    Err(Fault::stop(StopName::ThreadDied, "a reader of one partition only reads"))
+    Err(Fault::stop(StopName::ThreadDied, "a changelog reader can only poll"))
 }
 
 impl Consumer for Reader {
     fn poll(&mut self, _wait: Duration) -> Result<Polled> {
-        let records = self.changelog.0.lock().expect("no writer panics");
+        let records = self.changelog.0.lock();
         let Some(record) = records.iter().find(|record| record.offset >= self.next) else {
             return Ok(Polled::End { partition: self.partition });
         };

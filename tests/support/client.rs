@@ -1,4 +1,9 @@
-//! A client written from the contract alone: topics, keys, headers and JSON over a plain Kafka client. Shares no code with ours.
+//! A client written from the contract alone: topics, keys, headers and JSON over a plain Kafka
+//! client.
+//!
+//! Limit: it shares no code with `processors/`, so a test cannot pass because both sides have the
+//! same mistake. Every reply, decision and memory state that it reads is validated against
+//! `schemas/`.
 
 use super::{PATIENCE, eventually, validator};
 use rdkafka::client::ClientContext;
@@ -15,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// A record to be sent, or one that was read.
+/// A record to send, or one that was read.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     pub topic: String,
@@ -36,26 +41,39 @@ impl Message {
         self.headers.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_slice())
     }
 
+    /// A header as text. Fails if the record has no such header.
     pub fn text(&self, name: &str) -> &str {
         let bytes = self.header(name).unwrap_or_else(|| panic!("no header {name} on {self:?}"));
-        std::str::from_utf8(bytes).unwrap_or_else(|_| panic!("header {name} is no text: {bytes:?}"))
+        std::str::from_utf8(bytes)
+            .unwrap_or_else(|_| panic!("header {name} is not text: {bytes:?}"))
     }
 
+    /// The value as JSON. Fails for a tombstone.
     pub fn json(&self) -> Value {
-        let value = self.value.as_deref().unwrap_or_else(|| panic!("no value: {self:?}"));
+        let value =
+            self.value.as_deref().unwrap_or_else(|| panic!("the record has no value: {self:?}"));
         serde_json::from_slice(value)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(value)))
     }
 }
 
 #[derive(Clone)]
-struct Acknowledge;
+struct Acknowledgements;
 
-impl ClientContext for Acknowledge {}
+impl ClientContext for Acknowledgements {}
 
-type Delivery = Arc<OnceLock<Result<(i32, i64), String>>>;
+/// Partition and offset of a record, once the broker has acknowledged it.
+pub type Delivery = Arc<OnceLock<Result<(i32, i64), String>>>;
 
-impl ProducerContext for Acknowledge {
+/// Partition and offset of a record that was flushed.
+pub fn acknowledged(delivery: &Delivery) -> (i32, i64) {
+    match delivery.get() {
+        Some(Ok(place)) => *place,
+        other => panic!("the broker did not acknowledge a record: {other:?}"),
+    }
+}
+
+impl ProducerContext for Acknowledgements {
     type DeliveryOpaque = Delivery;
 
     fn delivery(&self, result: &DeliveryResult<'_>, delivery: Delivery) {
@@ -66,26 +84,27 @@ impl ProducerContext for Acknowledge {
     }
 }
 
-/// One connection: sends to any topic, reads the replies topic.
-pub struct Wire {
+/// One connection: a producer for any topic and a reader of the replies topic.
+pub struct Client {
     pub prefix: String,
     servers: String,
-    producer: BaseProducer<Acknowledge>,
+    producer: BaseProducer<Acknowledgements>,
     replies: BaseConsumer,
 }
 
-impl Wire {
-    pub fn connect(servers: &str, prefix: &str) -> Wire {
+impl Client {
+    pub fn connect(servers: &str, prefix: &str) -> Client {
         let producer = config(servers)
             .set("partitioner", "murmur2_random")
             .set("linger.ms", "0")
-            // Else a restart of the broker has it send again what is there already, under another offset: another event.
+            // Without idempotence a restart of the broker can make the producer write a record
+            // twice: a second offset, so a second event.
             .set("enable.idempotence", "true")
             .set("message.max.bytes", "4000000")
-            .create_with_context(Acknowledge)
+            .create_with_context(Acknowledgements)
             .expect("the settings are valid");
         let replies = reader(servers, &format!("{prefix}replies"), false);
-        Wire { prefix: prefix.to_owned(), servers: servers.to_owned(), producer, replies }
+        Client { prefix: prefix.to_owned(), servers: servers.to_owned(), producer, replies }
     }
 
     pub fn topic(&self, name: &str) -> String {
@@ -93,20 +112,17 @@ impl Wire {
     }
 
     pub fn user(&self, tenant: &str, user: &str) -> User<'_> {
-        User { wire: self, tenant: tenant.to_owned(), user: user.to_owned() }
+        User { client: self, tenant: tenant.to_owned(), user: user.to_owned() }
     }
 
-    /// Sends it and says where it went: partition and offset.
+    /// Sends a record, waits for the acknowledgement and returns partition and offset.
     pub fn send(&self, message: &Message) -> (i32, i64) {
         let delivery = self.post(message);
         self.flush();
-        match delivery.get() {
-            Some(Ok(place)) => *place,
-            other => panic!("sending to {} was not acknowledged: {other:?}", message.topic),
-        }
+        acknowledged(&delivery)
     }
 
-    /// Puts it on its way.
+    /// Sends a record without waiting. [`Client::flush`] waits.
     pub fn post(&self, message: &Message) -> Delivery {
         let delivery = Delivery::default();
         let mut record: BaseRecord<'_, [u8], [u8], Delivery> =
@@ -135,17 +151,22 @@ impl Wire {
         self.producer.poll(Duration::ZERO);
     }
 
-    /// Sends it with a reply topic and a correlation id of its own, and waits for the one reply. Checked against its schema.
+    /// Adds the headers that request a reply under `correlation`.
+    pub fn with_reply_to(&self, message: Message, correlation: impl AsRef<[u8]>) -> Message {
+        message
+            .with("kafka_replyTopic", self.topic("replies"))
+            .with("kafka_correlationId", correlation)
+    }
+
+    /// Sends a record under a new correlation id and waits for the one reply, which is validated
+    /// against its schema.
     pub fn exchange(&self, message: Message) -> Message {
         let correlation = Uuid::new_v4().into_bytes();
-        let message = message
-            .with("kafka_replyTopic", self.topic("replies"))
-            .with("kafka_correlationId", correlation);
-        self.send(&message);
+        self.send(&self.with_reply_to(message, correlation));
         self.reply("kafka_correlationId", &correlation)
     }
 
-    /// The reply that carries this value in this header.
+    /// Waits for the reply whose `header` has the value `correlation`.
     pub fn reply(&self, header: &str, correlation: &[u8]) -> Message {
         let reply = self.reply_if(PATIENCE, |reply| reply.header(header) == Some(correlation));
         reply.unwrap_or_else(|| {
@@ -153,32 +174,35 @@ impl Wire {
         })
     }
 
+    /// Waits for a reply that `fits` accepts. Replies that do not fit are dropped.
     pub fn reply_if(&self, within: Duration, fits: impl Fn(&Message) -> bool) -> Option<Message> {
         let give_up = Instant::now() + within;
         while Instant::now() < give_up {
             match self.replies.poll(Duration::from_millis(50)) {
                 Some(Ok(record)) => {
-                    let reply = taken(&record);
+                    let reply = owned(&record);
                     if fits(&reply) {
                         validator::reply(&reply.json());
                         return Some(reply);
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) | None => {}
-                Some(Err(error)) => eprintln!("while it waits for a reply: {error}"),
+                Some(Err(error)) => eprintln!("polling for a reply: {error}"),
             }
         }
         None
     }
 
-    /// Everything a topic holds now, partition by partition. Decisions and memory states are checked against their schemas.
+    /// All records of a topic as a consumer of the contract sees them. Decisions and memory states
+    /// are validated against their schemas.
     pub fn read(&self, name: &str) -> Vec<Message> {
-        let mut messages = self.everything(name);
+        let mut messages = self.read_raw(name);
         match name {
             "decisions" => {
                 messages.iter().for_each(|message| validator::valid("decision", &message.json()))
             }
-            // The shard's own records lie there too; whoever follows the memories skips them by their header.
+            // The topic holds the shard's own records too. A consumer of memory states skips those
+            // by this header.
             "memories" => {
                 messages.retain(|message| message.header("keepsake-record") == Some(b"memory"));
                 messages
@@ -191,29 +215,29 @@ impl Wire {
         messages
     }
 
-    /// Everything a topic holds now, partition by partition, whatever it is.
-    pub fn everything(&self, name: &str) -> Vec<Message> {
+    /// All records of a topic, up to its present end.
+    pub fn read_raw(&self, name: &str) -> Vec<Message> {
         let topic = self.topic(name);
         let consumer = reader(&self.servers, &topic, true);
-        let mut left: Vec<(i32, i64)> = ends(&consumer, &topic)
+        let mut unread: Vec<(i32, i64)> = ends(&consumer, &topic)
             .into_iter()
             .filter(|(_, (low, high))| high > low)
-            .map(|(p, (_, h))| (p, h))
+            .map(|(partition, (_, high))| (partition, high))
             .collect();
         let mut messages = Vec::new();
         let give_up = Instant::now() + PATIENCE;
-        while !left.is_empty() {
-            assert!(Instant::now() < give_up, "{topic} cannot be read to its end: {left:?} left");
+        while !unread.is_empty() {
+            assert!(Instant::now() < give_up, "{topic} was not read to its end: {unread:?}");
             match consumer.poll(Duration::from_millis(50)) {
                 Some(Ok(record)) => {
-                    left.retain(|(partition, end)| {
+                    unread.retain(|(partition, end)| {
                         *partition != record.partition() || record.offset() + 1 < *end
                     });
-                    messages.push(taken(&record));
+                    messages.push(owned(&record));
                 }
-                // The last offset may be a transaction's marker, which is no record.
+                // The last offset may hold the marker of a transaction, which is never delivered.
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    left.retain(|(other, _)| *other != partition)
+                    unread.retain(|(other, _)| *other != partition)
                 }
                 _ => {}
             }
@@ -221,9 +245,9 @@ impl Wire {
         messages
     }
 
-    /// The first record of a topic that fits, as soon as it is there.
-    pub fn find(&self, name: &str, what: &str, fits: impl Fn(&Message) -> bool) -> Message {
-        eventually(&format!("{what} on {name}"), || {
+    /// Waits for a record that `fits` accepts and returns the first one.
+    pub fn find(&self, name: &str, expected: &str, fits: impl Fn(&Message) -> bool) -> Message {
+        eventually(&format!("{expected} on {name}"), || {
             self.read(name).into_iter().find(|message| fits(message))
         })
     }
@@ -237,18 +261,19 @@ fn config(servers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", servers)
-        .set("client.id", "story")
+        .set("client.id", "test")
         .set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
     config
 }
 
-/// Reads all partitions of a topic, from the beginning or from the present end.
+/// A consumer of all partitions of a topic, from the beginning or from the present end.
 fn reader(servers: &str, topic: &str, from_beginning: bool) -> BaseConsumer {
     let consumer: BaseConsumer = config(servers)
-        .set("group.id", "story")
+        .set("group.id", "test")
         .set("enable.auto.commit", "false")
-        // Asks again soon for what a restart of the broker made it forget; where its place is gone, from the beginning, not behind the reply.
+        // After a restart of the broker the metadata must come back soon.
         .set("topic.metadata.refresh.interval.ms", "1000")
+        // If the position is lost, the end would be behind the awaited reply.
         .set("auto.offset.reset", "earliest")
         .set("isolation.level", "read_committed")
         .set("enable.partition.eof", "true")
@@ -259,13 +284,13 @@ fn reader(servers: &str, topic: &str, from_beginning: bool) -> BaseConsumer {
     for (partition, (low, high)) in ends(&consumer, topic) {
         let start = if from_beginning { low } else { high };
         list.add_partition_offset(topic, partition, Offset::Offset(start))
-            .expect("an offset of the broker's");
+            .expect("the broker returned this offset");
     }
     consumer.assign(&list).unwrap_or_else(|e| panic!("assigns {topic}: {e}"));
     consumer
 }
 
-/// Partition → first offset, next offset.
+/// First offset and next offset of each partition, as `(partition, (first, next))`.
 fn ends(consumer: &BaseConsumer, topic: &str) -> Vec<(i32, (i64, i64))> {
     let partitions = eventually(&format!("topic {topic}"), || {
         let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).ok()?;
@@ -278,14 +303,18 @@ fn ends(consumer: &BaseConsumer, topic: &str) -> Vec<(i32, (i64, i64))> {
             .collect();
         (!partitions.is_empty()).then_some(partitions)
     });
-    let ends = |partition| consumer.fetch_watermarks(topic, partition, PATIENCE);
     partitions
         .into_iter()
-        .map(|p| (p, ends(p).unwrap_or_else(|e| panic!("reads the ends of {topic}/{p}: {e}"))))
+        .map(|partition| {
+            let ends = consumer
+                .fetch_watermarks(topic, partition, PATIENCE)
+                .unwrap_or_else(|e| panic!("reads the ends of {topic}/{partition}: {e}"));
+            (partition, ends)
+        })
         .collect()
 }
 
-fn taken(record: &BorrowedMessage<'_>) -> Message {
+fn owned(record: &BorrowedMessage<'_>) -> Message {
     let headers = record.headers().map(|headers| {
         headers
             .iter()
@@ -302,10 +331,10 @@ fn taken(record: &BorrowedMessage<'_>) -> Message {
     }
 }
 
-/// One user of one tenant: fills in who it is about.
+/// One user of one tenant. Fills in `tenant`, `user` and the key of each message.
 #[derive(Clone)]
 pub struct User<'a> {
-    pub wire: &'a Wire,
+    pub client: &'a Client,
     pub tenant: String,
     pub user: String,
 }
@@ -315,12 +344,12 @@ impl User<'_> {
         format!("{}/{}", self.tenant, self.user)
     }
 
-    /// The message as it would be sent, for those who want to change it first.
+    /// A message that is not sent yet.
     pub fn message(&self, topic: &str, mut value: Value) -> Message {
         value["tenant"] = json!(self.tenant);
         value["user"] = json!(self.user);
         Message {
-            topic: self.wire.topic(topic),
+            topic: self.client.topic(topic),
             key: Some(self.key().into_bytes()),
             value: Some(value.to_string().into_bytes()),
             ..Message::default()
@@ -329,28 +358,44 @@ impl User<'_> {
 
     /// Publishes an event and waits for its receipt.
     pub fn event(&self, event: Value) -> Value {
-        self.wire.exchange(self.message("events", event)).json()
+        self.client.exchange(self.message("events", event)).json()
     }
 
+    /// Sends a request and waits for its reply.
     pub fn ask(&self, request: Value) -> Value {
-        self.wire.exchange(self.message("recalls", request)).json()
+        self.client.exchange(self.message("recalls", request)).json()
     }
 
     pub fn turn(&self, content: &str) -> Value {
         self.event(json!({"type": "turn", "content": content}))
     }
 
-    /// Stores it, and says under which id.
+    /// Stores a memory and returns its id.
     pub fn remember(&self, content: &str) -> String {
-        made(&self.event(json!({"type": "remember", "content": content})))
+        memory_id(&self.event(json!({"type": "remember", "content": content})))
     }
 
     pub fn recall(&self, query: &str) -> Value {
         self.ask(json!({"type": "recall", "query": query}))
     }
 
+    /// Publishes a `tick` to every partition: each process has its own compaction worker.
+    /// `at` is its time; `None` leaves that field out.
+    pub fn tick(&self, at: Option<&str>) {
+        let body = at.map_or(json!({"type": "tick"}), |at| json!({"type": "tick", "at": at}));
+        for partition in 0..self.client.partitions("events") {
+            self.client.send(&Message {
+                value: Some(body.to_string().into_bytes()),
+                partition: Some(partition),
+                ..self.message("events", json!({}))
+            });
+        }
+    }
+
+    /// All memories of the user, page by page.
     pub fn list(&self) -> Vec<Value> {
-        let (mut memories, mut after) = (Vec::new(), Value::Null);
+        let mut memories = Vec::new();
+        let mut after = Value::Null;
         loop {
             let mut request = json!({"type": "list", "limit": 100});
             if !after.is_null() {
@@ -366,10 +411,11 @@ impl User<'_> {
         }
     }
 
+    /// All decisions about the user, in the order of the topic.
     pub fn decisions(&self) -> Vec<Value> {
         let key = self.key();
         let decisions = self
-            .wire
+            .client
             .read("decisions")
             .into_iter()
             .filter(|record| record.key.as_deref() == Some(key.as_bytes()));
@@ -377,19 +423,43 @@ impl User<'_> {
     }
 }
 
-/// The memory of a receipt's first decision.
-pub fn made(reply: &Value) -> String {
+/// The memory id in the first decision of a receipt.
+pub fn memory_id(reply: &Value) -> String {
     reply["decisions"][0]["memory"]
         .as_str()
-        .unwrap_or_else(|| panic!("no memory was made: {reply}"))
+        .unwrap_or_else(|| panic!("the first decision names no memory: {reply}"))
         .to_owned()
 }
 
+/// The outcome of the first decision of a receipt.
 pub fn outcome(reply: &Value) -> &str {
-    reply["decisions"][0]["outcome"].as_str().unwrap_or_else(|| panic!("no decision: {reply}"))
+    reply["decisions"][0]["outcome"]
+        .as_str()
+        .unwrap_or_else(|| panic!("the reply has no decision: {reply}"))
 }
 
+/// The texts of the memories in a reply, in its order.
 pub fn contents(reply: &Value) -> Vec<&str> {
-    let memories = reply["memories"].as_array().unwrap_or_else(|| panic!("no memories: {reply}"));
-    memories.iter().map(|memory| memory["content"].as_str().expect("a text")).collect()
+    let memories = reply["memories"]
+        .as_array()
+        .unwrap_or_else(|| panic!("the reply has no memories: {reply}"));
+    memories
+        .iter()
+        .map(|memory| memory["content"].as_str().expect("the schema requires a text"))
+        .collect()
+}
+
+/// The sum of the named parts of a decision's surprise.
+pub fn sum_of_points(decision: &Value) -> f64 {
+    let points = decision["surprise"]["points"]
+        .as_object()
+        .unwrap_or_else(|| panic!("the decision has no parts of surprise: {decision}"));
+    points.values().filter_map(Value::as_f64).sum()
+}
+
+/// A JSON object with the fields of both; `more` wins.
+pub fn merged(mut body: Value, more: Value) -> Value {
+    let fields = body.as_object_mut().expect("the first value is an object");
+    fields.extend(more.as_object().expect("the second value is an object").clone());
+    body
 }

@@ -1,4 +1,7 @@
-//! Runs ingest, recall and compaction over one shard in memory, without a broker and without threads: for tests about single memories.
+//! Runs ingest, recall and compaction over one shard in memory, without a broker and without
+//! threads: for tests about single memories.
+//!
+//! Each event is one batch with one record. Time is an argument of every request.
 
 use super::changelog::Changelog;
 use keepsake::compact::{Compact, Judging};
@@ -11,9 +14,10 @@ use keepsake::metrics::Metrics;
 use keepsake::ownership::{Place, Shards};
 use keepsake::ports::broker::{Outgoing, Record};
 use keepsake::ports::clock::ManualClock;
-use keepsake::ports::embedder::{Embedder, TokenCounter, pool};
+use keepsake::ports::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
 use keepsake::profile::Profiles;
 use keepsake::recall::Recall;
+use keepsake::recall::rerank::Reranking;
 use keepsake::run::options;
 use keepsake::stages::score::Rarity;
 use keepsake::stages::store;
@@ -31,41 +35,53 @@ pub struct InProcess {
     changelog: Option<(Changelog, Time)>,
 }
 
+/// The stand-in encoder: its vectors depend on words alone, and it needs no files.
+pub fn hash_model() -> Model {
+    let options =
+        embedder::Options { model: ModelChoice::Hash, library: None, tokens_max: 256, threads: 1 };
+    Model::open(&options).expect("the hash encoder needs no files")
+}
+
 impl InProcess {
-    /// With a gate that keeps everything: only what was said before is not stored.
-    pub fn new(session: &dyn Fn() -> Box<dyn Embedder>, tokens: &TokenCounter) -> InProcess {
-        InProcess::with_profile("keepsake", session, tokens)
+    /// A shard with the stand-in encoder, the default profile and an open gate.
+    pub fn with_hash_model() -> InProcess {
+        InProcess::with_profile_and_hash_model("keepsake")
     }
 
-    /// `profile` is a built-in one, or a file.
+    pub fn with_profile_and_hash_model(profile: &str) -> InProcess {
+        let model = hash_model();
+        let session = || model.session().expect("the hash encoder needs no files");
+        InProcess::with_profile(profile, &session, &model.tokens())
+    }
+
+    /// A shard with an open gate, which keeps every candidate except repetitions. `profile` is the
+    /// name of a built-in profile or the path of a file.
     pub fn with_profile(
         profile: &str,
         session: &dyn Fn() -> Box<dyn Embedder>,
         tokens: &TokenCounter,
     ) -> InProcess {
         let mut layers = Layers::defaults();
-        layers.set("profile", profile, "test").expect("a string");
-        let config = layers.checked().expect("options");
-        let (home, metrics, embedder) =
-            (Home::Memory(MemoryHome::default()), Arc::new(Metrics::new()), session());
-        let (model, dimensions) = (embedder.name().to_owned(), embedder.dimensions() as u32);
+        layers.set("profile", profile, "test").expect("`profile` is an option");
+        let config = layers.checked().expect("the defaults are valid");
+        let metrics = Arc::new(Metrics::new());
+        let embedder = session();
         let place = Place {
-            home,
-            cluster: "told".into(),
+            home: Home::Memory(MemoryHome::default()),
+            cluster: "in-process".into(),
             topic: config.topics.events(),
             partitions: 1,
-            model,
-            dimensions,
+            model: embedder.name().to_owned(),
+            dimensions: embedder.dimensions() as u32,
         };
         let clock = Arc::new(ManualClock::default());
-        let shards =
-            Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics.clone()));
-        shards.open(0).expect("memory");
-        let profiles = Profiles::load(&config).expect("built in").with_open_gate();
+        let shards = Arc::new(Shards::new(place, options::shard(&config, 1), None, clock, metrics));
+        shards.open(0).expect("a shard in memory opens");
+        let profiles = Profiles::load(&config).expect("the profile is valid").with_open_gate();
         InProcess::over(shards, &config, profiles, session, tokens)
     }
 
-    /// Over a shard that is open, and goes on behind what it has applied.
+    /// Continues on an open shard, behind the last offset that it has applied.
     pub fn over(
         shards: Arc<Shards>,
         config: &Config,
@@ -93,7 +109,7 @@ impl InProcess {
             tokens.clone(),
             metrics.clone(),
         );
-        let offset = shards.get(0).expect("it is open").applied() + 1;
+        let offset = shards.get(0).expect("the caller opened the shard").applied() + 1;
         InProcess {
             ingest,
             recall,
@@ -106,9 +122,13 @@ impl InProcess {
         }
     }
 
-    /// Writes what each event causes to a changelog, at this time.
+    /// Writes the changelog records of each event to `changelog`, with the time `at`.
     pub fn with_changelog(self, changelog: Changelog, at: Time) -> InProcess {
         InProcess { changelog: Some((changelog, at)), ..self }
+    }
+
+    pub fn with_reranking(self, reranking: Option<Reranking>) -> InProcess {
+        InProcess { recall: self.recall.with_reranking(reranking), ..self }
     }
 
     /// A compaction worker that starts now.
@@ -118,26 +138,27 @@ impl InProcess {
             .with_judging(judging)
     }
 
-    /// The outcome of its first candidate.
-    pub fn tell(&mut self, event: &Value) -> &'static str {
-        self.decide(event)[0].outcome.as_str()
+    /// Applies an event and returns the outcome of its first decision.
+    pub fn outcome_of(&mut self, event: &Value) -> &'static str {
+        self.decisions_of(event)[0].outcome.as_str()
     }
 
-    pub fn decide(&mut self, event: &Value) -> Vec<Decision> {
-        self.take(self.record(event))
+    /// Applies an event and returns its decisions.
+    pub fn decisions_of(&mut self, event: &Value) -> Vec<Decision> {
+        self.apply(self.record(event))
     }
 
-    /// The outcome of a record that the service itself wrote.
-    pub fn take_back(&mut self, own: &Outgoing) -> &'static str {
+    /// Applies a record that the service itself has written, for example a proposal, and returns
+    /// the outcome of its first decision.
+    pub fn outcome_of_own_record(&mut self, own: &Outgoing) -> &'static str {
         let Outgoing { topic, key, value, headers, .. } = own.clone();
-        self.take(Record { topic, key, value, headers, offset: self.offset, ..Record::default() })
-            [0]
-        .outcome
-        .as_str()
+        let record =
+            Record { topic, key, value, headers, offset: self.offset, ..Record::default() };
+        self.apply(record)[0].outcome.as_str()
     }
 
-    fn take(&mut self, record: Record) -> Vec<Decision> {
-        let effects = self.ingest.step(vec![record]).expect("an event");
+    fn apply(&mut self, record: Record) -> Vec<Decision> {
+        let effects = self.ingest.step(vec![record]).expect("one record makes no fault");
         self.offset += 1;
         let memories =
             effects.outputs.iter().filter(|out| out.topic == self.ingest.options.memories);
@@ -148,30 +169,48 @@ impl InProcess {
         let mut decisions = Vec::new();
         for write in effects.writes {
             decisions.extend(write.decisions.clone());
-            write.carry_out(place).expect("memory");
+            write.carry_out(place).expect("the shard takes the write");
         }
         decisions
     }
 
-    /// The reply to a recall.
+    /// The reply to a request when the newest event has the time `events`.
     pub fn reply(&mut self, events: Time, request: &Value) -> Value {
-        self.shards.polled();
-        let replies = self.recall.step(Now { wall: Time(0), events }, Some(self.record(request)));
-        serde_json::from_slice(replies[0].value.as_deref().expect("a reply")).expect("JSON")
+        self.reply_at(Now { wall: Time(0), events }, Time(0), request)
     }
 
-    /// The memories of a recall's reply, best first.
-    pub fn ask(&mut self, events: Time, request: &Value) -> Vec<Value> {
+    /// The reply at the moment `now` to a request that was sent at `sent`.
+    pub fn reply_at(&mut self, now: Now, sent: Time, request: &Value) -> Value {
+        self.shards.polled();
+        let record = Record { timestamp_ms: sent.0, ..self.record(request) };
+        let replies = self.recall.step(now, Some(record));
+        let value = replies[0].value.as_deref().expect("a reply has a value");
+        serde_json::from_slice(value).expect("a reply is JSON")
+    }
+
+    /// The memories of a reply, best first.
+    pub fn memories(&mut self, events: Time, request: &Value) -> Vec<Value> {
         let reply = self.reply(events, request);
         reply["memories"].as_array().unwrap_or_else(|| panic!("{request}: {reply}")).clone()
     }
 
+    /// Fails unless `metric` counts `expected` for this outcome. A count that is not on the metrics
+    /// page is 0.
+    pub fn assert_count(&self, metric: &str, outcome: &str, expected: u64) {
+        let page = self.metrics.page();
+        let name = format!("{metric}{{outcome=\"{outcome}\"}} ");
+        let counted: u64 = page
+            .lines()
+            .find_map(|line| line.strip_prefix(&name))
+            .map_or(0, |value| value.parse().expect("a counter is a whole number"));
+        assert_eq!(counted, expected, "{metric} of {outcome}: {page}");
+    }
+
     fn record(&self, body: &Value) -> Record {
-        let value = Some(body.to_string().into_bytes());
         Record {
             topic: self.ingest.options.events.to_string(),
             offset: self.offset,
-            value,
+            value: Some(body.to_string().into_bytes()),
             ..Record::default()
         }
     }

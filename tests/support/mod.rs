@@ -1,57 +1,112 @@
-//! What the stories share: a broker, a service on it, and a client that knows nothing but the contract.
+//! Shared parts of the integration tests: brokers, running services and a client of the contract.
+//!
+//! The client shares no code with Keepsake. Everything that several test files need stands here.
 
 pub mod changelog;
 pub mod client;
 pub mod in_process;
 pub mod kafka;
+pub mod program;
+pub mod scratch;
 pub mod service;
 pub mod skips;
 pub mod store;
-pub mod story;
 pub mod validator;
+pub mod workload;
 
-pub use client::{Message, User, Wire};
+pub use client::{Client, Message, User};
 pub use service::{Broker, Child, Running};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should take milliseconds: two busy cores, a broker in Java.
+/// Longest wait for anything that should take milliseconds: two busy cores, a broker in Java.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks again until there is an answer; fails with what was waited for.
-pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+/// Calls `poll` until it returns a value. Fails after [`PATIENCE`] with the text `expected`.
+pub fn eventually<T>(expected: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let give_up = Instant::now() + PATIENCE;
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        if let Some(found) = poll() {
+            return found;
         }
-        assert!(Instant::now() < give_up, "waited {} s in vain: {what}", PATIENCE.as_secs());
+        assert!(
+            Instant::now() < give_up,
+            "this did not happen within {} s: {expected}",
+            PATIENCE.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// The project's own folder.
+/// The directory of the repository.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The story once for each broker.
+/// Reads a text file and names the file if that fails.
+pub fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("reads {}: {e}", path.display()))
+}
+
+/// Paths of a directory's entries, sorted.
+pub fn entries(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("reads {}: {e}", dir.display()));
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Paths of all files below a directory, sorted.
+pub fn files_below(dir: &Path) -> Vec<PathBuf> {
+    entries(dir)
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] })
+        .collect()
+}
+
+/// Finds a word in bytes that may be no text.
+pub fn contains(bytes: &[u8], word: &str) -> bool {
+    bytes.windows(word.len()).any(|window| window == word.as_bytes())
+}
+
+/// The number in an environment variable, or `None` if the variable is not set.
+pub fn number_from_env(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
+}
+
+/// Makes two tests of each scenario: one on the embedded broker, one on a real Kafka.
 macro_rules! on_both_brokers {
-    ($($story:ident)*) => {
-        $(mod $story {
+    ($($scenario:ident)*) => {
+        $(mod $scenario {
             #[test]
             fn on_embedded() {
-                super::$story(crate::support::Broker::Embedded);
+                super::$scenario(crate::support::Broker::Embedded);
             }
 
             #[test]
             fn on_kafka() {
                 if crate::support::kafka::is_wanted(concat!(module_path!(), "::on_kafka")) {
-                    super::$story(crate::support::Broker::Kafka);
+                    super::$scenario(crate::support::Broker::Kafka);
                 }
             }
         })*
     };
 }
 pub(crate) use on_both_brokers;
+
+/// Makes one test of each scenario, on a real Kafka. Without Kafka the test is skipped, loudly.
+macro_rules! on_kafka {
+    ($($scenario:ident)*) => {
+        $(mod $scenario {
+            #[test]
+            fn on_kafka() {
+                if crate::support::kafka::is_wanted(concat!(module_path!(), "::on_kafka")) {
+                    super::$scenario();
+                }
+            }
+        })*
+    };
+}
+pub(crate) use on_kafka;

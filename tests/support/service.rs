@@ -1,12 +1,14 @@
-//! A running Keepsake: in this process where a story looks inside or shares one, as a child of its own where one kills it.
+//! Running services: [`Running`] in this process, for tests that look inside or share one;
+//! [`Child`] as a process of its own, for tests that kill it.
 
-use super::{Wire, eventually, kafka};
+use super::program::command;
+use super::{Client, eventually, kafka, scratch};
 use keepsake::config::{Config, Layers};
 use keepsake::run::Service;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -26,7 +28,7 @@ impl Broker {
     }
 }
 
-/// Topics, group and folder that no other story has.
+/// A broker with topics, a consumer group and a directory that no other test uses.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub broker: Broker,
@@ -37,22 +39,21 @@ pub struct Place {
 
 impl Place {
     pub fn new(broker: Broker, options: &[(&str, &str)]) -> Place {
-        let name = format!("t{}", kafka::number());
-        let dir = kafka::scratch().join(&name);
+        let name = format!("t{}", scratch::number());
+        let dir = scratch::root().join(&name);
         let options =
             options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         Place { broker, prefix: format!("{name}."), dir, options }
     }
 
-    /// The options of a service here; later ones win.
+    /// All options of a service at this place. Later ones win.
     pub fn options(&self) -> Vec<(String, String)> {
+        // After kill -9 the group forms again within this time. The embedded broker needs three
+        // seconds to form a group at all.
+        let session_ms = if self.broker == Broker::Kafka { "1500" } else { "6000" };
         let own = [
             ("kafka.bootstrap_servers", self.broker.servers()),
-            // A group that lost a member by kill -9 forms again within this; the embedded broker needs three seconds to form one at all.
-            (
-                "kafka.librdkafka.session.timeout.ms",
-                if self.broker == Broker::Kafka { "1500" } else { "6000" },
-            ),
+            ("kafka.librdkafka.session.timeout.ms", session_ms),
             ("kafka.librdkafka.heartbeat.interval.ms", "300"),
             ("kafka.group_id", &self.prefix),
             ("topics.prefix", &self.prefix),
@@ -75,22 +76,20 @@ impl Place {
         layers.checked().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Where a client of it finds its broker, once it serves.
-    pub fn address(&self) -> Option<String> {
-        match self.broker {
-            Broker::Kafka => Some(self.broker.servers().to_owned()),
-            Broker::Embedded => {
-                std::fs::read_to_string(self.dir.join("embedded/embedded-broker")).ok()
-            }
-        }
+    /// Connects to a Kafka at this place.
+    pub fn client(&self) -> Client {
+        Client::connect(self.broker.servers(), &self.prefix)
     }
 
-    pub fn wire(&self) -> Wire {
-        Wire::connect(&self.address().expect("it serves"), &self.prefix)
+    /// The same place with one option more.
+    pub fn with(&self, option: &str, value: &str) -> Place {
+        let mut place = self.clone();
+        place.options.push((option.to_owned(), value.to_owned()));
+        place
     }
 }
 
-/// A service in this process.
+/// A service on the threads of this process.
 pub struct Running {
     pub place: Place,
     pub service: Service,
@@ -106,60 +105,71 @@ impl Running {
             .unwrap_or_else(|e| panic!("the service does not start: {e}"));
         service
             .wait_until_ready(Duration::from_secs(60))
-            .unwrap_or_else(|e| panic!("the service does not get ready: {e}"));
+            .unwrap_or_else(|e| panic!("the service does not become ready: {e}"));
         Running { place, service }
     }
 
-    /// The one that all stories share whose users do not disturb each other. On a thread that keeps it to the end of the run:
-    /// the embedded broker is bound to the thread that made it.
+    /// The service shared by all tests whose users do not disturb each other.
+    ///
+    /// It lives on a thread of its own until the run ends, because the embedded broker is bound to
+    /// the thread that made it.
     pub fn shared(broker: Broker) -> &'static Shared {
         static EMBEDDED: OnceLock<Shared> = OnceLock::new();
         static KAFKA: OnceLock<Shared> = OnceLock::new();
         let cell = if broker == Broker::Embedded { &EMBEDDED } else { &KAFKA };
         cell.get_or_init(|| {
-            let (told, started) = std::sync::mpsc::channel();
+            let (sender, started) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
                 let running = Running::start(broker, &[]);
                 let shared = Shared {
                     servers: running.service.servers.clone(),
                     prefix: running.place.prefix.clone(),
                 };
-                told.send(shared).expect("somebody waits for it");
+                sender.send(shared).expect("the caller waits below");
                 running
                     .service
                     .wait()
                     .unwrap_or_else(|e| panic!("the shared service on {broker:?} ends: {e}"));
             });
             started.recv().unwrap_or_else(|_| {
-                panic!("the shared service on {broker:?} does not start: see above")
+                panic!("the shared service on {broker:?} does not start: see the panic above")
             })
         })
     }
 
-    pub fn wire(&self) -> Wire {
-        Wire::connect(&self.service.servers, &self.place.prefix)
+    pub fn client(&self) -> Client {
+        Client::connect(&self.service.servers, &self.place.prefix)
     }
 
-    /// Stops it in good order and hands back where it was.
+    /// Shuts the service down cleanly and returns its place.
     pub fn stop(self) -> Place {
         self.service.stop().unwrap_or_else(|e| panic!("the service stops with a fault: {e}"));
         self.place
     }
 }
 
-/// Where the service that all stories share is reached.
+/// The fault with which a service refuses to start when `option` names a directory without a model.
+pub fn fault_of_empty_model_directory(option: &str) -> String {
+    let empty = tempfile::tempdir().expect("the system has a temporary directory");
+    let model = empty.path().display().to_string();
+    let place = Place::new(Broker::Embedded, &[(option, &model)]);
+    let fault = Service::start(&place.config()).err();
+    fault.unwrap_or_else(|| panic!("a service starts although {option} has no model")).to_string()
+}
+
+/// The address of a shared service.
 pub struct Shared {
     servers: String,
     prefix: String,
 }
 
 impl Shared {
-    pub fn wire(&self) -> Wire {
-        Wire::connect(&self.servers, &self.prefix)
+    pub fn client(&self) -> Client {
+        Client::connect(&self.servers, &self.prefix)
     }
 }
 
-/// `keepsake serve` as a process of its own. Killed when let go of.
+/// `keepsake serve` as a process of its own, killed when dropped.
 pub struct Child {
     pub process: Process,
     log: PathBuf,
@@ -172,9 +182,9 @@ impl Child {
         Child::run(serve, place)
     }
 
-    /// A command that becomes a service of that place in the end.
+    /// Starts a command that runs a service at `place`, with its log in a file.
     pub fn run(mut serve: Command, place: &Place) -> Child {
-        let log = place.dir.with_extension(format!("log{}", kafka::number()));
+        let log = place.dir.with_extension(format!("log{}", scratch::number()));
         let file = File::create(&log).unwrap_or_else(|e| panic!("makes {}: {e}", log.display()));
         let process = serve
             .stdin(Stdio::null())
@@ -189,46 +199,58 @@ impl Child {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Where its page is; it says so in its log.
-    fn page(&self) -> Option<String> {
+    /// The address of the HTTP server, from the log.
+    fn http_address(&self) -> Option<String> {
         let log = self.log();
         let line = log.lines().find(|line| line.contains("keepsake serves"))?;
         let from = line.find(" http=")? + " http=".len();
         Some(line[from..].split_whitespace().next()?.to_owned())
     }
 
-    /// From then on a signal to stop is heard.
-    pub fn wait_until_it_listens(&self) {
+    /// Waits until the process handles signals.
+    pub fn wait_until_it_handles_signals(&self) {
         eventually("keepsake serve starts", || {
             self.log().contains("keepsake starts").then_some(())
         });
     }
 
     pub fn wait_until_ready(&mut self) {
-        eventually("keepsake serve gets ready", || {
-            if let Some(status) = self.process.try_wait().expect("it is our child") {
+        eventually("keepsake serve becomes ready", || {
+            if let Some(status) = self.ended() {
                 panic!("keepsake serve ended with {status}:\n{}", self.log());
             }
-            get(&self.page()?, "/readyz").filter(|answer| answer.starts_with("HTTP/1.1 200"))
+            get(&self.http_address()?, "/readyz")
+                .filter(|answer| answer.starts_with("HTTP/1.1 200"))
         });
     }
 
-    /// One page of its HTTP server, head and body.
+    /// One page of the HTTP server, head and body.
     pub fn get(&self, path: &str) -> String {
-        get(&self.page().expect("it says where it listens"), path)
+        get(&self.http_address().expect("a ready service has logged its address"), path)
             .unwrap_or_else(|| panic!("{path} does not answer"))
+    }
+
+    /// `kill -9`, and waits for the end.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("the process still runs");
+        self.process.wait().expect("the process is a child of this one");
+    }
+
+    /// The exit status of a process that has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().expect("the process is a child of this one")
     }
 
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("kill")
             .args([signal, &self.process.id().to_string()])
             .status()
-            .expect("kill is there");
+            .expect("`kill` is installed");
         assert!(sent.success(), "kill {signal}: {sent}");
     }
 
     pub fn wait(&mut self) -> ExitStatus {
-        eventually("keepsake serve ends", || self.process.try_wait().expect("it is our child"))
+        eventually("keepsake serve ends", || self.ended())
     }
 }
 
@@ -237,27 +259,6 @@ impl Drop for Child {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// The program with the options of a place. Runs in an empty folder, so that nothing of ours is found by chance.
-pub fn command(place: &Place) -> Command {
-    std::fs::create_dir_all(&place.dir)
-        .unwrap_or_else(|e| panic!("makes {}: {e}", place.dir.display()));
-    let mut command = bare_command(&place.dir);
-    for (path, value) in place.options() {
-        command.arg("--set").arg(format!("{path}={value}"));
-    }
-    command
-}
-
-/// The program as a stranger's shell would start it: none of this process's settings.
-pub fn bare_command(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_keepsake"));
-    command.current_dir(dir).env("NO_COLOR", "1");
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEEPSAKE_")) {
-        command.env_remove(name);
-    }
-    command
 }
 
 fn get(address: &str, path: &str) -> Option<String> {

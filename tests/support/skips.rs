@@ -1,24 +1,38 @@
-//! Tests that were skipped: each is named past the harness, and all are counted at the end. A skip is not a pass.
+//! Reports skipped tests. A skip is not a pass, and libtest has no word for it at run time.
+//!
+//! Each skip prints one line that counts all skips so far, so the last such line has the total
+//! whatever the order of the tests. The same line goes to `skipped-tests.txt` in the scratch
+//! directory of the run.
 
-use std::collections::BTreeMap;
+use super::scratch;
+use parking_lot::Mutex;
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::sync::Mutex;
 
-static SKIPPED: Mutex<BTreeMap<&'static str, usize>> = Mutex::new(BTreeMap::new());
+static SKIPPED: Mutex<usize> = Mutex::new(0);
 
-/// `lacks` is what is not tested without it: "nothing of them holds on a real Kafka (KEEPSAKE_TEST_KAFKA=skip)".
-pub fn skipped(test: &str, lacks: &'static str) {
-    say(&format!("SKIPPED {test}: {lacks}\n"));
-    *SKIPPED.lock().expect("no test panics while it holds this").entry(lacks).or_default() += 1;
+/// Reports that `test` was skipped. `untested` is the property that nothing has checked now, with
+/// the setting that would change that.
+pub fn skipped(test: &str, untested: &str) {
+    let mut count = SKIPPED.lock();
+    *count += 1;
+    let line = format!("*** SKIPPED (number {count} of this run) {test}: {untested} ***\n");
+    // Written to standard error directly: libtest swallows `eprintln!` of a test that passes.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    let report = scratch::root().join("skipped-tests.txt");
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&report)
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .unwrap_or_else(|e| panic!("writes {}: {e}", report.display()));
 }
 
-pub fn say_what_was_skipped() {
-    for (lacks, count) in SKIPPED.lock().expect("no test panics while it holds this").iter() {
-        say(&format!("\n*** {count} SKIPPED: {lacks} ***\n"));
+/// The directory of the real encoder, from `KEEPSAKE_TEST_MODEL`. Without it `test` is skipped.
+pub fn model_or_skip(test: &str, untested: &str) -> Option<String> {
+    let model = std::env::var("KEEPSAKE_TEST_MODEL").ok();
+    if model.is_none() {
+        skipped(test, &format!("{untested} (KEEPSAKE_TEST_MODEL names no model directory)"));
     }
-}
-
-/// Past the harness, which would swallow the words of a test that passes.
-fn say(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    model
 }
