@@ -1,13 +1,29 @@
-//! What a batch changes, held apart until it is certain: reads see it, the store does not. It decides nothing about what is kept.
+//! The changes of a batch that is not committed yet. Reads through the overlay see these changes,
+//! the store does not. The overlay makes no decision about memories.
+//!
+//! ```text
+//! read ──> decoded maps of the batch (gates, windows)    the newest values, not yet bytes
+//!      ──> cache of decoded user records (`UserCache`)   unless the batch changed the record
+//!      ──> changes: key ──> bytes or removal
+//!      ──> below: the committed records
+//! ```
+//!
+//! 1. `put_*` and `remove_*` encode each record into `changes` at once, except the gate state,
+//!    which several turns change and `finished` encodes once.
+//! 2. `take_touched` hands out the changed memories and vectors, for the index and the change feed.
+//! 3. `finished` returns the bytes for [`Store::apply`](super::Store::apply), with the decoded
+//!    values that the cache takes over after the commit. A dropped overlay leaves no trace.
+//!
+//! Scans merge `changes` and `below` like two sorted runs.
 
-use super::format::{self, Gate};
+use super::format::{self, GateState};
 use super::keys;
-use super::known::{Known, Lately, Slots};
 use super::reading::{
-    Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session, SlotHolder, TAIL_TURNS, Tail,
-    decoded_tail, slots_under,
+    CONTEXT_TURNS, ContextWindow, Reading, SCORES_WINDOW, SEEN_IDS, SeenBefore, Session,
+    SlotHolder, read_context_window, slots_under,
 };
 use super::records::{Changes, Records, Visit};
+use super::user_cache::{RecordCache, SlotsAnswer, UserCache};
 use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, UserKey, Vector};
 use crate::fault::Result;
 use crate::text::Stems;
@@ -17,47 +33,51 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Older ids leave so many at a time: a sweep reads all of a user's, one by one each would cost three more records.
+/// Number of old event ids that one sweep removes. A sweep reads all ids of a user; removing them
+/// one by one would cost three more records for each new id.
 pub const SEEN_IDS_SWEPT: u64 = 250;
 
 pub struct Overlay<'a> {
     below: &'a dyn Records,
-    known: Option<&'a Known>,
+    cache: Option<&'a UserCache>,
     changes: Changes,
-    /// The same changes as they were before they became bytes; nothing is a removal.
-    memories: BTreeMap<(UserKey, MemoryId), Changed>,
+    /// The changed memories and vectors before they became bytes.
+    memories: BTreeMap<(UserKey, MemoryId), ChangedMemory>,
     vectors: BTreeMap<(UserKey, MemoryId), Vector>,
-    /// What the gate knows of each user whom it judged, as it is by now: several turns become bytes once, at the end.
-    gates: BTreeMap<UserKey, Arc<Gate>>,
-    /// Each tail read or written, as it is by now.
-    tails: RefCell<HashMap<Vec<u8>, Arc<Tail>>>,
-    /// The last answers that the batch's own changes are part of, until it changes another slot of that user.
-    answered: Lately<Slots>,
+    /// The gate state of each user that the batch changed. Encoded once, in `finished`.
+    gates: BTreeMap<UserKey, Arc<GateState>>,
+    /// The newest value of each context window that the batch read or wrote.
+    windows: RefCell<HashMap<Vec<u8>, Arc<ContextWindow>>>,
+    /// The last slots of each user that include changes of this batch; dropped when the batch
+    /// changes a slot of that user.
+    slots: RecordCache<SlotsAnswer>,
 }
 
-/// A batch as it goes to the store: its bytes, and what would otherwise be read and decoded again by the next one.
+/// A finished batch for the store: the bytes, and the decoded values for the cache, which the next
+/// batch would otherwise read and decode again.
 #[derive(Default)]
 pub struct Finished {
     pub changes: Changes,
-    pub tails: HashMap<Vec<u8>, Arc<Tail>>,
-    pub gates: Vec<(Vec<u8>, Arc<Gate>)>,
+    pub windows: HashMap<Vec<u8>, Arc<ContextWindow>>,
+    pub gates: Vec<(Vec<u8>, Arc<GateState>)>,
 }
 
 /// A memory that a batch put or removed.
-struct Changed {
-    /// As the batch found it. None: it was not looked at, or it was not there.
+struct ChangedMemory {
+    /// The committed memory. `None`: the batch did not read a former memory, or there was none.
     was: Option<Box<Memory>>,
+    /// `None`: removed.
     now: Option<Box<Memory>>,
 }
 
-/// A memory as it is by now, and as the batch found it, if it did.
+/// A memory after the batch, and the committed memory if the batch read that one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upserted {
     pub memory: Box<Memory>,
     pub was: Option<Box<Memory>>,
 }
 
-/// What the index and the change feed need to know of a batch, in key order.
+/// The changed memories and vectors of a batch in key order, for the index and the change feed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Touched {
     pub upserted: Vec<Upserted>,
@@ -66,21 +86,20 @@ pub struct Touched {
 }
 
 impl<'a> Overlay<'a> {
-    pub fn new(below: &'a dyn Records, known: &'a Known) -> Overlay<'a> {
-        Overlay { known: Some(known), ..Overlay::with(below, Changes::default()) }
+    pub fn new(below: &'a dyn Records, cache: &'a UserCache) -> Overlay<'a> {
+        Overlay { cache: Some(cache), ..Overlay::with(below, Changes::default()) }
     }
 
     pub(super) fn with(below: &'a dyn Records, changes: Changes) -> Overlay<'a> {
-        let (memories, vectors, gates) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Overlay {
             below,
-            known: None,
+            cache: None,
             changes,
-            memories,
-            vectors,
-            gates,
-            tails: RefCell::default(),
-            answered: Lately::default(),
+            memories: BTreeMap::new(),
+            vectors: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            windows: RefCell::default(),
+            slots: RecordCache::default(),
         }
     }
 
@@ -91,13 +110,13 @@ impl<'a> Overlay<'a> {
     pub fn finished(mut self) -> Finished {
         let gates: Vec<_> =
             self.gates.into_iter().map(|(key, gate)| (keys::gate(&key), gate)).collect();
-        gates
-            .iter()
-            .for_each(|(record, gate)| self.changes.put(record.clone(), format::gate_bytes(gate)));
-        Finished { changes: self.changes, tails: self.tails.into_inner(), gates }
+        for (record, gate) in &gates {
+            self.changes.put(record.clone(), format::gate_bytes(gate));
+        }
+        Finished { changes: self.changes, windows: self.windows.into_inner(), gates }
     }
 
-    /// Hands out the memories and vectors changed so far; reads still see them.
+    /// Hands out the memories and vectors changed so far. Reads still see the changes.
     pub fn take_touched(&mut self) -> Touched {
         let mut touched = Touched::default();
         for ((key, id), memory) in std::mem::take(&mut self.memories) {
@@ -113,26 +132,27 @@ impl<'a> Overlay<'a> {
         touched
     }
 
-    /// Its vector stays what it is.
+    /// Puts a memory and keeps the vector.
     pub fn put_memory(&mut self, memory: Memory) -> Result<()> {
         let record = keys::memory(&memory.key, memory.id);
-        let so_far = self.record(&record)?;
-        let bytes = format::memory_bytes(&memory, so_far.as_deref())?;
+        let former = self.record(&record)?;
+        let bytes = format::memory_bytes(&memory, former.as_deref())?;
         self.changes.put(record, bytes);
         match self.memories.entry((memory.key.clone(), memory.id)) {
             Entry::Occupied(changed) => changed.into_mut().now = Some(memory.into()),
             Entry::Vacant(unchanged) => {
-                let was = so_far
+                let was = former
                     .map(|bytes| format::memory(&memory.key, memory.id, &bytes))
                     .transpose()?
                     .flatten();
-                unchanged.insert(Changed { was: was.map(Box::new), now: Some(memory.into()) });
+                let was = was.map(Box::new);
+                unchanged.insert(ChangedMemory { was, now: Some(memory.into()) });
             }
         }
         Ok(())
     }
 
-    /// Both at once: nothing of what may be there now is kept.
+    /// Puts a memory with a vector. A former record is overwritten, not read.
     pub fn put_memory_and_vector(&mut self, memory: Memory, vector: &Vector) {
         self.changes.put(
             keys::memory(&memory.key, memory.id),
@@ -140,7 +160,7 @@ impl<'a> Overlay<'a> {
         );
         let both = (memory.key.clone(), memory.id);
         self.vectors.insert(both.clone(), vector.clone());
-        self.memories.insert(both, Changed { was: None, now: Some(memory.into()) });
+        self.memories.insert(both, ChangedMemory { was: None, now: Some(memory.into()) });
     }
 
     pub fn put_vector(&mut self, key: &UserKey, id: MemoryId, vector: &Vector) -> Result<()> {
@@ -151,7 +171,8 @@ impl<'a> Overlay<'a> {
         Ok(())
     }
 
-    /// With its vector, and with the slots it holds: their values are its words.
+    /// Removes a memory with the vector and with the slots that the memory holds, because the value
+    /// of a slot repeats words of the memory.
     pub fn remove_memory(&mut self, key: &UserKey, id: MemoryId) -> Result<()> {
         for (name, _) in self.slots(key)?.iter().filter(|(_, holder)| holder.memory == id) {
             self.remove_slot(key, name);
@@ -164,25 +185,27 @@ impl<'a> Overlay<'a> {
     fn note_removed(&mut self, key: &UserKey, id: MemoryId) {
         let both = (key.clone(), id);
         self.vectors.remove(&both);
-        self.memories.insert(both, Changed { was: None, now: None });
+        self.memories.insert(both, ChangedMemory { was: None, now: None });
     }
 
-    /// Over the oldest of the last six: a turn writes one small record, not all six again.
+    /// Adds a turn to the context window. The record overwrites the oldest of the ring, so that a
+    /// turn writes one small record instead of all six.
     pub fn push_tail(
         &mut self,
         key: &UserKey,
         session: Option<&str>,
         said: &SaidBefore,
     ) -> Result<()> {
-        let ring = keys::tail(key, session.unwrap_or_default());
-        let mut tail = self.tail_in(&ring)?;
-        // Ours alone, if the batch has written to it before: then it is changed where it is.
-        self.tails.get_mut().remove(&ring);
+        let ring = keys::turn_ring(key, session.unwrap_or_default());
+        let mut window = self.context_window_in(&ring)?;
+        // Gives up the other reference, so that `make_mut` changes the window in place if this
+        // batch owns the only one.
+        self.windows.get_mut().remove(&ring);
         let mut place = ring.clone();
-        place.push((tail.next % TAIL_TURNS) as u8);
-        self.changes.put(place, format::said_bytes(tail.next, said));
-        Arc::make_mut(&mut tail).push(said.clone());
-        self.tails.get_mut().insert(ring, tail);
+        place.push((window.next % CONTEXT_TURNS) as u8);
+        self.changes.put(place, format::said_bytes(window.next, said));
+        Arc::make_mut(&mut window).push(said.clone());
+        self.windows.get_mut().insert(ring, window);
         Ok(())
     }
 
@@ -190,7 +213,7 @@ impl<'a> Overlay<'a> {
         self.changes.put(keys::session(key, name), format::session_bytes(session));
     }
 
-    /// What the user said so far, as counts of words.
+    /// The counts of all words that the user wrote so far.
     pub fn own_words(&self, key: &UserKey) -> Result<Arc<OwnWords>> {
         Ok(self.gate(key)?.words.clone())
     }
@@ -201,51 +224,49 @@ impl<'a> Overlay<'a> {
         Ok(())
     }
 
-    /// The user's last totals, with this one as the last.
+    /// Adds a surprise total and returns the user's last totals, the new one last.
     pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
         let gate = self.gate_mut(key)?;
         gate.push(score, SCORES_WINDOW);
         Ok(gate.scores().collect())
     }
 
-    /// The same for one that is only asked about.
+    /// Returns the same totals as `push_score` without storing the new one.
     pub fn scores_with(&self, key: &UserKey, score: f32) -> Result<Vec<f32>> {
-        let mut gate = Gate::clone(&*self.gate(key)?);
+        let mut gate = GateState::clone(&*self.gate(key)?);
         gate.push(score, SCORES_WINDOW);
         Ok(gate.scores().collect())
     }
 
-    fn gate(&self, key: &UserKey) -> Result<Arc<Gate>> {
+    fn gate(&self, key: &UserKey) -> Result<Arc<GateState>> {
         if let Some(gate) = self.gates.get(key) {
             return Ok(gate.clone());
         }
         let record = keys::gate(key);
-        let known = self.known.filter(|_| !self.changes.records.contains_key(&record));
-        if let Some(gate) = known.and_then(|known| known.gates.get(&record)) {
+        let cache = self.cache.filter(|_| !self.changes.records.contains_key(&record));
+        if let Some(gate) = cache.and_then(|cache| cache.gates.get(&record)) {
             return Ok(gate);
         }
-        let gate = Arc::new(
-            self.record(&record)?.map_or(Ok(Gate::default()), |bytes| format::gate(&bytes))?,
-        );
-        if let Some(known) = known {
-            known.gates.put(record, gate.clone());
+        let gate = match self.record(&record)? {
+            Some(bytes) => Arc::new(format::gate(&bytes)?),
+            None => Arc::default(),
+        };
+        if let Some(cache) = cache {
+            cache.gates.put(record, gate.clone());
         }
         Ok(gate)
     }
 
-    fn gate_mut(&mut self, key: &UserKey) -> Result<&mut Gate> {
-        if !self.gates.contains_key(key) {
-            let gate = self.gate(key)?;
-            self.gates.insert(key.clone(), gate);
-        }
-        Ok(Arc::make_mut(self.gates.get_mut(key).expect("it was put there if it was not there")))
+    fn gate_mut(&mut self, key: &UserKey) -> Result<&mut GateState> {
+        let gate = self.gate(key)?;
+        Ok(Arc::make_mut(self.gates.entry(key.clone()).or_insert(gate)))
     }
 
-    /// An id that is known already keeps its place in the order.
+    /// Records the result of the first event with an id. An id that exists keeps the number.
     pub fn put_seen(&mut self, key: &UserKey, id: &str, seen: &SeenBefore) -> Result<()> {
         let record = keys::seen(key, id);
         let number = match self.record(&record)? {
-            Some(known) => format::seen(&known)?.0,
+            Some(former) => format::seen(&former)?.0,
             None => self.number_of_new_id(key)?,
         };
         self.changes.put(record, format::seen_bytes(number, seen));
@@ -276,16 +297,16 @@ impl<'a> Overlay<'a> {
     }
 
     pub fn put_slot(&mut self, key: &UserKey, name: &str, holder: &SlotHolder) {
-        self.answered.forget(&keys::all(key, keys::SLOT));
+        self.slots.forget(&keys::all(key, keys::SLOT));
         self.changes.put(keys::slot(key, name), format::slot_bytes(holder));
     }
 
     pub fn remove_slot(&mut self, key: &UserKey, name: &str) {
-        self.answered.forget(&keys::all(key, keys::SLOT));
+        self.slots.forget(&keys::all(key, keys::SLOT));
         self.changes.remove(keys::slot(key, name));
     }
 
-    /// An event from that place, read here at this offset, is on its way to the tenant's memories.
+    /// Notes that an event, read here at this offset, is on its way to the tenant's memories.
     pub fn put_awaited(&mut self, key: &UserKey, event: &Position, offset: i64) {
         self.changes.put(keys::awaited(key, event), format::offset_bytes(offset));
     }
@@ -305,37 +326,37 @@ impl<'a> Overlay<'a> {
         self.changes.put(keys::via(source_partition), format::offset_bytes(offset));
     }
 
-    /// What was said in it and how far it had come; its memories are the caller's to choose.
+    /// Removes the turns and the progress of a session. The caller chooses which memories go.
     pub fn forget_session(&mut self, key: &UserKey, session: &str) -> Result<()> {
         self.changes.remove(keys::session(key, session));
         self.forget_tail(key, Some(session))
     }
 
     pub fn forget_tail(&mut self, key: &UserKey, session: Option<&str>) -> Result<()> {
-        self.forget_ring(keys::tail(key, session.unwrap_or_default()))
+        self.forget_ring(keys::turn_ring(key, session.unwrap_or_default()))
     }
 
     fn forget_ring(&mut self, ring: Vec<u8>) -> Result<()> {
         for record in self.keys_of(&ring)? {
             self.changes.remove(record);
         }
-        self.tails.get_mut().insert(ring, Arc::default());
+        self.windows.get_mut().insert(ring, Arc::default());
         Ok(())
     }
 
-    /// The last turns of every session in which one of them is meant.
+    /// Removes the context window of every session that has a turn for which `is_meant` holds.
     pub fn forget_said(
         &mut self,
         key: &UserKey,
-        meant: &dyn Fn(&SaidBefore) -> bool,
+        is_meant: &dyn Fn(&SaidBefore) -> bool,
     ) -> Result<()> {
-        let prefix = keys::all(key, keys::TAIL);
+        let prefix = keys::all(key, keys::TURN);
         let mut rings = BTreeSet::new();
         self.each(&prefix, &mut |rest, value| {
-            let (_place, session) = rest
-                .split_last()
-                .ok_or_else(|| format::unreadable("a turn without a place in its session"))?;
-            if meant(&format::said(value)?.1) {
+            let (_place, session) = rest.split_last().ok_or_else(|| {
+                format::unreadable("the record of a turn has no place in the ring of a session")
+            })?;
+            if is_meant(&format::said(value)?.1) {
                 rings.insert([&prefix, session].concat());
             }
             Ok(true)
@@ -343,8 +364,9 @@ impl<'a> Overlay<'a> {
         rings.into_iter().try_for_each(|ring| self.forget_ring(ring))
     }
 
-    /// Everything but the ids seen, which keep a replay from bringing the rest back, and the places of events that are on their way. Neither
-    /// holds a text.
+    /// Removes all records of a user except two sorts, neither of which holds a text: the ids seen,
+    /// which keep a replay from bringing the memories back, and the positions of events on their
+    /// way.
     pub fn forget_user(&mut self, key: &UserKey) -> Result<()> {
         let user = keys::user(key);
         let ids = self.gate(key)?.ids;
@@ -360,21 +382,23 @@ impl<'a> Overlay<'a> {
             }
             self.changes.remove(record);
         }
-        self.answered.forget(&keys::all(key, keys::SLOT));
+        self.slots.forget(&keys::all(key, keys::SLOT));
         self.gates.remove(key);
         if ids > 0 {
-            self.gates.insert(key.clone(), Arc::new(Gate { ids, ..Gate::default() }));
+            let gate = GateState { ids, ..GateState::default() };
+            self.gates.insert(key.clone(), Arc::new(gate));
         }
-        self.forget_tails_of(&user);
+        self.forget_windows_of(&user);
         Ok(())
     }
 
-    /// The tails that are only known below are gone too, but by name: nothing else tells the store's cache.
-    fn forget_tails_of(&mut self, user: &[u8]) {
-        let rings = self.known.map(|known| known.tails.under(user)).unwrap_or_default();
-        let tails = self.tails.get_mut();
-        tails.retain(|ring, _| !ring.starts_with(user));
-        tails.extend(rings.into_iter().map(|ring| (ring, Arc::default())));
+    /// Empties the context windows of a user, also those that only the cache holds: `finished`
+    /// passes each empty window to the cache, and nothing else would remove the cached one.
+    fn forget_windows_of(&mut self, user: &[u8]) {
+        let rings = self.cache.map(|cache| cache.windows.keys_under(user)).unwrap_or_default();
+        let windows = self.windows.get_mut();
+        windows.retain(|ring, _| !ring.starts_with(user));
+        windows.extend(rings.into_iter().map(|ring| (ring, Arc::default())));
     }
 
     fn keys_of(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
@@ -399,19 +423,20 @@ impl Reading for Overlay<'_> {
         Ok(self.gate(key)?.scores().collect())
     }
 
-    fn tail_in(&self, ring: &[u8]) -> Result<Arc<Tail>> {
-        if let Some(tail) = self.tails.borrow().get(ring) {
-            return Ok(tail.clone());
+    fn context_window_in(&self, ring: &[u8]) -> Result<Arc<ContextWindow>> {
+        if let Some(window) = self.windows.borrow().get(ring) {
+            return Ok(window.clone());
         }
-        let tail = match self.known.and_then(|known| known.tails.get(ring)) {
-            Some(tail) => tail,
-            None => Arc::new(decoded_tail(self, ring)?),
+        let window = match self.cache.and_then(|cache| cache.windows.get(ring)) {
+            Some(window) => window,
+            None => Arc::new(read_context_window(self, ring)?),
         };
-        self.tails.borrow_mut().insert(ring.to_vec(), tail.clone());
-        Ok(tail)
+        self.windows.borrow_mut().insert(ring.to_vec(), window.clone());
+        Ok(window)
     }
 
-    /// Nearly all of what is asked is not changed by the batch, and was asked by the turn before.
+    /// Answers from the cache if the batch changed no slot with this prefix. Nearly every query
+    /// repeats that of the turn before.
     fn slots_under(
         &self,
         key: &UserKey,
@@ -426,22 +451,19 @@ impl Reading for Overlay<'_> {
             .range::<[u8], _>(from)
             .next()
             .is_some_and(|(key, _)| key.starts_with(&prefix));
-        let answered =
-            self.known.filter(|_| !is_changed).map_or(&self.answered, |known| &known.slots);
+        let answers = self.cache.filter(|_| !is_changed).map_or(&self.slots, |cache| &cache.slots);
         let of_user = keys::all(key, keys::SLOT);
-        if let Some(found) = answered.get(&of_user).and_then(|slots| slots.answer(beginning, limit))
-        {
+        let cached = answers.get(&of_user);
+        if let Some(found) = cached.and_then(|answer| answer.for_query(beginning, limit)) {
             return Ok(found);
         }
         let found = slots_under(self, key, beginning, limit)?;
-        answered.put(
-            of_user,
-            Arc::new(Slots { beginning: beginning.into(), limit, found: found.clone() }),
-        );
+        let answer = SlotsAnswer { beginning: beginning.into(), limit, found: found.clone() };
+        answers.put(of_user, Arc::new(answer));
         Ok(found)
     }
 
-    /// Merges two sorted runs; of one key in both, the change is what counts.
+    /// Merges two sorted runs; for a key in both, the change counts.
     fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let mut changed = self

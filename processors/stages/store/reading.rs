@@ -1,4 +1,8 @@
-//! What can be asked of a shard's records, typed: the same questions of the store and of a batch's overlay. Every question names whose.
+//! Typed reads of a shard's records. The trait [`Reading`] has two implementations, the committed
+//! store and the overlay of an uncommitted batch, so that handlers read both alike.
+//!
+//! Every method takes the user's key. Implementations provide `record` and `records`; the other
+//! methods decode, and the overlay overrides those that it can answer from decoded values.
 
 use super::format;
 use super::keys;
@@ -7,40 +11,40 @@ use crate::domain::{Memory, MemoryId, Position, SaidBefore, Time, UserKey, Vecto
 use crate::fault::{Fault, Result};
 use std::sync::Arc;
 
-/// How far a session has come.
+/// The progress of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     pub turns: u32,
     pub first_at: Time,
     pub last_at: Time,
-    /// Turns covered by the last summary.
+    /// Number of turns that the last summary covers.
     pub summarised: u32,
 }
 
-/// What an event made when its id came first. Holds no text: it outlives `forget`.
+/// The result of the first event with an id. Holds no text, because this record survives `forget`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenBefore {
     pub source: Position,
     pub memories: Vec<MemoryId>,
 }
 
-/// The memory whose value of a fact is the valid one.
+/// The memory that holds the valid value of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotHolder {
     pub memory: MemoryId,
     pub value: String,
 }
 
-/// A session's last turns, oldest first, and the number of the next.
+/// The last turns of a session, oldest first, and the number of the next turn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tail {
+pub struct ContextWindow {
     pub said: Vec<SaidBefore>,
     pub next: u64,
 }
 
-impl Tail {
+impl ContextWindow {
     pub fn push(&mut self, said: SaidBefore) {
-        if self.said.len() as u64 == TAIL_TURNS {
+        if self.said.len() as u64 == CONTEXT_TURNS {
             self.said.remove(0);
         }
         self.said.push(said);
@@ -48,25 +52,25 @@ impl Tail {
     }
 }
 
-/// How many of a session's last turns are ground for the next.
-pub const TAIL_TURNS: u64 = 6;
+/// Number of turns in a context window.
+pub const CONTEXT_TURNS: u64 = 6;
 
-/// How many of a user's last totals the gate judges a new one by.
+/// Number of a user's last surprise totals that the gate compares a new total with.
 pub const SCORES_WINDOW: usize = 200;
 
-/// How many of a user's last ids are recognised when they come again, at least.
+/// Minimum number of a user's last event ids that are recognised as duplicates.
 pub const SEEN_IDS: u64 = 1000;
 
-/// Like `Visit`, for one who decodes what is shown.
+/// Like [`Visit`], for a visitor that may fail to decode a record.
 pub type TryVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
 
 pub trait Reading {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Every record whose key begins with the prefix, in key order.
+    /// Visits every record whose key begins with the prefix, in key order.
     fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()>;
 
-    /// The same with what stands in the key behind the prefix, and a visitor that may fail.
+    /// Like `records`, with the part of the key behind the prefix and a visitor that may fail.
     fn each(&self, prefix: &[u8], visit: TryVisit<'_>) -> Result<()> {
         let mut failed = None;
         self.records(prefix, &mut |key, value| match visit(&key[prefix.len()..], value) {
@@ -85,10 +89,10 @@ pub trait Reading {
             .map_err(|fault| fault.about(format!("reads memory {id} of {key}")))
     }
 
-    /// In the order of their ids.
+    /// Visits the memories of a user in the order of their ids.
     fn memories(&self, key: &UserKey, visit: &mut dyn FnMut(Memory) -> bool) -> Result<()> {
         self.each(&keys::all(key, keys::MEMORY), &mut |rest, value| {
-            let memory = identified(rest).and_then(|id| format::memory(key, id, value));
+            let memory = id_of(rest).and_then(|id| format::memory(key, id, value));
             let memory =
                 memory.map_err(|fault| fault.about(format!("reads the memories of {key}")))?;
             Ok(memory.is_none_or(&mut *visit))
@@ -101,11 +105,11 @@ pub trait Reading {
             .map_err(|fault| fault.about(format!("reads the vector of memory {id} of {key}")))
     }
 
-    /// In the order of their ids.
+    /// The vectors of a user in the order of their ids.
     fn vectors(&self, key: &UserKey) -> Result<Vec<(MemoryId, Vector)>> {
         let mut vectors = Vec::new();
         self.each(&keys::all(key, keys::MEMORY), &mut |rest, value| {
-            let id = identified(rest)?;
+            let id = id_of(rest)?;
             vectors.extend(format::vector(value)?.map(|vector| (id, vector)));
             Ok(true)
         })
@@ -113,14 +117,14 @@ pub trait Reading {
         Ok(vectors)
     }
 
-    /// The session's last turns. Turns without a session have one tail of their own.
-    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<Tail>> {
-        let tail = self.tail_in(&keys::tail(key, session.unwrap_or_default()));
-        tail.map_err(|fault| fault.about(format!("reads the last turns of {key}")))
+    /// The context window of a session. Turns without a session share one window.
+    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>> {
+        let window = self.context_window_in(&keys::turn_ring(key, session.unwrap_or_default()));
+        window.map_err(|fault| fault.about(format!("reads the last turns of {key}")))
     }
 
-    fn tail_in(&self, ring: &[u8]) -> Result<Arc<Tail>> {
-        decoded_tail(self, ring).map(Arc::new)
+    fn context_window_in(&self, ring: &[u8]) -> Result<Arc<ContextWindow>> {
+        read_context_window(self, ring).map(Arc::new)
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
@@ -133,14 +137,14 @@ pub trait Reading {
     fn sessions(&self, key: &UserKey) -> Result<Vec<(String, Session)>> {
         let mut sessions = Vec::new();
         self.each(&keys::all(key, keys::SESSION), &mut |rest, value| {
-            sessions.push((named(rest)?, format::session(value)?));
+            sessions.push((name_of(rest)?, format::session(value)?));
             Ok(true)
         })
         .map_err(|fault| fault.about(format!("reads the sessions of {key}")))?;
         Ok(sessions)
     }
 
-    /// The totals the gate gave last, oldest first.
+    /// The last surprise totals of a user, oldest first.
     fn scores(&self, key: &UserKey) -> Result<Vec<f32>> {
         let Some(bytes) = self.record(&keys::gate(key))? else { return Ok(Vec::new()) };
         let gate = format::gate(&bytes)
@@ -155,14 +159,15 @@ pub trait Reading {
         Ok(Some(seen.1))
     }
 
-    /// Whether an event of this user at or before this offset is still on its way to the tenant's memories.
+    /// Whether an event of this user at or before this offset is still on its way to the tenant's
+    /// memories.
     fn awaits(&self, key: &UserKey, offset: i64) -> Result<bool> {
         let mut awaits = false;
         self.each(&keys::all(key, keys::AWAITED), &mut |_, value| {
             awaits = format::offset(value)? <= offset;
             Ok(!awaits)
         })
-        .map_err(|fault| fault.about(format!("reads what {key} waits for")))?;
+        .map_err(|fault| fault.about(format!("reads the events that {key} waits for")))?;
         Ok(awaits)
     }
 
@@ -176,14 +181,14 @@ pub trait Reading {
     fn slots(&self, key: &UserKey) -> Result<Vec<(String, SlotHolder)>> {
         let mut slots = Vec::new();
         self.each(&keys::all(key, keys::SLOT), &mut |rest, value| {
-            slots.push((named(rest)?, format::slot(value)?));
+            slots.push((name_of(rest)?, format::slot(value)?));
             Ok(true)
         })
         .map_err(|fault| fault.about(format!("reads the slots of {key}")))?;
         Ok(slots)
     }
 
-    /// Of those whose name begins so, the first ones in the order of their names.
+    /// The first `limit` slots whose names begin with `beginning`, in the order of their names.
     fn slots_under(
         &self,
         key: &UserKey,
@@ -193,11 +198,11 @@ pub trait Reading {
         slots_under(self, key, beginning, limit)
     }
 
-    /// The highest offset of that partition from which a record was forwarded to this shard.
+    /// The highest offset of the source partition from which a record was forwarded to this shard.
     fn via(&self, source_partition: i32) -> Result<Option<i64>> {
         let Some(bytes) = self.record(&keys::via(source_partition))? else { return Ok(None) };
         format::offset(&bytes).map(Some).map_err(|fault| {
-            fault.about(format!("reads what came via partition {source_partition}"))
+            fault.about(format!("reads the offset forwarded from partition {source_partition}"))
         })
     }
 }
@@ -211,32 +216,34 @@ pub fn slots_under<R: Reading + ?Sized>(
     let mut slots = Vec::new();
     records
         .each(&keys::slot(key, beginning), &mut |rest, value| {
-            slots.push((format!("{beginning}{}", named(rest)?), format::slot(value)?));
+            slots.push((format!("{beginning}{}", name_of(rest)?), format::slot(value)?));
             Ok(slots.len() < limit)
         })
         .map_err(|fault| fault.about(format!("reads the slots of {key} under {beginning:?}")))?;
     Ok(Arc::new(slots))
 }
 
-pub fn decoded_tail<R: Reading + ?Sized>(records: &R, ring: &[u8]) -> Result<Tail> {
-    let mut numbered = Vec::with_capacity(TAIL_TURNS as usize);
+/// Reads the ring of a session. The records of a ring come in the order of their place, which is
+/// the number of the turn modulo [`CONTEXT_TURNS`], so they are sorted by number.
+pub fn read_context_window<R: Reading + ?Sized>(records: &R, ring: &[u8]) -> Result<ContextWindow> {
+    let mut numbered = Vec::with_capacity(CONTEXT_TURNS as usize);
     records.each(ring, &mut |_, value| {
         numbered.push(format::said(value)?);
         Ok(true)
     })?;
     numbered.sort_by_key(|(number, _)| *number);
     let next = numbered.last().map_or(0, |(number, _)| number + 1);
-    Ok(Tail { said: numbered.into_iter().map(|(_, said)| said).collect(), next })
+    Ok(ContextWindow { said: numbered.into_iter().map(|(_, said)| said).collect(), next })
 }
 
-fn identified(rest: &[u8]) -> Result<MemoryId> {
+fn id_of(rest: &[u8]) -> Result<MemoryId> {
     keys::memory_id(rest).ok_or_else(|| unreadable_key(rest))
 }
 
-fn named(rest: &[u8]) -> Result<String> {
+fn name_of(rest: &[u8]) -> Result<String> {
     String::from_utf8(rest.to_vec()).map_err(|_| unreadable_key(rest))
 }
 
 fn unreadable_key(rest: &[u8]) -> Fault {
-    format::unreadable(format!("no key of ours {rest:02x?}"))
+    format::unreadable(format!("a key has an unknown form: {}", hex::encode(rest)))
 }

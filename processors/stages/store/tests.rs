@@ -1,8 +1,9 @@
-//! One suite for both kinds of records, and the laws of the store told as stories.
+//! Tests of the store: one suite for both implementations of `Records`, then stories about batches,
+//! caches and opening.
 
 use super::disk::PIECE_BYTES;
 use super::overlay::SEEN_IDS_SWEPT;
-use super::reading::{SCORES_WINDOW, SEEN_IDS, TAIL_TURNS};
+use super::reading::{CONTEXT_TURNS, SCORES_WINDOW, SEEN_IDS};
 use super::*;
 use crate::domain::*;
 use proptest::prelude::*;
@@ -96,14 +97,14 @@ fn open(dir: &Path) -> Result<Opened> {
     Store::open(dir, &Options::default(), &identity(), 1234)
 }
 
-/// The same story on both, each new.
+/// Runs a story on a new store in memory and on a new one on disk.
 fn on_both(story: impl Fn(&Store)) {
     story(&Store::in_memory(&identity()));
     let dir = tempfile::tempdir().unwrap();
     story(&open(&dir.path().join("shard")).unwrap().store);
 }
 
-/// Applies what the story writes, as one batch.
+/// Applies the changes of the story as one batch.
 fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
     let mut overlay = store.overlay();
     story(&mut overlay);
@@ -111,12 +112,11 @@ fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Overlay<'_>)) {
 }
 
 fn said(content: impl Into<String>) -> SaidBefore {
-    let (speaker, content, vector) = ("zoë".into(), content.into().into(), a_vector(1));
     SaidBefore {
-        speaker,
+        speaker: "zoë".into(),
         role: Role::User,
-        content,
-        vector,
+        content: content.into().into(),
+        vector: a_vector(1),
         source: None,
         question: 0.0,
         memory: None,
@@ -143,7 +143,7 @@ fn seen_at(offset: i64) -> SeenBefore {
     SeenBefore { source: memory.source, memories: vec![memory.id] }
 }
 
-/// Everything about a user, of each sort one.
+/// Writes one record of each sort for a user.
 fn write_all(overlay: &mut Overlay<'_>, key: &UserKey, offset: i64) {
     let memory = memory_of(key, offset, "likes tea");
     overlay.put_memory(memory.clone()).unwrap();
@@ -158,13 +158,17 @@ fn write_all(overlay: &mut Overlay<'_>, key: &UserKey, offset: i64) {
 
 // ---------------------------------------------------------------- records
 
-/// Keys that are neighbours, and keys that begin one another.
+/// Generates neighbouring keys, and keys that are prefixes of each other.
 fn some_key() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(b"ab/\x00".to_vec()), 1..5)
 }
 
 fn some_value() -> impl Strategy<Value = Option<Vec<u8>>> {
-    let length = prop_oneof![6 => 0..40usize, 2 => PIECE_BYTES - 1..PIECE_BYTES + 2, 1 => 2 * PIECE_BYTES..3 * PIECE_BYTES + 1];
+    let length = prop_oneof![
+        6 => 0..40usize,
+        2 => PIECE_BYTES - 1..PIECE_BYTES + 2,
+        1 => 2 * PIECE_BYTES..3 * PIECE_BYTES + 1,
+    ];
     prop::option::weighted(0.8, (length, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]))
 }
 
@@ -179,8 +183,8 @@ fn scanned(records: &dyn Records, prefix: &[u8], at_most: usize) -> Vec<(Vec<u8>
     found
 }
 
-/// What any records must do, told by the map that they are.
-fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
+/// Checks an implementation of `Records` against a `BTreeMap`.
+fn conform(records: &dyn Records, batches: &[SomeBatch]) {
     let mut expected = BTreeMap::new();
     for (n, batch) in batches.iter().enumerate() {
         let changes = Changes { records: batch.clone() };
@@ -214,8 +218,8 @@ fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]
     }
 }
 
-/// An overlay reads as if its changes were made already.
-fn overlay_agrees(batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
+/// Checks that an overlay reads as if the changes were applied already.
+fn overlay_agrees(batches: &[SomeBatch]) {
     let [below, above] = [InMemory::default(), InMemory::default()];
     for batch in batches {
         let changes = Changes { records: batch.clone() };
@@ -237,32 +241,46 @@ fn overlay_agrees(batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
     }
 }
 
+type SomeBatch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+fn some_batches() -> impl Strategy<Value = Vec<SomeBatch>> {
+    let batch = prop::collection::btree_map(some_key(), some_value(), 0..12);
+    prop::collection::vec(batch, 1..8)
+}
+
+fn open_records(dir: &Path) -> SledRecords {
+    match SledRecords::open(dir, &Options::default()) {
+        Ok(records) => records,
+        Err(not_opened) => panic!("the directory must open: {}", not_opened.into_fault()),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn disk_and_its_twin_do_the_same(batches in prop::collection::vec(prop::collection::btree_map(some_key(), some_value(), 0..12), 1..8)) {
+    fn disk_and_memory_behave_the_same(batches in some_batches()) {
         conform(&InMemory::default(), &batches);
         let dir = tempfile::tempdir().unwrap();
-        let opened = || match Disk::open(dir.path(), &Options::default()) {
-            Ok(disk) => disk,
-            Err(_) => panic!("a plain directory opens"),
-        };
-        conform(&opened(), &batches);
-        let all = scanned(&opened(), b"", usize::MAX);
-        let twin = InMemory::default();
-        batches.iter().for_each(|batch| twin.apply(&Changes { records: batch.clone() }).unwrap());
-        prop_assert_eq!(all, scanned(&twin, b"", usize::MAX));
+        conform(&open_records(dir.path()), &batches);
+        let on_disk = scanned(&open_records(dir.path()), b"", usize::MAX);
+        let memory = InMemory::default();
+        batches.iter().for_each(|batch| memory.apply(&Changes { records: batch.clone() }).unwrap());
+        prop_assert_eq!(on_disk, scanned(&memory, b"", usize::MAX));
     }
 
     #[test]
-    fn an_overlay_reads_as_if_applied(batches in prop::collection::vec(prop::collection::btree_map(some_key(), some_value(), 0..12), 1..8)) {
+    fn an_overlay_reads_as_if_applied(batches in some_batches()) {
         overlay_agrees(&batches);
     }
 }
 
 #[test]
-fn a_crash_takes_part_of_what_was_written_one_by_one() {
+fn a_crash_loses_a_part_of_records_applied_one_by_one() {
     let records = InMemory::default();
     let changes = Changes { records: (0..5).map(|n| (vec![b'a', n], Some(vec![n]))).collect() };
     records.apply_each(&changes).unwrap();
@@ -276,7 +294,7 @@ fn a_crash_takes_part_of_what_was_written_one_by_one() {
 }
 
 #[test]
-fn a_crash_takes_whole_batches_and_none_that_was_flushed() {
+fn a_crash_loses_whole_batches_and_none_that_was_flushed() {
     let records = InMemory::default();
     let put = |value: u8| {
         let mut changes = Changes::default();
@@ -301,11 +319,9 @@ fn a_crash_takes_whole_batches_and_none_that_was_flushed() {
 }
 
 #[test]
-fn a_big_value_made_small_leaves_no_pieces() {
+fn a_large_value_replaced_by_a_small_one_leaves_no_pieces() {
     let dir = tempfile::tempdir().unwrap();
-    let Ok(disk) = Disk::open(dir.path(), &Options::default()) else {
-        panic!("a plain directory opens")
-    };
+    let disk = open_records(dir.path());
     let put = |value: Option<usize>| {
         let value = value.map(|length| vec![7; length]);
         disk.apply(&Changes { records: [(b"k".to_vec(), value.clone())].into() }).unwrap();
@@ -322,7 +338,7 @@ fn a_big_value_made_small_leaves_no_pieces() {
 }
 
 #[test]
-fn a_visitor_may_read_while_it_is_shown_records() {
+fn a_visitor_may_read_during_a_scan() {
     on_both(|store| {
         write(store, 0, |overlay| {
             (0..200).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap())
@@ -341,7 +357,7 @@ fn a_visitor_may_read_while_it_is_shown_records() {
 // ---------------------------------------------------------------- typed
 
 #[test]
-fn what_was_written_is_read_from_overlay_and_store_alike() {
+fn overlay_and_store_read_the_same_records() {
     on_both(|store| {
         let zoe = key("zoe");
         let mut overlay = store.overlay();
@@ -373,7 +389,7 @@ fn what_was_written_is_read_from_overlay_and_store_alike() {
 }
 
 #[test]
-fn nothing_of_another_user_is_in_a_users_scan() {
+fn a_scan_of_a_user_meets_no_record_of_another() {
     on_both(|store| {
         let keys = ["zo", "zoe", "zoe!", "zoë"]
             .map(key)
@@ -424,7 +440,7 @@ fn users_are_walked_page_by_page_and_none_is_missed() {
 }
 
 #[test]
-fn a_tail_keeps_the_last_turns_in_order_across_batches() {
+fn a_context_window_keeps_the_last_turns_in_order_across_batches() {
     on_both(|store| {
         let zoe = key("zoe");
         for batch in 0..5 {
@@ -443,12 +459,12 @@ fn a_tail_keeps_the_last_turns_in_order_across_batches() {
         write(store, 9, |overlay| overlay.forget_session(&zoe, "monday").unwrap());
         assert_eq!(contents(store, &zoe, Some("monday")), [""; 0]);
         assert_eq!(contents(store, &zoe, Some("monday 2")), ["other"; 5]);
-        assert_eq!(TAIL_TURNS, 6);
+        assert_eq!(CONTEXT_TURNS, 6);
     });
 }
 
 #[test]
-fn scores_are_a_window() {
+fn only_the_last_totals_are_kept() {
     on_both(|store| {
         let zoe = key("zoe");
         write(store, 0, |overlay| {
@@ -484,7 +500,7 @@ fn a_users_own_words_are_counted_from_batch_to_batch() {
 }
 
 #[test]
-fn ids_are_recognised_until_a_thousand_newer_ones_came() {
+fn an_id_is_recognised_until_a_thousand_newer_ids_came() {
     on_both(|store| {
         let zoe = key("zoe");
         for batch in 0..4i64 {
@@ -497,7 +513,7 @@ fn ids_are_recognised_until_a_thousand_newer_ones_came() {
         }
         let is_known = |n: i64| store.seen(&zoe, &format!("e-{n}")).unwrap() == Some(seen_at(n));
         let known: Vec<i64> = (0..1700).filter(|n| is_known(*n)).collect();
-        assert_eq!(known.len() as i64, 1700 - known[0], "none is missing between");
+        assert_eq!(known.len() as i64, 1700 - known[0], "the kept ids have no gap");
         assert!(
             (SEEN_IDS..SEEN_IDS + SEEN_IDS_SWEPT).contains(&(known.len() as u64)),
             "{}",
@@ -507,7 +523,7 @@ fn ids_are_recognised_until_a_thousand_newer_ones_came() {
 }
 
 #[test]
-fn forgotten_stays_forgotten_but_its_ids_are_known() {
+fn a_forgotten_user_keeps_only_the_ids_seen() {
     on_both(|store| {
         let zoe = key("zoe");
         write(store, 0, |overlay| write_all(overlay, &zoe, 1));
@@ -541,7 +557,7 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
 }
 
 #[test]
-fn a_removed_memory_takes_its_vector_and_its_slots_along() {
+fn a_removed_memory_loses_its_vector_and_its_slots() {
     on_both(|store| {
         let zoe = key("zoe");
         write(store, 0, |overlay| {
@@ -565,7 +581,7 @@ fn a_removed_memory_takes_its_vector_and_its_slots_along() {
 }
 
 #[test]
-fn equal_records_have_equal_digests_whatever_kept_them() {
+fn equal_records_have_equal_digests_on_disk_and_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let [disk, twin] =
         [open(&dir.path().join("shard")).unwrap().store, Store::in_memory(&identity())];
@@ -598,7 +614,7 @@ fn records_and_offset_are_there_together_after_every_reopening() {
     }
 }
 
-/// What a killed process leaves is what a copy of its files shows.
+/// A copy of the files during writing is what a killed process leaves.
 #[test]
 fn a_store_copied_while_it_is_written_holds_whole_batches() {
     let dir = tempfile::tempdir().unwrap();
@@ -625,7 +641,7 @@ fn a_store_copied_while_it_is_written_holds_whole_batches() {
             assert_eq!(memories(&copied.store, &key("zoe")).len() as i64, (applied + 1) * 20);
         }
     }
-    assert!(newest > 0, "the copies must show something");
+    assert!(newest > 0, "at least one copy must have applied a batch");
 }
 
 fn copy_dir(from: &Path, to: &Path) {
@@ -649,7 +665,7 @@ fn stop_of(opened: Result<Opened>) -> (StopName, String) {
 }
 
 #[test]
-fn a_store_of_anything_else_stops_by_name_and_stays() {
+fn a_store_of_another_identity_stops_by_name_and_stays() {
     let dir = tempfile::tempdir().unwrap();
     let shard = dir.path().join("shard");
     write(&open(&shard).unwrap().store, 5, |overlay| write_all(overlay, &key("zoe"), 5));
@@ -679,27 +695,28 @@ fn a_newer_store_stops_by_name_and_stays_as_it_was() {
     store.apply(Finished { changes, ..Finished::default() }, mark(8)).unwrap();
     drop(store);
     assert_eq!(stop_of(open(&shard)).0, StopName::StoreNewer);
-    let Ok(disk) = Disk::open(&shard, &Options::default()) else { panic!("it is not damaged") };
+    let disk = open_records(&shard);
     assert_eq!(disk.get(&keys::identity()).unwrap(), Some(vec![format::VERSION + 1, 42]));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn an_older_store_is_of_the_new_format_from_its_first_batch_on() {
+fn an_older_store_has_the_new_format_from_the_first_batch_on() {
     let below = InMemory::default();
-    let (mut older, mut bytes) = (Changes::default(), format::identity_bytes(&identity()));
+    let mut older = Changes::default();
+    let mut bytes = format::identity_bytes(&identity());
     bytes[0] = 1;
     older.put(keys::identity(), bytes);
     below.apply(&older).unwrap();
     let store = Store::over(below, &identity()).unwrap();
     let version = || store.record(&keys::identity()).unwrap().unwrap()[0];
-    assert_eq!(version(), 1, "whoever only reads changes nothing");
+    assert_eq!(version(), 1, "opening and reading changes nothing");
     write(&store, 0, |overlay| write_all(overlay, &key("zoe"), 0));
     assert_eq!(version(), format::VERSION);
 }
 
 #[test]
-fn an_older_store_says_so_before_the_first_record_that_goes_ahead() {
+fn an_older_store_gets_the_new_format_before_the_first_record_applied_ahead() {
     let below = InMemory::default();
     let mut older = format::identity_bytes(&identity());
     older[0] = 1;
@@ -707,7 +724,7 @@ fn an_older_store_says_so_before_the_first_record_that_goes_ahead() {
     below.flush().unwrap();
     let store = Store::over(below.clone(), &identity()).unwrap();
     store.apply_ahead(&Changes::of(b"a/b/g".to_vec(), Some(vec![format::VERSION]))).unwrap();
-    assert_eq!(store.applied(), -1, "what goes ahead moves no mark");
+    assert_eq!(store.applied(), -1, "records applied ahead do not move the checkpoint");
     let without_its_last = below.found_after_crash(1);
     assert_eq!(without_its_last.get(b"a/b/g").unwrap(), None);
     assert_eq!(without_its_last.get(&keys::identity()).unwrap().unwrap()[0], format::VERSION);
@@ -728,13 +745,11 @@ fn a_damaged_store_is_set_aside_not_lost() {
     let nonsense = |path: &Path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap();
     let config = |path: &Path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap();
     let no_identity = |path: &Path| {
-        let Ok(disk) = Disk::open(path, &Options::default()) else { panic!("not damaged yet") };
-        disk.apply(&Changes { records: [(keys::identity(), None)].into() }).unwrap();
+        open_records(path).apply(&Changes::of(keys::identity(), None)).unwrap();
     };
-    let no_sense = |path: &Path| {
-        let Ok(disk) = Disk::open(path, &Options::default()) else { panic!("not damaged yet") };
-        disk.apply(&Changes { records: [(keys::identity(), Some(vec![1, 200, 200]))].into() })
-            .unwrap();
+    let unreadable_identity = |path: &Path| {
+        let identity = Some(vec![1, 200, 200]);
+        open_records(path).apply(&Changes::of(keys::identity(), identity)).unwrap();
     };
     let met = |path: &Path| fs::write(path.join("damaged"), "page 7").unwrap();
     type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
@@ -742,7 +757,7 @@ fn a_damaged_store_is_set_aside_not_lost() {
         ("nonsense", &nonsense),
         ("config", &config),
         ("no identity", &no_identity),
-        ("no sense", &no_sense),
+        ("unreadable identity", &unreadable_identity),
         ("met", &met),
     ];
     for (name, damage) in damages {
@@ -765,8 +780,9 @@ fn a_damaged_store_is_set_aside_not_lost() {
 }
 
 #[test]
-fn what_is_recalled_again_is_what_was_written_since() {
-    let (store, zoe) = (Store::in_memory(&identity()), key("zoe"));
+fn a_cached_memory_follows_every_batch() {
+    let store = Store::in_memory(&identity());
+    let zoe = key("zoe");
     let first = a_memory(1, "likes tea");
     let recalled = || {
         store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone())
@@ -781,11 +797,12 @@ fn what_is_recalled_again_is_what_was_written_since() {
     assert_eq!(recalled(), None);
 }
 
-/// Asked between any two changes, of which a batch has many.
+/// Reads between any two changes of a batch.
 #[test]
-fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
+fn a_batch_reads_its_own_changes_of_slots() {
     on_both(|store| {
-        let (zoe, ada) = (key("zoe"), key("ada"));
+        let zoe = key("zoe");
+        let ada = key("ada");
         let holder = SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "x".into() };
         write(store, 1, |overlay| {
             [&zoe, &ada].into_iter().for_each(|user| overlay.put_slot(user, "never:fly", &holder))
@@ -822,11 +839,12 @@ fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
     });
 }
 
-/// What is kept decoded for the next turn follows every batch.
+/// The cache of decoded user records follows every batch.
 #[test]
-fn a_turn_reads_again_what_was_written_since() {
+fn the_cached_records_of_a_user_follow_every_batch() {
     on_both(|store| {
-        let (zoe, ada) = (key("zoe"), key("ada"));
+        let zoe = key("zoe");
+        let ada = key("ada");
         let slots = |key: &UserKey| {
             let found = store.overlay().slots_under(key, "never:", 3).unwrap();
             found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
@@ -849,7 +867,7 @@ fn a_turn_reads_again_what_was_written_since() {
             });
             assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
         }
-        // What is not certain is not kept.
+        // The cache takes nothing from a dropped overlay.
         let mut given_up = store.overlay();
         given_up.put_slot(&zoe, "never:ski", &holder());
         given_up.push_score(&zoe, 0.5).unwrap();
