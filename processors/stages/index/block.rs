@@ -195,9 +195,6 @@ pub mod tests {
         all.iter().for_each(|vector| forth.add(&vector.values, vector.scale));
         all.iter().rev().for_each(|vector| back.add(&vector.values, vector.scale));
         assert_eq!(forth, back);
-        let exact = |vector: &Vector| {
-            vector.values.iter().map(|x| f32::from(*x) * vector.scale).collect::<Vec<f32>>()
-        };
         let centroid = (0..WIDTH)
             .map(|n| all.iter().map(|vector| exact(vector)[n]).sum::<f32>() / 50.0)
             .collect::<Vec<f32>>();
@@ -211,13 +208,18 @@ pub mod tests {
         );
         let block =
             Block::of(all.into_iter().enumerate().map(|(n, vector)| (id(n), vector)).collect());
-        let sum_without = |out: Option<MemoryId>| {
-            let mut sum = Sum::default();
-            block.add_to(&mut sum, |id| Some(*id) != out);
-            sum
-        };
-        assert_eq!(sum_without(None), forth);
-        assert_ne!(sum_without(Some(id(3))), forth);
+        assert_eq!(sum_without(&block, None), forth);
+        assert_ne!(sum_without(&block, Some(id(3))), forth);
+    }
+
+    fn exact(vector: &Vector) -> Vec<f32> {
+        vector.values.iter().map(|x| f32::from(*x) * vector.scale).collect()
+    }
+
+    fn sum_without(block: &Block, left_out: Option<MemoryId>) -> Sum {
+        let mut sum = Sum::default();
+        block.add_to(&mut sum, |id| Some(*id) != left_out);
+        sum
     }
 
     #[test]

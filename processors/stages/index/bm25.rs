@@ -327,12 +327,15 @@ impl Bm25 {
                     weight * self.saturated(count, rows.of(row).lengths.previous(), previous_mean);
             }
         }
-        let with_previous = |(lengths, (own, previous)): (Lengths, (f64, f64))| {
-            let shortness =
-                (f64::from(self.short_words) / f64::from(lengths.words.max(1))).min(1.0);
-            (own + f64::from(self.previous) * shortness * previous) as f32
-        };
-        let own = rows.lengths().zip(own.into_iter().zip(previous)).map(with_previous).collect();
+        let own = rows
+            .lengths()
+            .zip(own.into_iter().zip(previous))
+            .map(|(lengths, (own, previous))| {
+                let words = f64::from(lengths.words.max(1));
+                let shortness = (f64::from(self.short_words) / words).min(1.0);
+                (own + f64::from(self.previous) * shortness * previous) as f32
+            })
+            .collect();
         Scored { bm25: self, matches, own, own_mean }
     }
 

@@ -57,15 +57,18 @@ struct CommitNote {
 }
 
 impl IndexDir {
-    pub fn open(dir: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
-        let about = |fault: Fault| fault.about(format_args!("opens the index {}", dir.display()));
-        let (index, mark, discarded) = match open_existing(dir, generation) {
+    pub fn open(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
+        IndexDir::open_or_create(path, options, generation)
+            .map_err(|fault| fault.about(format_args!("opens the index {}", path.display())))
+    }
+
+    fn open_or_create(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
+        let (index, mark, discarded) = match open_existing(path, generation) {
             Ok(Some((index, mark))) => (index, mark, None),
-            Ok(None) => (create(dir).map_err(about)?, None, None),
-            Err(why) => (create(dir).map_err(about)?, None, Some(why)),
+            Ok(None) => (create(path)?, None, None),
+            Err(why) => (create(path)?, None, Some(why)),
         };
-        let dir =
-            IndexDir::of(index, options, generation).map_err(|error| about(unopened(error)))?;
+        let dir = IndexDir::of(index, options, generation).map_err(unopened)?;
         Ok(OpenedDir { dir, mark, discarded })
     }
 

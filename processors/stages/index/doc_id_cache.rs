@@ -168,14 +168,16 @@ mod tests {
     /// Returns the segments that were not cached.
     fn read(cache: &DocIdCache, user: &str, segments: &[(u8, u32)]) -> Vec<u8> {
         let read = RefCell::new(Vec::new());
-        let reading = |n: usize| {
-            let segment = segments[n].0;
-            read.borrow_mut().push(segment);
-            Ok::<_, Infallible>((vec![segment.into()], vec![row(segment.into())]))
-        };
         let stamps: Vec<Stamp> =
             segments.iter().map(|(segment, deleted)| stamp(*segment, *deleted)).collect();
-        let docs = cache.of(&UserKey::new("acme", user).unwrap(), &stamps, reading).unwrap();
+        let key = UserKey::new("acme", user).unwrap();
+        let docs = cache
+            .of(&key, &stamps, |n| {
+                let segment = segments[n].0;
+                read.borrow_mut().push(segment);
+                Ok::<_, Infallible>((vec![segment.into()], vec![row(segment.into())]))
+            })
+            .unwrap();
         let found: Vec<_> = docs
             .parts
             .iter()

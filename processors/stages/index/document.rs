@@ -135,13 +135,12 @@ impl Lengths {
     }
 
     pub fn unpacked(packed: u64) -> Lengths {
-        let other = |place: u32| (packed >> (place * OTHER_BITS)) as u32 & ((1 << OTHER_BITS) - 1);
         Lengths {
             own: (packed >> (4 * OTHER_BITS)) as u32,
-            before: other(3),
-            earlier: other(2),
-            after: other(1),
-            words: other(0),
+            before: unpacked_other(packed, 3),
+            earlier: unpacked_other(packed, 2),
+            after: unpacked_other(packed, 1),
+            words: unpacked_other(packed, 0),
         }
     }
 
@@ -149,6 +148,10 @@ impl Lengths {
     pub fn previous(self) -> u32 {
         (self.before + self.earlier).max(1)
     }
+}
+
+fn unpacked_other(packed: u64, place: u32) -> u32 {
+    (packed >> (place * OTHER_BITS)) as u32 & ((1 << OTHER_BITS) - 1)
 }
 
 fn other_length(count: usize) -> u32 {

@@ -252,15 +252,14 @@ impl DiskSegment {
         // mapped, and `open_read` opens the mapping.
         let files = index.segment(index.new_segment_meta(reader.segment_id(), reader.max_doc()));
         let positions = CompositeFile::open(&files.open_read(SegmentComponent::Positions)?)?;
-        let column = |name| reader.fast_fields().u64(name).map(|column| column.values);
         Ok(DiskSegment {
             terms: reader.inverted_index(fields.terms)?,
             positions: positions
                 .open_read(fields.terms)
                 .ok_or_else(|| DataCorruption::comment_only("no positions"))?,
-            id_high: column(ID_HIGH)?,
-            id_low: column(ID_LOW)?,
-            lengths: column(LENGTHS)?,
+            id_high: column(reader, ID_HIGH)?,
+            id_low: column(reader, ID_LOW)?,
+            lengths: column(reader, LENGTHS)?,
             reader: reader.clone(),
         })
     }
@@ -356,6 +355,10 @@ impl DiskSegment {
     fn id(&self, doc: DocId) -> MemoryId {
         MemoryId(Uuid::from_u64_pair(self.id_high.get_val(doc), self.id_low.get_val(doc)))
     }
+}
+
+fn column(reader: &SegmentReader, name: &str) -> tantivy::Result<Arc<dyn ColumnValues<u64>>> {
+    reader.fast_fields().u64(name).map(|column| column.values)
 }
 
 /// Counts the positions of one term in one document. Positions come as deltas, the first from 0; a

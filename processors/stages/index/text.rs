@@ -358,12 +358,12 @@ mod tests {
     /// The BM25 formula once more, written plainly. `judges` give the document frequencies and the
     /// mean length, `judged` are scored.
     fn formula(judges: &[Vec<String>], judged: &[Vec<String>], query: &[String]) -> Vec<f64> {
-        let length = |stems: &Vec<String>| stems.len().max(1) as f64;
         let count = judges.len() as f64;
         let k1 = f64::from(BM25.k1);
         let b = f64::from(BM25.b);
-        let mean = judges.iter().map(length).sum::<f64>() / count;
-        let score = |stems: &Vec<String>| {
+        let mean = judges.iter().map(|stems| length(stems)).sum::<f64>() / count;
+        let mut scores = Vec::new();
+        for stems in judged {
             let mut score = 0.0;
             for (n, term) in
                 query.iter().enumerate().filter(|(n, term)| !query[..*n].contains(term))
@@ -375,22 +375,30 @@ mod tests {
                 score += weight * (k1 + 1.0) * times
                     / (times + k1 * (1.0 - b + b * length(stems) / mean));
             }
-            score
-        };
-        judged.iter().map(score).collect()
+            scores.push(score);
+        }
+        scores
+    }
+
+    fn length(stems: &[String]) -> f64 {
+        stems.len().max(1) as f64
     }
 
     /// The weighted share of the query words that each document contains.
     fn shares(documents: &[Vec<String>], query: &[String]) -> Vec<f64> {
-        let having =
-            |term: &String| documents.iter().filter(|other| other.contains(term)).count() as f64;
-        let weight = |term: &String| {
-            (1.0 + (documents.len() as f64 - having(term) + 0.5) / (having(term) + 0.5)).ln()
-        };
-        let sum = |is_counted: &dyn Fn(&String) -> bool| {
-            query.iter().filter(|term| is_counted(term)).map(weight).sum::<f64>()
-        };
-        documents.iter().map(|stems| sum(&|term| stems.contains(term)) / sum(&|_| true)).collect()
+        let mut weights = Vec::new();
+        for term in query {
+            let having = documents.iter().filter(|other| other.contains(term)).count() as f64;
+            let weight = (1.0 + (documents.len() as f64 - having + 0.5) / (having + 0.5)).ln();
+            weights.push((term, weight));
+        }
+        let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        let mut shares = Vec::new();
+        for stems in documents {
+            let contained = weights.iter().filter(|(term, _)| stems.contains(term));
+            shares.push(contained.map(|(_, weight)| weight).sum::<f64>() / total);
+        }
+        shares
     }
 
     fn expected(model: &ModelIndex, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
@@ -399,31 +407,43 @@ mod tests {
             .filter(|((owner, _), _)| owner == key)
             .map(|((_, id), text)| (id, text))
             .collect();
-        let owned = |stems: &Stems| stems.iter().map(str::to_owned).collect::<Vec<_>>();
-        let field = |of: &dyn Fn(&Text) -> Stems| {
-            documents.iter().map(|(_, text)| owned(&of(text))).collect::<Vec<_>>()
-        };
-        let own = field(&|text| text.own.clone());
-        let before = field(&|text| text.before.clone());
-        let after = field(&|text| text.after.clone());
-        let both = field(&|text| text.before.and(&text.earlier));
+        let texts = documents.iter().map(|(_, text)| *text);
+        let own: Vec<_> = texts.clone().map(|text| strings(&text.own)).collect();
+        let before: Vec<_> = texts.clone().map(|text| strings(&text.before)).collect();
+        let after: Vec<_> = texts.clone().map(|text| strings(&text.after)).collect();
+        let both: Vec<_> = texts.map(|text| strings(&text.before.and(&text.earlier))).collect();
         let previous = formula(&both, &both, query);
         let [of_own, of_before, of_after] =
             [&own, &before, &after].map(|judged| formula(&own, judged, query));
         let shared = shares(&own, query);
-        let words = |(n, (id, text)): (usize, &(&MemoryId, &Text))| {
+        let mut expected = Vec::new();
+        for (n, (id, text)) in documents.iter().enumerate() {
             let shortness = (f64::from(BM25.short_words) / text.words.max(1) as f64).min(1.0);
             let own = of_own[n] + f64::from(BM25.previous) * shortness * previous[n];
             let [own, before, after, shared] =
                 [own, of_before[n], of_after[n], shared[n]].map(|score| score as f32);
-            (**id, Words { own, before, after, shared: Some(shared) })
-        };
-        documents.iter().enumerate().map(words).collect()
+            expected.push((**id, Words { own, before, after, shared: Some(shared) }));
+        }
+        expected
+    }
+
+    fn strings(stems: &Stems) -> Vec<String> {
+        stems.iter().map(str::to_owned).collect()
     }
 
     /// Sums of floats in another order may differ in their last bits.
     fn is_about(a: f32, b: f32) -> bool {
         (a - b).abs() <= 1e-5 * a.abs().max(b.abs())
+    }
+
+    fn are_about(a: &Words, b: &Words) -> bool {
+        is_about(a.own, b.own)
+            && is_about(a.before, b.before)
+            && is_about(a.after, b.after)
+            && match (a.shared, b.shared) {
+                (Some(a), Some(b)) => is_about(a, b),
+                (a, b) => a == b,
+            }
     }
 
     /// Checks that the hits are the best by the formula: sorted by score, among equal scores by id,
@@ -464,17 +484,8 @@ mod tests {
                 let (ids, words): (Vec<_>, Vec<_>) =
                     all.into_iter().chain([(id(999), Words::default())]).unzip();
                 let found = index.scored(&key, &split(query), BM25).unwrap().of(&ids);
-                let is_same = |a: &Words, b: &Words| {
-                    is_about(a.own, b.own)
-                        && is_about(a.before, b.before)
-                        && is_about(a.after, b.after)
-                        && match (a.shared, b.shared) {
-                            (Some(a), Some(b)) => is_about(a, b),
-                            (a, b) => a == b,
-                        }
-                };
                 let same = found.len() == words.len()
-                    && found.iter().zip(&words).all(|(a, b)| is_same(a, b));
+                    && found.iter().zip(&words).all(|(a, b)| are_about(a, b));
                 assert!(same, "{about}: {found:?}, expected {words:?}");
                 let wordless = index.scored(&key, &[], BM25).unwrap().of(&ids);
                 assert!(
@@ -495,14 +506,15 @@ mod tests {
         assert_eq!(ids, model.keys().cloned().collect::<Vec<_>>());
     }
 
+    fn in_language(n: usize, user_number: usize, language: Option<Language>) -> Document {
+        Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") })
+    }
+
     #[test]
-    fn a_language_is_listed_only_for_its_users_and_only_while_a_memory_has_it() {
+    fn a_language_is_listed_only_for_its_users_and_only_while_a_memory_has_the_language() {
         let dir = tempfile::tempdir().unwrap();
         let index = open(&dir);
         let [danish, dutch] = [0, 1].map(|n| Language::others().nth(n).expect("there are a dozen"));
-        let in_language = |n, user_number, language| {
-            Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") })
-        };
         index.put(in_language(0, 0, Some(dutch)));
         index.put(in_language(1, 0, Some(danish)));
         index.put(in_language(2, 0, None));
@@ -675,10 +687,10 @@ mod tests {
                 crowded.settle(n as i64).unwrap();
             }
         }
-        let found = |index: &TextIndex| search(index, 0, "berlin rent", 500);
-        assert_eq!(found(&alone), found(&crowded));
-        assert!(found(&crowded).len() > 50);
-        let ids = found(&crowded).iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        let found = search(&crowded, 0, "berlin rent", 500);
+        assert_eq!(search(&alone, 0, "berlin rent", 500), found);
+        assert!(found.len() > 50);
+        let ids = found.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         let of_another = crowded.scored(&user(1), &split("berlin rent"), BM25).unwrap().of(&ids);
         assert_eq!(of_another, vec![Words::default(); ids.len()]);
     }

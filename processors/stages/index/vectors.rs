@@ -288,6 +288,10 @@ mod tests {
         Ok(store.iter().map(|(id, vector)| (*id, vector.clone())).collect())
     }
 
+    fn bytes_of(store: &StoredVectors) -> usize {
+        Block::of(load(store).unwrap()).bytes()
+    }
+
     fn check(vectors: &Vectors, key: &UserKey, store: &StoredVectors) {
         let query = vector(999);
         let mut expected: Vec<_> =
@@ -399,18 +403,16 @@ mod tests {
     #[test]
     fn a_cached_user_is_not_read_again_and_the_least_recent_goes_first() {
         let store: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
-        let one = Block::of(load(&store).unwrap()).bytes();
+        let one = bytes_of(&store);
         let vectors = Vectors::new(Room::new(2 * one));
-        let ask = |n| check(&vectors, &user(n), &store);
-        ask(0);
-        ask(1);
-        ask(0);
-        ask(2);
+        for n in [0, 1, 0, 2] {
+            check(&vectors, &user(n), &store);
+        }
         let before = vectors.room.counts();
         assert_eq!((before.misses, before.bytes), (3, 2 * one));
-        ask(0);
+        check(&vectors, &user(0), &store);
         assert_eq!(vectors.room.counts().misses, 3);
-        ask(1);
+        check(&vectors, &user(1), &store);
         assert_eq!(vectors.room.counts().misses, 4);
         vectors.forget(&user(1));
         assert_eq!(vectors.room.counts().bytes, one);
@@ -420,7 +422,7 @@ mod tests {
     fn shards_share_a_cache_and_neither_sees_the_others_block_of_the_same_user() {
         let stores: Vec<StoredVectors> =
             (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
-        let one = Block::of(load(&stores[0]).unwrap()).bytes();
+        let one = bytes_of(&stores[0]);
         let room = Room::new(2 * one);
         let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&room))).collect();
         for _ in 0..2 {
@@ -439,11 +441,10 @@ mod tests {
     fn a_user_who_outgrows_the_cache_does_not_evict_the_others() {
         let mut many: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
         let few = StoredVectors::from([(id(0), vector(0))]);
-        let bytes = |store: &StoredVectors| Block::of(load(store).unwrap()).bytes();
-        let vectors = Vectors::new(Room::new(bytes(&many) + bytes(&few)));
+        let vectors = Vectors::new(Room::new(bytes_of(&many) + bytes_of(&few)));
         check(&vectors, &user(1), &few);
         check(&vectors, &user(0), &many);
-        assert_eq!(vectors.room.counts().bytes, bytes(&many) + bytes(&few));
+        assert_eq!(vectors.room.counts().bytes, bytes_of(&many) + bytes_of(&few));
         for n in 50..100 {
             many.insert(id(n), vector(n));
             vectors.put(&user(0), id(n), &vector(n));
@@ -452,7 +453,7 @@ mod tests {
         check(&vectors, &user(1), &few);
         assert_eq!(
             (vectors.room.counts().misses, vectors.room.counts().bytes),
-            (misses, bytes(&few))
+            (misses, bytes_of(&few))
         );
         check(&vectors, &user(0), &many);
     }

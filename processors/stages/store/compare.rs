@@ -85,14 +85,16 @@ fn difference(
 ) -> Difference {
     let (tag, rest) = key[keys::user(user).len()..].split_first().unwrap_or((&0, &[]));
     let record = record_name(*tag, rest);
-    let described = |bytes: &[u8]| shortened(&content(user, *tag, rest, bytes), LENGTH_MAX);
     let differing_fields = ours.zip(theirs).and_then(|(ours, theirs)| {
         let ours = memory(user, rest, ours).filter(|_| *tag == keys::MEMORY)?;
         Some(both(&ours, &memory(user, rest, theirs)?))
     });
     let (ours, theirs) = match differing_fields {
         Some((ours, theirs)) => (Some(ours), Some(theirs)),
-        None => (ours.map(described), theirs.map(described)),
+        None => (
+            ours.map(|bytes| content(user, *tag, rest, bytes)),
+            theirs.map(|bytes| content(user, *tag, rest, bytes)),
+        ),
     };
     Difference { user: user.clone(), record, ours, theirs }
 }
@@ -103,20 +105,23 @@ const LENGTH_MAX: usize = 160;
 const FIELDS_MAX: usize = 3;
 
 fn record_name(tag: u8, rest: &[u8]) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
     match tag {
         keys::MEMORY => keys::memory_id(rest)
             .map_or_else(|| "memory without an id".to_owned(), |id| format!("memory {id}")),
         keys::TURN => format!(
             "last turns of session {:?}",
-            text(rest.get(4..rest.len().saturating_sub(1)).unwrap_or_default())
+            escaped(rest.get(4..rest.len().saturating_sub(1)).unwrap_or_default())
         ),
-        keys::SESSION => format!("session {:?}", text(rest)),
+        keys::SESSION => format!("session {:?}", escaped(rest)),
         keys::GATE => "last totals".to_owned(),
-        keys::SLOT => format!("fact {}", text(rest)),
-        keys::SEEN => format!("event id {:?}", text(rest)),
+        keys::SLOT => format!("fact {}", escaped(rest)),
+        keys::SEEN => format!("event id {:?}", escaped(rest)),
         other => format!("record {:?}", char::from(other)),
     }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).escape_debug().to_string()
 }
 
 /// Describes the content of a record; the number of bytes if the record cannot be decoded.
@@ -140,7 +145,9 @@ fn content(user: &UserKey, tag: u8, rest: &[u8], bytes: &[u8]) -> String {
         keys::SEEN => format::seen(bytes).map(debug),
         _ => Ok(format!("{} bytes", bytes.len())),
     };
-    described.unwrap_or_else(|fault| format!("{} bytes that cannot be read: {fault}", bytes.len()))
+    let described = described
+        .unwrap_or_else(|fault| format!("{} bytes that cannot be read: {fault}", bytes.len()));
+    shortened(&described, LENGTH_MAX)
 }
 
 fn debug(record: impl Debug) -> String {
@@ -209,10 +216,9 @@ mod tests {
 
     #[test]
     fn equal_stores_have_no_differences_whatever_their_offsets() {
-        let fill = |overlay: &mut Overlay<'_>| {
-            overlay.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1))
-        };
-        let (one, other) = (store(fill), store(fill));
+        let [one, other] = [(); 2].map(|()| {
+            store(|overlay| overlay.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1)))
+        });
         other.apply(Default::default(), mark(77)).unwrap();
         assert_eq!(
             differences(&one, &other, &BTreeSet::new(), 20).unwrap(),
@@ -257,10 +263,9 @@ mod tests {
 
     #[test]
     fn at_most_the_limit_is_described_and_all_are_counted() {
-        let many = |overlay: &mut Overlay<'_>| {
-            (0..30).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap())
-        };
-        let found = differences(&store(many), &store(|_| ()), &BTreeSet::new(), 20).unwrap();
+        let many =
+            store(|overlay| (0..30).for_each(|n| overlay.put_memory(a_memory(n, "x")).unwrap()));
+        let found = differences(&many, &store(|_| ()), &BTreeSet::new(), 20).unwrap();
         assert_eq!((found.first.len(), found.total), (20, 30));
     }
 }

@@ -144,8 +144,9 @@ fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
 }
 
 fn bytes_about(memory: &Memory) -> usize {
-    let around = |neighbour: &Neighbour| 64 + neighbour.words.len() + neighbour.vector.values.len();
-    384 + memory.content.len() + memory.around.all().map(around).sum::<usize>()
+    let neighbours = memory.around.all();
+    let around: usize = neighbours.map(|one| 64 + one.words.len() + one.vector.values.len()).sum();
+    384 + memory.content.len() + around
 }
 
 /// Encodes a memory and keeps the vector of the former record.

@@ -102,9 +102,11 @@ impl CachedMemories {
     }
 }
 
+/// Overhead of the allocator for one allocation.
+const PIECE: usize = 16;
+
 /// Estimates the heap bytes of a memory, with an allocator overhead of `PIECE` for each allocation.
 fn bytes_of(memory: &Memory) -> usize {
-    const PIECE: usize = 16;
     let optional = [&memory.session, &memory.speaker, &memory.event_id].into_iter().flatten();
     let texts: usize =
         [&memory.content, &memory.reason].into_iter().chain(optional).map(String::len).sum();
@@ -115,14 +117,7 @@ fn bytes_of(memory: &Memory) -> usize {
         + memory.revises.len()
         + memory.conflicts_with.len()
         + memory.covers.len();
-    let neighbour = |one: &Neighbour| {
-        one.speaker.len()
-            + one.words.len()
-            + one.vector.values.len()
-            + one.source.topic.len()
-            + 4 * PIECE
-    };
-    let around: usize = memory.around.all().map(neighbour).sum();
+    let around: usize = memory.around.all().map(bytes_of_neighbour).sum();
     size_of::<Memory>()
         + memory.source.topic.len()
         + texts
@@ -131,6 +126,14 @@ fn bytes_of(memory: &Memory) -> usize {
         + links * size_of::<MemoryId>()
         + around
         + 20 * PIECE
+}
+
+fn bytes_of_neighbour(neighbour: &Neighbour) -> usize {
+    neighbour.speaker.len()
+        + neighbour.words.len()
+        + neighbour.vector.values.len()
+        + neighbour.source.topic.len()
+        + 4 * PIECE
 }
 
 #[cfg(test)]
@@ -210,14 +213,12 @@ mod tests {
     fn a_memory_read_before_a_change_is_not_cached_after_the_change() {
         let cache = MemoryCache::new(1_000_000);
         let ask = |uses, meanwhile: &dyn Fn()| {
-            let read = |_| {
+            let found = cache.of(&memory_of(0, 1, 0).key, &[id(1)], &|_| {
                 let read = Ok(Some(memory_of(0, 1, uses)));
                 meanwhile();
                 read
-            };
-            cache.of(&memory_of(0, 1, 0).key, &[id(1)], &read).unwrap()[0]
-                .as_ref()
-                .map(|memory| memory.uses)
+            });
+            found.unwrap()[0].as_ref().map(|memory| memory.uses)
         };
         let changed = keys::memory(&memory_of(0, 1, 0).key, id(1));
         assert_eq!(ask(0, &|| cache.forget([&changed[..]].into_iter())), Some(0));

@@ -54,6 +54,16 @@ pub struct Identity {
     pub dimensions: u32,
 }
 
+impl Identity {
+    fn log(&self) -> String {
+        format!("{}/{}/{}", self.cluster, self.topic, self.partition)
+    }
+
+    fn encoder(&self) -> String {
+        format!("{} ({} dimensions)", self.model, self.dimensions)
+    }
+}
+
 pub struct Opened {
     pub store: Store,
     /// The directory to which a damaged store was moved. `store` is then empty and must be
@@ -98,15 +108,24 @@ impl Store {
         identity: &Identity,
         stamp_ms: i64,
     ) -> Result<Opened> {
-        let about = |fault: Fault| fault.about(format!("opens the store in {}", dir.display()));
+        Store::open_or_set_aside(dir, options, identity, stamp_ms)
+            .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
+    }
+
+    fn open_or_set_aside(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+        stamp_ms: i64,
+    ) -> Result<Opened> {
         match Store::open_as_it_is(dir, options, identity) {
             Ok(store) => Ok(Opened { store, rebuilt: None }),
-            Err(NotOpened::Fault(fault)) => Err(about(fault)),
+            Err(NotOpened::Fault(fault)) => Err(fault),
             Err(NotOpened::Damaged(why)) => {
-                let aside = disk::set_aside(dir, stamp_ms, &why).map_err(about)?;
+                let aside = disk::set_aside(dir, stamp_ms, &why)?;
                 Store::open_as_it_is(dir, options, identity)
                     .map(|store| Opened { store, rebuilt: Some(aside) })
-                    .map_err(|not_opened| about(not_opened.into_fault()))
+                    .map_err(NotOpened::into_fault)
             }
         }
     }
@@ -337,15 +356,10 @@ fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
 }
 
 fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
-    let log = |identity: &Identity| {
-        format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
-    };
-    let model =
-        |identity: &Identity| format!("{} ({} dimensions)", identity.model, identity.dimensions);
-    let (name, difference) = if log(theirs) != log(ours) {
+    let (name, difference) = if theirs.log() != ours.log() {
         (
             StopName::StoreOfAnotherLog,
-            format!("it is made from {}, not from {}", log(theirs), log(ours)),
+            format!("it is made from {}, not from {}", theirs.log(), ours.log()),
         )
     } else if theirs.partitions != ours.partitions {
         (
@@ -355,10 +369,10 @@ fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
                 theirs.partitions, ours.partitions
             ),
         )
-    } else if model(theirs) != model(ours) {
+    } else if theirs.encoder() != ours.encoder() {
         (
             StopName::ModelChanged,
-            format!("its vectors are from {}, not from {}", model(theirs), model(ours)),
+            format!("its vectors are from {}, not from {}", theirs.encoder(), ours.encoder()),
         )
     } else {
         return Ok(());

@@ -196,19 +196,11 @@ fn conform(records: &dyn Records, batches: &[SomeBatch]) {
             };
             assert_eq!(records.get(key).unwrap(), *value);
         }
-        let under = |prefix: &[u8]| {
-            expected
-                .clone()
-                .into_iter()
-                .filter(|(key, _)| key.starts_with(prefix))
-                .collect::<Vec<_>>()
-        };
         for prefix in [&b""[..], b"a", b"a/", b"b\x00", b"c"] {
-            assert_eq!(scanned(records, prefix, usize::MAX), under(prefix));
-            assert_eq!(
-                scanned(records, prefix, 2),
-                under(prefix).into_iter().take(2).collect::<Vec<_>>()
-            );
+            let under = expected.clone().into_iter().filter(|(key, _)| key.starts_with(prefix));
+            let under: Vec<_> = under.collect();
+            assert_eq!(scanned(records, prefix, usize::MAX), under);
+            assert_eq!(scanned(records, prefix, 2), under[..under.len().min(2)]);
         }
         for from in [&b"\x00"[..], b"a", b"a/b", b"b/", b"c"] {
             let next = expected.keys().find(|key| key.as_slice() > from).cloned();
@@ -511,8 +503,9 @@ fn an_id_is_recognised_until_a_thousand_newer_ids_came() {
                 }
             });
         }
-        let is_known = |n: i64| store.seen(&zoe, &format!("e-{n}")).unwrap() == Some(seen_at(n));
-        let known: Vec<i64> = (0..1700).filter(|n| is_known(*n)).collect();
+        let known: Vec<i64> = (0..1700)
+            .filter(|n| store.seen(&zoe, &format!("e-{n}")).unwrap() == Some(seen_at(*n)))
+            .collect();
         assert_eq!(known.len() as i64, 1700 - known[0], "the kept ids have no gap");
         assert!(
             (SEEN_IDS..SEEN_IDS + SEEN_IDS_SWEPT).contains(&(known.len() as u64)),
@@ -709,10 +702,13 @@ fn an_older_store_has_the_new_format_from_the_first_batch_on() {
     older.put(keys::identity(), bytes);
     below.apply(&older).unwrap();
     let store = Store::over(below, &identity()).unwrap();
-    let version = || store.record(&keys::identity()).unwrap().unwrap()[0];
-    assert_eq!(version(), 1, "opening and reading changes nothing");
+    assert_eq!(version_of(&store), 1, "opening and reading changes nothing");
     write(&store, 0, |overlay| write_all(overlay, &key("zoe"), 0));
-    assert_eq!(version(), format::VERSION);
+    assert_eq!(version_of(&store), format::VERSION);
+}
+
+fn version_of(store: &Store) -> u8 {
+    store.record(&keys::identity()).unwrap().unwrap()[0]
 }
 
 #[test]
@@ -740,25 +736,18 @@ fn a_store_open_elsewhere_stops_by_name() {
     assert!(open(&shard).unwrap().rebuilt.is_none());
 }
 
+fn put_identity(dir: &Path, bytes: Option<Vec<u8>>) {
+    open_records(dir).apply(&Changes::of(keys::identity(), bytes)).unwrap();
+}
+
 #[test]
 fn a_damaged_store_is_set_aside_not_lost() {
-    let nonsense = |path: &Path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap();
-    let config = |path: &Path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap();
-    let no_identity = |path: &Path| {
-        open_records(path).apply(&Changes::of(keys::identity(), None)).unwrap();
-    };
-    let unreadable_identity = |path: &Path| {
-        let identity = Some(vec![1, 200, 200]);
-        open_records(path).apply(&Changes::of(keys::identity(), identity)).unwrap();
-    };
-    let met = |path: &Path| fs::write(path.join("damaged"), "page 7").unwrap();
-    type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
-    let damages: [Damage; 5] = [
-        ("nonsense", &nonsense),
-        ("config", &config),
-        ("no identity", &no_identity),
-        ("unreadable identity", &unreadable_identity),
-        ("met", &met),
+    let damages: [(&str, fn(&Path)); 5] = [
+        ("random bytes", |path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap()),
+        ("config", |path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap()),
+        ("no identity", |path| put_identity(path, None)),
+        ("unreadable identity", |path| put_identity(path, Some(vec![1, 200, 200]))),
+        ("met by a read", |path| fs::write(path.join("damaged"), "page 7").unwrap()),
     ];
     for (name, damage) in damages {
         let dir = tempfile::tempdir().unwrap();
@@ -853,23 +842,23 @@ fn the_cached_records_of_a_user_follow_every_batch() {
             let overlay = store.overlay();
             (overlay.own_words(key).unwrap().total(), overlay.scores(key).unwrap().len())
         };
-        let holder = || SlotHolder { memory: memory_of(&key("zoe"), 1, "").id, value: "x".into() };
+        let holder = SlotHolder { memory: memory_of(&key("zoe"), 1, "").id, value: "x".into() };
         for user in [&zoe, &ada] {
             assert_eq!((slots(user), known(user)), (vec![], (0, 0)));
             write(store, 1, |overlay| {
-                overlay.put_slot(user, "never:fly", &holder());
+                overlay.put_slot(user, "never:fly", &holder);
                 overlay.push_score(user, 0.5).unwrap();
                 overlay.add_own_words(user, &["tea", "boat"].into_iter().collect()).unwrap();
                 assert_eq!(
                     *overlay.slots_under(user, "never:", 3).unwrap(),
-                    [("never:fly".to_owned(), holder())]
+                    [("never:fly".to_owned(), holder.clone())]
                 );
             });
             assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
         }
         // The cache takes nothing from a dropped overlay.
         let mut given_up = store.overlay();
-        given_up.put_slot(&zoe, "never:ski", &holder());
+        given_up.put_slot(&zoe, "never:ski", &holder);
         given_up.push_score(&zoe, 0.5).unwrap();
         assert_eq!(given_up.slots_under(&zoe, "never:", 3).unwrap().len(), 2);
         drop(given_up);
@@ -877,7 +866,7 @@ fn the_cached_records_of_a_user_follow_every_batch() {
         write(store, 2, |overlay| {
             ["never:a", "never:b", "never:c", "new"]
                 .iter()
-                .for_each(|name| overlay.put_slot(&zoe, name, &holder()));
+                .for_each(|name| overlay.put_slot(&zoe, name, &holder));
             overlay.push_score(&zoe, 0.5).unwrap();
         });
         assert_eq!(
