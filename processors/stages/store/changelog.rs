@@ -12,10 +12,13 @@
 //! A removal is a tombstone (a record without a value), so that compaction of the topic removes the
 //! key.
 //!
-//! A restore works in three steps (`restore.rs`): read each record, map its key to the key of the
-//! store ([`named`]) and apply the bytes; check each meta record against the own identity
-//! ([`applied_of`]); take the offset of the last meta record as the checkpoint. An unknown key
-//! stops the process instead of being skipped, because a newer program may have written the record.
+//! A restore (`restore.rs`) reads the topic in order:
+//!
+//! 1. Map the key of a record to the key of the store ([`named`]) and apply the bytes. An unknown key
+//!    stops the process instead of being skipped, because a newer program may have written the
+//!    record.
+//! 2. Check each meta record against the own [`Identity`] ([`applied_of`]).
+//! 3. Take the offset of the last meta record as the checkpoint.
 
 use super::format;
 use super::keys;
@@ -31,8 +34,8 @@ pub const META: &str = "meta";
 /// The header with the bytes of a store record, beside the readable value.
 pub const STATE_HEADER: &str = "keepsake-state";
 const VIA: &str = "via";
-/// Prefix of the records that hold the signing key of a service. No key of a user begins with this
-/// prefix and has no slash.
+/// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key of
+/// every user's record has one, so the two never collide.
 pub const MARKS_KEY: &str = "marks-key.";
 
 /// The meta record: checkpoint, log and encoder of a shard.

@@ -5,7 +5,7 @@
 //! 00 'i' | 'a' | 'c' | 'r'        shard: identity, applied, changelog position, restore runs
 //! 00 'v' partition                shard: highest offset forwarded from that partition
 //! tenant/user/ 'm' id             memory and vector
-//! tenant/user/ 't' len session n  turn n of the ring of a session's last turns
+//! tenant/user/ 't' len session n  the last turns of a session, n = number of the turn modulo 6
 //! tenant/user/ 's' session        session
 //! tenant/user/ 'g'                gate state
 //! tenant/user/ 'f' name           slot
