@@ -269,7 +269,7 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
         bench.memories("ada").iter().filter(|memory| memory.content.contains("Berlin")).count(),
         0
     );
-    assert!(shard.store.tail(&key, Some("s")).expect("a disk").said.is_empty());
+    assert!(shard.store.window(&key, Some("s")).expect("a disk").said.is_empty());
     assert!(shard.store.slot(&key, "lives_in").expect("a disk").is_none());
     let bm25 = Bm25 { k1: 0.9, b: 0.4, previous: 0.3, short_words: 30.0 };
     let berlin: Vec<String> = text::terms("Berlin").iter().map(str::to_owned).collect();
@@ -397,7 +397,7 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
         said.extend(
             shard
                 .store
-                .tail(&key, Some("s"))
+                .window(&key, Some("s"))
                 .expect("a disk")
                 .said
                 .iter()

@@ -49,7 +49,7 @@ pub fn erase(
             plan_again(staged, key, memory)?;
         }
         slots::release(staged, memory)?;
-        staged.forget_tail(key, memory.session.as_deref());
+        staged.forget_window(key, memory.session.as_deref());
         staged.remove_memory(&memory.key, memory.id)?;
     }
     for memory in &reopened {

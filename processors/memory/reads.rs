@@ -34,14 +34,14 @@ pub struct SlotHolder {
 
 /// The context window of a session: its last turns, oldest first, and the number of the next.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tail {
+pub struct ContextWindow {
     pub said: Vec<SaidBefore>,
     pub next: u64,
 }
 
-impl Tail {
+impl ContextWindow {
     pub fn push(&mut self, said: SaidBefore) {
-        if self.said.len() as u64 == TAIL_TURNS {
+        if self.said.len() as u64 == CONTEXT_TURNS {
             self.said.remove(0);
         }
         self.said.push(said);
@@ -72,7 +72,7 @@ impl GateState {
 }
 
 /// Turns in a context window.
-pub const TAIL_TURNS: u64 = 6;
+pub const CONTEXT_TURNS: u64 = 6;
 
 /// Totals that the gate compares a new one with.
 pub const SCORES_WINDOW: usize = 200;
@@ -99,10 +99,10 @@ pub trait Reads {
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>>;
 
     /// Turns without a session share one context window.
-    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<Tail>>;
+    fn window(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>>;
 
     /// Every context window of the user by its session, "" for turns without one.
-    fn tails(&self, key: &UserKey) -> Result<Vec<(String, Arc<Tail>)>>;
+    fn windows(&self, key: &UserKey) -> Result<Vec<(String, Arc<ContextWindow>)>>;
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>>;
 

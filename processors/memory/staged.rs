@@ -6,8 +6,8 @@
 //!   commit  the store turns the map into bytes once (`stages/store/encode.rs`)
 
 use super::reads::{
-    GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore, Session, SlotHolder, Slots,
-    StagedVectors, Tail,
+    ContextWindow, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore, Session,
+    SlotHolder, Slots, StagedVectors,
 };
 use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, Time, UserKey, Vector};
 use crate::fault::Result;
@@ -34,7 +34,7 @@ pub struct UserChanges {
     pub memories: BTreeMap<MemoryId, Option<Memory>>,
     /// A memory that is not named here keeps its stored vector.
     pub vectors: StagedVectors,
-    pub tails: BTreeMap<String, TailChange>,
+    pub windows: BTreeMap<String, WindowChange>,
     pub sessions: BTreeMap<String, Option<Session>>,
     pub gate: Option<Arc<GateState>>,
     /// The stored gate state is removed, and replaced by `gate` if that is there.
@@ -45,8 +45,8 @@ pub struct UserChanges {
 }
 
 /// A context window that the batch has changed.
-pub struct TailChange {
-    pub tail: Arc<Tail>,
+pub struct WindowChange {
+    pub window: Arc<ContextWindow>,
     /// Turns from this number on are new.
     pub first_new: u64,
     /// The stored turns are removed.
@@ -109,20 +109,20 @@ impl<'a> Staged<'a> {
     }
 
     /// Adds a turn to the context window of its session.
-    pub fn push_tail(
+    pub fn push_turn(
         &mut self,
         key: &UserKey,
         session: Option<&str>,
         said: &SaidBefore,
     ) -> Result<()> {
         let name = session.unwrap_or_default();
-        if self.staged(key).is_none_or(|user| !user.tails.contains_key(name)) {
-            let tail = self.below.tail(key, session)?;
-            let change = TailChange { first_new: tail.next, tail, is_cleared: false };
-            self.user(key).tails.insert(name.to_owned(), change);
+        if self.staged(key).is_none_or(|user| !user.windows.contains_key(name)) {
+            let window = self.below.window(key, session)?;
+            let change = WindowChange { first_new: window.next, window, is_cleared: false };
+            self.user(key).windows.insert(name.to_owned(), change);
         }
-        let change = self.user(key).tails.get_mut(name).expect("it was inserted if missing");
-        Arc::make_mut(&mut change.tail).push(said.clone());
+        let change = self.user(key).windows.get_mut(name).expect("it was inserted if missing");
+        Arc::make_mut(&mut change.window).push(said.clone());
         Ok(())
     }
 
@@ -219,12 +219,12 @@ impl<'a> Staged<'a> {
     /// Removes a session's context window and progress. Its memories are chosen by the caller.
     pub fn forget_session(&mut self, key: &UserKey, session: &str) {
         self.user(key).sessions.insert(session.to_owned(), None);
-        self.forget_tail(key, Some(session));
+        self.forget_window(key, Some(session));
     }
 
-    pub fn forget_tail(&mut self, key: &UserKey, session: Option<&str>) {
-        let cleared = TailChange { tail: Arc::default(), first_new: 0, is_cleared: true };
-        self.user(key).tails.insert(session.unwrap_or_default().to_owned(), cleared);
+    pub fn forget_window(&mut self, key: &UserKey, session: Option<&str>) {
+        let cleared = WindowChange { window: Arc::default(), first_new: 0, is_cleared: true };
+        self.user(key).windows.insert(session.unwrap_or_default().to_owned(), cleared);
     }
 
     /// Clears every context window with a turn that is meant.
@@ -233,9 +233,9 @@ impl<'a> Staged<'a> {
         key: &UserKey,
         is_meant: &dyn Fn(&SaidBefore) -> bool,
     ) -> Result<()> {
-        for (session, tail) in self.tails(key)? {
-            if tail.said.iter().any(is_meant) {
-                self.forget_tail(key, Some(&session));
+        for (session, window) in self.windows(key)? {
+            if window.said.iter().any(is_meant) {
+                self.forget_window(key, Some(&session));
             }
         }
         Ok(())
@@ -250,21 +250,21 @@ impl<'a> Staged<'a> {
             self.below.slots(key)?.into_iter().map(|(name, _)| name).collect();
         let mut sessions: BTreeSet<String> =
             self.below.sessions(key)?.into_iter().map(|(name, _)| name).collect();
-        let mut tails: BTreeSet<String> =
-            self.below.tails(key)?.into_iter().map(|(name, _)| name).collect();
+        let mut windows: BTreeSet<String> =
+            self.below.windows(key)?.into_iter().map(|(name, _)| name).collect();
         let user = self.user(key);
         memories.extend(user.memories.keys());
         slots.extend(user.slots.keys().cloned());
         sessions.extend(user.sessions.keys().cloned());
-        tails.extend(user.tails.keys().cloned());
+        windows.extend(user.windows.keys().cloned());
         user.memories = memories.iter().map(|id| (*id, None)).collect();
         user.vectors = memories.into_iter().map(|id| (id, None)).collect();
         user.slots = slots.into_iter().map(|name| (name, None)).collect();
         user.sessions = sessions.into_iter().map(|name| (name, None)).collect();
         user.is_gate_removed = true;
         user.gate = (ids > 0).then(|| Arc::new(GateState { ids, ..GateState::default() }));
-        for session in tails {
-            self.forget_tail(key, Some(&session));
+        for session in windows {
+            self.forget_window(key, Some(&session));
         }
         Ok(())
     }
@@ -342,20 +342,21 @@ impl Reads for Staged<'_> {
         }
     }
 
-    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<Tail>> {
+    fn window(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>> {
         let name = session.unwrap_or_default();
-        match self.staged(key).and_then(|user| user.tails.get(name)) {
-            Some(change) => Ok(change.tail.clone()),
-            None => self.below.tail(key, session),
+        match self.staged(key).and_then(|user| user.windows.get(name)) {
+            Some(change) => Ok(change.window.clone()),
+            None => self.below.window(key, session),
         }
     }
 
-    fn tails(&self, key: &UserKey) -> Result<Vec<(String, Arc<Tail>)>> {
-        let mut tails: BTreeMap<String, Arc<Tail>> = self.below.tails(key)?.into_iter().collect();
-        for (name, change) in self.staged(key).into_iter().flat_map(|user| &user.tails) {
-            tails.insert(name.clone(), change.tail.clone());
+    fn windows(&self, key: &UserKey) -> Result<Vec<(String, Arc<ContextWindow>)>> {
+        let mut windows: BTreeMap<String, Arc<ContextWindow>> =
+            self.below.windows(key)?.into_iter().collect();
+        for (name, change) in self.staged(key).into_iter().flat_map(|user| &user.windows) {
+            windows.insert(name.clone(), change.window.clone());
         }
-        Ok(tails.into_iter().collect())
+        Ok(windows.into_iter().collect())
     }
 
     fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {

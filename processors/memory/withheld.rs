@@ -69,8 +69,8 @@ pub fn is_echo(cx: &Context<'_>, staged: &Staged<'_>, turn: &Turn) -> Result<boo
     if turn.role == Role::User || !cx.profile.policy.needs().wishes {
         return Ok(false);
     }
-    let tail = staged.tail(cx.key(), cx.session())?;
-    Ok(tail.said.last().is_some_and(|last| last.content.is_empty() && last.source.is_none()))
+    let window = staged.window(cx.key(), cx.session())?;
+    Ok(window.said.last().is_some_and(|last| last.content.is_empty() && last.source.is_none()))
 }
 
 pub fn withhold_echo(
@@ -86,11 +86,11 @@ pub fn withhold_echo(
 /// Erases the memories of the session's last user turn, and of the answers to it.
 fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -> Result<Decision> {
     let key = cx.key();
-    let tail = staged.tail(key, cx.session())?;
+    let window = staged.window(key, cx.session())?;
     let is_user = |said: &SaidBefore| said.role == Role::User;
-    let first = tail.said.iter().rposition(is_user).unwrap_or(tail.said.len());
+    let first = window.said.iter().rposition(is_user).unwrap_or(window.said.len());
     let turns: HashSet<Position> =
-        tail.said[first..].iter().filter_map(|said| said.source.clone()).collect();
+        window.said[first..].iter().filter_map(|said| said.source.clone()).collect();
     let mut doomed: Vec<Memory> = Vec::new();
     let mut beside: Vec<Memory> = Vec::new();
     staged.memories(key, &mut |mut memory| {
@@ -129,6 +129,6 @@ fn leave_a_gap(cx: &Context<'_>, staged: &mut Staged<'_>, turn: &Turn) -> Result
         question: 0.0,
         memory: None,
     };
-    staged.push_tail(cx.key(), cx.session(), &gap)?;
+    staged.push_turn(cx.key(), cx.session(), &gap)?;
     staged.count_turn(cx.key(), cx.session(), cx.event.at)
 }

@@ -63,7 +63,7 @@ pub fn judgement(
     let memories = if reading.memories { memories(cx, staged)? } else { Vec::new() };
     let nearness_to_all =
         if reading.centroid { staged.cosine_to_all(cx.key(), said.vector)? } else { None };
-    let window = staged.tail(cx.key(), cx.session())?;
+    let window = staged.window(cx.key(), cx.session())?;
     let ground = Ground {
         memories: &memories,
         recent: &window.said,

@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 /// Words of a turn in the context window: the first ones, which a memory also stores of its
 /// neighbours, and the last ones, where a long turn has its question.
-const TAIL_WORDS_FIRST: usize = 40;
-const TAIL_WORDS_LAST: usize = 20;
+const WINDOW_WORDS_FIRST: usize = 40;
+const WINDOW_WORDS_LAST: usize = 20;
 /// A longer turn with a question mark is no plain question.
 const QUESTION_WORDS: f32 = 40.0;
 
@@ -120,7 +120,7 @@ fn apply(
     if decision.outcome == Outcome::Dropped {
         return Ok(decision);
     }
-    let window = staged.tail(cx.key(), cx.session())?;
+    let window = staged.window(cx.key(), cx.session())?;
     let mut memory = Memory {
         speaker: said.turn.speaker.clone(),
         role: said.turn.role,
@@ -190,14 +190,14 @@ fn add_to_context(
     if memory.is_none() {
         lend_words(cx, staged, &said)?;
     }
-    staged.push_tail(cx.key(), cx.session(), &said)?;
+    staged.push_turn(cx.key(), cx.session(), &said)?;
     staged.count_turn(cx.key(), cx.session(), cx.event.at)
 }
 
 /// Adds the words of a turn that became no memory to the memory of the turn before, which can then
 /// be found by them.
 fn lend_words(cx: &Context<'_>, staged: &mut Staged<'_>, said: &SaidBefore) -> Result<()> {
-    let window = staged.tail(cx.key(), cx.session())?;
+    let window = staged.window(cx.key(), cx.session())?;
     let Some(id) = window.said.last().and_then(|before| before.memory) else { return Ok(()) };
     let Some(mut memory) = staged.memory(cx.key(), id)? else { return Ok(()) };
     memory.around.after = neighbour(said);
@@ -227,10 +227,10 @@ fn neighbour(said: &SaidBefore) -> Option<Neighbour> {
 }
 
 fn first_words(content: &Arc<str>) -> Arc<str> {
-    if text::is_first_words(content, TAIL_WORDS_FIRST) {
+    if text::is_first_words(content, WINDOW_WORDS_FIRST) {
         content.clone()
     } else {
-        text::first_words(content, TAIL_WORDS_FIRST).into()
+        text::first_words(content, WINDOW_WORDS_FIRST).into()
     }
 }
 
@@ -245,15 +245,15 @@ fn question(content: &str) -> f32 {
 
 /// The first and the last words of a turn; of a short one, all.
 fn begin_and_end(content: &str) -> String {
-    if text::is_first_words(content, TAIL_WORDS_FIRST + TAIL_WORDS_LAST) {
+    if text::is_first_words(content, WINDOW_WORDS_FIRST + WINDOW_WORDS_LAST) {
         return content.to_owned();
     }
     let words: Vec<&str> = content.split_whitespace().collect();
-    if words.len() <= TAIL_WORDS_FIRST + TAIL_WORDS_LAST {
+    if words.len() <= WINDOW_WORDS_FIRST + WINDOW_WORDS_LAST {
         return words.join(" ");
     }
-    let first = words[..TAIL_WORDS_FIRST].join(" ");
-    let last = words[words.len() - TAIL_WORDS_LAST..].join(" ");
+    let first = words[..WINDOW_WORDS_FIRST].join(" ");
+    let last = words[words.len() - WINDOW_WORDS_LAST..].join(" ");
     format!("{first} … {last}")
 }
 

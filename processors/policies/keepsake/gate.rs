@@ -77,7 +77,7 @@ pub fn judge(
         }
         link_each_once(&mut links);
     }
-    let window = staged.tail(cx.key(), cx.session())?;
+    let window = staged.window(cx.key(), cx.session())?;
     let own_words = staged.own_words(cx.key())?;
     let ground = Ground {
         vector,

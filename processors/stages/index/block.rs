@@ -1,13 +1,17 @@
-//! One user's vectors side by side, scanned exactly: how near each is to a question, and their sum. Whose they are is not known here.
+//! Keeps one user's vectors side by side and scans them exactly: the cosine of each to a query, and
+//! the sum of all. A scan visits every vector; there is no approximate index. A `Block` does not
+//! hold the name of the user.
 
 use crate::domain::{MemoryId, Vector, dot, for_this_processor, product};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Places of a block that are read in turn. More bring nothing.
-const READ_AT_ONCE: usize = 8;
+/// Positions of a block that `each_cosine` reads in turn. More positions gain nothing.
+const STREAMS: usize = 8;
 
-/// One user's vectors, one after the other. Invariant: `ids`, `scales` and the vectors in `values` stand in the same order.
+/// One user's vectors as rows of a matrix.
+///
+/// Invariant: `ids`, `scales` and the vectors in `values` stand in the same order.
 #[derive(Clone, Default)]
 pub struct Block {
     width: usize,
@@ -33,7 +37,8 @@ impl Block {
         block
     }
 
-    /// A vector of another width than the others came from another model and compares with nothing: it is left out.
+    /// Adds or replaces a vector. A vector of another width than the others comes from another
+    /// encoder and compares with none of them: the block leaves such a vector out.
     pub fn put(&mut self, id: MemoryId, vector: &Vector) {
         self.remove(id);
         if self.ids.is_empty() {
@@ -49,7 +54,8 @@ impl Block {
         self.values.extend_from_slice(&vector.values);
     }
 
-    /// By an eighth at a time: a large block that doubled would be over the limit long before it is full.
+    /// Grows by an eighth: a large block that doubled would exceed the limit of the cache long
+    /// before the block is full.
     fn grow(&mut self) {
         if self.ids.len() == self.ids.capacity() {
             let more = (self.ids.len() / 8).max(8);
@@ -59,7 +65,7 @@ impl Block {
         }
     }
 
-    /// The last one takes the place of the one that goes.
+    /// Removes a vector; the last row moves into the gap.
     pub fn remove(&mut self, id: MemoryId) {
         let Some(row) = self.rows.remove(&id) else { return };
         let last = self.ids.len() - 1;
@@ -72,18 +78,20 @@ impl Block {
         }
     }
 
-    /// Not one after the other: then the rows of a large block would each wait for memory alone, and take nearly twice as long.
+    /// Computes the cosine of every vector to the query. Rows are read from [`STREAMS`] positions
+    /// in turn: read one after the other, each row of a large block would wait for memory alone,
+    /// and the scan would take nearly twice as long.
     pub fn each_cosine(&self, query: &Vector, mut each: impl FnMut(&MemoryId, f32)) {
         if !self.compares_with(query) {
             return;
         }
-        let apart = self.ids.len().div_ceil(READ_AT_ONCE);
+        let stride = self.ids.len().div_ceil(STREAMS);
         let values: Vec<i16> = query.values.iter().map(|value| i16::from(*value)).collect();
         for_this_processor(
             #[inline(always)]
             || {
-                for first in 0..apart {
-                    for row in (first..self.ids.len()).step_by(apart) {
+                for first in 0..stride {
+                    for row in (first..self.ids.len()).step_by(stride) {
                         each(
                             &self.ids[row],
                             product(self.vector(row), &values) as f32
@@ -105,8 +113,8 @@ impl Block {
         &self.values[row * self.width..][..self.width]
     }
 
-    pub fn add_to(&self, sum: &mut Sum, is_meant: impl Fn(&MemoryId) -> bool) {
-        for (row, _) in self.ids.iter().enumerate().filter(|(_, id)| is_meant(id)) {
+    pub fn add_to(&self, sum: &mut Sum, is_counted: impl Fn(&MemoryId) -> bool) {
+        for (row, _) in self.ids.iter().enumerate().filter(|(_, id)| is_counted(id)) {
             sum.add(self.vector(row), self.scales[row]);
         }
     }
@@ -115,7 +123,8 @@ impl Block {
         self.width > 0 && query.values.len() == self.width
     }
 
-    /// What it takes, not what it uses. A place in the map is an id, a row and a byte, of which seven in eight are used.
+    /// Allocated bytes, used or not. A slot of the map takes an id, a row number and one byte, and
+    /// the map fills at most seven of eight slots.
     pub fn bytes(&self) -> usize {
         let row_bytes =
             size_of::<f32>() * self.scales.capacity() + size_of::<MemoryId>() * self.ids.capacity();
@@ -124,14 +133,16 @@ impl Block {
     }
 }
 
-/// The sum of vectors, from which follows the cosine to their centroid. Invariant: in whatever order they are added the same to the bit,
-/// so a score does not depend on where a batch ended; therefore whole numbers.
+/// The sum of vectors; the cosine to the sum is the cosine to the centroid.
+///
+/// Invariant: the sum has the same bits in whatever order the vectors are added, so that a score
+/// does not depend on the end of a batch. Therefore the parts are fixed-point integers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     parts: Vec<i64>,
 }
 
-/// Parts of one: enough for eight digits, and for 2^31 vectors.
+/// Fixed-point unit: enough for eight digits, and for the sum of 2^31 vectors.
 const PARTS_OF_ONE: f64 = (1u64 << 32) as f64;
 
 impl Sum {
@@ -142,16 +153,22 @@ impl Sum {
         }
     }
 
-    /// None where there is nothing to compare with.
+    /// `None` if the sum is zero or the vector has another width.
     pub fn cosine(&self, vector: &Vector) -> Option<f32> {
-        let parts = || self.parts.iter().map(|part| *part as f64 / PARTS_OF_ONE);
-        let length = parts().map(|part| part * part).sum::<f64>().sqrt();
+        let length = self.parts().map(|part| part * part).sum::<f64>().sqrt();
         if length == 0.0 || vector.values.len() != self.parts.len() {
             return None;
         }
-        let product: f64 =
-            parts().zip(vector.values.iter()).map(|(part, value)| part * f64::from(*value)).sum();
+        let product: f64 = self
+            .parts()
+            .zip(vector.values.iter())
+            .map(|(part, value)| part * f64::from(*value))
+            .sum();
         Some((product * f64::from(vector.scale) / length) as f32)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = f64> {
+        self.parts.iter().map(|part| *part as f64 / PARTS_OF_ONE)
     }
 }
 
@@ -171,15 +188,13 @@ pub mod tests {
     }
 
     #[test]
-    fn the_sum_in_any_order_is_the_same_and_tells_the_cosine_to_the_centroid() {
-        let (mut forth, mut back) = (Sum::default(), Sum::default());
+    fn the_sum_is_the_same_in_any_order_and_gives_the_cosine_to_the_centroid() {
+        let mut forth = Sum::default();
+        let mut back = Sum::default();
         let all: Vec<Vector> = (0..50).map(vector).collect();
         all.iter().for_each(|vector| forth.add(&vector.values, vector.scale));
         all.iter().rev().for_each(|vector| back.add(&vector.values, vector.scale));
         assert_eq!(forth, back);
-        let exact = |vector: &Vector| {
-            vector.values.iter().map(|x| f32::from(*x) * vector.scale).collect::<Vec<f32>>()
-        };
         let centroid = (0..WIDTH)
             .map(|n| all.iter().map(|vector| exact(vector)[n]).sum::<f32>() / 50.0)
             .collect::<Vec<f32>>();
@@ -193,17 +208,22 @@ pub mod tests {
         );
         let block =
             Block::of(all.into_iter().enumerate().map(|(n, vector)| (id(n), vector)).collect());
-        let sum_without = |out: Option<MemoryId>| {
-            let mut sum = Sum::default();
-            block.add_to(&mut sum, |id| Some(*id) != out);
-            sum
-        };
-        assert_eq!(sum_without(None), forth);
-        assert_ne!(sum_without(Some(id(3))), forth);
+        assert_eq!(sum_without(&block, None), forth);
+        assert_ne!(sum_without(&block, Some(id(3))), forth);
+    }
+
+    fn exact(vector: &Vector) -> Vec<f32> {
+        vector.values.iter().map(|x| f32::from(*x) * vector.scale).collect()
+    }
+
+    fn sum_without(block: &Block, left_out: Option<MemoryId>) -> Sum {
+        let mut sum = Sum::default();
+        block.add_to(&mut sum, |id| Some(*id) != left_out);
+        sum
     }
 
     #[test]
-    fn a_block_that_grows_takes_little_more_than_it_uses() {
+    fn a_growing_block_allocates_little_more_than_it_uses() {
         let mut block = Block::default();
         for n in 0..2_000 {
             block.put(id(n), &vector(n));
@@ -215,21 +235,21 @@ pub mod tests {
     }
 
     #[test]
-    fn a_cosine_is_the_same_to_the_bit_in_a_block_and_out_of_it() {
+    fn a_cosine_has_the_same_bits_in_a_block_and_between_two_vectors() {
         for n in 1..500 {
-            let turned = |m: usize| {
-                Vector::of(
-                    &(0..WIDTH).map(|k| ((n * m * (k + 1)) as f32).sin()).collect::<Vec<_>>(),
-                )
-            };
-            let (said, asked) = (turned(3), turned(7));
-            let block = Block::of(vec![(id(n), said.clone())]);
-            let expected = said.cosine(&asked).to_bits();
-            assert_eq!(asked.cosine(&said).to_bits(), expected);
-            assert_eq!(block.cosine(id(n), &asked).unwrap().to_bits(), expected);
+            let stored = a_wave(3 * n);
+            let query = a_wave(7 * n);
+            let block = Block::of(vec![(id(n), stored.clone())]);
+            let expected = stored.cosine(&query).to_bits();
+            assert_eq!(query.cosine(&stored).to_bits(), expected);
+            assert_eq!(block.cosine(id(n), &query).unwrap().to_bits(), expected);
             let mut all = Vec::new();
-            block.each_cosine(&asked, |_, cosine| all.push(cosine.to_bits()));
+            block.each_cosine(&query, |_, cosine| all.push(cosine.to_bits()));
             assert_eq!(all, [expected]);
         }
+    }
+
+    fn a_wave(step: usize) -> Vector {
+        Vector::of(&(0..WIDTH).map(|k| ((step * (k + 1)) as f32).sin()).collect::<Vec<_>>())
     }
 }

@@ -1,95 +1,117 @@
-//! BM25 over one user's own documents: no other document moves a score by a bit. Where documents and words are found is not known here.
+//! BM25 over one user's own documents, field by field. No document of another user moves a score by
+//! a bit. This file does not know where documents and postings come from.
+//!
+//! The formula is [BM25](https://doi.org/10.1561/1500000019) (Robertson and Zaragoza, 2009) with
+//! the inverse document frequency of Lucene's `BM25Similarity`, and with the factor `k1 + 1` that
+//! [Lucene dropped later](https://issues.apache.org/jira/browse/LUCENE-8563):
+//!
+//! ```text
+//! idf(word)   = ln(1 + (N - n + 0.5) / (n + 0.5))     N documents of the user, n have the word
+//! tf(word, d) = (k1 + 1) f / (f + k1 (1 - b + b len / mean))     f times the word, len stems
+//! bm25(d)     = sum over words: count in the query * idf * tf
+//! ```
+//!
+//! 1. [`QueryMatches`] collects the user's documents as rows, and for each word of the query the
+//!    rows and term frequencies of each field.
+//! 2. [`Bm25::scored`] computes for every row `own + previous * shortness * previous turns`. The
+//!    two turns before count as one field with its own `n` and mean; `shortness` lowers their part
+//!    for documents with more than `short_words` words.
+//! 3. [`Scored::best`] selects the highest scores. [`Scored::of`] computes the remaining numbers
+//!    (`before`, `after`, `shared`) for the few documents that a ranking looks at.
 
-use super::Best;
-use super::document::{Lengths, Place, Times};
+use super::TopK;
+use super::document::{FieldCounts, Lengths, TextField};
 use crate::domain::MemoryId;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Ends of ids that are told apart: of so many a hundredth is taken by the four hundred that are asked for, and a byte each fits the nearest cache.
-const ENDS: usize = 1 << 15;
+/// Slots of the id pre-filter in [`Scored::of`]. 400 ids fill about 1 % of 32,768 one-byte slots,
+/// which fit in the L1 cache.
+const FILTER_SLOTS: usize = 1 << 15;
 
-/// Lucene's form of it, with the factor `k1 + 1`.
+/// Parameters of the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bm25 {
-    /// How soon a repeated word stops adding.
+    /// Saturation: the lower, the sooner a repeated word stops adding.
     pub k1: f32,
-    /// How much a long document is held against it: 0 not at all, 1 in full.
+    /// Length normalisation: 0 ignores the length of a document, 1 normalises fully.
     pub b: f32,
-    /// What the words of the two turns before count beside its own.
+    /// Weight of the words of the two turns before, relative to the document's own words.
     pub previous: f32,
-    /// A document with more words speaks for itself, and the turns before it count less.
+    /// Number of words above which the weight of the turns before falls.
     pub short_words: f32,
 }
 
-/// A user's live documents, each in a row, and where the words of a question were found in them.
-pub struct Found<'q> {
+/// A user's live documents, one in each row, and the matches of each query word.
+pub struct QueryMatches<'q> {
     pub rows: Rows,
-    pub words: Vec<Word<'q>>,
+    pub words: Vec<WordMatches<'q>>,
 }
 
-/// What the cache of documents holds is shared with it, not copied.
+/// The rows of a search: the columns shared with the doc-id cache, then the rows added later.
 #[derive(Default)]
 pub struct Rows {
-    known: Arc<Columns>,
+    cached: Arc<Columns>,
     more: Columns,
 }
 
-/// Rows by column: most of what is done with all of them looks at one.
+/// Rows by column, because most passes over all rows read one column.
 #[derive(Default)]
 pub struct Columns {
     ids: Vec<MemoryId>,
-    /// Packed.
+    /// [`Lengths::packed`].
     lengths: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct DocRow {
     pub id: MemoryId,
     pub lengths: Lengths,
 }
 
-pub struct Word<'q> {
+/// The matches of one query word.
+pub struct WordMatches<'q> {
     pub text: &'q str,
-    asked: u32,
-    /// By place of the document: row, and how often it has the word there. Invariant: rows ascend, each at most once.
-    pub places: [Vec<(u32, u32)>; Place::SEARCHED.len()],
+    /// Occurrences of the word in the query.
+    query_count: u32,
+    /// For each field: row and term frequency. Invariant: rows ascend, each stands at most once.
+    pub fields: [Vec<(u32, u32)>; TextField::ALL.len()],
 }
 
-/// How well a document's words answer a question.
+/// Scores of the words of one document.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Words {
-    /// Its own, and a share of the turns before it.
+    /// BM25 of the own words plus the weighted BM25 of the turns before.
     pub own: f32,
-    /// The turn before alone, as if it were one of the user's documents.
+    /// BM25 of the turn before, as if that turn were one of the user's documents.
     pub before: f32,
-    /// The turn after, likewise.
+    /// BM25 of the turn after, likewise.
     pub after: f32,
-    /// Of what the question says, by how rare its words are with this user, the share that the document's own words say too. None: the
-    /// question has no words.
+    /// Share of the query, weighted by inverse document frequency, that the own words contain.
+    /// `None` if the query has no words.
     pub shared: Option<f32>,
 }
 
-/// Every document of a user with its score, and the rest that may be asked of a few of them.
+/// The own score of every document of a user, and the matches to compute more for a few of them.
 pub struct Scored<'q> {
     bm25: Bm25,
-    found: Found<'q>,
+    matches: QueryMatches<'q>,
     /// By row.
     own: Vec<f32>,
     own_mean: f64,
 }
 
 impl Columns {
-    pub fn push(&mut self, row: Row) {
+    pub fn push(&mut self, row: DocRow) {
         self.ids.push(row.id);
         self.lengths.push(row.lengths.packed());
     }
 
-    pub fn extend(&mut self, other: &Columns, places: Range<usize>) {
-        self.ids.extend_from_slice(&other.ids[places.clone()]);
-        self.lengths.extend_from_slice(&other.lengths[places]);
+    pub fn extend(&mut self, other: &Columns, rows: Range<usize>) {
+        self.ids.extend_from_slice(&other.ids[rows.clone()]);
+        self.lengths.extend_from_slice(&other.lengths[rows]);
     }
 
     pub fn ids(&self) -> &[MemoryId] {
@@ -105,8 +127,8 @@ impl Columns {
         self.lengths.shrink_to_fit();
     }
 
-    pub fn row(&self, place: usize) -> Row {
-        Row { id: self.ids[place], lengths: Lengths::unpacked(self.lengths[place]) }
+    pub fn row(&self, row: usize) -> DocRow {
+        DocRow { id: self.ids[row], lengths: Lengths::unpacked(self.lengths[row]) }
     }
 
     pub fn bytes(&self) -> usize {
@@ -115,50 +137,55 @@ impl Columns {
 }
 
 impl Rows {
-    /// Invariant: before any other.
-    pub fn begin_with(&mut self, known: Arc<Columns>) {
-        debug_assert!(self.len() == 0);
-        self.known = known;
+    /// Shares the columns of the doc-id cache instead of copying them. Order matters: before any
+    /// `push`, because cached rows come first.
+    pub fn begin_with(&mut self, cached: Arc<Columns>) {
+        debug_assert!(self.len() == 0, "cached rows come before all others");
+        self.cached = cached;
     }
 
-    pub fn push(&mut self, row: Row) {
+    pub fn push(&mut self, row: DocRow) {
         self.more.push(row);
     }
 
     pub fn len(&self) -> usize {
-        self.known.len() + self.more.len()
+        self.cached.len() + self.more.len()
     }
 
-    pub fn of(&self, row: u32) -> Row {
-        let place = row as usize;
-        if place < self.known.len() {
-            self.known.row(place)
+    pub fn of(&self, row: u32) -> DocRow {
+        let row = row as usize;
+        if row < self.cached.len() {
+            self.cached.row(row)
         } else {
-            self.more.row(place - self.known.len())
+            self.more.row(row - self.cached.len())
         }
     }
 
     fn columns(&self) -> [&Columns; 2] {
-        [&self.known, &self.more]
+        [&self.cached, &self.more]
     }
 
     fn lengths(&self) -> impl Iterator<Item = Lengths> {
-        self.known.lengths.iter().chain(&self.more.lengths).map(|packed| Lengths::unpacked(*packed))
+        let packed = self.cached.lengths.iter().chain(&self.more.lengths);
+        packed.map(|packed| Lengths::unpacked(*packed))
     }
 }
 
-impl<'q> Found<'q> {
-    pub fn nothing_yet(query_terms: &'q [String]) -> Found<'q> {
-        let mut words: Vec<Word<'q>> = Vec::new();
-        let mut known: HashMap<&str, usize, RandomState> = HashMap::default();
+impl<'q> QueryMatches<'q> {
+    /// Prepares the words of the query; no document is matched yet.
+    pub fn empty(query_terms: &'q [String]) -> QueryMatches<'q> {
+        let mut words: Vec<WordMatches<'q>> = Vec::new();
+        let mut places: HashMap<&str, usize, RandomState> = HashMap::default();
         for text in query_terms {
-            let place = *known.entry(text).or_insert(words.len());
+            let place = *places.entry(text).or_insert(words.len());
             match words.get_mut(place) {
-                Some(word) => word.asked += 1,
-                None => words.push(Word { text, asked: 1, places: Default::default() }),
+                Some(word) => word.query_count += 1,
+                None => {
+                    words.push(WordMatches { text, query_count: 1, fields: Default::default() })
+                }
             }
         }
-        Found { rows: Rows::default(), words }
+        QueryMatches { rows: Rows::default(), words }
     }
 
     pub fn length_total(&self) -> u64 {
@@ -166,75 +193,73 @@ impl<'q> Found<'q> {
     }
 }
 
-impl Word<'_> {
+impl WordMatches<'_> {
     #[inline]
-    pub fn add(&mut self, row: u32, times: Times) {
-        for (places, times) in self.places.iter_mut().zip(times) {
-            if times > 0 {
-                places.push((row, times));
+    pub fn add(&mut self, row: u32, counts: FieldCounts) {
+        for (field, count) in self.fields.iter_mut().zip(counts) {
+            if count > 0 {
+                field.push((row, count));
             }
         }
     }
 
-    fn places(&self, place: Place) -> &[(u32, u32)] {
-        &self.places[place as usize]
+    fn in_field(&self, field: TextField) -> &[(u32, u32)] {
+        &self.fields[field as usize]
     }
 
-    /// How often that row has it there.
-    fn times(&self, place: Place, row: u32) -> Option<u32> {
-        let places = self.places(place);
-        places.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| places[at].1)
+    /// The term frequency in that field of that row.
+    fn count(&self, field: TextField, row: u32) -> Option<u32> {
+        let matches = self.in_field(field);
+        matches.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| matches[at].1)
     }
 
-    /// What one occurrence of it is worth, if so many of so many documents have it.
-    fn weight(&self, having: usize, count: usize) -> f64 {
-        f64::from(self.asked) * self.weight_once(having, count)
-    }
-
-    /// Inverse document frequency, as in Lucene's BM25.
-    fn weight_once(&self, having: usize, count: usize) -> f64 {
-        let (having, count) = (having as f64, count as f64);
-        (1.0 + (count - having + 0.5) / (having + 0.5)).ln()
+    /// Inverse document frequency, times the occurrences in the query.
+    fn weight(&self, matching: usize, documents: usize) -> f64 {
+        f64::from(self.query_count) * inverse_document_frequency(matching, documents)
     }
 }
 
+fn inverse_document_frequency(matching: usize, documents: usize) -> f64 {
+    let matching = matching as f64;
+    (1.0 + (documents as f64 - matching + 0.5) / (matching + 0.5)).ln()
+}
+
 impl Scored<'_> {
-    /// The best documents that have a word of the question, best first; of equals the one with the smaller id.
+    /// The best documents that contain a query word, best first; among equal scores the smaller id
+    /// comes first.
     pub fn best(&self, limit: usize) -> Vec<(MemoryId, f32)> {
-        let mut best = Best::of(limit);
+        let mut best = TopK::new(limit);
         let mut own = self.own.iter();
-        for columns in self.found.rows.columns() {
+        for columns in self.matches.rows.columns() {
             let scores = columns.ids.iter().zip(own.by_ref());
             scores.filter(|(_, own)| **own > 0.0).for_each(|(id, own)| best.offer(id, *own));
         }
         best.sorted()
     }
 
-    /// The score of a document of mean length that says every word of the question once. A word that
-    /// no document has counts as the rarest.
+    /// The score of a document of mean length that contains every query word once. A word that no
+    /// document contains counts as the rarest.
     pub fn information(&self) -> f32 {
-        let count = self.found.rows.len();
-        self.found
-            .words
-            .iter()
-            .map(|word| word.weight_once(word.places(Place::Own).len(), count))
+        let documents = self.matches.rows.len();
+        let words = self.matches.words.iter();
+        words
+            .map(|word| inverse_document_frequency(word.in_field(TextField::Own).len(), documents))
             .sum::<f64>() as f32
     }
 
-    /// The scores of these, nothing where one is not this user's.
+    /// The scores of these documents, in the order of `ids`; zeros for an id of another user.
     pub fn of(&self, ids: &[MemoryId]) -> Vec<Words> {
         if ids.is_empty() {
             return Vec::new();
         }
         let place: HashMap<MemoryId, usize, RandomState> =
             ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-        // Most rows are none of these, which the end of their id tells sooner than the map.
-        let mut may_be = [false; ENDS];
-        let end = |id: &MemoryId| id.0.as_u64_pair().1 as usize % ENDS;
-        ids.iter().for_each(|id| may_be[end(id)] = true);
+        // Most rows are none of `ids`: the pre-filter rejects them sooner than the map.
+        let mut may_be = [false; FILTER_SLOTS];
+        ids.iter().for_each(|id| may_be[filter_slot(id)] = true);
         let mut words = vec![Words::default(); ids.len()];
-        let ids = self.found.rows.columns().into_iter().flat_map(|columns| &columns.ids);
-        (0..).zip(ids).filter(|(_, id)| may_be[end(id)]).for_each(|(row, id)| {
+        let ids = self.matches.rows.columns().into_iter().flat_map(|columns| &columns.ids);
+        (0..).zip(ids).filter(|(_, id)| may_be[filter_slot(id)]).for_each(|(row, id)| {
             if let Some(place) = place.get(id) {
                 words[*place] = self.words_of(row);
             }
@@ -242,77 +267,103 @@ impl Scored<'_> {
         words
     }
 
-    /// What was said around it is measured like the user's own documents: it was said to the same one.
+    /// The neighbouring turns are measured with the frequencies and the mean length of the user's
+    /// own documents, because those turns belong to the same user.
     fn words_of(&self, row: u32) -> Words {
-        let (count, lengths) = (self.found.rows.len(), self.found.rows.of(row).lengths);
-        let (mut before, mut after, mut shared, mut said) = (0.0, 0.0, 0.0, 0.0);
-        for word in &self.found.words {
-            let weight = word.weight(word.places(Place::Own).len(), count);
-            let score = |place, length: u32| {
-                let times = word.times(place, row)?;
-                Some(weight * self.bm25.saturated(times, length.max(1), self.own_mean))
-            };
-            before += score(Place::Before, lengths.before).unwrap_or_default();
-            after += score(Place::After, lengths.after).unwrap_or_default();
-            said += weight;
-            shared += word.times(Place::Own, row).map_or(0.0, |_| weight);
+        let documents = self.matches.rows.len();
+        let lengths = self.matches.rows.of(row).lengths;
+        let mut before = 0.0;
+        let mut after = 0.0;
+        let mut shared = 0.0;
+        let mut total = 0.0;
+        for word in &self.matches.words {
+            let weight = word.weight(word.in_field(TextField::Own).len(), documents);
+            before += self.neighbour(word, weight, TextField::Before, row, lengths.before);
+            after += self.neighbour(word, weight, TextField::After, row, lengths.after);
+            total += weight;
+            shared += word.count(TextField::Own, row).map_or(0.0, |_| weight);
         }
-        let shared = (said > 0.0).then(|| (shared / said) as f32);
+        let shared = (total > 0.0).then(|| (shared / total) as f32);
         Words { own: self.own[row as usize], before: before as f32, after: after as f32, shared }
+    }
+
+    fn neighbour(
+        &self,
+        word: &WordMatches,
+        weight: f64,
+        field: TextField,
+        row: u32,
+        length: u32,
+    ) -> f64 {
+        word.count(field, row)
+            .map_or(0.0, |count| weight * self.bm25.saturated(count, length.max(1), self.own_mean))
     }
 }
 
 impl Bm25 {
-    pub fn scored(self, found: Found) -> Scored {
-        let (rows, count) = (&found.rows, found.rows.len());
-        let sum = |(own, previous): (u64, u64), lengths: Lengths| {
-            (own + u64::from(lengths.own), previous + u64::from(lengths.previous()))
-        };
-        let (own_total, previous_total) = rows.lengths().fold((0, 0), sum);
-        let (own_mean, previous_mean) =
-            (own_total as f64 / count as f64, previous_total as f64 / count as f64);
-        let (mut own, mut previous) = (vec![0.0; count], vec![0.0; count]);
-        for word in &found.words {
-            let weight = word.weight(word.places(Place::Own).len(), count);
-            for &(row, times) in word.places(Place::Own) {
+    pub fn scored(self, matches: QueryMatches) -> Scored {
+        let rows = &matches.rows;
+        let documents = rows.len();
+        let mut own_total = 0;
+        let mut previous_total = 0;
+        for lengths in rows.lengths() {
+            own_total += u64::from(lengths.own);
+            previous_total += u64::from(lengths.previous());
+        }
+        let own_mean = own_total as f64 / documents as f64;
+        let previous_mean = previous_total as f64 / documents as f64;
+        let mut own = vec![0.0; documents];
+        let mut previous = vec![0.0; documents];
+        for word in &matches.words {
+            let weight = word.weight(word.in_field(TextField::Own).len(), documents);
+            for &(row, count) in word.in_field(TextField::Own) {
                 own[row as usize] +=
-                    weight * self.saturated(times, rows.of(row).lengths.own, own_mean);
+                    weight * self.saturated(count, rows.of(row).lengths.own, own_mean);
             }
-            let both = together(word.places(Place::Before), word.places(Place::Earlier));
-            let weight = word.weight(both.len(), count);
-            for (row, times) in both {
+            let both = merged(word.in_field(TextField::Before), word.in_field(TextField::Earlier));
+            let weight = word.weight(both.len(), documents);
+            for (row, count) in both {
                 previous[row as usize] +=
-                    weight * self.saturated(times, rows.of(row).lengths.previous(), previous_mean);
+                    weight * self.saturated(count, rows.of(row).lengths.previous(), previous_mean);
             }
         }
-        let with_previous = |(lengths, (own, previous)): (Lengths, (f64, f64))| {
-            let shortness =
-                (f64::from(self.short_words) / f64::from(lengths.words.max(1))).min(1.0);
-            (own + f64::from(self.previous) * shortness * previous) as f32
-        };
-        let own = rows.lengths().zip(own.into_iter().zip(previous)).map(with_previous).collect();
-        Scored { bm25: self, found, own, own_mean }
+        let own = rows
+            .lengths()
+            .zip(own.into_iter().zip(previous))
+            .map(|(lengths, (own, previous))| {
+                let words = f64::from(lengths.words.max(1));
+                let shortness = (f64::from(self.short_words) / words).min(1.0);
+                (own + f64::from(self.previous) * shortness * previous) as f32
+            })
+            .collect();
+        Scored { bm25: self, matches, own, own_mean }
     }
 
-    /// What so many occurrences are worth, of one at most `k1 + 1`.
-    fn saturated(self, times: u32, length: u32, length_mean: f64) -> f64 {
-        let (k1, b, times) = (f64::from(self.k1), f64::from(self.b), f64::from(times));
-        // One division: many documents wait for it.
-        (k1 + 1.0) * times * length_mean
-            / (times * length_mean + k1 * (length_mean - b * length_mean + b * f64::from(length)))
+    /// The saturated and length-normalised term frequency, at most `k1 + 1`. Multiplied by the mean
+    /// length, so that one division is left: this runs once for each match.
+    fn saturated(self, count: u32, length: u32, length_mean: f64) -> f64 {
+        let k1 = f64::from(self.k1);
+        let b = f64::from(self.b);
+        let count = f64::from(count);
+        (k1 + 1.0) * count * length_mean
+            / (count * length_mean + k1 * (length_mean - b * length_mean + b * f64::from(length)))
     }
 }
 
-/// How often a row has a word in either of two places.
-fn together(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
-    let (mut both, mut rest) =
-        (Vec::with_capacity(one.len() + other.len()), other.iter().copied().peekable());
-    for &(row, times) in one {
+fn filter_slot(id: &MemoryId) -> usize {
+    id.0.as_u64_pair().1 as usize % FILTER_SLOTS
+}
+
+/// Merges two lists of rows and adds the term frequencies of a row that stands in both.
+fn merged(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut both = Vec::with_capacity(one.len() + other.len());
+    let mut rest = other.iter().copied().peekable();
+    for &(row, count) in one {
         while let Some(before) = rest.next_if(|(other, _)| *other < row) {
             both.push(before);
         }
-        let also = rest.next_if(|(other, _)| *other == row).map_or(0, |(_, times)| times);
-        both.push((row, times + also));
+        let also = rest.next_if(|(other, _)| *other == row).map_or(0, |(_, count)| count);
+        both.push((row, count + also));
     }
     both.extend(rest);
     both

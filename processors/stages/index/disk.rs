@@ -1,9 +1,12 @@
-//! The directory of the words on disk: opened or begun anew, written to, committed with a note of how far it has read the store.
-//! It is derived: what does not open, or was made otherwise, is removed, never repaired.
+//! Opens, writes and commits the tantivy directory of one shard. Each commit carries a note: the
+//! format and the event offset up to which the index has applied the store.
+//!
+//! The directory is derived data: an index that does not open, is damaged or has another format,
+//! stemmer or generation is removed and started anew, never repaired.
 
-use super::owned::Owners;
-use super::segments::{Fields, Segments};
-use super::tokens::{KEYED, Keyed};
+use super::doc_id_cache::DocIdCache;
+use super::segments::{SchemaFields, Segments};
+use super::tokens::{KEYED, KeyedTokenizer};
 use super::{Document, Options};
 use crate::domain::{MemoryId, UserKey};
 use crate::fault::{Fault, Result, StopName};
@@ -16,86 +19,98 @@ use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
 use tantivy::schema::Schema;
 use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, TantivyError};
 
-/// Changes with anything that is written differently: fields, terms, lengths.
+/// Must change with the written form of a document: fields, terms, lengths.
 const FORMAT: u32 = 4;
 
-/// tantivy refuses less.
+/// The minimum that tantivy accepts.
 const WRITER_BYTES_MIN: usize = 15_000_000;
 
-/// A segment of which a fifth is dead is written anew; tantivy's own default never does.
+/// A segment with more deleted documents than this is merged. The default of tantivy never merges
+/// because of deletions.
 const DEAD_RATIO_MAX: f32 = 0.2;
 
-pub struct Disk {
-    /// None: it is being closed.
+pub struct IndexDir {
+    /// `None` only while the directory is being closed.
     writer: Option<IndexWriter>,
     reader: IndexReader,
     schema: Schema,
-    fields: Fields,
-    owners: Arc<Owners>,
+    fields: SchemaFields,
+    doc_ids: Arc<DocIdCache>,
     generation: String,
 }
 
-pub struct Opened {
-    pub disk: Disk,
+pub struct OpenedDir {
+    pub dir: IndexDir,
+    /// The event offset of the last commit.
     pub mark: Option<i64>,
-    /// Why a former index was thrown away, if one was.
+    /// The reason for which a former index was removed.
     pub discarded: Option<String>,
 }
 
-/// What a commit says about itself. A reader of another format must still find these names.
+/// The payload of a commit, as JSON. A reader of another format must still find these names.
 #[derive(Serialize, Deserialize)]
-struct Note {
+struct CommitNote {
     format: u32,
     stems: u32,
     generation: String,
     mark: i64,
 }
 
-impl Disk {
-    pub fn open(dir: &Path, options: Options, generation: &str) -> Result<Opened> {
-        let about = |fault: Fault| fault.about(format_args!("opens the index {}", dir.display()));
-        let (index, mark, discarded) = match kept(dir, generation) {
-            Ok(Some((index, mark))) => (index, mark, None),
-            Ok(None) => (begun(dir).map_err(about)?, None, None),
-            Err(why) => (begun(dir).map_err(about)?, None, Some(why)),
-        };
-        let disk = Disk::of(index, options, generation).map_err(|error| about(unopened(error)))?;
-        Ok(Opened { disk, mark, discarded })
+impl IndexDir {
+    pub fn open(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
+        IndexDir::open_or_create(path, options, generation)
+            .map_err(|fault| fault.about(format_args!("opens the index {}", path.display())))
     }
 
-    fn of(index: tantivy::Index, options: Options, generation: &str) -> tantivy::Result<Disk> {
-        index.tokenizers().register(KEYED, Keyed::default());
-        let owners = Arc::new(Owners::new(options.documents_bytes_max));
+    fn open_or_create(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
+        let (index, mark, discarded) = match open_existing(path, generation) {
+            Ok(Some((index, mark))) => (index, mark, None),
+            Ok(None) => (create(path)?, None, None),
+            Err(why) => (create(path)?, None, Some(why)),
+        };
+        let dir = IndexDir::of(index, options, generation).map_err(unopened)?;
+        Ok(OpenedDir { dir, mark, discarded })
+    }
+
+    fn of(index: tantivy::Index, options: Options, generation: &str) -> tantivy::Result<IndexDir> {
+        index.tokenizers().register(KEYED, KeyedTokenizer::default());
+        let doc_ids = Arc::new(DocIdCache::new(options.documents_bytes_max));
         let options = IndexWriterOptions::builder()
             .memory_budget_per_thread(options.writer_bytes.max(WRITER_BYTES_MIN))
             .num_worker_threads(1)
             .num_merge_threads(1)
             .build();
         let writer = index.writer_with_options(options)?;
-        // A process that was killed may have left files that no commit names, under names that the next commit wants.
+        // A killed process may leave files that no commit names, under names that the next commit
+        // uses again.
         writer.garbage_collect_files().wait()?;
         let mut policy = LogMergePolicy::default();
         policy.set_del_docs_ratio_before_merge(DEAD_RATIO_MAX);
         writer.set_merge_policy(Box::new(policy));
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-        let (schema, fields) = Fields::schema();
-        Ok(Disk {
+        let (schema, fields) = SchemaFields::schema();
+        Ok(IndexDir {
             writer: Some(writer),
             reader,
             schema,
             fields,
-            owners,
+            doc_ids,
             generation: generation.to_owned(),
         })
     }
 
-    /// The last commit, read.
+    /// Opens the segments of the last commit.
     pub fn segments(&self) -> Result<Segments> {
-        let read = || Segments::of(self.reader.searcher(), self.fields, Arc::clone(&self.owners));
-        self.reader.reload().and_then(|()| read()).map_err(unreadable)
+        self.reader
+            .reload()
+            .and_then(|()| {
+                Segments::of(self.reader.searcher(), self.fields, Arc::clone(&self.doc_ids))
+            })
+            .map_err(unreadable)
     }
 
-    /// Upserts and removes, all or nothing. After a failure the same changes, and others, may be written again.
+    /// Writes upserts and removals as one commit, all or nothing. After a failure the same changes,
+    /// and others, may be written again.
     pub fn commit<'d>(
         &mut self,
         mut changes: impl Iterator<Item = (&'d UserKey, MemoryId, Option<&'d Document>)>,
@@ -105,7 +120,7 @@ impl Disk {
             changes.try_for_each(|(key, id, document)| self.write(key, id, document))
         });
         written.map_err(unwritable)?;
-        let note = Note {
+        let note = CommitNote {
             format: FORMAT,
             stems: STEMS_VERSION,
             generation: self.generation.clone(),
@@ -133,28 +148,28 @@ impl Disk {
     }
 
     fn writer(&mut self) -> &mut IndexWriter {
-        self.writer.as_mut().expect("it is there until it is closed")
+        self.writer.as_mut().expect("only `drop` takes the writer")
     }
 }
 
-impl Drop for Disk {
-    /// Waits for the merge that is under way: it writes down its outcome and removes files, and whoever opens the directory next would miss
-    /// one of them.
+impl Drop for IndexDir {
+    /// Waits for the running merge: a merge writes its result and removes files, and the next owner
+    /// of the directory would miss one of them.
     fn drop(&mut self) {
         if let Some(writer) = self.writer.take() {
             writer.set_merge_policy(Box::new(NoMergePolicy));
             if let Err(error) = writer.wait_merging_threads() {
-                tracing::warn!(%error, "ends a merge of the index");
+                tracing::warn!(%error, "cannot finish a merge of the index");
             }
         }
     }
 }
 
-/// The index that is there, if it is whole and was made as we would make it; none if there is none; why it cannot be kept.
-fn kept(
-    dir: &Path,
-    generation: &str,
-) -> std::result::Result<Option<(tantivy::Index, Option<i64>)>, String> {
+type Existing = (tantivy::Index, Option<i64>);
+
+/// Opens the existing index with the offset of its last commit. `None` if there is no index; an
+/// error gives the reason for which the index cannot be kept.
+fn open_existing(dir: &Path, generation: &str) -> std::result::Result<Option<Existing>, String> {
     if !dir.join("meta.json").exists() {
         return Ok(None);
     }
@@ -163,7 +178,7 @@ fn kept(
     if let Some(file) = damaged.iter().next() {
         return Err(format!("a file is damaged: {}", file.display()));
     }
-    if index.schema() != Fields::schema().0 {
+    if index.schema() != SchemaFields::schema().0 {
         return Err("it has other fields".to_owned());
     }
     let meta = index.load_metas().map_err(|error| error.to_string())?;
@@ -172,12 +187,12 @@ fn kept(
 }
 
 fn mark_of(note: &str, generation: &str) -> std::result::Result<i64, String> {
-    let note: Note =
-        serde_json::from_str(note).map_err(|error| format!("its note cannot be read: {error}"))?;
+    let note: CommitNote = serde_json::from_str(note)
+        .map_err(|error| format!("the note of its last commit cannot be read: {error}"))?;
     if note.format != FORMAT {
         Err(format!("its format is {}, not {FORMAT}", note.format))
     } else if note.stems != STEMS_VERSION {
-        Err(format!("its stems are of version {}, not {STEMS_VERSION}", note.stems))
+        Err(format!("its stemmer has version {}, not {STEMS_VERSION}", note.stems))
     } else if note.generation != generation {
         Err(format!("its generation is {}, not {generation}", note.generation))
     } else {
@@ -185,7 +200,7 @@ fn mark_of(note: &str, generation: &str) -> std::result::Result<i64, String> {
     }
 }
 
-fn begun(dir: &Path) -> Result<tantivy::Index> {
+fn create(dir: &Path) -> Result<tantivy::Index> {
     if dir.exists() {
         std::fs::remove_dir_all(dir).map_err(unwritable)?;
     }
@@ -193,7 +208,7 @@ fn begun(dir: &Path) -> Result<tantivy::Index> {
     let settings =
         IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
     tantivy::Index::builder()
-        .schema(Fields::schema().0)
+        .schema(SchemaFields::schema().0)
         .settings(settings)
         .create_in_dir(dir)
         .map_err(unwritable)

@@ -1,46 +1,52 @@
-//! A memory as far as words go: its own, and those that were said around it, each kind apart and counted.
+//! The search document of a memory: the stems of its own content and of the neighbouring turns,
+//! each field apart, with the speaker, the language and the lengths that BM25 needs.
+//!
+//! The document has four fields ([`TextField`]). Own words answer a question best; the turns around
+//! a memory help to find a short one.
 
 use crate::domain::{MemoryId, UserKey};
 use crate::text::{Language, Stems};
 
-/// What is written of a memory. Stems in any order, repetitions kept: `text::Words` makes them.
+/// The words of a search document. Stems stand in any order and keep repetitions; `text::Words`
+/// makes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     pub own: Stems,
-    /// Of the turn before.
+    /// Stems of the turn before.
     pub before: Stems,
-    /// Of the one before that.
+    /// Stems of the turn before `before`.
     pub earlier: Stems,
-    /// Of the turn that followed.
+    /// Stems of the turn that followed.
     pub after: Stems,
-    /// Who said it, as `text::name` writes names; nobody, if that is no name.
+    /// The speaker, normalised by `text::name`; `None` if that is no name.
     pub speaker: Option<String>,
-    /// What its content is told in, if that can be told and is not English.
+    /// The language of the content, if detected and not English.
     pub language: Option<Language>,
-    /// Words of its content, as people count.
+    /// Number of words of the content, as people count.
     pub words: usize,
 }
 
-/// A memory that is to be found. Its words are read when somebody asks for them: mostly that is once, on their way to disk.
+/// A memory to be indexed. The words are computed on demand: for most documents once, during the
+/// flush to disk.
 pub struct Document {
     pub id: MemoryId,
     pub key: UserKey,
     text: Box<dyn Fn() -> Text + Send + Sync>,
 }
 
-/// Where in a document a stem stands.
+/// The field of a search document in which a stem stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TextField {
     Own,
     Before,
     Earlier,
     After,
 }
 
-/// How often a stem stands in each place.
-pub type Times = [u32; Place::SEARCHED.len()];
+/// Term frequency in each field.
+pub type FieldCounts = [u32; TextField::ALL.len()];
 
-/// How many stems stand in each place, and how many words its content has.
+/// Number of stems in each field, and number of words of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
     pub own: u32,
@@ -50,28 +56,29 @@ pub struct Lengths {
     pub words: u32,
 }
 
-impl Place {
-    pub const SEARCHED: [Place; 4] = [Place::Own, Place::Before, Place::Earlier, Place::After];
+impl TextField {
+    pub const ALL: [TextField; 4] =
+        [TextField::Own, TextField::Before, TextField::Earlier, TextField::After];
 }
 
-/// No stem begins with it: a name is never taken for a word of the text.
+/// Prefix of a speaker term. No stem begins with this character, so a name never matches a word.
 pub const SPEAKER: char = '\u{4}';
 
-/// Nor with this.
+/// Prefix of a language term; no stem begins with this character.
 pub const LANGUAGE: char = '\u{5}';
 
-/// A speaker's name as a term.
-pub fn speaker(name: &str) -> String {
+/// The term of a speaker's name.
+pub fn speaker_term(name: &str) -> String {
     format!("{SPEAKER}{name}")
 }
 
-/// A language as a term.
-pub fn language(told: Language) -> String {
-    format!("{LANGUAGE}{told}")
+/// The term of a language.
+pub fn language_term(language: Language) -> String {
+    format!("{LANGUAGE}{language}")
 }
 
 impl Document {
-    /// Invariant: each reading gives the same.
+    /// Invariant: every call of `text` returns the same value.
     pub fn new(
         id: MemoryId,
         key: UserKey,
@@ -86,14 +93,15 @@ impl Document {
 }
 
 impl Text {
-    /// By place, in the order of `Place::SEARCHED`.
-    pub fn places(&self) -> [&Stems; Place::SEARCHED.len()] {
+    /// The stems of each field, in the order of [`TextField::ALL`].
+    pub fn fields(&self) -> [&Stems; TextField::ALL.len()] {
         [&self.own, &self.before, &self.earlier, &self.after]
     }
 
-    /// The terms for who said it, and in which language.
-    pub fn told(&self) -> impl Iterator<Item = String> {
-        self.speaker.as_deref().map(speaker).into_iter().chain(self.language.map(language))
+    /// The terms of the speaker and of the language.
+    pub fn attribute_terms(&self) -> impl Iterator<Item = String> {
+        let speaker = self.speaker.as_deref().map(speaker_term);
+        speaker.into_iter().chain(self.language.map(language_term))
     }
 
     pub fn lengths(&self) -> Lengths {
@@ -101,21 +109,21 @@ impl Text {
     }
 }
 
-/// Bits of one number: three columns are what a row of a search costs, not seven. 16 million stems of its own, 1,023 of the others.
+/// Widths of the bit fields that pack the lengths into one `u64`, because a search then reads three
+/// columns for each row instead of seven. Limit: 16 million stems of its own, 1,023 of each other.
 const OWN_BITS: u32 = 24;
 const OTHER_BITS: u32 = 10;
 
 impl Lengths {
-    /// Invariant: fits its bits, so that a document has the same lengths in memory and on disk. And at least one of its own, so that an
-    /// average is never zero.
+    /// Invariant: each length fits its bits, so that a document has the same lengths in memory and
+    /// on disk, and `own` is at least 1, so that a mean is never zero.
     fn of(text: &Text) -> Lengths {
-        let other = |count: usize| count.min((1 << OTHER_BITS) - 1) as u32;
         Lengths {
             own: text.own.len().clamp(1, (1 << OWN_BITS) - 1) as u32,
-            before: other(text.before.len()),
-            earlier: other(text.earlier.len()),
-            after: other(text.after.len()),
-            words: other(text.words),
+            before: other_length(text.before.len()),
+            earlier: other_length(text.earlier.len()),
+            after: other_length(text.after.len()),
+            words: other_length(text.words),
         }
     }
 
@@ -127,20 +135,27 @@ impl Lengths {
     }
 
     pub fn unpacked(packed: u64) -> Lengths {
-        let other = |place: u32| (packed >> (place * OTHER_BITS)) as u32 & ((1 << OTHER_BITS) - 1);
         Lengths {
             own: (packed >> (4 * OTHER_BITS)) as u32,
-            before: other(3),
-            earlier: other(2),
-            after: other(1),
-            words: other(0),
+            before: unpacked_other(packed, 3),
+            earlier: unpacked_other(packed, 2),
+            after: unpacked_other(packed, 1),
+            words: unpacked_other(packed, 0),
         }
     }
 
-    /// Of what was said before, both turns together. At least one, like `own`.
+    /// Length of the two turns before, together. At least 1, like `own`.
     pub fn previous(self) -> u32 {
         (self.before + self.earlier).max(1)
     }
+}
+
+fn unpacked_other(packed: u64, place: u32) -> u32 {
+    (packed >> (place * OTHER_BITS)) as u32 & ((1 << OTHER_BITS) - 1)
+}
+
+fn other_length(count: usize) -> u32 {
+    count.min((1 << OTHER_BITS) - 1) as u32
 }
 
 #[cfg(test)]
@@ -150,11 +165,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lengths_come_back_as_they_were(own in 0usize..1 << 25, before in 0usize..2000, earlier in 0usize..2000, words in 0usize..2000) {
-            let many = |count| vec![""; count].into_iter().collect::<Stems>();
-            let text = Text { before: many(before), earlier: many(earlier), words, ..Text::default() };
+        fn unpacked_lengths_equal_the_packed_ones(
+            own in 0usize..1 << 25,
+            before in 0usize..2000,
+            earlier in 0usize..2000,
+            words in 0usize..2000,
+        ) {
+            let text = Text {
+                before: stems(before),
+                earlier: stems(earlier),
+                words,
+                ..Text::default()
+            };
             let lengths = Lengths { own: own.clamp(1, (1 << 24) - 1) as u32, ..Lengths::of(&text) };
             prop_assert_eq!(Lengths::unpacked(lengths.packed()), lengths);
         }
+    }
+
+    fn stems(count: usize) -> Stems {
+        vec![""; count].into_iter().collect()
     }
 }

@@ -1,13 +1,25 @@
-//! What a shard can find its memories by: words and vectors, both derived from the store and rebuildable from it at any time.
-//! What a memory is, which ones a question wants and how the two engines are fused is not known here.
+//! Finds the memories of one shard by words (BM25) and by vectors (cosine). Both engines are
+//! derived from the store and can be rebuilt from the store at any time. This module does not
+//! decode memories, interpret questions or fuse the results of the two engines.
+//!
+//! # tantivy is a postings file, scoring is per user
+//!
+//! [tantivy](https://docs.rs/tantivy) writes terms, postings and columns to disk, merges segments
+//! and commits atomically. Nothing else of tantivy is used: no stored fields, no field norms, no
+//! tantivy query and no tantivy score. The reason is the law `isolated` (`processors/README.md`):
+//! no memory of another user may move a score. A tantivy score depends on the document frequencies
+//! and the mean length of a whole segment, thus on the neighbours. Therefore every term begins with
+//! the `tenant/user` key, and [`bm25`] scores the user's own documents with frequencies and lengths
+//! counted over exactly those documents. The price: every search reads the document list of the
+//! user, which `doc_id_cache` keeps for recent users, and cannot stop early.
 
 mod block;
 mod bm25;
 mod disk;
+mod doc_id_cache;
 mod document;
-mod owned;
+mod mem_segment;
 mod segments;
-mod tail;
 mod text;
 mod tokens;
 mod vectors;
@@ -25,15 +37,16 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What the words of one settling may take in memory before they become a segment of their own. At least 15 MB is taken.
+    /// Memory for the words of one flush, before `IndexWriter` cuts a segment of their own. At
+    /// least 15 MB, the minimum of tantivy, are used.
     pub writer_bytes: usize,
-    /// So many changes in memory make a settling due.
+    /// Number of changes in memory that make a flush due.
     pub tail_max: usize,
-    /// What the lists of documents of the users asked for last may take in memory.
+    /// Limit of the doc-id cache of one shard.
     pub documents_bytes_max: usize,
 }
 
-/// Both engines of one shard.
+/// The text index and the vectors of one shard.
 pub struct Index {
     pub text: TextIndex,
     pub vectors: Vectors,
@@ -41,7 +54,7 @@ pub struct Index {
 
 impl Index {
     pub fn open(dir: &Path, options: Options, room: Arc<Room>, generation: &str) -> Result<Index> {
-        // A directory of its own, because it is removed whole when it is begun anew.
+        // A directory of its own: an index that cannot be kept is removed with its whole directory.
         let text = TextIndex::open(&dir.join("text"), options, generation)?;
         Ok(Index { text, vectors: Vectors::new(room) })
     }
@@ -50,30 +63,32 @@ impl Index {
         Index { text: TextIndex::in_memory(options), vectors: Vectors::new(room) }
     }
 
-    /// Order matters: the store must have the memory already, since a block of vectors that is not loaded is read from there.
+    /// Adds or replaces a memory. Order matters: the store must hold the memory already, because a
+    /// block of vectors that is not cached is read from the store.
     pub fn put(&self, document: Document, vector: &Vector) {
         self.vectors.put(&document.key, document.id, vector);
         self.text.put(document);
     }
 
-    /// Order matters here too: the store must have lost it already.
+    /// Removes a memory. Order matters: the store must have removed the memory already, see `put`.
     pub fn remove(&self, key: &UserKey, id: MemoryId) {
         self.vectors.remove(key, id);
         self.text.remove(key, id);
     }
 }
 
-/// The best of many that are offered one by one: of equals those with the smaller id. Never holds more than twice as many as are wanted.
-struct Best {
+/// Selects the `limit` highest scores of a stream; among equal scores the smaller id wins. Holds at
+/// most twice `limit` entries.
+struct TopK {
     limit: usize,
     kept: Vec<(MemoryId, f32)>,
-    /// Whoever has less is not among the best.
+    /// A lower score cannot be among the best any more.
     least: f32,
 }
 
-impl Best {
-    fn of(limit: usize) -> Best {
-        Best {
+impl TopK {
+    fn new(limit: usize) -> TopK {
+        TopK {
             limit,
             kept: Vec::new(),
             least: if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY },
@@ -95,7 +110,7 @@ impl Best {
 
     fn cut(&mut self) {
         if let Some(last) = self.limit.checked_sub(1).filter(|last| *last < self.kept.len()) {
-            let (_, (_, least), _) = self.kept.select_nth_unstable_by(last, Best::first);
+            let (_, (_, least), _) = self.kept.select_nth_unstable_by(last, TopK::best_first);
             self.least = *least;
         }
         self.kept.truncate(self.limit);
@@ -103,11 +118,11 @@ impl Best {
 
     fn sorted(mut self) -> Vec<(MemoryId, f32)> {
         self.cut();
-        self.kept.sort_unstable_by(Best::first);
+        self.kept.sort_unstable_by(TopK::best_first);
         self.kept
     }
 
-    fn first(a: &(MemoryId, f32), b: &(MemoryId, f32)) -> Ordering {
+    fn best_first(a: &(MemoryId, f32), b: &(MemoryId, f32)) -> Ordering {
         b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
     }
 }

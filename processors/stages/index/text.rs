@@ -1,241 +1,259 @@
-//! The words of one shard: what is on disk, what is being written there and what is not yet, searched as if it were one.
-//! Every document is seen exactly once at any moment, also while a settling is under way.
+//! The text index of one shard: three layers that a search sees as one.
+//!
+//! ```text
+//!  put, remove ──> fresh: MemSegment      changes since the last flush began
+//!                    │ freeze
+//!                  flushing: Arc<MemSegment>   immutable, on the way to disk
+//!                    │ commit (tantivy)
+//!                  segments: Segments     the last commit on disk
+//! ```
+//!
+//! A change in a newer layer hides the document of the same user and id in the older layers, as in
+//! an [LSM tree](https://en.wikipedia.org/wiki/Log-structured_merge-tree). A flush
+//! ([`TextIndex::settle`]):
+//!
+//! 1. Move `fresh` into `flushing`, under the write lock: searches see the same documents.
+//! 2. Write `flushing` to tantivy and commit, without that lock: searches and changes go on.
+//! 3. Replace `segments` by those of the new commit and empty `flushing`, in one step under the
+//!    write lock.
+//!
+//! If step 2 fails, `flushing` stays searchable, and the next flush applies `fresh` on top of
+//! `flushing` and tries again.
+//!
+//! Invariant: every document is seen exactly once at any moment, also during a flush.
 
 use super::Options;
-use super::bm25::{Bm25, Found, Scored};
-use super::disk::{Disk, Opened, unreadable};
-use super::document::{Document, LANGUAGE, SPEAKER, language, speaker};
+use super::bm25::{Bm25, QueryMatches, Scored};
+use super::disk::{IndexDir, OpenedDir, unreadable};
+use super::document::{Document, LANGUAGE, SPEAKER, language_term, speaker_term};
+use super::mem_segment::MemSegment;
 use super::segments::Segments;
-use super::tail::Tail;
 use crate::domain::{MemoryId, UserKey};
 use crate::fault::Result;
 use crate::text::Language;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 pub struct TextIndex {
-    /// Order matters: a settling holds the disk, then the view, and the view never for long. None: words stay in memory.
-    disk: Option<Mutex<Disk>>,
-    view: RwLock<View>,
+    /// `None`: the index has no disk, documents stay in memory. Order matters: a flush locks the
+    /// directory, then the layers, and the layers never for long.
+    dir: Option<Mutex<IndexDir>>,
+    layers: RwLock<Layers>,
     discarded: Option<String>,
     tail_max: usize,
 }
 
-/// Three layers, oldest first. A change in a newer one hides the document of the same user and id in an older one.
-struct View {
+/// The three layers of the index, oldest first.
+struct Layers {
     segments: Segments,
     mark: Option<i64>,
-    /// On its way to disk: never written to, only replaced.
-    settling: Arc<Tail>,
-    fresh: Tail,
+    /// On the way to disk: never changed in place, only replaced.
+    flushing: Arc<MemSegment>,
+    fresh: MemSegment,
 }
 
 impl TextIndex {
-    /// Creates what is not there, and begins anew what was made otherwise or does not open: nothing else may live in that directory.
+    /// Opens or creates the index. An index of another format or generation, or one that does not
+    /// open, is removed with everything in `dir`: nothing else may live in that directory.
     pub fn open(dir: &Path, options: Options, generation: &str) -> Result<TextIndex> {
-        let Opened { disk, mark, discarded } = Disk::open(dir, options, generation)?;
-        let view = View {
-            segments: disk.segments()?,
-            mark,
-            settling: Arc::default(),
-            fresh: Tail::default(),
-        };
+        let OpenedDir { dir, mark, discarded } = IndexDir::open(dir, options, generation)?;
+        let layers = Layers::over(dir.segments()?, mark);
         Ok(TextIndex {
-            disk: Some(Mutex::new(disk)),
-            view: RwLock::new(view),
+            dir: Some(Mutex::new(dir)),
+            layers: RwLock::new(layers),
             discarded,
             tail_max: options.tail_max,
         })
     }
 
-    /// Begins empty each time and ends with its process. Limit: nothing of it ever leaves the memory.
+    /// Creates an empty index that ends with the process. Limit: no document ever leaves memory.
     pub fn in_memory(options: Options) -> TextIndex {
-        let view = View {
-            segments: Segments::none(),
-            mark: None,
-            settling: Arc::default(),
-            fresh: Tail::default(),
-        };
         TextIndex {
-            disk: None,
-            view: RwLock::new(view),
+            dir: None,
+            layers: RwLock::new(Layers::over(Segments::none(), None)),
             discarded: None,
             tail_max: options.tail_max,
         }
     }
 
-    /// The event offset up to which the index on disk has read the store. None: nothing of it, read all.
+    /// The event offset up to which the index on disk has applied the store. `None`: the index is
+    /// empty and needs all of the store.
     pub fn mark(&self) -> Option<i64> {
-        self.read().mark
+        self.layers.read().mark
     }
 
-    /// Why a former index was thrown away when this one was opened, if one was.
+    /// The reason for which a former index was removed when this one was opened.
     pub fn discarded(&self) -> Option<&str> {
         self.discarded.as_deref()
     }
 
     pub fn put(&self, document: Document) {
         let document = Arc::new(document);
-        self.write().fresh.put(document);
+        self.layers.write().fresh.put(document);
     }
 
     pub fn remove(&self, key: &UserKey, id: MemoryId) {
-        self.write().fresh.remove(key, id);
+        self.layers.write().fresh.remove(key, id);
     }
 
-    /// Each of the user's documents with how well its words answer.
+    /// Scores each of the user's documents against the query.
     pub fn scored<'q>(
         &self,
         key: &UserKey,
         query_terms: &'q [String],
         bm25: Bm25,
     ) -> Result<Scored<'q>> {
-        let found = self.read().find(key, query_terms)?;
-        Ok(bm25.scored(found))
+        let matches = self.layers.read().find(key, query_terms)?;
+        Ok(bm25.scored(matches))
     }
 
-    /// Those of the names of whom the user has a memory that they said.
+    /// Returns the names that are the speaker of a memory of the user.
     pub fn speakers(&self, key: &UserKey, names: &BTreeSet<String>) -> Result<Vec<String>> {
-        self.read().speakers(key, names)
+        self.layers.read().speakers(key, names)
     }
 
-    /// Those besides English that a memory of the user is told in.
+    /// The languages of the user's memories, English left out.
     pub fn languages(&self, key: &UserKey) -> Result<Vec<Language>> {
-        self.read().languages(key)
+        self.layers.read().languages(key)
     }
 
-    /// How many documents the user has, and how many words they have together.
+    /// The number of the user's documents, and the number of stems in all of them.
     pub fn documents(&self, key: &UserKey) -> Result<(usize, u64)> {
-        let found = self.read().find(key, &[])?;
-        Ok((found.rows.len(), found.length_total()))
+        let matches = self.layers.read().find(key, &[])?;
+        Ok((matches.rows.len(), matches.length_total()))
     }
 
-    /// Every live document of the shard by its user and id, in no order.
+    /// Every live document of the shard by user and id, in no order.
     pub fn ids(&self) -> Result<Vec<(UserKey, MemoryId)>> {
-        self.read().ids()
+        self.layers.read().ids()
     }
 
-    /// Changes that are in memory only.
+    /// Number of changes that are in memory only.
     pub fn pending(&self) -> usize {
-        let view = self.read();
-        view.settling.written() + view.fresh.written()
+        let layers = self.layers.read();
+        layers.flushing.written() + layers.fresh.written()
     }
 
     pub fn is_settling_due(&self) -> bool {
         self.pending() >= self.tail_max
     }
 
-    /// Moves to disk what is in memory and notes there that the store has been read up to `mark`: all changes up to there must have been
-    /// put. False if there was nothing to note. Searches and changes go on meanwhile; after a failure all is still found, and tried again
-    /// by the next call.
+    /// Flushes the changes in memory to disk and notes there that the store has been applied up to
+    /// `mark`: all changes up to that offset must have been put. Returns `false` if there was
+    /// nothing to write or note. Searches and changes go on meanwhile. After a failure all
+    /// documents are still found, and the next call tries again.
     pub fn settle(&self, mark: i64) -> Result<bool> {
-        let Some(disk) = &self.disk else { return Ok(self.write().noted(mark)) };
-        let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(settling) = self.write().freeze(mark) else { return Ok(false) };
-        disk.commit(settling.changes(), mark)?;
-        let segments = disk.segments()?;
-        let settled = self.write().settled(segments, mark);
-        // Dropped here, where no search waits for it: it may be thousands of documents and the files of a commit.
-        drop(settled);
+        let Some(dir) = &self.dir else { return Ok(self.layers.write().set_mark(mark)) };
+        let mut dir = dir.lock();
+        let Some(flushing) = self.layers.write().freeze(mark) else { return Ok(false) };
+        dir.commit(flushing.changes(), mark)?;
+        let segments = dir.segments()?;
+        let replaced = self.layers.write().flushed(segments, mark);
+        // Dropped here, outside the lock that searches wait for: thousands of documents and the
+        // files of a commit may go.
+        drop(replaced);
         Ok(true)
-    }
-
-    // A panic while one of these is held leaves whole layers behind, as each is replaced or changed by one document at a time.
-
-    fn read(&self) -> RwLockReadGuard<'_, View> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, View> {
-        self.view.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl View {
-    fn find<'q>(&self, key: &UserKey, query_terms: &'q [String]) -> Result<Found<'q>> {
-        let (mut found, hidden) = (Found::nothing_yet(query_terms), self.hides(key));
-        let has_changes = self.settling.has_changes_of(key) || self.fresh.has_changes_of(key);
+impl Layers {
+    fn over(segments: Segments, mark: Option<i64>) -> Layers {
+        Layers { segments, mark, flushing: Arc::default(), fresh: MemSegment::default() }
+    }
+
+    fn find<'q>(&self, key: &UserKey, query_terms: &'q [String]) -> Result<QueryMatches<'q>> {
+        let mut matches = QueryMatches::empty(query_terms);
+        let hidden = self.hides(key);
+        let has_changes = self.flushing.has_changes_of(key) || self.fresh.has_changes_of(key);
         self.segments
-            .gather(key, &mut found, has_changes.then_some(&hidden))
+            .gather(key, &mut matches, has_changes.then_some(&hidden))
             .map_err(unreadable)?;
-        self.settling.gather(key, &mut found, self.fresh.hides(key));
-        self.fresh.gather(key, &mut found, |_| false);
-        Ok(found)
+        self.flushing.gather(key, &mut matches, self.fresh.hides(key));
+        self.fresh.gather(key, &mut matches, |_| false);
+        Ok(matches)
     }
 
     fn speakers(&self, key: &UserKey, names: &BTreeSet<String>) -> Result<Vec<String>> {
-        let settled = self.segments.terms_from(key, SPEAKER).map_err(unreadable)?;
+        let on_disk = self.segments.terms_from(key, SPEAKER).map_err(unreadable)?;
         let mut speakers = Vec::new();
         for name in names {
-            let is_known = self.has(key, &speaker(name), &settled)?;
-            speakers.extend(is_known.then(|| name.clone()));
+            if self.has(key, &speaker_term(name), &on_disk)? {
+                speakers.push(name.clone());
+            }
         }
         Ok(speakers)
     }
 
     fn languages(&self, key: &UserKey) -> Result<Vec<Language>> {
-        let settled = self.segments.terms_from(key, LANGUAGE).map_err(unreadable)?;
+        let on_disk = self.segments.terms_from(key, LANGUAGE).map_err(unreadable)?;
         let mut languages = Vec::new();
-        for one in Language::others() {
-            let is_spoken = self.has(key, &language(one), &settled)?;
-            languages.extend(is_spoken.then_some(one));
+        for language in Language::others() {
+            if self.has(key, &language_term(language), &on_disk)? {
+                languages.push(language);
+            }
         }
         Ok(languages)
     }
 
-    /// Whether a document that is still there has the term; on disk only one of those terms may.
-    fn has(&self, key: &UserKey, term: &str, settled: &BTreeSet<String>) -> Result<bool> {
+    /// Whether a live document of the user has the term. `on_disk` are the candidate terms of the
+    /// segments; only for one of these is a segment searched.
+    fn has(&self, key: &UserKey, term: &str, on_disk: &BTreeSet<String>) -> Result<bool> {
         if self.fresh.has(key, term, |_| false)
-            || self.settling.has(key, term, self.fresh.hides(key))
+            || self.flushing.has(key, term, self.fresh.hides(key))
         {
             return Ok(true);
         }
-        Ok(settled.contains(term)
+        Ok(on_disk.contains(term)
             && self.segments.has(key, term, self.hides(key)).map_err(unreadable)?)
     }
 
     fn ids(&self) -> Result<Vec<(UserKey, MemoryId)>> {
-        let put = |tail: &Tail| {
-            let documents = tail
-                .changes()
-                .filter_map(|(key, id, document)| document.map(|_| (key.clone(), id)));
-            documents.collect::<Vec<_>>()
-        };
         let mut ids = self.segments.ids().map_err(unreadable)?;
         ids.retain(|(key, id)| !self.hides(key)(*id));
-        ids.extend(put(&self.settling).into_iter().filter(|(key, id)| !self.fresh.hides(key)(*id)));
-        ids.extend(put(&self.fresh));
+        let flushing = ids_put(&self.flushing);
+        ids.extend(flushing.filter(|(key, id)| !self.fresh.hides(key)(*id)));
+        ids.extend(ids_put(&self.fresh));
         Ok(ids)
     }
 
-    /// Whether a change that is not on disk yet hides the user's document there.
+    /// Returns a test whether a change in memory hides the user's document on disk.
     fn hides(&self, key: &UserKey) -> impl Fn(MemoryId) -> bool {
-        let (fresh, settling) = (self.fresh.hides(key), self.settling.hides(key));
-        move |id| fresh(id) || settling(id)
+        let fresh = self.fresh.hides(key);
+        let flushing = self.flushing.hides(key);
+        move |id| fresh(id) || flushing(id)
     }
 
-    /// What must go to disk now: the fresh changes, on top of those that an earlier settling failed to write.
-    fn freeze(&mut self, mark: i64) -> Option<Arc<Tail>> {
+    /// Step 1 of a flush: returns the changes to write, the fresh ones on top of those that an
+    /// earlier flush failed to write. `None` if there is nothing to write or note.
+    fn freeze(&mut self, mark: i64) -> Option<Arc<MemSegment>> {
         let fresh = std::mem::take(&mut self.fresh);
-        if self.settling.is_empty() {
-            self.settling = Arc::new(fresh);
+        if self.flushing.is_empty() {
+            self.flushing = Arc::new(fresh);
         } else {
-            Arc::make_mut(&mut self.settling).apply(fresh);
+            Arc::make_mut(&mut self.flushing).apply(fresh);
         }
-        let something = !self.settling.is_empty() || self.mark != Some(mark);
-        something.then(|| Arc::clone(&self.settling))
+        let is_needed = !self.flushing.is_empty() || self.mark != Some(mark);
+        is_needed.then(|| Arc::clone(&self.flushing))
     }
 
-    /// As if it were on disk.
-    fn noted(&mut self, mark: i64) -> bool {
+    /// Sets the mark of an index without a disk; returns whether the mark changed.
+    fn set_mark(&mut self, mark: i64) -> bool {
         self.mark.replace(mark) != Some(mark)
     }
 
-    fn settled(&mut self, segments: Segments, mark: i64) -> (Segments, Arc<Tail>) {
+    /// Step 3 of a flush; returns the replaced layers.
+    fn flushed(&mut self, segments: Segments, mark: i64) -> (Segments, Arc<MemSegment>) {
         self.mark = Some(mark);
-        (std::mem::replace(&mut self.segments, segments), std::mem::take(&mut self.settling))
+        (std::mem::replace(&mut self.segments, segments), std::mem::take(&mut self.flushing))
     }
+}
+
+/// The documents that a segment holds, without the removals.
+fn ids_put(segment: &MemSegment) -> impl Iterator<Item = (UserKey, MemoryId)> {
+    let changes = segment.changes();
+    changes.filter_map(|(key, id, document)| document.map(|_| (key.clone(), id)))
 }
 
 #[cfg(test)]
@@ -256,7 +274,7 @@ mod tests {
         MemoryId::of(&Position { topic: "events".into(), partition: 0, offset: n as i64 }, 0)
     }
 
-    /// The second could be read as a word of the first, if keys and words were joined carelessly.
+    /// Careless joining of key and word would make the second user a word of the first.
     fn user(n: usize) -> UserKey {
         UserKey::new("acme", ["ana", "ana:berlin", "ana b"][n]).unwrap()
     }
@@ -269,11 +287,12 @@ mod tests {
         text.split(' ').collect()
     }
 
-    /// Its own words, those of the turn before, of the one before that and of the one after, between bars.
+    /// Parses `own|before|earlier|after`.
     fn text(written: &str) -> Text {
-        let mut places = written.split('|').map(stems);
-        let own = places.next().unwrap_or_default();
-        let (words, mut next) = (own.len(), || places.next().unwrap_or_default());
+        let mut fields = written.split('|').map(stems);
+        let own = fields.next().unwrap_or_default();
+        let words = own.len();
+        let mut next = || fields.next().unwrap_or_default();
         Text {
             own,
             before: next(),
@@ -290,7 +309,7 @@ mod tests {
         Document::new(id(n), user(user_number), move || text(&written))
     }
 
-    /// The ids and scores of the best.
+    /// The ids and scores of the best documents.
     fn search(
         index: &TextIndex,
         user_number: usize,
@@ -300,7 +319,7 @@ mod tests {
         index.scored(&user(user_number), &split(query), BM25).unwrap().best(limit)
     }
 
-    type Model = BTreeMap<(UserKey, MemoryId), Text>;
+    type ModelIndex = BTreeMap<(UserKey, MemoryId), Text>;
 
     fn open(dir: &TempDir) -> TextIndex {
         TextIndex::open(dir.path(), OPTIONS, "one").unwrap()
@@ -308,35 +327,43 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Put { n: usize, user: usize, places: Vec<Vec<&'static str>> },
+        Put { n: usize, user: usize, fields: Vec<Vec<&'static str>> },
         Remove { n: usize, user: usize },
-        Settle,
-        FailToSettle,
+        Flush,
+        FailToFlush,
         Reopen,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let terms = prop::collection::vec(prop::sample::select(&WORDS[..]), 0..6);
-        let places = prop::collection::vec(terms, 4);
-        let put = (0..12usize, 0..3usize, places).prop_map(|(n, user, places)| Step::Put {
+        let fields = prop::collection::vec(terms, 4);
+        let put = (0..12usize, 0..3usize, fields).prop_map(|(n, user, fields)| Step::Put {
             n,
             user,
-            places,
+            fields,
         });
         let remove = (0..12usize, 0..3usize).prop_map(|(n, user)| Step::Remove { n, user });
         prop::collection::vec(
-            prop_oneof![12 => put, 4 => remove, 2 => Just(Step::Settle), 1 => Just(Step::FailToSettle), 1 => Just(Step::Reopen)],
+            prop_oneof![
+                12 => put,
+                4 => remove,
+                2 => Just(Step::Flush),
+                1 => Just(Step::FailToFlush),
+                1 => Just(Step::Reopen),
+            ],
             1..40,
         )
     }
 
-    /// The formula once more: how well each document answers, judged by one set of documents and measured in another.
+    /// The BM25 formula once more, written plainly. `judges` give the document frequencies and the
+    /// mean length, `judged` are scored.
     fn formula(judges: &[Vec<String>], judged: &[Vec<String>], query: &[String]) -> Vec<f64> {
-        let length = |stems: &Vec<String>| stems.len().max(1) as f64;
         let count = judges.len() as f64;
-        let (k1, b) = (f64::from(BM25.k1), f64::from(BM25.b));
-        let mean = judges.iter().map(length).sum::<f64>() / count;
-        let score = |stems: &Vec<String>| {
+        let k1 = f64::from(BM25.k1);
+        let b = f64::from(BM25.b);
+        let mean = judges.iter().map(|stems| length(stems)).sum::<f64>() / count;
+        let mut scores = Vec::new();
+        for stems in judged {
             let mut score = 0.0;
             for (n, term) in
                 query.iter().enumerate().filter(|(n, term)| !query[..*n].contains(term))
@@ -348,50 +375,60 @@ mod tests {
                 score += weight * (k1 + 1.0) * times
                     / (times + k1 * (1.0 - b + b * length(stems) / mean));
             }
-            score
-        };
-        judged.iter().map(score).collect()
+            scores.push(score);
+        }
+        scores
     }
 
-    /// Of what the query says, the share that each document says too.
+    fn length(stems: &[String]) -> f64 {
+        stems.len().max(1) as f64
+    }
+
+    /// The weighted share of the query words that each document contains.
     fn shares(documents: &[Vec<String>], query: &[String]) -> Vec<f64> {
-        let having =
-            |term: &String| documents.iter().filter(|other| other.contains(term)).count() as f64;
-        let weight = |term: &String| {
-            (1.0 + (documents.len() as f64 - having(term) + 0.5) / (having(term) + 0.5)).ln()
-        };
-        let sum = |is_said: &dyn Fn(&String) -> bool| {
-            query.iter().filter(|term| is_said(term)).map(weight).sum::<f64>()
-        };
-        documents.iter().map(|stems| sum(&|term| stems.contains(term)) / sum(&|_| true)).collect()
+        let mut weights = Vec::new();
+        for term in query {
+            let having = documents.iter().filter(|other| other.contains(term)).count() as f64;
+            let weight = (1.0 + (documents.len() as f64 - having + 0.5) / (having + 0.5)).ln();
+            weights.push((term, weight));
+        }
+        let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        let mut shares = Vec::new();
+        for stems in documents {
+            let contained = weights.iter().filter(|(term, _)| stems.contains(term));
+            shares.push(contained.map(|(_, weight)| weight).sum::<f64>() / total);
+        }
+        shares
     }
 
-    fn expected(model: &Model, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
+    fn expected(model: &ModelIndex, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
         let documents: Vec<(&MemoryId, &Text)> = model
             .iter()
             .filter(|((owner, _), _)| owner == key)
             .map(|((_, id), text)| (id, text))
             .collect();
-        let owned = |stems: &Stems| stems.iter().map(str::to_owned).collect::<Vec<_>>();
-        let place = |of: &dyn Fn(&Text) -> Stems| {
-            documents.iter().map(|(_, text)| owned(&of(text))).collect::<Vec<_>>()
-        };
-        let own = place(&|text| text.own.clone());
-        let (before, after) =
-            (place(&|text| text.before.clone()), place(&|text| text.after.clone()));
-        let both = place(&|text| text.before.and(&text.earlier));
+        let texts = documents.iter().map(|(_, text)| *text);
+        let own: Vec<_> = texts.clone().map(|text| strings(&text.own)).collect();
+        let before: Vec<_> = texts.clone().map(|text| strings(&text.before)).collect();
+        let after: Vec<_> = texts.clone().map(|text| strings(&text.after)).collect();
+        let both: Vec<_> = texts.map(|text| strings(&text.before.and(&text.earlier))).collect();
         let previous = formula(&both, &both, query);
         let [of_own, of_before, of_after] =
             [&own, &before, &after].map(|judged| formula(&own, judged, query));
         let shared = shares(&own, query);
-        let words = |(n, (id, text)): (usize, &(&MemoryId, &Text))| {
+        let mut expected = Vec::new();
+        for (n, (id, text)) in documents.iter().enumerate() {
             let shortness = (f64::from(BM25.short_words) / text.words.max(1) as f64).min(1.0);
             let own = of_own[n] + f64::from(BM25.previous) * shortness * previous[n];
             let [own, before, after, shared] =
                 [own, of_before[n], of_after[n], shared[n]].map(|score| score as f32);
-            (**id, Words { own, before, after, shared: Some(shared) })
-        };
-        documents.iter().enumerate().map(words).collect()
+            expected.push((**id, Words { own, before, after, shared: Some(shared) }));
+        }
+        expected
+    }
+
+    fn strings(stems: &Stems) -> Vec<String> {
+        stems.iter().map(str::to_owned).collect()
     }
 
     /// Sums of floats in another order may differ in their last bits.
@@ -399,7 +436,18 @@ mod tests {
         (a - b).abs() <= 1e-5 * a.abs().max(b.abs())
     }
 
-    /// Best first, of equals the smaller id first, each with the score that the formula gives it, and none left out for a worse one.
+    fn are_about(a: &Words, b: &Words) -> bool {
+        is_about(a.own, b.own)
+            && is_about(a.before, b.before)
+            && is_about(a.after, b.after)
+            && match (a.shared, b.shared) {
+                (Some(a), Some(b)) => is_about(a, b),
+                (a, b) => a == b,
+            }
+    }
+
+    /// Checks that the hits are the best by the formula: sorted by score, among equal scores by id,
+    /// each score as expected, no better document left out.
     fn check_best(
         found: &[(MemoryId, f32)],
         expected: &BTreeMap<MemoryId, f32>,
@@ -423,7 +471,7 @@ mod tests {
         assert!(same, "{about}: {scores:?}, expected {best:?}");
     }
 
-    fn check(index: &TextIndex, model: &Model) {
+    fn check(index: &TextIndex, model: &ModelIndex) {
         for (user_number, key) in (0..3).map(user).enumerate() {
             for query in ["berlin", "flat lisbon flat", "berlin move rent lisbon", " ", "tokyo"] {
                 let about = format!("{key} {query:?}");
@@ -436,17 +484,8 @@ mod tests {
                 let (ids, words): (Vec<_>, Vec<_>) =
                     all.into_iter().chain([(id(999), Words::default())]).unzip();
                 let found = index.scored(&key, &split(query), BM25).unwrap().of(&ids);
-                let is_same = |a: &Words, b: &Words| {
-                    is_about(a.own, b.own)
-                        && is_about(a.before, b.before)
-                        && is_about(a.after, b.after)
-                        && match (a.shared, b.shared) {
-                            (Some(a), Some(b)) => is_about(a, b),
-                            (a, b) => a == b,
-                        }
-                };
                 let same = found.len() == words.len()
-                    && found.iter().zip(&words).all(|(a, b)| is_same(a, b));
+                    && found.iter().zip(&words).all(|(a, b)| are_about(a, b));
                 assert!(same, "{about}: {found:?}, expected {words:?}");
                 let wordless = index.scored(&key, &[], BM25).unwrap().of(&ids);
                 assert!(
@@ -467,19 +506,19 @@ mod tests {
         assert_eq!(ids, model.keys().cloned().collect::<Vec<_>>());
     }
 
+    fn in_language(n: usize, user_number: usize, language: Option<Language>) -> Document {
+        Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") })
+    }
+
     #[test]
-    fn a_language_is_known_of_those_who_spoke_it_for_as_long_as_a_memory_does() {
+    fn a_language_is_listed_only_for_its_users_and_only_while_a_memory_has_the_language() {
         let dir = tempfile::tempdir().unwrap();
         let index = open(&dir);
         let [danish, dutch] = [0, 1].map(|n| Language::others().nth(n).expect("there are a dozen"));
-        let told = |n, user_number, language| {
-            Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") })
-        };
-        for document in
-            [told(0, 0, Some(dutch)), told(1, 0, Some(danish)), told(2, 0, None), told(3, 1, None)]
-        {
-            index.put(document);
-        }
+        index.put(in_language(0, 0, Some(dutch)));
+        index.put(in_language(1, 0, Some(danish)));
+        index.put(in_language(2, 0, None));
+        index.put(in_language(3, 1, None));
         let languages = |user_number| index.languages(&user(user_number)).unwrap();
         assert_eq!((languages(0), languages(1)), (vec![danish, dutch], vec![]));
         assert!(index.settle(1).unwrap());
@@ -490,17 +529,22 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 48,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
-        fn whatever_is_put_removed_and_settled_every_score_is_that_of_the_formula(steps in steps()) {
+        fn after_any_puts_removals_and_flushes_scores_equal_the_formula(steps in steps()) {
             let dir = TempDir::new().unwrap();
             let mut index = open(&dir);
-            let mut model = Model::new();
+            let mut model = ModelIndex::new();
             for (mark, step) in steps.into_iter().enumerate() {
                 match step {
-                    Step::Put { n, user: number, places } => {
-                        let written = places.iter().map(|terms| terms.join(" ")).collect::<Vec<_>>().join("|");
+                    Step::Put { n, user: number, fields } => {
+                        let fields = fields.iter().map(|terms| terms.join(" "));
+                        let written = fields.collect::<Vec<_>>().join("|");
                         model.insert((user(number), id(n)), text(&written));
                         index.put(document(n, number, &written));
                     }
@@ -508,8 +552,8 @@ mod tests {
                         model.remove(&(user(number), id(n)));
                         index.remove(&user(number), id(n));
                     }
-                    Step::Settle => assert!(index.settle(mark as i64).unwrap()),
-                    Step::FailToSettle => drop(index.write().freeze(mark as i64)),
+                    Step::Flush => assert!(index.settle(mark as i64).unwrap()),
+                    Step::FailToFlush => drop(index.layers.write().freeze(mark as i64)),
                     Step::Reopen => {
                         index.settle(mark as i64).unwrap();
                         drop(index);
@@ -523,9 +567,9 @@ mod tests {
     }
 
     #[test]
-    fn an_index_without_a_disk_finds_the_same_whether_settled_or_not() {
+    fn an_index_without_a_disk_finds_the_same_before_and_after_a_flush() {
         let index = TextIndex::in_memory(OPTIONS);
-        let model: Model =
+        let model: ModelIndex =
             (0..5).map(|n| ((user(n % 2), id(n)), text("berlin flat|rent"))).collect();
         (0..5).for_each(|n| index.put(document(n, n % 2, "berlin flat|rent")));
         assert_eq!(index.mark(), None);
@@ -534,50 +578,57 @@ mod tests {
         check(&index, &model);
     }
 
-    const LAYERS: [&str; 3] = ["disk", "settling", "fresh"];
+    const LAYERS: [&str; 3] = ["disk", "flushing", "fresh"];
 
-    /// What a layer does to a memory of one user.
+    /// The change of a layer to a memory of one user.
     #[derive(Clone, Copy, PartialEq)]
-    enum Did {
+    enum LayerChange {
         Nothing,
         Put,
         Removed,
     }
 
-    /// Counts the combinations of what each layer does to each of two users' memories with one id. A combination has two ids: of the even
-    /// one the first user's change comes first, of the odd one the second user's.
+    /// Number of combinations of a change in each layer to each of two users' memories with the
+    /// same id. Each combination has two ids: for the even one the first user's change comes first,
+    /// for the odd one the second user's.
     const COMBINATIONS: usize = 3usize.pow(2 * LAYERS.len() as u32);
 
-    fn did(n: usize, user_number: usize, layer: usize) -> Did {
-        let place = (2 * layer + user_number) as u32;
-        [Did::Nothing, Did::Put, Did::Removed][n / 2 / 3usize.pow(place) % 3]
+    fn change_in(n: usize, user_number: usize, layer: usize) -> LayerChange {
+        let digit = (2 * layer + user_number) as u32;
+        let changes = [LayerChange::Nothing, LayerChange::Put, LayerChange::Removed];
+        changes[n / 2 / 3usize.pow(digit) % 3]
     }
 
     fn name(layer: usize, n: usize) -> String {
         format!("{} {n}", LAYERS[layer])
     }
 
-    /// The word of a document names its layer, and its speaker also its id.
+    /// Applies the changes of a layer. The word of a document names the layer, the speaker also the
+    /// id.
     fn change_of_layer(index: &TextIndex, layer: usize) {
         for n in 0..2 * COMBINATIONS {
             for user_number in [n % 2, 1 - n % 2] {
                 let text = move || Text { speaker: Some(name(layer, n)), ..text(LAYERS[layer]) };
-                match did(n, user_number, layer) {
-                    Did::Nothing => (),
-                    Did::Put => index.put(Document::new(id(n), user(user_number), text)),
-                    Did::Removed => index.remove(&user(user_number), id(n)),
+                match change_in(n, user_number, layer) {
+                    LayerChange::Nothing => (),
+                    LayerChange::Put => index.put(Document::new(id(n), user(user_number), text)),
+                    LayerChange::Removed => index.remove(&user(user_number), id(n)),
                 }
             }
         }
     }
 
-    /// Each user finds exactly what their own changes have left, whatever the other user did with the same ids.
+    /// Checks that each user finds exactly the result of the own changes, whatever the other user
+    /// changed under the same ids.
     fn check_apart(index: &TextIndex, layers: usize, about: &str) {
         let mut all = Vec::new();
         for user_number in 0..2 {
-            let last =
-                |n| (0..layers).rev().find(|layer| did(n, user_number, *layer) != Did::Nothing);
-            let put_by = |n| last(n).filter(|layer| did(n, user_number, *layer) == Did::Put);
+            let change = |n, layer| change_in(n, user_number, layer);
+            let put_by = |n| {
+                let last =
+                    (0..layers).rev().find(|layer| change(n, *layer) != LayerChange::Nothing);
+                last.filter(|layer| change(n, *layer) == LayerChange::Put)
+            };
             for (layer, word) in LAYERS.iter().enumerate() {
                 let own = (0..2 * COMBINATIONS).filter(|n| put_by(*n) == Some(layer));
                 let mut expected: Vec<MemoryId> = own.clone().map(id).collect();
@@ -585,14 +636,14 @@ mod tests {
                 let mut found: Vec<_> =
                     search(index, user_number, word, 9999).into_iter().map(|(id, _)| id).collect();
                 found.sort_unstable();
-                assert_eq!(found, expected, "{about}: the words of {}, {word}", user(user_number));
+                assert_eq!(found, expected, "{about}: words of {}, {word}", user(user_number));
                 let names = (0..2 * COMBINATIONS).map(|n| name(layer, n)).collect();
                 let speakers: BTreeSet<_> =
                     index.speakers(&user(user_number), &names).unwrap().into_iter().collect();
                 assert_eq!(
                     speakers,
                     own.map(|n| name(layer, n)).collect(),
-                    "{about}: who spoke to {}",
+                    "{about}: speakers of {}",
                     user(user_number)
                 );
                 all.extend(expected.into_iter().map(|id| (user(user_number), id)));
@@ -613,10 +664,10 @@ mod tests {
         assert!(index.settle(1).unwrap());
         check_apart(&index, 1, "on disk");
         change_of_layer(&index, 1);
-        drop(index.write().freeze(2));
-        check_apart(&index, 2, "while settling");
+        drop(index.layers.write().freeze(2));
+        check_apart(&index, 2, "during a flush");
         change_of_layer(&index, 2);
-        check_apart(&index, 3, "while settling, and changed since");
+        check_apart(&index, 3, "during a flush, and changed since");
         assert!(index.settle(3).unwrap());
         check_apart(&index, 3, "all on disk");
         drop(index);
@@ -625,8 +676,8 @@ mod tests {
 
     #[test]
     fn a_neighbours_documents_do_not_move_a_score_by_a_bit() {
-        let (alone, crowded) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let (alone, crowded) = (open(&alone), open(&crowded));
+        let dirs = [(); 2].map(|()| TempDir::new().unwrap());
+        let [alone, crowded] = [0, 1].map(|n| open(&dirs[n]));
         for n in 0..200 {
             let text = format!("{} {}|{}", WORDS[n % 4], WORDS[n % 5], WORDS[n % 3]);
             alone.put(document(n, 0, &text));
@@ -636,16 +687,16 @@ mod tests {
                 crowded.settle(n as i64).unwrap();
             }
         }
-        let found = |index: &TextIndex| search(index, 0, "berlin rent", 500);
-        assert_eq!(found(&alone), found(&crowded));
-        assert!(found(&crowded).len() > 50);
-        let ids = found(&crowded).iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        let found = search(&crowded, 0, "berlin rent", 500);
+        assert_eq!(search(&alone, 0, "berlin rent", 500), found);
+        assert!(found.len() > 50);
+        let ids = found.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         let of_another = crowded.scored(&user(1), &split("berlin rent"), BM25).unwrap().of(&ids);
         assert_eq!(of_another, vec![Words::default(); ids.len()]);
     }
 
     #[test]
-    fn a_speaker_is_known_as_long_as_something_of_theirs_is() {
+    fn a_speaker_is_listed_as_long_as_a_memory_of_theirs_exists() {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         let by = |n, speaker: &str| {
@@ -677,7 +728,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_settled_is_there_again_and_the_rest_is_for_the_mark_to_tell() {
+    fn flushed_documents_survive_a_reopening_and_the_mark_shows_what_is_missing() {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         assert_eq!((index.mark(), index.discarded()), (None, None));
@@ -698,7 +749,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_of_another_generation_is_begun_anew_and_says_so() {
+    fn an_index_of_another_generation_is_discarded_with_the_reason() {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         index.put(document(1, 0, "berlin"));
@@ -710,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_with_a_damaged_file_is_begun_anew_or_answers_as_before() {
+    fn an_index_with_a_damaged_file_is_discarded_or_answers_as_before() {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         (0..50).for_each(|n| index.put(document(n, 0, "berlin flat")));
@@ -749,7 +800,7 @@ mod tests {
         }
         assert!(
             discarded >= 15,
-            "three damages to each of at least five files of the segment, not {discarded}"
+            "expected three damages to each of at least five segment files, got {discarded}"
         );
     }
 
@@ -763,8 +814,9 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_a_kill_cut_short_is_made_again() {
-        let (dir, killed) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    fn a_commit_that_a_kill_cut_short_is_repeated() {
+        let dir = TempDir::new().unwrap();
+        let killed = TempDir::new().unwrap();
         let index = open(&dir);
         (1..21).for_each(|n| index.put(document(n, 0, "berlin")));
         assert!(index.settle(1).unwrap());
@@ -773,7 +825,7 @@ mod tests {
         let index = open(&dir);
         index.remove(&user(0), id(1));
         assert!(index.settle(2).unwrap());
-        // All that the second commit wrote but the one file that makes it one.
+        // All files of the second commit except `meta.json`, which makes the commit valid.
         copied(dir.path(), killed.path(), |name| name.ends_with(".del") || name == ".managed.json");
         let index = open(&killed);
         assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(1), 20));
@@ -782,7 +834,7 @@ mod tests {
         assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(2), 19));
     }
 
-    /// tantivy packs postings by 128, and positions by 128 of their own.
+    /// tantivy packs postings in blocks of 128, and positions in separate blocks of 128.
     #[test]
     fn a_word_in_very_many_documents_is_counted_in_each() {
         [256, 512, 700].into_iter().for_each(check_very_many);
@@ -790,15 +842,16 @@ mod tests {
 
     fn check_very_many(count: usize) {
         let dir = tempfile::tempdir().unwrap();
-        let (index, mut model) = (open(&dir), Model::new());
+        let index = open(&dir);
+        let mut model = ModelIndex::new();
         for n in 0..count {
-            let place = |from: usize| {
+            let field = |from: usize| {
                 (0..(n * from) % 5)
                     .map(|k| WORDS[(n / 3 + k * k) % 3])
                     .collect::<Vec<_>>()
                     .join(" ")
             };
-            let written = format!("berlin {}|{}|{}|{}", place(1), place(2), place(3), place(7));
+            let written = format!("berlin {}|{}|{}|{}", field(1), field(2), field(3), field(7));
             model.insert((user(n % 2), id(n)), text(&written));
             index.put(document(n, n % 2, &written));
         }
@@ -817,19 +870,21 @@ mod tests {
     fn a_second_owner_of_the_directory_is_refused() {
         let dir = TempDir::new().unwrap();
         let _owner = open(&dir);
-        let fault = TextIndex::open(dir.path(), OPTIONS, "one").err().expect("it is locked");
+        let fault = TextIndex::open(dir.path(), OPTIONS, "one")
+            .err()
+            .expect("the first owner holds the lock");
         assert_eq!(fault.exit_code(), crate::fault::StopName::StoreLocked.exit_code(), "{fault}");
     }
 
     #[test]
-    fn a_document_written_again_while_settling_is_seen_exactly_once() {
+    fn a_document_put_again_during_a_flush_is_seen_exactly_once() {
         let dir = TempDir::new().unwrap();
         let index = open(&dir);
         std::thread::scope(|scope| {
-            let settler =
+            let flusher =
                 scope.spawn(|| (0..30).for_each(|mark| assert!(index.settle(mark).unwrap())));
             let mut version = 0;
-            while !settler.is_finished() {
+            while !flusher.is_finished() {
                 version += 1;
                 let newest = format!("version{version}");
                 index.put(document(1, 0, &format!("always {newest}")));
@@ -845,7 +900,7 @@ mod tests {
                 }
                 assert_eq!(index.documents(&user(0)).unwrap(), (1, 2));
             }
-            assert!(version > 1, "nothing was written while it settled");
+            assert!(version > 1, "no document was put during a flush");
         });
     }
 }

@@ -1,60 +1,71 @@
-//! A document as one string, and that string as terms again. Handed to tantivy as a list of tokens, each document would be written as JSON
-//! and parsed once more on the way to its writer, which is most of what indexing it costs.
+//! Writes a search document as one string and tokenizes that string into tantivy terms.
+//!
+//! ```text
+//! joined:  tenant/user ␟ stem ␟ stem ␟ ␞ ␟ stem ␟ ␞ ␟ ␞ ␟ ␞ ␟ speaker
+//!          key           own field       before  earlier  after  attributes
+//! terms:   tenant/user            position 0    postings = all documents of the user
+//!          tenant/user␟stem       position = number of the field, see `TextField`
+//! ```
+//!
+//! The detour through a string is for speed: tantivy would write a list of tokens as JSON and parse
+//! that JSON again on the way to its writer, which is most of the cost of indexing a document.
 
 use super::document::Text;
 use crate::domain::UserKey;
 use crate::text::Stems;
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
-/// The tokenizer's name in the schema.
+/// The name of the tokenizer in the schema.
 pub const KEYED: &str = "keyed";
 
-/// No name holds a control character, and no stem: a key ends where this begins, and so does a stem.
+/// Ends the key and each stem. No name holds a control character, and no stem does.
 const SEPARATOR: char = Stems::SEPARATOR;
-/// Between two separators: what follows stands in the next place.
-const NEXT_PLACE: &str = "\u{1e}";
+/// Stands between two separators; the stems that follow belong to the next field.
+const NEXT_FIELD: &str = "\u{1e}";
 
-/// A stem as another user cannot spell it.
-pub fn spelled(key: &UserKey, stem: &str) -> String {
+/// The term of a stem for one user. Invariant: the term of one user cannot be spelled from the key
+/// of another user.
+pub fn user_term(key: &UserKey, stem: &str) -> String {
     format!("{key}{SEPARATOR}{stem}")
 }
 
-/// The key, then the stems place by place, then the speaker and the language.
+/// The key, then the stems field by field, then the speaker and the language.
 pub fn joined(key: &UserKey, text: &Text) -> String {
     let mut joined = key.as_str().to_owned();
-    for place in text.places() {
-        joined.push_str(place.joined());
+    for field in text.fields() {
+        joined.push_str(field.joined());
         joined.push(SEPARATOR);
-        joined.push_str(NEXT_PLACE);
+        joined.push_str(NEXT_FIELD);
     }
-    for term in text.told() {
+    for term in text.attribute_terms() {
         joined.push(SEPARATOR);
         joined.push_str(&term);
     }
     joined
 }
 
-/// Every stem with the user's key before it, and the key alone, whose postings are the list of the user's documents. A token's position
-/// is the place it stands in: one term a stem, however many places have it, since a term costs far more than a position.
+/// Tokenizer for `joined` strings. Emits the key alone, whose postings list the user's documents,
+/// then each stem with the key before. The position of a token is the number of its field: one term
+/// for each stem, however many fields hold the stem, since a term costs far more than a position.
 #[derive(Clone, Default)]
-pub struct Keyed {
+pub struct KeyedTokenizer {
     token: Token,
 }
 
-pub struct Tokens<'t> {
+pub struct KeyedTokens<'t> {
     token: &'t mut Token,
-    /// The key, a separator behind it from the second token on.
+    /// Length of the key, with the separator behind the key from the second token on.
     prefix_bytes: usize,
     rest: std::str::Split<'t, char>,
     begun: bool,
 }
 
-impl Tokenizer for Keyed {
-    type TokenStream<'t> = Tokens<'t>;
+impl Tokenizer for KeyedTokenizer {
+    type TokenStream<'t> = KeyedTokens<'t>;
 
-    fn token_stream<'t>(&'t mut self, text: &'t str) -> Tokens<'t> {
+    fn token_stream<'t>(&'t mut self, text: &'t str) -> KeyedTokens<'t> {
         self.token.reset();
-        Tokens {
+        KeyedTokens {
             token: &mut self.token,
             prefix_bytes: 0,
             rest: text.split(SEPARATOR),
@@ -63,7 +74,7 @@ impl Tokenizer for Keyed {
     }
 }
 
-impl TokenStream for Tokens<'_> {
+impl TokenStream for KeyedTokens<'_> {
     fn advance(&mut self) -> bool {
         let Some(mut next) = self.rest.next() else { return false };
         if !self.begun {
@@ -72,7 +83,7 @@ impl TokenStream for Tokens<'_> {
             self.token.text.push_str(next);
             return true;
         }
-        while next == NEXT_PLACE {
+        while next == NEXT_FIELD {
             self.token.position = self.token.position.wrapping_add(1);
             let Some(behind) = self.rest.next() else { return false };
             next = behind;
@@ -99,11 +110,14 @@ impl TokenStream for Tokens<'_> {
 mod tests {
     use super::*;
 
+    fn key() -> UserKey {
+        UserKey::new("acme", "ana b").unwrap()
+    }
+
     fn tokens_of(text: Text) -> Vec<(usize, String)> {
-        let key = UserKey::new("acme", "ana b").unwrap();
-        let text = joined(&key, &text);
-        let (mut keyed, mut found) = (Keyed::default(), Vec::new());
-        keyed
+        let text = joined(&key(), &text);
+        let mut found = Vec::new();
+        KeyedTokenizer::default()
             .token_stream(&text)
             .process(&mut |token| found.push((token.position, token.text.clone())));
         found
@@ -114,22 +128,21 @@ mod tests {
     }
 
     #[test]
-    fn every_stem_comes_with_its_users_key_and_the_key_comes_alone() {
+    fn every_stem_has_the_users_key_before_and_the_key_is_a_term_alone() {
         assert_eq!(tokens_of(Text::default()), [(0, "acme/ana b".into())]);
-        let spelled = |stem| spelled(&UserKey::new("acme", "ana b").unwrap(), stem);
         assert_eq!(
             tokens_of(Text { own: stems(&["berlin", "", "flat"]), ..Text::default() }),
             [
                 (0, "acme/ana b".into()),
-                (0, spelled("berlin")),
-                (0, spelled("")),
-                (0, spelled("flat"))
+                (0, user_term(&key(), "berlin")),
+                (0, user_term(&key(), "")),
+                (0, user_term(&key(), "flat"))
             ]
         );
     }
 
     #[test]
-    fn the_same_stem_in_another_place_is_the_same_term_at_another_position() {
+    fn the_same_stem_in_another_field_is_the_same_term_at_another_position() {
         let text = Text {
             own: stems(&["flat"]),
             before: stems(&["flat", "rent"]),
@@ -137,8 +150,8 @@ mod tests {
             speaker: Some("ana".into()),
             ..Text::default()
         };
-        let spelled = |stem| spelled(&UserKey::new("acme", "ana b").unwrap(), stem);
         let expected = [(0, "flat"), (1, "flat"), (1, "rent"), (3, "flat"), (4, "\u{4}ana")];
-        assert_eq!(tokens_of(text)[1..], expected.map(|(place, stem)| (place, spelled(stem))));
+        let expected = expected.map(|(field, stem)| (field, user_term(&key(), stem)));
+        assert_eq!(tokens_of(text)[1..], expected);
     }
 }

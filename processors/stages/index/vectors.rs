@@ -1,31 +1,52 @@
-//! The vectors of the users asked for last, each user's in a block, in a room that all shards share. The store has them all; which memories
-//! are worth comparing is not known here.
+//! Searches a user's vectors exactly. The vectors come from a cache that all shards of the process
+//! share; the store holds all of them. Ranking is not done here.
+//!
+//! ```text
+//! Room (one for each process, bytes_max)
+//!   LRU: (shard, user) ──> Arc<Block>          evicts the least recently used user
+//! Vectors (one for each shard)
+//!   changes: AtomicU64                          counts the changes of the shard
+//! ```
+//!
+//! 1. A search takes the user's [`Block`] from the cache; on a miss `load` reads the vectors from
+//!    the store with no lock held.
+//! 2. Order matters: `changes` is read before the load and compared after. If the shard changed
+//!    meanwhile, the loaded block may be stale: this search uses the block, the cache does not keep
+//!    the block.
+//! 3. `put` and `remove` change a cached block in place, or a copy if a search is reading the
+//!    block. A block that is not cached needs no change, because the next miss reads the store.
+//! 4. [`Unseen`] overlays the changes of a batch that is not committed yet.
+//!
+//! Invariant: `Counts::bytes` equals the sum of [`Block::bytes`] over the cached blocks and is at
+//! most `bytes_max`.
 
-use super::Best;
+use super::TopK;
 use super::block::{Block, Sum};
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
 use crate::memory::reads::StagedVectors;
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Reads a user's vectors from the store. Called at most once, and with no lock held.
 pub type Load<'l> = dyn FnMut() -> Result<Vec<(MemoryId, Vector)>> + 'l;
 
-/// Those of one shard.
+/// The vectors of one shard.
 pub struct Vectors {
     room: Arc<Room>,
-    /// Of all that ever shared the room.
+    /// Unique among all shards that ever shared the cache.
     shard: u64,
-    /// Goes up with every change, so that a block read from the store before one is not kept after it.
+    /// Counts changes, so that a block read before a change is not cached after the change.
     changes: AtomicU64,
 }
 
-/// Where all shards of a process keep them: a user who has many needs more than an even share.
+/// The vector cache that all shards of a process share: a user with many vectors needs more than an
+/// even share of each shard.
 pub struct Room {
-    cache: Mutex<Cache>,
+    cache: Mutex<BlockCache>,
     bytes_max: usize,
     shards: AtomicU64,
 }
@@ -37,33 +58,22 @@ pub struct Counts {
     pub bytes: usize,
 }
 
-/// What all users of a tenant see, every shard has its own part of.
-type Whose = (u64, UserKey);
+/// Every shard has its own part of a tenant's shared memories, so the shard belongs to the key.
+type BlockKey = (u64, UserKey);
 
-struct Cache {
-    blocks: LruCache<Whose, Arc<Block>>,
+struct BlockCache {
+    blocks: LruCache<BlockKey, Arc<Block>>,
     counts: Counts,
 }
 
 impl Room {
     pub fn new(bytes_max: usize) -> Arc<Room> {
-        let cache = Cache { blocks: LruCache::unbounded(), counts: Counts::default() };
+        let cache = BlockCache { blocks: LruCache::unbounded(), counts: Counts::default() };
         Arc::new(Room { cache: Mutex::new(cache), bytes_max, shards: AtomicU64::new(0) })
     }
 
     pub fn counts(&self) -> Counts {
-        self.cache().counts
-    }
-
-    /// A panic under the lock can at worst leave a block that lacks its last change: all are dropped, and read again.
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(|poisoned: PoisonError<MutexGuard<'_, Cache>>| {
-            let mut cache = poisoned.into_inner();
-            cache.blocks.clear();
-            cache.counts.bytes = 0;
-            self.cache.clear_poison();
-            cache
-        })
+        self.cache.lock().counts
     }
 }
 
@@ -79,7 +89,8 @@ impl Vectors {
         Vectors { room, shard, changes: AtomicU64::new(0) }
     }
 
-    /// The user's nearest vectors by cosine, nearest first; of equals the one with the smaller id.
+    /// The user's nearest vectors by cosine, nearest first; among equal cosines the smaller id
+    /// comes first.
     pub fn nearest(
         &self,
         key: &UserKey,
@@ -88,9 +99,10 @@ impl Vectors {
         limit: usize,
         staged: &StagedVectors,
     ) -> Result<Vec<(MemoryId, f32)>> {
-        let (block, mut best) = (self.block(key, load)?, Best::of(limit));
+        let block = self.block(key, load)?;
+        let mut best = TopK::new(limit);
         block.each_cosine(query, |id, cosine| {
-            // Most are too far away to be worth the second question.
+            // The cheap comparison first: it rejects most vectors.
             if best.may_take(cosine) && !staged.contains_key(id) {
                 best.offer(id, cosine);
             }
@@ -107,7 +119,7 @@ impl Vectors {
         Ok(best.sorted())
     }
 
-    /// The cosine of each of these, 0 for one that has no vector or is not this user's.
+    /// The cosine of each id; 0 for an id without a vector or of another user.
     pub fn cosines(
         &self,
         key: &UserKey,
@@ -129,7 +141,8 @@ impl Vectors {
         Ok(sum)
     }
 
-    /// Only a block that is loaded takes it: the others find it in the store. An empty vector is none.
+    /// Changes the user's block if it is cached; otherwise the next search finds the vector in the
+    /// store. An empty vector counts as no vector.
     pub fn put(&self, key: &UserKey, id: MemoryId, vector: &Vector) {
         self.change(key, |block| block.put(id, vector));
     }
@@ -138,88 +151,91 @@ impl Vectors {
         self.change(key, |block| block.remove(id));
     }
 
-    /// Drops the user's block. What the store still has is read again when asked for.
+    /// Drops the user's block; the next search reads the vectors that the store still has.
     pub fn forget(&self, key: &UserKey) {
-        let mut cache = self.changed();
-        cache.drop_block(&self.whose(key));
+        let mut cache = self.lock_for_change();
+        cache.drop_block(&self.block_key(key));
     }
 
-    fn whose(&self, key: &UserKey) -> Whose {
+    fn block_key(&self, key: &UserKey) -> BlockKey {
         (self.shard, key.clone())
     }
 
     fn block(&self, key: &UserKey, load: &mut Load) -> Result<Arc<Block>> {
-        let whose = self.whose(key);
+        let block_key = self.block_key(key);
         let changes_before = {
-            let mut cache = self.room.cache();
-            if let Some(block) = cache.hit(&whose) {
+            let mut cache = self.room.cache.lock();
+            if let Some(block) = cache.hit(&block_key) {
                 return Ok(block);
             }
             cache.counts.misses += 1;
             self.changes.load(Ordering::Relaxed)
         };
         let block = Arc::new(Block::of(load()?));
-        let mut cache = self.room.cache();
+        let mut cache = self.room.cache.lock();
         if self.changes.load(Ordering::Relaxed) == changes_before {
-            cache.keep(whose, Arc::clone(&block), self.room.bytes_max);
+            cache.keep(block_key, Arc::clone(&block), self.room.bytes_max);
         }
         Ok(block)
     }
 
     /// Limit: all shards wait while a large block is copied, tens of milliseconds.
     fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
-        let (mut cache, whose) = (self.changed(), self.whose(key));
-        let Some(block) = cache.blocks.peek_mut(&whose) else { return };
+        let mut cache = self.lock_for_change();
+        let block_key = self.block_key(key);
+        let Some(block) = cache.blocks.peek_mut(&block_key) else { return };
         let bytes_before = block.bytes();
         // Copies the block if a scan is reading it, so that neither waits for the other.
         change(Arc::make_mut(block));
         let bytes_after = block.bytes();
         cache.counts.bytes = cache.counts.bytes - bytes_before + bytes_after;
         if bytes_after > self.room.bytes_max {
-            cache.drop_block(&whose);
+            cache.drop_block(&block_key);
         } else {
             cache.shrink(self.room.bytes_max);
         }
     }
 
-    /// Counted under the lock, as it is read.
-    fn changed(&self) -> MutexGuard<'_, Cache> {
-        let cache = self.room.cache();
+    /// Locks the cache and counts a change. The lock orders the count with the comparison in
+    /// `block`.
+    fn lock_for_change(&self) -> MutexGuard<'_, BlockCache> {
+        let cache = self.room.cache.lock();
         self.changes.fetch_add(1, Ordering::Relaxed);
         cache
     }
 }
 
 impl Drop for Vectors {
-    /// Its shard is somebody else's now, and the room is for those that are ours.
+    /// Drops the blocks of a shard that this process no longer owns.
     fn drop(&mut self) {
-        let mut cache = self.room.cache();
-        let gone: Vec<Whose> = cache
+        let mut cache = self.room.cache.lock();
+        let gone: Vec<BlockKey> = cache
             .blocks
             .iter()
-            .map(|(whose, _)| whose)
+            .map(|(block_key, _)| block_key)
             .filter(|(shard, _)| *shard == self.shard)
             .cloned()
             .collect();
-        gone.iter().for_each(|whose| cache.drop_block(whose));
+        gone.iter().for_each(|block_key| cache.drop_block(block_key));
     }
 }
 
-impl Cache {
-    fn hit(&mut self, whose: &Whose) -> Option<Arc<Block>> {
-        let block = Arc::clone(self.blocks.get(whose)?);
+impl BlockCache {
+    fn hit(&mut self, block_key: &BlockKey) -> Option<Arc<Block>> {
+        let block = Arc::clone(self.blocks.get(block_key)?);
         self.counts.hits += 1;
         Some(block)
     }
 
-    /// One that is over the limit alone is not kept: it would push all others out and then itself.
-    fn keep(&mut self, whose: Whose, block: Arc<Block>, bytes_max: usize) {
+    /// Does not keep a block that exceeds the limit alone: that block would push out all others and
+    /// then itself.
+    fn keep(&mut self, block_key: BlockKey, block: Arc<Block>, bytes_max: usize) {
         if block.bytes() > bytes_max {
             return;
         }
-        self.drop_block(&whose);
+        self.drop_block(&block_key);
         self.counts.bytes += block.bytes();
-        self.blocks.put(whose, block);
+        self.blocks.put(block_key, block);
         self.shrink(bytes_max);
     }
 
@@ -230,8 +246,8 @@ impl Cache {
         }
     }
 
-    fn drop_block(&mut self, whose: &Whose) {
-        if let Some(block) = self.blocks.pop(whose) {
+    fn drop_block(&mut self, block_key: &BlockKey) {
+        if let Some(block) = self.blocks.pop(block_key) {
             self.counts.bytes -= block.bytes();
         }
     }
@@ -248,13 +264,24 @@ mod tests {
         UserKey::new("acme", &format!("user {n}")).unwrap()
     }
 
-    type Store = BTreeMap<MemoryId, Vector>;
+    type StoredVectors = BTreeMap<MemoryId, Vector>;
 
-    fn load(store: &Store) -> Result<Vec<(MemoryId, Vector)>> {
+    fn change(store: &mut StoredVectors, (memory, seed): &(usize, Option<usize>)) {
+        match seed {
+            Some(seed) => drop(store.insert(id(*memory), vector(*seed))),
+            None => drop(store.remove(&id(*memory))),
+        }
+    }
+
+    fn load(store: &StoredVectors) -> Result<Vec<(MemoryId, Vector)>> {
         Ok(store.iter().map(|(id, vector)| (*id, vector.clone())).collect())
     }
 
-    fn check(vectors: &Vectors, key: &UserKey, store: &Store) {
+    fn bytes_of(store: &StoredVectors) -> usize {
+        Block::of(load(store).unwrap()).bytes()
+    }
+
+    fn check(vectors: &Vectors, key: &UserKey, store: &StoredVectors) {
         let query = vector(999);
         let mut expected: Vec<_> =
             store.iter().map(|(id, vector)| (*id, vector.cosine(&query))).collect();
@@ -272,15 +299,21 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
-        fn the_nearest_are_those_of_a_plain_scan_of_the_store(
-            steps in prop::collection::vec((0..4usize, 0..10usize, prop::option::weighted(0.7, 0..50usize)), 1..60),
+        fn the_nearest_equal_a_plain_scan_of_the_store(
+            steps in prop::collection::vec(
+                (0..4usize, 0..10usize, prop::option::weighted(0.7, 0..50usize)),
+                1..60,
+            ),
             bytes_max in prop::sample::select(vec![0, 600, 2_000, 1_000_000]),
         ) {
             let vectors = Vectors::new(Room::new(bytes_max));
-            let mut stores = vec![Store::new(); 4];
+            let mut stores = vec![StoredVectors::new(); 4];
             for (n, memory, seed) in steps {
                 let (key, store) = (user(n), &mut stores[n]);
                 match seed {
@@ -297,18 +330,20 @@ mod tests {
             }
         }
 
-        /// Some changes the shard has, the rest not yet.
+        /// The shard has the first changes and lacks the rest.
         #[test]
-        fn what_the_shard_does_not_have_yet_counts_as_if_it_had_it(
-            steps in prop::collection::vec((0..12usize, prop::option::weighted(0.7, 0..50usize)), 1..60),
+        fn uncommitted_changes_count_as_if_the_shard_had_them(
+            steps in prop::collection::vec(
+                (0..12usize, prop::option::weighted(0.7, 0..50usize)),
+                1..60,
+            ),
             seen in 0..60usize,
         ) {
-            let (vectors, key, mut store, mut staged) = (Vectors::new(Room::new(1_000_000)), user(0), Store::new(), StagedVectors::new());
+            let vectors = Vectors::new(Room::new(1_000_000));
+            let key = user(0);
+            let mut store = StoredVectors::new();
+            let mut staged = StagedVectors::new();
             let (before, after) = steps.split_at(seen.min(steps.len()));
-            let change = |store: &mut Store, (memory, seed): &(usize, Option<usize>)| match seed {
-                Some(seed) => drop(store.insert(id(*memory), vector(*seed))),
-                None => drop(store.remove(&id(*memory))),
-            };
             before.iter().for_each(|step| change(&mut store, step));
             let mut load_seen = { let seen = store.clone(); move || load(&seen) };
             for step in after {
@@ -320,8 +355,13 @@ mod tests {
             }
             let all = Vectors::new(Room::new(1_000_000));
             for limit in [0, 3, 100] {
-                let near = vectors.nearest(&key, &mut load_seen, &vector(999), limit, &staged).unwrap();
-                prop_assert_eq!(near, all.nearest(&key, &mut || load(&store), &vector(999), limit, &StagedVectors::new()).unwrap());
+                let query = vector(999);
+                let near = vectors.nearest(&key, &mut load_seen, &query, limit, &staged).unwrap();
+                let mut load_all = || load(&store);
+                let expected = all
+                    .nearest(&key, &mut load_all, &query, limit, &StagedVectors::new())
+                    .unwrap();
+                prop_assert_eq!(near, expected);
             }
             let sum = vectors.sum(&key, &mut load_seen, &staged).unwrap();
             prop_assert_eq!(sum, all.sum(&key, &mut || load(&store), &StagedVectors::new()).unwrap());
@@ -329,9 +369,10 @@ mod tests {
     }
 
     #[test]
-    fn a_block_read_before_a_change_is_not_kept_after_it() {
+    fn a_block_read_before_a_change_is_not_cached_after_the_change() {
         let vectors = Vectors::new(Room::new(1_000_000));
-        let (key, mut store) = (user(0), Store::from([(id(1), vector(1))]));
+        let key = user(0);
+        let mut store = StoredVectors::from([(id(1), vector(1))]);
         let mut read_then_overtaken = || {
             let read = load(&store);
             vectors.put(&key, id(2), &vector(2));
@@ -349,37 +390,35 @@ mod tests {
     }
 
     #[test]
-    fn a_user_asked_for_again_is_not_read_again_and_the_one_not_asked_for_goes_first() {
-        let store: Store = (0..50).map(|n| (id(n), vector(n))).collect();
-        let one = Block::of(load(&store).unwrap()).bytes();
+    fn a_cached_user_is_not_read_again_and_the_least_recent_goes_first() {
+        let store: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
+        let one = bytes_of(&store);
         let vectors = Vectors::new(Room::new(2 * one));
-        let ask = |n| check(&vectors, &user(n), &store);
-        ask(0);
-        ask(1);
-        ask(0);
-        ask(2);
+        for n in [0, 1, 0, 2] {
+            check(&vectors, &user(n), &store);
+        }
         let before = vectors.room.counts();
         assert_eq!((before.misses, before.bytes), (3, 2 * one));
-        ask(0);
+        check(&vectors, &user(0), &store);
         assert_eq!(vectors.room.counts().misses, 3);
-        ask(1);
+        check(&vectors, &user(1), &store);
         assert_eq!(vectors.room.counts().misses, 4);
         vectors.forget(&user(1));
         assert_eq!(vectors.room.counts().bytes, one);
     }
 
     #[test]
-    fn shards_share_a_room_and_neither_sees_what_the_other_has_of_the_same_user() {
-        let stores: Vec<Store> =
+    fn shards_share_a_cache_and_neither_sees_the_others_block_of_the_same_user() {
+        let stores: Vec<StoredVectors> =
             (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
-        let one = Block::of(load(&stores[0]).unwrap()).bytes();
+        let one = bytes_of(&stores[0]);
         let room = Room::new(2 * one);
         let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&room))).collect();
         for _ in 0..2 {
             shards.iter().zip(&stores).for_each(|(vectors, store)| check(vectors, &user(0), store));
         }
         assert_eq!((room.counts().misses, room.counts().bytes), (2, 2 * one));
-        // Who asks most has most of it.
+        // The shard that searches most gets most of the cache.
         check(&shards[0], &user(1), &stores[0]);
         check(&shards[0], &user(0), &stores[0]);
         assert_eq!((room.counts().misses, room.counts().bytes), (4, 2 * one));
@@ -388,14 +427,13 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_outgrows_the_room_leaves_the_others_in_it() {
-        let (mut many, few): (Store, Store) =
-            ((0..50).map(|n| (id(n), vector(n))).collect(), Store::from([(id(0), vector(0))]));
-        let bytes = |store: &Store| Block::of(load(store).unwrap()).bytes();
-        let vectors = Vectors::new(Room::new(bytes(&many) + bytes(&few)));
+    fn a_user_who_outgrows_the_cache_does_not_evict_the_others() {
+        let mut many: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
+        let few = StoredVectors::from([(id(0), vector(0))]);
+        let vectors = Vectors::new(Room::new(bytes_of(&many) + bytes_of(&few)));
         check(&vectors, &user(1), &few);
         check(&vectors, &user(0), &many);
-        assert_eq!(vectors.room.counts().bytes, bytes(&many) + bytes(&few));
+        assert_eq!(vectors.room.counts().bytes, bytes_of(&many) + bytes_of(&few));
         for n in 50..100 {
             many.insert(id(n), vector(n));
             vectors.put(&user(0), id(n), &vector(n));
@@ -404,15 +442,15 @@ mod tests {
         check(&vectors, &user(1), &few);
         assert_eq!(
             (vectors.room.counts().misses, vectors.room.counts().bytes),
-            (misses, bytes(&few))
+            (misses, bytes_of(&few))
         );
         check(&vectors, &user(0), &many);
     }
 
     #[test]
-    fn a_vector_of_another_width_is_near_nothing() {
+    fn a_vector_of_another_width_has_no_neighbours() {
         let vectors = Vectors::new(Room::new(1_000_000));
-        let store = Store::from([(id(1), vector(1))]);
+        let store = StoredVectors::from([(id(1), vector(1))]);
         check(&vectors, &user(0), &store);
         vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));
         vectors.put(&user(0), id(3), &Vector::default());

@@ -1,5 +1,24 @@
-//! A shard's records under names that a topic can hold, and back: what another machine needs to go on where this one stopped.
-//! Knows no broker. A memory's record travels with what people read of it; the rest travels by itself.
+//! Converts a shard's records to the records of the memories topic and back. The topic is the
+//! changelog: another machine restores the shard from it. This file does not know a broker.
+//!
+//! | store | changelog key | bytes |
+//! |---|---|---|
+//! | memory and vector | `tenant/user/<id>` | header [`STATE_HEADER`], beside the readable memory |
+//! | another record of a user | `tenant/user/<tag>.<rest in hex>` | header [`STATE_HEADER`] |
+//! | forwarded offset | `via.<partition>` | header [`STATE_HEADER`] |
+//! | identity and checkpoint | `meta` | JSON, the last record of each batch |
+//! | key of a signature | `marks-key.…` | not of the shard, skipped by a restore |
+//!
+//! A removal is a tombstone (a record without a value), so that compaction of the topic removes the
+//! key.
+//!
+//! A restore (`restore.rs`) reads the topic in order:
+//!
+//! 1. Map the key of a record to the key of the store ([`named`]) and apply the bytes. An unknown key
+//!    stops the process instead of being skipped, because a newer program may have written the
+//!    record.
+//! 2. Check each meta record against the own [`Identity`] ([`applied_of`]).
+//! 3. Take the offset of the last meta record as the checkpoint.
 
 use super::encode::Finished;
 use super::format;
@@ -8,18 +27,18 @@ use super::{Identity, check_identity};
 use crate::domain::{MemoryId, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 use uuid::Uuid;
 
-/// The name of the last record of every transaction in every partition it read.
+/// The key of the meta record, the last record of each batch in each partition.
 pub const META: &str = "meta";
-/// The header that holds the bytes of a record, beside what people read of it.
+/// The header with the bytes of a store record, beside the readable value.
 pub const STATE_HEADER: &str = "keepsake-state";
 const VIA: &str = "via";
-/// How the names of records begin that hold the key of a service's marks: no user's name begins so, having a slash.
+/// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key of
+/// every user's record has one, so the two never collide.
 pub const MARKS_KEY: &str = "marks-key.";
 
-/// How far the shard has come, and of which log and model it speaks.
+/// The meta record: checkpoint, log and encoder of a shard.
 #[derive(Serialize, Deserialize)]
 struct Meta {
     #[serde(rename = "type")]
@@ -35,12 +54,12 @@ struct Meta {
 }
 
 impl Finished {
-    /// The new record of a memory that this batch changed.
+    /// The new bytes of a memory that this batch changed.
     pub fn memory(&self, key: &UserKey, id: MemoryId) -> Option<&[u8]> {
         self.changes.records.get(&keys::memory(key, id))?.as_deref()
     }
 
-    /// Everything else that changed, by name; nothing instead of bytes is a removal.
+    /// All other changed records by changelog key; `None` is a removal.
     pub fn states(&self) -> impl Iterator<Item = (String, Option<&[u8]>)> {
         self.changes
             .records
@@ -49,7 +68,8 @@ impl Finished {
     }
 }
 
-/// Nothing for memories, which are named by their ids, and for what the meta record says.
+/// The changelog key of a record. `None` for memories, whose key is their id, and for the records
+/// that the meta record covers.
 fn state_name(key: &[u8]) -> Option<String> {
     if let [keys::SHARD, b'v', partition @ ..] = key {
         return Some(format!("{VIA}.{}", i32::from_be_bytes(partition.try_into().ok()?)));
@@ -59,78 +79,69 @@ fn state_name(key: &[u8]) -> Option<String> {
     if *tag == keys::MEMORY {
         return None;
     }
-    // The full stop keeps it apart from every memory's name, whatever a session is called.
-    let mut name = format!("{user}/{}.", char::from(*tag));
-    rest.iter().for_each(|byte| write!(name, "{byte:02x}").expect("a string takes everything"));
-    Some(name)
+    // The full stop distinguishes this key from that of a memory, whatever the name of a session.
+    Some(format!("{user}/{}.{}", char::from(*tag), hex::encode(rest)))
 }
 
 pub fn is_marks_key(name: &[u8]) -> bool {
     name.starts_with(MARKS_KEY.as_bytes()) && !name.contains(&b'/')
 }
 
-/// Where in the store the record of a name lies.
+/// The store key of a changelog record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Named {
     pub key: Vec<u8>,
-    /// With its vector.
+    /// Whether the record is a memory with a vector.
     pub is_memory: bool,
 }
 
-/// A million names are read in a restore: the bytes of the name become the key.
+/// Maps a changelog key to the key of the store. A restore maps a million keys, so the bytes of the
+/// name are reused for the result.
 pub fn named(mut name: Vec<u8>) -> Result<Named> {
-    let Some(place) = std::str::from_utf8(&name).ok().and_then(found) else {
+    let Some(parsed) = std::str::from_utf8(&name).ok().and_then(parsed_name) else {
         return Err(unknown(format!(
             "the changelog has a record named {:?}",
             String::from_utf8_lossy(&name)
         )));
     };
-    let mut user_of = |bytes: usize| {
-        name.truncate(bytes);
-        std::mem::take(&mut name)
-    };
-    Ok(match place {
-        Found::Via(partition) => Named { key: keys::via(partition), is_memory: false },
-        Found::Memory { user, id } => Named {
-            key: keys::under(user_of(user), keys::MEMORY, id.into_bytes()),
-            is_memory: true,
-        },
-        Found::State { user, tag, rest } => {
-            Named { key: keys::under(user_of(user), tag, rest), is_memory: false }
+    Ok(match parsed {
+        ParsedName::Via(partition) => Named { key: keys::via(partition), is_memory: false },
+        ParsedName::Memory { user_bytes, id } => {
+            name.truncate(user_bytes);
+            Named { key: keys::under(name, keys::MEMORY, id.into_bytes()), is_memory: true }
+        }
+        ParsedName::State { user_bytes, tag, rest } => {
+            name.truncate(user_bytes);
+            Named { key: keys::under(name, tag, rest), is_memory: false }
         }
     })
 }
 
-/// What a name says; of its user, how many bytes of the name are the prefix of all of that user's records.
-enum Found {
+/// A parsed changelog key. The first `user_bytes` bytes of the name are the prefix of the user's
+/// records.
+enum ParsedName {
     Via(i32),
-    Memory { user: usize, id: Uuid },
-    State { user: usize, tag: u8, rest: Vec<u8> },
+    Memory { user_bytes: usize, id: Uuid },
+    State { user_bytes: usize, tag: u8, rest: Vec<u8> },
 }
 
-fn found(name: &str) -> Option<Found> {
+fn parsed_name(name: &str) -> Option<ParsedName> {
     let Some((key, rest)) = name.rsplit_once('/') else {
         let (VIA, partition) = name.split_once('.')? else { return None };
-        return partition.parse().ok().map(Found::Via);
+        return partition.parse().ok().map(ParsedName::Via);
     };
     let (tenant, user) = key.split_once('/')?;
     if !UserKey::are_names(tenant, user) {
         return None;
     }
-    let user = key.len() + 1;
+    let user_bytes = key.len() + 1;
     match rest.split_once('.') {
-        None => rest.parse().ok().map(|id| Found::Memory { user, id }),
-        Some((tag, hex)) if tag.len() == 1 => {
-            Some(Found::State { user, tag: tag.as_bytes()[0], rest: from_hex(hex)? })
+        None => rest.parse().ok().map(|id| ParsedName::Memory { user_bytes, id }),
+        Some((tag, rest)) => {
+            let &[tag] = tag.as_bytes() else { return None };
+            Some(ParsedName::State { user_bytes, tag, rest: hex::decode(rest).ok()? })
         }
-        Some(_) => None,
     }
-}
-
-fn from_hex(hex: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let (pairs, []) = hex.as_bytes().as_chunks::<2>() else { return None };
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 pub fn meta_bytes(identity: &Identity, applied: i64) -> Vec<u8> {
@@ -148,7 +159,8 @@ pub fn meta_bytes(identity: &Identity, applied: i64) -> Vec<u8> {
     serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
 }
 
-/// The input offset it tells, if it speaks of our log and our model.
+/// The checkpoint of a meta record. An error if the record is of another log or encoder, or of a
+/// newer format.
 pub fn applied_of(meta: &[u8], ours: &Identity) -> Result<i64> {
     let meta: Meta = serde_json::from_slice(meta)
         .map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
@@ -177,9 +189,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_record_is_found_again_by_its_name() {
+    fn the_changelog_key_of_a_record_maps_back_to_the_record() {
         let zoe = key("zo\u{eb}");
-        let place = [keys::tail(&zoe, "a/b.c \u{1f600}"), vec![5]].concat();
+        let place = [keys::turn_ring(&zoe, "a/b.c \u{1f600}"), vec![5]].concat();
         let keys = [
             place,
             keys::session(&zoe, "monday"),
@@ -199,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_is_named_by_its_id_as_people_see_it() {
+    fn the_changelog_key_of_a_memory_is_its_readable_id() {
         let id = MemoryId(uuid::Uuid::from_u128(7));
         for user in [key("zoe"), key("zoe").everyone()] {
             assert_eq!(state_name(&keys::memory(&user, id)), None);
@@ -213,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_of_ours_stops_and_is_not_skipped() {
+    fn an_unknown_changelog_key_is_an_error_and_not_skipped() {
         for name in [
             "",
             "meta2",
@@ -231,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_record_tells_its_offset_to_its_own_shard_only() {
+    fn a_meta_record_is_read_by_its_own_shard_only() {
         let ours = super::super::tests::identity();
         let bytes = meta_bytes(&ours, 41);
         assert_eq!(applied_of(&bytes, &ours).unwrap(), 41);

@@ -1,4 +1,5 @@
-//! Two stores of one shard, record by record: whose record differs, and in what, as a person reads it. Repairs nothing.
+//! Compares two stores of one shard record by record and describes the differences for a person,
+//! for `keepsake verify`. Nothing is repaired.
 
 use super::Store;
 use super::format;
@@ -9,25 +10,26 @@ use crate::text::shortened;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// A record that only one of the two has, or that they have differently.
+/// A record that only one store has, or that differs between the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub user: UserKey,
-    /// What it is of the user's: `memory 5f0c…`, `fact lives_in`.
+    /// Sort and name of the record: `memory 5f0c…`, `fact lives_in`.
     pub record: String,
-    /// What the one holds of it, and what the other does; nothing where it is not there.
+    /// The content in either store; `None` where the record is missing.
     pub ours: Option<String>,
     pub theirs: Option<String>,
 }
 
-/// The first ones, in the order of users, and how many there are.
+/// The first differences in the order of users, and the number of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     pub first: Vec<Difference>,
     pub total: u64,
 }
 
-/// Holds one user's records of both at a time. What may differ is passed over.
+/// Compares the stores user by user, with the records of one user in memory at a time. Records with
+/// a key in `may_differ` are skipped.
 pub fn differences(
     ours: &Store,
     theirs: &Store,
@@ -37,21 +39,18 @@ pub fn differences(
     let mut found = Differences::default();
     let users: BTreeSet<UserKey> = all_users(ours)?.into_iter().chain(all_users(theirs)?).collect();
     for user in users {
-        let (ours, theirs) = (records_of(ours, &user)?, records_of(theirs, &user)?);
+        let ours = records_of(ours, &user)?;
+        let theirs = records_of(theirs, &user)?;
         let keys: BTreeSet<&Vec<u8>> = ours.keys().chain(theirs.keys()).collect();
         for key in keys {
-            let (one, other) = (ours.get(key), theirs.get(key));
+            let one = ours.get(key).map(Vec::as_slice);
+            let other = theirs.get(key).map(Vec::as_slice);
             if one == other || may_differ.contains(key) {
                 continue;
             }
             found.total += 1;
             if found.first.len() < first_max {
-                found.first.push(told(
-                    &user,
-                    key,
-                    one.map(Vec::as_slice),
-                    other.map(Vec::as_slice),
-                ));
+                found.first.push(difference(&user, key, one, other));
             }
         }
     }
@@ -78,48 +77,56 @@ fn records_of(store: &Store, user: &UserKey) -> Result<BTreeMap<Vec<u8>, Vec<u8>
     Ok(records)
 }
 
-fn told(user: &UserKey, key: &[u8], ours: Option<&[u8]>, theirs: Option<&[u8]>) -> Difference {
+fn difference(
+    user: &UserKey,
+    key: &[u8],
+    ours: Option<&[u8]>,
+    theirs: Option<&[u8]>,
+) -> Difference {
     let (tag, rest) = key[keys::user(user).len()..].split_first().unwrap_or((&0, &[]));
-    let record = name(*tag, rest);
-    let (ours, theirs) = match (ours, theirs) {
-        (Some(one), Some(other)) => {
-            let (one, other) = both(user, *tag, rest, one, other);
-            (Some(one), Some(other))
-        }
-        (one, other) => {
-            let alone = |bytes: &[u8]| shortened(&content(user, *tag, rest, bytes), LONGEST);
-            (one.map(alone), other.map(alone))
-        }
+    let record = record_name(*tag, rest);
+    let differing_fields = ours.zip(theirs).and_then(|(ours, theirs)| {
+        let ours = memory(user, rest, ours).filter(|_| *tag == keys::MEMORY)?;
+        Some(both(&ours, &memory(user, rest, theirs)?))
+    });
+    let (ours, theirs) = match differing_fields {
+        Some((ours, theirs)) => (Some(ours), Some(theirs)),
+        None => (
+            ours.map(|bytes| content(user, *tag, rest, bytes)),
+            theirs.map(|bytes| content(user, *tag, rest, bytes)),
+        ),
     };
     Difference { user: user.clone(), record, ours, theirs }
 }
 
-/// Characters that are shown of a record.
-const LONGEST: usize = 160;
-/// Fields of a memory that are shown of those that differ.
-const FIELDS: usize = 3;
+/// Number of characters that are shown of a record.
+const LENGTH_MAX: usize = 160;
+/// Number of differing fields that are shown of a memory.
+const FIELDS_MAX: usize = 3;
 
-fn name(tag: u8, rest: &[u8]) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
+fn record_name(tag: u8, rest: &[u8]) -> String {
     match tag {
         keys::MEMORY => keys::memory_id(rest)
             .map_or_else(|| "memory without an id".to_owned(), |id| format!("memory {id}")),
-        keys::TAIL => format!(
+        keys::TURN => format!(
             "last turns of session {:?}",
-            text(rest.get(4..rest.len().saturating_sub(1)).unwrap_or_default())
+            escaped(rest.get(4..rest.len().saturating_sub(1)).unwrap_or_default())
         ),
-        keys::SESSION => format!("session {:?}", text(rest)),
+        keys::SESSION => format!("session {:?}", escaped(rest)),
         keys::GATE => "last totals".to_owned(),
-        keys::SLOT => format!("fact {}", text(rest)),
-        keys::SEEN => format!("event id {:?}", text(rest)),
+        keys::SLOT => format!("fact {}", escaped(rest)),
+        keys::SEEN => format!("event id {:?}", escaped(rest)),
         other => format!("record {:?}", char::from(other)),
     }
 }
 
-/// What it says, for people; its bytes where it says nothing.
+fn escaped(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).escape_debug().to_string()
+}
+
+/// Describes the content of a record; the number of bytes if the record cannot be decoded.
 fn content(user: &UserKey, tag: u8, rest: &[u8], bytes: &[u8]) -> String {
-    let debug = |record: Result<&dyn Debug>| record.map(|record| format!("{record:?}"));
-    let told = match tag {
+    let described = match tag {
         keys::MEMORY => match memory(user, rest, bytes) {
             Some(memory) => Ok(format!(
                 "{} {:?}, version {}",
@@ -129,16 +136,22 @@ fn content(user: &UserKey, tag: u8, rest: &[u8], bytes: &[u8]) -> String {
             )),
             None => Ok("a vector without a memory".to_owned()),
         },
-        keys::TAIL => {
+        keys::TURN => {
             format::said(bytes).map(|(number, said)| format!("turn {number}: {:?}", said.content))
         }
-        keys::SESSION => format::session(bytes).and_then(|record| debug(Ok(&record))),
-        keys::GATE => format::gate(bytes).and_then(|record| debug(Ok(&record))),
-        keys::SLOT => format::slot(bytes).and_then(|record| debug(Ok(&record))),
-        keys::SEEN => format::seen(bytes).and_then(|record| debug(Ok(&record))),
+        keys::SESSION => format::session(bytes).map(debug),
+        keys::GATE => format::gate(bytes).map(debug),
+        keys::SLOT => format::slot(bytes).map(debug),
+        keys::SEEN => format::seen(bytes).map(debug),
         _ => Ok(format!("{} bytes", bytes.len())),
     };
-    told.unwrap_or_else(|fault| format!("{} bytes that cannot be read: {fault}", bytes.len()))
+    let described = described
+        .unwrap_or_else(|fault| format!("{} bytes that cannot be read: {fault}", bytes.len()));
+    shortened(&described, LENGTH_MAX)
+}
+
+fn debug(record: impl Debug) -> String {
+    format!("{record:?}")
 }
 
 fn memory(user: &UserKey, rest: &[u8], bytes: &[u8]) -> Option<Memory> {
@@ -146,27 +159,19 @@ fn memory(user: &UserKey, rest: &[u8], bytes: &[u8]) -> Option<Memory> {
     format::memory(user, id, bytes).ok()?
 }
 
-/// Of two memories only the fields that differ.
-fn both(user: &UserKey, tag: u8, rest: &[u8], one: &[u8], other: &[u8]) -> (String, String) {
-    if tag == keys::MEMORY
-        && let (Some(one), Some(other)) = (memory(user, rest, one), memory(user, rest, other))
-    {
-        let pairs: Vec<(String, String)> = fields(&one)
-            .into_iter()
-            .zip(fields(&other))
-            .filter(|(one, other)| one != other)
-            .collect();
-        if pairs.is_empty() {
-            return ("another vector".to_owned(), "another vector".to_owned());
-        }
-        let (ours, theirs): (Vec<String>, Vec<String>) = pairs.into_iter().take(FIELDS).unzip();
-        return (ours.join(", "), theirs.join(", "));
+/// Describes two different memories by the fields that differ.
+fn both(ours: &Memory, theirs: &Memory) -> (String, String) {
+    let pairs = fields(ours).into_iter().zip(fields(theirs));
+    let differing = pairs.filter(|(ours, theirs)| ours != theirs).take(FIELDS_MAX);
+    let (ours, theirs): (Vec<String>, Vec<String>) = differing.unzip();
+    if ours.is_empty() {
+        return ("another vector".to_owned(), "another vector".to_owned());
     }
-    let of = |bytes| shortened(&content(user, tag, rest, bytes), LONGEST);
-    (of(one), of(other))
+    (ours.join(", "), theirs.join(", "))
 }
 
-/// `importance: 0.5` and so on: the form for debugging has a line for each field, and the parts of a field are indented further.
+/// The fields of a memory as `importance: 0.5`. The `{:#?}` form has a line for each field, and
+/// indents the parts of a field further.
 fn fields(memory: &Memory) -> Vec<String> {
     let mut fields: Vec<String> = Vec::new();
     for line in format!("{memory:#?}").lines().skip(1).take_while(|line| *line != "}") {
@@ -178,7 +183,7 @@ fn fields(memory: &Memory) -> Vec<String> {
             _ => fields.push(inner.to_owned()),
         }
     }
-    fields.iter().map(|field| shortened(field.trim_end_matches(','), LONGEST)).collect()
+    fields.iter().map(|field| shortened(field.trim_end_matches(','), LENGTH_MAX)).collect()
 }
 
 #[cfg(test)]
@@ -192,7 +197,7 @@ mod tests {
         let store = Store::in_memory(&identity());
         let mut staged = staged(&store);
         fill(&mut staged);
-        let (batch, _) = store.encode(staged.into_changes()).unwrap();
+        let batch = store.encode(staged.into_changes()).unwrap().0;
         store.apply(batch, mark(9)).unwrap();
         store
     }
@@ -212,10 +217,9 @@ mod tests {
 
     #[test]
     fn equal_stores_have_no_differences_whatever_their_offsets() {
-        let fill = |staged: &mut Staged<'_>| {
-            staged.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1))
-        };
-        let (one, other) = (store(fill), store(fill));
+        let [one, other] = [(); 2].map(|()| {
+            store(|staged| staged.put_memory_and_vector(a_memory(1, "Lisbon"), &a_vector(1)))
+        });
         other.apply(Default::default(), mark(77)).unwrap();
         assert_eq!(
             differences(&one, &other, &BTreeSet::new(), 20).unwrap(),
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_memory_is_told_field_by_field() {
+    fn a_changed_memory_is_described_field_by_field() {
         let memory = a_memory(1, "Lisbon");
         let changed = Memory {
             importance: 0.9,
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_has_and_a_vector_alone_are_told() {
+    fn a_record_of_one_store_and_another_vector_are_described() {
         let memory = a_memory(1, "Lisbon \u{1b}[2J");
         let holder = SlotHolder { memory: memory.id, value: "Lisbon".into() };
         let found = found(
@@ -256,10 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_asked_for_and_all_are_counted() {
-        let many =
-            |staged: &mut Staged<'_>| (0..30).for_each(|n| staged.put_memory(a_memory(n, "x")));
-        let found = differences(&store(many), &store(|_| ()), &BTreeSet::new(), 20).unwrap();
+    fn at_most_the_limit_is_described_and_all_are_counted() {
+        let many = store(|staged| (0..30).for_each(|n| staged.put_memory(a_memory(n, "x"))));
+        let found = differences(&many, &store(|_| ()), &BTreeSet::new(), 20).unwrap();
         assert_eq!((found.first.len(), found.total), (20, 30));
     }
 }

@@ -1,7 +1,16 @@
-//! The records of a shard on disk: the only place that knows sled, what it may not be given, and how it shows damage.
+//! The records of a shard in sled: the only file that names sled and knows its limits and its signs
+//! of damage.
 //!
-//! sled writes large values to files it does not sync, so a value longer than a piece lies in several records of one batch. The first piece
-//! keeps the key, the others lie behind all keys, so nobody above meets them. Invariant: a full piece is followed by another, if an empty one.
+//! sled writes large values to files that sled does not sync. Therefore a value of [`PIECE_BYTES`]
+//! or more is split into several records of one batch:
+//!
+//! ```text
+//! key            ──> piece, 4,096 bytes
+//! ff key 00 00   ──> piece, 4,096 bytes        behind all keys, so that no scan meets a piece
+//! ff key 00 01   ──> piece, less than 4,096 bytes, maybe empty: the last
+//! ```
+//!
+//! Invariant: a full piece is followed by another.
 
 use super::format::unreadable;
 use super::records::{Changes, Records, Visit};
@@ -16,27 +25,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// 4 KiB: what sled keeps within its log whatever else is on the page.
+/// 4 KiB: sled keeps a value of this size in its log, whatever else is on the page.
 pub const PIECE_BYTES: usize = 4096;
 
-/// No key begins so: names are UTF-8.
+/// Prefix of the pieces. No other key begins with this byte, because names are UTF-8.
 const PIECES: u8 = 0xff;
 
-/// Lies beside sled's files when a read met damage, so that the next start does not trust them.
+/// Name of the file that marks the directory after a read met damage, so that the next start does
+/// not trust the files of sled.
 const DAMAGED: &str = "damaged";
 
-/// Five seconds in all: longer than a closing takes on a busy machine, short enough to say soon that somebody else has it.
+/// Five seconds in all: longer than closing a store takes on a busy machine, and short enough to
+/// report soon that another process holds the lock.
 const LOCK_TRIES: u32 = 1000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub cache_bytes: u64,
-    /// Sessions whose last turns are kept decoded, and users of whom what each turn reads is.
+    /// Number of sessions whose context windows are cached, and of users whose gate state and slots
+    /// are.
     pub tails_max: usize,
-    /// Of memories asked for last, kept decoded.
+    /// Limit of the cache of decoded memories.
     pub recalled_bytes_max: usize,
-    /// How often what is applied leaves the process: a killed one goes back by at most this, records and offset together.
+    /// Interval in which sled writes applied batches to the file. A killed process loses at most
+    /// this much, records and offset together.
     pub flush_every_ms: Option<u64>,
 }
 
@@ -52,10 +65,20 @@ impl Default for Options {
 }
 
 pub enum NotOpened {
-    /// The files are there and make no sense: set them aside, begin anew.
+    /// The files exist and are unreadable: set them aside and start empty.
     Damaged(String),
-    /// Beginning anew would not help, or would be wrong.
+    /// To start empty would not help, or would be wrong.
     Fault(Fault),
+}
+
+impl NotOpened {
+    /// The fault for a caller that does not set damage aside.
+    pub fn into_fault(self) -> Fault {
+        match self {
+            NotOpened::Damaged(why) => unreadable(why),
+            NotOpened::Fault(fault) => fault,
+        }
+    }
 }
 
 impl From<Fault> for NotOpened {
@@ -64,20 +87,21 @@ impl From<Fault> for NotOpened {
     }
 }
 
-pub struct Disk {
+pub struct SledRecords {
     db: Db,
     dir: PathBuf,
-    /// sled's own flush leaves the file's length unsynced.
+    /// For `sync_all` in `flush`: sled's own flush leaves the length of the file unsynced.
     file: File,
     existed: bool,
-    /// Whether any value has more than one piece. Hardly ever: then the values that a batch replaces need not be looked at.
+    /// Whether any value has more than one piece. Mostly none has, and `apply` need not read the
+    /// values that a batch replaces.
     has_pieces: AtomicBool,
 }
 
-impl Disk {
-    pub fn open(dir: &Path, options: &Options) -> std::result::Result<Disk, NotOpened> {
+impl SledRecords {
+    pub fn open(dir: &Path, options: &Options) -> std::result::Result<SledRecords, NotOpened> {
         if dir.join(DAMAGED).exists() {
-            return Err(NotOpened::Damaged("damage was met when it was last read".into()));
+            return Err(NotOpened::Damaged("the last process that read it met damage".into()));
         }
         let file = dir.join("db");
         let existed = fs::metadata(&file).is_ok_and(|file| file.len() > 0);
@@ -89,20 +113,20 @@ impl Disk {
         let db = open_unlocked(&config)?;
         let file = File::open(file).map_err(|error| unwritable(error.to_string()))?;
         let has_pieces = AtomicBool::new(db.scan_prefix([PIECES]).next().is_some());
-        Ok(Disk { db, dir: dir.to_owned(), file, existed, has_pieces })
+        Ok(SledRecords { db, dir: dir.to_owned(), file, existed, has_pieces })
     }
 
-    /// Whether there was something to open.
+    /// Whether the store existed before this start.
     pub fn existed(&self) -> bool {
         self.existed
     }
 
     fn read_failed(&self, error: sled::Error) -> Fault {
         if matches!(error, sled::Error::Corruption { .. }) {
-            // If even this cannot be written, the next start finds the damage by itself or stops here again.
+            // If this write fails, the next start finds the damage by itself or stops here again.
             let _ = fs::write(self.dir.join(DAMAGED), error.to_string());
         }
-        // Reads too report that the disk refused an earlier write.
+        // A read, too, reports that the disk refused an earlier write.
         if matches!(error, sled::Error::Io(_)) {
             unwritable(error.to_string())
         } else {
@@ -123,14 +147,14 @@ impl Disk {
             }
             let piece = self
                 .value(&piece_key(key, number))?
-                .ok_or_else(|| unreadable(format!("lacks piece {number}")))?;
+                .ok_or_else(|| unreadable(format!("a value lacks piece {number}")))?;
             value.extend_from_slice(&piece);
             full = piece.len() == PIECE_BYTES;
         }
         Ok(value)
     }
 
-    /// How many pieces lie behind the value that is there now.
+    /// Number of pieces behind the first of the current value.
     fn pieces_behind(&self, key: &[u8]) -> Result<u16> {
         let mut pieces = 0;
         let mut last = self.value(key)?;
@@ -143,14 +167,14 @@ impl Disk {
 }
 
 #[cfg(test)]
-impl Disk {
-    /// Pieces and all.
+impl SledRecords {
+    /// Number of records of sled, pieces included.
     pub fn raw_records(&self) -> usize {
         self.db.iter().count()
     }
 }
 
-impl Records for Disk {
+impl Records for SledRecords {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.value(key)?.map(|first| self.joined(key, first)).transpose()
     }
@@ -193,7 +217,8 @@ impl Records for Disk {
         self.db.apply_batch(batch).map_err(|error| unwritable(error.to_string()))
     }
 
-    /// A record that has pieces, or may replace one, is a batch of its own: half of it could not be read.
+    /// A record with pieces, or one that may replace a value with pieces, is a batch of its own,
+    /// because a value that lacks a piece is unreadable.
     fn apply_each(&self, changes: &Changes) -> Result<()> {
         for (key, value) in &changes.records {
             let is_long = value.as_ref().is_some_and(|value| value.len() >= PIECE_BYTES);
@@ -220,7 +245,7 @@ impl Records for Disk {
     }
 }
 
-/// Puts the value; says how many pieces lie behind its first.
+/// Puts the value and returns the number of pieces behind the first.
 fn put_pieces(batch: &mut Batch, key: &[u8], value: &[u8]) -> u16 {
     if value.len() < PIECE_BYTES {
         batch.insert(key, value);
@@ -236,10 +261,10 @@ fn put_pieces(batch: &mut Batch, key: &[u8], value: &[u8]) -> u16 {
         }
         rest = behind;
     }
-    unreachable!("no message is as long as 65,536 pieces")
+    unreachable!("no Kafka message is as long as 65,536 pieces (256 MiB)")
 }
 
-/// The number has a fixed length, so no two keys' pieces meet.
+/// The key of a piece. The number has a fixed length, so the pieces of two keys never collide.
 fn piece_key(key: &[u8], number: u16) -> Vec<u8> {
     let mut piece = Vec::with_capacity(key.len() + 3);
     piece.push(PIECES);
@@ -248,26 +273,27 @@ fn piece_key(key: &[u8], number: u16) -> Vec<u8> {
     piece
 }
 
-/// Renames the directory, for people to look at: the name says when, a file in it why.
+/// Renames a damaged directory to `<dir>.corrupt-<stamp_ms>` and writes the reason to a file in the
+/// directory, for a person to look at.
 pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
-    let name = |n: i64| {
-        let mut name = dir.as_os_str().to_owned();
-        name.push(format!(".corrupt-{}", stamp_ms + n));
-        PathBuf::from(name)
-    };
-    let aside = (0..)
-        .map(name)
+    let aside = (stamp_ms..)
+        .map(|stamp_ms| {
+            let mut name = dir.as_os_str().to_owned();
+            name.push(format!(".corrupt-{stamp_ms}"));
+            PathBuf::from(name)
+        })
         .find(|aside| !aside.exists())
         .expect("a directory holds fewer names than there are numbers");
     fs::rename(dir, &aside).map_err(|error| {
         unwritable(format!("renames {} to {}: {error}", dir.display(), aside.display()))
     })?;
-    // The renaming is what protects the data; the note is a courtesy.
+    // The renaming protects the data; a missing note does no harm.
     let _ = fs::write(aside.join(DAMAGED), why);
     Ok(aside)
 }
 
-/// A store just closed stays locked until sled's last thread has let go of it, some milliseconds later.
+/// Opens the store, and waits for the lock: a closed store stays locked for some milliseconds,
+/// until the last thread of sled ends.
 fn open_unlocked(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
     for _ in 0..LOCK_TRIES {
         match open_once(config) {
@@ -280,6 +306,8 @@ fn open_unlocked(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
     open_once(config)
 }
 
+/// Opens the store once. sled panics on some damaged files: the panic is caught and counts as
+/// damage.
 fn open_once(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
     match catch_unwind(AssertUnwindSafe(|| config.open())) {
         Ok(opened) => opened.map_err(not_opened),
@@ -295,7 +323,7 @@ fn not_opened(error: sled::Error) -> NotOpened {
                 format!("another process has it open: {error}"),
             ))
         }
-        sled::Error::Io(error) if !tells_of_damage(&error) => {
+        sled::Error::Io(error) if !is_damage(&error) => {
             NotOpened::Fault(unwritable(error.to_string()))
         }
         sled::Error::Unsupported(why) => NotOpened::Fault(Fault::stop(StopName::StoreNewer, why)),
@@ -303,8 +331,9 @@ fn not_opened(error: sled::Error) -> NotOpened {
     }
 }
 
-/// What the system reports (no room, no permission, too many files) would meet a new store too; what sled makes of the bytes would not.
-fn tells_of_damage(error: &io::Error) -> bool {
+/// Whether an I/O error comes from the content of the files. An error of the system (no space, no
+/// permission, too many open files) would meet an empty store, too.
+fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, UnexpectedEof};
     match error.kind() {
         NotFound => true,
@@ -324,5 +353,5 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("sled gave up without a word").to_owned()
+    text.unwrap_or("sled panicked without a message").to_owned()
 }

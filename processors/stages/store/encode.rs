@@ -6,15 +6,15 @@ use super::keys;
 use super::records::{Changes, Records};
 use crate::domain::{Memory, MemoryId, Position, UserKey, Vector};
 use crate::fault::Result;
-use crate::memory::reads::{GateState, TAIL_TURNS, Tail};
-use crate::memory::staged::{StagedChanges, TailChange, UserChanges};
+use crate::memory::reads::{CONTEXT_TURNS, ContextWindow, GateState};
+use crate::memory::staged::{StagedChanges, UserChanges, WindowChange};
 use std::sync::Arc;
 
 /// The bytes of a batch, and the decoded records that the next batch will probably read.
 #[derive(Default)]
 pub struct Finished {
     pub changes: Changes,
-    pub tails: Vec<(Vec<u8>, Arc<Tail>)>,
+    pub windows: Vec<(Vec<u8>, Arc<ContextWindow>)>,
     pub gates: Vec<(Vec<u8>, Arc<GateState>)>,
 }
 
@@ -73,8 +73,8 @@ impl Batch<'_> {
                 }
             }
         }
-        for (session, change) in user.tails {
-            self.tail(keys::tail(key, &session), change)?;
+        for (session, change) in user.windows {
+            self.window(keys::turn_ring(key, &session), change)?;
         }
         for (name, session) in user.sessions {
             let value = session.map(|session| format::session_bytes(&session));
@@ -121,7 +121,7 @@ impl Batch<'_> {
 
     /// Each turn of a context window is a record at one of six places, so a new turn overwrites the
     /// oldest and the others stay as they are.
-    fn tail(&mut self, ring: Vec<u8>, change: TailChange) -> Result<()> {
+    fn window(&mut self, ring: Vec<u8>, change: WindowChange) -> Result<()> {
         if change.is_cleared {
             let mut stored = Vec::new();
             self.below.scan(&ring, &mut |record, _| {
@@ -130,15 +130,15 @@ impl Batch<'_> {
             })?;
             stored.into_iter().for_each(|record| self.finished.changes.remove(record));
         }
-        let oldest = change.tail.next - change.tail.said.len() as u64;
-        for (number, said) in (oldest..).zip(&change.tail.said) {
+        let oldest = change.window.next - change.window.said.len() as u64;
+        for (number, said) in (oldest..).zip(&change.window.said) {
             if number >= change.first_new {
                 let mut place = ring.clone();
-                place.push((number % TAIL_TURNS) as u8);
+                place.push((number % CONTEXT_TURNS) as u8);
                 self.put(place, format::said_bytes(number, said));
             }
         }
-        self.finished.tails.push((ring, change.tail));
+        self.finished.windows.push((ring, change.window));
         Ok(())
     }
 

@@ -1,6 +1,23 @@
-//! How what is kept is written: one byte of format version, then postcard. The only place that knows the bytes of a value.
+//! Encodes and decodes the values of the store: one byte of format version, then
+//! [postcard](https://postcard.jamesmunns.com/wire-format). The only file that knows the bytes of a
+//! value.
 //!
-//! Every format written once is read forever: a change is a new struct and a new version beside the old one, never an edited struct.
+//! ```text
+//! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4
+//!                      the parts from MemoryV1 on are missing until the memory is put
+//! turn       version │ SaidV2          session  version │ SessionV1
+//! gate       version │ GateV2          seen id  version │ SeenV1
+//! slot       version │ SlotV1          identity version │ IdentityV1
+//! offset     version │ i64             position version │ (i64, i64)
+//! ```
+//!
+//! Invariant: every format that was ever written is read forever. To change a record:
+//!
+//! 1. Add a struct with the next version in its name; never edit a struct that was written.
+//! 2. Raise [`VERSION`] and describe the change there.
+//! 3. Read older versions: `body` returns the version of a record, and a part that an older version
+//!    lacks gets a default.
+//! 4. Add the former version to the tests: its bytes must still decode.
 
 use super::Identity;
 
@@ -10,24 +27,27 @@ use crate::domain::{
 };
 use crate::fault::{Fault, Result, StopName};
 use crate::memory::reads::{GateState, SeenBefore, Session, SlotHolder};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 use uuid::Uuid;
 
-/// Order matters: with the first batch that is written under it the identity is written anew (`Store::apply`), so that an older program
-/// stops there.
+/// The version that this program writes. Order matters: the first batch in a new version also
+/// writes the identity anew (`Store::apply`), so that an older program stops there.
 ///
-/// 2: the gate's record counts the user's own words; a memory has what was said around it, a session's last turns where they came from.
-/// 3: a memory has the ids of the memories that it revises and of the one that revises it.
-/// 4: a memory that a whole tenant sees has its author; an event that waits for its order has a record.
+/// - 2: the gate state counts the user's own words; a memory has its neighbouring turns; a turn of
+///   a session has its source.
+/// - 3: a memory has the ids of the memories that it revises and of the one that revises it.
+/// - 4: a memory of a tenant has its author; an event on its way to the tenant's memories has a
+///   record.
 pub const VERSION: u8 = 4;
 const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
 const VERSION_3: u8 = 3;
 
-/// What the compact form holds: a place in these lists. Only ever appended to.
+/// Roles and scopes are stored as places in these lists. Invariant: lists are only appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
 const SCOPES: [Scope; 3] = [Scope::User, Scope::Session, Scope::Tenant];
 
@@ -39,7 +59,7 @@ fn encode<T: Serialize>(record: &T, bytes_about: usize) -> Vec<u8> {
     postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
 }
 
-/// What is written alike in every version so far.
+/// Decodes a record that has the same form in every version so far.
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     from_body(body(bytes)?.1)
 }
@@ -48,16 +68,16 @@ fn from_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
     postcard::from_bytes(body).map_err(|fault| unreadable(fault.to_string()))
 }
 
-/// The version and what stands behind it, if it is ours. A record that is the same in several versions need not ask which.
+/// Splits a record into the version and the body; an error if the version is unknown.
 fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
     match bytes {
         [version @ VERSION_1..=VERSION, body @ ..] => Ok((*version, body)),
         [version, ..] if *version > VERSION => Err(newer(*version)),
-        _ => Err(unreadable("no known format")),
+        _ => Err(unreadable("a record has an unknown format")),
     }
 }
 
-/// Written by an older program: it would not understand what this one writes.
+/// Whether an older program wrote the record. Such a program cannot read the records of this one.
 pub fn is_older(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|version| *version < VERSION)
 }
@@ -66,7 +86,8 @@ pub fn newer(version: u8) -> Fault {
     Fault::stop(
         StopName::StoreNewer,
         format!(
-            "was written in format {version} by a newer keepsake, this one reads up to {VERSION}; start the newer one again"
+            "was written in format {version} by a newer keepsake, this one reads up to {VERSION}; \
+             start the newer one again"
         ),
     )
 }
@@ -75,25 +96,26 @@ pub fn unreadable(why: impl Into<String>) -> Fault {
     Fault::stop(StopName::StoreUnreadable, why)
 }
 
-fn known<T: Copy>(list: &[T], place: u8) -> Result<T> {
+fn choice_at<T: Copy>(list: &[T], place: u8) -> Result<T> {
     list.get(usize::from(place))
         .copied()
-        .ok_or_else(|| unreadable(format!("no such choice {place}")))
+        .ok_or_else(|| unreadable(format!("a record has the unknown choice {place}")))
 }
 
 fn place_in<T: PartialEq>(list: &[T], choice: T) -> u8 {
-    list.iter().position(|known| *known == choice).expect("the lists hold every choice") as u8
+    list.iter().position(|other| *other == choice).expect("the lists hold every variant") as u8
 }
 
-/// One copy instead of one call a byte. Reads as `&[u8]` again.
+/// Serializes bytes as one slice instead of one call for each byte. Deserializes as `&[u8]`.
 fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
 
 // ---------------------------------------------------------------- memory and vector
 
-/// The vector stands first, so that reading all of a user's vectors does not decode the memories; behind it `MemoryV1`,
-/// `AroundV2`, `RevisionsV3` and `AuthorV4`, or nothing yet.
+/// The record of a memory. The vector stands first, so that a scan of a user's vectors does not
+/// decode the memories. `memory` holds `MemoryV1`, `AroundV2`, `RevisionsV3` and `AuthorV4`, or
+/// nothing yet.
 struct Parts<'a> {
     version: u8,
     vector: VectorV1<'a>,
@@ -123,13 +145,14 @@ fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
 }
 
 fn bytes_about(memory: &Memory) -> usize {
-    let around = |neighbour: &Neighbour| 64 + neighbour.words.len() + neighbour.vector.values.len();
-    384 + memory.content.len() + memory.around.all().map(around).sum::<usize>()
+    let neighbours = memory.around.all();
+    let around: usize = neighbours.map(|one| 64 + one.words.len() + one.vector.values.len()).sum();
+    384 + memory.content.len() + around
 }
 
-/// The record of this memory; its vector is the one in the record so far.
-pub fn memory_bytes(memory: &Memory, so_far: Option<&[u8]>) -> Result<Vec<u8>> {
-    let vector = so_far
+/// Encodes a memory and keeps the vector of the former record.
+pub fn memory_bytes(memory: &Memory, former: Option<&[u8]>) -> Result<Vec<u8>> {
+    let vector = former
         .map(split)
         .transpose()?
         .map_or(VectorV1 { scale: 0.0, values: &[] }, |parts| parts.vector);
@@ -141,7 +164,7 @@ pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
     with_memory(with_vector(&vector, bytes_about(memory)), memory)
 }
 
-/// Nothing if only its vector has come.
+/// Decodes a memory; `None` if the record holds only a vector.
 pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory>> {
     let Parts { version, memory, .. } = split(bytes)?;
     if memory.is_empty() {
@@ -157,7 +180,8 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
     if version >= VERSION_3 {
         let record: RevisionsV3;
         (record, rest) = taken(rest)?;
-        (memory.revises, memory.revised_by) = (ids(&record.revises), record.revised_by.map(id_of));
+        memory.revises = ids(&record.revises);
+        memory.revised_by = record.revised_by.map(id_of);
     }
     if version >= VERSION {
         let AuthorV4 { author } = from_body(rest)?;
@@ -166,17 +190,17 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
     Ok(Some(memory))
 }
 
-/// One part, and what stands behind it.
+/// Decodes one part and returns the bytes behind.
 fn taken<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
     postcard::take_from_bytes(bytes).map_err(|fault| unreadable(fault.to_string()))
 }
 
-/// Nothing if only its memory has come.
+/// Decodes a vector; `None` if the record holds only a memory.
 pub fn vector(bytes: &[u8]) -> Result<Option<Vector>> {
     Ok(Some(signed(&split(bytes)?.vector)).filter(|vector| !vector.is_empty()))
 }
 
-/// Without its key and id, which are the record's key.
+/// A memory without key and id, which are in the key of the record.
 #[derive(Serialize, Deserialize)]
 struct MemoryV1<'a> {
     scope: u8,
@@ -279,11 +303,11 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         id,
         key: key.clone(),
         author: None,
-        scope: known(&SCOPES, record.scope)?,
+        scope: choice_at(&SCOPES, record.scope)?,
         session: record.session.map(str::to_owned),
         kind: Kind::new(record.kind),
         content: record.content.to_owned(),
-        role: known(&ROLES, record.role)?,
+        role: choice_at(&ROLES, record.role)?,
         speaker: record.speaker.map(str::to_owned),
         importance: record.importance,
         confidence: record.confidence,
@@ -350,7 +374,7 @@ struct AroundV2<'a> {
     after: Option<NeighbourV2<'a>>,
 }
 
-/// Without the topic, which is that of the memory beside it: one log, one topic.
+/// A neighbouring turn without the topic, which is that of the memory: one log has one topic.
 #[derive(Serialize, Deserialize)]
 struct NeighbourV2<'a> {
     partition: i32,
@@ -447,25 +471,26 @@ fn surprise(record: &SurpriseV1<'_>) -> Surprise {
     }
 }
 
-/// Limit: names of points live as long as the process; they are words of the score stage, today's or an older version's, a few dozen.
+/// Limit of the names of points, which live as long as the process. The score stage, in this or an
+/// older version, has a few dozen.
 const POINT_NAMES_MAX: usize = 1024;
 
-/// The same word with the lifetime that the score stage gives its own.
+/// Interns the name of a point, because the score stage uses `&'static str`.
 fn point_name(name: &str) -> &'static str {
-    static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock();
     match names.get(name) {
-        Some(known) => known,
+        Some(interned) => interned,
         None if names.len() == POINT_NAMES_MAX => "other",
         None => {
-            let known: &'static str = Box::leak(name.into());
-            names.insert(known);
-            known
+            let interned: &'static str = Box::leak(name.into());
+            names.insert(interned);
+            interned
         }
     }
 }
 
-// ---------------------------------------------------------------- tail, session, gate, seen, slot
+// ---------------------------------------------------------------- turn, session, gate, seen, slot
 
 #[derive(Serialize, Deserialize)]
 struct VectorV1<'a> {
@@ -484,7 +509,7 @@ fn signed(record: &VectorV1<'_>) -> Vector {
 
 #[derive(Serialize, Deserialize)]
 struct SaidV1<'a> {
-    /// Counts the session's turns, so that a ring of records can be put in order.
+    /// Number of the turn in the session: the order of the records in the ring.
     number: u64,
     speaker: &'a str,
     content: &'a str,
@@ -492,7 +517,7 @@ struct SaidV1<'a> {
     vector: VectorV1<'a>,
 }
 
-/// The same, with where it came from and what became of it.
+/// A turn with its source, the memory it became, and its role.
 #[derive(Serialize, Deserialize)]
 struct SaidV2<'a> {
     #[serde(borrow)]
@@ -536,7 +561,7 @@ pub fn said(bytes: &[u8]) -> Result<(u64, SaidBefore)> {
     } = record;
     let said = SaidBefore {
         speaker: speaker.into(),
-        role: known(&ROLES, role)?,
+        role: choice_at(&ROLES, role)?,
         content: content.into(),
         vector: signed(&vector),
         source: source.as_ref().map(position),
@@ -573,11 +598,11 @@ struct GateV1<'a> {
 #[derive(Serialize, Deserialize)]
 struct GateV2<'a> {
     ids: u64,
-    /// Two bytes each: a threshold taken from them needs no more.
+    /// Two bytes for each total, which is precise enough for a threshold.
     #[serde(serialize_with = "as_bytes")]
     thousandths: &'a [u8],
     words_total: u32,
-    /// `OwnWords::packed`
+    /// [`OwnWords::packed`].
     #[serde(serialize_with = "as_bytes")]
     words: &'a [u8],
 }
@@ -606,7 +631,7 @@ pub fn gate(bytes: &[u8]) -> Result<GateState> {
             (ids, thousandths, OwnWords::unpacked(words_total, words))
         }
     };
-    let words = words.ok_or_else(|| unreadable("no counts of words"))?;
+    let words = words.ok_or_else(|| unreadable("the word counts of a gate state are damaged"))?;
     let thousandths =
         thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
     Ok(GateState { ids, thousandths, words: Arc::new(words) })
@@ -614,7 +639,7 @@ pub fn gate(bytes: &[u8]) -> Result<GateState> {
 
 #[derive(Serialize, Deserialize)]
 struct SeenV1<'a> {
-    /// Counts the user's ids, so that the oldest can be told.
+    /// Number of the id among the user's ids: the oldest have the lowest numbers.
     number: u64,
     #[serde(borrow)]
     source: PositionV1<'a>,
@@ -664,9 +689,15 @@ struct IdentityV1<'a> {
 }
 
 pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
-    let Identity { cluster, topic, partition, partitions, model, dimensions } = identity;
-    let (partition, partitions, dimensions) = (*partition, *partitions, *dimensions);
-    encode(&IdentityV1 { cluster, topic, partition, partitions, model, dimensions }, 128)
+    let record = IdentityV1 {
+        cluster: &identity.cluster,
+        topic: &identity.topic,
+        partition: identity.partition,
+        partitions: identity.partitions,
+        model: &identity.model,
+        dimensions: identity.dimensions,
+    };
+    encode(&record, 128)
 }
 
 pub fn identity(bytes: &[u8]) -> Result<Identity> {
@@ -689,7 +720,7 @@ pub fn offset(bytes: &[u8]) -> Result<i64> {
     decode(bytes)
 }
 
-/// A place in the changelog, and when it was reached.
+/// A position in the changelog, and the time when the store reached that position.
 pub fn place_bytes(offset: i64, at: Time) -> Vec<u8> {
     encode(&(offset, at.0), 21)
 }
@@ -708,7 +739,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_and_its_vector_come_back_as_they_were() {
+    fn a_memory_decodes_to_the_encoded_one() {
         let full = a_memory(7, "Zoë moved to Lisbon");
         let bare = Memory {
             metadata: Default::default(),
@@ -735,7 +766,7 @@ mod tests {
     }
 
     #[test]
-    fn the_small_records_come_back_as_they_were() {
+    fn small_records_decode_to_the_encoded_ones() {
         let was = SaidBefore {
             speaker: "zoë".into(),
             role: Role::Assistant,
@@ -771,12 +802,12 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_of_format_1_has_counted_no_words_yet() {
+    fn a_gate_state_of_format_1_has_no_word_counts() {
         assert_eq!(gate(&[1, 0x82, 0x01, 2, 1, 0]).unwrap(), a_gate(130, &[0.001], &[]));
     }
 
     #[test]
-    fn a_newer_format_stops_by_its_name_and_nonsense_by_another() {
+    fn a_newer_format_and_unreadable_bytes_stop_under_different_names() {
         let stopped = |bytes: &[u8]| match memory(&key("zoe"), a_memory(1, "").id, bytes) {
             Err(Fault::Stop(stop)) => stop.name,
             other => panic!("{other:?}"),
@@ -787,13 +818,13 @@ mod tests {
         assert_eq!(stopped(&[0]), StopName::StoreUnreadable);
     }
 
-    /// The records of an older version, made from today's structs that have not changed.
-    fn first(version_1: &impl Serialize, more: &[u8]) -> Vec<u8> {
+    /// A record of format 1, made from the structs that are still written today.
+    fn format_1(version_1: &impl Serialize, more: &[u8]) -> Vec<u8> {
         [&[1], &postcard::to_stdvec(version_1).unwrap()[..], more].concat()
     }
 
     #[test]
-    fn what_format_1_says_is_read_and_carried_over() {
+    fn records_of_format_1_are_read_and_carried_over() {
         let was = Memory {
             author: None,
             around: Around::default(),
@@ -803,14 +834,14 @@ mod tests {
         };
         let values = unsigned(&a_vector(1));
         let vector_1 = VectorV1 { scale: 0.003, values: &values };
-        let old = first(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
+        let old = format_1(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
         let other = a_memory(7, "other");
         assert_eq!(
             read(&memory_bytes(&other, Some(&old)).unwrap()),
             (Some(other), Some(a_vector(1)))
         );
-        let (number, before) = said(&first(
+        let (number, before) = said(&format_1(
             &SaidV1 { number: 9, speaker: "zoë", content: "hello", vector: vector_1 },
             &[],
         ))
@@ -822,9 +853,9 @@ mod tests {
     }
 
     #[test]
-    fn what_format_2_says_is_read_and_carried_over() {
+    fn records_of_format_2_are_read_and_carried_over() {
         let was = Memory { author: None, revises: vec![], revised_by: None, ..a_memory(7, "one") };
-        let old = second(&was, &a_vector(1));
+        let old = format_2(&was, &a_vector(1));
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
         let other = a_memory(7, "other");
         assert_eq!(
@@ -834,23 +865,23 @@ mod tests {
     }
 
     #[test]
-    fn what_format_3_says_is_read_and_carried_over() {
+    fn records_of_format_3_are_read_and_carried_over() {
         let was = a_memory(7, "one");
-        let old = extended(second(&was, &a_vector(1)), &revisions_v3(&was));
+        let old = extended(format_2(&was, &a_vector(1)), &revisions_v3(&was));
         let old = [&[3], &old[1..]].concat();
         assert_eq!(read(&old), (Some(Memory { author: None, ..was.clone() }), Some(a_vector(1))));
         assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
     }
 
-    /// The record of a memory as format 2 wrote it.
-    fn second(memory: &Memory, vector: &Vector) -> Vec<u8> {
+    /// The record of a memory in format 2.
+    fn format_2(memory: &Memory, vector: &Vector) -> Vec<u8> {
         let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
         let body = extended(extended(vec![2], &vector), &memory_v1(memory));
         extended(body, &around_v2(&memory.around))
     }
 
     #[test]
-    fn the_bytes_of_a_format_are_the_same_forever() {
+    fn the_bytes_of_a_format_never_change() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
         for version in [1, 2, 3, 4] {
             assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
@@ -859,7 +890,8 @@ mod tests {
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
         assert_eq!(with_vector[..8], [4, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
-        let words = [2, 2, 0x02, 0x35, 0x01, 0x3e]; // two of them: "tea" twice in place 848, "boat" once in 992
+        // Two words: "tea" twice in place 848, "boat" once in place 992.
+        let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
             [&[4, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()

@@ -1,22 +1,38 @@
-//! Where each record lies: `tenant/user/`, a tag, the rest. It does not know what a record says.
+//! The key of each record: `tenant/user/`, one byte for the sort of record, the rest. This file
+//! does not know the bytes of a value.
 //!
-//! Invariant: a scan of one user's prefix meets nobody else's record. Names hold no `/` and no control character, so no user's prefix begins
-//! another's; the byte 0x00 before the shard's own records and 0xff before the pieces of long values (`disk.rs`) begin no name.
+//! ```text
+//! 00 'i' | 'a' | 'c' | 'r'        shard: identity, applied, changelog position, restore runs
+//! 00 'v' partition                shard: highest offset forwarded from that partition
+//! tenant/user/ 'm' id             memory and vector
+//! tenant/user/ 't' len session n  the last turns of a session, n = number of the turn modulo 6
+//! tenant/user/ 's' session        session
+//! tenant/user/ 'g'                gate state
+//! tenant/user/ 'f' name           slot
+//! tenant/user/ 'x' id             id of an event that was seen
+//! tenant/user/ 'w' position       event on its way to the tenant's memories
+//! ff key number                   pieces of long values, see `disk.rs`
+//! ```
+//!
+//! Invariant: a scan of one user's prefix meets no record of another user. Names hold no `/` and no
+//! control character, so no user's prefix begins another's. No name begins with the byte 0x00 (the
+//! shard's own records) or 0xff (pieces of long values).
 
 use crate::domain::{MemoryId, Position, UserKey};
 use uuid::Uuid;
 
 pub const SHARD: u8 = 0x00;
-/// A memory and its vector: one record, because sled's price is by the record.
+/// A memory and its vector in one record, because the cost of sled is by the record.
 pub const MEMORY: u8 = b'm';
-pub const TAIL: u8 = b't';
+/// One of the last turns of a session.
+pub const TURN: u8 = b't';
 pub const SESSION: u8 = b's';
 pub const GATE: u8 = b'g';
 pub const SLOT: u8 = b'f';
-/// The sender's ids: what outlives `forget`, so that a replay does not bring the forgotten back.
+/// An id that a sender gave to an event. Survives `forget`, so that a replay does not bring the
+/// forgotten memories back.
 pub const SEEN: u8 = b'x';
-
-/// The places of events that change what the whole tenant sees and have not come back in their order.
+/// The position of an event that changes the tenant's memories and has not come back in order.
 pub const AWAITED: u8 = b'w';
 
 pub fn identity() -> Vec<u8> {
@@ -27,12 +43,12 @@ pub fn applied() -> Vec<u8> {
     vec![SHARD, b'a']
 }
 
-/// How far the changelog has been read or written.
+/// The position up to which the changelog has been read or written.
 pub fn changelog() -> Vec<u8> {
     vec![SHARD, b'c']
 }
 
-/// There while a restore has not ended: records may be ahead of what the shard says of its changelog.
+/// Exists while a restore runs: records may be ahead of the changelog position.
 pub fn ahead() -> Vec<u8> {
     vec![SHARD, b'r']
 }
@@ -43,7 +59,7 @@ pub fn via(source_partition: i32) -> Vec<u8> {
     key
 }
 
-/// All of a user's records.
+/// The prefix of all records of a user.
 pub fn user(key: &UserKey) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(key.as_str().len() + 1);
     bytes.extend(key.as_str().as_bytes());
@@ -51,7 +67,7 @@ pub fn user(key: &UserKey) -> Vec<u8> {
     bytes
 }
 
-/// All of a user's records of one sort.
+/// The prefix of all records of a user of one sort.
 pub fn all(key: &UserKey, tag: u8) -> Vec<u8> {
     tagged(key, tag, &[])
 }
@@ -60,9 +76,12 @@ pub fn memory(key: &UserKey, id: MemoryId) -> Vec<u8> {
     tagged(key, MEMORY, &[id.0.as_bytes()])
 }
 
-/// The last turns of a session. The length goes first, so that no session's name begins another's.
-pub fn tail(key: &UserKey, session: &str) -> Vec<u8> {
-    tagged(key, TAIL, &[&length(session), session.as_bytes()])
+/// The prefix of the ring of a session's last turns. The length of the name goes first, so that no
+/// name of a session begins another's.
+pub fn turn_ring(key: &UserKey, session: &str) -> Vec<u8> {
+    // Four bytes, because only the longest message bounds the name of a session.
+    let length = (session.len() as u32).to_be_bytes();
+    tagged(key, TURN, &[&length, session.as_bytes()])
 }
 
 pub fn session(key: &UserKey, session: &str) -> Vec<u8> {
@@ -86,7 +105,7 @@ pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {
 }
 
 /// The session of a context window, from the key behind the tag: length, name, place in the ring.
-pub fn session_of_tail(rest: &[u8]) -> Option<String> {
+pub fn session_of_ring(rest: &[u8]) -> Option<String> {
     let (length, rest) = rest.split_first_chunk::<4>()?;
     let name = rest.get(..u32::from_be_bytes(*length) as usize)?;
     String::from_utf8(name.to_vec()).ok()
@@ -105,18 +124,18 @@ pub fn is_gate(record: &[u8]) -> bool {
 
 /// The ring of a context window, from the key of one of its turns.
 pub fn ring_of(record: &[u8]) -> Option<&[u8]> {
-    tag_of(record).filter(|(_, tag, _)| *tag == TAIL)?;
+    tag_of(record).filter(|(_, tag, _)| *tag == TURN)?;
     record.split_last().map(|(_place, ring)| ring)
 }
 
-/// What all slots of its user have in common, and the slot's own name.
+/// Splits the key of a slot into the common prefix of the user's slots and the name of the slot.
 pub fn slot_of(record: &[u8]) -> Option<(&[u8], &[u8])> {
     tag_of(record)
         .filter(|(_, tag, _)| *tag == SLOT)
         .map(|(user, _, name)| (&record[..=user.len()], name))
 }
 
-/// What lies under the user's prefix: the tag and the rest.
+/// Splits a key into the user's prefix, the tag and the rest.
 fn tag_of(record: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     let mut slashes =
         record.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(place, _)| place);
@@ -124,7 +143,7 @@ fn tag_of(record: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     behind.split_first().map(|(tag, rest)| (user, *tag, rest))
 }
 
-/// The same where a user's prefix is at hand: it becomes the key.
+/// Extends the prefix of a user to the key of a record.
 pub fn under(mut user: Vec<u8>, tag: u8, rest: impl IntoIterator<Item = u8>) -> Vec<u8> {
     user.push(tag);
     user.extend(rest);
@@ -132,7 +151,7 @@ pub fn under(mut user: Vec<u8>, tag: u8, rest: impl IntoIterator<Item = u8>) -> 
 }
 
 fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
-    // One byte more than needed now: the place in a ring is often added.
+    // One byte more than needed now, for the number of a turn in a ring.
     let mut bytes = Vec::with_capacity(
         key.as_str().len() + 3 + rest.iter().map(|part| part.len()).sum::<usize>(),
     );
@@ -142,24 +161,20 @@ fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Four bytes: a session's name is bounded by the longest message only.
-fn length(name: &str) -> [u8; 4] {
-    (name.len() as u32).to_be_bytes()
-}
-
-/// Whether a memory lies there, with its vector.
+/// Whether this is the key of a memory with its vector.
 pub fn is_memory(bytes: &[u8]) -> bool {
     user_of(bytes).is_some_and(|key| bytes[user(&key).len()..].first() == Some(&MEMORY))
 }
 
-/// Which memory lies there. What is no memory's key may look like one.
+/// The id in the key of a memory. Limit: another key may happen to look like one, so the result
+/// only serves to drop cached memories.
 pub fn id_of_memory(bytes: &[u8]) -> Option<MemoryId> {
     let (front, id) = bytes.split_last_chunk::<16>()?;
     let user = front.strip_suffix(&[MEMORY])?;
     user.ends_with(b"/").then(|| MemoryId(Uuid::from_bytes(*id)))
 }
 
-/// Whose record this is. Nothing for the shard's own records, and for what is no key of ours.
+/// The user of a record. `None` for the shard's own records and for a key in another form.
 pub fn user_of(bytes: &[u8]) -> Option<UserKey> {
     let mut parts = bytes.splitn(3, |byte| *byte == b'/');
     let tenant = std::str::from_utf8(parts.next()?).ok()?;
@@ -172,12 +187,12 @@ pub fn user_of(bytes: &[u8]) -> Option<UserKey> {
     }
 }
 
-/// A key behind every record of the user and before the next user's.
+/// A key greater than every record of the user and less than those of the next user.
 pub fn behind(key: &UserKey) -> Vec<u8> {
     all(key, 0xff)
 }
 
-/// A key behind the shard's own records and before the first user's.
+/// A key greater than the shard's own records and less than those of the first user.
 pub fn before_users() -> Vec<u8> {
     vec![SHARD + 1]
 }
@@ -207,15 +222,16 @@ mod tests {
     }
 
     #[test]
-    fn a_session_named_like_the_beginning_of_another_is_apart() {
+    fn no_sessions_ring_begins_anothers() {
         let key = UserKey::new("t", "u").unwrap();
-        assert!(!tail(&key, "monday/2").starts_with(&tail(&key, "monday")));
-        assert!(!tail(&key, "x").starts_with(&tail(&key, "")));
+        assert!(!turn_ring(&key, "monday/2").starts_with(&turn_ring(&key, "monday")));
+        assert!(!turn_ring(&key, "x").starts_with(&turn_ring(&key, "")));
     }
 
     #[test]
-    fn which_memory_it_is_can_be_read_from_its_key() {
-        let (zoe, id) = (UserKey::new("acme", "zoë").unwrap(), MemoryId(Uuid::from_u128(7)));
+    fn the_key_of_a_memory_gives_the_id() {
+        let zoe = UserKey::new("acme", "zoë").unwrap();
+        let id = MemoryId(Uuid::from_u128(7));
         for key in [zoe.clone(), zoe.everyone()] {
             assert_eq!(id_of_memory(&memory(&key, id)), Some(id));
         }
@@ -227,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_a_record_is_can_be_read_from_its_key() {
+    fn the_key_of_a_record_gives_the_user() {
         let zoe = UserKey::new("acme", "zoë").unwrap();
         for key in [zoe.clone(), zoe.everyone()] {
             assert_eq!(user_of(&session(&key, "a/b\u{0}c")), Some(key.clone()));

@@ -1,18 +1,26 @@
-//! The shard's records: memories, vectors and what the gate must remember, changed batch by batch, each batch with the offset it came from.
-//! It decides nothing about what is kept, and knows neither the index nor the log it is rebuilt from.
+//! The store of one shard: memories with vectors, context windows, gate states, slots and event
+//! ids, in [sled](https://docs.rs/sled/0.34). Batches are applied whole, each with the offset of
+//! its last event. The store does not decide which memories are kept, and knows neither the index
+//! nor the log from which a shard is restored.
+//!
+//! ```text
+//! kernel ──> StagedChanges ──encode──> Store::apply ──> Records (sled, or maps in memory)
+//!    └── Reads ──> typed records          │    keys.rs: where, format.rs: bytes
+//!                                         └──> caches: UserCache, MemoryCache
+//! ```
 
-mod caches;
 pub mod changelog;
 pub mod compare;
 pub mod disk;
 mod encode;
 mod format;
 mod keys;
+mod memory_cache;
 mod reads;
-mod recalled;
 pub mod records;
 #[cfg(test)]
 mod tests;
+mod user_cache;
 
 pub use disk::Options;
 pub use encode::{Finished, Touched, Upserted};
@@ -23,19 +31,20 @@ use crate::domain::{Memory, MemoryId, Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::memory::Reads;
 use crate::memory::staged::StagedChanges;
-use caches::Caches;
-use disk::{Disk, NotOpened};
-use recalled::Recalled;
+use disk::{NotOpened, SledRecords};
+use memory_cache::MemoryCache;
 use records::Records;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use user_cache::UserCache;
 
-/// Of a store that ends with its process.
-const IN_MEMORY_CACHED_MAX: usize = 100;
-const IN_MEMORY_RECALLED_BYTES_MAX: usize = 1 << 20;
+/// Limits of the caches of a store that ends with its process.
+const IN_MEMORY_USER_CACHE_MAX: usize = 100;
+const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
 
-/// Which log a store was made from, and with which encoder: with any other its records would mean something else.
+/// The log and the encoder that a store was made from. A store is refused under any other identity,
+/// because its offsets and vectors would be wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub cluster: String,
@@ -46,20 +55,32 @@ pub struct Identity {
     pub dimensions: u32,
 }
 
+impl Identity {
+    fn log(&self) -> String {
+        format!("{}/{}/{}", self.cluster, self.topic, self.partition)
+    }
+
+    fn encoder(&self) -> String {
+        format!("{} ({} dimensions)", self.model, self.dimensions)
+    }
+}
+
 pub struct Opened {
     pub store: Store,
-    /// Where a damaged store was put. The new one is empty: read the log again.
+    /// The directory to which a damaged store was moved. `store` is then empty and must be
+    /// restored.
     pub rebuilt: Option<PathBuf>,
 }
 
-/// How far a shard has come: in its input, and in its changelog if it has one.
+/// The checkpoint of a shard: the offset of the last applied event, and the matching position in
+/// the changelog if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub applied: i64,
     pub changelog: Option<Place>,
 }
 
-/// An offset of the changelog, and when this store had come so far.
+/// A changelog offset, and the time when this store reached that offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub offset: i64,
@@ -69,59 +90,66 @@ pub struct Place {
 pub struct Store {
     records: Box<dyn Records>,
     identity: Identity,
-    cache: Caches,
-    recalled: Recalled,
+    user_cache: UserCache,
+    memory_cache: MemoryCache,
     applied: AtomicI64,
     changelog: Option<Place>,
-    /// Everything here is of an older format so far.
+    /// All records are of an older format so far.
     is_older: AtomicBool,
+    /// Records may be ahead of the checkpoint, because a restore has not ended.
     is_ahead: AtomicBool,
 }
 
 impl Store {
+    /// Opens or creates the store. A damaged store is renamed to `<dir>.corrupt-<stamp_ms>` and an
+    /// empty one takes its place.
     pub fn open(
         dir: &Path,
         options: &Options,
         identity: &Identity,
         stamp_ms: i64,
     ) -> Result<Opened> {
-        let about = |fault: Fault| fault.about(format!("opens the store in {}", dir.display()));
+        Store::open_or_set_aside(dir, options, identity, stamp_ms)
+            .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
+    }
+
+    fn open_or_set_aside(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+        stamp_ms: i64,
+    ) -> Result<Opened> {
         match Store::open_as_it_is(dir, options, identity) {
             Ok(store) => Ok(Opened { store, rebuilt: None }),
-            Err(NotOpened::Fault(fault)) => Err(about(fault)),
+            Err(NotOpened::Fault(fault)) => Err(fault),
             Err(NotOpened::Damaged(why)) => {
-                let aside = disk::set_aside(dir, stamp_ms, &why).map_err(about)?;
-                match Store::open_as_it_is(dir, options, identity) {
-                    Ok(store) => Ok(Opened { store, rebuilt: Some(aside) }),
-                    Err(NotOpened::Fault(fault)) => Err(about(fault)),
-                    Err(NotOpened::Damaged(why)) => Err(about(format::unreadable(why))),
-                }
+                let aside = disk::set_aside(dir, stamp_ms, &why)?;
+                Store::open_as_it_is(dir, options, identity)
+                    .map(|store| Opened { store, rebuilt: Some(aside) })
+                    .map_err(NotOpened::into_fault)
             }
         }
     }
 
-    /// As it lies there: damage is told, not set aside.
+    /// Opens the store and changes nothing: damage is an error, the directory stays.
     pub fn open_as_found(dir: &Path, options: &Options, identity: &Identity) -> Result<Store> {
         Store::open_as_it_is(dir, options, identity)
-            .map_err(|why| match why {
-                NotOpened::Damaged(why) => format::unreadable(why),
-                NotOpened::Fault(fault) => fault,
-            })
+            .map_err(NotOpened::into_fault)
             .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
     }
 
-    /// A store that ends with its process.
+    /// Creates a store that ends with its process.
     pub fn in_memory(identity: &Identity) -> Store {
-        Store::over(InMemory::default(), identity).expect("new records are of no other log")
+        Store::over(InMemory::default(), identity).expect("empty records have no other identity")
     }
 
-    /// A store that ends with the last holder of its records.
+    /// Opens a store over records in memory, which end with their last holder.
     pub fn over(records: InMemory, identity: &Identity) -> Result<Store> {
-        let kept = (Caches::new(IN_MEMORY_CACHED_MAX), Recalled::new(IN_MEMORY_RECALLED_BYTES_MAX));
-        Store::of(Box::new(records), false, kept, identity).map_err(|not_opened| match not_opened {
-            NotOpened::Fault(fault) => fault,
-            NotOpened::Damaged(why) => format::unreadable(why),
-        })
+        let caches = (
+            UserCache::new(IN_MEMORY_USER_CACHE_MAX),
+            MemoryCache::new(IN_MEMORY_MEMORY_CACHE_BYTES_MAX),
+        );
+        Store::of(Box::new(records), false, caches, identity).map_err(NotOpened::into_fault)
     }
 
     fn open_as_it_is(
@@ -129,16 +157,17 @@ impl Store {
         options: &Options,
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
-        let disk = Disk::open(dir, options)?;
-        let existed = disk.existed();
-        let kept = (Caches::new(options.tails_max), Recalled::new(options.recalled_bytes_max));
-        Store::of(Box::new(disk), existed, kept, identity)
+        let records = SledRecords::open(dir, options)?;
+        let existed = records.existed();
+        let caches =
+            (UserCache::new(options.tails_max), MemoryCache::new(options.recalled_bytes_max));
+        Store::of(Box::new(records), existed, caches, identity)
     }
 
     fn of(
         records: Box<dyn Records>,
         existed: bool,
-        (cache, recalled): (Caches, Recalled),
+        (user_cache, memory_cache): (UserCache, MemoryCache),
         identity: &Identity,
     ) -> std::result::Result<Store, NotOpened> {
         let mut is_older = false;
@@ -148,7 +177,7 @@ impl Store {
                 is_older = format::is_older(&bytes);
             }
             None if existed => {
-                return Err(NotOpened::Damaged("does not say which log it is made from".into()));
+                return Err(NotOpened::Damaged("has no record of the log it is made from".into()));
             }
             None => write_identity(&*records, identity)?,
         }
@@ -156,17 +185,17 @@ impl Store {
             .get(&keys::applied())
             .and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
         let applied = damaged_if_unreadable(applied)?;
-        let place = |bytes: Vec<u8>| format::place(&bytes).map(|(offset, at)| Place { offset, at });
-        let changelog =
-            records.get(&keys::changelog()).and_then(|bytes| bytes.map(place).transpose());
-        let changelog = damaged_if_unreadable(changelog)?;
+        let changelog = records
+            .get(&keys::changelog())
+            .and_then(|bytes| bytes.map(|bytes| format::place(&bytes)).transpose());
+        let changelog = damaged_if_unreadable(changelog)?.map(|(offset, at)| Place { offset, at });
         let is_ahead =
             AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
         Ok(Store {
             records,
             identity: identity.clone(),
-            cache,
-            recalled,
+            user_cache,
+            memory_cache,
             applied: AtomicI64::new(applied),
             changelog,
             is_older: AtomicBool::new(is_older),
@@ -174,7 +203,7 @@ impl Store {
         })
     }
 
-    /// The offset of the last event whose effects are here; -1 before the first.
+    /// The offset of the last event that the store has applied; -1 before the first.
     pub fn applied(&self) -> i64 {
         self.applied.load(Ordering::Acquire)
     }
@@ -183,20 +212,22 @@ impl Store {
         &self.identity
     }
 
-    /// Where in the changelog this store was when it was opened. None: it has none, or nothing of it has been read.
+    /// The changelog position when the store was opened. `None` without a changelog, or before the
+    /// first record of one.
     pub fn changelog(&self) -> Option<Place> {
         self.changelog
     }
 
-    /// The changelog's record of how far this store will have come.
+    /// The bytes of the meta record for the checkpoint `applied`.
     pub fn meta(&self, applied: i64) -> Vec<u8> {
         changelog::meta_bytes(&self.identity, applied)
     }
 
-    /// Invariant: records and offsets are one batch, so whatever happens they agree. The first of a newer format says so in the identity,
-    /// where an older program stops.
+    /// Applies a finished batch. Invariant: records and checkpoint are one batch, so that they
+    /// agree after any crash. The first batch in a newer format writes the identity anew, so that
+    /// an older program stops there.
     pub fn apply(&self, batch: Finished, mark: Mark) -> Result<()> {
-        let Finished { mut changes, tails, gates } = batch;
+        let Finished { mut changes, windows, gates } = batch;
         let Mark { applied, changelog } = mark;
         changes.put(keys::applied(), format::offset_bytes(applied));
         if let Some(Place { offset, at }) = changelog {
@@ -207,14 +238,15 @@ impl Store {
         }
         self.records.apply(&changes)?;
         self.is_older.store(false, Ordering::Release);
-        self.recalled.forget(changes.records.keys().map(Vec::as_slice));
-        self.cache.applied(changes.records.keys().map(Vec::as_slice), tails, gates);
+        self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
+        self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
         self.applied.store(applied, Ordering::Release);
         Ok(())
     }
 
-    /// Puts records ahead of the mark: until it has followed (`apply`), the store is as good as before and nobody may read it. The store
-    /// says so until `caught_up`.
+    /// Applies restored records ahead of the checkpoint. Until `apply` moves the checkpoint, nobody
+    /// may read the store, and a crash leaves the old checkpoint, from which the restore runs
+    /// again. `is_ahead` stays true until `caught_up`.
     pub fn apply_ahead(&self, changes: &Changes) -> Result<()> {
         if !self.is_ahead() {
             self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
@@ -230,14 +262,14 @@ impl Store {
         self.records.apply_each(changes)
     }
 
-    /// The mark has come to where the last record lies that was ever put ahead of it.
+    /// Ends a restore: the checkpoint has reached the last record that was applied ahead.
     pub fn caught_up(&self) -> Result<()> {
         self.records.apply(&Changes::of(keys::ahead(), None))?;
         self.is_ahead.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Whether records may be ahead of the mark: a restore has not ended.
+    /// Whether records may be ahead of the checkpoint, because a restore has not ended.
     pub fn is_ahead(&self) -> bool {
         self.is_ahead.load(Ordering::Acquire)
     }
@@ -247,19 +279,22 @@ impl Store {
         encode::encode(staged, &*self.records)
     }
 
-    /// Each of the user's memories meant, in this order. What was asked for lately is not read again.
+    /// Returns these memories of the user in the order of `ids`, recent ones from the cache.
     pub fn recalled(&self, key: &UserKey, ids: &[MemoryId]) -> Result<Vec<Option<Arc<Memory>>>> {
-        self.recalled.of(key, ids, &|id| self.memory(key, id))
+        self.memory_cache.of(key, ids, &|id| self.memory(key, id))
     }
 
-    /// Whoever has a record, in the store's own order (not that of names), a tenant's shared records among them.
+    /// The users with a record, in the order of keys (which is not that of names). The shared
+    /// records of a tenant count as a user.
     pub fn users(&self, after: Option<&UserKey>, limit: usize) -> Result<Vec<UserKey>> {
         let mut users = Vec::new();
         let mut from = after.map_or_else(keys::before_users, keys::behind);
         while users.len() < limit {
             let Some(next) = self.records.next_after(&from)? else { break };
-            let user = keys::user_of(&next)
-                .ok_or_else(|| format::unreadable(format!("no key of ours {next:02x?}")))?;
+            let user = keys::user_of(&next).ok_or_else(|| {
+                let key = hex::encode(&next);
+                format::unreadable(format!("a key has an unknown form: {key}"))
+            })?;
             from = keys::behind(&user);
             users.push(user);
         }
@@ -274,7 +309,7 @@ impl Store {
         self.records.bytes()
     }
 
-    /// Every user's records.
+    /// All records except the shard's own.
     pub fn everything(&self) -> Result<Changes> {
         let mut all = Changes::default();
         self.records.scan(&[], &mut |key, value| {
@@ -286,7 +321,8 @@ impl Store {
         Ok(all)
     }
 
-    /// Of every user's records in order. Without the shard's own: stores that say the same at different offsets are equal.
+    /// Hash of all records in key order, except the shard's own: stores with the same records at
+    /// different offsets are equal.
     pub fn digest(&self) -> Result<u64> {
         let mut digest = Fnv::default();
         self.records.scan(&[], &mut |key, value| {
@@ -300,7 +336,8 @@ impl Store {
     }
 }
 
-/// Safe on disk before the first batch: without it, what is found at the next start counts as damaged.
+/// Writes and flushes the identity before the first batch: at the next start, records without an
+/// identity count as damaged.
 fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
     let mut changes = Changes::default();
     changes.put(keys::identity(), format::identity_bytes(identity));
@@ -309,26 +346,23 @@ fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
 }
 
 fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
-    let log = |identity: &Identity| {
-        format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
-    };
-    let model =
-        |identity: &Identity| format!("{} ({} dimensions)", identity.model, identity.dimensions);
-    let (name, what) = if log(theirs) != log(ours) {
+    let (name, difference) = if theirs.log() != ours.log() {
         (
             StopName::StoreOfAnotherLog,
-            format!("it is made from {}, not from {}", log(theirs), log(ours)),
+            format!("it is made from {}, not from {}", theirs.log(), ours.log()),
         )
     } else if theirs.partitions != ours.partitions {
-        let what = format!(
-            "it was made when the topic had {} partitions, now it has {}",
-            theirs.partitions, ours.partitions
-        );
-        (StopName::PartitionsDiffer, what)
-    } else if model(theirs) != model(ours) {
+        (
+            StopName::PartitionsDiffer,
+            format!(
+                "it was made when the topic had {} partitions, now the topic has {}",
+                theirs.partitions, ours.partitions
+            ),
+        )
+    } else if theirs.encoder() != ours.encoder() {
         (
             StopName::ModelChanged,
-            format!("its vectors are of {}, not of {}", model(theirs), model(ours)),
+            format!("its vectors are from {}, not from {}", theirs.encoder(), ours.encoder()),
         )
     } else {
         return Ok(());
@@ -336,12 +370,13 @@ fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
     Err(Fault::stop(
         name,
         format!(
-            "{what}; move the directory away to have it rebuilt from the log, or undo the change"
+            "{difference}; move the directory away to have it rebuilt from the log, \
+             or undo the change"
         ),
     ))
 }
 
-/// While opening, bytes that say nothing are damage to set aside; a newer format is not.
+/// While opening, unreadable bytes are damage to set aside; a newer format is not.
 fn damaged_if_unreadable<T>(read: Result<T>) -> std::result::Result<T, NotOpened> {
     read.map_err(|fault| match fault {
         Fault::Stop(stop) if stop.name == StopName::StoreUnreadable => {
@@ -351,7 +386,8 @@ fn damaged_if_unreadable<T>(read: Result<T>) -> std::result::Result<T, NotOpened
     })
 }
 
-/// FNV-1a of 64 bits: the standard library's hashers promise nothing from one release to the next.
+/// [FNV-1a](https://datatracker.ietf.org/doc/html/draft-eastlake-fnv) of 64 bits. The hashers of
+/// the standard library may change from one release to the next.
 struct Fnv(u64);
 
 impl Default for Fnv {
@@ -361,7 +397,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// With its length, so that moving a byte from one part to the next shows.
+    /// Adds the length and the bytes: moving a byte from one part to the next changes the hash.
     fn add(&mut self, part: &[u8]) {
         for byte in (part.len() as u32).to_be_bytes().iter().chain(part) {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

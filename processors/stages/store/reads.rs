@@ -1,13 +1,13 @@
 //! Reads typed records from the store. Context windows, gate states and slots come from a cache,
 //! because each turn of an active user reads them again.
 
-use super::caches::Slots as CachedSlots;
 use super::records::Visit;
+use super::user_cache::SlotsAnswer;
 use super::{Store, format, keys};
 use crate::domain::{Memory, MemoryId, UserKey, Vector};
 use crate::fault::{Fault, Result};
 use crate::memory::reads::{
-    GateState, Reads, SeenBefore, Session, SlotHolder, Slots, TAIL_TURNS, Tail,
+    CONTEXT_TURNS, ContextWindow, GateState, Reads, SeenBefore, Session, SlotHolder, Slots,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,9 +82,9 @@ impl Reads for Store {
             .map_err(|fault| fault.about(format!("reads the vector of memory {id} of {key}")))
     }
 
-    fn tail(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<Tail>> {
-        let ring = keys::tail(key, session.unwrap_or_default());
-        self.cache.tails.get_or_read(ring, |ring| {
+    fn window(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>> {
+        let ring = keys::turn_ring(key, session.unwrap_or_default());
+        self.user_cache.windows.get_or_read(ring, |ring| {
             let mut turns = Vec::new();
             self.each(ring, &mut |_, value| {
                 turns.push(format::said(value)?);
@@ -95,10 +95,10 @@ impl Reads for Store {
         })
     }
 
-    fn tails(&self, key: &UserKey) -> Result<Vec<(String, Arc<Tail>)>> {
+    fn windows(&self, key: &UserKey) -> Result<Vec<(String, Arc<ContextWindow>)>> {
         let mut windows: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        self.each(&keys::all(key, keys::TAIL), &mut |rest, value| {
-            let session = keys::session_of_tail(rest).ok_or_else(|| unreadable_key(rest))?;
+        self.each(&keys::all(key, keys::TURN), &mut |rest, value| {
+            let session = keys::session_of_ring(rest).ok_or_else(|| unreadable_key(rest))?;
             windows.entry(session).or_default().push(format::said(value)?);
             Ok(true)
         })
@@ -125,7 +125,7 @@ impl Reads for Store {
     }
 
     fn gate(&self, key: &UserKey) -> Result<Arc<GateState>> {
-        self.cache.gates.get_or_read(keys::gate(key), |record| {
+        self.user_cache.gates.get_or_read(keys::gate(key), |record| {
             let bytes = self.record(record)?;
             bytes
                 .map_or(Ok(GateState::default()), |bytes| format::gate(&bytes))
@@ -165,13 +165,13 @@ impl Reads for Store {
 
     fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Slots>> {
         let of_user = keys::all(key, keys::SLOT);
-        let cached = self.cache.slots.get(&of_user);
+        let cached = self.user_cache.slots.get(&of_user);
         if let Some(found) = cached.and_then(|slots| slots.answer(beginning, limit)) {
             return Ok(found);
         }
-        let slots = self.cache.slots.read(of_user, || {
+        let slots = self.user_cache.slots.read(of_user, || {
             let found = Arc::new(self.slots_of(key, beginning, limit)?);
-            Ok(CachedSlots { beginning: beginning.into(), limit, found })
+            Ok(SlotsAnswer { beginning: beginning.into(), limit, found })
         })?;
         Ok(slots.found.clone())
     }
@@ -208,11 +208,11 @@ impl Store {
 }
 
 /// A context window from its numbered turns, which lie in a ring.
-fn window(mut turns: Vec<(u64, crate::domain::SaidBefore)>) -> Tail {
+fn window(mut turns: Vec<(u64, crate::domain::SaidBefore)>) -> ContextWindow {
     turns.sort_by_key(|(number, _)| *number);
-    debug_assert!(turns.len() as u64 <= TAIL_TURNS, "a ring has six places");
+    debug_assert!(turns.len() as u64 <= CONTEXT_TURNS, "a ring has six places");
     let next = turns.last().map_or(0, |(number, _)| number + 1);
-    Tail { said: turns.into_iter().map(|(_, said)| said).collect(), next }
+    ContextWindow { said: turns.into_iter().map(|(_, said)| said).collect(), next }
 }
 
 fn identified(rest: &[u8]) -> Result<MemoryId> {

@@ -1,28 +1,33 @@
-//! What a shard's records are kept in: bytes under ordered keys, changed in whole batches. It knows neither users nor formats.
-//! `disk.rs` is the real one; the twin here serves tests and shards that die with their process. One suite runs against both.
+//! Storage of a shard's records: bytes under ordered keys, changed in whole batches. The trait
+//! [`Records`] does not know users or formats.
+//!
+//! Two implementations: sled (`disk.rs`), and the maps in memory here for tests and for shards that
+//! end with their process. One test suite runs against both.
 
 use crate::fault::Result;
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
-/// Called with each key and value in key order; says whether to go on.
+/// Called with each key and value in key order; returns whether to go on.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
 pub trait Records: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Every record whose key begins with the prefix, in key order. The visitor may read other records.
+    /// Visits every record whose key begins with the prefix, in key order. The visitor may read
+    /// other records.
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()>;
 
-    /// The first key after this one.
+    /// The first key greater than `key`.
     fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Invariant: after a crash either all of a batch is there or none of it.
+    /// Applies a batch. Invariant: after a crash either all of a batch is there or none of it.
     fn apply(&self, changes: &Changes) -> Result<()>;
 
-    /// The same, one record after the other, from several threads at a time: a crash leaves as many as had come. Cheaper, for what will be
-    /// written again if that happens.
+    /// Applies a batch record by record; several threads may do so at a time. A crash leaves a part
+    /// of the batch. Cheaper than `apply`, for records that are written again after a crash.
     fn apply_each(&self, changes: &Changes) -> Result<()>;
 
     /// Returns when everything applied would survive a loss of power.
@@ -31,7 +36,8 @@ pub trait Records: Send + Sync {
     fn bytes(&self) -> u64;
 }
 
-/// One batch: the new value of each key, or that it is gone. In key order, so that equal batches are equal bytes.
+/// One batch: the new value of each key, or `None` for a removal. In key order, so that equal
+/// batches are equal bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub records: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -51,27 +57,28 @@ impl Changes {
     }
 }
 
-/// Records that end with the process. Clones are the same records.
+/// Records that end with the process. Clones share the same records.
 #[derive(Clone, Debug, Default)]
 pub struct InMemory {
-    held: Arc<RwLock<Held>>,
+    held: Arc<RwLock<HeldRecords>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Held {
+struct HeldRecords {
     records: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What undoes each batch since the last flush, the newest last.
+    /// The inverse of each batch since the last flush, the newest last.
     undo: Vec<Changes>,
 }
 
-/// So many records are copied at a time, because a visitor that reads again must not find the lock held.
+/// Number of records that a scan copies at a time. A scan copies, because a visitor that reads
+/// other records must not find the lock held.
 const SCANNED_AT_ONCE: usize = 64;
 
 impl InMemory {
-    /// What the next process would find if this one died now: without its last batches, as many as that, as far as they are not flushed.
-    /// Whoever holds these records goes on with them, and nobody sees it.
+    /// Copies the records as the next process would find them after a crash now that loses up to
+    /// `batches_lost` unflushed batches. Holders of the original records go on undisturbed.
     pub fn found_after_crash(&self, batches_lost: usize) -> InMemory {
-        let mut held = self.read().clone();
+        let mut held = self.held.read().clone();
         for _ in 0..batches_lost {
             let Some(undo) = held.undo.pop() else { break };
             held.change(&undo);
@@ -80,17 +87,9 @@ impl InMemory {
         InMemory { held: Arc::new(RwLock::new(held)) }
     }
 
-    /// A panic elsewhere cannot leave maps of plain bytes half changed.
-    fn read(&self) -> RwLockReadGuard<'_, Held> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Held> {
-        self.held.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn some_from(&self, from: Bound<&[u8]>, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.read()
+        self.held
+            .read()
             .records
             .range::<[u8], _>((from, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
@@ -102,7 +101,7 @@ impl InMemory {
 
 impl Records for InMemory {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.read().records.get(key).cloned())
+        Ok(self.held.read().records.get(key).cloned())
     }
 
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
@@ -121,13 +120,13 @@ impl Records for InMemory {
     }
 
     fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let held = self.read();
+        let held = self.held.read();
         let next = held.records.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded)).next();
         Ok(next.map(|(key, _)| key.clone()))
     }
 
     fn apply(&self, changes: &Changes) -> Result<()> {
-        let mut held = self.write();
+        let mut held = self.held.write();
         let undo = held.change(changes);
         held.undo.push(undo);
         Ok(())
@@ -141,17 +140,18 @@ impl Records for InMemory {
     }
 
     fn flush(&self) -> Result<()> {
-        self.write().undo.clear();
+        self.held.write().undo.clear();
         Ok(())
     }
 
     fn bytes(&self) -> u64 {
-        self.read().records.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+        let held = self.held.read();
+        held.records.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
     }
 }
 
-impl Held {
-    /// What undoes it.
+impl HeldRecords {
+    /// Applies the changes and returns their inverse.
     fn change(&mut self, changes: &Changes) -> Changes {
         let mut undo = Changes::default();
         for (key, value) in &changes.records {

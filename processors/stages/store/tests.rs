@@ -1,4 +1,5 @@
-//! One suite for both kinds of records, and the laws of the store told as stories.
+//! Tests of the store: one suite for both implementations of `Records`, then stories about batches,
+//! caches and opening.
 
 use super::disk::PIECE_BYTES;
 use super::*;
@@ -96,14 +97,14 @@ fn open(dir: &Path) -> Result<Opened> {
     Store::open(dir, &Options::default(), &identity(), 1234)
 }
 
-/// The same story on both, each new.
+/// Runs a story on a new store in memory and on a new one on disk.
 fn on_both(story: impl Fn(&Store)) {
     story(&Store::in_memory(&identity()));
     let dir = tempfile::tempdir().unwrap();
     story(&open(&dir.path().join("shard")).unwrap().store);
 }
 
-/// Applies what the story writes, as one batch.
+/// Applies the changes of the story as one batch.
 fn write(store: &Store, applied: i64, story: impl FnOnce(&mut Staged<'_>)) {
     let mut staged = staged(store);
     story(&mut staged);
@@ -140,12 +141,11 @@ impl Neighbours for NoIndex {
 }
 
 fn said(content: impl Into<String>) -> SaidBefore {
-    let (speaker, content, vector) = ("zoë".into(), content.into().into(), a_vector(1));
     SaidBefore {
-        speaker,
+        speaker: "zoë".into(),
         role: Role::User,
-        content,
-        vector,
+        content: content.into().into(),
+        vector: a_vector(1),
         source: None,
         question: 0.0,
         memory: None,
@@ -153,7 +153,7 @@ fn said(content: impl Into<String>) -> SaidBefore {
 }
 
 fn contents(reading: &dyn Reads, key: &UserKey, session: Option<&str>) -> Vec<String> {
-    reading.tail(key, session).unwrap().said.iter().map(|said| said.content.to_string()).collect()
+    reading.window(key, session).unwrap().said.iter().map(|said| said.content.to_string()).collect()
 }
 
 fn memories(reading: &dyn Reads, key: &UserKey) -> Vec<Memory> {
@@ -172,11 +172,11 @@ fn seen_at(offset: i64) -> SeenBefore {
     SeenBefore { source: memory.source, memories: vec![memory.id] }
 }
 
-/// Everything about a user, of each sort one.
+/// Writes one record of each sort for a user.
 fn write_all(staged: &mut Staged<'_>, key: &UserKey, offset: i64) {
     let memory = memory_of(key, offset, "likes tea");
     staged.put_memory_and_vector(memory.clone(), &a_vector(2));
-    staged.push_tail(key, Some("monday"), &said("hello")).unwrap();
+    staged.push_turn(key, Some("monday"), &said("hello")).unwrap();
     staged.put_session(key, "monday", &Session { turns: 1, ..Session::default() });
     staged.push_score(key, 0.5).unwrap();
     staged.add_own_words(key, &["drink", "tea"].into_iter().collect()).unwrap();
@@ -186,13 +186,17 @@ fn write_all(staged: &mut Staged<'_>, key: &UserKey, offset: i64) {
 
 // ---------------------------------------------------------------- records
 
-/// Keys that are neighbours, and keys that begin one another.
+/// Generates neighbouring keys, and keys that are prefixes of each other.
 fn some_key() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(b"ab/\x00".to_vec()), 1..5)
 }
 
 fn some_value() -> impl Strategy<Value = Option<Vec<u8>>> {
-    let length = prop_oneof![6 => 0..40usize, 2 => PIECE_BYTES - 1..PIECE_BYTES + 2, 1 => 2 * PIECE_BYTES..3 * PIECE_BYTES + 1];
+    let length = prop_oneof![
+        6 => 0..40usize,
+        2 => PIECE_BYTES - 1..PIECE_BYTES + 2,
+        1 => 2 * PIECE_BYTES..3 * PIECE_BYTES + 1,
+    ];
     prop::option::weighted(0.8, (length, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]))
 }
 
@@ -207,8 +211,8 @@ fn scanned(records: &dyn Records, prefix: &[u8], at_most: usize) -> Vec<(Vec<u8>
     found
 }
 
-/// What any records must do, told by the map that they are.
-fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]) {
+/// Checks an implementation of `Records` against a `BTreeMap`.
+fn conform(records: &dyn Records, batches: &[SomeBatch]) {
     let mut expected = BTreeMap::new();
     for (n, batch) in batches.iter().enumerate() {
         let changes = Changes { records: batch.clone() };
@@ -220,19 +224,11 @@ fn conform(records: &dyn Records, batches: &[BTreeMap<Vec<u8>, Option<Vec<u8>>>]
             };
             assert_eq!(records.get(key).unwrap(), *value);
         }
-        let under = |prefix: &[u8]| {
-            expected
-                .clone()
-                .into_iter()
-                .filter(|(key, _)| key.starts_with(prefix))
-                .collect::<Vec<_>>()
-        };
         for prefix in [&b""[..], b"a", b"a/", b"b\x00", b"c"] {
-            assert_eq!(scanned(records, prefix, usize::MAX), under(prefix));
-            assert_eq!(
-                scanned(records, prefix, 2),
-                under(prefix).into_iter().take(2).collect::<Vec<_>>()
-            );
+            let under = expected.clone().into_iter().filter(|(key, _)| key.starts_with(prefix));
+            let under: Vec<_> = under.collect();
+            assert_eq!(scanned(records, prefix, usize::MAX), under);
+            assert_eq!(scanned(records, prefix, 2), under[..under.len().min(2)]);
         }
         for from in [&b"\x00"[..], b"a", b"a/b", b"b/", b"c"] {
             let next = expected.keys().find(|key| key.as_slice() > from).cloned();
@@ -275,7 +271,7 @@ fn take(staged: &mut Staged<'_>, key: &UserKey, step: &Step) {
         Step::Put(n, false) => staged.put_memory(memory_of(key, *n, "no tea")),
         Step::Remove(n) => staged.remove_memory(key, memory_of(key, *n, "").id).unwrap(),
         Step::Said(n) => {
-            staged.push_tail(key, Some(&format!("s{n}")), &said(format!("{n}"))).unwrap()
+            staged.push_turn(key, Some(&format!("s{n}")), &said(format!("{n}"))).unwrap()
         }
         Step::Slot(n, true) => {
             let memory = memory_of(key, i64::from(*n), "").id;
@@ -292,11 +288,15 @@ fn take(staged: &mut Staged<'_>, key: &UserKey, step: &Step) {
 fn all_of(reads: &dyn Reads, key: &UserKey) -> String {
     let ids = reads.memory_ids(key).unwrap();
     let vectors: Vec<_> = ids.iter().map(|id| reads.vector(key, *id).unwrap()).collect();
-    let tails: Vec<_> =
-        reads.tails(key).unwrap().into_iter().filter(|(_, tail)| !tail.said.is_empty()).collect();
+    let windows: Vec<_> = reads
+        .windows(key)
+        .unwrap()
+        .into_iter()
+        .filter(|(_, window)| !window.said.is_empty())
+        .collect();
     let seen: Vec<_> = (0..4).map(|n| reads.numbered(key, &format!("e{n}")).unwrap()).collect();
     format!(
-        "{:?} {ids:?} {vectors:?} {tails:?} {:?} {:?} {seen:?} {:?}",
+        "{:?} {ids:?} {vectors:?} {windows:?} {:?} {:?} {seen:?} {:?}",
         memories(reads, key),
         reads.slots(key).unwrap(),
         reads.slots_under(key, "never:", 2).unwrap(),
@@ -304,22 +304,36 @@ fn all_of(reads: &dyn Reads, key: &UserKey) -> String {
     )
 }
 
+type SomeBatch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+fn some_batches() -> impl Strategy<Value = Vec<SomeBatch>> {
+    let batch = prop::collection::btree_map(some_key(), some_value(), 0..12);
+    prop::collection::vec(batch, 1..8)
+}
+
+fn open_records(dir: &Path) -> SledRecords {
+    match SledRecords::open(dir, &Options::default()) {
+        Ok(records) => records,
+        Err(not_opened) => panic!("the directory must open: {}", not_opened.into_fault()),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn disk_and_its_twin_do_the_same(batches in prop::collection::vec(prop::collection::btree_map(some_key(), some_value(), 0..12), 1..8)) {
+    fn disk_and_memory_behave_the_same(batches in some_batches()) {
         conform(&InMemory::default(), &batches);
         let dir = tempfile::tempdir().unwrap();
-        let opened = || match Disk::open(dir.path(), &Options::default()) {
-            Ok(disk) => disk,
-            Err(_) => panic!("a plain directory opens"),
-        };
-        conform(&opened(), &batches);
-        let all = scanned(&opened(), b"", usize::MAX);
-        let twin = InMemory::default();
-        batches.iter().for_each(|batch| twin.apply(&Changes { records: batch.clone() }).unwrap());
-        prop_assert_eq!(all, scanned(&twin, b"", usize::MAX));
+        conform(&open_records(dir.path()), &batches);
+        let on_disk = scanned(&open_records(dir.path()), b"", usize::MAX);
+        let memory = InMemory::default();
+        batches.iter().for_each(|batch| memory.apply(&Changes { records: batch.clone() }).unwrap());
+        prop_assert_eq!(on_disk, scanned(&memory, b"", usize::MAX));
     }
 
     #[test]
@@ -343,7 +357,7 @@ proptest! {
 }
 
 #[test]
-fn a_crash_takes_part_of_what_was_written_one_by_one() {
+fn a_crash_loses_a_part_of_records_applied_one_by_one() {
     let records = InMemory::default();
     let changes = Changes { records: (0..5).map(|n| (vec![b'a', n], Some(vec![n]))).collect() };
     records.apply_each(&changes).unwrap();
@@ -357,7 +371,7 @@ fn a_crash_takes_part_of_what_was_written_one_by_one() {
 }
 
 #[test]
-fn a_crash_takes_whole_batches_and_none_that_was_flushed() {
+fn a_crash_loses_whole_batches_and_none_that_was_flushed() {
     let records = InMemory::default();
     let put = |value: u8| {
         let mut changes = Changes::default();
@@ -382,11 +396,9 @@ fn a_crash_takes_whole_batches_and_none_that_was_flushed() {
 }
 
 #[test]
-fn a_big_value_made_small_leaves_no_pieces() {
+fn a_large_value_replaced_by_a_small_one_leaves_no_pieces() {
     let dir = tempfile::tempdir().unwrap();
-    let Ok(disk) = Disk::open(dir.path(), &Options::default()) else {
-        panic!("a plain directory opens")
-    };
+    let disk = open_records(dir.path());
     let put = |value: Option<usize>| {
         let value = value.map(|length| vec![7; length]);
         disk.apply(&Changes { records: [(b"k".to_vec(), value.clone())].into() }).unwrap();
@@ -403,7 +415,7 @@ fn a_big_value_made_small_leaves_no_pieces() {
 }
 
 #[test]
-fn a_visitor_may_read_while_it_is_shown_records() {
+fn a_visitor_may_read_during_a_scan() {
     on_both(|store| {
         write(store, 0, |staged| (0..200).for_each(|n| staged.put_memory(a_memory(n, "x"))));
         let mut count = 0;
@@ -420,7 +432,7 @@ fn a_visitor_may_read_while_it_is_shown_records() {
 // ---------------------------------------------------------------- typed
 
 #[test]
-fn what_was_written_is_read_from_staged_and_store_alike() {
+fn staged_records_and_the_store_read_the_same() {
     on_both(|store| {
         let zoe = key("zoe");
         let mut staged = staged(store);
@@ -430,7 +442,7 @@ fn what_was_written_is_read_from_staged_and_store_alike() {
         let check = |reading: &dyn Reads| {
             assert_eq!(reading.memory(&zoe, expected.id).unwrap(), Some(expected.clone()));
             assert_eq!(reading.vector(&zoe, expected.id).unwrap(), Some(a_vector(2)));
-            assert_eq!(reading.tail(&zoe, Some("monday")).unwrap().said, [said("hello")]);
+            assert_eq!(reading.window(&zoe, Some("monday")).unwrap().said, [said("hello")]);
             let monday = Session { turns: 1, ..Session::default() };
             assert_eq!(reading.session(&zoe, "monday").unwrap(), Some(monday));
             assert_eq!(reading.sessions(&zoe).unwrap(), [("monday".to_owned(), monday)]);
@@ -444,15 +456,14 @@ fn what_was_written_is_read_from_staged_and_store_alike() {
         };
         check(&staged);
         assert_eq!(store.memory(&zoe, expected.id).unwrap(), None);
-        let (batch, _) = store.encode(staged.into_changes()).unwrap();
-        store.apply(batch, mark(7)).unwrap();
+        store.apply(store.encode(staged.into_changes()).unwrap().0, mark(7)).unwrap();
         check(store);
         assert_eq!(store.applied(), 7);
     });
 }
 
 #[test]
-fn nothing_of_another_user_is_in_a_users_scan() {
+fn a_scan_of_a_user_meets_no_record_of_another() {
     on_both(|store| {
         let keys = ["zo", "zoe", "zoe!", "zoë"]
             .map(key)
@@ -503,18 +514,18 @@ fn users_are_walked_page_by_page_and_none_is_missed() {
 }
 
 #[test]
-fn a_tail_keeps_the_last_turns_in_order_across_batches() {
+fn a_context_window_keeps_the_last_turns_in_order_across_batches() {
     on_both(|store| {
         let zoe = key("zoe");
         for batch in 0..5 {
             write(store, batch, |staged| {
                 for turn in 0..3 {
                     staged
-                        .push_tail(&zoe, Some("monday"), &said(format!("{}", batch * 3 + turn)))
+                        .push_turn(&zoe, Some("monday"), &said(format!("{}", batch * 3 + turn)))
                         .unwrap();
                 }
-                staged.push_tail(&zoe, None, &said("alone")).unwrap();
-                staged.push_tail(&zoe, Some("monday 2"), &said("other")).unwrap();
+                staged.push_turn(&zoe, None, &said("alone")).unwrap();
+                staged.push_turn(&zoe, Some("monday 2"), &said("other")).unwrap();
             });
         }
         assert_eq!(contents(store, &zoe, Some("monday")), ["9", "10", "11", "12", "13", "14"]);
@@ -522,12 +533,12 @@ fn a_tail_keeps_the_last_turns_in_order_across_batches() {
         write(store, 9, |staged| staged.forget_session(&zoe, "monday"));
         assert_eq!(contents(store, &zoe, Some("monday")), [""; 0]);
         assert_eq!(contents(store, &zoe, Some("monday 2")), ["other"; 5]);
-        assert_eq!(TAIL_TURNS, 6);
+        assert_eq!(CONTEXT_TURNS, 6);
     });
 }
 
 #[test]
-fn scores_are_a_window() {
+fn only_the_last_totals_are_kept() {
     on_both(|store| {
         let zoe = key("zoe");
         write(store, 0, |staged| {
@@ -563,7 +574,7 @@ fn a_users_own_words_are_counted_from_batch_to_batch() {
 }
 
 #[test]
-fn ids_are_recognised_until_a_thousand_newer_ones_came() {
+fn an_id_is_recognised_until_a_thousand_newer_ids_came() {
     on_both(|store| {
         let zoe = key("zoe");
         for batch in 0..4i64 {
@@ -574,9 +585,10 @@ fn ids_are_recognised_until_a_thousand_newer_ones_came() {
                 }
             });
         }
-        let is_known = |n: i64| store.seen(&zoe, &format!("e-{n}")).unwrap() == Some(seen_at(n));
-        let known: Vec<i64> = (0..1700).filter(|n| is_known(*n)).collect();
-        assert_eq!(known.len() as i64, 1700 - known[0], "none is missing between");
+        let known: Vec<i64> = (0..1700)
+            .filter(|n| store.seen(&zoe, &format!("e-{n}")).unwrap() == Some(seen_at(*n)))
+            .collect();
+        assert_eq!(known.len() as i64, 1700 - known[0], "the kept ids have no gap");
         assert!(
             (SEEN_IDS..SEEN_IDS + SEEN_IDS_SWEPT).contains(&(known.len() as u64)),
             "{}",
@@ -586,7 +598,7 @@ fn ids_are_recognised_until_a_thousand_newer_ones_came() {
 }
 
 #[test]
-fn forgotten_stays_forgotten_but_its_ids_are_known() {
+fn a_forgotten_user_keeps_only_the_ids_seen() {
     on_both(|store| {
         let zoe = key("zoe");
         write(store, 0, |staged| write_all(staged, &zoe, 1));
@@ -620,7 +632,7 @@ fn forgotten_stays_forgotten_but_its_ids_are_known() {
 }
 
 #[test]
-fn a_removed_memory_takes_its_vector_and_its_slots_along() {
+fn a_removed_memory_loses_its_vector_and_its_slots() {
     on_both(|store| {
         let zoe = key("zoe");
         write(store, 0, |staged| {
@@ -645,7 +657,7 @@ fn a_removed_memory_takes_its_vector_and_its_slots_along() {
 }
 
 #[test]
-fn equal_records_have_equal_digests_whatever_kept_them() {
+fn equal_records_have_equal_digests_on_disk_and_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let [disk, twin] =
         [open(&dir.path().join("shard")).unwrap().store, Store::in_memory(&identity())];
@@ -678,7 +690,7 @@ fn records_and_offset_are_there_together_after_every_reopening() {
     }
 }
 
-/// What a killed process leaves is what a copy of its files shows.
+/// A copy of the files during writing is what a killed process leaves.
 #[test]
 fn a_store_copied_while_it_is_written_holds_whole_batches() {
     let dir = tempfile::tempdir().unwrap();
@@ -703,7 +715,7 @@ fn a_store_copied_while_it_is_written_holds_whole_batches() {
             assert_eq!(memories(&copied.store, &key("zoe")).len() as i64, (applied + 1) * 20);
         }
     }
-    assert!(newest > 0, "the copies must show something");
+    assert!(newest > 0, "at least one copy must have applied a batch");
 }
 
 fn copy_dir(from: &Path, to: &Path) {
@@ -727,7 +739,7 @@ fn stop_of(opened: Result<Opened>) -> (StopName, String) {
 }
 
 #[test]
-fn a_store_of_anything_else_stops_by_name_and_stays() {
+fn a_store_of_another_identity_stops_by_name_and_stays() {
     let dir = tempfile::tempdir().unwrap();
     let shard = dir.path().join("shard");
     write(&open(&shard).unwrap().store, 5, |staged| write_all(staged, &key("zoe"), 5));
@@ -757,27 +769,31 @@ fn a_newer_store_stops_by_name_and_stays_as_it_was() {
     store.apply(Finished { changes, ..Finished::default() }, mark(8)).unwrap();
     drop(store);
     assert_eq!(stop_of(open(&shard)).0, StopName::StoreNewer);
-    let Ok(disk) = Disk::open(&shard, &Options::default()) else { panic!("it is not damaged") };
+    let disk = open_records(&shard);
     assert_eq!(disk.get(&keys::identity()).unwrap(), Some(vec![format::VERSION + 1, 42]));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn an_older_store_is_of_the_new_format_from_its_first_batch_on() {
+fn an_older_store_has_the_new_format_from_the_first_batch_on() {
     let below = InMemory::default();
-    let (mut older, mut bytes) = (Changes::default(), format::identity_bytes(&identity()));
+    let mut older = Changes::default();
+    let mut bytes = format::identity_bytes(&identity());
     bytes[0] = 1;
     older.put(keys::identity(), bytes);
     below.apply(&older).unwrap();
     let store = Store::over(below, &identity()).unwrap();
-    let version = || store.record(&keys::identity()).unwrap().unwrap()[0];
-    assert_eq!(version(), 1, "whoever only reads changes nothing");
+    assert_eq!(version_of(&store), 1, "opening and reading changes nothing");
     write(&store, 0, |staged| write_all(staged, &key("zoe"), 0));
-    assert_eq!(version(), format::VERSION);
+    assert_eq!(version_of(&store), format::VERSION);
+}
+
+fn version_of(store: &Store) -> u8 {
+    store.record(&keys::identity()).unwrap().unwrap()[0]
 }
 
 #[test]
-fn an_older_store_says_so_before_the_first_record_that_goes_ahead() {
+fn an_older_store_gets_the_new_format_before_the_first_record_applied_ahead() {
     let below = InMemory::default();
     let mut older = format::identity_bytes(&identity());
     older[0] = 1;
@@ -785,7 +801,7 @@ fn an_older_store_says_so_before_the_first_record_that_goes_ahead() {
     below.flush().unwrap();
     let store = Store::over(below.clone(), &identity()).unwrap();
     store.apply_ahead(&Changes::of(b"a/b/g".to_vec(), Some(vec![format::VERSION]))).unwrap();
-    assert_eq!(store.applied(), -1, "what goes ahead moves no mark");
+    assert_eq!(store.applied(), -1, "records applied ahead do not move the checkpoint");
     let without_its_last = below.found_after_crash(1);
     assert_eq!(without_its_last.get(b"a/b/g").unwrap(), None);
     assert_eq!(without_its_last.get(&keys::identity()).unwrap().unwrap()[0], format::VERSION);
@@ -801,27 +817,18 @@ fn a_store_open_elsewhere_stops_by_name() {
     assert!(open(&shard).unwrap().rebuilt.is_none());
 }
 
+fn put_identity(dir: &Path, bytes: Option<Vec<u8>>) {
+    open_records(dir).apply(&Changes::of(keys::identity(), bytes)).unwrap();
+}
+
 #[test]
 fn a_damaged_store_is_set_aside_not_lost() {
-    let nonsense = |path: &Path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap();
-    let config = |path: &Path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap();
-    let no_identity = |path: &Path| {
-        let Ok(disk) = Disk::open(path, &Options::default()) else { panic!("not damaged yet") };
-        disk.apply(&Changes { records: [(keys::identity(), None)].into() }).unwrap();
-    };
-    let no_sense = |path: &Path| {
-        let Ok(disk) = Disk::open(path, &Options::default()) else { panic!("not damaged yet") };
-        disk.apply(&Changes { records: [(keys::identity(), Some(vec![1, 200, 200]))].into() })
-            .unwrap();
-    };
-    let met = |path: &Path| fs::write(path.join("damaged"), "page 7").unwrap();
-    type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
-    let damages: [Damage; 5] = [
-        ("nonsense", &nonsense),
-        ("config", &config),
-        ("no identity", &no_identity),
-        ("no sense", &no_sense),
-        ("met", &met),
+    let damages: [(&str, fn(&Path)); 5] = [
+        ("random bytes", |path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap()),
+        ("config", |path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap()),
+        ("no identity", |path| put_identity(path, None)),
+        ("unreadable identity", |path| put_identity(path, Some(vec![1, 200, 200]))),
+        ("met by a read", |path| fs::write(path.join("damaged"), "page 7").unwrap()),
     ];
     for (name, damage) in damages {
         let dir = tempfile::tempdir().unwrap();
@@ -843,8 +850,9 @@ fn a_damaged_store_is_set_aside_not_lost() {
 }
 
 #[test]
-fn what_is_recalled_again_is_what_was_written_since() {
-    let (store, zoe) = (Store::in_memory(&identity()), key("zoe"));
+fn a_cached_memory_follows_every_batch() {
+    let store = Store::in_memory(&identity());
+    let zoe = key("zoe");
     let first = a_memory(1, "likes tea");
     let recalled = || {
         store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone())
@@ -859,11 +867,12 @@ fn what_is_recalled_again_is_what_was_written_since() {
     assert_eq!(recalled(), None);
 }
 
-/// Asked between any two changes, of which a batch has many.
+/// Reads between any two changes of a batch.
 #[test]
-fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
+fn a_batch_reads_its_own_changes_of_slots() {
     on_both(|store| {
-        let (zoe, ada) = (key("zoe"), key("ada"));
+        let zoe = key("zoe");
+        let ada = key("ada");
         let holder = SlotHolder { memory: memory_of(&zoe, 1, "").id, value: "x".into() };
         write(store, 1, |staged| {
             [&zoe, &ada].into_iter().for_each(|user| staged.put_slot(user, "never:fly", &holder))
@@ -900,11 +909,12 @@ fn a_batch_finds_the_slots_that_it_put_and_not_those_that_it_removed() {
     });
 }
 
-/// What is kept decoded for the next turn follows every batch.
+/// The cache of decoded user records follows every batch.
 #[test]
-fn a_turn_reads_again_what_was_written_since() {
+fn the_cached_records_of_a_user_follow_every_batch() {
     on_both(|store| {
-        let (zoe, ada) = (key("zoe"), key("ada"));
+        let zoe = key("zoe");
+        let ada = key("ada");
         let slots = |key: &UserKey| {
             let found = staged(store).slots_under(key, "never:", 3).unwrap();
             found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
@@ -913,23 +923,23 @@ fn a_turn_reads_again_what_was_written_since() {
             let staged = staged(store);
             (staged.own_words(key).unwrap().total(), staged.scores(key).unwrap().len())
         };
-        let holder = || SlotHolder { memory: memory_of(&key("zoe"), 1, "").id, value: "x".into() };
+        let holder = SlotHolder { memory: memory_of(&key("zoe"), 1, "").id, value: "x".into() };
         for user in [&zoe, &ada] {
             assert_eq!((slots(user), known(user)), (vec![], (0, 0)));
             write(store, 1, |staged| {
-                staged.put_slot(user, "never:fly", &holder());
+                staged.put_slot(user, "never:fly", &holder);
                 staged.push_score(user, 0.5).unwrap();
                 staged.add_own_words(user, &["tea", "boat"].into_iter().collect()).unwrap();
                 assert_eq!(
                     *staged.slots_under(user, "never:", 3).unwrap(),
-                    [("never:fly".to_owned(), holder())]
+                    [("never:fly".to_owned(), holder.clone())]
                 );
             });
             assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
         }
-        // What is not certain is not kept.
+        // The cache takes nothing from a dropped staged.
         let mut given_up = staged(store);
-        given_up.put_slot(&zoe, "never:ski", &holder());
+        given_up.put_slot(&zoe, "never:ski", &holder);
         given_up.push_score(&zoe, 0.5).unwrap();
         assert_eq!(given_up.slots_under(&zoe, "never:", 3).unwrap().len(), 2);
         drop(given_up);
@@ -937,7 +947,7 @@ fn a_turn_reads_again_what_was_written_since() {
         write(store, 2, |staged| {
             ["never:a", "never:b", "never:c", "new"]
                 .iter()
-                .for_each(|name| staged.put_slot(&zoe, name, &holder()));
+                .for_each(|name| staged.put_slot(&zoe, name, &holder));
             staged.push_score(&zoe, 0.5).unwrap();
         });
         assert_eq!(

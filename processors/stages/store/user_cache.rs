@@ -1,4 +1,4 @@
-//! Caches of the decoded per-user records that every turn reads: context windows, gate states and
+//! UserCache of the decoded per-user records that every turn reads: context windows, gate states and
 //! slots. To read and decode them costs as much as to score the turn. Each cache is bounded.
 //!
 //! Invariant: a cached record is the stored one. A reader that read before a batch was applied must
@@ -6,7 +6,7 @@
 
 use super::keys;
 use crate::fault::Result;
-use crate::memory::reads::{GateState, SlotHolder, Tail};
+use crate::memory::reads::{ContextWindow, GateState, SlotHolder};
 use foldhash::fast::RandomState;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -14,35 +14,35 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub struct Caches {
+pub struct UserCache {
     /// By the key of the ring.
-    pub tails: Cache<Tail>,
+    pub windows: RecordCache<ContextWindow>,
     /// By the key of the record.
-    pub gates: Cache<GateState>,
+    pub gates: RecordCache<GateState>,
     /// By the prefix of all slots of a user.
-    pub slots: Cache<Slots>,
+    pub slots: RecordCache<SlotsAnswer>,
 }
 
 /// The first `limit` slots of a user whose names begin with `beginning`.
-pub struct Slots {
+pub struct SlotsAnswer {
     pub beginning: Box<str>,
     pub limit: usize,
     pub found: Arc<Vec<(String, SlotHolder)>>,
 }
 
-impl Slots {
+impl SlotsAnswer {
     pub fn answer(&self, beginning: &str, limit: usize) -> Option<Arc<Vec<(String, SlotHolder)>>> {
         (*self.beginning == *beginning && self.limit == limit).then(|| self.found.clone())
     }
 }
 
-impl Caches {
+impl UserCache {
     /// Each cache holds at most `count_max` records.
-    pub fn new(count_max: usize) -> Caches {
-        Caches {
-            tails: Cache::new(count_max),
-            gates: Cache::new(count_max),
-            slots: Cache::new(count_max),
+    pub fn new(count_max: usize) -> UserCache {
+        UserCache {
+            windows: RecordCache::new(count_max),
+            gates: RecordCache::new(count_max),
+            slots: RecordCache::new(count_max),
         }
     }
 
@@ -50,38 +50,38 @@ impl Caches {
     pub fn applied<'k>(
         &self,
         changed: impl Iterator<Item = &'k [u8]>,
-        tails: Vec<(Vec<u8>, Arc<Tail>)>,
+        windows: Vec<(Vec<u8>, Arc<ContextWindow>)>,
         gates: Vec<(Vec<u8>, Arc<GateState>)>,
     ) {
         self.slots.end_epoch();
         self.gates.end_epoch();
-        self.tails.end_epoch();
+        self.windows.end_epoch();
         for record in changed {
             if keys::is_gate(record) {
                 self.gates.remove(record);
             } else if let Some(ring) = keys::ring_of(record) {
-                self.tails.remove(ring);
+                self.windows.remove(ring);
             } else if let Some((of_user, name)) = keys::slot_of(record) {
-                let begins = |slots: &Slots| name.starts_with(slots.beginning.as_bytes());
+                let begins = |slots: &SlotsAnswer| name.starts_with(slots.beginning.as_bytes());
                 self.slots.remove_if(of_user, begins);
             }
         }
-        self.tails.put_all(tails);
+        self.windows.put_all(windows);
         self.gates.put_all(gates);
     }
 }
 
-pub struct Cache<V> {
+pub struct RecordCache<V> {
     entries: Mutex<LruCache<Vec<u8>, Arc<V>, RandomState>>,
     /// Number of batches applied.
     epoch: AtomicU64,
 }
 
-impl<V> Cache<V> {
-    fn new(count_max: usize) -> Cache<V> {
+impl<V> RecordCache<V> {
+    fn new(count_max: usize) -> RecordCache<V> {
         let count_max = NonZeroUsize::new(count_max).unwrap_or(NonZeroUsize::MIN);
         let entries = Mutex::new(LruCache::with_hasher(count_max, RandomState::default()));
-        Cache { entries, epoch: AtomicU64::new(0) }
+        RecordCache { entries, epoch: AtomicU64::new(0) }
     }
 
     pub fn get(&self, key: &[u8]) -> Option<Arc<V>> {
