@@ -146,13 +146,19 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> Outgoing 
 
 /// Why there is no answer. Without a shard to ask, nothing is known of its freshness.
 pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> Outgoing {
-    let error = wire::Trouble {
+    let error = wire::ErrorDetail {
         code: reject.code.as_str(),
         message: &reject.message,
         field: reject.field.as_deref(),
     };
     let unknown = Freshness::default();
-    sent(to, "error", reject.code.status(), wire::Refusal { error }, freshness.unwrap_or(&unknown))
+    sent(
+        to,
+        "error",
+        reject.code.status(),
+        wire::ErrorBody { error },
+        freshness.unwrap_or(&unknown),
+    )
 }
 
 fn sent(

@@ -151,8 +151,8 @@ pub fn moment(time: Time) -> wire::Moment {
 }
 
 /// What has happened to a memory since it was made, oldest first; what has no known time comes last.
-fn since(memory: &Memory) -> Vec<wire::Happening> {
-    let happening = |what, at: Option<Time>| wire::Happening {
+fn since(memory: &Memory) -> Vec<wire::HistoryEntry> {
+    let happening = |what, at: Option<Time>| wire::HistoryEntry {
         what,
         at: at.map(moment),
         count: None,
@@ -161,9 +161,10 @@ fn since(memory: &Memory) -> Vec<wire::Happening> {
     // One clock for both: only if one of them never happened is it known to be the other's.
     let last = |other: u32| (other == 0).then_some(memory.fresh_at);
     let counted = |what, count: u32, other: u32| {
-        (count > 0).then(|| wire::Happening { count: Some(count), ..happening(what, last(other)) })
+        (count > 0)
+            .then(|| wire::HistoryEntry { count: Some(count), ..happening(what, last(other)) })
     };
-    let with = |other: MemoryId, what, at| wire::Happening {
+    let with = |other: MemoryId, what, at| wire::HistoryEntry {
         memory: Some(id(other)),
         ..happening(what, at)
     };
@@ -191,8 +192,13 @@ fn surprise(surprise: &Surprise) -> wire::Surprise<'_> {
     }
 }
 
-fn place<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPlace<'a> {
-    wire::EventPlace { topic: &event.topic, partition: event.partition, offset: event.offset, id }
+fn place<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPosition<'a> {
+    wire::EventPosition {
+        topic: &event.topic,
+        partition: event.partition,
+        offset: event.offset,
+        id,
+    }
 }
 
 fn source(memory: &Memory) -> wire::Source<'_> {
