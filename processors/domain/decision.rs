@@ -66,8 +66,8 @@ pub struct Decision {
     pub threshold: Option<f32>,
     pub memory: Option<MemoryId>,
     pub related: Vec<MemoryId>,
-    /// Number of memories that a forget matched and did not erase, because one forget may erase only
-    /// a limited number.
+    /// Number of memories that a forget matched and did not erase, because one forget may erase
+    /// only a limited number.
     pub left: Option<usize>,
     pub profile: Arc<str>,
     pub at: Time,

@@ -11,8 +11,9 @@ use uuid::Uuid;
 pub struct MemoryId(pub Uuid);
 
 impl MemoryId {
-    /// Derives the id from the event's place in the log ([UUID version 5](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-5)),
-    /// never from randomness or a clock, so that a replay makes the same id.
+    /// Derives the id from the event's place in the log ([UUID version
+    /// 5](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-5)), never from randomness or a
+    /// clock, so that a replay makes the same id.
     ///
     /// `span` numbers the candidates of one event.
     pub fn of(source: &Position, span: u32) -> MemoryId {
@@ -74,8 +75,8 @@ pub type Metadata = BTreeMap<String, String>;
 pub struct Memory {
     pub id: MemoryId,
     pub key: UserKey,
-    /// The user who created a tenant memory. `None` for a user's own memory, and for a record of store
-    /// format 3 or older.
+    /// The user who created a tenant memory. `None` for a user's own memory, and for a record of
+    /// store format 3 or older.
     pub author: Option<String>,
     pub scope: Scope,
     pub session: Option<String>,
@@ -103,13 +104,13 @@ pub struct Memory {
     pub archived: bool,
     /// Number of changes. A proposal names the version that it was made from, see [`super::Seen`].
     pub version: u32,
-    /// The offset of the event on this shard that last changed the memory. The index compares its own
-    /// checkpoint with this offset.
+    /// The offset of the event on this shard that last changed the memory. The index compares its
+    /// own checkpoint with this offset.
     pub changed: i64,
     pub uses: u32,
     pub confirmed: u32,
-    /// When the memory was last used or confirmed. The fade is counted from here; fading itself never
-    /// rewrites the memory.
+    /// When the memory was last used or confirmed. The fade is counted from here; fading itself
+    /// never rewrites the memory.
     pub fresh_at: Time,
     pub surprise: Option<Surprise>,
     pub threshold: Option<f32>,
@@ -170,8 +171,8 @@ pub struct Neighbour {
     /// The first words of the turn.
     pub words: Arc<str>,
     pub vector: Vector,
-    /// How much of the turn is a question: 1 for a short question, less the more other text the turn
-    /// holds.
+    /// How much of the turn is a question: 1 for a short question, less the more other text the
+    /// turn holds.
     pub question: f32,
 }
 

@@ -67,7 +67,8 @@ impl MarkKey {
     }
 }
 
-/// Adds one part behind its length. `u64::MAX` in place of the length means that the part is absent.
+/// Adds one part behind its length. `u64::MAX` in place of the length means that the part is
+/// absent.
 fn add(digest: &mut Hmac<Sha256>, part: Option<&[u8]>) {
     digest.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_be_bytes());
     digest.update(part.unwrap_or_default());

@@ -19,8 +19,8 @@ impl Time {
     }
 }
 
-/// Both clocks at one instant. Deadlines are on the wall clock; memories fade by event time, so that
-/// a replay of the events repeats the same strengths.
+/// Both clocks at one instant. Deadlines are on the wall clock; memories fade by event time, so
+/// that a replay of the events repeats the same strengths.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     pub wall: Time,

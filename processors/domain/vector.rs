@@ -59,8 +59,8 @@ pub fn product<A: Copy + Into<i32>, B: Copy + Into<i32>>(a: &[A], b: &[B]) -> i3
     a.iter().zip(b).map(|(x, y)| (*x).into() * (*y).into()).sum()
 }
 
-/// Runs `work` in the best of two compiled versions, chosen by the processor at run time. The choice
-/// costs some time, so one call should cover many products.
+/// Runs `work` in the best of two compiled versions, chosen by the processor at run time. The
+/// choice costs some time, so one call should cover many products.
 #[inline(always)]
 pub fn for_this_processor<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)

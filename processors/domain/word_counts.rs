@@ -15,8 +15,8 @@ const COUNTERS: usize = 1024;
 /// Number of used counters above which all counts are halved. With more, words would share counters
 /// with others; halving also makes old habits count less.
 const FULL: usize = COUNTERS / 2;
-/// Total above which all counts are halved even if few counters are used. For a user who repeats the
-/// same few words, the counts stop at 15 and the total must stay in proportion to them.
+/// Total above which all counts are halved even if few counters are used. For a user who repeats
+/// the same few words, the counts stop at 15 and the total must stay in proportion to them.
 const TOTAL_MAX: u32 = 8 * COUNTERS as u32;
 const COUNT_MAX: u8 = 15;
 const BYTES: usize = COUNTERS / 2;
@@ -91,8 +91,8 @@ impl OwnWords {
 
     // ---------------------------------------------------------------- to and from bytes
 
-    /// Packs the counts into two bytes for each used counter, or all counters if that is shorter. The
-    /// length identifies the form.
+    /// Packs the counts into two bytes for each used counter, or all counters if that is shorter.
+    /// The length identifies the form.
     pub fn packed(&self) -> Vec<u8> {
         if 2 * self.used >= BYTES {
             return self.counts.to_vec();
@@ -122,8 +122,8 @@ impl OwnWords {
     }
 }
 
-/// Returns the counter of a word: [FNV-1a](https://www.rfc-editor.org/rfc/rfc9923) of 64 bits, folded.
-/// Invariant: the hash never changes, since stored counts would then belong to other words.
+/// Returns the counter of a word: [FNV-1a](https://www.rfc-editor.org/rfc/rfc9923) of 64 bits,
+/// folded. Invariant: the hash never changes, since stored counts would then belong to other words.
 fn counter(stem: &str) -> usize {
     let hash = stem.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

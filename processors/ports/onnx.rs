@@ -2,9 +2,9 @@
 //! session for a graph, and the tokenizer of a model.
 //!
 //! The embedder and the cross-encoder share this module. Each describes its graph by a
-//! [`Signature`], turns texts into tokens by a [`LimitedTokenizer`], and feeds a [`Graph`] with named
-//! tensors. They decide what the output means, and which fault a failure is. `ort` is used in no
-//! other module.
+//! [`Signature`], turns texts into tokens by a [`LimitedTokenizer`], and feeds a [`Graph`] with
+//! named tensors. They decide what the output means, and which fault a failure is. `ort` is used in
+//! no other module.
 
 use ort::environment::Environment;
 use ort::ep::CPU;
@@ -87,9 +87,9 @@ impl Graph {
         Ok(Graph { session, inputs, output: output.unwrap_or(0) })
     }
 
-    /// Runs the graph on a batch of `rows` texts of equal length. `values` holds the tensors by name;
-    /// those that the graph has no input for are ignored. `read` gets the shape and the numbers of
-    /// the output.
+    /// Runs the graph on a batch of `rows` texts of equal length. `values` holds the tensors by
+    /// name; those that the graph has no input for are ignored. `read` gets the shape and the
+    /// numbers of the output.
     pub fn run<T>(
         &mut self,
         rows: usize,
@@ -122,9 +122,9 @@ fn session(environment: &Environment, file: &Path, threads: usize) -> ort::Resul
         // A waiting thread that spins would take a core from the other sessions.
         .with_intra_op_spinning(false)?
         .with_inter_op_spinning(false)?
-        // Add and LayerNormalization fused into one node take three times as long as apart: with the
-        // fusion, a text of 32 tokens takes 3.1 ms instead of 2.5. Vectors differ by 1e-7, so the
-        // name of a model does not depend on this setting.
+        // Add and LayerNormalization fused into one node take three times as long as apart: with
+        // the fusion, a text of 32 tokens takes 3.1 ms instead of 2.5. Vectors differ by 1e-7, so
+        // the name of a model does not depend on this setting.
         .with_disabled_optimizers("SkipLayerNormFusion")?
         .commit_from_file(file)
 }
@@ -138,8 +138,8 @@ pub struct LimitedTokenizer {
 
 impl LimitedTokenizer {
     /// Switches off the padding and truncation of the file. The tokenizer that ships with
-    /// all-MiniLM-L6-v2 pads every text to 128 tokens and cuts it there: 10 ms for a text that needs
-    /// one.
+    /// all-MiniLM-L6-v2 pads every text to 128 tokens and cuts it there: 10 ms for a text that
+    /// needs one.
     fn parse(bytes: &[u8], tokens_max: usize) -> Result<LimitedTokenizer> {
         let mut tokenizer = Tokenizer::from_bytes(bytes)?;
         tokenizer.with_padding(None).with_truncation(None)?;
@@ -175,8 +175,8 @@ pub fn truncate(text: &mut Encoding, tokens: usize) {
 /// A process can create the environment of ONNX Runtime only once, so it is never dropped.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// Returns the environment of this process. The first call loads the library: the named one, that of
-/// `ORT_DYLIB_PATH`, or one found beside the model or in a system directory.
+/// Returns the environment of this process. The first call loads the library: the named one, that
+/// of `ORT_DYLIB_PATH`, or one found beside the model or in a system directory.
 fn environment(directory: &Path, named: Option<&Path>) -> Result<Environment> {
     let mut created = ENVIRONMENT.lock();
     // A second model needs no library: the first one's is loaded, and a process has only one.
@@ -190,8 +190,8 @@ fn environment(directory: &Path, named: Option<&Path>) -> Result<Environment> {
     Ok(created.insert(environment).clone())
 }
 
-/// Finds the library before it is loaded. Invariant: a named library that is missing is an error and
-/// is not replaced by another that is found.
+/// Finds the library before it is loaded. Invariant: a named library that is missing is an error
+/// and is not replaced by another that is found.
 fn library(directory: &Path, named: Option<&Path>) -> Result<PathBuf> {
     let named =
         named.map(Path::to_owned).or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));

@@ -1,8 +1,8 @@
 //! Runs a cross-encoder in ONNX: a directory with `model.onnx` and `tokenizer.json`.
 //!
-//! The graph takes `input_ids`, `attention_mask` and, if it has such an input, `token_type_ids`. Its
-//! output is `logits`, a row for each pair. Pairs are cut to `tokens_max`, the longer text first, and
-//! filled up to the longest pair of the batch; the mask excludes the filling.
+//! The graph takes `input_ids`, `attention_mask` and, if it has such an input, `token_type_ids`.
+//! Its output is `logits`, a row for each pair. Pairs are cut to `tokens_max`, the longer text
+//! first, and filled up to the longest pair of the batch; the mask excludes the filling.
 
 use super::Options;
 use crate::fault::{Fault, Result, StopName};
@@ -22,8 +22,8 @@ pub struct CrossEncoderDirectory {
 }
 
 impl CrossEncoderDirectory {
-    /// Opens a model that gives `columns` numbers for each pair. Reads a pair of maximum length beside
-    /// a short one, so that a model that fails at its limit fails at the start.
+    /// Opens a model that gives `columns` numbers for each pair. Reads a pair of maximum length
+    /// beside a short one, so that a model that fails at its limit fails at the start.
     pub fn open(options: &Options, columns: usize) -> Result<CrossEncoderDirectory> {
         let option = options.option;
         let files =
@@ -110,7 +110,8 @@ fn filled(encodings: &[Encoding], row: fn(&Encoding) -> &[u32]) -> Vec<i64> {
     values
 }
 
-/// Divides the tokens of a pair: each text has half of the room, and the part that the other leaves.
+/// Divides the tokens of a pair: each text has half of the room, and the part that the other
+/// leaves.
 fn shares(room: usize, question: usize, text: usize) -> (usize, usize) {
     let question = question.min(room - text.min(room / 2));
     (question, text.min(room - question))

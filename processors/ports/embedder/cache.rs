@@ -29,8 +29,8 @@ impl VectorCache {
         VectorCache { vectors: Mutex::new(LruCache::new(texts)) }
     }
 
-    /// Looks up the vectors of a batch. Also returns the texts to be encoded, each once, in the order
-    /// in which `complete` expects their vectors.
+    /// Looks up the vectors of a batch. Also returns the texts to be encoded, each once, in the
+    /// order in which `complete` expects their vectors.
     pub fn look_up(&self, texts: Vec<String>) -> (CachedBatch, Vec<String>) {
         let mut batch =
             CachedBatch { texts: Vec::with_capacity(texts.len()), missing: HashMap::new() };

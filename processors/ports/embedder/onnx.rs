@@ -1,8 +1,8 @@
 //! Encodes texts by a model in ONNX: a directory with `model.onnx` and `tokenizer.json`.
 //!
 //! Any sentence encoder works: its inputs are found by name, its output by name or place and by
-//! shape. A text is encoded in five steps: tokenize, cut to `tokens_max`, run the graph, average over
-//! the tokens if the graph does not, scale to unit length and subtract the centre.
+//! shape. A text is encoded in five steps: tokenize, cut to `tokens_max`, run the graph, average
+//! over the tokens if the graph does not, scale to unit length and subtract the centre.
 
 use super::spread::Measured;
 use super::{Embedder, Options, centred, unit};
@@ -40,8 +40,8 @@ pub struct EncoderDirectory {
 }
 
 impl EncoderDirectory {
-    /// Opens a model and encodes a text of maximum length with it, so that a model that fails at its
-    /// limit fails at the start.
+    /// Opens a model and encodes a text of maximum length with it, so that a model that fails at
+    /// its limit fails at the start.
     pub fn open(path: &Path, options: &Options) -> Result<EncoderDirectory> {
         let files = ModelFiles::open(path, options.library.as_deref(), options.tokens_max)
             .map_err(unusable)?;
@@ -187,14 +187,15 @@ impl OnnxEncoder {
         onnx::truncate(&mut encoding, self.tokenizer.room(false).max(1));
         let encoding = self.tokenizer.complete(encoding, None)?;
         let tokens: Vec<i64> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
-        // A tokenizer without special tokens makes no token of an empty text, and a graph needs one.
+        // A tokenizer without special tokens makes no token of an empty text, and a graph needs
+        // one.
         Ok(if tokens.is_empty() { vec![0] } else { tokens })
     }
 }
 
-/// Returns an output `[1, dimensions]` unchanged, and averages an output `[1, tokens, dimensions]` over
-/// the tokens ([mean pooling](https://arxiv.org/abs/1908.10084)). A batch of one text has no padding
-/// to be left out.
+/// Returns an output `[1, dimensions]` unchanged, and averages an output `[1, tokens, dimensions]`
+/// over the tokens ([mean pooling](https://arxiv.org/abs/1908.10084)). A batch of one text has no
+/// padding to be left out.
 fn pooled(shape: &[i64], values: &[f32]) -> onnx::Result<Vec<f32>> {
     match *shape {
         [1, _] => Ok(values.to_vec()),
@@ -207,7 +208,8 @@ fn pooled(shape: &[i64], values: &[f32]) -> onnx::Result<Vec<f32>> {
             Ok(sum)
         }
         _ => Err(format!(
-            "the model's output is neither [1, dimensions] nor [1, tokens, dimensions] but {shape:?}"
+            "the model's output is neither [1, dimensions] nor [1, tokens, dimensions] \
+             but {shape:?}"
         )
         .into()),
     }
@@ -219,8 +221,8 @@ fn name_of(model: &[u8], tokenizer: &[u8]) -> String {
     format!("model.onnx-{}", &content.simple().to_string()[..12])
 }
 
-/// Adds the centre to the name of a model, since centred vectors cannot be compared with others. The
-/// spread changes no vector.
+/// Adds the centre to the name of a model, since centred vectors cannot be compared with others.
+/// The spread changes no vector.
 fn name_with(name: &str, centre: &[f32]) -> String {
     if centre.is_empty() {
         return name.to_owned();

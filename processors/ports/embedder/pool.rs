@@ -281,37 +281,36 @@ mod tests {
     #[test]
     fn a_cached_text_is_not_encoded_again() {
         let pool = in_place(Box::new(Length)).remembering(2);
-        let encode = |texts: &[&str]| {
-            let vectors = pool
-                .encode_all(texts.iter().map(|text| (*text).to_owned()).collect())
-                .expect("no fault was asked for");
-            assert_eq!(
-                vectors,
-                texts.iter().map(|text| vec![text.len() as f32]).collect::<Vec<_>>()
-            );
-            pool.texts_encoded()
-        };
-        assert_eq!(encode(&["a", "bb", "a", "a"]), 2);
-        assert_eq!(encode(&["bb", "a"]), 2);
-        assert_eq!(encode(&["ccc", "a"]), 3);
-        assert_eq!(encode(&["bb"]), 4, "the least recently used vector is evicted");
+        assert_eq!(encoded_so_far(&pool, &["a", "bb", "a", "a"]), 2);
+        assert_eq!(encoded_so_far(&pool, &["bb", "a"]), 2);
+        assert_eq!(encoded_so_far(&pool, &["ccc", "a"]), 3);
+        assert_eq!(encoded_so_far(&pool, &["bb"]), 4, "the least recently used vector is evicted");
         assert!(pool.encode_all(vec!["fault".into()]).is_err());
-        assert_eq!(encode(&[]), 4);
+        assert_eq!(encoded_so_far(&pool, &[]), 4);
     }
 
     #[test]
     fn a_pending_batch_is_encoded_in_the_background_and_may_be_dropped() {
         let (pool, worker) = pool(1);
         thread::spawn(move || worker.run(Box::new(Length)));
-        let begin = |texts: &[&str]| {
-            pool.begin(texts.iter().map(|text| (*text).to_owned()).collect()).expect("a worker")
-        };
-        drop(begin(&["a", "bb"]));
-        let first = begin(&["ccc"]);
-        let second = begin(&[]);
+        drop(pool.begin(owned(&["a", "bb"])).expect("a worker"));
+        let first = pool.begin(owned(&["ccc"])).expect("a worker");
+        let second = pool.begin(owned(&[])).expect("a worker");
         assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Vec<f32>>::new());
         assert_eq!(pool.finish(first).expect("no fault").0, [[3.0]]);
         assert_eq!(pool.texts_encoded(), 1, "a dropped batch is not counted");
+    }
+
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    /// Encodes texts and returns how many texts the model has encoded since the start.
+    fn encoded_so_far(pool: &Pool, texts: &[&str]) -> u64 {
+        let vectors = pool.encode_all(owned(texts)).expect("no text requests a fault");
+        let expected: Vec<_> = texts.iter().map(|text| vec![text.len() as f32]).collect();
+        assert_eq!(vectors, expected);
+        pool.texts_encoded()
     }
 
     /// An encoder whose vector is the length of the text. Fails and panics on request.
@@ -342,8 +341,7 @@ mod tests {
             thread::spawn(move || worker.run(Box::new(Length)));
         }
         drop(worker);
-        let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
-        (pool.encode_all(texts), pool)
+        (pool.encode_all(owned(texts)), pool)
     }
 
     fn check_stops(workers: usize, texts: &[&str], expected: StopName) {

@@ -124,7 +124,11 @@ mod tests {
         let text = std::fs::read_to_string(directory.path().join(FILE)).expect("written");
         assert_eq!(
             text,
-            "{\"model\":\"tiny\",\"unrelated\":0.789,\"deviation\":0.028,\"centre\":[0.046771,-0.5]}\n"
+            concat!(
+                r#"{"model":"tiny","unrelated":0.789,"deviation":0.028,"#,
+                r#""centre":[0.046771,-0.5]}"#,
+                "\n"
+            )
         );
     }
 

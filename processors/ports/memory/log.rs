@@ -21,7 +21,7 @@ pub enum EntryContent {
         state: TransactionState,
     },
     /// The end of a transaction. The marker has an offset, and readers skip the marker.
-    Marker(Ending),
+    Marker,
 }
 
 /// The state of the transaction that a record belongs to. A record outside of any transaction is
@@ -90,7 +90,7 @@ impl PartitionLog {
                 _ => {}
             }
         }
-        self.push(EntryContent::Marker(ending));
+        self.push(EntryContent::Marker);
     }
 
     /// Returns the offset after the newest entry.

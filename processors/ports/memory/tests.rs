@@ -81,12 +81,15 @@ fn cluster() -> Cluster {
 /// Returns the readable values of the changelog, joined by blanks.
 fn changes(cluster: &Cluster) -> String {
     let records = cluster.records("changelog", 0).unwrap();
-    let text = |record: Record| String::from_utf8(record.value.unwrap()).unwrap();
-    records.into_iter().map(text).collect::<Vec<String>>().join(" ")
+    let texts: Vec<String> = records
+        .into_iter()
+        .map(|record| String::from_utf8(record.value.unwrap()).unwrap())
+        .collect();
+    texts.join(" ")
 }
 
 /// Returns the committed offset, and the stable end and end of the changelog.
-fn standing(cluster: &Cluster) -> (Option<i64>, (i64, i64)) {
+fn standing(cluster: &Cluster) -> Standing {
     let log = cluster.connect("looks").log("changelog").unwrap();
     (cluster.committed("keepsake", "events", 0), (log.stable_end(0).unwrap(), log.end(0).unwrap()))
 }
@@ -169,26 +172,30 @@ fn an_aborted_transaction_leaves_nothing_and_may_be_repeated() {
 
 #[test]
 fn a_connection_that_dies_in_a_transaction_leaves_it_open_or_committed() {
-    let check = |mishap, changelog: &str, standing_then, standing_after_expiry| {
-        let cluster = cluster();
-        let mut ann = Instance::start(&cluster, "ann");
-        cluster.next(mishap);
-        assert!(is_unknown(&ann.write("a", 7)));
-        assert!(ann.connection.is_dead());
-        assert!(matches!(ann.consumer.poll(WAIT), Err(Fault::Retry(_))));
-        assert!(matches!(ann.transactor.renew(), Err(Fault::Retry(_))));
-        assert_eq!(standing(&cluster), standing_then, "{mishap:?}");
-        cluster.expire_transactions();
-        assert_eq!(
-            (changes(&cluster).as_str(), standing(&cluster)),
-            (changelog, standing_after_expiry),
-            "{mishap:?}"
-        );
-    };
-    check(Mishap::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
-    check(Mishap::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
-    check(Mishap::DieBeforeCommit, "", (None, (0, 2)), (None, (3, 3)));
-    check(Mishap::DieAfterCommit, "a1 a2", (Some(7), (3, 3)), (Some(7), (3, 3)));
+    check_death(Mishap::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
+    check_death(Mishap::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
+    check_death(Mishap::DieBeforeCommit, "", (None, (0, 2)), (None, (3, 3)));
+    check_death(Mishap::DieAfterCommit, "a1 a2", (Some(7), (3, 3)), (Some(7), (3, 3)));
+}
+
+/// The committed offset, and the stable end and end of the changelog.
+type Standing = (Option<i64>, (i64, i64));
+
+fn check_death(mishap: Mishap, changelog: &str, then: Standing, after_expiry: Standing) {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(mishap);
+    assert!(is_unknown(&ann.write("a", 7)));
+    assert!(ann.connection.is_dead());
+    assert!(matches!(ann.consumer.poll(WAIT), Err(Fault::Retry(_))));
+    assert!(matches!(ann.transactor.renew(), Err(Fault::Retry(_))));
+    assert_eq!(standing(&cluster), then, "{mishap:?}");
+    cluster.expire_transactions();
+    assert_eq!(
+        (changes(&cluster).as_str(), standing(&cluster)),
+        (changelog, after_expiry),
+        "{mishap:?}"
+    );
 }
 
 #[test]
