@@ -21,7 +21,7 @@ pub struct Event {
     pub id: Option<String>,
     pub at: Time,
     pub metadata: Metadata,
-    /// Where the sender wrote the record. A forwarded record keeps this first place.
+    /// The place where the sender wrote the record. A forwarded record keeps this first place.
     pub source: Position,
     pub action: Action,
 }
@@ -75,7 +75,7 @@ pub struct Turn {
     pub remember: bool,
 }
 
-/// Who wrote a turn.
+/// Author of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Role {

@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// Who may read a memory besides its own session.
+/// Readers of a memory besides its own session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Scope {
@@ -120,7 +120,7 @@ pub struct Memory {
     pub covers: Vec<MemoryId>,
     /// Earlier contents, oldest first. Bounded in number.
     pub history: Vec<Revision>,
-    /// The turns next to the one that the memory was made of. Empty if it was not made of a turn.
+    /// Neighbours of the turn that became this memory. Empty for a memory without a turn.
     pub around: Around,
 }
 
@@ -171,7 +171,7 @@ pub struct Neighbour {
     /// The first words of the turn.
     pub words: Arc<str>,
     pub vector: Vector,
-    /// How much of the turn is a question: 1 for a short question, less the more other text the
+    /// Share of the turn that is a question: 1 for a short question, less the more other text the
     /// turn holds.
     pub question: f32,
 }

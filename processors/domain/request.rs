@@ -62,8 +62,7 @@ pub struct Recall {
     pub unsaid: Unsaid,
 }
 
-/// How well the best memory answers the question. The order of the variants is the order of
-/// strength.
+/// Strength of the best memory as an answer to the question, in increasing order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, EnumCount, VariantArray,
 )]

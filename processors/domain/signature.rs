@@ -22,7 +22,7 @@ const VERSION: &[u8] = b"keepsake mark 1";
 #[derive(Clone, PartialEq, Eq)]
 pub struct MarkKey(Arc<[u8]>);
 
-/// The parts of a record that are signed, and its place.
+/// The signed parts of a record, and its place.
 #[derive(Clone, Copy)]
 pub struct Marked<'a> {
     pub topic: &'a str,

@@ -47,7 +47,7 @@ pub struct Outgoing {
     pub headers: Headers,
 }
 
-/// Where reading a partition begins.
+/// Place at which reading a partition begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     At(i64),

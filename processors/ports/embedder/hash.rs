@@ -15,8 +15,8 @@ pub const NAME: &str = "hash-256";
 /// Measured values. A test measures again.
 pub const SPREAD: Spread = Spread { unrelated: 0.002, deviation: 0.073 };
 
-/// Weight of a pair of words. A pair is more specific than its words, but only the same wording has
-/// it.
+/// Weight of a pair of words. A pair is more specific than its words, but occurs only in the same
+/// wording.
 const PAIR_WEIGHT: f32 = 0.5;
 
 pub struct Hashed;

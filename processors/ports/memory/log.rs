@@ -43,11 +43,11 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransactionNumber(pub u64);
 
-/// How compaction treats a key whose last record has no value.
+/// Treatment of a key whose last record has no value, by compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tombstones {
     Keep,
-    /// As if `delete.retention.ms` were over.
+    /// Drops the key, as Kafka does after `delete.retention.ms`.
     Drop,
 }
 

@@ -26,7 +26,7 @@ struct ReadPosition {
     is_paused: bool,
     /// The offset at which `Polled::End` was returned last.
     end_reported: Option<i64>,
-    /// Whether the partition was polled since its assignment.
+    /// True after the first poll that follows the assignment.
     was_polled: bool,
 }
 

@@ -59,7 +59,7 @@ pub struct Found {
 pub enum Answer {
     Recalled {
         memories: Vec<Found>,
-        /// How well the best memory answers, if the policy estimates relevance.
+        /// Strength of the best memory as an answer, if the policy estimates relevance.
         matched: Option<Match>,
         prompt: String,
         tokens: usize,
