@@ -1,16 +1,26 @@
-//! What can go wrong, by who is at fault: `Reject` is the input, `Retry` is the world, `Stop` is us or our data in danger.
-//! Each has a name; the name is a heading in `deploy/RUNBOOK.md`.
+//! Classifies every error by who is at fault and what happens next:
+//!
+//! | type | at fault | fate |
+//! |---|---|---|
+//! | [`Reject`] | the input | an error reply, or a dead letter with the reason |
+//! | [`Retry`] | the world | the same call is tried again |
+//! | [`Stop`] | Keepsake, or its data is in danger | the process ends with an exit code |
+//!
+//! Every [`StopName`] and [`RejectCode`] is a heading in `deploy/RUNBOOK.md`, which a test checks.
+//! To add one, add the variant, its exit code or status, and the heading.
 
 use std::fmt;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-/// The result of anything that touches the world.
+/// Result of an operation that touches disk, network or a model.
 pub type Result<T> = std::result::Result<T, Fault>;
 
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The world is not ready: the same call may succeed later, and is tried again.
+    /// The world is not ready. The same call may succeed later, and the caller tries again.
     Retry(Retry),
-    /// Going on could lose or mix up data, or cannot work at all: the process ends with the name and an exit code.
+    /// Continuing could lose or mix up data, or cannot work at all. The process ends with the name
+    /// and an exit code.
     Stop(Stop),
 }
 
@@ -23,7 +33,7 @@ impl Fault {
         Fault::Stop(Stop { name, what: what.into() })
     }
 
-    /// Says what it was done to: `reads the shard of partition 3: …`.
+    /// Prefixes the message with its context, for example `reads the shard of partition 3: …`.
     pub fn about(self, context: impl fmt::Display) -> Fault {
         match self {
             Fault::Retry(retry) => Fault::retry(format!("{context}: {}", retry.what)),
@@ -63,7 +73,8 @@ pub struct Stop {
     pub what: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum StopName {
     ConfigInvalid,
     BrokerUnreachable,
@@ -87,53 +98,14 @@ pub enum StopName {
 }
 
 impl StopName {
-    pub const ALL: [StopName; 19] = [
-        StopName::ConfigInvalid,
-        StopName::BrokerUnreachable,
-        StopName::BrokerRefuses,
-        StopName::TopicMissing,
-        StopName::PartitionsDiffer,
-        StopName::EventsGone,
-        StopName::StoreLocked,
-        StopName::StoreOfAnotherLog,
-        StopName::StoreNewer,
-        StopName::StoreUnreadable,
-        StopName::StoreUnwritable,
-        StopName::IndexUnwritable,
-        StopName::ModelUnusable,
-        StopName::ModelChanged,
-        StopName::DurabilityDiffers,
-        StopName::DeadLetterFlood,
-        StopName::InstanceTaken,
-        StopName::AddressTaken,
-        StopName::ThreadDied,
-    ];
+    pub const ALL: [StopName; StopName::COUNT] =
+        *StopName::VARIANTS.first_chunk().expect("strum lists every variant once");
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            StopName::ConfigInvalid => "config-invalid",
-            StopName::BrokerUnreachable => "broker-unreachable",
-            StopName::BrokerRefuses => "broker-refuses",
-            StopName::TopicMissing => "topic-missing",
-            StopName::PartitionsDiffer => "partitions-differ",
-            StopName::EventsGone => "events-gone",
-            StopName::StoreLocked => "store-locked",
-            StopName::StoreOfAnotherLog => "store-of-another-log",
-            StopName::StoreNewer => "store-newer",
-            StopName::StoreUnreadable => "store-unreadable",
-            StopName::StoreUnwritable => "store-unwritable",
-            StopName::IndexUnwritable => "index-unwritable",
-            StopName::ModelUnusable => "model-unusable",
-            StopName::ModelChanged => "model-changed",
-            StopName::DurabilityDiffers => "durability-differs",
-            StopName::DeadLetterFlood => "dead-letter-flood",
-            StopName::InstanceTaken => "instance-taken",
-            StopName::AddressTaken => "address-taken",
-            StopName::ThreadDied => "thread-died",
-        }
+        self.into()
     }
 
-    /// 2: used wrongly, 3: stopped to protect data, 1: anything else.
+    /// Returns 2 for wrong usage, 3 for a stop that protects data, 1 for everything else.
     pub fn exit_code(self) -> u8 {
         match self {
             StopName::ConfigInvalid => 2,
@@ -153,7 +125,7 @@ impl StopName {
     }
 }
 
-/// Why an input is not taken: the answer to its sender and the reason on its dead letter.
+/// Why an input is refused: the error reply to its sender and the reason on its dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
     pub code: RejectCode,
@@ -184,61 +156,38 @@ impl fmt::Display for Reject {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum RejectCode {
     TooLarge,
     NotUtf8,
     NotJson,
     UnknownType,
     InvalidField,
-    /// Kafka delivered it where its key does not belong, twice.
+    /// The record was forwarded once and again reached a partition that is not its key's.
+    #[strum(serialize = "misrouted-twice")]
     Misrouted,
-    /// A proposal of the worker's kind from somebody else.
+    /// A proposal without a valid signature: only the compaction worker may write proposals.
+    #[strum(serialize = "untrusted-proposal")]
     Untrusted,
     NotFound,
     Expired,
     Stale,
     Overloaded,
     Unavailable,
+    #[strum(serialize = "forbidden-reply-topic")]
     ForbiddenReply,
 }
 
 impl RejectCode {
-    pub const ALL: [RejectCode; 13] = [
-        RejectCode::TooLarge,
-        RejectCode::NotUtf8,
-        RejectCode::NotJson,
-        RejectCode::UnknownType,
-        RejectCode::InvalidField,
-        RejectCode::Misrouted,
-        RejectCode::Untrusted,
-        RejectCode::NotFound,
-        RejectCode::Expired,
-        RejectCode::Stale,
-        RejectCode::Overloaded,
-        RejectCode::Unavailable,
-        RejectCode::ForbiddenReply,
-    ];
+    pub const ALL: [RejectCode; RejectCode::COUNT] =
+        *RejectCode::VARIANTS.first_chunk().expect("strum lists every variant once");
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            RejectCode::TooLarge => "too-large",
-            RejectCode::NotUtf8 => "not-utf8",
-            RejectCode::NotJson => "not-json",
-            RejectCode::UnknownType => "unknown-type",
-            RejectCode::InvalidField => "invalid-field",
-            RejectCode::Misrouted => "misrouted-twice",
-            RejectCode::Untrusted => "untrusted-proposal",
-            RejectCode::NotFound => "not-found",
-            RejectCode::Expired => "expired",
-            RejectCode::Stale => "stale",
-            RejectCode::Overloaded => "overloaded",
-            RejectCode::Unavailable => "unavailable",
-            RejectCode::ForbiddenReply => "forbidden-reply-topic",
-        }
+        self.into()
     }
 
-    /// The `status` of the contract.
+    /// Returns the `status` field of the error reply, as `schemas/` defines it.
     pub fn status(self) -> &'static str {
         match self {
             RejectCode::TooLarge => "too_large",

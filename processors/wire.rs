@@ -1,5 +1,8 @@
-//! The JSON of the contract, in and out: one struct per message, field for field as `schemas/` has it.
-//! Knows no limits, no defaults and no words of the domain: what comes in is checked by the decode stage.
+//! Defines the JSON of the contract, one struct for each message, field for field as in `schemas/`.
+//!
+//! The structs know no limits, no defaults and no types of the domain: `stages/decode` checks the
+//! messages that come in, `stages/reply` builds those that go out. Field names and their spelling
+//! are the contract with every client: a field may be added, and none may be renamed or removed.
 
 use jiff::Timestamp;
 use serde::de::Error;
@@ -7,9 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-// ---------------------------------------------------------------- words both ways
+// ---------------------------------------------------------------- values in both directions
 
-/// Milliseconds since 1970, written as RFC 3339 in UTC.
+/// A time in milliseconds since 1970, written as [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339)
+/// in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment(pub i64);
 
@@ -38,7 +42,8 @@ impl<'de> Deserialize<'de> for Moment {
     }
 }
 
-/// The id of a memory. What is no UUID is read as the nil one, which no memory has: a wrong id is "not found", not an error of form.
+/// The id of a memory. A text that is no UUID is read as the nil UUID, which no memory has: a wrong
+/// id gives "not found" and not an error of form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id(pub Uuid);
 
@@ -58,19 +63,19 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// Six decimals: finer than any score means, and short enough to read.
+/// A number rounded to six decimals: finer than any score, and short enough to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Number(pub f32);
 
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let exact = if self.0.is_finite() { f64::from(self.0) } else { 0.0 };
-        // Adding zero turns -0.0 into 0.0.
+        // Adding 0.0 turns -0.0 into 0.0.
         serializer.serialize_f64((exact * 1e6).round() / 1e6 + 0.0)
     }
 }
 
-/// Named numbers, in the order given.
+/// Named numbers as a JSON object, in the given order.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers<'a>(pub &'a [(&'static str, f32)]);
 
@@ -80,7 +85,7 @@ impl Serialize for Numbers<'_> {
     }
 }
 
-/// A memory and the version a plan saw.
+/// A memory and the version that a proposal was based on.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Seen {
     pub id: Id,
@@ -153,7 +158,7 @@ pub struct Update {
     pub confidence: Option<f32>,
 }
 
-/// The session to forget is the event's own.
+/// The session to forget is the `session` of the event itself.
 #[derive(Debug, Deserialize)]
 pub struct Forget {
     pub memory: Option<Id>,
@@ -188,13 +193,13 @@ pub struct Revise {
     pub reason: Option<String>,
 }
 
-/// The events Keepsake itself writes.
+/// An event that Keepsake writes to itself.
 #[derive(Debug, Default, Serialize)]
 pub struct OwnEvent<'a> {
     #[serde(rename = "type")]
     pub name: &'static str,
     pub tenant: &'a str,
-    /// Empty where the memories are the tenant's.
+    /// Empty for memories of the whole tenant.
     pub user: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<&'a str>,
@@ -302,7 +307,7 @@ pub struct Position {
 // ---------------------------------------------------------------- decisions and memories
 
 #[derive(Debug, Serialize)]
-pub struct EventPlace<'a> {
+pub struct EventPosition<'a> {
     pub topic: &'a str,
     pub partition: i32,
     pub offset: i64,
@@ -336,7 +341,7 @@ pub struct Decision<'a> {
     pub name: &'static str,
     pub outcome: &'static str,
     pub reason: &'a str,
-    pub event: EventPlace<'a>,
+    pub event: EventPosition<'a>,
     pub tenant: &'a str,
     pub user: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -359,7 +364,7 @@ pub struct Decision<'a> {
     pub at: Moment,
     #[serde(skip_serializing_if = "is_false")]
     pub misrouted: bool,
-    /// Of another profile than the one that decides: nothing came of it.
+    /// True for a judgement of the shadow profile, which is not applied.
     #[serde(skip_serializing_if = "is_false")]
     pub shadow: bool,
 }
@@ -409,7 +414,7 @@ pub struct Memory<'a> {
     pub record: Option<MemoryRecord<'a>>,
 }
 
-/// What a recall has no use for: how the memory came to be and what has happened to it.
+/// Provenance and usage of a memory. A recall leaves these fields out.
 #[derive(Debug, Serialize)]
 pub struct MemoryRecord<'a> {
     pub tenant: &'a str,
@@ -434,7 +439,7 @@ pub struct Revision<'a> {
 
 // ---------------------------------------------------------------- replies
 
-/// A reply: its head, what it says, and how fresh that is.
+/// A reply: type and status, the body, and the freshness of the data.
 #[derive(Debug, Serialize)]
 pub struct Reply<B: Serialize> {
     #[serde(rename = "type")]
@@ -492,16 +497,16 @@ pub struct OneMemory<'a> {
 pub struct Explained<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision<'a>>,
-    /// All of them, where there are several; the first is `decision`.
+    /// All decisions if there are several. The first is also `decision`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<Decision<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory<'a>>,
-    pub since: Vec<Happening>,
+    pub since: Vec<HistoryEntry>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct Happening {
+pub struct HistoryEntry {
     pub what: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
@@ -531,12 +536,12 @@ pub struct Counts<'a> {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Refusal<'a> {
-    pub error: Trouble<'a>,
+pub struct ErrorBody<'a> {
+    pub error: ErrorDetail<'a>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct Trouble<'a> {
+pub struct ErrorDetail<'a> {
     pub code: &'static str,
     pub message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -560,18 +565,18 @@ mod tests {
     }
 
     #[test]
-    fn times_have_milliseconds_only_when_they_matter() {
+    fn times_are_written_with_milliseconds_only_if_not_zero() {
         check(Moment(1_767_323_045_678), r#""2026-01-02T03:04:05.678Z""#);
         check(Moment(1_767_323_045_670), r#""2026-01-02T03:04:05.670Z""#);
         check(Moment(1_767_323_045_000), r#""2026-01-02T03:04:05Z""#);
         check(Moment(-1), r#""1969-12-31T23:59:59.999Z""#);
         check(Moment(i64::MAX), r#""9999-12-30T22:00:00.999Z""#);
         assert_eq!(Moment::parse("2026-01-02T05:04:05.678+02:00"), Some(Moment(1_767_323_045_678)));
-        assert_eq!(Moment::parse("2026-01-02T03:04:05"), None, "without a zone it is no instant");
+        assert_eq!(Moment::parse("2026-01-02T03:04:05"), None, "a time without a zone is refused");
     }
 
     #[test]
-    fn numbers_are_as_short_as_they_were_meant() {
+    fn numbers_are_written_with_at_most_six_decimals() {
         for (value, expected) in [
             (0.35, "0.35"),
             (0.1 + 0.2, "0.3"),

@@ -1,6 +1,9 @@
-//! The log, as the processors see it: records in, records out, who owns which partition, what is written all or nothing. Knows no
-//! client library: `kafka.rs` is the real one, against a cluster and against the in-process broker alike; `memory.rs` is its twin for the
-//! simulator, and one suite runs against both.
+//! Defines the log as the processors use it: reading, writing, transactions, and who owns which
+//! partition.
+//!
+//! Two implementations exist: `kafka/` for a cluster and for the embedded broker, and `memory.rs`
+//! for the simulator. The same tests run against both. No type of a client library appears here. A
+//! method added to a trait needs both implementations.
 
 use crate::fault::{Fault, Result};
 use std::any::Any;
@@ -10,7 +13,7 @@ use std::time::Duration;
 
 pub type Headers = Vec<(String, Vec<u8>)>;
 
-/// A record as it came.
+/// A record as it was read.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub topic: String,
@@ -23,7 +26,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The last header of that name, as Kafka clients read it.
+    /// Returns the last header with this name, as Kafka clients do.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         header(&self.headers, name)
     }
@@ -33,7 +36,7 @@ pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
     headers.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_slice())
 }
 
-/// A record to be written. No partition: the broker client's murmur2 of the key decides.
+/// A record to be written. Without a `partition`, the client chooses by murmur2 of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outgoing {
     pub topic: String,
@@ -44,71 +47,82 @@ pub struct Outgoing {
     pub headers: Headers,
 }
 
-/// Where reading a partition begins.
+/// Place at which reading a partition begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     At(i64),
-    /// At the group's committed offset; the beginning if there is none.
+    /// At the group's committed offset, or at the beginning if there is none.
     Committed,
     Beginning,
     End,
-    /// Nothing is read before `resume` says from where: its state is not here yet.
+    /// Nothing is read until [`Consumer::resume`] gives the offset: the shard is not restored yet.
     Paused,
 }
 
-/// Asked by a group consumer, inside its rebalance and on its polling thread.
+/// Receives the group's assignments. A group consumer calls it inside the rebalance, on the thread
+/// that polls.
 pub trait Ownership: Send + Sync {
-    /// These partitions are ours now, with what the group has committed of each: where does reading begin?
+    /// These partitions are now assigned to this process. The argument holds the group's committed
+    /// offset of each, the result the place where reading begins.
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)>;
-    /// These are no longer ours: stop, flush, close.
+    /// These partitions are no longer assigned: stop, flush, close.
     fn revoked(&self, partitions: &[i32]);
 }
 
 #[derive(Debug)]
 pub enum Polled {
     Record(Record),
-    /// Everything that was in this partition has been handed out.
+    /// All records of this partition have been returned.
     End {
         partition: i32,
     },
     Nothing,
 }
 
-/// A member of a consumer group, or a reader of partitions it was told to read.
+/// A member of a consumer group, or a reader of partitions that its caller assigns.
 pub trait Consumer: Send {
     fn poll(&mut self, wait: Duration) -> Result<Polled>;
     /// Adds partitions to read. Only for consumers without a group subscription.
     fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()>;
     fn unassign(&mut self, partitions: &[i32]) -> Result<()>;
-    /// Commits "everything before this offset is done", without waiting for the answer.
+    /// Commits offsets without waiting for the answer: all records before them are done.
     fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()>;
-    /// Hands out nothing of these partitions until `resume`. Polling goes on, so the membership lives.
+    /// Returns no records of these partitions until `resume`. The caller goes on polling, which
+    /// keeps the membership alive.
     fn pause(&mut self, partitions: &[i32]) -> Result<()>;
-    /// Goes on with a paused partition, from this offset. Not before the first poll after it was assigned.
+    /// Continues a paused partition at this offset. Allowed only after the first poll that follows
+    /// the assignment.
     fn resume(&mut self, partition: i32, offset: i64) -> Result<()>;
-    /// Who we are in the group at this moment: a transaction that marks its input as read must show it, so that one who has lost the
-    /// partition and does not know yet cannot write.
+    /// Returns the current membership in the group. A transaction that commits input offsets
+    /// presents the membership, so that a member that has lost the partition without noticing
+    /// cannot write
+    /// ([KIP-447](https://cwiki.apache.org/confluence/display/KAFKA/KIP-447%3A+Producer+scalability+for+exactly+once+semantics)).
     fn membership(&self) -> Option<Membership>;
-    /// Leaves the group, so that others need not wait for a timeout.
+    /// Leaves the group, so that the other members need not wait for the session timeout.
     fn close(self: Box<Self>);
 }
 
-/// Writes records. What is sent is on its way; `flush` says whether all of it arrived.
+/// Writes records. `send` only queues a record; `flush` reports whether all of them were written.
 pub trait Producer: Send {
     fn send(&mut self, record: &Outgoing) -> Result<()>;
-    /// Waits until everything sent is acknowledged.
+    /// Waits until every record sent is acknowledged.
     fn flush(&mut self, within: Duration) -> Result<()>;
-    /// Lets acknowledgements in without waiting; how many are still outstanding.
+    /// Handles the acknowledgements that have arrived, without waiting, and returns how many are
+    /// missing.
     fn outstanding(&mut self) -> Result<usize>;
 }
 
-/// Made by a consumer, understood by the transactor of the same broker.
+/// Proof of a group membership: made by a consumer, read by a transactor of the same broker.
 pub struct Membership(pub Box<dyn Any + Send>);
 
-/// Writes all or nothing, together with how far the input has been read.
+/// Writes records and input offsets in one transaction
+/// ([KIP-98](https://cwiki.apache.org/confluence/display/KAFKA/KIP-98+-+Exactly+Once+Delivery+and+Transactional+Messaging)).
 pub trait Transactor: Send {
-    /// One transaction: the records, in order, and "everything before this offset is done" for each partition read. Blocks until the
-    /// broker has decided. Never touches a topic that somebody waits on: an open transaction holds back every reader of it.
+    /// Runs one transaction: writes the records in order and commits `read`, the next offset of
+    /// each partition read. Blocks until the broker has decided.
+    ///
+    /// Limit: must not write to a topic whose readers wait for an answer, since an open transaction
+    /// holds back every reader of the topic.
     fn transact(
         &mut self,
         records: &[Outgoing],
@@ -116,8 +130,9 @@ pub trait Transactor: Send {
         member: &Membership,
     ) -> std::result::Result<Written, Unwritten>;
 
-    /// Ends whatever an earlier life of the same name left open, and begins anew. Called once before the first transaction, and after every
-    /// `Unwritten` but `Nothing`.
+    /// Ends the transaction that an earlier process of the same name left open, and starts a new
+    /// epoch. Called once before the first transaction, and after every `Unwritten` except
+    /// `Nothing`.
     fn renew(&mut self) -> Result<()>;
 }
 
@@ -127,31 +142,36 @@ pub struct Written {
     pub changelog: BTreeMap<i32, i64>,
 }
 
-/// Why a transaction did not succeed, as far as that is known.
+/// Why a transaction did not succeed, and whether it may be in the log.
 #[derive(Clone, Debug)]
 pub enum Unwritten {
-    /// It was aborted: nothing of it is in the log. The same may be tried again, unless the membership has changed.
+    /// The transaction was aborted and nothing of it is in the log. The caller may try again,
+    /// unless the membership has changed.
     Nothing(String),
-    /// The answer did not come, or the client gave up: it is in the log or it is not. What the log says counts, after `renew`.
+    /// The answer did not arrive, or the client gave up: the transaction may be in the log or not.
+    /// After `renew`, the log shows which.
     Unknown(String),
-    /// Another process has taken our name.
+    /// Another process uses the same transactional id.
     Fenced(String),
-    /// A record or a setting that no repetition makes right.
+    /// A record or a setting that fails on every attempt.
     Fault(Fault),
 }
 
-/// A topic whose records are the state of shards, to be read again from the beginning.
+/// A topic that is read again from the beginning, to restore shards.
 pub trait Log: Send + Sync {
-    /// The offset behind the newest record, whether its transaction has been decided or not.
+    /// Returns the offset after the newest record, whether its transaction has been decided or not.
     fn end(&self, partition: i32) -> Result<i64>;
-    /// The offset up to which all transactions have been decided: what readers are given.
+    /// Returns the last stable offset: all transactions below are decided, and readers get no
+    /// record above.
     fn stable_end(&self, partition: i32) -> Result<i64>;
-    /// The first offset that is still there.
+    /// Returns the first offset that the topic still holds.
     fn beginning(&self, partition: i32) -> Result<i64>;
-    /// Decided records of one partition from an offset on; `Polled::End` when there are no more for now.
+    /// Reads the committed records of one partition from an offset, and returns `Polled::End` when
+    /// there are no more for now.
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>>;
-    /// The same for whoever wants only keys and this header: of a record that has it, the topic, the other headers and what the value says
-    /// may be left out. A value is still told from none.
+    /// Like `read`, for callers that need only the key and one header. Of a record with this
+    /// header, an implementation may leave out the topic, the other headers and the bytes of the
+    /// value. Whether there is a value must stay visible.
     fn read_header(
         &self,
         partition: i32,
@@ -162,19 +182,22 @@ pub trait Log: Send + Sync {
     }
 }
 
-/// Where all of these come from.
+/// Opens clients of the broker.
 pub trait Broker: Send + Sync {
-    /// A member of a group: which partitions it reads is the group's decision, where it begins is `owner`'s.
+    /// Joins a consumer group. The group decides which partitions are read, `owner` where reading
+    /// begins.
     fn join(
         &self,
         group: &str,
         topic: &str,
         owner: Arc<dyn Ownership>,
     ) -> Result<Box<dyn Consumer>>;
-    /// A reader of the partitions it is told to read; its offsets are committed under `group`, which nobody subscribes with.
+    /// Opens a reader of assigned partitions. Offsets are committed under `group`, which no
+    /// consumer subscribes with.
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>>;
     fn producer(&self, client_id: &str) -> Result<Box<dyn Producer>>;
-    /// `id` is the same over all lives of one instance; `topic` is the input whose offsets are committed for the member's group.
+    /// Opens a transactor. `id` is the same in every process that continues this instance; `topic`
+    /// is the input whose offsets are committed for the member's group.
     fn transactor(&self, id: &str, topic: &str, changelog: &str) -> Result<Box<dyn Transactor>>;
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>>;
 }

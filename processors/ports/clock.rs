@@ -1,4 +1,5 @@
-//! What time it is: on the wall, and by the events themselves. Stages never ask; processors hand them a `Now`.
+//! Reads the time: of the wall clock, of a monotonic clock, and of the newest event. Stages never
+//! read a clock; processors pass them a [`Now`].
 
 use crate::domain::{Now, Time};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub trait Clock: Send + Sync {
     fn wall(&self) -> Time;
-    /// ms since no moment in particular. Whoever sets the clock of the machine does not change these: for how long something has been silent.
+    /// Milliseconds since an arbitrary moment, from a monotonic clock. Setting the machine's clock
+    /// does not change these, so they measure how long something has been silent.
     fn steady_ms(&self) -> i64;
     fn sleep(&self, time: Duration);
 }
@@ -30,11 +32,11 @@ impl Clock for SystemClock {
     }
 }
 
-/// Wound by hand. Clones show the same time.
+/// A clock that only moves when a test moves it. Clones show the same time.
 #[derive(Clone, Default)]
 pub struct ManualClock {
     ms: Arc<AtomicI64>,
-    /// What has passed; to set it back takes nothing from that.
+    /// Time passed for `steady_ms`. Setting the wall clock back takes nothing from this sum.
     passed_ms: Arc<AtomicI64>,
 }
 
@@ -67,7 +69,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The newest time any event had. It never goes back: a late event does not make the present earlier.
+/// The newest time of any event so far. A late event does not move it back.
 pub struct EventTime {
     newest_ms: AtomicI64,
 }
@@ -87,7 +89,8 @@ impl EventTime {
         Some(self.newest_ms.load(Ordering::Relaxed)).filter(|ms| *ms != NONE_SEEN).map(Time)
     }
 
-    /// With `from_events`, the newest event is "now", so that a replay repeats what happened; before the first one, the wall is.
+    /// Returns both clocks. With `from_events`, the newest event is the present, so that a replay
+    /// repeats the same decisions; before the first event, the wall clock is.
     pub fn now(&self, clock: &dyn Clock, from_events: bool) -> Now {
         let wall = clock.wall();
         let events = if from_events { self.newest().unwrap_or(wall) } else { wall };
@@ -118,27 +121,28 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_only_by_hand_and_for_all_its_clones() {
+    fn a_manual_clock_moves_only_when_moved_and_clones_show_the_same_time() {
         let clock = ManualClock::at(Time(5));
         let seen = clock.clone();
         clock.advance(10);
         assert_eq!(seen.wall(), Time(15));
         clock.set(Time(3));
         assert_eq!(seen.wall(), Time(3));
-        assert_eq!(seen.steady_ms(), 10, "to set a clock back takes nothing from what has passed");
+        assert_eq!(seen.steady_ms(), 10, "the monotonic clock ignores a change of the wall clock");
     }
 
     #[test]
-    fn now_is_the_newest_event_only_where_events_make_the_time() {
-        let (clock, events) = (ManualClock::at(Time(1_000)), EventTime::new());
-        let check = |from_events, expected| {
-            let now = events.now(&clock, from_events);
-            assert_eq!((now.wall, now.events), (Time(1_000), Time(expected)));
-        };
-        check(true, 1_000);
+    fn now_is_the_newest_event_only_with_from_events() {
+        let events = EventTime::new();
+        check_now(&events, true, 1_000);
         events.saw(Time(70));
         events.saw(Time(50));
-        check(true, 70);
-        check(false, 1_000);
+        check_now(&events, true, 70);
+        check_now(&events, false, 1_000);
+    }
+
+    fn check_now(events: &EventTime, from_events: bool, expected: i64) {
+        let now = events.now(&ManualClock::at(Time(1_000)), from_events);
+        assert_eq!((now.wall, now.events), (Time(1_000), Time(expected)));
     }
 }

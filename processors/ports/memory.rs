@@ -1,5 +1,12 @@
-//! Kafka's twin for the simulator: log, groups and transactions in memory. All happens inside the calls, under one lock: no thread, no chance,
-//! and no time but what a clock shows that it is given. Limit: nothing is ever dropped unless it is told to.
+//! Simulates Kafka in memory: log, groups, transactions, and injected faults.
+//!
+//! The simulator and the unit tests use this broker. Everything happens inside the calls, under one
+//! lock: there is no thread, no randomness, and no time except that of the given clock. A run is
+//! therefore repeatable. Limit: records are dropped only by `truncate` and `compact`.
+//!
+//! `state.rs` holds the whole cluster, `log.rs` one partition, `group.rs` one consumer group;
+//! `reader.rs`, `writer.rs` and `transactor.rs` implement the broker port. The tests in
+//! `tests/broker.rs` run against this broker and against Kafka; both must behave alike.
 
 mod group;
 mod log;
@@ -10,40 +17,42 @@ mod tests;
 mod transactor;
 mod writer;
 
-pub use log::{Content, Entry, Fate, Tombstones, TransactionNumber, Verdict};
+pub use log::Tombstones;
 
 use super::broker::{Broker, Consumer, Log, Ownership, Producer, Record, Transactor};
 use super::clock::{Clock, ManualClock};
 use crate::fault::Result;
+use parking_lot::{Mutex, MutexGuard};
 use reader::{MemoryConsumer, MemoryLog};
-use state::{GroupId, LinkNumber, State};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use state::{ClusterState, ConnectionNumber, GroupId};
+use std::sync::Arc;
 use transactor::MemoryTransactor;
 use writer::MemoryProducer;
 
-/// What goes wrong next, once each: the first call that can suffer it does. All of a transaction's are for the next one that its broker lets
-/// begin.
+/// A fault to inject, once: the first call that can suffer it does. The faults of transactions wait
+/// for the next transaction that the broker lets begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
-    /// The transaction is committed; its writer does not hear of it.
+    /// The transaction is committed, and its writer gets no answer.
     LoseAcknowledgement,
-    /// The commit never reaches the broker: the transaction stays open until it expires or its name is renewed, and is aborted then.
+    /// The commit does not reach the broker. The transaction stays open until it expires or its id
+    /// is renewed, and is then aborted.
     TimeOutBefore,
-    /// The commit reaches the broker, the markers wait: the transaction stays open until it expires or its name is renewed, and is committed
-    /// then.
+    /// The commit reaches the broker, and the markers are delayed. The transaction stays open until
+    /// it expires or its id is renewed, and is then committed.
     CommitLate,
-    /// The broker aborts the transaction and says so.
+    /// The broker aborts the transaction and answers so.
     Abort,
-    /// The connection dies when so many records of the transaction are written.
+    /// The connection dies after this number of records of the transaction.
     DieAfterRecords(usize),
-    /// … when all are written.
+    /// The connection dies after all records, before the commit.
     DieBeforeCommit,
-    /// … when the transaction is committed.
+    /// The connection dies after the commit, before the answer.
     DieAfterCommit,
     RefusePoll,
-    /// A plain producer's records are written, and it is told that they are not.
+    /// The records of a plain producer are written and reported as not written.
     DuplicateDelivery,
-    /// A plain producer's record is not written, and it is told so when it flushes.
+    /// A record of a plain producer is not written, which its next flush reports.
     LoseDelivery,
 }
 
@@ -53,10 +62,10 @@ impl Mishap {
     }
 }
 
-/// The broker, and the hand on its switches. Clones are the same cluster.
+/// The simulated cluster with its controls. Clones are the same cluster.
 #[derive(Clone)]
 pub struct Cluster {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ClusterState>>,
 }
 
 impl Cluster {
@@ -64,55 +73,58 @@ impl Cluster {
         Cluster::with_clock(Arc::new(ManualClock::default()))
     }
 
-    /// The clock dates records that are sent without a time; nothing else is done by it.
+    /// The clock gives a timestamp to records that are sent without one, and has no other effect.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Cluster {
-        Cluster { state: Arc::new(Mutex::new(State::new(clock))) }
+        Cluster { state: Arc::new(Mutex::new(ClusterState::new(clock))) }
     }
 
-    /// A topic that is there already is left as it is.
+    /// Creates a topic, unless it exists.
     pub fn create(&self, topic: &str, partitions: i32) {
         self.lock().create(topic, partitions);
     }
 
-    /// The topic's `max.message.bytes`: key, value and headers together.
+    /// Sets the topic's `max.message.bytes`: the sum of key, value and headers.
     pub fn limit_records(&self, topic: &str, bytes_max: usize) -> Result<()> {
         self.lock().topic_mut(topic)?.record_bytes_max = bytes_max;
         Ok(())
     }
 
     pub fn connect(&self, name: &str) -> Connection {
-        let link = self.lock().connect(name);
-        Connection { cluster: self.clone(), link }
+        let number = self.lock().connect(name);
+        Connection { cluster: self.clone(), number }
     }
 
-    /// kill -9: every handle of the connections of that name is dead. They leave their groups at once, as if the session timeout were over;
-    /// what they left open waits for `expire_transactions`.
+    /// Kills a process, as `kill -9` does: every handle of the connections with this name fails.
+    /// They leave their groups at once, as if the session timeout were over; their open
+    /// transactions wait for `expire_transactions`.
     pub fn kill(&self, connection: &str) {
         let mut state = self.lock();
-        state.links(connection).into_iter().for_each(|link| state.kill(link));
+        state.connections_named(connection).into_iter().for_each(|number| state.kill(number));
     }
 
-    /// The session timeout of those who live: their partitions are others' at once, they hear of it when they poll.
+    /// Lets the session of living members expire. Their partitions are free at once; the members
+    /// notice when they poll.
     pub fn expel(&self, connection: &str) {
         let mut state = self.lock();
-        state.links(connection).into_iter().for_each(|link| state.expel(link));
+        state.connections_named(connection).into_iter().for_each(|number| state.expel(number));
     }
 
-    /// The transaction timeout of all that is open.
+    /// Lets all open transactions expire.
     pub fn expire_transactions(&self) {
         self.lock().expire_transactions();
     }
 
+    /// Plans a fault.
     pub fn next(&self, mishap: Mishap) {
-        self.lock().expect_mishap(mishap);
+        self.lock().plan_mishap(mishap);
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes the planned faults.
     pub fn heal(&self) {
-        self.lock().forget_mishaps();
+        self.lock().clear_mishaps();
     }
 
-    /// Retention: what stands before this offset goes.
+    /// Applies retention: removes the records before this offset.
     pub fn truncate(&self, topic: &str, partition: i32, before: i64) -> Result<()> {
         self.lock().partition_mut(topic, partition)?.truncate(before);
         Ok(())
@@ -127,23 +139,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// What a reader is given from the beginning on.
+    /// Returns the records that a reader gets from the beginning on.
     pub fn records(&self, topic: &str, partition: i32) -> Result<Vec<Record>> {
         Ok(self.lock().partition(topic, partition)?.records().cloned().collect())
-    }
-
-    /// With markers, and with what is open or aborted.
-    pub fn everything(&self, topic: &str, partition: i32) -> Result<Vec<Entry>> {
-        Ok(self.lock().partition(topic, partition)?.everything().to_vec())
     }
 
     pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
         self.lock().committed(&GroupId::new(group, topic), partition)
     }
 
-    /// A panic elsewhere leaves nothing half done: everything is changed in one call.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ClusterState> {
+        self.state.lock()
     }
 }
 
@@ -153,26 +159,26 @@ impl Default for Cluster {
     }
 }
 
-/// What one process has of the cluster. Clones live and die together.
+/// The connection of one process to the cluster. Clones live and die together.
 #[derive(Clone)]
 pub struct Connection {
     cluster: Cluster,
-    link: LinkNumber,
+    number: ConnectionNumber,
 }
 
 impl Connection {
-    /// Killed by hand or by a mishap.
+    /// Reports whether the connection was killed, by a test or by an injected fault.
     pub fn is_dead(&self) -> bool {
-        self.lock().is_dead(self.link)
+        self.lock().is_dead(self.number)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClusterState> {
         self.cluster.lock()
     }
 
-    fn alive(&self) -> Result<MutexGuard<'_, State>> {
+    fn alive(&self) -> Result<MutexGuard<'_, ClusterState>> {
         let state = self.lock();
-        state.alive(self.link)?;
+        state.alive(self.number)?;
         Ok(state)
     }
 

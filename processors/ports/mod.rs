@@ -1,4 +1,5 @@
-//! The outside world: each port is a trait, with the real one and its stand-in side by side.
+//! The ports to the outside world. Each is a trait, with its real implementation and its stand-in
+//! next to each other. `broker.rs` is the largest; `onnx.rs` is shared by the two kinds of models.
 
 pub mod broker;
 pub mod clock;

@@ -1,13 +1,22 @@
-//! A session in a few of its own sentences: what surprised most, each saying something else, in the order it was said.
-//! It does not know where turns come from or where a summary goes; the compaction worker publishes it like any other event.
+//! Summarises a session by its own sentences: chooses the most surprising turns, each different
+//! from the others, and joins them in the order of the conversation.
 //!
-//! The seam for a summarizer that asks a language model is `summarise`: made a trait when there is a second one, with a `Result`,
-//! since only the worker calls it and a slow or failing one holds up nobody.
+//! Turns are chosen by [maximal marginal relevance](https://dl.acm.org/doi/10.1145/290941.291025):
+//!
+//! 1. Score each turn: `(1 - diversity) · surprise - diversity · similarity to the chosen turns`,
+//!    with the surprise as a share of the highest.
+//! 2. Choose the best, drop turns with the same text, and repeat up to `turns_max`.
+//! 3. Sort the chosen turns by time and shorten the longest until `chars_max` holds.
+//!
+//! The compaction worker passes the turns and publishes the summary as an event. A summarizer that
+//! calls a language model would replace `summarise`: that is the time to make a trait, with a
+//! `Result`. Only the compaction worker calls `summarise`, so a slow or failing model delays no
+//! other part.
 
 use crate::domain::{Time, Vector};
 use crate::text;
 
-/// What was said in the session, in any order.
+/// A turn of the session. The order of the turns in a list does not matter.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub content: String,
@@ -16,35 +25,42 @@ pub struct Said {
     pub at: Time,
 }
 
-/// Chooses and never rewrites, so a summary cannot say what nobody said.
+/// Summarises by choosing turns and never rewriting them, so a summary holds no invented statement.
 #[derive(Clone, Debug)]
 pub struct Extractive {
     pub turns_max: usize,
     pub chars_max: usize,
-    /// 0 chooses by surprise alone, 1 only what is unlike the already chosen.
+    /// From 0, which chooses by surprise alone, to 1, which chooses only turns unlike the chosen
+    /// ones.
     pub diversity: f32,
 }
 
 impl Default for Extractive {
-    /// Five turns hold 60 % of what questions later need when chosen by surprise, 52 % when the longest are taken, 27 % the central.
+    /// Five turns hold 60 % of the facts that later questions need if they are chosen by surprise;
+    /// the longest five hold 52 %, the five most central 27 %.
     fn default() -> Extractive {
         Extractive { turns_max: 5, chars_max: 600, diversity: 0.3 }
     }
 }
 
 impl Extractive {
-    /// Empty if nothing was said.
+    /// Returns the summary, or an empty text if the session has no turns with text.
     pub fn summarise(&self, said: &[Said]) -> String {
         let mut chosen = self.chosen(said);
         chosen.sort_by_key(|place| (said[*place].at, *place));
         let turns: Vec<&str> = chosen.iter().map(|place| said[*place].content.trim()).collect();
         let room = self.chars_max.saturating_sub(turns.len().saturating_sub(1));
         let allowed = shares(&turns, room);
-        let heard = turns.iter().zip(allowed).filter(|(_, chars)| *chars > 0);
-        heard.map(|(turn, chars)| text::shortened(turn, chars)).collect::<Vec<_>>().join("\n")
+        turns
+            .iter()
+            .zip(allowed)
+            .filter(|(_, chars)| *chars > 0)
+            .map(|(turn, chars)| text::shortened(turn, chars))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
-    /// Maximal marginal relevance: each time the most surprising after what it repeats of the chosen is taken off.
+    /// Chooses turns by maximal marginal relevance and returns their places in `said`.
     fn chosen(&self, said: &[Said]) -> Vec<usize> {
         let most = said.iter().map(|turn| turn.surprise).fold(f32::MIN_POSITIVE, f32::max);
         let mut repeats = vec![0f32; said.len()];
@@ -52,11 +68,10 @@ impl Extractive {
             (0..said.len()).filter(|place| !said[*place].content.trim().is_empty()).collect();
         let mut chosen = Vec::new();
         while chosen.len() < self.turns_max && !left.is_empty() {
-            let worth = |place: usize| {
+            let best = best_of(&left, said, |place| {
                 (1.0 - self.diversity) * said[place].surprise / most
                     - self.diversity * repeats[place]
-            };
-            let best = best_of(&left, said, worth);
+            });
             chosen.push(best);
             left.retain(|place| said[*place].content.trim() != said[best].content.trim());
             for place in &left {
@@ -68,20 +83,22 @@ impl Extractive {
     }
 }
 
-/// Of two that are worth the same, the one said earlier.
+/// Returns the turn of the greatest worth; of two equal ones, the earlier.
 fn best_of(places: &[usize], said: &[Said], worth: impl Fn(usize) -> f32) -> usize {
-    let better = |a: &&usize, b: &&usize| {
-        worth(**a).total_cmp(&worth(**b)).then((said[**b].at, **b).cmp(&(said[**a].at, **a)))
-    };
-    *places.iter().max_by(better).expect("the caller's loop ends when none is left")
+    let best = places.iter().copied().max_by(|a, b| {
+        worth(*a).total_cmp(&worth(*b)).then((said[*b].at, *b).cmp(&(said[*a].at, *a)))
+    });
+    best.expect("the caller passes at least one place")
 }
 
-/// How many characters each may have: the short ones all they need, the long ones an equal share of the rest.
+/// Returns how many characters each turn may have: short turns all they need, long turns an equal
+/// share of the rest.
 fn shares(turns: &[&str], room: usize) -> Vec<usize> {
     let needed: Vec<usize> = turns.iter().map(|turn| turn.chars().count()).collect();
     let mut order: Vec<usize> = (0..turns.len()).collect();
     order.sort_by_key(|place| needed[*place]);
-    let (mut allowed, mut rest) = (vec![0; turns.len()], room);
+    let mut allowed = vec![0; turns.len()];
+    let mut rest = room;
     for (done, place) in order.into_iter().enumerate() {
         allowed[place] = needed[place].min(rest / (turns.len() - done));
         rest -= allowed[place];
@@ -105,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_surprising_come_in_the_order_they_were_said() {
+    fn the_most_surprising_turns_are_joined_by_time() {
         let turns = [said(3, "c", 0.9, EAST), said(1, "a", 0.1, NORTH), said(2, "b", 0.5, NORTH)];
         check(2, &turns, "b\nc");
         check(5, &turns, "a\nb\nc");
@@ -122,18 +139,18 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_are_never_said_twice() {
+    fn turns_with_the_same_text_are_chosen_once() {
         check(5, &[said(1, "ok then", 0.5, EAST), said(2, " ok then", 0.5, NORTH)], "ok then");
     }
 
     #[test]
-    fn nothing_said_is_an_empty_summary() {
+    fn a_session_without_text_has_an_empty_summary() {
         check(5, &[], "");
         check(5, &[said(1, "  ", 0.9, EAST)], "");
     }
 
     #[test]
-    fn equal_surprise_favours_what_was_said_first_and_an_odd_number_does_no_harm() {
+    fn of_equally_surprising_turns_the_earlier_is_chosen_and_infinite_surprise_is_harmless() {
         check(1, &[said(2, "later", 0.5, EAST), said(1, "earlier", 0.5, EAST)], "earlier");
         check(2, &[said(1, "a", 0.0, EAST), said(2, "b", 0.0, NORTH)], "a\nb");
         check(1, &[said(1, "a", f32::NEG_INFINITY, EAST), said(2, "b", 0.1, NORTH)], "b");

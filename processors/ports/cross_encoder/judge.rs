@@ -1,35 +1,40 @@
-//! Says how probably two statements contradict each other, by a cross-encoder with an entailment head.
+//! Estimates the probability that two statements contradict each other, by a cross-encoder with an
+//! entailment head ([natural language inference](https://arxiv.org/abs/1508.05326)).
+//!
+//! The probability is the softmax of the model's logits at the label "contradiction".
 
 use super::Options;
-use super::onnx::{CrossEncoder, Directory, unusable};
+use super::onnx::{CrossEncoder, CrossEncoderDirectory, unusable};
 use crate::fault::Result;
-use crate::ports::onnx::{self, Told, cannot};
+use crate::ports::onnx::{self, cannot};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Reads pairs of statements, the earlier one first.
+/// Judges pairs of statements, the earlier one first.
 pub trait Judge: Send {
-    /// The probability of a contradiction for each pair, in their order.
+    /// Returns the probability of a contradiction for each pair, in their order.
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>>;
 }
 
-/// A model, checked by reading something with it. Opens sessions, one for each thread.
+/// A loaded model that has read a pair of maximum length. Opens a session for each thread.
 pub struct JudgeModel {
-    directory: Directory,
+    directory: CrossEncoderDirectory,
     labels: usize,
     contradiction: usize,
 }
 
 impl JudgeModel {
-    /// Which number of a pair is the contradiction's differs from model to model: `config.json` says it.
+    /// Opens a model. The place of the contradiction among the labels differs between models and is
+    /// read from `config.json`.
     pub fn open(options: &Options) -> Result<JudgeModel> {
         let (labels, contradiction) =
             labels(options).map_err(|error| unusable(options.option, error))?;
-        Ok(JudgeModel { directory: Directory::open(options, labels)?, labels, contradiction })
+        let directory = CrossEncoderDirectory::open(options, labels)?;
+        Ok(JudgeModel { directory, labels, contradiction })
     }
 
     pub fn session(&self) -> Result<Box<dyn Judge>> {
-        Ok(Box::new(Session {
+        Ok(Box::new(JudgeSession {
             model: self.directory.session()?,
             labels: self.labels,
             contradiction: self.contradiction,
@@ -44,38 +49,43 @@ struct ModelConfig {
     id2label: BTreeMap<String, String>,
 }
 
-/// How many labels there are, and which is the contradiction's.
-fn labels(options: &Options) -> Told<(usize, usize)> {
+/// Returns the number of labels, and the place of the contradiction.
+fn labels(options: &Options) -> onnx::Result<(usize, usize)> {
     let file = options.model.join("config.json");
     let config: ModelConfig = serde_json::from_slice(&onnx::read(&file)?)
         .map_err(|error| cannot("read", &file, error))?;
-    let of_contradiction =
+    let contradiction =
         config.id2label.iter().find(|(_, label)| label.eq_ignore_ascii_case("contradiction"));
-    let place = of_contradiction
+    let place = contradiction
         .and_then(|(id, _)| id.parse().ok())
         .filter(|place| *place < config.id2label.len());
-    let named: Vec<&str> = config.id2label.values().map(String::as_str).collect();
-    let no_label =
-        || cannot("use", &file, format!("its id2label has no \"contradiction\", only {named:?}"));
-    Ok((config.id2label.len(), place.ok_or_else(no_label)?))
+    match place {
+        Some(place) => Ok((config.id2label.len(), place)),
+        None => {
+            let labels: Vec<&str> = config.id2label.values().map(String::as_str).collect();
+            let why = format!("its id2label has no \"contradiction\", only {labels:?}");
+            Err(cannot("use", &file, why))
+        }
+    }
 }
 
-/// One session; owned by one thread.
-struct Session {
+/// One session. Owned by one thread.
+struct JudgeSession {
     model: CrossEncoder,
     labels: usize,
     contradiction: usize,
 }
 
-impl Judge for Session {
+impl Judge for JudgeSession {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         let rows = self.model.read(pairs)?;
-        Ok(rows.chunks(self.labels).map(|row| share(row, self.contradiction)).collect())
+        Ok(rows.chunks(self.labels).map(|row| softmax_at(row, self.contradiction)).collect())
     }
 }
 
-/// One part of the softmax.
-fn share(row: &[f32], place: usize) -> f32 {
+/// Returns one value of the softmax. The greatest logit is subtracted first, so that no exponential
+/// overflows.
+fn softmax_at(row: &[f32], place: usize) -> f32 {
     let greatest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = row.iter().map(|logit| (logit - greatest).exp()).sum();
     (row[place] - greatest).exp() / sum
@@ -95,9 +105,10 @@ mod tests {
         ("", ""),
     ];
 
-    /// The small model of the tests takes two places for a contradiction, and one place twice for an entailment.
+    /// The small model of the tests takes two locations for a contradiction, and one location twice
+    /// for an entailment.
     #[test]
-    fn a_contradiction_is_found_whichever_number_is_its_own() {
+    fn a_contradiction_is_found_at_any_place_of_the_label() {
         for name in ["contradiction-first", "contradiction-last"] {
             let Some(options) = samples::small(&format!("conflict/{name}"), 64) else { return };
             let mut model = JudgeModel::open(&options)
@@ -114,37 +125,42 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_a_softmax_whatever_the_size_of_its_numbers() {
-        assert_eq!(share(&[0.0, 0.0], 0), 0.5);
-        assert_eq!(share(&[1_000.0, 0.0], 0), 1.0);
-        assert!((share(&[1.0, 2.0, 3.0], 2) - 0.665_241).abs() < 1e-5);
+    fn the_softmax_is_stable_for_large_logits() {
+        assert_eq!(softmax_at(&[0.0, 0.0], 0), 0.5);
+        assert_eq!(softmax_at(&[1_000.0, 0.0], 0), 1.0);
+        assert!((softmax_at(&[1.0, 2.0, 3.0], 2) - 0.665_241).abs() < 1e-5);
     }
 
     #[test]
-    fn a_model_that_does_not_say_which_number_is_the_contradiction_is_refused_with_the_cure() {
+    fn a_model_without_a_contradiction_label_is_refused_with_the_remedy() {
         let folder = tempfile::tempdir().expect("a folder");
+        check_refused(folder.path(), None, "cannot read");
+        for (config, expected) in [
+            (
+                r#"{"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}"#,
+                r#"no "contradiction", only ["LABEL_0", "LABEL_1"]"#,
+            ),
+            (r#"{"id2label": {"7": "contradiction"}}"#, "id2label"),
+            (r#"{"id2label": {"0": "neutral", "1": "CONTRADICTION"}}"#, "tokenizer.json"),
+        ] {
+            check_refused(folder.path(), Some(config), expected);
+        }
+    }
+
+    fn check_refused(folder: &Path, config: Option<&str>, expected: &str) {
+        if let Some(config) = config {
+            fs::write(folder.join("config.json"), config).expect("the folder is ours");
+        }
         let options = Options {
             option: "conflict.model",
-            model: folder.path().to_owned(),
+            model: folder.to_owned(),
             library: None,
             tokens_max: 16,
         };
-        let check_refused = |expected: &str| {
-            let text = JudgeModel::open(&options).err().expect("must not open").to_string();
-            for part in [expected, "conflict.model", "config.json", "model-unusable"] {
-                assert!(text.contains(part), "{part}: {text}");
-            }
-        };
-        let config = |text: &str| {
-            fs::write(folder.path().join("config.json"), text).expect("the folder is ours")
-        };
-        check_refused("cannot read");
-        config(r#"{"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}"#);
-        check_refused(r#"no "contradiction", only ["LABEL_0", "LABEL_1"]"#);
-        config(r#"{"id2label": {"7": "contradiction"}}"#);
-        check_refused("id2label");
-        config(r#"{"id2label": {"0": "neutral", "1": "CONTRADICTION"}}"#);
-        check_refused("tokenizer.json");
+        let text = JudgeModel::open(&options).err().expect("must not open").to_string();
+        for part in [expected, "conflict.model", "config.json", "model-unusable"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

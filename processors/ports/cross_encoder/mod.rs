@@ -1,5 +1,8 @@
-//! Models that read two texts together: one says how well a text answers a question, one whether two statements contradict each other.
-//! Traits, and what opens the real ones. They know nothing of memories and of time; who calls them decides what is worth reading.
+//! Runs models that read two texts together: a [`Reranker`] scores how well a text answers a
+//! question, a [`Judge`] whether two statements contradict each other.
+//!
+//! Both are one kind of model, opened by `onnx.rs`. No module here knows memories or time; the
+//! caller decides which pairs are worth reading.
 
 mod judge;
 mod onnx;
@@ -12,13 +15,13 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The configuration option that names the model, for errors.
+    /// The configuration option that names the model. Part of every error.
     pub option: &'static str,
-    /// Holds `model.onnx` and `tokenizer.json`.
+    /// The directory with `model.onnx` and `tokenizer.json`.
     pub model: PathBuf,
-    /// ONNX Runtime's shared library, if it is not beside the model.
+    /// The shared library of ONNX Runtime, if it is not in the model's directory.
     pub library: Option<PathBuf>,
-    /// Limits the tokens of a pair, special ones included; the longer of the two texts is cut.
+    /// Limits the tokens of a pair, special tokens included. The longer text is cut.
     pub tokens_max: usize,
 }
 
@@ -28,7 +31,8 @@ mod samples {
     use std::io::{self, Write};
     use std::path::Path;
 
-    /// The options of a small model in tests/data; none, and a line that cannot be missed, where no runtime is at hand.
+    /// Returns the options of a small model in `tests/data`, or `None` with a visible message if no
+    /// ONNX Runtime is available.
     pub fn small(folder: &str, tokens_max: usize) -> Option<Options> {
         let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
             let _ = writeln!(

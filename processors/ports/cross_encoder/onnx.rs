@@ -1,151 +1,124 @@
-//! A cross-encoder as `model.onnx` with its `tokenizer.json`. Takes `input_ids`, `attention_mask` and, if the graph names it,
-//! `token_type_ids`; gives `logits`, a row for each pair.
+//! Runs a cross-encoder in ONNX: a directory with `model.onnx` and `tokenizer.json`.
+//!
+//! The graph takes `input_ids`, `attention_mask` and, if it has such an input, `token_type_ids`.
+//! Its output is `logits`, a row for each pair. Pairs are cut to `tokens_max`, the longer text
+//! first, and filled up to the longest pair of the batch; the mask excludes the filling.
 
 use super::Options;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::onnx::{self, Told, Trouble, cannot};
-use ort::environment::Environment;
-use ort::session::Session;
-use ort::value::TensorRef;
-use std::path::PathBuf;
-use std::sync::Arc;
-use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationDirection};
+use crate::ports::onnx::{self, Graph, LimitedTokenizer, ModelFiles, Signature, cannot, truncate};
+use tokenizers::Encoding;
 
-pub struct Directory {
+const CROSS_ENCODER: Signature = Signature {
+    model: "a cross-encoder",
+    inputs: &["input_ids", "attention_mask", "token_type_ids"],
+    output: "logits",
+};
+
+pub struct CrossEncoderDirectory {
     option: &'static str,
-    file: PathBuf,
-    environment: Environment,
-    tokenizer: Arc<Tokenizer>,
-    tokens_max: usize,
+    files: ModelFiles,
     columns: usize,
 }
 
-impl Directory {
-    /// Reads a pair of the greatest length beside a short one before anything depends on it. `columns`: numbers that a pair must get.
-    pub fn open(options: &Options, columns: usize) -> Result<Directory> {
-        let unusable = |what: Trouble| unusable(options.option, what);
-        let (file, tokenizer_file) =
-            (options.model.join("model.onnx"), options.model.join("tokenizer.json"));
-        let bytes = onnx::read(&tokenizer_file).map_err(unusable)?;
-        let tokenizer = onnx::tokenizer(&bytes)
-            .map_err(|error| unusable(cannot("read", &tokenizer_file, error)))?;
-        if !file.is_file() {
-            return Err(unusable(cannot("read", &file, "there is no such file")));
-        }
-        let environment =
-            onnx::environment(&options.model, options.library.as_deref()).map_err(unusable)?;
-        let (option, tokenizer, tokens_max) =
-            (options.option, Arc::new(tokenizer), options.tokens_max);
-        let directory = Directory { option, file, environment, tokenizer, tokens_max, columns };
+impl CrossEncoderDirectory {
+    /// Opens a model that gives `columns` numbers for each pair. Reads a pair of maximum length
+    /// beside a short one, so that a model that fails at its limit fails at the start.
+    pub fn open(options: &Options, columns: usize) -> Result<CrossEncoderDirectory> {
+        let option = options.option;
+        let files =
+            ModelFiles::open(&options.model, options.library.as_deref(), options.tokens_max)
+                .map_err(|error| unusable(option, error))?;
+        let directory = CrossEncoderDirectory { option, files, columns };
         let long = "a ".repeat(options.tokens_max);
-        let tried = directory.session()?.run(&[(&long, &long), ("a", "a")]);
-        tried.map_err(|error| unusable(cannot("use", &directory.file, error)))?;
+        directory
+            .session()?
+            .run(&[(&long, &long), ("a", "a")])
+            .map_err(|error| unusable(option, cannot("use", &directory.files.graph, error)))?;
         Ok(directory)
     }
 
+    /// Opens a session with one thread, its caller's own, so that a slow pair delays no encoder.
     pub fn session(&self) -> Result<CrossEncoder> {
-        let unusable = |what: Trouble| unusable(self.option, what);
-        // One thread: its caller's own, so that a slow pair delays no encoder.
-        let session = onnx::session(&self.environment, &self.file, 1).map_err(unusable)?;
-        let inputs = session
-            .inputs()
-            .iter()
-            .map(|input| Input::named(input.name()))
-            .collect::<Told<_>>()
-            .map_err(unusable)?;
-        let output =
-            session.outputs().iter().position(|output| output.name() == "logits").unwrap_or(0);
-        let (tokenizer, tokens_max, columns) =
-            (self.tokenizer.clone(), self.tokens_max, self.columns);
-        Ok(CrossEncoder { tokenizer, tokens_max, columns, session, inputs, output })
+        Ok(CrossEncoder {
+            tokenizer: self.files.tokenizer.clone(),
+            columns: self.columns,
+            graph: self
+                .files
+                .session(1, &CROSS_ENCODER)
+                .map_err(|error| unusable(self.option, error))?,
+        })
     }
 }
 
-/// One session; owned by one thread.
+/// One session. Owned by one thread.
 pub struct CrossEncoder {
-    tokenizer: Arc<Tokenizer>,
-    tokens_max: usize,
+    tokenizer: LimitedTokenizer,
     columns: usize,
-    session: Session,
-    inputs: Vec<Input>,
-    output: usize,
+    graph: Graph,
 }
 
 impl CrossEncoder {
-    /// The rows of all pairs, one after the other.
+    /// Returns the rows of all pairs, one after the other.
     pub fn read(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         self.run(pairs).map_err(|error| {
             Fault::stop(StopName::ModelUnusable, format!("reads {} pairs: {error}", pairs.len()))
         })
     }
 
-    fn run(&mut self, pairs: &[(&str, &str)]) -> Told<Vec<f32>> {
+    fn run(&mut self, pairs: &[(&str, &str)]) -> onnx::Result<Vec<f32>> {
         if pairs.is_empty() {
             return Ok(Vec::new());
         }
-        let encodings = pairs
-            .iter()
-            .map(|(question, text)| self.pair(question, text))
-            .collect::<Told<Vec<_>>>()?;
-        let length = encodings.iter().map(Encoding::len).max().unwrap_or(0).max(1);
-        // The mask hides what fills a short pair up.
-        let filled = |of: fn(&Encoding) -> &[u32]| -> Vec<i64> {
-            let row = |encoding| {
-                of(encoding)
-                    .iter()
-                    .map(|value| i64::from(*value))
-                    .chain(std::iter::repeat(0))
-                    .take(length)
-            };
-            encodings.iter().flat_map(row).collect()
-        };
-        let (tokens, mask, types) = (
-            filled(Encoding::get_ids),
-            filled(Encoding::get_attention_mask),
-            filled(Encoding::get_type_ids),
-        );
-        let mut fed = Vec::with_capacity(self.inputs.len());
-        for input in &self.inputs {
-            let (name, values) = match input {
-                Input::Tokens => ("input_ids", &tokens),
-                Input::Mask => ("attention_mask", &mask),
-                Input::Types => ("token_type_ids", &types),
-            };
-            fed.push((
-                name,
-                TensorRef::from_array_view(([pairs.len(), length], values.as_slice()))?,
-            ));
+        let mut encodings = Vec::with_capacity(pairs.len());
+        for (question, text) in pairs {
+            encodings.push(self.pair(question, text)?);
         }
-        let outputs = self.session.run(fed)?;
-        let (shape, values) = outputs[self.output].try_extract_tensor::<f32>()?;
-        rows(shape, values, (pairs.len(), self.columns))
+        let values = [
+            ("input_ids", filled(&encodings, Encoding::get_ids)),
+            ("attention_mask", filled(&encodings, Encoding::get_attention_mask)),
+            ("token_type_ids", filled(&encodings, Encoding::get_type_ids)),
+        ];
+        let columns = self.columns;
+        self.graph
+            .run(pairs.len(), &values, |shape, values| rows(shape, values, (pairs.len(), columns)))
     }
 
-    /// Cut before the special tokens are added: the longer of the two first, so that a short question is read whole.
-    fn pair(&self, question: &str, text: &str) -> Told<Encoding> {
-        let special = self.tokenizer.get_post_processor().map_or(0, |post| post.added_tokens(true));
-        let room = self.tokens_max.saturating_sub(special).max(2);
-        let part =
-            |text: &str| self.tokenizer.encode_fast(onnx::readable(text, self.tokens_max), false);
-        let (mut question, mut text) = (part(question)?, part(text)?);
+    /// Tokenizes a pair. The longer text is cut first, so that a short question is read whole.
+    fn pair(&self, question: &str, text: &str) -> onnx::Result<Encoding> {
+        let mut question = self.tokenizer.encode(question)?;
+        let mut text = self.tokenizer.encode(text)?;
+        let room = self.tokenizer.room(true).max(2);
         let (of_question, of_text) = shares(room, question.len(), text.len());
-        for (part, tokens) in [(&mut question, of_question), (&mut text, of_text)] {
-            part.truncate(tokens, 0, TruncationDirection::Right);
-            part.take_overflowing();
-        }
-        // What tells the two apart where the tokenizer itself does not.
+        truncate(&mut question, of_question);
+        truncate(&mut text, of_text);
+        // Not every tokenizer marks the second text by itself.
         text.set_type_ids(vec![1; text.len()]);
-        self.tokenizer.post_process(question, Some(text), true)
+        self.tokenizer.complete(question, Some(text))
     }
 }
 
-/// Each has half of the room for sure, and what the other one leaves.
+/// Lays the rows of a batch one after the other, each filled with 0 up to the longest.
+fn filled(encodings: &[Encoding], row: fn(&Encoding) -> &[u32]) -> Vec<i64> {
+    let length = encodings.iter().map(Encoding::len).max().unwrap_or(0).max(1);
+    let mut values = Vec::with_capacity(encodings.len() * length);
+    for encoding in encodings {
+        let end = values.len() + length;
+        values.extend(row(encoding).iter().map(|value| i64::from(*value)));
+        values.resize(end, 0);
+    }
+    values
+}
+
+/// Divides the tokens of a pair: each text has half of the room, and the part that the other
+/// leaves.
 fn shares(room: usize, question: usize, text: usize) -> (usize, usize) {
     let question = question.min(room - text.min(room / 2));
     (question, text.min(room - question))
 }
 
-fn rows(shape: &[i64], values: &[f32], (pairs, columns): (usize, usize)) -> Told<Vec<f32>> {
+/// Checks the output: one row of `columns` finite numbers for each pair.
+fn rows(shape: &[i64], values: &[f32], (pairs, columns): (usize, usize)) -> onnx::Result<Vec<f32>> {
     let (rows, of_each) = match *shape {
         [rows] => (rows, 1),
         [rows, of_each] => (rows, of_each),
@@ -163,26 +136,7 @@ fn rows(shape: &[i64], values: &[f32], (pairs, columns): (usize, usize)) -> Told
     Ok(values.to_vec())
 }
 
-#[derive(Clone, Copy)]
-enum Input {
-    Tokens,
-    Mask,
-    Types,
-}
-
-impl Input {
-    fn named(name: &str) -> Told<Input> {
-        match name {
-            "input_ids" => Ok(Input::Tokens),
-            "attention_mask" => Ok(Input::Mask),
-            "token_type_ids" => Ok(Input::Types),
-            _ => {
-                Err(format!("the model is no cross-encoder: it wants an input named {name}").into())
-            }
-        }
-    }
-}
-
+/// Adds the remedy to an error: which files belong in the directory of `option`.
 pub fn unusable(option: &str, what: impl std::fmt::Display) -> Fault {
     let what = what.to_string();
     let files = if option == "conflict.model" {
@@ -203,7 +157,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn each_has_half_of_the_room_and_what_the_other_leaves() {
+    fn each_text_has_half_of_the_room_and_the_rest_of_the_other() {
         for (question, text, expected) in [
             (2, 3, (2, 3)),
             (2, 100, (2, 8)),
@@ -217,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_finite_numbers_a_pair_and_nothing_else_is_read() {
+    fn only_one_row_of_finite_numbers_for_each_pair_is_accepted() {
         assert_eq!(rows(&[2, 1], &[0.5, 1.5], (2, 1)).expect("a number each"), [0.5, 1.5]);
         assert_eq!(rows(&[2], &[0.5, 1.5], (2, 1)).expect("a number each"), [0.5, 1.5]);
         assert_eq!(rows(&[1, 3], &[0.5, 1.5, 2.5], (1, 3)).expect("three"), [0.5, 1.5, 2.5]);
@@ -232,24 +186,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_together_with_the_cure() {
+    fn errors_name_the_missing_file_and_the_remedy() {
         let directory = tempfile::tempdir().expect("a folder");
-        let check_refused = |expected: &str| {
-            let options = Options {
-                option: "rerank.model",
-                model: directory.path().to_owned(),
-                library: None,
-                tokens_max: 16,
-            };
-            let text = Directory::open(&options, 1).err().expect("must not open").to_string();
-            for part in [expected, "rerank.model", "model-unusable"] {
-                assert!(text.contains(part), "{part}: {text}");
-            }
-        };
-        check_refused("tokenizer.json");
+        check_refused(directory.path(), "tokenizer.json");
         let tokenizer =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/rerank/typed/tokenizer.json");
         fs::copy(tokenizer, directory.path().join("tokenizer.json")).expect("copies it");
-        check_refused("model.onnx");
+        check_refused(directory.path(), "model.onnx");
+    }
+
+    fn check_refused(directory: &Path, expected: &str) {
+        let options = Options {
+            option: "rerank.model",
+            model: directory.to_owned(),
+            library: None,
+            tokens_max: 16,
+        };
+        let fault = CrossEncoderDirectory::open(&options, 1).err().expect("must not open");
+        let text = fault.to_string();
+        for part in [expected, "rerank.model", "model-unusable"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }

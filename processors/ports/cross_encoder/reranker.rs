@@ -1,21 +1,23 @@
-//! Scores how well a text answers a question.
+//! Scores how well a text answers a question, by a cross-encoder with one output ([passage
+//! re-ranking](https://arxiv.org/abs/1901.04085)).
 
 use super::Options;
-use super::onnx::{CrossEncoder, Directory};
+use super::onnx::{CrossEncoder, CrossEncoderDirectory};
 use crate::fault::Result;
 
-/// Reads (question, text) pairs.
+/// Scores pairs of a question and a text.
 pub trait Reranker: Send {
-    /// One finite number for each pair, in their order; a better answer has a greater one. Numbers of different questions compare too.
+    /// Returns one finite number for each pair, in their order. A better answer has a greater
+    /// number, also between different questions.
     fn score(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>>;
 }
 
-/// A model, checked by reading something with it. Opens sessions, one for each thread.
-pub struct RerankerModel(Directory);
+/// A loaded model that has read a pair of maximum length. Opens a session for each thread.
+pub struct RerankerModel(CrossEncoderDirectory);
 
 impl RerankerModel {
     pub fn open(options: &Options) -> Result<RerankerModel> {
-        Ok(RerankerModel(Directory::open(options, 1)?))
+        Ok(RerankerModel(CrossEncoderDirectory::open(options, 1)?))
     }
 
     pub fn session(&self) -> Result<Box<dyn Reranker>> {
@@ -34,7 +36,7 @@ mod tests {
     use super::super::samples;
     use super::*;
 
-    /// One of the two small models of the tests, whose scores a reader can work out.
+    /// Opens one of the two small models of the tests, whose scores a reader can work out.
     fn small(name: &str, tokens_max: usize) -> Option<Box<dyn Reranker>> {
         let model = RerankerModel::open(&samples::small(&format!("rerank/{name}"), tokens_max)?)
             .expect("the small model opens");
@@ -53,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_read_as_question_and_text_whatever_stands_beside_it() {
+    fn the_score_of_a_pair_is_independent_of_its_batch() {
         let Some(mut model) = small("typed", 256) else { return };
         let pairs = [
             ("the boat in the harbour", "my ship is in the harbour, and what a long story that is"),
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_does_not_tell_the_two_apart_is_fed_without() {
+    fn a_model_without_token_types_is_run_without_them() {
         let Some(mut model) = small("untyped", 256) else { return };
         check(
             model.as_mut(),
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_longest_pair_is_not_read() {
+    fn text_beyond_the_token_limit_is_not_read() {
         let Some(mut model) = small("typed", 11) else { return };
         let long = format!("one two three four five six seven {}", "boat ".repeat(1_000));
         check(

@@ -1,40 +1,49 @@
-//! Measures an encoder on texts of the project's own: its mean vector, and how far apart it puts texts that have nothing in common.
-//! Deterministic: the same encoder has the same figures. `deploy/model/export_multilingual.py` computes the same at set-up.
+//! Measures an encoder on texts that ship with Keepsake: the mean of its vectors, and the cosines
+//! of texts that have nothing in common.
+//!
+//! 1. Encode all texts. If even the language that the encoder separates best has a mean cosine of
+//!    `CENTRED_FROM` or more, subtract the mean vector from all.
+//! 2. For each language, compute mean and deviation of the cosines of all pairs of texts.
+//! 3. Take the language with the lowest mean: in a language that the encoder hardly covers, all
+//!    texts look alike.
+//!
+//! The result is deterministic. `deploy/model/export_multilingual.py` computes the same at set-up;
+//! a change here needs the same change there.
 
 use super::spread::Measured;
 use super::{Embedder, centred};
 use crate::domain::Spread;
 use crate::fault::Result;
 
-/// Everyday texts, a language, a text and sometimes the same said in other words on each line. Texts of one language are about
-/// different things.
+/// Everyday texts: on each line a language, a text and for some a paraphrase. Texts of one language
+/// are about different things.
 const TEXTS: &str = include_str!("../../../deploy/model/texts.tsv");
 
-/// An encoder that gives unrelated texts such a cosine has a direction that all of its vectors share. Without it, the rest tells texts
-/// apart better: multilingual-e5-small has .79, all-MiniLM-L6-v2 .06.
+/// Mean cosine of unrelated texts from which the centre is subtracted. All vectors of such an
+/// encoder share a direction, and the rest of the vector separates texts better.
+/// multilingual-e5-small has .79, all-MiniLM-L6-v2 .06.
 const CENTRED_FROM: f32 = 0.3;
 
-/// The measured spread, and its cosines on the standard scale, as the rules will see them.
+/// The measured spread, and cosines on the standard scale, as they are compared with thresholds.
 pub struct Measurement {
     pub measured: Measured,
-    /// Spread in the language that the encoder tells apart best. In a language that it hardly knows, all texts look alike.
+    /// The language that the encoder separates best.
     pub language: &'static str,
-    /// Cosines of unrelated texts in that language, and in every one.
+    /// Cosines of unrelated texts in that language, and in all languages.
     pub unrelated: Vec<f32>,
     pub unrelated_anywhere: Vec<f32>,
-    /// Cosines of texts that say the same in other words.
+    /// Cosines of texts and their paraphrases.
     pub same: Vec<f32>,
 }
 
-/// `session` must be of an unmeasured model: a centre is found only in vectors that have it.
+/// Measures an encoder. `session` must be of an unmeasured model, since the centre can only be
+/// found in vectors that still hold it.
 pub fn measure(session: &mut dyn Embedder) -> Result<Measurement> {
     let texts = texts();
     let vectors =
         texts.iter().map(|text| Encoded::of(text, session)).collect::<Result<Vec<_>>>()?;
-    let centre = match spread_of(&vectors).1.unrelated >= CENTRED_FROM {
-        true => mean(&vectors),
-        false => Vec::new(),
-    };
+    let needs_centring = spread_of(&vectors).1.unrelated >= CENTRED_FROM;
+    let centre = if needs_centring { mean(&vectors) } else { Vec::new() };
     let vectors: Vec<Encoded> = vectors.into_iter().map(|one| one.without(&centre)).collect();
     let (language, spread) = spread_of(&vectors);
     let unrelated_anywhere: Vec<(&str, f32)> =
@@ -93,7 +102,7 @@ impl Encoded {
     }
 }
 
-/// Takes the mean and the deviation over all pairs of each language; then the language with the least mean.
+/// Returns the language with the lowest mean cosine, with mean and deviation over all its pairs.
 fn spread_of(vectors: &[Encoded]) -> (&'static str, Spread) {
     let mut best: Option<(&'static str, Spread)> = None;
     for group in vectors.chunk_by(|a, b| a.language == b.language) {
@@ -110,7 +119,7 @@ fn spread_of(vectors: &[Encoded]) -> (&'static str, Spread) {
     best.unwrap_or(("", Spread::STANDARD))
 }
 
-/// The cosine of every two texts of one language.
+/// Returns the cosine of every pair of texts of one language.
 fn pairs(vectors: &[Encoded]) -> impl Iterator<Item = (&'static str, f32)> {
     vectors.iter().enumerate().flat_map(move |(n, a)| {
         let others = vectors[n + 1..].iter().filter(|b| b.language == a.language);
@@ -126,7 +135,7 @@ fn mean(vectors: &[Encoded]) -> Vec<f32> {
     sum.into_iter().map(|x| rounded(x / vectors.len() as f64, 1e6)).collect()
 }
 
-/// So that a person can read the file, and a figure is the same on another processor.
+/// Rounds a figure, so that the file is readable and the same on every processor.
 fn rounded(x: f64, parts: f64) -> f32 {
     ((x * parts).round() / parts) as f32
 }
@@ -142,7 +151,8 @@ mod tests {
 
     #[test]
     fn the_texts_are_many_short_and_different_and_in_many_languages() {
-        let (texts, mut languages) = (texts(), BTreeMap::new());
+        let texts = texts();
+        let mut languages = BTreeMap::new();
         assert_eq!(texts.len(), TEXTS.lines().count());
         assert_eq!(texts.iter().map(|text| text.text).collect::<BTreeSet<_>>().len(), texts.len());
         for text in &texts {

@@ -1,8 +1,12 @@
-//! Text to vectors of unit length: the trait, its two implementations and the choice between them; how an encoder's cosines are spread.
-//! Knows nothing of memories; who calls it decides what is worth encoding.
+//! Encodes texts as vectors of unit length: the [`Embedder`] trait, its two implementations and the
+//! choice between them.
+//!
+//! `onnx.rs` runs a model, `hash.rs` is the stand-in without a model. `pool.rs` runs several
+//! sessions, `cache.rs` keeps recent vectors, and `spread.rs` reads how the cosines of an encoder
+//! are spread. No module here knows memories; the caller decides which texts to encode.
 
+mod cache;
 mod hash;
-mod known;
 pub mod measure;
 mod onnx;
 pub mod pool;
@@ -14,61 +18,64 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokenizers::Tokenizer;
 
-/// Encodes one text at a time. Never a batch: eight-bit activations are quantised per tensor, so a text's vector would depend on
-/// its neighbours (cosine 0.991 to itself), and without padding a batch is no faster on a CPU.
+/// Encodes one text at a time, never a batch: eight-bit activations are quantised per tensor, so
+/// the vector of a text would depend on the other texts (cosine 0.991 to itself), and on a CPU a
+/// batch is no faster than texts without padding.
 pub trait Embedder: Send {
-    /// Always of unit length, also for an empty text.
+    /// Returns a vector of unit length, also for an empty text.
     fn encode(&mut self, text: &str) -> Result<Vec<f32>>;
     fn dimensions(&self) -> usize;
-    /// Differs whenever vectors could: a shard remembers the name of the model that made its vectors.
+    /// Identifies the model: names differ whenever vectors could. A shard stores the name of the
+    /// model that made its vectors.
     fn name(&self) -> &str;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelChoice {
-    /// Holds `model.onnx`, `tokenizer.json` and, if it has them, `vocab.txt` and `spread.json`.
+    /// A directory with `model.onnx`, `tokenizer.json` and, optionally, `vocab.txt` and
+    /// `spread.json`.
     Directory(PathBuf),
-    /// The model-free stand-in: texts are near if they share words.
+    /// The stand-in without a model: texts are similar if they share words.
     Hash,
 }
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub model: ModelChoice,
-    /// ONNX Runtime's shared library, if it is not beside the model.
+    /// The shared library of ONNX Runtime, if it is not in the model's directory.
     pub library: Option<PathBuf>,
-    /// What follows is not encoded. Special tokens count.
+    /// Limits the tokens of a text, special tokens included. The rest of the text is not encoded.
     pub tokens_max: usize,
-    /// Of one session, which encodes one text.
+    /// Threads of one session, which encodes one text.
     pub threads: usize,
 }
 
-/// A model, checked by encoding something with it. Opens sessions, one for each thread.
+/// A loaded model that has encoded a text of maximum length. Opens a session for each thread.
 pub struct Model {
     loaded: Loaded,
 }
 
 enum Loaded {
-    Directory(Box<onnx::Directory>),
+    Directory(Box<onnx::EncoderDirectory>),
     Hash,
 }
 
 impl Model {
     pub fn open(options: &Options) -> Result<Model> {
         let loaded = match &options.model {
-            ModelChoice::Directory(path) => {
-                Loaded::Directory(Box::new(onnx::Directory::open(path, options)?.measured(path)?))
-            }
+            ModelChoice::Directory(path) => Loaded::Directory(Box::new(
+                onnx::EncoderDirectory::open(path, options)?.measured(path)?,
+            )),
             ModelChoice::Hash => Loaded::Hash,
         };
         Ok(Model { loaded })
     }
 
-    /// The encoder as it is, whatever `spread.json` beside it says: to be measured.
+    /// Opens the encoder without reading `spread.json`, in order to measure it.
     pub fn open_unmeasured(options: &Options) -> Result<Model> {
         match &options.model {
             ModelChoice::Directory(path) => Ok(Model {
-                loaded: Loaded::Directory(Box::new(onnx::Directory::open(path, options)?)),
+                loaded: Loaded::Directory(Box::new(onnx::EncoderDirectory::open(path, options)?)),
             }),
             ModelChoice::Hash => Model::open(options),
         }
@@ -92,7 +99,8 @@ impl Model {
         }
     }
 
-    /// Word pieces, the most frequent first: a background of how rare a word is. Only some tokenizers have one.
+    /// Returns the word pieces, most frequent first, as a background for the rarity of a word.
+    /// `None` for tokenizers without such an order.
     pub fn vocabulary(&self) -> Option<Vec<String>> {
         match &self.loaded {
             Loaded::Directory(directory) => directory.vocabulary(),
@@ -100,7 +108,7 @@ impl Model {
         }
     }
 
-    /// Spread of this encoder's cosines.
+    /// Returns the mean and deviation of this encoder's cosines of unrelated texts.
     pub fn spread(&self) -> Spread {
         match &self.loaded {
             Loaded::Directory(directory) => directory.spread(),
@@ -123,19 +131,19 @@ impl Model {
     }
 }
 
-/// How many tokens a text costs, to be compared with a budget.
+/// Counts the tokens of a text, for comparison with a budget.
 #[derive(Clone)]
 pub struct TokenCounter {
     tokenizer: Option<Arc<Tokenizer>>,
 }
 
 impl TokenCounter {
-    /// Four characters a token, which is usual for English.
+    /// Estimates four characters a token, which is usual for English.
     pub fn estimate() -> TokenCounter {
         TokenCounter { tokenizer: None }
     }
 
-    /// Without special tokens and without truncation.
+    /// Counts the tokens of the whole text, without special tokens.
     pub fn count(&self, text: &str) -> usize {
         let counted =
             self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.encode_fast(text, false).ok());
@@ -143,7 +151,8 @@ impl TokenCounter {
     }
 }
 
-/// The same direction at unit length. What has no direction points along the first axis, so that a cosine is always a number.
+/// Scales a vector to unit length. A vector without direction becomes the first axis, so that every
+/// cosine is a number.
 fn unit(mut vector: Vec<f32>) -> Vec<f32> {
     let norm = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
     if norm > 0.0 && norm.is_finite() {
@@ -155,7 +164,7 @@ fn unit(mut vector: Vec<f32>) -> Vec<f32> {
     vector
 }
 
-/// The vector without the centre that all of its encoder's vectors share; as it is where there is none.
+/// Subtracts the centre that all vectors of an encoder share, if there is one.
 fn centred(mut vector: Vec<f32>, centre: &[f32]) -> Vec<f32> {
     if centre.is_empty() {
         return vector;
@@ -169,13 +178,15 @@ mod tests {
     use super::*;
     use std::io::{self, Write};
 
-    /// None, and a line that cannot be missed, where no model is at hand.
+    /// Opens the real model, or returns `None` with a visible message if no model is available.
     fn real_model(tokens_max: usize) -> Option<Model> {
         let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
-            // Past the capture of output, which would hide it where the tests pass.
+            // Written to stderr directly, since the test harness hides the output of tests that
+            // pass.
             let _ = writeln!(
                 io::stderr(),
-                "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, the real embedder is NOT tested"
+                "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, \
+                 the real embedder is NOT tested"
             );
             return None;
         };
@@ -227,41 +238,44 @@ mod tests {
 
         let mut near =
             |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
-        let said = "I am allergic to peanuts";
-        assert!(near(said, "peanuts: I'm allergic") > near(said, "the match begins at noon") + 0.3);
+        let allergy = "I am allergic to peanuts";
+        assert!(
+            near(allergy, "peanuts: I'm allergic")
+                > near(allergy, "the match begins at noon") + 0.3
+        );
         assert!(
             near("my sister Anna lives in Berlin", "where does Anna live?")
-                > near("my sister Anna lives in Berlin", said) + 0.1
+                > near("my sister Anna lives in Berlin", allergy) + 0.1
         );
     }
 
     #[test]
-    fn the_stand_in_keeps_the_promises_of_an_embedder() {
+    fn the_stand_in_conforms_to_the_trait() {
         conforms(&stand_in());
     }
 
     #[test]
-    fn the_real_one_keeps_the_promises_of_an_embedder() {
+    fn the_real_model_conforms_to_the_trait() {
         real_model(256).iter().for_each(conforms);
     }
 
     #[test]
-    fn the_real_one_knows_a_paraphrase_without_a_shared_word() {
+    fn the_real_model_finds_a_paraphrase_without_a_shared_word() {
         let Some(model) = real_model(256) else { return };
         let mut embedder = model.session().unwrap();
         let mut near =
             |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
-        let (dog, puppy, tax) =
-            ("The dog chased its tail", "A puppy was running in circles", "Taxes are due in April");
-        assert!(near(dog, puppy) > near(dog, tax) + 0.2);
+        let dog = "The dog chased its tail";
+        assert!(
+            near(dog, "A puppy was running in circles") > near(dog, "Taxes are due in April") + 0.2
+        );
     }
 
     #[test]
-    fn what_follows_the_longest_text_is_not_encoded() {
+    fn text_beyond_the_token_limit_is_not_encoded() {
         let Some(model) = real_model(16) else { return };
         let mut embedder = model.session().unwrap();
-        let words = |count: usize| vec!["river"; count].join(" ");
-        let mut encode = |count| embedder.encode(&words(count)).unwrap();
+        let mut encode = |count| embedder.encode(&vec!["river"; count].join(" ")).unwrap();
         assert_eq!(encode(14), encode(15), "14 words and two special tokens are 16");
         assert_ne!(encode(13), encode(14));
     }
@@ -287,10 +301,12 @@ mod tests {
         assert_eq!(stand_in().vocabulary(), None);
         let Some(model) = real_model(256) else { return };
         let words = model.vocabulary().expect("a WordPiece model has one");
-        let rank = |word: &str| {
-            words.iter().position(|other| other == word).expect("a word of the vocabulary")
-        };
-        assert!(rank("the") < rank("river") && rank("river") < rank("peanuts"));
+        let mut last = None;
+        for word in ["the", "river", "peanuts"] {
+            let rank = words.iter().position(|other| other == word);
+            assert!(rank.is_some() && rank > last, "{word}: {rank:?}");
+            last = rank;
+        }
     }
 
     #[test]

@@ -1,78 +1,82 @@
-//! The real embedder: a directory with `model.onnx` and `tokenizer.json`, run by ONNX Runtime.
-//! It does not know which model it is: inputs and outputs are found by name and shape.
+//! Encodes texts by a model in ONNX: a directory with `model.onnx` and `tokenizer.json`.
+//!
+//! Any sentence encoder works: its inputs are found by name, its output by name or place and by
+//! shape. A text is encoded in five steps: tokenize, cut to `tokens_max`, run the graph, average
+//! over the tokens if the graph does not, scale to unit length and subtract the centre.
 
 use super::spread::Measured;
 use super::{Embedder, Options, centred, unit};
 use crate::domain::Spread;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::onnx::{self, Told, cannot};
-use ort::environment::Environment;
-use ort::session::Session;
-use ort::value::TensorRef;
+use crate::ports::onnx::{self, Graph, LimitedTokenizer, ModelFiles, Signature};
+use parking_lot::Mutex;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use tokenizers::{ModelWrapper, PostProcessor, Tokenizer, TruncationDirection};
+use std::sync::Arc;
+use tokenizers::{ModelWrapper, Tokenizer};
 use uuid::Uuid;
 
-/// all-MiniLM-L6-v2 as `deploy/model/setup.sh` makes it. Its spread is the standard one, so it needs no file that says so.
+/// Name of all-MiniLM-L6-v2 as `deploy/model/setup.sh` makes it. Its cosines define the standard
+/// scale, so it needs no `spread.json`.
 const STANDARD: &str = "model.onnx-d0d712210ad4";
 
-pub struct Directory {
-    file: PathBuf,
+const ENCODER: Signature = Signature {
+    model: "a text encoder",
+    inputs: &["input_ids", "attention_mask", "token_type_ids", "position_ids"],
+    output: "sentence_embedding",
+};
+
+pub struct EncoderDirectory {
+    files: ModelFiles,
     vocabulary: PathBuf,
     name: Arc<str>,
-    environment: Environment,
-    tokenizer: Arc<Tokenizer>,
-    tokens_max: usize,
     threads: usize,
     dimensions: usize,
     spread: Spread,
-    /// Empty, or subtracted from every vector.
+    /// Subtracted from every vector, unless empty.
     centre: Arc<[f32]>,
-    /// The session of the trial, for the first who asks: opening one takes 0.1 s.
-    spare: Mutex<Option<Onnx>>,
+    /// The session that `open` tried out, for the first caller of `session`.
+    spare: Mutex<Option<OnnxEncoder>>,
 }
 
-impl Directory {
-    /// Encodes a text of the greatest length before anything depends on it.
-    pub fn open(path: &Path, options: &Options) -> Result<Directory> {
-        let (file, tokenizer_file) = (path.join("model.onnx"), path.join("tokenizer.json"));
-        let tokenizer_bytes = onnx::read(&tokenizer_file).map_err(unusable)?;
-        let name = name_of(&onnx::read(&file).map_err(unusable)?, &tokenizer_bytes).into();
-        let tokenizer = onnx::tokenizer(&tokenizer_bytes)
-            .map_err(|error| unusable(cannot("read", &tokenizer_file, error)))?;
-        let mut directory = Directory {
-            name,
-            file,
+impl EncoderDirectory {
+    /// Opens a model and encodes a text of maximum length with it, so that a model that fails at
+    /// its limit fails at the start.
+    pub fn open(path: &Path, options: &Options) -> Result<EncoderDirectory> {
+        let files = ModelFiles::open(path, options.library.as_deref(), options.tokens_max)
+            .map_err(unusable)?;
+        let graph = onnx::read(&files.graph).map_err(unusable)?;
+        let tokenizer = onnx::read(&path.join("tokenizer.json")).map_err(unusable)?;
+        let mut directory = EncoderDirectory {
+            name: name_of(&graph, &tokenizer).into(),
+            files,
             vocabulary: path.join("vocab.txt"),
-            tokenizer: Arc::new(tokenizer),
-            environment: onnx::environment(path, options.library.as_deref()).map_err(unusable)?,
-            tokens_max: options.tokens_max,
             threads: options.threads,
             dimensions: 0,
             spread: Spread::STANDARD,
             centre: Arc::default(),
             spare: Mutex::new(None),
         };
-        let (mut first, tokens_max) = (directory.session()?, options.tokens_max);
+        let mut first = directory.session()?;
         directory.dimensions = first.try_out().map_err(|fault| {
-            fault.about(format!("tries {tokens_max} tokens on {}", directory.file.display()))
+            let graph = directory.files.graph.display();
+            fault.about(format!("tries {} tokens on {graph}", options.tokens_max))
         })?;
         first.dimensions = directory.dimensions;
         directory.spare = Mutex::new(Some(first));
         Ok(directory)
     }
 
-    /// With what was measured of the model, if `spread.json` lies beside it.
-    pub fn measured(mut self, path: &Path) -> Result<Directory> {
+    /// Adds the measured spread and centre, if `spread.json` is in the directory.
+    pub fn measured(mut self, path: &Path) -> Result<EncoderDirectory> {
         let Some(measured) = Measured::read(path, &self.name, self.dimensions)? else {
             if *self.name != *STANDARD {
                 let cure = format!("keepsake model measure {}", path.display());
                 tracing::warn!(
                     model = &*self.name,
                     cure,
-                    "nobody measured how far apart this encoder puts unrelated texts: its cosines are taken for all-MiniLM-L6-v2's"
+                    "this encoder was not measured: \
+                     its cosines are treated like those of all-MiniLM-L6-v2"
                 );
             }
             return Ok(self);
@@ -83,45 +87,36 @@ impl Directory {
         Ok(self)
     }
 
-    pub fn session(&self) -> Result<Onnx> {
-        if let Some(spare) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Ok(Onnx { name: self.name.clone(), centre: self.centre.clone(), ..spare });
+    pub fn session(&self) -> Result<OnnxEncoder> {
+        if let Some(spare) = self.spare.lock().take() {
+            return Ok(OnnxEncoder {
+                name: self.name.clone(),
+                centre: self.centre.clone(),
+                ..spare
+            });
         }
-        let session =
-            onnx::session(&self.environment, &self.file, self.threads).map_err(unusable)?;
-        let inputs = session
-            .inputs()
-            .iter()
-            .map(|input| Input::named(input.name()))
-            .collect::<Result<_>>()?;
-        let output = session
-            .outputs()
-            .iter()
-            .position(|output| output.name() == "sentence_embedding")
-            .unwrap_or(0);
-        Ok(Onnx {
+        Ok(OnnxEncoder {
             name: self.name.clone(),
-            tokenizer: self.tokenizer.clone(),
-            tokens_max: self.tokens_max,
+            tokenizer: self.files.tokenizer.clone(),
             dimensions: self.dimensions,
             centre: self.centre.clone(),
-            session,
-            inputs,
-            output,
+            graph: self.files.session(self.threads, &ENCODER).map_err(unusable)?,
         })
     }
 
     pub fn tokenizer(&self) -> Arc<Tokenizer> {
-        self.tokenizer.clone()
+        self.files.tokenizer.tokenizer.clone()
     }
 
-    /// Of a WordPiece model only: other vocabularies are not in order of frequency.
+    /// Returns the vocabulary of a WordPiece model. Those of other models are not in order of
+    /// frequency.
     pub fn vocabulary(&self) -> Option<Vec<String>> {
-        let ModelWrapper::WordPiece(_) = self.tokenizer.get_model() else { return None };
+        let tokenizer = &self.files.tokenizer.tokenizer;
+        let ModelWrapper::WordPiece(_) = tokenizer.get_model() else { return None };
         if let Ok(text) = fs::read_to_string(&self.vocabulary) {
             return Some(text.lines().map(str::to_owned).collect());
         }
-        let mut ranked: Vec<(String, u32)> = self.tokenizer.get_vocab(false).into_iter().collect();
+        let mut ranked: Vec<(String, u32)> = tokenizer.get_vocab(false).into_iter().collect();
         ranked.sort_by_key(|(_, rank)| *rank);
         Some(ranked.into_iter().map(|(word, _)| word).collect())
     }
@@ -139,19 +134,16 @@ impl Directory {
     }
 }
 
-/// One session. Knows its tokens; owned by one thread.
-pub struct Onnx {
+/// One session of an encoder. Owned by one thread.
+pub struct OnnxEncoder {
     name: Arc<str>,
-    tokenizer: Arc<Tokenizer>,
-    tokens_max: usize,
+    tokenizer: LimitedTokenizer,
     dimensions: usize,
     centre: Arc<[f32]>,
-    session: Session,
-    inputs: Vec<Input>,
-    output: usize,
+    graph: Graph,
 }
 
-impl Embedder for Onnx {
+impl Embedder for OnnxEncoder {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
         let vector = self.run(text).map(|vector| centred(unit(vector), &self.centre));
         vector.map_err(|error| {
@@ -168,78 +160,43 @@ impl Embedder for Onnx {
     }
 }
 
-impl Onnx {
-    /// The dimensions. A model that fails at its limit fails now, at the start, and not at the first long turn.
+impl OnnxEncoder {
+    /// Encodes a text of maximum length and returns the number of dimensions.
     fn try_out(&mut self) -> Result<usize> {
-        let vector = self.run(&"a ".repeat(self.tokens_max)).map_err(unusable)?;
+        let vector = self.run(&"a ".repeat(self.tokenizer.tokens_max)).map_err(unusable)?;
         if vector.is_empty() || vector.iter().any(|x| !x.is_finite()) {
             return Err(unusable("its output is not a vector of finite numbers"));
         }
         Ok(vector.len())
     }
 
-    fn run(&mut self, text: &str) -> Told<Vec<f32>> {
+    fn run(&mut self, text: &str) -> onnx::Result<Vec<f32>> {
         let tokens = self.tokens(text)?;
-        let (ones, zeros) = (vec![1i64; tokens.len()], vec![0i64; tokens.len()]);
-        let positions: Vec<i64> = (0..).take(tokens.len()).collect();
-        let mut fed = Vec::with_capacity(self.inputs.len());
-        for input in &self.inputs {
-            let (name, values) = match input {
-                Input::Tokens => ("input_ids", &tokens),
-                Input::Mask => ("attention_mask", &ones),
-                Input::Types => ("token_type_ids", &zeros),
-                Input::Positions => ("position_ids", &positions),
-            };
-            fed.push((name, TensorRef::from_array_view(([1, tokens.len()], values.as_slice()))?));
-        }
-        let outputs = self.session.run(fed)?;
-        let (shape, values) = outputs[self.output].try_extract_tensor::<f32>()?;
-        pooled(shape, values)
+        let length = tokens.len();
+        let values = [
+            ("input_ids", tokens),
+            ("attention_mask", vec![1; length]),
+            ("token_type_ids", vec![0; length]),
+            ("position_ids", (0..).take(length).collect()),
+        ];
+        self.graph.run(1, &values, pooled)
     }
 
-    /// Cut before the special tokens are added, so that none of them is lost.
-    fn tokens(&self, text: &str) -> Told<Vec<i64>> {
-        let text = onnx::readable(text, self.tokens_max);
-        let special =
-            self.tokenizer.get_post_processor().map_or(0, |post| post.added_tokens(false));
-        let mut encoding = self.tokenizer.encode_fast(text, false)?;
-        encoding.truncate(
-            self.tokens_max.saturating_sub(special).max(1),
-            0,
-            TruncationDirection::Right,
-        );
-        encoding.take_overflowing();
-        let encoding = self.tokenizer.post_process(encoding, None, true)?;
+    fn tokens(&self, text: &str) -> onnx::Result<Vec<i64>> {
+        let mut encoding = self.tokenizer.encode(text)?;
+        onnx::truncate(&mut encoding, self.tokenizer.room(false).max(1));
+        let encoding = self.tokenizer.complete(encoding, None)?;
         let tokens: Vec<i64> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
-        // A tokenizer without special tokens makes nothing of an empty text, and a model cannot read nothing.
+        // A tokenizer without special tokens makes no token of an empty text, and a graph needs
+        // one.
         Ok(if tokens.is_empty() { vec![0] } else { tokens })
     }
 }
 
-#[derive(Clone, Copy)]
-enum Input {
-    Tokens,
-    Mask,
-    Types,
-    Positions,
-}
-
-impl Input {
-    fn named(name: &str) -> Result<Input> {
-        match name {
-            "input_ids" => Ok(Input::Tokens),
-            "attention_mask" => Ok(Input::Mask),
-            "token_type_ids" => Ok(Input::Types),
-            "position_ids" => Ok(Input::Positions),
-            _ => Err(unusable(format!(
-                "the model is not a text encoder: it wants an input named {name}"
-            ))),
-        }
-    }
-}
-
-/// `[1, dimensions]` is taken as it is, `[1, tokens, dimensions]` is averaged over the tokens: alone in its batch, none is padding.
-fn pooled(shape: &[i64], values: &[f32]) -> Told<Vec<f32>> {
+/// Returns an output `[1, dimensions]` unchanged, and averages an output `[1, tokens, dimensions]`
+/// over the tokens ([mean pooling](https://arxiv.org/abs/1908.10084)). A batch of one text has no
+/// padding to be left out.
+fn pooled(shape: &[i64], values: &[f32]) -> onnx::Result<Vec<f32>> {
     match *shape {
         [1, _] => Ok(values.to_vec()),
         [1, tokens, dimensions] if tokens > 0 && dimensions > 0 => {
@@ -250,17 +207,22 @@ fn pooled(shape: &[i64], values: &[f32]) -> Told<Vec<f32>> {
             sum.iter_mut().for_each(|x| *x /= tokens as f32);
             Ok(sum)
         }
-        _ => Err(format!("the model's output is neither [1, dimensions] nor [1, tokens, dimensions] but {shape:?}").into()),
+        _ => Err(format!(
+            "the model's output is neither [1, dimensions] nor [1, tokens, dimensions] \
+             but {shape:?}"
+        )
+        .into()),
     }
 }
 
-/// Another tokenizer makes other vectors of the same model, so both are in the name.
+/// Names a model by the content of its graph and its tokenizer, since both change its vectors.
 fn name_of(model: &[u8], tokenizer: &[u8]) -> String {
     let content = Uuid::new_v5(&Uuid::new_v5(&Uuid::NAMESPACE_OID, model), tokenizer);
     format!("model.onnx-{}", &content.simple().to_string()[..12])
 }
 
-/// Vectors without a centre cannot be compared with those that have it. The spread changes no vector.
+/// Adds the centre to the name of a model, since centred vectors cannot be compared with others.
+/// The spread changes no vector.
 fn name_with(name: &str, centre: &[f32]) -> String {
     if centre.is_empty() {
         return name.to_owned();
@@ -288,8 +250,9 @@ mod tests {
     }
 
     fn check_refused(directory: &Path, library: Option<&Path>, expected: &str) {
-        let fault =
-            Directory::open(directory, &options(directory, library)).err().expect("must not open");
+        let fault = EncoderDirectory::open(directory, &options(directory, library))
+            .err()
+            .expect("must not open");
         let text = fault.to_string();
         assert!(
             text.contains(expected)
@@ -300,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_together_with_the_cure() {
+    fn errors_name_the_missing_file_and_the_remedy() {
         let empty = tempfile::tempdir().unwrap();
         check_refused(empty.path(), None, "tokenizer.json");
         fs::write(empty.path().join("tokenizer.json"), "{}").unwrap();
@@ -319,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn another_model_or_another_tokenizer_is_another_name() {
+    fn a_model_or_tokenizer_with_other_content_has_another_name() {
         let name = name_of(b"model", b"tokenizer");
         assert_eq!(name.len(), "model.onnx-".len() + 12);
         assert_ne!(name, name_of(b"model 2", b"tokenizer"));
@@ -327,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn another_centre_is_another_name_and_none_is_the_models_own() {
+    fn a_centre_changes_the_name_and_no_centre_keeps_it() {
         assert_eq!(name_with("tiny", &[]), "tiny");
         assert_ne!(name_with("tiny", &[0.5, 0.0]), name_with("tiny", &[0.0, 0.5]));
     }

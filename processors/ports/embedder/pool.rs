@@ -1,41 +1,54 @@
-//! The encoder pool: texts go in, vectors come out in the same order, made by whichever worker was free.
-//! It starts no thread; whoever does hands each worker a session of its own.
+//! Encodes batches of texts on several threads and returns the vectors in the order of the texts.
+//!
+//! 1. `begin` puts a `Share` for each worker into a bounded queue; all shares refer to the same
+//!    `Batch`.
+//! 2. Each worker takes the next text of the batch until none is left, so a long text delays only
+//!    one worker.
+//! 3. Each worker sends one `Answer` with all its vectors. `finish` puts them in order.
+//!
+//! The pool starts no thread: its owner starts one for each [`Worker`], with a session of its own.
 
 use super::Embedder;
-use super::known::{Asked, Known};
+use super::cache::{CachedBatch, VectorCache};
 use crate::fault::{Fault, Result, StopName};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// At most `queue` shares of batches wait for a worker; a caller with more of them waits in turn.
+/// Creates a pool and its worker, to be cloned for each thread. At most `queue` shares wait for a
+/// worker; a caller with more shares blocks.
 pub fn pool(queue: usize) -> (Pool, Worker) {
     let (sender, shares) = bounded(queue.max(1));
     let (alive, ended) = bounded(0);
     let workers = Arc::new(AtomicUsize::new(0));
     let threads = Threads { shares: sender, workers: workers.clone(), ended };
     (
-        Pool { by: By::Threads(threads), encoded: Arc::default(), known: None },
+        Pool { workers: Workers::Threads(threads), encoded: Arc::default(), cache: None },
         Worker { shares, workers, _alive: alive },
     )
 }
 
-/// Without a worker: whoever asks encodes.
+/// Creates a pool without workers: the calling thread encodes.
 pub fn in_place(embedder: Box<dyn Embedder>) -> Pool {
-    Pool { by: By::Caller(Arc::new(Mutex::new(embedder))), encoded: Arc::default(), known: None }
+    Pool {
+        workers: Workers::Caller(Arc::new(Mutex::new(embedder))),
+        encoded: Arc::default(),
+        cache: None,
+    }
 }
 
 #[derive(Clone)]
 pub struct Pool {
-    by: By,
+    workers: Workers,
     encoded: Arc<Encoded>,
-    known: Option<Arc<Known>>,
+    cache: Option<Arc<VectorCache>>,
 }
 
 #[derive(Clone)]
-enum By {
+enum Workers {
     Threads(Threads),
     Caller(Arc<Mutex<Box<dyn Embedder>>>),
 }
@@ -43,9 +56,10 @@ enum By {
 #[derive(Clone)]
 struct Threads {
     shares: Sender<Share>,
-    /// Workers that run.
+    /// Number of running workers.
     workers: Arc<AtomicUsize>,
-    /// Carries nothing: it ends with the last worker. The shares' own channel cannot tell, it keeps what nobody will ever take.
+    /// Carries no message: the channel closes with the last worker. The channel of shares cannot
+    /// show that, since shares stay in it when no worker is left.
     ended: Receiver<Infallible>,
 }
 
@@ -53,11 +67,12 @@ struct Threads {
 struct Encoded {
     texts: AtomicU64,
     bytes: AtomicU64,
-    /// The texts themselves, once somebody wants them.
+    /// The texts, after `record` was called.
     recorded: OnceLock<Mutex<Vec<String>>>,
 }
 
-/// One worker's part of a batch, whichever texts that will be: each takes the next one as soon as it is free.
+/// One worker's part of a batch. The texts are not divided in advance: each worker takes the next
+/// one when it is free.
 struct Share {
     batch: Arc<Batch>,
     answer: Sender<Answer>,
@@ -67,76 +82,82 @@ struct Batch {
     texts: Vec<String>,
     next: AtomicUsize,
     began: Instant,
-    /// Until the last worker was done with it.
+    /// Time until the last worker finished the batch.
     took_us: AtomicU64,
 }
 
-/// Texts that are being encoded while whoever asked does something else. Dropped, the rest of them is not encoded.
+/// A batch that is being encoded while the caller does something else. Dropping it stops the
+/// encoding of its remaining texts.
 pub struct Pending {
     batch: Arc<Batch>,
-    asked: Option<Asked>,
-    /// None: whoever asked encodes them himself.
+    cached: Option<CachedBatch>,
+    /// `None` if the calling thread encodes, in `finish`.
     answers: Option<Receiver<Answer>>,
 }
 
-/// All that one worker made of a batch, with the places. One message for all: to wake whoever asked costs more than a quick vector.
+/// All vectors that one worker made of a batch, with their places. One message holds them all,
+/// because waking the caller costs more than encoding a short text.
 type Answer = Result<Vec<(usize, Vec<f32>)>>;
 
 impl Pool {
-    /// With the vectors of so many texts at hand that were encoded last.
+    /// Adds a cache for the vectors of this many recently encoded texts.
     pub fn remembering(self, texts: usize) -> Pool {
-        Pool { known: (texts > 0).then(|| Arc::new(Known::of(texts))), ..self }
+        Pool { cache: (texts > 0).then(|| Arc::new(VectorCache::new(texts))), ..self }
     }
 
-    /// The vectors of these texts, in order. The first fault is the answer if there is one.
+    /// Encodes texts and returns the vectors in their order, or the first fault.
     pub fn encode_all(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
         Ok(self.finish(self.begin(texts)?)?.0)
     }
 
-    /// The same in two steps.
+    /// Starts to encode a batch. [`Pool::finish`] waits for the vectors.
     pub fn begin(&self, texts: Vec<String>) -> Result<Pending> {
-        let (asked, texts) = match &self.known {
-            Some(known) => {
-                let (asked, unknown) = known.ask(texts);
-                (Some(asked), unknown)
+        let (cached, texts) = match &self.cache {
+            Some(cache) => {
+                let (cached, to_encode) = cache.look_up(texts);
+                (Some(cached), to_encode)
             }
             None => (None, texts),
         };
-        let (next, began, took_us) = (AtomicUsize::new(0), Instant::now(), AtomicU64::new(0));
-        let batch = Arc::new(Batch { texts, next, began, took_us });
-        let answers = match &self.by {
-            By::Threads(threads) => Some(threads.begin(&batch)?),
-            By::Caller(_) => None,
+        let batch = Arc::new(Batch {
+            texts,
+            next: AtomicUsize::new(0),
+            began: Instant::now(),
+            took_us: AtomicU64::new(0),
+        });
+        let answers = match &self.workers {
+            Workers::Threads(threads) => Some(threads.begin(&batch)?),
+            Workers::Caller(_) => None,
         };
-        Ok(Pending { batch, asked, answers })
+        Ok(Pending { batch, cached, answers })
     }
 
-    /// With how long the encoding took.
+    /// Waits for the vectors of a batch. Also returns how long the encoding took.
     pub fn finish(&self, mut pending: Pending) -> Result<(Vec<Vec<f32>>, Duration)> {
         let batch = &pending.batch;
-        let vectors = match (&self.by, &pending.answers) {
-            (By::Threads(threads), Some(answers)) => {
+        let vectors = match (&self.workers, &pending.answers) {
+            (Workers::Threads(threads), Some(answers)) => {
                 threads.in_order(answers, batch.texts.len())?
             }
-            (By::Caller(embedder), _) => {
-                let mut embedder = embedder.lock().unwrap_or_else(PoisonError::into_inner);
+            (Workers::Caller(embedder), _) => {
+                let mut embedder = embedder.lock();
                 batch.encode(embedder.as_mut())?.into_iter().map(|(_, vector)| vector).collect()
             }
-            (By::Threads(_), None) => return Err(workers_gone()),
+            (Workers::Threads(_), None) => return Err(workers_gone()),
         };
         self.count(&batch.texts);
         let took = Duration::from_micros(batch.took_us.load(Ordering::Relaxed));
-        Ok((self.completed(pending.asked.take(), vectors), took))
+        Ok((self.completed(pending.cached.take(), vectors), took))
     }
 
-    fn completed(&self, asked: Option<Asked>, vectors: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
-        match (&self.known, asked) {
-            (Some(known), Some(asked)) => known.complete(asked, vectors),
+    fn completed(&self, cached: Option<CachedBatch>, vectors: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+        match (&self.cache, cached) {
+            (Some(cache), Some(cached)) => cache.complete(cached, vectors),
             _ => vectors,
         }
     }
 
-    /// Since the start, by all handles.
+    /// Returns the number of texts encoded since the start, over all clones of the pool.
     pub fn texts_encoded(&self) -> u64 {
         self.encoded.texts.load(Ordering::Relaxed)
     }
@@ -145,17 +166,15 @@ impl Pool {
         self.encoded.bytes.load(Ordering::Relaxed)
     }
 
-    /// Keeps every text that is encoded from here on, for those who measure with the same ones.
+    /// Starts to record every encoded text, so that a benchmark can measure with the same texts.
     pub fn record(&self) {
         self.encoded.recorded.get_or_init(Mutex::default);
     }
 
-    /// What was encoded since it was last asked for.
+    /// Returns the texts recorded since the last call.
     pub fn recorded(&self) -> Vec<String> {
-        let recorded = self.encoded.recorded.get().map(|texts| {
-            std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner))
-        });
-        recorded.unwrap_or_default()
+        let recorded = self.encoded.recorded.get();
+        recorded.map(|texts| std::mem::take(&mut *texts.lock())).unwrap_or_default()
     }
 
     fn count(&self, texts: &[String]) {
@@ -163,7 +182,7 @@ impl Pool {
         self.encoded.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
         self.encoded.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(recorded) = self.encoded.recorded.get() {
-            recorded.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(texts);
+            recorded.lock().extend_from_slice(texts);
         }
     }
 }
@@ -178,14 +197,16 @@ impl Threads {
     fn begin(&self, batch: &Arc<Batch>) -> Result<Receiver<Answer>> {
         let count = batch.texts.len();
         let shares = self.workers.load(Ordering::Relaxed).max(1).min(count);
-        // Invariant: it holds the answer to every share, so a worker never waits for whoever asked.
+        // Invariant: the channel has room for the answer to every share, so a worker never waits
+        // for the caller.
         let (sender, answers) = bounded(shares);
         for _ in 0..shares {
             self.shares
                 .send(Share { batch: batch.clone(), answer: sender.clone() })
                 .map_err(|_| workers_gone())?;
         }
-        // Order matters: only without our own sender do the answers end when the workers' have.
+        // Order matters: without our own sender, the channel of answers closes when the workers'
+        // are dropped.
         drop(sender);
         Ok(answers)
     }
@@ -205,7 +226,8 @@ impl Threads {
     }
 }
 
-/// One for each thread. Those that are not run must be dropped, else a caller waits for them when the others have died.
+/// The part of a pool that runs on a thread. A clone that is not run must be dropped, or a caller
+/// waits for it after the others have died.
 #[derive(Clone)]
 pub struct Worker {
     shares: Receiver<Share>,
@@ -214,13 +236,13 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Encodes until every handle of the pool is gone.
+    /// Encodes until every clone of the pool is dropped.
     pub fn run(self, mut embedder: Box<dyn Embedder>) {
-        // Never counted down: too many shares are finished at once, too few would leave a worker idle.
+        // Never decremented: too many shares end at once, too few would leave a worker idle.
         self.workers.fetch_add(1, Ordering::Relaxed);
         for share in &self.shares {
             let vectors = share.batch.encode(embedder.as_mut());
-            // Whoever asked may have stopped at an earlier fault.
+            // The caller may have stopped at an earlier fault.
             let _ = share.answer.send(vectors);
         }
     }
@@ -238,7 +260,7 @@ impl Batch {
             match embedder.encode(text) {
                 Ok(vector) => vectors.push((place, vector)),
                 Err(fault) => {
-                    // The others need not go on.
+                    // Stops the other workers of the batch.
                     self.next.store(self.texts.len(), Ordering::Relaxed);
                     return Err(fault);
                 }
@@ -248,7 +270,7 @@ impl Batch {
 }
 
 fn workers_gone() -> Fault {
-    Fault::stop(StopName::ThreadDied, "an encoder thread died; the log above says of what")
+    Fault::stop(StopName::ThreadDied, "an encoder thread died; the cause is in the log above")
 }
 
 #[cfg(test)]
@@ -257,41 +279,41 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn the_same_text_is_encoded_once_as_long_as_it_is_remembered() {
+    fn a_cached_text_is_not_encoded_again() {
         let pool = in_place(Box::new(Length)).remembering(2);
-        let encode = |texts: &[&str]| {
-            let vectors = pool
-                .encode_all(texts.iter().map(|text| (*text).to_owned()).collect())
-                .expect("no fault was asked for");
-            assert_eq!(
-                vectors,
-                texts.iter().map(|text| vec![text.len() as f32]).collect::<Vec<_>>()
-            );
-            pool.texts_encoded()
-        };
-        assert_eq!(encode(&["a", "bb", "a", "a"]), 2);
-        assert_eq!(encode(&["bb", "a"]), 2);
-        assert_eq!(encode(&["ccc", "a"]), 3);
-        assert_eq!(encode(&["bb"]), 4, "the one longest unused had to go");
+        assert_eq!(encoded_so_far(&pool, &["a", "bb", "a", "a"]), 2);
+        assert_eq!(encoded_so_far(&pool, &["bb", "a"]), 2);
+        assert_eq!(encoded_so_far(&pool, &["ccc", "a"]), 3);
+        assert_eq!(encoded_so_far(&pool, &["bb"]), 4, "the least recently used vector is evicted");
         assert!(pool.encode_all(vec!["fault".into()]).is_err());
-        assert_eq!(encode(&[]), 4);
+        assert_eq!(encoded_so_far(&pool, &[]), 4);
     }
 
     #[test]
-    fn texts_may_be_encoded_while_something_else_is_done_and_need_not_be_waited_for() {
+    fn a_pending_batch_is_encoded_in_the_background_and_may_be_dropped() {
         let (pool, worker) = pool(1);
         thread::spawn(move || worker.run(Box::new(Length)));
-        let begin = |texts: &[&str]| {
-            pool.begin(texts.iter().map(|text| (*text).to_owned()).collect()).expect("a worker")
-        };
-        drop(begin(&["a", "bb"]));
-        let (first, second) = (begin(&["ccc"]), begin(&[]));
+        drop(pool.begin(owned(&["a", "bb"])).expect("a worker"));
+        let first = pool.begin(owned(&["ccc"])).expect("a worker");
+        let second = pool.begin(owned(&[])).expect("a worker");
         assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Vec<f32>>::new());
         assert_eq!(pool.finish(first).expect("no fault").0, [[3.0]]);
-        assert_eq!(pool.texts_encoded(), 1, "what nobody waited for does not count");
+        assert_eq!(pool.texts_encoded(), 1, "a dropped batch is not counted");
     }
 
-    /// The length of the text; faults and panics on demand.
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    /// Encodes texts and returns how many texts the model has encoded since the start.
+    fn encoded_so_far(pool: &Pool, texts: &[&str]) -> u64 {
+        let vectors = pool.encode_all(owned(texts)).expect("no text requests a fault");
+        let expected: Vec<_> = texts.iter().map(|text| vec![text.len() as f32]).collect();
+        assert_eq!(vectors, expected);
+        pool.texts_encoded()
+    }
+
+    /// An encoder whose vector is the length of the text. Fails and panics on request.
     struct Length;
 
     impl Embedder for Length {
@@ -319,8 +341,7 @@ mod tests {
             thread::spawn(move || worker.run(Box::new(Length)));
         }
         drop(worker);
-        let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
-        (pool.encode_all(texts), pool)
+        (pool.encode_all(owned(texts)), pool)
     }
 
     fn check_stops(workers: usize, texts: &[&str], expected: StopName) {
@@ -347,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_kept_only_for_those_who_ask() {
+    fn texts_are_recorded_only_after_record() {
         let (_, pool) = encode_with(1, &["before"]);
         assert!(pool.recorded().is_empty());
         pool.record();
@@ -362,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_may_encode_itself() {
+    fn a_pool_without_workers_encodes_on_the_calling_thread() {
         let pool = in_place(Box::new(Length));
         assert_eq!(pool.encode_all(vec!["ab".to_owned(), "a".to_owned()]).unwrap(), [[2.0], [1.0]]);
         assert!(pool.encode_all(vec!["fault".to_owned()]).is_err());
@@ -370,12 +391,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_the_model_reaches_whoever_asked() {
+    fn a_fault_of_the_model_reaches_the_caller() {
         check_stops(2, &["a", "fault", "b", "c", "d", "e"], StopName::ModelUnusable);
     }
 
     #[test]
-    fn dead_workers_are_a_stop_and_not_a_silence() {
+    fn dead_workers_stop_the_caller_instead_of_blocking_it() {
         check_stops(0, &["a"], StopName::ThreadDied);
         check_stops(1, &["a", "panic", "b", "c", "d", "e"], StopName::ThreadDied);
         check_stops(2, &["a", "panic", "b"], StopName::ThreadDied);

@@ -1,57 +1,70 @@
-//! The file `spread.json` beside an encoder: how far apart it puts unrelated texts, and the vector that all of its vectors share.
-//! Written by `keepsake model measure` or at set-up, read when the encoder is opened.
+//! Reads and writes `spread.json` beside an encoder: the mean and deviation of the cosines of
+//! unrelated texts, and the centre that all vectors of the encoder share.
+//!
+//! `keepsake model measure` or the model set-up writes the file; opening an encoder reads it. The
+//! field names are a file format.
 
 use crate::domain::Spread;
 use crate::fault::{Fault, Result, StopName};
+use crate::ports::onnx;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 pub const FILE: &str = "spread.json";
 
-/// Limit: 8,192 dimensions of the centre take about 90 kB.
+/// Limit: a centre of 8,192 dimensions takes about 90 kB.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// The name of the model that was measured: for another one the figures would be wrong.
+    /// The name of the measured model. The figures are wrong for any other.
     pub model: String,
     pub unrelated: f32,
     pub deviation: f32,
-    /// Subtracted from every vector, which is then made of unit length again. Empty if the encoder needs no centring.
+    /// Subtracted from every vector, which is then scaled to unit length again. Empty if the
+    /// encoder needs no centring.
     pub centre: Vec<f32>,
 }
 
 impl Measured {
-    /// None where there is no file.
+    /// Returns `None` if there is no file.
     pub fn read(directory: &Path, model: &str, dimensions: usize) -> Result<Option<Measured>> {
         let path = directory.join(FILE);
-        let wrong = |why: String| {
-            let cure = format!("run keepsake model measure {}", directory.display());
-            Fault::stop(StopName::ModelUnusable, format!("reads {}: {why}; {cure}", path.display()))
-        };
-        let file = match std::fs::File::open(&path) {
+        Measured::parse(&path, model, dimensions).map_err(|error| {
+            let what = format!(
+                "reads {}: {error}; run keepsake model measure {}",
+                path.display(),
+                directory.display()
+            );
+            Fault::stop(StopName::ModelUnusable, what)
+        })
+    }
+
+    fn parse(path: &Path, model: &str, dimensions: usize) -> onnx::Result<Option<Measured>> {
+        let file = match std::fs::File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(wrong(error.to_string())),
+            Err(error) => return Err(error.into()),
         };
         let mut text = String::new();
-        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-        let measured: Measured =
-            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        measured.check(model, dimensions).map_err(wrong)?;
+        file.take(BYTES_MAX).read_to_string(&mut text)?;
+        let measured: Measured = serde_json::from_str(&text)?;
+        measured.check(model, dimensions)?;
         Ok(Some(measured))
     }
 
-    /// Two steps, so that a reader finds the whole file, old or new.
+    /// Writes a new file and renames it, so that a reader finds either the whole old file or the
+    /// whole new one.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(FILE);
         let written = serde_json::to_string(self).map_err(std::io::Error::other).and_then(|text| {
-            let mut new = tempfile_in(directory)?;
-            writeln!(new.1, "{text}")?;
-            new.1.sync_all()?;
-            std::fs::rename(&new.0, &path)
+            let new_path = directory.join(format!("{FILE}.new"));
+            let mut new = std::fs::File::create(&new_path)?;
+            writeln!(new, "{text}")?;
+            new.sync_all()?;
+            std::fs::rename(&new_path, &path)
         });
         written.map_err(|error| {
             Fault::stop(StopName::ModelUnusable, format!("writes {}: {error}", path.display()))
@@ -85,11 +98,6 @@ impl Measured {
     }
 }
 
-fn tempfile_in(directory: &Path) -> std::io::Result<(std::path::PathBuf, std::fs::File)> {
-    let path = directory.join(format!("{FILE}.new"));
-    Ok((path.clone(), std::fs::File::create(path)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_file_is_read_back() {
         let directory = tempfile::tempdir().expect("a directory");
         let measured = Measured {
             model: "tiny".into(),
@@ -116,12 +124,16 @@ mod tests {
         let text = std::fs::read_to_string(directory.path().join(FILE)).expect("written");
         assert_eq!(
             text,
-            "{\"model\":\"tiny\",\"unrelated\":0.789,\"deviation\":0.028,\"centre\":[0.046771,-0.5]}\n"
+            concat!(
+                r#"{"model":"tiny","unrelated":0.789,"deviation":0.028,"#,
+                r#""centre":[0.046771,-0.5]}"#,
+                "\n"
+            )
         );
     }
 
     #[test]
-    fn a_wrong_file_is_refused_with_the_cure() {
+    fn a_wrong_file_is_refused_with_the_remedy() {
         for (text, why) in [
             ("{", "EOF"),
             (

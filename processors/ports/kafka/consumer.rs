@@ -1,49 +1,61 @@
-//! The reading half: a member of a group, or a reader of the partitions it is told to read. Who owns what is the group's and the owner's.
+//! Reads records: as a member of a consumer group, or from the partitions that the caller assigns.
+//!
+//! The group's rebalance runs inside `poll`, in [`ConsumerCallbacks::rebalance`], with the
+//! cooperative protocol
+//! ([KIP-429](https://cwiki.apache.org/confluence/display/KAFKA/KIP-429%3A+Kafka+Consumer+Incremental+Rebalance+Protocol)).
+//! The owner of the shards decides where each partition begins.
 
-use super::complaints::Complaints;
+use super::throttle::LogThrottle;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Consumer, Membership, Ownership, Polled, Record, Start};
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{
     BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
 };
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The rebalance waits for this, and the group waits for the rebalance.
+/// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
+/// rebalance.
 const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
 
-pub struct Watch {
+pub struct ConsumerCallbacks {
     topic: String,
     owner: Option<Arc<dyn Ownership>>,
-    complaints: Complaints,
+    throttle: LogThrottle,
 }
 
-impl Watch {
-    pub fn of_group(topic: &str, owner: Arc<dyn Ownership>) -> Watch {
-        Watch { topic: topic.to_owned(), owner: Some(owner), complaints: Complaints::default() }
+impl ConsumerCallbacks {
+    pub fn of_group(topic: &str, owner: Arc<dyn Ownership>) -> ConsumerCallbacks {
+        ConsumerCallbacks {
+            topic: topic.to_owned(),
+            owner: Some(owner),
+            throttle: LogThrottle::default(),
+        }
     }
 
-    pub fn alone() -> Watch {
-        Watch { topic: String::new(), owner: None, complaints: Complaints::default() }
+    pub fn without_group() -> ConsumerCallbacks {
+        ConsumerCallbacks { topic: String::new(), owner: None, throttle: LogThrottle::default() }
     }
 }
 
-impl ClientContext for Watch {
+impl ClientContext for ConsumerCallbacks {
     fn error(&self, error: KafkaError, reason: &str) {
-        // The end of a partition is asked for and comes as an event; the client reports it here a second time.
+        // The end of a partition is an event that `poll` returns. The client reports it here a
+        // second time.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
-            self.complaints.hear(&error, reason);
+            self.throttle.log(&error, reason);
         }
     }
 }
 
-impl ConsumerContext for Watch {
-    /// Order matters: each partition is assigned once, here, at the offset its shard wants; a second assign or a seek right after would race.
+impl ConsumerContext for ConsumerCallbacks {
+    /// Order matters: each partition is assigned once, here, at the offset that its shard wants. A
+    /// second assignment or a seek right after it would race.
     fn rebalance(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -60,15 +72,13 @@ impl ConsumerContext for Watch {
             } else {
                 begins(&committed(consumer, list), owner.as_ref())
             };
-            let (list, paused) =
-                (positions(&self.topic, &starts), positions(&self.topic, &paused(&starts)));
+            let list = positions(&self.topic, &starts);
             let assigned = if cooperative {
                 consumer.incremental_assign(&list)
             } else {
                 consumer.assign(&list)
             };
-            assigned
-                .and_then(|()| if paused.count() > 0 { consumer.pause(&paused) } else { Ok(()) })
+            assigned.and_then(|()| pause(consumer, &self.topic, &starts))
         } else {
             if !partitions.is_empty() {
                 owner.revoked(&partitions);
@@ -81,37 +91,49 @@ impl ConsumerContext for Watch {
     }
 }
 
-/// Where the owner wants each to begin. What the group has committed is known here: no second lookup, and none that finds nothing.
+/// Asks the owner where each partition begins. Replaces `Committed` by the group's offset, which is
+/// known here, so that librdkafka needs no second request.
 fn begins(committed: &[(i32, Option<i64>)], owner: &dyn Ownership) -> Vec<(i32, Start)> {
-    let offset = |partition: i32| {
-        committed.iter().find(|(known, _)| *known == partition).and_then(|(_, offset)| *offset)
-    };
     let mut starts = owner.assigned(committed);
     for (partition, start) in starts.iter_mut().filter(|(_, start)| *start == Start::Committed) {
-        *start = offset(*partition).map_or(Start::Beginning, Start::At);
+        let known = committed.iter().find(|(other, _)| other == partition);
+        *start = known.and_then(|(_, offset)| *offset).map_or(Start::Beginning, Start::At);
     }
     starts
 }
 
-/// What the group has committed. Not known within the time is as good as nothing: it only spares repetitions.
-fn committed(consumer: &BaseConsumer<Watch>, list: &TopicPartitionList) -> Vec<(i32, Option<i64>)> {
-    let offset =
-        |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+/// Fetches the offsets that the group has committed. A failure counts as none: the offsets only
+/// avoid repeated work.
+fn committed(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    list: &TopicPartitionList,
+) -> Vec<(i32, Option<i64>)> {
     match consumer.committed_offsets(list.clone(), COMMITTED_WITHIN) {
         Ok(found) => found
             .elements()
             .iter()
-            .map(|element| (element.partition(), offset(element.offset())))
+            .map(|element| (element.partition(), known_offset(element.offset())))
             .collect(),
         Err(error) => {
-            tracing::warn!(%error, "asks for the group's offsets");
+            tracing::warn!(%error, "fetches the group's offsets");
             list.elements().iter().map(|element| (element.partition(), None)).collect()
         }
     }
 }
 
-fn paused(starts: &[(i32, Start)]) -> Vec<(i32, Start)> {
-    starts.iter().filter(|(_, start)| *start == Start::Paused).copied().collect()
+pub fn known_offset(offset: Offset) -> Option<i64> {
+    if let Offset::Offset(offset) = offset { Some(offset) } else { None }
+}
+
+/// Pauses the partitions among `starts` that are to begin paused.
+fn pause(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    topic: &str,
+    starts: &[(i32, Start)],
+) -> KafkaResult<()> {
+    let paused: Vec<(i32, Start)> =
+        starts.iter().filter(|(_, start)| *start == Start::Paused).copied().collect();
+    if paused.is_empty() { Ok(()) } else { consumer.pause(&positions(topic, &paused)) }
 }
 
 fn positions(topic: &str, starts: &[(i32, Start)]) -> TopicPartitionList {
@@ -120,25 +142,26 @@ fn positions(topic: &str, starts: &[(i32, Start)]) -> TopicPartitionList {
         let offset = match start {
             Start::At(offset) => Offset::Offset(*offset),
             Start::Committed => Offset::Stored,
-            // Who is paused never reads from there: an offset that needs no lookup of what the group has committed.
+            // A paused partition is never read from this offset. `Beginning` needs no request for
+            // the group's offset.
             Start::Beginning | Start::Paused => Offset::Beginning,
             Start::End => Offset::End,
         };
         list.add_partition_offset(topic, *partition, offset)
-            .expect("every offset above is one librdkafka knows");
+            .expect("librdkafka accepts every offset above");
     }
     list
 }
 
 pub struct KafkaConsumer {
-    consumer: BaseConsumer<Watch>,
+    consumer: BaseConsumer<ConsumerCallbacks>,
     topic: String,
-    /// Of a record that has this header, nothing else but the key is wanted.
+    /// If set, only the key and this header are copied of a record that has the header.
     only: Option<&'static str>,
 }
 
 impl KafkaConsumer {
-    pub fn new(consumer: BaseConsumer<Watch>, topic: &str) -> KafkaConsumer {
+    pub fn new(consumer: BaseConsumer<ConsumerCallbacks>, topic: &str) -> KafkaConsumer {
         KafkaConsumer { consumer, topic: topic.to_owned(), only: None }
     }
 
@@ -147,7 +170,7 @@ impl KafkaConsumer {
     }
 }
 
-/// For the fetcher to forget what it had under way.
+/// Time for the fetcher to drop its pending requests.
 const SOUGHT_WITHIN: Duration = Duration::from_secs(5);
 
 impl Consumer for KafkaConsumer {
@@ -155,11 +178,12 @@ impl Consumer for KafkaConsumer {
         match self.consumer.poll(wait) {
             None => Ok(Polled::Nothing),
             Some(Ok(message)) => Ok(Polled::Record(
-                only_header(&message, self.only).unwrap_or_else(|| taken(&message)),
+                copied_header(&message, self.only).unwrap_or_else(|| copied(&message)),
             )),
             Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
-            // The client connects again by itself, and says of each attempt in the queue of the records that it failed: after an outage
-            // hundreds lie there, before the first record. To wait after each would be an outage of our own.
+            // The client reconnects by itself and queues an error among the records for each failed
+            // attempt. After an outage hundreds of them come before the first record, so waiting
+            // after each would prolong the outage.
             Some(Err(KafkaError::MessageConsumption(
                 RDKafkaErrorCode::BrokerTransportFailure
                 | RDKafkaErrorCode::AllBrokersDown
@@ -169,7 +193,8 @@ impl Consumer for KafkaConsumer {
                 RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
             ))) => {
                 let what = format!(
-                    "{} no longer has what comes next: its retention took records nobody had read",
+                    "{} no longer has the next record: its retention deleted records before they \
+                     were read",
                     self.topic
                 );
                 Err(Fault::stop(StopName::EventsGone, what))
@@ -191,12 +216,10 @@ impl Consumer for KafkaConsumer {
     }
 
     fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
-        let (list, paused) =
-            (positions(&self.topic, partitions), positions(&self.topic, &paused(partitions)));
-        let assigned = self.consumer.incremental_assign(&list);
-        let done = assigned
-            .and_then(|()| if paused.count() > 0 { self.consumer.pause(&paused) } else { Ok(()) });
-        done.map_err(|e| Fault::retry(format!("assigns {}: {e}", self.topic)))
+        self.consumer
+            .incremental_assign(&positions(&self.topic, partitions))
+            .and_then(|()| pause(&self.consumer, &self.topic, partitions))
+            .map_err(|e| Fault::retry(format!("assigns {}: {e}", self.topic)))
     }
 
     fn unassign(&mut self, partitions: &[i32]) -> Result<()> {
@@ -226,15 +249,14 @@ impl Consumer for KafkaConsumer {
     }
 
     fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
-        let about = |e: KafkaError| {
-            Fault::retry(format!("goes on with {}/{partition} at {offset}: {e}", self.topic))
-        };
         self.consumer
             .seek(&self.topic, partition, Offset::Offset(offset), SOUGHT_WITHIN)
-            .map_err(about)?;
-        self.consumer
-            .resume(&positions(&self.topic, &[(partition, Start::At(offset))]))
-            .map_err(about)
+            .and_then(|()| {
+                self.consumer.resume(&positions(&self.topic, &[(partition, Start::At(offset))]))
+            })
+            .map_err(|e| {
+                Fault::retry(format!("resumes {}/{partition} at {offset}: {e}", self.topic))
+            })
     }
 
     fn membership(&self) -> Option<Membership> {
@@ -246,8 +268,9 @@ impl Consumer for KafkaConsumer {
     }
 }
 
-/// Where millions of records are read again, copying what nobody looks at is half of the work.
-fn only_header(message: &BorrowedMessage<'_>, only: Option<&'static str>) -> Option<Record> {
+/// Copies only the key and one header. While millions of records are restored, copying the rest
+/// would be half of the work.
+fn copied_header(message: &BorrowedMessage<'_>, only: Option<&'static str>) -> Option<Record> {
     let header = message.headers()?.iter().find(|header| Some(header.key) == only)?;
     Some(Record {
         partition: message.partition(),
@@ -259,7 +282,7 @@ fn only_header(message: &BorrowedMessage<'_>, only: Option<&'static str>) -> Opt
     })
 }
 
-fn taken(message: &BorrowedMessage<'_>) -> Record {
+fn copied(message: &BorrowedMessage<'_>) -> Record {
     let headers = message
         .headers()
         .map(|headers| {

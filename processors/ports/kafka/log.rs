@@ -1,23 +1,26 @@
-//! A topic read again from the beginning. Its handles stay open: to make one, and above all to close it, takes longer than to restore
-//! a small shard.
+//! Reads a topic from the beginning, to restore shards.
+//!
+//! Readers are kept open and reused: creating and, above all, closing one takes longer than
+//! restoring a small shard.
 
-use super::consumer::{KafkaConsumer, Watch};
+use super::consumer::{ConsumerCallbacks, KafkaConsumer};
 use super::{Connection, DECIDED, UNDECIDED, refused, watermarks};
 use crate::fault::Result;
 use crate::ports::broker::{Consumer, Log, Membership, Polled, Start};
+use parking_lot::Mutex;
 use rdkafka::consumer::BaseConsumer;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Nobody subscribes with it, and nothing is committed under it.
+/// Group id of the readers. No consumer subscribes with it, and nothing is committed under it.
 const GROUP: &str = "keepsake-restore";
 
 pub struct KafkaLog {
-    undecided: BaseConsumer<Watch>,
-    decided: BaseConsumer<Watch>,
+    undecided: BaseConsumer<ConsumerCallbacks>,
+    decided: BaseConsumer<ConsumerCallbacks>,
     connection: Connection,
     topic: String,
-    /// Readers that nobody uses now: at most as many as ever restored at the same time.
+    /// Idle readers: at most as many as ever restored at the same time.
     idle: Arc<Mutex<Vec<KafkaConsumer>>>,
 }
 
@@ -33,15 +36,19 @@ impl KafkaLog {
     }
 
     fn reader(&self) -> Result<KafkaConsumer> {
-        if let Some(reader) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        if let Some(reader) = self.idle.lock().pop() {
             return Ok(reader);
         }
         let mut config = self.connection.consumer(GROUP, GROUP);
         config
-            // The end is only told by an answer that has nothing more, and a broker waits this long before it gives one.
+            // The end of a partition shows only in an empty answer, and a broker waits this long
+            // before it sends one.
             .set("fetch.wait.max.ms", "5")
             .set("queued.max.messages.kbytes", "65536");
-        let consumer = self.connection.finished(config).create_with_context(Watch::alone());
+        let consumer = self
+            .connection
+            .finished(config)
+            .create_with_context(ConsumerCallbacks::without_group());
         Ok(KafkaConsumer::new(
             consumer.map_err(|e| refused(format!("creates a reader of {}", self.topic), &e))?,
             &self.topic,
@@ -90,7 +97,7 @@ impl Log for KafkaLog {
     }
 }
 
-/// Goes back to where it came from.
+/// A reader that returns to the idle ones when dropped.
 struct Lent {
     reader: Option<KafkaConsumer>,
     partition: i32,
@@ -99,16 +106,16 @@ struct Lent {
 
 impl Lent {
     fn reader(&mut self) -> &mut KafkaConsumer {
-        self.reader.as_mut().expect("it is taken only when it is dropped")
+        self.reader.as_mut().expect("only `drop` takes the reader")
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         let Some(mut reader) = self.reader.take() else { return };
-        // One that cannot let go of its partition would hand it to the next who reads another.
+        // A reader that keeps its partition would return the records of it to the next user.
         if reader.unassign(&[self.partition]).is_ok() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+            self.idle.lock().push(reader);
         }
     }
 }

@@ -1,16 +1,22 @@
-//! The real broker: Apache Kafka through librdkafka, and the same client against the in-process broker. Knows no event and no memory.
+//! Implements the broker port by Apache Kafka through
+//! [librdkafka](https://docs.confluent.io/platform/current/clients/librdkafka/html/md_CONFIGURATION.html),
+//! for a cluster and for the broker embedded in the process.
+//!
+//! This file opens and configures clients and manages topics. `consumer.rs` reads, `producer.rs`
+//! writes, `transactor.rs` writes in transactions, `log.rs` reads a topic from the beginning. No
+//! module here knows events or memories. A changed setting needs its reason beside it.
 
-mod complaints;
 mod consumer;
 mod log;
 mod producer;
+mod throttle;
 mod transactor;
 
 use super::broker::{Broker, Consumer, Log, Ownership, Producer, Transactor};
 use crate::fault::{Fault, Result, StopName};
-use consumer::{KafkaConsumer, Watch};
+use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
 use log::KafkaLog;
-use producer::{DeliveryWatch, KafkaProducer};
+use producer::{KafkaProducer, ProducerCallbacks};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
@@ -24,27 +30,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use transactor::KafkaTransactor;
 
-/// How to reach the brokers, and what every client of ours tells them.
+/// Address of the brokers and the options of every client.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub servers: String,
     pub options: Vec<(String, String)>,
-    /// The in-process broker does not wake long polls, so it is asked every millisecond.
+    /// The embedded broker does not wake a waiting fetch, so it is polled every millisecond.
     pub embedded: bool,
 }
 
-/// The broker's own sweep for what is older comes on top.
+/// Timeout of a transaction. The broker looks for expired ones at intervals, which come on top.
 const TRANSACTION: Duration = Duration::from_secs(3);
 
-/// For an answer about offsets; and between two attempts while a new partition has no leader yet.
+/// Time to wait for an answer about offsets, and between two attempts while a new partition has no
+/// leader yet.
 const OFFSETS: Duration = Duration::from_secs(10);
 const LEADER_AWAITED: Duration = Duration::from_millis(100);
 
-/// Isolation levels: to what is written, and to what has been decided.
+/// Isolation levels: `UNDECIDED` reads up to the newest record, `DECIDED` up to the last stable
+/// offset.
 const UNDECIDED: &str = "read_uncommitted";
 const DECIDED: &str = "read_committed";
 
-/// A topic as it should be.
+/// The wanted settings of a topic.
 #[derive(Clone, Debug)]
 pub struct TopicSpec {
     pub name: String,
@@ -53,7 +61,8 @@ pub struct TopicSpec {
     pub settings: Vec<(&'static str, String)>,
 }
 
-/// The broker inside this process: real TCP, real groups, nothing kept. Limit: 5 MiB or 100,000 records a partition, then the oldest go.
+/// The broker inside this process: real TCP, real groups, nothing on disk. Limit: a partition holds
+/// 5 MiB or 100,000 records, then the oldest are dropped.
 pub struct Embedded {
     cluster: MockCluster<'static, DefaultProducerContext>,
 }
@@ -108,13 +117,14 @@ impl Connection {
             .set("enable.partition.eof", "true")
             .set("isolation.level", DECIDED)
             .set("partition.assignment.strategy", "cooperative-sticky")
-            // 16 MiB fetched ahead at most, over all partitions: two batches of ingest.
+            // At most 16 MiB are fetched ahead over all partitions: two batches of ingest.
             .set("queued.max.messages.kbytes", "16384")
             .set("fetch.wait.max.ms", if self.embedded { "1" } else { "500" });
         config
     }
 
-    /// Idempotent, every record acknowledged by all in-sync copies, nothing held back to fill a batch.
+    /// Configures a producer: idempotent, every record acknowledged by all in-sync replicas, no
+    /// delay to fill a batch.
     fn writer(&self, client_id: &str) -> ClientConfig {
         let mut config = self.client(client_id);
         config
@@ -123,23 +133,26 @@ impl Connection {
             .set("linger.ms", "0")
             .set("partitioner", "murmur2_random")
             .set("message.timeout.ms", "60000")
-            // The topic's limit decides, not this client's own of 1 MB: a dead letter is longer than the record it is about.
+            // The topic's limit applies instead of the client's own of 1 MB: a dead letter is
+            // longer than its record.
             .set("message.max.bytes", "33554432")
             .set("queue.buffering.max.kbytes", "65536");
         config
     }
 
-    /// A client that asks for metadata and offsets. Of no group: leaving one takes a tenth of a second for each client that is dropped.
-    fn probe(&self, isolation: &str) -> Result<BaseConsumer<Watch>> {
+    /// Creates a client that fetches metadata and offsets. It has no group, since leaving one takes
+    /// a tenth of a second for each client.
+    fn probe(&self, isolation: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let mut config = self.client("keepsake-probe");
         config.set("enable.auto.commit", "false").set("isolation.level", isolation);
         self.finished(config)
-            .create_with_context(Watch::alone())
+            .create_with_context(ConsumerCallbacks::without_group())
             .map_err(|e| refused("creates a client", &e))
     }
 
-    /// A producer that sends at once: an idempotent one asks for its id when it is made, and again half a second later if no broker was connected
-    /// yet. Nothing is sent twice either, because nothing is sent again: what is not acknowledged is an error.
+    /// Creates a producer that sends at once, for clients with a short life. An idempotent producer
+    /// fetches its id first, and again half a second later if no broker was connected. Without
+    /// retries nothing is written twice either: a record that is not acknowledged is an error.
     pub fn impatient_producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
         let mut config = self.writer(client_id);
         config.set("enable.idempotence", "false").set("message.send.max.retries", "0");
@@ -147,7 +160,7 @@ impl Connection {
     }
 
     fn producer_of(&self, config: ClientConfig) -> Result<Box<dyn Producer>> {
-        let context = DeliveryWatch::default();
+        let context = ProducerCallbacks::default();
         let deliveries = context.deliveries();
         let producer = self
             .finished(config)
@@ -156,7 +169,7 @@ impl Connection {
         Ok(Box::new(KafkaProducer { producer, deliveries }))
     }
 
-    /// The cluster's own id, once a broker answers.
+    /// Returns the id of the cluster as soon as a broker answers.
     pub fn cluster_id(&self, within: Duration) -> Result<String> {
         let probe = self.probe(UNDECIDED)?;
         let give_up = Instant::now() + within;
@@ -175,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// Partition counts of the named topics; a topic that is not there has none.
+    /// Returns the numbers of partitions of the named topics. A missing topic has no entry.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeMap<String, i32>> {
         let probe = self.probe(UNDECIDED)?;
         let metadata = probe
@@ -191,18 +204,19 @@ impl Connection {
             .collect())
     }
 
-    /// (first offset still there, offset of the next record).
+    /// Returns the first offset that is still there and the offset of the next record.
     pub fn offsets(&self, topic: &str, partition: i32) -> Result<(i64, i64)> {
         watermarks(&self.probe(UNDECIDED)?, topic, partition)
     }
 
-    /// The same of all partitions, by one client.
+    /// Like `offsets`, for all partitions by one client.
     pub fn all_offsets(&self, topic: &str, partitions: i32) -> Result<Vec<(i64, i64)>> {
         let probe = self.probe(UNDECIDED)?;
         (0..partitions).map(|partition| watermarks(&probe, topic, partition)).collect()
     }
 
-    /// What a group has committed of these partitions, and nothing of the others.
+    /// Returns the offsets that a group has committed of these partitions. A partition without one
+    /// has no entry.
     pub fn committed(
         &self,
         group: &str,
@@ -213,40 +227,38 @@ impl Connection {
         for partition in partitions {
             list.add_partition(topic, *partition);
         }
-        let found =
-            self.outside(group)?.committed_offsets(list, Duration::from_secs(10)).map_err(|e| {
-                Fault::retry(format!("reads what group {group} has committed of {topic}: {e}"))
-            })?;
-        let offset =
-            |offset: Offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
-        Ok(found
-            .elements()
+        let found = self.group_client(group)?.committed_offsets(list, OFFSETS).map_err(|e| {
+            Fault::retry(format!("reads the offsets of group {group} in {topic}: {e}"))
+        })?;
+        let elements = found.elements();
+        Ok(elements
             .iter()
-            .filter_map(|element| Some((element.partition(), offset(element.offset())?)))
+            .filter_map(|element| Some((element.partition(), known_offset(element.offset())?)))
             .collect())
     }
 
-    /// Commits for a group that has no members, and waits for the answer.
+    /// Commits offsets for a group that has no members, and waits for the answer.
     pub fn commit(&self, group: &str, topic: &str, offsets: &BTreeMap<i32, i64>) -> Result<()> {
         let mut list = TopicPartitionList::new();
         for (partition, offset) in offsets {
             list.add_partition_offset(topic, *partition, Offset::Offset(*offset))
-                .expect("an offset of a record plus one is an offset");
+                .expect("librdkafka accepts every offset from 0");
         }
-        let about = |e: KafkaError| Fault::retry(format!("commits {topic} for group {group}: {e}"));
-        self.outside(group)?.commit(&list, CommitMode::Sync).map_err(about)
+        self.group_client(group)?
+            .commit(&list, CommitMode::Sync)
+            .map_err(|e| Fault::retry(format!("commits {topic} for group {group}: {e}")))
     }
 
-    /// Speaks of a group without joining it.
-    fn outside(&self, group: &str) -> Result<BaseConsumer<Watch>> {
+    /// Creates a client that reads and commits a group's offsets without joining the group.
+    fn group_client(&self, group: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
         let mut config = self.client("keepsake-probe");
         config.set("group.id", group).set("enable.auto.commit", "false");
         self.finished(config)
-            .create_with_context(Watch::alone())
+            .create_with_context(ConsumerCallbacks::without_group())
             .map_err(|e| refused("creates a client", &e))
     }
 
-    /// Makes topics on a real cluster. One that is there already is left as it is.
+    /// Creates topics on a real cluster. Existing topics are not changed.
     pub fn create_topics(&self, topics: &[TopicSpec]) -> Result<()> {
         let (admin, runtime, options) = self.admin()?;
         let new: Vec<NewTopic<'_>> = topics
@@ -262,13 +274,14 @@ impl Connection {
             .collect();
         let results = runtime
             .block_on(admin.create_topics(&new, &options))
-            .map_err(|e| Fault::retry(format!("asks for topics: {e}")))?;
+            .map_err(|e| Fault::retry(format!("creates topics: {e}")))?;
         for result in results {
             match result {
                 Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((name, code)) => {
                     let what = format!(
-                        "the broker does not make topic {name}: {code}; make it by hand, or set topics.create = false"
+                        "the broker does not create topic {name}: {code}; \
+                         create it by hand, or set topics.create = false"
                     );
                     return Err(Fault::stop(StopName::TopicMissing, what));
                 }
@@ -277,7 +290,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Removes topics from a real cluster, with all that is in them.
+    /// Deletes topics of a real cluster with all their records.
     pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
         let (admin, runtime, options) = self.admin()?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
@@ -317,11 +330,12 @@ impl Broker for Connection {
         owner: Arc<dyn Ownership>,
     ) -> Result<Box<dyn Consumer>> {
         let mut config = self.consumer(&format!("{group}-ingest"), group);
-        // Where it begins is said for every partition. If that is no longer there, going on elsewhere would lose what was between.
+        // Every partition is assigned with an explicit offset. If that offset is gone, continuing
+        // at another would lose the records between.
         config.set("auto.offset.reset", "error");
         let config = self.finished(config);
-        let consumer: BaseConsumer<Watch> = config
-            .create_with_context(Watch::of_group(topic, owner))
+        let consumer: BaseConsumer<ConsumerCallbacks> = config
+            .create_with_context(ConsumerCallbacks::of_group(topic, owner))
             .map_err(|e| refused("creates the events consumer", &e))?;
         consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
         Ok(Box::new(KafkaConsumer::new(consumer, topic)))
@@ -330,7 +344,7 @@ impl Broker for Connection {
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {
         let config = self.finished(self.consumer(group, group));
         let consumer = config
-            .create_with_context(Watch::alone())
+            .create_with_context(ConsumerCallbacks::without_group())
             .map_err(|e| refused(format!("creates a reader of {topic}"), &e))?;
         Ok(Box::new(KafkaConsumer::new(consumer, topic)))
     }
@@ -343,10 +357,12 @@ impl Broker for Connection {
         let mut config = self.writer(id);
         config
             .set("transactional.id", id)
-            // A dead process's open transaction holds its partitions back for so long.
+            // The open transaction of a dead process holds back the readers of its partitions for
+            // this time.
             .set("transaction.timeout.ms", TRANSACTION.as_millis().to_string())
             .set("message.timeout.ms", TRANSACTION.as_millis().to_string())
-            // After a commit the broker is busy with it for a moment, and the next begin is asked again after this long.
+            // The broker is busy with a commit for a moment. The next begin is retried after this
+            // time.
             .set("retry.backoff.ms", "1");
         Ok(Box::new(KafkaTransactor::new(self.finished(config), topic, changelog)))
     }
@@ -356,8 +372,13 @@ impl Broker for Connection {
     }
 }
 
-/// A partition that was made or moved a moment ago is asked for again until its new leader answers.
-fn watermarks(probe: &BaseConsumer<Watch>, topic: &str, partition: i32) -> Result<(i64, i64)> {
+/// Fetches the first and next offset of a partition. Retries while a partition that was just
+/// created or moved has no leader.
+fn watermarks(
+    probe: &BaseConsumer<ConsumerCallbacks>,
+    topic: &str,
+    partition: i32,
+) -> Result<(i64, i64)> {
     let give_up = Instant::now() + OFFSETS;
     loop {
         match probe.fetch_watermarks(topic, partition, OFFSETS) {

@@ -1,18 +1,20 @@
-//! The writing half: what is sent is on its way, and what became of it is counted.
+//! Writes records and counts the deliveries that failed. `send` queues a record; librdkafka reports
+//! each delivery later, inside `poll`, to [`ProducerCallbacks::delivery`].
 
-use super::complaints::Complaints;
+use super::throttle::LogThrottle;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Outgoing, Producer};
+use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What became of the records sent: failures are counted, and the last one is told.
+/// Failed deliveries since the last look, with the text of the last one.
 #[derive(Default)]
 pub struct Deliveries {
     failed: AtomicU64,
@@ -20,46 +22,44 @@ pub struct Deliveries {
     last: Mutex<String>,
 }
 
-/// Told of every delivery; of those to one topic, if it has a name, where the last of each partition went.
+/// Receives every delivery report. Of the records of the topic `followed`, the callbacks keep the
+/// last offset written to each partition.
 #[derive(Default)]
-pub struct DeliveryWatch {
+pub struct ProducerCallbacks {
     deliveries: Arc<Deliveries>,
     followed: String,
-    places: Arc<Mutex<BTreeMap<i32, i64>>>,
-    complaints: Complaints,
+    offsets_written: Arc<Mutex<BTreeMap<i32, i64>>>,
+    throttle: LogThrottle,
 }
 
-impl DeliveryWatch {
-    pub fn following(topic: &str) -> DeliveryWatch {
-        DeliveryWatch { followed: topic.to_owned(), ..DeliveryWatch::default() }
+impl ProducerCallbacks {
+    pub fn following(topic: &str) -> ProducerCallbacks {
+        ProducerCallbacks { followed: topic.to_owned(), ..ProducerCallbacks::default() }
     }
 
     pub fn deliveries(&self) -> Arc<Deliveries> {
         self.deliveries.clone()
     }
 
-    pub fn places(&self) -> Arc<Mutex<BTreeMap<i32, i64>>> {
-        self.places.clone()
+    pub fn offsets_written(&self) -> Arc<Mutex<BTreeMap<i32, i64>>> {
+        self.offsets_written.clone()
     }
 }
 
-impl ClientContext for DeliveryWatch {
+impl ClientContext for ProducerCallbacks {
     fn error(&self, error: KafkaError, reason: &str) {
-        self.complaints.hear(&error, reason);
+        self.throttle.log(&error, reason);
     }
 }
 
-impl ProducerContext for DeliveryWatch {
+impl ProducerContext for ProducerCallbacks {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
         if let Ok(message) = result
             && message.topic() == self.followed
         {
-            self.places
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(message.partition(), message.offset());
+            self.offsets_written.lock().insert(message.partition(), message.offset());
         }
         if let Err((error, message)) = result {
             self.deliveries.too_large.fetch_or(
@@ -67,22 +67,22 @@ impl ProducerContext for DeliveryWatch {
                 Ordering::Relaxed,
             );
             self.deliveries.failed.fetch_add(1, Ordering::Release);
-            if let Ok(mut last) = self.deliveries.last.lock() {
-                *last = format!("writes to {}/{}: {error}", message.topic(), message.partition());
-            }
+            *self.deliveries.last.lock() =
+                format!("writes to {}/{}: {error}", message.topic(), message.partition());
         }
     }
 }
 
 pub struct KafkaProducer {
-    pub producer: BaseProducer<DeliveryWatch>,
+    pub producer: BaseProducer<ProducerCallbacks>,
     pub deliveries: Arc<Deliveries>,
 }
 
-/// How long a full send queue is waited for before the caller hears of it.
+/// Time to wait while the send queue is full.
 const QUEUE_FULL_WAIT: Duration = Duration::from_secs(30);
 
-/// Between two looks whether all is acknowledged: a tenth of what a broker takes to do so.
+/// Time between two looks for missing acknowledgements: a tenth of the time in which a broker
+/// acknowledges.
 const ACKNOWLEDGED_LOOK: Duration = Duration::from_micros(100);
 
 impl Producer for KafkaProducer {
@@ -106,8 +106,9 @@ impl Producer for KafkaProducer {
         }
     }
 
-    /// Not the client's own flush, which sits in 100 ms polls; nor its poll with a time, which goes on until that is over, and spins
-    /// through what is less than a millisecond of it, whatever has arrived.
+    /// Waits for all acknowledgements. The client's own `flush` waits in steps of 100 ms, and its
+    /// `poll` with a timeout goes on until the timeout even after everything has arrived, spinning
+    /// through the last millisecond.
     fn flush(&mut self, within: Duration) -> Result<()> {
         let give_up = Instant::now() + within;
         loop {
@@ -131,7 +132,7 @@ impl Producer for KafkaProducer {
         match self.deliveries.failed.swap(0, Ordering::Acquire) {
             0 => Ok(self.producer.in_flight_count() as usize),
             failed => {
-                let last = self.deliveries.last.lock().map(|last| last.clone()).unwrap_or_default();
+                let last = self.deliveries.last.lock().clone();
                 if self.deliveries.too_large.swap(false, Ordering::Relaxed) {
                     return Err(too_large(&last));
                 }
@@ -141,11 +142,11 @@ impl Producer for KafkaProducer {
     }
 }
 
-/// The same record again would be refused again, for ever: a person has to choose.
+/// A record over the topic's limit would be refused on every attempt, so a person has to decide.
 fn too_large(what: &str) -> Fault {
     Fault::stop(
         StopName::BrokerRefuses,
-        format!("{what}: longer than the topic takes; raise its max.message.bytes"),
+        format!("{what}: longer than the topic accepts; raise its max.message.bytes"),
     )
 }
 

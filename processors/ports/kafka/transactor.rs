@@ -1,34 +1,46 @@
-//! Transactions: records and read offsets, all or nothing, and a name for every way in which that can fail to be known.
+//! Writes records and input offsets in one transaction, and names every way in which a transaction
+//! can fail.
+//!
+//! A transaction runs in five steps: begin, send all records, flush, add the input offsets, commit.
+//! A failure ends as one of [`Unwritten`]:
+//!
+//! - `Nothing`: the broker confirmed the abort.
+//! - `Fenced`: another producer has the same transactional id.
+//! - `Unknown`: neither commit nor abort is confirmed. The producer is dropped before anybody reads
+//!   the log to find out.
+//! - `Fault`: the error would come again on every attempt.
 
-use super::producer::{DeliveryWatch, KafkaProducer};
+use super::producer::{KafkaProducer, ProducerCallbacks};
 use crate::fault::{Fault, Result};
 use crate::ports::broker::{Membership, Outgoing, Producer as _, Transactor, Unwritten, Written};
+use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// For each step that the broker has to answer: longer than a broker's restart would only be waited for in vain, since by then the
-/// transaction has timed out there.
+/// Time for each step that the broker has to answer. Waiting for longer is useless while a broker
+/// restarts, since the transaction has timed out there by then.
 const WITHIN: Duration = Duration::from_secs(5);
-/// To end what an earlier life left open, the broker may have to wait for its own timeout.
+/// Time to open a new epoch. To end the transaction of an earlier process, the broker may have to
+/// wait for its timeout.
 const RENEWED_WITHIN: Duration = Duration::from_secs(30);
 
 pub struct KafkaTransactor {
     config: ClientConfig,
     topic: String,
     changelog: String,
-    /// None before the first `renew`, and after an outcome that is not known.
+    /// `None` before the first `renew`, and after an outcome that needs one.
     open: Option<Open>,
 }
 
 struct Open {
     producer: KafkaProducer,
-    places: Arc<Mutex<BTreeMap<i32, i64>>>,
+    offsets_written: Arc<Mutex<BTreeMap<i32, i64>>>,
 }
 
 impl KafkaTransactor {
@@ -50,7 +62,7 @@ impl Transactor for KafkaTransactor {
         member: &Membership,
     ) -> std::result::Result<Written, Unwritten> {
         let member =
-            member.0.downcast_ref().expect("a membership goes back to the broker it is of");
+            member.0.downcast_ref().expect("the consumer of the same broker made the membership");
         let offsets = read_until(&self.topic, read);
         let Some(open) = &mut self.open else {
             return Err(Unwritten::Unknown("the producer is being replaced".into()));
@@ -60,7 +72,8 @@ impl Transactor for KafkaTransactor {
             outcome,
             Err(Unwritten::Unknown(_) | Unwritten::Fenced(_) | Unwritten::Fault(_))
         ) {
-            // Order matters: destroyed before anybody asks the log what became of it.
+            // Order matters: the producer is destroyed before anybody looks in the log for the
+            // transaction.
             self.open = None;
         }
         outcome
@@ -68,17 +81,19 @@ impl Transactor for KafkaTransactor {
 
     fn renew(&mut self) -> Result<()> {
         self.open = None;
-        let context = DeliveryWatch::following(&self.changelog);
-        let (deliveries, places) = (context.deliveries(), context.places());
-        let about =
-            |error: KafkaError| Fault::retry(format!("begins to write transactions: {error}"));
+        let context = ProducerCallbacks::following(&self.changelog);
+        let deliveries = context.deliveries();
+        let offsets_written = context.offsets_written();
         let producer = self
             .config
             .create_with_context(context)
             .map_err(|error| super::refused("creates a producer", &error))?;
         let producer = KafkaProducer { producer, deliveries };
-        producer.producer.init_transactions(RENEWED_WITHIN).map_err(about)?;
-        self.open = Some(Open { producer, places });
+        producer
+            .producer
+            .init_transactions(RENEWED_WITHIN)
+            .map_err(|error| Fault::retry(format!("begins to write transactions: {error}")))?;
+        self.open = Some(Open { producer, offsets_written });
         Ok(())
     }
 }
@@ -90,7 +105,7 @@ impl Open {
         offsets: &TopicPartitionList,
         member: &ConsumerGroupMetadata,
     ) -> std::result::Result<Written, Unwritten> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.offsets_written.lock().clear();
         self.producer
             .producer
             .begin_transaction()
@@ -98,15 +113,15 @@ impl Open {
         for record in records {
             self.producer.send(record).map_err(|fault| self.undelivered(fault))?;
         }
-        // Order matters: all is delivered before the commit, which would wait for it in steps of 100 ms.
+        // Order matters: flush before the commit, which would wait for the deliveries in steps of
+        // 100 ms.
         self.producer.flush(WITHIN).map_err(|fault| self.undelivered(fault))?;
         let producer = &self.producer.producer;
         producer
             .send_offsets_to_transaction(offsets, member, WITHIN)
             .map_err(|error| self.unwritten("marks as read", error))?;
         producer.commit_transaction(WITHIN).map_err(|error| self.unwritten("commits", error))?;
-        let changelog =
-            std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
+        let changelog = std::mem::take(&mut *self.offsets_written.lock());
         Ok(Written { changelog })
     }
 
@@ -114,7 +129,8 @@ impl Open {
         match fault {
             Fault::Retry(retry) => self.aborted(retry.what),
             stop => {
-                // The process ends with the name; the broker ends the transaction by itself if this does not arrive.
+                // The process ends after this fault. If the abort does not arrive, the broker ends
+                // the transaction after its timeout.
                 let _ = self.producer.producer.abort_transaction(WITHIN);
                 Unwritten::Fault(stop)
             }
@@ -135,11 +151,11 @@ impl Open {
         }
     }
 
-    /// Nothing was written, if the abort is confirmed.
+    /// Aborts the transaction. Nothing is written if the broker confirms the abort.
     fn aborted(&self, what: String) -> Unwritten {
         match self.producer.producer.abort_transaction(WITHIN) {
             Ok(()) => Unwritten::Nothing(what),
-            // The first sign of it may be a record that was not delivered.
+            // An undelivered record may be the first sign of being fenced.
             Err(error) if is_fenced(&error) => Unwritten::Fenced(format!("{what}: {error}")),
             Err(error) => Unwritten::Unknown(format!("{what}; and the abort: {error}")),
         }
@@ -148,14 +164,15 @@ impl Open {
 
 fn is_fenced(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{Fenced, InvalidProducerEpoch, ProducerFenced};
-    matches!(error, KafkaError::Transaction(failure) if matches!(failure.code(), Fenced | ProducerFenced | InvalidProducerEpoch))
+    let KafkaError::Transaction(failure) = error else { return false };
+    matches!(failure.code(), Fenced | ProducerFenced | InvalidProducerEpoch)
 }
 
 fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for (partition, next) in read {
         list.add_partition_offset(topic, *partition, Offset::Offset(*next))
-            .expect("an offset of a record plus one is an offset");
+            .expect("librdkafka accepts every offset from 0");
     }
     list
 }

@@ -1,9 +1,13 @@
-//! One consumer group in memory: who is a member, who is to have which partition, and who still holds it. Knows no record and calls nobody.
+//! Simulates one consumer group: its members, the share of partitions of each, and the partitions
+//! that each still holds. Calls no owner.
+//!
+//! The assignment is sticky and cooperative: a member keeps its partitions up to an even share, and
+//! a partition goes to its new member only after the old one has given it up.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One life of one member: who comes back after an expulsion is another.
+/// Number of a member. A member that rejoins after an expulsion gets a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberNumber(pub u64);
 
@@ -16,9 +20,9 @@ pub struct Group {
 
 #[derive(Debug, Default)]
 struct Member {
-    /// Told to its owner, and not given up since.
+    /// Assigned to its owner and not yet given up.
     holds: BTreeSet<i32>,
-    /// Its share, as of this generation.
+    /// The share of this generation.
     share: BTreeSet<i32>,
 }
 
@@ -40,14 +44,14 @@ impl Group {
         self.share_out();
     }
 
-    /// By its own wish or not: what it held is free at once.
+    /// Removes a member that leaves or is expelled. Its partitions are free at once.
     pub fn remove(&mut self, member: MemberNumber) {
         if self.members.remove(&member).is_some() {
             self.share_out();
         }
     }
 
-    /// What this member holds and is to have no longer.
+    /// Returns the partitions that the member holds and that are no longer in its share.
     pub fn to_give_up(&self, member: MemberNumber) -> Vec<i32> {
         self.members.get(&member).map_or_else(Vec::new, |member| {
             member.holds.difference(&member.share).copied().collect()
@@ -60,7 +64,7 @@ impl Group {
         }
     }
 
-    /// What this member may begin with: its share, without what another has not given up yet. It holds it from now on.
+    /// Takes the partitions of the member's share that no other member still holds.
     pub fn take(&mut self, member: MemberNumber) -> Vec<i32> {
         let held: BTreeSet<i32> =
             self.members.values().flat_map(|member| &member.holds).copied().collect();
@@ -70,26 +74,28 @@ impl Group {
         free
     }
 
-    /// A new generation. Everybody keeps what it holds, up to an even share; the rest goes to those who have less, in the order they came.
+    /// Starts a new generation and divides the partitions. Members keep what they hold up to an
+    /// even share, and the rest goes to those with less. The order is: who holds most, then who
+    /// joined first.
     fn share_out(&mut self) {
         self.generation += 1;
         let mut order: Vec<MemberNumber> = self.members.keys().copied().collect();
         order.sort_by_key(|number| (Reverse(self.members[number].holds.len()), *number));
-        let (each, more) = (
-            self.partitions as usize / order.len().max(1),
-            self.partitions as usize % order.len().max(1),
-        );
-        let quota = |place: usize| each + usize::from(place < more);
+        let partitions = self.partitions as usize;
+        let each = partitions / order.len().max(1);
+        let remainder = partitions % order.len().max(1);
         let mut free: BTreeSet<i32> = (0..self.partitions).collect();
+        let mut missing = Vec::with_capacity(order.len());
         for (place, number) in order.iter().enumerate() {
-            let member = self.members.get_mut(number).expect("the order was made of the members");
-            member.share = member.holds.iter().copied().take(quota(place)).collect();
+            let quota = each + usize::from(place < remainder);
+            let member = self.members.get_mut(number).expect("`order` holds members only");
+            member.share = member.holds.iter().copied().take(quota).collect();
             free.retain(|partition| !member.share.contains(partition));
+            missing.push(quota - member.share.len());
         }
         let mut free = free.into_iter();
-        for (place, number) in order.iter().enumerate() {
-            let member = self.members.get_mut(number).expect("the order was made of the members");
-            let missing = quota(place) - member.share.len();
+        for (number, missing) in order.iter().zip(missing) {
+            let member = self.members.get_mut(number).expect("`order` holds members only");
             member.share.extend(free.by_ref().take(missing));
         }
     }
@@ -103,7 +109,7 @@ mod tests {
     const BOB: MemberNumber = MemberNumber(2);
     const CAT: MemberNumber = MemberNumber(3);
 
-    /// One poll: gives up, then takes.
+    /// Polls once: gives up, then takes.
     fn poll(group: &mut Group, member: MemberNumber) -> (Vec<i32>, Vec<i32>) {
         let lost = group.to_give_up(member);
         group.give_up(member, &lost);
@@ -122,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_keeps_what_it_can() {
+    fn members_keep_their_partitions_up_to_an_even_share() {
         let mut group = Group::new(5);
         for member in [ANN, BOB] {
             group.join(member);
@@ -139,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_expelled_member_held_is_free_at_once_and_it_gets_nothing_more() {
+    fn partitions_of_an_expelled_member_are_free_at_once_and_it_gets_no_more() {
         let mut group = Group::new(2);
         group.join(ANN);
         group.take(ANN);
@@ -150,11 +156,11 @@ mod tests {
         assert!(!group.has(ANN));
         assert_eq!(group.generation(), 3);
         group.remove(ANN);
-        assert_eq!(group.generation(), 3, "who is not there cannot leave");
+        assert_eq!(group.generation(), 3, "removing an absent member changes nothing");
     }
 
     #[test]
-    fn more_members_than_partitions_leave_some_with_nothing() {
+    fn with_more_members_than_partitions_some_get_none() {
         let mut group = Group::new(1);
         for member in [ANN, BOB, CAT] {
             group.join(member);

@@ -1,8 +1,9 @@
-//! Consumers of the cluster in memory: where each partition is read, and what a member of a group is told when its share changes.
+//! Implements consumers of the simulated cluster: the read position of each partition, and the
+//! rebalance of a group's member.
 
 use super::group::MemberNumber;
-use super::log::Partition;
-use super::state::{GroupId, State};
+use super::log::PartitionLog;
+use super::state::{ClusterState, GroupId};
 use super::{Connection, Mishap};
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Consumer, Log, Membership, Ownership, Polled, Start};
@@ -13,50 +14,50 @@ use std::time::Duration;
 pub struct MemoryConsumer {
     connection: Connection,
     group: GroupId,
-    places: BTreeMap<i32, Place>,
-    /// The partition polled last: the others come first next time.
+    positions: BTreeMap<i32, ReadPosition>,
+    /// The partition polled last. The next poll begins with the one after.
     last: i32,
-    seat: Option<Seat>,
+    member: Option<GroupMember>,
 }
 
-/// How far one partition has been read.
-struct Place {
+/// The read position of one partition.
+struct ReadPosition {
     next: i64,
     is_paused: bool,
-    /// Where its end has been told.
-    told: Option<i64>,
-    /// Whether there was a poll since it was assigned.
-    is_settled: bool,
+    /// The offset at which `Polled::End` was returned last.
+    end_reported: Option<i64>,
+    /// True after the first poll that follows the assignment.
+    was_polled: bool,
 }
 
-/// A place in a group, as far as the member knows.
-struct Seat {
+/// Membership in a group, as far as the consumer knows.
+struct GroupMember {
     owner: Arc<dyn Ownership>,
-    member: MemberNumber,
-    /// As of the last poll.
+    number: MemberNumber,
+    /// The generation of the last poll.
     generation: i64,
     holds: BTreeSet<i32>,
 }
 
-/// Who asks to mark something as read.
-pub struct Proof {
+/// Proves a membership to a transaction that commits offsets.
+pub struct MemberProof {
     pub group: GroupId,
     pub member: MemberNumber,
     pub generation: i64,
 }
 
-enum Change {
+enum ShareChange {
     None,
-    /// We were expelled: all that we hold is another's already.
+    /// The member was expelled: all its partitions are already free for others.
     Lost,
     GiveUp(Vec<i32>),
-    /// With what the group has committed of each.
+    /// With the group's committed offset of each partition.
     Take(Vec<(i32, Option<i64>)>),
 }
 
 impl MemoryConsumer {
     pub fn reader(connection: Connection, group: GroupId) -> MemoryConsumer {
-        MemoryConsumer { connection, group, places: BTreeMap::new(), last: -1, seat: None }
+        MemoryConsumer { connection, group, positions: BTreeMap::new(), last: -1, member: None }
     }
 
     pub fn member(
@@ -65,70 +66,72 @@ impl MemoryConsumer {
         owner: Arc<dyn Ownership>,
     ) -> Result<MemoryConsumer> {
         let mut state = connection.alive()?;
-        let member = state.join(connection.link, &group);
+        let number = state.join(connection.number, &group);
         let generation = state.group(&group).generation();
         drop(state);
-        let seat = Seat { owner, member, generation, holds: BTreeSet::new() };
+        let member = GroupMember { owner, number, generation, holds: BTreeSet::new() };
         Ok(MemoryConsumer {
             connection,
             group,
-            places: BTreeMap::new(),
+            positions: BTreeMap::new(),
             last: -1,
-            seat: Some(seat),
+            member: Some(member),
         })
     }
 
-    /// Until nothing changes any more. Order matters: what is given up is free only when its owner has been told.
+    /// Runs the rebalance until nothing changes. Order matters: a partition is given up only after
+    /// its owner was called.
     fn rebalance(&mut self) -> Result<()> {
         loop {
             let change = self.change()?;
-            let Some(seat) = &mut self.seat else { return Ok(()) };
-            // No lock is held while the owner is told: it may use other handles of this cluster.
+            let Some(member) = &mut self.member else { return Ok(()) };
+            // No lock is held while the owner is called: it may use other handles of this cluster.
             match change {
-                Change::None => return Ok(()),
-                Change::Lost => {
-                    let lost: Vec<i32> = std::mem::take(&mut seat.holds).into_iter().collect();
-                    self.places.clear();
+                ShareChange::None => return Ok(()),
+                ShareChange::Lost => {
+                    let lost: Vec<i32> = std::mem::take(&mut member.holds).into_iter().collect();
+                    self.positions.clear();
                     if !lost.is_empty() {
-                        seat.owner.revoked(&lost);
+                        member.owner.revoked(&lost);
                     }
-                    seat.member = self.connection.alive()?.join(self.connection.link, &self.group);
+                    member.number =
+                        self.connection.alive()?.join(self.connection.number, &self.group);
                 }
-                Change::GiveUp(partitions) => {
-                    seat.holds.retain(|partition| !partitions.contains(partition));
-                    self.places.retain(|partition, _| !partitions.contains(partition));
-                    seat.owner.revoked(&partitions);
-                    self.connection.alive()?.group(&self.group).give_up(seat.member, &partitions);
+                ShareChange::GiveUp(partitions) => {
+                    member.holds.retain(|partition| !partitions.contains(partition));
+                    self.positions.retain(|partition, _| !partitions.contains(partition));
+                    member.owner.revoked(&partitions);
+                    self.connection.alive()?.group(&self.group).give_up(member.number, &partitions);
                 }
-                Change::Take(partitions) => {
-                    seat.holds.extend(partitions.iter().map(|(partition, _)| *partition));
-                    let starts = seat.owner.assigned(&partitions);
+                ShareChange::Take(partitions) => {
+                    member.holds.extend(partitions.iter().map(|(partition, _)| *partition));
+                    let starts = member.owner.assigned(&partitions);
                     let state = self.connection.alive()?;
                     let begun = begin(&state, &self.group, &starts);
                     drop(state);
-                    self.places.extend(begun?);
+                    self.positions.extend(begun?);
                 }
             }
         }
     }
 
-    fn change(&mut self) -> Result<Change> {
+    fn change(&mut self) -> Result<ShareChange> {
         let mut state = self.connection.alive()?;
-        let Some(seat) = &mut self.seat else { return Ok(Change::None) };
+        let Some(member) = &mut self.member else { return Ok(ShareChange::None) };
         let group = state.group(&self.group);
-        if !group.has(seat.member) {
-            return Ok(Change::Lost);
+        if !group.has(member.number) {
+            return Ok(ShareChange::Lost);
         }
-        seat.generation = group.generation();
-        let lost = group.to_give_up(seat.member);
+        member.generation = group.generation();
+        let lost = group.to_give_up(member.number);
         if !lost.is_empty() {
-            return Ok(Change::GiveUp(lost));
+            return Ok(ShareChange::GiveUp(lost));
         }
-        let gained = group.take(seat.member);
+        let gained = group.take(member.number);
         if gained.is_empty() {
-            return Ok(Change::None);
+            return Ok(ShareChange::None);
         }
-        Ok(Change::Take(
+        Ok(ShareChange::Take(
             gained
                 .into_iter()
                 .map(|partition| (partition, state.committed(&self.group, partition)))
@@ -136,20 +139,21 @@ impl MemoryConsumer {
         ))
     }
 
-    /// One record at most, of one partition after the other.
+    /// Returns at most one record, from the partitions in turn.
     fn next(&mut self) -> Result<Polled> {
         let state = self.connection.alive()?;
-        let turn: Vec<i32> = self
-            .places
+        let order: Vec<i32> = self
+            .positions
             .range(self.last + 1..)
-            .chain(self.places.range(..=self.last))
+            .chain(self.positions.range(..=self.last))
             .map(|(n, _)| *n)
             .collect();
-        for partition in turn {
-            let place = self.places.get_mut(&partition).expect("it was listed above");
-            place.is_settled = true;
+        for partition in order {
+            let position =
+                self.positions.get_mut(&partition).expect("the partition comes from `positions`");
+            position.was_polled = true;
             if let Some(polled) =
-                place.poll(partition, state.partition(&self.group.topic, partition)?)
+                position.poll(partition, state.partition(&self.group.topic, partition)?)
             {
                 self.last = partition;
                 return Ok(polled);
@@ -157,14 +161,10 @@ impl MemoryConsumer {
         }
         Ok(Polled::Nothing)
     }
-
-    fn about(&self, what: &str, partition: i32) -> String {
-        format!("{what} {}/{partition}", self.group.topic)
-    }
 }
 
 impl Consumer for MemoryConsumer {
-    /// No time passes here: what has not come does not come by waiting.
+    /// Returns at once: in the simulation, waiting brings no record.
     fn poll(&mut self, _: Duration) -> Result<Polled> {
         if self.connection.alive()?.mishap(|mishap| mishap == Mishap::RefusePoll).is_some() {
             return Err(Fault::retry(format!("polls {}: refused", self.group.topic)));
@@ -175,30 +175,30 @@ impl Consumer for MemoryConsumer {
 
     fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
         let state = self.connection.alive()?;
-        if self.seat.is_some() {
+        if self.member.is_some() {
             return Err(Fault::stop(
                 StopName::BrokerRefuses,
-                "what a member of a group reads is the group's decision",
+                "only the group assigns partitions to its members",
             ));
         }
         let begun = begin(&state, &self.group, partitions)?;
         drop(state);
-        self.places.extend(begun);
+        self.positions.extend(begun);
         Ok(())
     }
 
     fn unassign(&mut self, partitions: &[i32]) -> Result<()> {
         drop(self.connection.alive()?);
-        self.places.retain(|partition, _| !partitions.contains(partition));
+        self.positions.retain(|partition, _| !partitions.contains(partition));
         Ok(())
     }
 
-    /// As with Kafka, nobody hears that a member of yesterday's generation commits in vain.
+    /// Commits offsets. A commit by a member of an old generation is ignored silently, as in Kafka.
     fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()> {
         let mut state = self.connection.alive()?;
-        let is_valid = self.seat.as_ref().is_none_or(|seat| {
+        let is_valid = self.member.as_ref().is_none_or(|member| {
             let group = state.group(&self.group);
-            group.has(seat.member) && group.generation() == seat.generation
+            group.has(member.number) && group.generation() == member.generation
         });
         if is_valid {
             state.commit(&self.group, offsets);
@@ -209,8 +209,8 @@ impl Consumer for MemoryConsumer {
     fn pause(&mut self, partitions: &[i32]) -> Result<()> {
         drop(self.connection.alive()?);
         for partition in partitions {
-            if let Some(place) = self.places.get_mut(partition) {
-                place.is_paused = true;
+            if let Some(position) = self.positions.get_mut(partition) {
+                position.is_paused = true;
             }
         }
         Ok(())
@@ -218,21 +218,25 @@ impl Consumer for MemoryConsumer {
 
     fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
         drop(self.connection.alive()?);
-        let about = self.about("resumes", partition);
-        let Some(place) = self.places.get_mut(&partition) else {
+        let about = format!("resumes {}/{partition}", self.group.topic);
+        let Some(position) = self.positions.get_mut(&partition) else {
             return Err(Fault::retry(format!("{about}: it is not ours")));
         };
-        if !place.is_settled {
+        if !position.was_polled {
             return Err(Fault::retry(format!("{about}: not polled since it was assigned")));
         }
-        *place = Place { next: offset, is_paused: false, told: None, is_settled: true };
+        *position =
+            ReadPosition { next: offset, is_paused: false, end_reported: None, was_polled: true };
         Ok(())
     }
 
     fn membership(&self) -> Option<Membership> {
-        let seat = self.seat.as_ref()?;
-        let proof =
-            Proof { group: self.group.clone(), member: seat.member, generation: seat.generation };
+        let member = self.member.as_ref()?;
+        let proof = MemberProof {
+            group: self.group.clone(),
+            member: member.number,
+            generation: member.generation,
+        };
         Some(Membership(Box::new(proof)))
     }
 
@@ -241,22 +245,28 @@ impl Consumer for MemoryConsumer {
     }
 }
 
-/// As the real one does: whoever lets go of a member has left the group, and its owner has been told. The dead tell nobody.
+/// Leaves the group and calls the owner, as the Kafka consumer does. A killed connection does
+/// neither.
 impl Drop for MemoryConsumer {
     fn drop(&mut self) {
-        let Some(seat) = self.seat.take() else { return };
+        let Some(member) = self.member.take() else { return };
         if self.connection.is_dead() {
             return;
         }
-        if !seat.holds.is_empty() {
-            seat.owner.revoked(&seat.holds.iter().copied().collect::<Vec<i32>>());
+        if !member.holds.is_empty() {
+            member.owner.revoked(&member.holds.iter().copied().collect::<Vec<i32>>());
         }
-        self.connection.lock().leave(self.connection.link, &self.group, seat.member);
+        self.connection.lock().leave(self.connection.number, &self.group, member.number);
     }
 }
 
-fn begin(state: &State, group: &GroupId, starts: &[(i32, Start)]) -> Result<Vec<(i32, Place)>> {
-    let place = |(partition, start): &(i32, Start)| {
+fn begin(
+    state: &ClusterState,
+    group: &GroupId,
+    starts: &[(i32, Start)],
+) -> Result<Vec<(i32, ReadPosition)>> {
+    let mut positions = Vec::with_capacity(starts.len());
+    for (partition, start) in starts {
         let log = state.partition(&group.topic, *partition)?;
         let next = match start {
             Start::At(offset) => *offset,
@@ -266,16 +276,15 @@ fn begin(state: &State, group: &GroupId, starts: &[(i32, Start)]) -> Result<Vec<
             Start::Beginning => log.beginning(),
             Start::End => log.stable_end(),
         };
-        Ok((
-            *partition,
-            Place { next, is_paused: *start == Start::Paused, told: None, is_settled: false },
-        ))
-    };
-    starts.iter().map(place).collect()
+        let is_paused = *start == Start::Paused;
+        let position = ReadPosition { next, is_paused, end_reported: None, was_polled: false };
+        positions.push((*partition, position));
+    }
+    Ok(positions)
 }
 
-impl Place {
-    fn poll(&mut self, partition: i32, log: &Partition) -> Option<Polled> {
+impl ReadPosition {
+    fn poll(&mut self, partition: i32, log: &PartitionLog) -> Option<Polled> {
         if self.is_paused {
             return None;
         }
@@ -286,9 +295,9 @@ impl Place {
             }
             Err(waiting) => {
                 self.next = waiting;
-                let is_news = waiting == log.stable_end() && self.told != Some(waiting);
-                is_news.then(|| {
-                    self.told = Some(waiting);
+                let is_new = waiting == log.stable_end() && self.end_reported != Some(waiting);
+                is_new.then(|| {
+                    self.end_reported = Some(waiting);
                     Polled::End { partition }
                 })
             }
@@ -306,22 +315,22 @@ impl MemoryLog {
         MemoryLog { connection, topic: topic.to_owned() }
     }
 
-    fn offset(&self, partition: i32, which: impl Fn(&Partition) -> i64) -> Result<i64> {
+    fn offset(&self, partition: i32, which: impl Fn(&PartitionLog) -> i64) -> Result<i64> {
         Ok(which(self.connection.alive()?.partition(&self.topic, partition)?))
     }
 }
 
 impl Log for MemoryLog {
     fn end(&self, partition: i32) -> Result<i64> {
-        self.offset(partition, Partition::end)
+        self.offset(partition, PartitionLog::end)
     }
 
     fn stable_end(&self, partition: i32) -> Result<i64> {
-        self.offset(partition, Partition::stable_end)
+        self.offset(partition, PartitionLog::stable_end)
     }
 
     fn beginning(&self, partition: i32) -> Result<i64> {
-        self.offset(partition, Partition::beginning)
+        self.offset(partition, PartitionLog::beginning)
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {

@@ -1,9 +1,10 @@
-//! All that the cluster in memory knows, as one value behind one lock. Calls nobody back while it is held.
+//! Holds the whole simulated cluster as one value behind one lock. Calls no owner of partitions,
+//! since the lock is held.
 
 use super::Mishap;
 use super::group::{Group, MemberNumber};
-use super::log::{Partition, TransactionNumber};
-use super::transactor::Name;
+use super::log::{PartitionLog, TransactionNumber};
+use super::transactor::TransactionalId;
 use crate::domain::partition_of;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Outgoing, Record};
@@ -11,20 +12,20 @@ use crate::ports::clock::Clock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-pub struct State {
+pub struct ClusterState {
     clock: Arc<dyn Clock>,
     topics: BTreeMap<String, Topic>,
     groups: BTreeMap<GroupId, Group>,
     offsets: BTreeMap<(GroupId, i32), i64>,
     /// By transactional id.
-    pub names: BTreeMap<String, Name>,
+    pub transactional_ids: BTreeMap<String, TransactionalId>,
     mishaps: VecDeque<Mishap>,
-    connections: Vec<Link>,
-    /// Numbers given so far, to members and transactions.
+    connections: Vec<ConnectionState>,
+    /// The last number given to a member or a transaction.
     numbers: u64,
 }
 
-/// All members of a group here subscribe to one topic.
+/// A consumer group. All its members subscribe to one topic here.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupId {
     pub name: String,
@@ -38,34 +39,34 @@ impl GroupId {
 }
 
 pub struct Topic {
-    pub partitions: Vec<Partition>,
+    pub partitions: Vec<PartitionLog>,
     pub record_bytes_max: usize,
-    /// How many records without a key came so far: they take turns.
+    /// Number of records without a key so far. They go to the partitions in turn.
     keyless: usize,
 }
 
-/// Kafka's own default of `max.message.bytes`.
+/// The default of Kafka's `max.message.bytes`.
 const RECORD_BYTES_MAX: usize = 1_048_588;
 
-/// One connection, and who joined which group through it.
-struct Link {
+/// One connection, and the members that joined through it.
+struct ConnectionState {
     name: String,
     is_dead: bool,
     members: Vec<(GroupId, MemberNumber)>,
 }
 
-/// Which of the connections there ever were.
+/// Index of a connection among all that ever existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkNumber(usize);
+pub struct ConnectionNumber(usize);
 
-impl State {
-    pub fn new(clock: Arc<dyn Clock>) -> State {
-        State {
+impl ClusterState {
+    pub fn new(clock: Arc<dyn Clock>) -> ClusterState {
+        ClusterState {
             clock,
             topics: BTreeMap::new(),
             groups: BTreeMap::new(),
             offsets: BTreeMap::new(),
-            names: BTreeMap::new(),
+            transactional_ids: BTreeMap::new(),
             mishaps: VecDeque::new(),
             connections: Vec::new(),
             numbers: 0,
@@ -74,14 +75,13 @@ impl State {
 
     // ---------------------------------------------------------------- topics
 
-    /// One that is there already is left as it is.
+    /// Creates a topic, unless it exists.
     pub fn create(&mut self, topic: &str, partitions: i32) {
-        let new = || Topic {
-            partitions: (0..partitions).map(|_| Partition::default()).collect(),
+        self.topics.entry(topic.to_owned()).or_insert_with(|| Topic {
+            partitions: (0..partitions).map(|_| PartitionLog::default()).collect(),
             record_bytes_max: RECORD_BYTES_MAX,
             keyless: 0,
-        };
-        self.topics.entry(topic.to_owned()).or_insert_with(new);
+        });
     }
 
     pub fn topic(&self, topic: &str) -> Result<&Topic> {
@@ -92,21 +92,22 @@ impl State {
         self.topics.get_mut(topic).ok_or_else(|| missing(topic))
     }
 
-    pub fn partition(&self, topic: &str, partition: i32) -> Result<&Partition> {
+    pub fn partition(&self, topic: &str, partition: i32) -> Result<&PartitionLog> {
         let found = usize::try_from(partition)
             .ok()
             .and_then(|index| self.topic(topic).ok()?.partitions.get(index));
         found.ok_or_else(|| missing(format!("{topic}/{partition}")))
     }
 
-    pub fn partition_mut(&mut self, topic: &str, partition: i32) -> Result<&mut Partition> {
+    pub fn partition_mut(&mut self, topic: &str, partition: i32) -> Result<&mut PartitionLog> {
         let found = usize::try_from(partition)
             .ok()
             .and_then(|index| self.topics.get_mut(topic)?.partitions.get_mut(index));
         found.ok_or_else(|| missing(format!("{topic}/{partition}")))
     }
 
-    /// Writes a record to the partition its key chooses, unless it names one. Where it stands now.
+    /// Appends a record to its own partition, or to the one that the key selects. Returns partition
+    /// and offset.
     pub fn append(
         &mut self,
         outgoing: &Outgoing,
@@ -116,7 +117,7 @@ impl State {
         let topic = self.topic_mut(&outgoing.topic)?;
         if bytes(outgoing) > topic.record_bytes_max {
             let what = format!(
-                "writes to {}: longer than the topic takes; raise its max.message.bytes",
+                "writes to {}: longer than the topic accepts; raise its max.message.bytes",
                 outgoing.topic
             );
             return Err(Fault::stop(StopName::BrokerRefuses, what));
@@ -137,56 +138,62 @@ impl State {
 
     // ---------------------------------------------------------------- connections
 
-    pub fn connect(&mut self, name: &str) -> LinkNumber {
-        self.connections.push(Link { name: name.to_owned(), is_dead: false, members: Vec::new() });
-        LinkNumber(self.connections.len() - 1)
+    pub fn connect(&mut self, name: &str) -> ConnectionNumber {
+        self.connections.push(ConnectionState {
+            name: name.to_owned(),
+            is_dead: false,
+            members: Vec::new(),
+        });
+        ConnectionNumber(self.connections.len() - 1)
     }
 
-    pub fn is_dead(&self, link: LinkNumber) -> bool {
-        self.connections[link.0].is_dead
+    pub fn is_dead(&self, connection: ConnectionNumber) -> bool {
+        self.connections[connection.0].is_dead
     }
 
-    pub fn alive(&self, link: LinkNumber) -> Result<()> {
-        if self.is_dead(link) {
+    pub fn alive(&self, connection: ConnectionNumber) -> Result<()> {
+        if self.is_dead(connection) {
             return Err(Fault::retry(format!(
                 "the connection is dead: {}",
-                self.connections[link.0].name
+                self.connections[connection.0].name
             )));
         }
         Ok(())
     }
 
-    /// Those of that name that still live.
-    pub fn links(&self, name: &str) -> Vec<LinkNumber> {
-        let is_meant =
-            |link: &LinkNumber| !self.is_dead(*link) && self.connections[link.0].name == name;
-        (0..self.connections.len()).map(LinkNumber).filter(is_meant).collect()
+    /// Returns the living connections with this name.
+    pub fn connections_named(&self, name: &str) -> Vec<ConnectionNumber> {
+        (0..self.connections.len())
+            .map(ConnectionNumber)
+            .filter(|number| !self.is_dead(*number) && self.connections[number.0].name == name)
+            .collect()
     }
 
-    /// What it left open stays open: only the broker's timeout, or a new life of the same name, ends it.
-    pub fn kill(&mut self, link: LinkNumber) {
-        self.connections[link.0].is_dead = true;
-        self.expel(link);
+    /// Kills a connection. Its transaction stays open until the broker's timeout or a new process
+    /// with the same transactional id ends it.
+    pub fn kill(&mut self, connection: ConnectionNumber) {
+        self.connections[connection.0].is_dead = true;
+        self.expel(connection);
     }
 
-    /// The session timeout of all that joined through this connection.
-    pub fn expel(&mut self, link: LinkNumber) {
-        for (id, member) in std::mem::take(&mut self.connections[link.0].members) {
+    /// Lets the sessions of all members of this connection expire.
+    pub fn expel(&mut self, connection: ConnectionNumber) {
+        for (id, member) in std::mem::take(&mut self.connections[connection.0].members) {
             self.group(&id).remove(member);
         }
     }
 
     // ---------------------------------------------------------------- groups
 
-    pub fn join(&mut self, link: LinkNumber, id: &GroupId) -> MemberNumber {
+    pub fn join(&mut self, connection: ConnectionNumber, id: &GroupId) -> MemberNumber {
         let member = MemberNumber(self.number());
-        self.connections[link.0].members.push((id.clone(), member));
+        self.connections[connection.0].members.push((id.clone(), member));
         self.group(id).join(member);
         member
     }
 
-    pub fn leave(&mut self, link: LinkNumber, id: &GroupId, member: MemberNumber) {
-        self.connections[link.0].members.retain(|(_, other)| *other != member);
+    pub fn leave(&mut self, connection: ConnectionNumber, id: &GroupId, member: MemberNumber) {
+        self.connections[connection.0].members.retain(|(_, other)| *other != member);
         self.group(id).remove(member);
     }
 
@@ -207,15 +214,15 @@ impl State {
 
     // ---------------------------------------------------------------- mishaps
 
-    pub fn expect_mishap(&mut self, mishap: Mishap) {
+    pub fn plan_mishap(&mut self, mishap: Mishap) {
         self.mishaps.push_back(mishap);
     }
 
-    pub fn forget_mishaps(&mut self) {
+    pub fn clear_mishaps(&mut self) {
         self.mishaps.clear();
     }
 
-    /// The first one waiting that this call can suffer.
+    /// Takes the first planned fault that this call can suffer.
     pub fn mishap(&mut self, can: impl Fn(Mishap) -> bool) -> Option<Mishap> {
         let found = self.mishaps.iter().position(|mishap| can(*mishap))?;
         self.mishaps.remove(found)
@@ -242,7 +249,7 @@ impl Topic {
 }
 
 fn missing(what: impl std::fmt::Display) -> Fault {
-    Fault::retry(format!("there is no {what}"))
+    Fault::retry(format!("{what} does not exist"))
 }
 
 fn bytes(outgoing: &Outgoing) -> usize {

@@ -1,4 +1,4 @@
-//! What can go wrong, once each: what is in the log afterwards, and what its writer was told.
+//! Injects each fault once and checks the log afterwards and the result that the writer gets.
 
 use super::*;
 use crate::fault::Fault;
@@ -7,30 +7,30 @@ use std::time::Duration;
 
 const WAIT: Duration = Duration::ZERO;
 
-/// Reads everything it is given from where the group committed, and writes down what it was told.
+/// Reads from the group's offsets and records the calls of the consumer.
 #[derive(Default)]
 struct Owner {
-    told: Mutex<Vec<String>>,
+    calls: Mutex<Vec<String>>,
 }
 
 impl Owner {
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.calls.lock())
     }
 }
 
 impl Ownership for Owner {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
-        self.told.lock().unwrap().push(format!("assigned {partitions:?}"));
+        self.calls.lock().push(format!("assigned {partitions:?}"));
         partitions.iter().map(|(partition, _)| (*partition, Start::Committed)).collect()
     }
 
     fn revoked(&self, partitions: &[i32]) {
-        self.told.lock().unwrap().push(format!("revoked {partitions:?}"));
+        self.calls.lock().push(format!("revoked {partitions:?}"));
     }
 }
 
-/// One instance: a member of the group, and a transactor whose name is that of the connection.
+/// One process: a member of the group, and a transactor named like its connection.
 struct Instance {
     connection: Connection,
     owner: Arc<Owner>,
@@ -53,7 +53,8 @@ impl Instance {
         self.consumer.membership().expect("it joined")
     }
 
-    /// Two records to partition 0 of the changelog, and the events of partition 0 read up to an offset.
+    /// Writes two records to partition 0 of the changelog and commits an offset of partition 0 of
+    /// the events.
     fn write(&mut self, text: &str, read: i64) -> std::result::Result<Written, Unwritten> {
         let records = [change(&format!("{text}1")), change(&format!("{text}2"))];
         let membership = self.membership();
@@ -77,15 +78,18 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// What readers of the changelog are given, in one word.
+/// Returns the readable values of the changelog, joined by blanks.
 fn changes(cluster: &Cluster) -> String {
     let records = cluster.records("changelog", 0).unwrap();
-    let text = |record: Record| String::from_utf8(record.value.unwrap()).unwrap();
-    records.into_iter().map(text).collect::<Vec<String>>().join(" ")
+    let texts: Vec<String> = records
+        .into_iter()
+        .map(|record| String::from_utf8(record.value.unwrap()).unwrap())
+        .collect();
+    texts.join(" ")
 }
 
-/// Offset read up to, and how the changelog stands: (stable end, end).
-fn standing(cluster: &Cluster) -> (Option<i64>, (i64, i64)) {
+/// Returns the committed offset, and the stable end and end of the changelog.
+fn standing(cluster: &Cluster) -> Standing {
     let log = cluster.connect("looks").log("changelog").unwrap();
     (cluster.committed("keepsake", "events", 0), (log.stable_end(0).unwrap(), log.end(0).unwrap()))
 }
@@ -95,7 +99,7 @@ fn is_unknown(outcome: &std::result::Result<Written, Unwritten>) -> bool {
 }
 
 #[test]
-fn a_transaction_is_there_with_its_offsets_and_says_where() {
+fn a_committed_transaction_holds_its_records_and_offsets() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     assert_eq!(ann.write("a", 7).unwrap().changelog, [(0, 1)].into());
@@ -107,7 +111,7 @@ fn a_transaction_is_there_with_its_offsets_and_says_where() {
 }
 
 #[test]
-fn a_lost_acknowledgement_leaves_a_committed_transaction_and_an_unknown_outcome() {
+fn a_lost_acknowledgement_leaves_a_committed_transaction_with_an_unknown_outcome() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     cluster.next(Mishap::LoseAcknowledgement);
@@ -120,7 +124,7 @@ fn a_lost_acknowledgement_leaves_a_committed_transaction_and_an_unknown_outcome(
 }
 
 #[test]
-fn what_timed_out_before_the_commit_is_aborted_by_the_next_life_of_its_name() {
+fn a_transaction_without_a_commit_is_aborted_when_its_id_is_renewed() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     cluster.next(Mishap::TimeOutBefore);
@@ -131,7 +135,7 @@ fn what_timed_out_before_the_commit_is_aborted_by_the_next_life_of_its_name() {
 }
 
 #[test]
-fn what_timed_out_before_the_commit_is_aborted_when_it_expires() {
+fn a_transaction_without_a_commit_is_aborted_when_it_expires() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     cluster.next(Mishap::TimeOutBefore);
@@ -145,7 +149,7 @@ fn what_timed_out_before_the_commit_is_aborted_when_it_expires() {
 }
 
 #[test]
-fn a_late_commit_is_held_back_and_then_there() {
+fn a_late_commit_becomes_visible_when_its_id_is_renewed() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     cluster.next(Mishap::CommitLate);
@@ -156,7 +160,7 @@ fn a_late_commit_is_held_back_and_then_there() {
 }
 
 #[test]
-fn an_aborted_transaction_leaves_nothing_and_may_be_tried_again() {
+fn an_aborted_transaction_leaves_nothing_and_may_be_repeated() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     cluster.next(Mishap::Abort);
@@ -167,69 +171,73 @@ fn an_aborted_transaction_leaves_nothing_and_may_be_tried_again() {
 }
 
 #[test]
-fn whoever_dies_in_a_transaction_leaves_it_open_or_committed() {
-    let check = |mishap, changelog: &str, standing_then, standing_after_expiry| {
-        let cluster = cluster();
-        let mut ann = Instance::start(&cluster, "ann");
-        cluster.next(mishap);
-        assert!(is_unknown(&ann.write("a", 7)));
-        assert!(ann.connection.is_dead());
-        assert!(matches!(ann.consumer.poll(WAIT), Err(Fault::Retry(_))));
-        assert!(matches!(ann.transactor.renew(), Err(Fault::Retry(_))));
-        assert_eq!(standing(&cluster), standing_then, "{mishap:?}");
-        cluster.expire_transactions();
-        assert_eq!(
-            (changes(&cluster).as_str(), standing(&cluster)),
-            (changelog, standing_after_expiry),
-            "{mishap:?}"
-        );
-    };
-    check(Mishap::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
-    check(Mishap::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
-    check(Mishap::DieBeforeCommit, "", (None, (0, 2)), (None, (3, 3)));
-    check(Mishap::DieAfterCommit, "a1 a2", (Some(7), (3, 3)), (Some(7), (3, 3)));
+fn a_connection_that_dies_in_a_transaction_leaves_it_open_or_committed() {
+    check_death(Mishap::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
+    check_death(Mishap::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
+    check_death(Mishap::DieBeforeCommit, "", (None, (0, 2)), (None, (3, 3)));
+    check_death(Mishap::DieAfterCommit, "a1 a2", (Some(7), (3, 3)), (Some(7), (3, 3)));
+}
+
+/// The committed offset, and the stable end and end of the changelog.
+type Standing = (Option<i64>, (i64, i64));
+
+fn check_death(mishap: Mishap, changelog: &str, then: Standing, after_expiry: Standing) {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(mishap);
+    assert!(is_unknown(&ann.write("a", 7)));
+    assert!(ann.connection.is_dead());
+    assert!(matches!(ann.consumer.poll(WAIT), Err(Fault::Retry(_))));
+    assert!(matches!(ann.transactor.renew(), Err(Fault::Retry(_))));
+    assert_eq!(standing(&cluster), then, "{mishap:?}");
+    cluster.expire_transactions();
+    assert_eq!(
+        (changes(&cluster).as_str(), standing(&cluster)),
+        (changelog, after_expiry),
+        "{mishap:?}"
+    );
 }
 
 #[test]
-fn the_dead_hold_no_partition_and_are_told_nothing() {
+fn a_killed_connection_holds_no_partition_and_gets_no_callback() {
     let cluster = cluster();
     let ann = Instance::start(&cluster, "ann");
     let mut bob = Instance::start(&cluster, "bob");
-    assert_eq!((ann.owner.told().len(), bob.owner.told().len()), (1, 0));
+    assert_eq!((ann.owner.calls().len(), bob.owner.calls().len()), (1, 0));
     cluster.kill("ann");
     bob.consumer.poll(WAIT).unwrap();
-    assert_eq!(bob.owner.told(), ["assigned [(0, None), (1, None)]"]);
+    assert_eq!(bob.owner.calls(), ["assigned [(0, None), (1, None)]"]);
     let owner = ann.owner.clone();
     drop(ann);
-    assert!(owner.told().is_empty());
+    assert!(owner.calls().is_empty());
     assert!(!cluster.connect("ann").is_dead(), "the next of that name lives");
 }
 
 #[test]
-fn an_expelled_member_cannot_write_and_hears_of_it_when_it_polls() {
+fn an_expelled_member_cannot_write_and_is_notified_when_it_polls() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
-    ann.owner.told();
+    ann.owner.calls();
     cluster.expel("ann");
     let mut bob = Instance::start(&cluster, "bob");
-    assert_eq!(bob.owner.told(), ["assigned [(0, None), (1, None)]"]);
+    assert_eq!(bob.owner.calls(), ["assigned [(0, None), (1, None)]"]);
     assert!(matches!(ann.write("a", 7), Err(Unwritten::Nothing(_))));
     ann.consumer.commit(&[(0, 5)]).unwrap();
     assert_eq!(cluster.committed("keepsake", "events", 0), None, "nor commit");
     bob.write("b", 3).unwrap();
     ann.consumer.poll(WAIT).unwrap();
-    assert_eq!(ann.owner.told(), ["revoked [0, 1]"]);
+    assert_eq!(ann.owner.calls(), ["revoked [0, 1]"]);
     bob.consumer.poll(WAIT).unwrap();
     ann.consumer.poll(WAIT).unwrap();
     assert_eq!(
-        (bob.owner.told(), ann.owner.told()),
+        (bob.owner.calls(), ann.owner.calls()),
         (vec!["revoked [1]".into()], vec!["assigned [(1, None)]".into()])
     );
     assert_eq!(changes(&cluster), "b1 b2");
 }
 
 #[test]
-fn a_member_that_has_not_heard_of_the_new_generation_writes_after_its_next_poll() {
+fn a_member_of_an_old_generation_can_write_after_its_next_poll() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     let _bob = Instance::start(&cluster, "bob");
@@ -240,7 +248,7 @@ fn a_member_that_has_not_heard_of_the_new_generation_writes_after_its_next_poll(
 }
 
 #[test]
-fn a_plain_record_that_is_said_to_be_lost_may_be_there_or_not() {
+fn a_plain_record_reported_as_lost_may_be_written_or_not() {
     let cluster = cluster();
     let mut producer = cluster.connect("ann").producer("ann").unwrap();
     for (mishap, expected) in [(Mishap::DuplicateDelivery, "x x"), (Mishap::LoseDelivery, "x x x")]
@@ -255,7 +263,7 @@ fn a_plain_record_that_is_said_to_be_lost_may_be_there_or_not() {
 }
 
 #[test]
-fn a_refused_poll_is_refused_once() {
+fn a_planned_failure_of_a_poll_happens_once() {
     let cluster = cluster();
     let mut reader = cluster.connect("ann").reader("answers", "events").unwrap();
     reader.assign(&[(0, Start::At(0))]).unwrap();
@@ -268,7 +276,7 @@ fn a_refused_poll_is_refused_once() {
 }
 
 #[test]
-fn a_reader_behind_the_beginning_goes_on_at_the_beginning() {
+fn a_reader_before_the_beginning_continues_at_the_beginning() {
     let cluster = cluster();
     let connection = cluster.connect("ann");
     let mut producer = connection.producer("ann").unwrap();
@@ -279,7 +287,7 @@ fn a_reader_behind_the_beginning_goes_on_at_the_beginning() {
     assert!(matches!(reader.poll(WAIT), Ok(Polled::Record(record)) if record.offset == 3));
 }
 
-/// Joins another member while it is told of a loss, and looks into the log.
+/// Joins another member inside `revoked`, and reads the log inside `assigned`.
 struct Busy {
     connection: Connection,
     guest: Mutex<Option<Box<dyn Consumer>>>,
@@ -293,12 +301,12 @@ impl Ownership for Busy {
 
     fn revoked(&self, _: &[i32]) {
         let guest = self.connection.join("keepsake", "events", Arc::new(Owner::default())).unwrap();
-        *self.guest.lock().unwrap() = Some(guest);
+        *self.guest.lock() = Some(guest);
     }
 }
 
 #[test]
-fn whoever_is_told_of_a_change_may_use_the_cluster_meanwhile() {
+fn an_owner_may_use_the_cluster_inside_its_callback() {
     let cluster = cluster();
     let busy = Arc::new(Busy { connection: cluster.connect("busy"), guest: Mutex::new(None) });
     let mut consumer = busy.connection.join("keepsake", "events", busy.clone()).unwrap();
@@ -306,6 +314,6 @@ fn whoever_is_told_of_a_change_may_use_the_cluster_meanwhile() {
     let mut bob = Instance::start(&cluster, "bob");
     consumer.poll(WAIT).unwrap();
     bob.consumer.poll(WAIT).unwrap();
-    assert_eq!(bob.owner.told(), ["assigned [(1, None)]"]);
-    assert!(busy.guest.lock().unwrap().is_some());
+    assert_eq!(bob.owner.calls(), ["assigned [(1, None)]"]);
+    assert!(busy.guest.lock().is_some());
 }

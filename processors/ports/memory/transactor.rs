@@ -1,49 +1,55 @@
-//! Transactions against the cluster in memory: who may write under a name, what is open under it, and everything that can go wrong between
-//! the first record and the answer.
+//! Implements transactions on the simulated cluster: epochs of a transactional id, the open
+//! transaction of each, and every fault between the first record and the answer.
 
-use super::log::{TransactionNumber, Verdict};
-use super::reader::Proof;
-use super::state::{GroupId, State};
+use super::log::{Ending, TransactionNumber};
+use super::reader::MemberProof;
+use super::state::{ClusterState, GroupId};
 use super::{Connection, Mishap};
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Membership, Outgoing, Transactor, Unwritten, Written};
 use std::collections::BTreeSet;
 
-/// What the broker keeps of a transactional id.
+/// The broker's record of a transactional id.
 #[derive(Debug, Default)]
-pub struct Name {
-    /// Who was given a lower one is fenced.
+pub struct TransactionalId {
+    /// The current epoch. A producer with a lower one is fenced.
     epoch: i64,
-    /// The last step of the epoch was the broker's own, at a timeout: who had the one before was not replaced, only given up.
+    /// The broker itself raised the epoch, at a timeout. The producer with the epoch before was not
+    /// replaced, its transaction only expired.
     is_expired: bool,
-    open: Option<Open>,
+    open: Option<OpenTransaction>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenTransaction {
     number: TransactionNumber,
     touched: BTreeSet<(String, i32)>,
-    /// It has been decided that this is a commit, with these offsets, and only the markers are missing.
+    /// Set when the commit is decided, with its offsets, and only the markers are missing.
     prepared: Option<Offsets>,
 }
 
-/// What is marked as read, for whom.
+/// A group and the offsets to commit for it.
 type Offsets = (GroupId, Vec<(i32, i64)>);
 
 pub struct MemoryTransactor {
     connection: Connection,
     id: String,
-    /// What is marked as read.
+    /// The topic whose offsets are committed.
     topic: String,
     changelog: String,
-    /// None until `renew`, and after every outcome that asks for it.
+    /// `None` until `renew`, and after every outcome that needs one.
     epoch: Option<i64>,
 }
 
 impl MemoryTransactor {
     pub fn new(connection: Connection, id: &str, topic: &str, changelog: &str) -> MemoryTransactor {
-        let (id, topic, changelog) = (id.to_owned(), topic.to_owned(), changelog.to_owned());
-        MemoryTransactor { connection, id, topic, changelog, epoch: None }
+        MemoryTransactor {
+            connection,
+            id: id.to_owned(),
+            topic: topic.to_owned(),
+            changelog: changelog.to_owned(),
+            epoch: None,
+        }
     }
 
     fn attempt(
@@ -54,8 +60,8 @@ impl MemoryTransactor {
     ) -> std::result::Result<Written, Unwritten> {
         let mut state = self.connection.alive().map_err(|fault| unknown(&fault.to_string()))?;
         state.admits(&self.id, self.epoch)?;
-        let Some(proof) = member.0.downcast_ref::<Proof>() else {
-            let what = "a membership of another broker marks nothing as read here";
+        let Some(proof) = member.0.downcast_ref::<MemberProof>() else {
+            let what = "the membership belongs to another broker";
             return Err(Unwritten::Fault(Fault::stop(StopName::BrokerRefuses, what)));
         };
         let mishap = state.mishap(Mishap::strikes_transactions);
@@ -65,16 +71,15 @@ impl MemoryTransactor {
         };
         let written = state.write(&self.id, &records[..sent], &self.changelog)?;
         let is_member = state.is_member(proof);
-        let (link, offsets) =
-            (self.connection.link, (GroupId::new(&proof.group.name, &self.topic), read.to_vec()));
+        let offsets = (GroupId::new(&proof.group.name, &self.topic), read.to_vec());
         match mishap {
             Some(Mishap::DieAfterRecords(_) | Mishap::DieBeforeCommit) => {
-                state.kill(link);
+                state.kill(self.connection.number);
                 return Err(unknown("the connection died before the commit"));
             }
             Some(Mishap::TimeOutBefore) => return Err(unknown("timed out before the commit")),
             Some(Mishap::Abort) => {
-                state.decide(&self.id, Verdict::Abort);
+                state.decide(&self.id, Ending::Abort);
                 return Err(Unwritten::Nothing("the broker aborted it".to_owned()));
             }
             Some(Mishap::CommitLate) if is_member => {
@@ -85,10 +90,10 @@ impl MemoryTransactor {
         }
         let outcome = if is_member {
             state.prepare(&self.id, offsets);
-            state.decide(&self.id, Verdict::Commit);
+            state.decide(&self.id, Ending::Commit);
             Ok(written)
         } else {
-            state.decide(&self.id, Verdict::Abort);
+            state.decide(&self.id, Ending::Abort);
             Err(Unwritten::Nothing(format!(
                 "the group {} has another generation, or we are not in it",
                 proof.group.name
@@ -96,7 +101,7 @@ impl MemoryTransactor {
         };
         match mishap {
             Some(Mishap::DieAfterCommit) => {
-                state.kill(link);
+                state.kill(self.connection.number);
                 Err(unknown("the connection died before the answer"))
             }
             Some(Mishap::LoseAcknowledgement) => Err(unknown("the answer did not come")),
@@ -122,7 +127,7 @@ impl Transactor for MemoryTransactor {
     fn renew(&mut self) -> Result<()> {
         let mut state = self.connection.alive()?;
         state.end_open(&self.id);
-        let name = state.names.entry(self.id.clone()).or_default();
+        let name = state.transactional_ids.entry(self.id.clone()).or_default();
         name.epoch += 1;
         name.is_expired = false;
         self.epoch = Some(name.epoch);
@@ -134,10 +139,12 @@ fn unknown(what: &str) -> Unwritten {
     Unwritten::Unknown(what.to_owned())
 }
 
-impl State {
+impl ClusterState {
     fn admits(&self, id: &str, epoch: Option<i64>) -> std::result::Result<(), Unwritten> {
-        let Some(epoch) = epoch else { return Err(unknown("not renewed since the last failure")) };
-        match self.names.get(id) {
+        let Some(epoch) = epoch else {
+            return Err(unknown("not renewed since the last failure"));
+        };
+        match self.transactional_ids.get(id) {
             Some(name) if name.epoch == epoch => Ok(()),
             Some(name) if name.is_expired && name.epoch == epoch + 1 => {
                 Err(unknown("the broker gave up waiting for us"))
@@ -146,30 +153,32 @@ impl State {
         }
     }
 
-    /// Opens a transaction with these records; one that is refused aborts it.
+    /// Opens a transaction with these records. A refused record aborts the transaction.
     fn write(
         &mut self,
         id: &str,
         records: &[Outgoing],
         changelog: &str,
     ) -> std::result::Result<Written, Unwritten> {
-        let (number, mut written) = (TransactionNumber(self.number()), Written::default());
-        self.name(id).open = Some(Open { number, touched: BTreeSet::new(), prepared: None });
+        let number = TransactionNumber(self.number());
+        let mut written = Written::default();
+        self.transactional_id(id).open =
+            Some(OpenTransaction { number, touched: BTreeSet::new(), prepared: None });
         for record in records {
             let (partition, offset) = match self.append(record, Some(number)) {
                 Ok(place) => place,
                 Err(fault) => {
-                    self.decide(id, Verdict::Abort);
+                    self.decide(id, Ending::Abort);
                     return Err(match fault {
                         Fault::Retry(retry) => Unwritten::Nothing(retry.what),
                         stop => Unwritten::Fault(stop),
                     });
                 }
             };
-            self.name(id)
+            self.transactional_id(id)
                 .open
                 .as_mut()
-                .expect("it was opened above")
+                .expect("`write` opened the transaction above")
                 .touched
                 .insert((record.topic.clone(), partition));
             if record.topic == changelog {
@@ -179,53 +188,54 @@ impl State {
         Ok(written)
     }
 
-    /// From here on it is a commit, whoever writes the markers.
+    /// Decides the commit. The transaction is committed even if another call writes the markers.
     fn prepare(&mut self, id: &str, offsets: Offsets) {
-        if let Some(open) = &mut self.name(id).open {
+        if let Some(open) = &mut self.transactional_id(id).open {
             open.prepared = Some(offsets);
         }
     }
 
-    fn decide(&mut self, id: &str, verdict: Verdict) {
-        let Some(open) = self.name(id).open.take() else { return };
+    fn decide(&mut self, id: &str, ending: Ending) {
+        let Some(open) = self.transactional_id(id).open.take() else { return };
         for (topic, partition) in &open.touched {
             self.partition_mut(topic, *partition)
-                .expect("records were appended there")
-                .decide(open.number, verdict);
+                .expect("`touched` holds partitions that records were appended to")
+                .decide(open.number, ending);
         }
-        if let (Verdict::Commit, Some((group, read))) = (verdict, open.prepared) {
+        if let (Ending::Commit, Some((group, read))) = (ending, open.prepared) {
             self.commit(&group, &read);
         }
     }
 
-    /// What an earlier life left open is aborted, unless its commit was decided already.
+    /// Ends the open transaction of an id: aborts it, unless its commit is already decided.
     fn end_open(&mut self, id: &str) {
-        let is_prepared = self.name(id).open.as_ref().is_some_and(|open| open.prepared.is_some());
-        self.decide(id, if is_prepared { Verdict::Commit } else { Verdict::Abort });
+        let is_prepared =
+            self.transactional_id(id).open.as_ref().is_some_and(|open| open.prepared.is_some());
+        self.decide(id, if is_prepared { Ending::Commit } else { Ending::Abort });
     }
 
-    /// The broker's `transaction.timeout.ms`, for all that is open.
+    /// Lets all open transactions expire, as the broker's `transaction.timeout.ms` does.
     pub fn expire_transactions(&mut self) {
         let ids: Vec<String> = self
-            .names
+            .transactional_ids
             .iter()
             .filter(|(_, name)| name.open.is_some())
             .map(|(id, _)| id.clone())
             .collect();
         for id in ids {
             self.end_open(&id);
-            let name = self.name(&id);
+            let name = self.transactional_id(&id);
             name.epoch += 1;
             name.is_expired = true;
         }
     }
 
-    fn is_member(&mut self, proof: &Proof) -> bool {
+    fn is_member(&mut self, proof: &MemberProof) -> bool {
         let group = self.group(&proof.group);
         group.has(proof.member) && group.generation() == proof.generation
     }
 
-    fn name(&mut self, id: &str) -> &mut Name {
-        self.names.entry(id.to_owned()).or_default()
+    fn transactional_id(&mut self, id: &str) -> &mut TransactionalId {
+        self.transactional_ids.entry(id.to_owned()).or_default()
     }
 }

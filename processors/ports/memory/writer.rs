@@ -1,4 +1,5 @@
-//! The plain producer against the cluster in memory: in the log when sent, known to be there when flushed.
+//! Implements the plain producer of the simulated cluster. A record is in the log when sent;
+//! `flush` reports whether all were written.
 
 use super::{Connection, Mishap};
 use crate::fault::{Fault, Result};
@@ -16,14 +17,14 @@ impl MemoryProducer {
         MemoryProducer { connection, unacknowledged: 0, refused: Vec::new() }
     }
 
-    /// What was refused since the last time: a fault that no repetition mends comes before those that one does.
+    /// Returns the fault of the records refused since the last call. A fault that repeating cannot
+    /// mend has precedence.
     fn refusal(&mut self) -> Result<()> {
         let count = self.refused.len();
-        let is_stop = |fault: &Fault| matches!(fault, Fault::Stop(_));
-        let told =
-            self.refused.iter().find(|fault| is_stop(fault)).or(self.refused.last()).cloned();
+        let stop = self.refused.iter().find(|fault| matches!(fault, Fault::Stop(_)));
+        let fault = stop.or(self.refused.last()).cloned();
         self.refused.clear();
-        match told {
+        match fault {
             None => Ok(()),
             Some(Fault::Retry(last)) => {
                 Err(Fault::retry(format!("{count} records not written, the last: {}", last.what)))
@@ -34,7 +35,7 @@ impl MemoryProducer {
 }
 
 impl Producer for MemoryProducer {
-    /// As with the real one, what the broker thinks of it is told later.
+    /// Sends a record. As with Kafka, a refusal is reported by a later call.
     fn send(&mut self, record: &Outgoing) -> Result<()> {
         let mut state = self.connection.alive()?;
         if state.mishap(|mishap| mishap == Mishap::LoseDelivery).is_some() {

@@ -1,5 +1,9 @@
-//! Reply: what was decided, found or refused becomes bytes, headers and a topic.
-//! Knows nothing of why; what it writes is read by strangers, so every field here is in the contract.
+//! Turns the results of the processors into records: bytes, headers and a topic.
+//!
+//! `view.rs` maps domain values to the structs of `wire.rs`. This file writes replies, `record.rs`
+//! the records of the shared topics, `proposal.rs` the events that Keepsake writes to itself. No
+//! code here decides anything. Clients read every field, so each is part of the contract in
+//! `schemas/`.
 
 mod proposal;
 mod record;
@@ -20,14 +24,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How far the shard had read, and how long the answer took.
+/// The offset that the shard had applied, and how long the reply took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freshness {
-    /// -1: nothing, or it is not known here.
+    /// -1 if nothing was applied, or if no shard was read.
     pub applied_offset: i64,
     pub stale: bool,
     pub took_us: u64,
-    /// The deadline cut the work short.
+    /// The deadline ended the work early.
     pub partial: bool,
     /// The record came to a partition that is not its user's.
     pub misrouted: bool,
@@ -43,11 +47,11 @@ impl Default for Freshness {
 pub struct Found {
     pub memory: Arc<Memory>,
     pub score: f32,
-    /// The probability that it answers, where the policy knows one.
+    /// The probability that the memory answers the question, if the policy estimates one.
     pub relevance: Option<f32>,
-    /// The numbers that made the score, in the order they are shown.
+    /// The terms of the score, in the order in which a reply shows them.
     pub terms: Vec<(&'static str, f32)>,
-    /// For a revised memory: on which day it was revised, and by which words.
+    /// For a revised memory: the day and the words of the revision.
     pub note: Option<String>,
 }
 
@@ -55,11 +59,11 @@ pub struct Found {
 pub enum Answer {
     Recalled {
         memories: Vec<Found>,
-        /// Match of the memories with the question, if the policy knows relevance.
+        /// Strength of the best memory as an answer, if the policy estimates relevance.
         matched: Option<Match>,
         prompt: String,
         tokens: usize,
-        /// The share of the token budget, 0 to 1.
+        /// The used share of the token budget, 0 to 1.
         budget_used: f32,
         explain: bool,
     },
@@ -71,7 +75,7 @@ pub enum Answer {
         memory: Memory,
         history: bool,
     },
-    /// At least one decision; of several, the first is the one that is asked about.
+    /// At least one decision. If there are several, the first is the one of the request.
     Explained {
         decisions: Vec<Decision>,
         memory: Option<Memory>,
@@ -91,7 +95,8 @@ pub struct Stats {
     pub decisions: BTreeMap<String, u64>,
 }
 
-/// The receipt of an event, to be sent after its effect is committed. Partition and offset are the event's own on its user's partition.
+/// Builds the receipt of an event, to be sent after the commit. `partition` and `offset` are those
+/// of the event on its user's partition.
 pub fn applied(
     to: &ReplyTo,
     decisions: &[Decision],
@@ -100,84 +105,80 @@ pub fn applied(
     freshness: &Freshness,
 ) -> Outgoing {
     let decisions = decisions.iter().map(|decision| view::decision(decision, true)).collect();
-    sent(to, "applied", "ok", wire::Applied { decisions, partition, offset }, freshness)
+    ok(to, "applied", wire::Applied { decisions, partition, offset }, freshness)
 }
 
+/// Builds the reply to a request.
 pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> Outgoing {
     match answer {
         Answer::Recalled { memories, matched, prompt, tokens, budget_used, explain } => {
-            let memories = memories.iter().map(|found| view::found(found, *explain)).collect();
-            let budget_used = wire::Number(*budget_used);
             let body = wire::Recalled {
-                memories,
+                memories: memories.iter().map(|found| view::found(found, *explain)).collect(),
                 matched: matched.map(Match::as_str),
                 prompt,
                 tokens: *tokens,
-                budget_used,
+                budget_used: wire::Number(*budget_used),
             };
-            sent(to, "recalled", "ok", body, freshness)
+            ok(to, "recalled", body, freshness)
         }
         Answer::Listed { memories, after } => {
-            let memories = memories.iter().map(view::memory).collect();
-            sent(
-                to,
-                "listed",
-                "ok",
-                wire::Listed { memories, after: after.as_ref().map(view::cursor) },
-                freshness,
-            )
+            let body = wire::Listed {
+                memories: memories.iter().map(view::memory).collect(),
+                after: after.as_ref().map(view::cursor),
+            };
+            ok(to, "listed", body, freshness)
         }
         Answer::Memory { memory, history } => {
-            let history = history.then(|| view::history(memory));
-            sent(
-                to,
-                "memory",
-                "ok",
-                wire::OneMemory { memory: view::whole_memory(memory), history },
-                freshness,
-            )
+            let body = wire::OneMemory {
+                memory: view::whole_memory(memory),
+                history: history.then(|| view::history(memory)),
+            };
+            ok(to, "memory", body, freshness)
         }
         Answer::Explained { decisions, memory } => {
-            sent(to, "explained", "ok", view::explained(decisions, memory.as_ref()), freshness)
+            ok(to, "explained", view::explained(decisions, memory.as_ref()), freshness)
         }
-        Answer::Stats(stats) => sent(to, "stats", "ok", view::stats(stats), freshness),
+        Answer::Stats(stats) => ok(to, "stats", view::stats(stats), freshness),
     }
 }
 
-/// Why there is no answer. Without a shard to ask, nothing is known of its freshness.
+/// Builds the error reply to a refused record. `freshness` is `None` if no shard was read.
 pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> Outgoing {
-    let error = wire::Trouble {
+    let error = wire::ErrorDetail {
         code: reject.code.as_str(),
         message: &reject.message,
         field: reject.field.as_deref(),
     };
-    let unknown = Freshness::default();
-    sent(to, "error", reject.code.status(), wire::Refusal { error }, freshness.unwrap_or(&unknown))
+    let reply = wire::Reply {
+        name: "error",
+        status: reject.code.status(),
+        body: wire::ErrorBody { error },
+        freshness: view::freshness(freshness.unwrap_or(&Freshness::default())),
+    };
+    published_to(to, &reply)
 }
 
-fn sent(
-    to: &ReplyTo,
-    name: &'static str,
-    status: &'static str,
-    body: impl Serialize,
-    freshness: &Freshness,
-) -> Outgoing {
+fn ok(to: &ReplyTo, name: &'static str, body: impl Serialize, freshness: &Freshness) -> Outgoing {
+    let freshness = view::freshness(freshness);
+    published_to(to, &wire::Reply { name, status: "ok", body, freshness })
+}
+
+fn published_to(to: &ReplyTo, reply: &wire::Reply<impl Serialize>) -> Outgoing {
     let mut headers: Headers = to.echo.clone();
     for (name, value) in [
         ("content-type", JSON.to_owned()),
-        ("keepsake-status", status.to_owned()),
-        ("keepsake-applied-offset", freshness.applied_offset.to_string()),
-        ("keepsake-took-us", freshness.took_us.to_string()),
+        ("keepsake-status", reply.status.to_owned()),
+        ("keepsake-applied-offset", reply.freshness.applied_offset.to_string()),
+        ("keepsake-took-us", reply.freshness.took_us.to_string()),
     ] {
         headers.push((name.to_owned(), value.into_bytes()));
     }
-    let value = wire::Reply { name, status, body, freshness: view::freshness(freshness) };
     Outgoing {
         topic: to.topic.clone(),
         partition: to.partition,
         timestamp_ms: None,
         key: to.key.clone(),
-        value: Some(json(&value)),
+        value: Some(json(reply)),
         headers,
     }
 }
@@ -185,8 +186,7 @@ fn sent(
 const JSON: &str = "application/json";
 
 fn json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value)
-        .expect("structs of numbers and strings with string keys are always JSON")
+    serde_json::to_vec(value).expect("numbers and strings under string keys always serialise")
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
-//! Events that Keepsake sends to itself: what the compaction worker proposes, and which memories a recall returned.
-//! They go through the log like anybody's, so a replay repeats them and the ingest processor stays the only writer.
+//! Builds the events that Keepsake writes to itself: the proposals of the compaction worker, and
+//! the feedback about returned memories.
+//!
+//! They pass through the events topic like any client's events, so a replay repeats them and the
+//! ingest processor stays the only writer of a shard. Each is signed for its partition.
 
 use super::{JSON, json, view};
 use crate::domain::{MARK, MarkKey, Marked, MemoryId, Revise, Seen, Signal, Time, UserKey};
 use crate::ports::broker::Outgoing;
 use crate::wire;
 
-/// What all of them say. The id is made from what is proposed, so that the same proposal twice is a duplicate.
+/// The common fields of these events. The id is derived from the content, so that an equal second
+/// proposal is a duplicate.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
     pub topic: &'a str,
@@ -14,7 +18,7 @@ pub struct Proposal<'a> {
     pub key: &'a UserKey,
     pub id: &'a str,
     pub at: Time,
-    /// Shows the decode stage that it is ours.
+    /// Key of the signature, by which `stages/decode` accepts the event.
     pub marks: &'a MarkKey,
 }
 
@@ -75,7 +79,8 @@ fn common<'a>(name: &'static str, proposal: &Proposal<'a>) -> wire::OwnEvent<'a>
 
 fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> Outgoing {
     let Proposal { topic, partition, key, marks, .. } = *proposal;
-    let (key, value) = (key.as_str().as_bytes(), json(event));
+    let key = key.as_str().as_bytes();
+    let value = json(event);
     let mut headers = vec![("content-type".to_owned(), JSON.into())];
     let mark = marks.sign(&Marked {
         topic,

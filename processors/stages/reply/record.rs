@@ -1,5 +1,6 @@
-//! Records for everybody's topics: decisions, the state of memories, dead letters.
-//! Knows nothing of who reads them.
+//! Builds the records of the shared topics: decisions, memories with the rest of a shard's state,
+//! dead letters. The memories topic is also the changelog that restores a shard, read by
+//! `stages/store/changelog.rs`: both must agree on header names and keys.
 
 use super::{JSON, json, view};
 use crate::domain::{Decision, Memory, MemoryId, UserKey};
@@ -7,16 +8,16 @@ use crate::fault::Reject;
 use crate::ports::broker::{Headers, Outgoing, Record};
 use crate::wire;
 
-/// Tells the state of memories from what else a shard keeps on the same topic.
+/// Header that separates memories from the other records of a shard on the same topic.
 const RECORD: &str = "keepsake-record";
-/// The bytes from which another machine goes on.
+/// Header with the stored bytes, from which another process restores the shard.
 const STATE: &str = "keepsake-state";
 
 pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
     decision_record(decision.key.as_str(), &view::decision(decision, with_text), topic)
 }
 
-/// What another profile would have decided, marked as that.
+/// Builds the decision of the shadow profile, marked as such.
 pub fn shadow(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
     let shadow = wire::Decision { shadow: true, ..view::decision(decision, with_text) };
     decision_record(decision.key.as_str(), &shadow, topic)
@@ -25,9 +26,11 @@ pub fn shadow(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
 fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> Outgoing {
     Outgoing {
         topic: topic.to_owned(),
-        // That of the user's key, whatever number of partitions the decisions topic has.
+        // The client chooses by the user's key, for any number of partitions of the decisions
+        // topic.
         partition: None,
-        // Not the event's time: a replay of last year's events would be older than the topic keeps.
+        // The event's time is not used: in a replay of last year's events it would be older than
+        // the topic's retention.
         timestamp_ms: None,
         key: Some(key.into()),
         value: Some(json(decision)),
@@ -35,7 +38,8 @@ fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> Out
     }
 }
 
-/// The partition is the user's, not that of this longer key. With its bytes, if the topic is to restore from.
+/// Builds the state of a memory, on the partition of its user and not of this longer key. `state`
+/// holds the stored bytes if the topic is the changelog.
 pub fn memory_state(
     memory: &Memory,
     state: Option<&[u8]>,
@@ -49,7 +53,8 @@ pub fn memory_state(
     record
 }
 
-/// What else a shard keeps. For whoever reads the topic as a change feed it is JSON that says only that.
+/// Builds a changelog record of other state of a shard. Readers of the topic as a change feed get
+/// JSON with nothing but the type.
 pub fn shard_state(name: String, state: Option<&[u8]>, topic: &str, partition: i32) -> Outgoing {
     let value = state.map(|_| br#"{"type":"state"}"#.to_vec());
     let mut headers = vec![(RECORD.to_owned(), b"state".to_vec())];
@@ -64,7 +69,7 @@ pub fn shard_state(name: String, state: Option<&[u8]>, topic: &str, partition: i
     }
 }
 
-/// How far the shard has come.
+/// Builds the meta record of a batch.
 pub fn shard_meta(name: &str, meta: Vec<u8>, topic: &str, partition: i32) -> Outgoing {
     Outgoing {
         topic: topic.to_owned(),
@@ -76,7 +81,7 @@ pub fn shard_meta(name: &str, meta: Vec<u8>, topic: &str, partition: i32) -> Out
     }
 }
 
-/// A tombstone.
+/// Builds the tombstone of a memory.
 pub fn memory_gone(key: &UserKey, id: MemoryId, topic: &str, partition: i32) -> Outgoing {
     Outgoing {
         topic: topic.to_owned(),
@@ -88,7 +93,8 @@ pub fn memory_gone(key: &UserKey, id: MemoryId, topic: &str, partition: i32) -> 
     }
 }
 
-/// The record as it came, with the reason in the two sets of headers that other tools know: Connect's, all text, and Spring's.
+/// Builds a dead letter: the record unchanged, with the reason in the headers of Kafka Connect and
+/// of Spring Kafka, which other tools read.
 pub fn dead_letter(record: &Record, reject: &Reject, stage: &str, topic: &str) -> Outgoing {
     let mut headers = record.headers.clone();
     headers.extend(connect_headers(record, reject, stage));
@@ -103,28 +109,33 @@ pub fn dead_letter(record: &Record, reject: &Reject, stage: &str, topic: &str) -
     }
 }
 
+/// The headers of Kafka Connect, all text
+/// ([KIP-298](https://cwiki.apache.org/confluence/display/KAFKA/KIP-298%3A+Error+Handling+in+Connect)).
 fn connect_headers(record: &Record, reject: &Reject, stage: &str) -> Headers {
-    let named =
-        |name: &str, value: String| (format!("__connect.errors.{name}"), value.into_bytes());
-    vec![
-        named("topic", record.topic.clone()),
-        named("partition", record.partition.to_string()),
-        named("offset", record.offset.to_string()),
-        named("stage", stage.to_owned()),
-        named("class.name", format!("keepsake.{stage}")),
-        named("exception.class.name", reject.code.as_str().to_owned()),
-        named("exception.message", reject.to_string()),
-    ]
+    let headers = [
+        ("topic", record.topic.clone()),
+        ("partition", record.partition.to_string()),
+        ("offset", record.offset.to_string()),
+        ("stage", stage.to_owned()),
+        ("class.name", format!("keepsake.{stage}")),
+        ("exception.class.name", reject.code.as_str().to_owned()),
+        ("exception.message", reject.to_string()),
+    ];
+    headers.map(|(name, value)| (format!("__connect.errors.{name}"), value.into_bytes())).into()
 }
 
+/// The headers of [Spring
+/// Kafka](https://docs.spring.io/spring-kafka/reference/kafka/annotation-error-handling.html), with
+/// numbers in big-endian bytes.
 fn spring_headers(record: &Record, reject: &Reject) -> Headers {
-    let named = |name: &str, value: &[u8]| (format!("kafka_dlt-{name}"), value.to_vec());
-    vec![
-        named("original-topic", record.topic.as_bytes()),
-        named("original-partition", &record.partition.to_be_bytes()),
-        named("original-offset", &record.offset.to_be_bytes()),
-        named("original-timestamp", &record.timestamp_ms.to_be_bytes()),
-        named("exception-fqcn", reject.code.as_str().as_bytes()),
-        named("exception-message", reject.to_string().as_bytes()),
-    ]
+    let message = reject.to_string();
+    let headers: [(&str, &[u8]); 6] = [
+        ("original-topic", record.topic.as_bytes()),
+        ("original-partition", &record.partition.to_be_bytes()),
+        ("original-offset", &record.offset.to_be_bytes()),
+        ("original-timestamp", &record.timestamp_ms.to_be_bytes()),
+        ("exception-fqcn", reject.code.as_str().as_bytes()),
+        ("exception-message", message.as_bytes()),
+    ];
+    headers.map(|(name, value)| (format!("kafka_dlt-{name}"), value.to_vec())).into()
 }

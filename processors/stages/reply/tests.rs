@@ -114,7 +114,7 @@ fn text<'a>(sent: &'a Outgoing, name: &str) -> Option<&'a str> {
     header(&sent.headers, name).map(|bytes| std::str::from_utf8(bytes).expect("text"))
 }
 
-/// Everything that replies share, and the reply's own part.
+/// Checks the parts that all replies share, and the given fields of this one.
 #[track_caller]
 fn check(sent: &Outgoing, status: &str, expected: Value) {
     assert_eq!(
@@ -142,9 +142,12 @@ fn a_decision_is_written_as_the_contract_has_it() {
     assert_eq!((sent.key.as_deref(), sent.partition), (Some(&b"acme/zoe"[..]), None));
     let expected = concat!(
         r#"{"type":"decision","outcome":"kept","reason":"0.41 reaches 0.30","#,
-        r#""event":{"topic":"keepsake.events","partition":3,"offset":1187,"id":"chat-17-42"},"tenant":"acme","user":"zoe","#,
-        r#""candidate":"My cat Miso came along.","kind":"fact","surprise":{"total":0.41,"novelty":0.83,"contradiction":0.0,"#,
-        r#""specificity":0.3,"emphasis":0.0,"context_switch":0.0,"points":{"novelty":0.29,"fact":0.12}},"threshold":0.3,"#,
+        r#""event":{"topic":"keepsake.events","partition":3,"offset":1187,"id":"chat-17-42"},"#,
+        r#""tenant":"acme","user":"zoe","#,
+        r#""candidate":"My cat Miso came along.","kind":"fact","#,
+        r#""surprise":{"total":0.41,"novelty":0.83,"contradiction":0.0,"#,
+        r#""specificity":0.3,"emphasis":0.0,"context_switch":0.0,"#,
+        r#""points":{"novelty":0.29,"fact":0.12}},"threshold":0.3,"#,
         r#""memory":"ID","profile":"keepsake","at":"2026-01-02T03:04:05.678Z"}"#
     );
     let expected = expected.replace("ID", &memory_id(0).to_string());
@@ -160,14 +163,17 @@ fn an_event_gets_its_receipt() {
     check(
         &sent,
         "ok",
-        json!({"type": "applied", "partition": 3, "offset": 1187, "applied_offset": 1312, "misrouted": true}),
+        json!({
+            "type": "applied", "partition": 3, "offset": 1187, "applied_offset": 1312,
+            "misrouted": true
+        }),
     );
     assert_eq!(value(&sent)["decisions"][0]["outcome"], "kept");
 }
 
 #[test]
-fn a_recall_is_answered_with_numbers_only_if_asked() {
-    let answer_of = |explain| {
+fn a_recall_shows_the_terms_of_scores_only_if_requested() {
+    fn answer_of(explain: bool) -> Outgoing {
         let terms = vec![("words", 0.38), ("cosine", 0.41)];
         let found = Found {
             memory: a_memory().into(),
@@ -177,16 +183,24 @@ fn a_recall_is_answered_with_numbers_only_if_asked() {
             note: None,
         };
         let matched = Some(Match::Weak);
-        let (memories, prompt) = (vec![found], "- Miso".into());
-        let recalled =
-            Answer::Recalled { memories, matched, prompt, tokens: 7, budget_used: 0.0035, explain };
+        let recalled = Answer::Recalled {
+            memories: vec![found],
+            matched,
+            prompt: "- Miso".into(),
+            tokens: 7,
+            budget_used: 0.0035,
+            explain,
+        };
         answer(&reply_to(), &recalled, &Freshness { partial: true, ..freshness() })
-    };
+    }
     let plain = answer_of(false);
     check(
         &plain,
         "ok",
-        json!({"type": "recalled", "prompt": "- Miso", "tokens": 7, "budget_used": 0.0035, "partial": true}),
+        json!({
+            "type": "recalled", "prompt": "- Miso", "tokens": 7, "budget_used": 0.0035,
+            "partial": true
+        }),
     );
     let memory = &value(&plain)["memories"][0];
     assert_eq!(
@@ -195,7 +209,9 @@ fn a_recall_is_answered_with_numbers_only_if_asked() {
     );
     assert_eq!(
         memory["source"],
-        json!({"event_id": "chat-17-42", "topic": "keepsake.events", "partition": 3, "offset": 1187})
+        json!({
+            "event_id": "chat-17-42", "topic": "keepsake.events", "partition": 3, "offset": 1187
+        })
     );
     assert_eq!((&memory["relevance"], &value(&plain)["match"]), (&json!(0.25), &json!("weak")));
     assert_eq!(
@@ -207,8 +223,10 @@ fn a_recall_is_answered_with_numbers_only_if_asked() {
 }
 
 #[test]
-fn the_other_questions_are_answered() {
-    let ask = |question: Answer| answer(&reply_to(), &question, &freshness());
+fn list_get_and_stats_are_answered() {
+    fn ask(question: Answer) -> Outgoing {
+        answer(&reply_to(), &question, &freshness())
+    }
     let last = ask(Answer::Listed { memories: vec![a_memory()], after: None });
     check(&last, "ok", json!({"type": "listed"}));
     assert!(value(&last).get("after").is_none());
@@ -218,7 +236,10 @@ fn the_other_questions_are_answered() {
     check(
         &one,
         "ok",
-        json!({"type": "memory", "history": [{"content": "My cat came along.", "until": "2026-01-02T03:05:00Z"}]}),
+        json!({
+            "type": "memory",
+            "history": [{"content": "My cat came along.", "until": "2026-01-02T03:05:00Z"}]
+        }),
     );
     assert!(
         value(&ask(Answer::Memory { memory: a_memory(), history: false })).get("history").is_none()
@@ -228,20 +249,20 @@ fn the_other_questions_are_answered() {
     check(
         &none,
         "ok",
-        json!({"type": "stats", "memories": counts, "bytes": 0, "importance_average": null, "oldest": null}),
+        json!({
+            "type": "stats", "memories": counts, "bytes": 0, "importance_average": null,
+            "oldest": null
+        }),
     );
 }
 
 #[test]
-fn an_explanation_tells_what_happened_since() {
-    let of = |decisions: Vec<Decision>| {
-        value(&answer(
-            &reply_to(),
-            &Answer::Explained { decisions, memory: Some(a_memory()) },
-            &freshness(),
-        ))
-    };
-    let alone = of(vec![a_decision()]);
+fn an_explanation_lists_the_changes_since() {
+    fn explained(decisions: Vec<Decision>) -> Value {
+        let answer_of = Answer::Explained { decisions, memory: Some(a_memory()) };
+        value(&answer(&reply_to(), &answer_of, &freshness()))
+    }
+    let alone = explained(vec![a_decision()]);
     assert_eq!((&alone["decision"]["outcome"], alone.get("decisions")), (&json!("kept"), None));
     let happened: Vec<&str> = alone["since"]
         .as_array()
@@ -250,7 +271,10 @@ fn an_explanation_tells_what_happened_since() {
         .filter_map(|one| one["what"].as_str())
         .collect();
     assert_eq!(happened, ["updated", "used", "superseded", "archived"]);
-    assert_eq!(of(vec![a_decision(), a_decision()])["decisions"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        explained(vec![a_decision(), a_decision()])["decisions"].as_array().map(Vec::len),
+        Some(2)
+    );
 }
 
 #[test]
@@ -268,7 +292,10 @@ fn a_refusal_has_a_status_for_every_code() {
     check(
         &sent,
         "invalid",
-        json!({"applied_offset": 1312, "error": {"code": "invalid-field", "message": "is missing", "field": "user"}}),
+        json!({
+            "applied_offset": 1312,
+            "error": {"code": "invalid-field", "message": "is missing", "field": "user"}
+        }),
     );
 }
 
@@ -334,8 +361,9 @@ fn a_memory_is_on_its_users_partition_until_its_tombstone() {
 }
 
 #[test]
-fn proposals_carry_our_mark_and_their_id() {
-    let (key, marks) = (key().everyone(), MarkKey::of("ours"));
+fn proposals_carry_a_valid_signature_and_their_id() {
+    let key = key().everyone();
+    let marks = MarkKey::of("ours");
     let proposal = Proposal {
         topic: "keepsake.events",
         partition: 2,
@@ -353,7 +381,10 @@ fn proposals_carry_our_mark_and_their_id() {
         ),
         (
             proposal_summary(&proposal, "s-17", "Moved.", &seen),
-            json!({"type": "summary", "session": "s-17", "content": "Moved.", "covers": [{"id": id, "version": 4}]}),
+            json!({
+                "type": "summary", "session": "s-17", "content": "Moved.",
+                "covers": [{"id": id, "version": 4}]
+            }),
         ),
         (
             proposal_revise(
@@ -365,17 +396,24 @@ fn proposals_carry_our_mark_and_their_id() {
                     reason: "x".into(),
                 },
             ),
-            json!({"type": "revise", "memory": {"id": id, "version": 4}, "revises": [{"id": id, "version": 4}], "probability": 0.5, "reason": "x"}),
+            json!({
+                "type": "revise", "memory": {"id": id, "version": 4},
+                "revises": [{"id": id, "version": 4}], "probability": 0.5, "reason": "x"
+            }),
         ),
         (
             feedback_returned(&proposal, &[memory_id(0)]),
             json!({"type": "feedback", "signal": "returned", "memories": [id]}),
         ),
     ] {
-        let (key, value_of, headers) =
-            (sent.key.as_deref(), sent.value.as_deref(), &sent.headers[..]);
-        let marked =
-            Marked { topic: "keepsake.events", partition: 2, key, value: value_of, headers };
+        let key = sent.key.as_deref();
+        let marked = Marked {
+            topic: "keepsake.events",
+            partition: 2,
+            key,
+            value: sent.value.as_deref(),
+            headers: &sent.headers,
+        };
         assert_eq!((key, sent.partition), (Some(&b"acme/"[..]), Some(2)));
         assert!(marks.fits(text(&sent, MARK).unwrap_or_default().as_bytes(), &marked));
         let mut expected = expected;

@@ -1,4 +1,5 @@
-//! How the words of the domain look on the wire: each function turns one value into its struct, borrowing what it can.
+//! Maps domain values to the structs of `wire.rs`. Each function maps one value and borrows as much
+//! as possible. A new field of the contract is filled here.
 
 use super::{Found, Freshness, Stats};
 use crate::domain::{Cursor, Decision, Memory, MemoryId, Position, Seen, Surprise, Time};
@@ -9,7 +10,7 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
         name: "decision",
         outcome: decision.outcome.as_str(),
         reason: &decision.reason,
-        event: place(&decision.event, decision.event_id.as_deref()),
+        event: event_position(&decision.event, decision.event_id.as_deref()),
         tenant: decision.key.tenant(),
         user: decision.key.user(),
         session: decision.session.as_deref(),
@@ -137,7 +138,7 @@ pub fn ids(list: &[MemoryId]) -> Vec<wire::Id> {
     list.iter().copied().map(id).collect()
 }
 
-/// Opaque to its reader, who only hands it back.
+/// Writes a cursor. The text is opaque to clients, which only send it back.
 pub fn cursor(cursor: &Cursor) -> String {
     format!("{}.{}", cursor.created_at.0, cursor.id)
 }
@@ -150,33 +151,35 @@ pub fn moment(time: Time) -> wire::Moment {
     wire::Moment(time.0)
 }
 
-/// What has happened to a memory since it was made, oldest first; what has no known time comes last.
-fn since(memory: &Memory) -> Vec<wire::Happening> {
-    let happening = |what, at: Option<Time>| wire::Happening {
-        what,
-        at: at.map(moment),
-        count: None,
-        memory: None,
-    };
-    // One clock for both: only if one of them never happened is it known to be the other's.
-    let last = |other: u32| (other == 0).then_some(memory.fresh_at);
-    let counted = |what, count: u32, other: u32| {
-        (count > 0).then(|| wire::Happening { count: Some(count), ..happening(what, last(other)) })
-    };
-    let with = |other: MemoryId, what, at| wire::Happening {
-        memory: Some(id(other)),
-        ..happening(what, at)
-    };
-    let updated = memory.history.iter().map(|revision| happening("updated", Some(revision.until)));
-    let mut happenings: Vec<_> = updated.collect();
-    happenings.extend(counted("used", memory.uses, memory.confirmed));
-    happenings.extend(counted("confirmed", memory.confirmed, memory.uses));
-    happenings.extend(memory.superseded_by.map(|newer| with(newer, "superseded", memory.valid_to)));
-    happenings.extend(memory.revised_by.map(|newer| with(newer, "revised", None)));
-    happenings.extend(memory.conflicts_with.iter().map(|other| with(*other, "in_conflict", None)));
-    happenings.extend(memory.archived.then(|| happening("archived", None)));
-    happenings.sort_by_key(|happening| happening.at.map_or(i64::MAX, |at| at.0));
-    happenings
+/// Lists the changes of a memory since it was made, oldest first. Changes without a known time come
+/// last.
+fn since(memory: &Memory) -> Vec<wire::HistoryEntry> {
+    let revisions = memory.history.iter();
+    let mut entries: Vec<_> =
+        revisions.map(|revision| entry("updated", Some(revision.until))).collect();
+    entries.extend(counted("used", memory.uses, memory.confirmed, memory.fresh_at));
+    entries.extend(counted("confirmed", memory.confirmed, memory.uses, memory.fresh_at));
+    entries.extend(memory.superseded_by.map(|newer| linked("superseded", memory.valid_to, newer)));
+    entries.extend(memory.revised_by.map(|newer| linked("revised", None, newer)));
+    entries.extend(memory.conflicts_with.iter().map(|other| linked("in_conflict", None, *other)));
+    entries.extend(memory.archived.then(|| entry("archived", None)));
+    entries.sort_by_key(|entry| entry.at.map_or(i64::MAX, |at| at.0));
+    entries
+}
+
+fn entry(what: &'static str, at: Option<Time>) -> wire::HistoryEntry {
+    wire::HistoryEntry { what, at: at.map(moment), count: None, memory: None }
+}
+
+fn linked(what: &'static str, at: Option<Time>, other: MemoryId) -> wire::HistoryEntry {
+    wire::HistoryEntry { memory: Some(id(other)), ..entry(what, at) }
+}
+
+/// Uses and confirmations share the time `last`, so the time belongs to one of them only if the
+/// `other` never happened.
+fn counted(what: &'static str, count: u32, other: u32, last: Time) -> Option<wire::HistoryEntry> {
+    let at = (other == 0).then_some(last);
+    (count > 0).then(|| wire::HistoryEntry { count: Some(count), ..entry(what, at) })
 }
 
 fn surprise(surprise: &Surprise) -> wire::Surprise<'_> {
@@ -191,8 +194,13 @@ fn surprise(surprise: &Surprise) -> wire::Surprise<'_> {
     }
 }
 
-fn place<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPlace<'a> {
-    wire::EventPlace { topic: &event.topic, partition: event.partition, offset: event.offset, id }
+fn event_position<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPosition<'a> {
+    wire::EventPosition {
+        topic: &event.topic,
+        partition: event.partition,
+        offset: event.offset,
+        id,
+    }
 }
 
 fn source(memory: &Memory) -> wire::Source<'_> {

@@ -1,7 +1,14 @@
-//! Puts the cosines of any encoder on one scale, that of the encoder which the rules were tuned with.
+//! Maps the cosines of any encoder to the scale of the standard encoder, all-MiniLM-L6-v2.
+//!
+//! Encoders differ in the cosine that they give unrelated texts: about .1 for one, .8 for another.
+//! All thresholds are written for the standard encoder, so every cosine is mapped before it is
+//! compared. The mapping has two straight parts that meet at the knee, three deviations above the
+//! mean:
+//!
+//!     cosine <= knee   same distance from `unrelated`, measured in deviations
+//!     cosine >  knee   linear from the knee to 1
 
-/// Mean and deviation of the cosines that an encoder gives unrelated texts. One encoder calls .1 unrelated and another .8, so a
-/// threshold means the same for both only after `standard`.
+/// Mean and standard deviation of the cosines that an encoder gives unrelated texts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The mean cosine of unrelated texts.
@@ -10,21 +17,25 @@ pub struct Spread {
     pub deviation: f32,
 }
 
-/// Cosines up to so many deviations above `unrelated` are moved by their distance in deviations. Above lie texts that are related, up to
-/// the identical ones, whose cosine is 1 for every encoder.
+/// Deviations above `unrelated` up to which the distance in deviations is kept. Texts with higher
+/// cosines are related, up to identical texts, whose cosine is 1 for every encoder.
 const KNEE: f32 = 3.0;
 
 impl Spread {
-    /// The spread of all-MiniLM-L6-v2. All thresholds for a cosine (novelty, context switch, repetition, merge, conflicts) are written on this scale.
+    /// The spread of all-MiniLM-L6-v2. All thresholds for a cosine (novelty, context switch,
+    /// repetition, merge, conflicts) are written on this scale.
     pub const STANDARD: Spread = Spread { unrelated: 0.061, deviation: 0.073 };
 
-    /// The cosine that the standard encoder would give two texts as far apart: 1 stays 1, the order of any two cosines stays.
-    /// Invariant: for the standard encoder itself nothing changes, to the bit.
+    /// Returns the cosine that the standard encoder would give two texts that are equally far
+    /// apart. 1 stays 1, and the order of any two cosines stays.
+    ///
+    /// Invariant: cosines of the standard encoder itself stay the same to the bit.
     pub fn standard(self, cosine: f32) -> f32 {
         if self == Spread::STANDARD {
             return cosine;
         }
-        let (knee, standard_knee) = (self.knee(), Spread::STANDARD.knee());
+        let knee = self.knee();
+        let standard_knee = Spread::STANDARD.knee();
         if cosine <= knee {
             let deviations = (cosine - self.unrelated) / self.deviation;
             return (Spread::STANDARD.unrelated + deviations * Spread::STANDARD.deviation)
@@ -33,7 +44,7 @@ impl Spread {
         standard_knee + (cosine - knee) / (1.0 - knee) * (1.0 - standard_knee)
     }
 
-    /// False where a file holds numbers that no encoder can have.
+    /// Returns false for figures that no encoder can have, such as those of a damaged file.
     pub fn is_possible(self) -> bool {
         self.unrelated > -1.0 && self.deviation > 0.0 && self.knee() < 1.0
     }
@@ -51,14 +62,14 @@ mod tests {
     const NARROW: Spread = Spread { unrelated: 0.8, deviation: 0.02 };
 
     #[test]
-    fn the_standard_encoders_cosines_stay_as_they_are() {
+    fn cosines_of_the_standard_encoder_stay_the_same() {
         for cosine in [-1.0f32, -0.123, 0.0, 0.061, 0.6, 0.95, 1.0, f32::NAN] {
             assert_eq!(Spread::STANDARD.standard(cosine).to_bits(), cosine.to_bits());
         }
     }
 
     #[test]
-    fn unrelated_texts_are_unrelated_and_identical_ones_identical_for_every_encoder() {
+    fn unrelated_texts_map_to_the_standard_mean_and_identical_texts_to_1() {
         let unrelated = NARROW.standard(NARROW.unrelated);
         assert!((unrelated - Spread::STANDARD.unrelated).abs() < 1e-6, "{unrelated}");
         assert!((NARROW.standard(1.0) - 1.0).abs() < 1e-6);
@@ -69,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_encoder_has_are_refused() {
+    fn impossible_figures_are_refused() {
         assert!(NARROW.is_possible() && Spread::STANDARD.is_possible());
         for (unrelated, deviation) in
             [(0.8, 0.0), (0.8, 0.1), (1.0, 0.01), (f32::NAN, 0.1), (0.1, f32::NAN), (-1.0, 0.1)]
@@ -80,13 +91,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_nearer_of_two_texts_stays_the_nearer(
-            unrelated in -0.1f32..0.85, deviation in 0.01f32..0.045, a in -1.0f32..1.0, b in -1.0f32..1.0
+        fn the_order_of_two_cosines_stays(
+            unrelated in -0.1f32..0.85,
+            deviation in 0.01f32..0.045,
+            a in -1.0f32..1.0,
+            b in -1.0f32..1.0,
         ) {
             let spread = Spread { unrelated, deviation };
-            let (a, b) = (a.min(b), a.max(b));
-            prop_assert!(spread.standard(a) <= spread.standard(b) + 1e-6);
-            prop_assert!((-1.0..=1.0001).contains(&spread.standard(b)));
+            let lower = a.min(b);
+            let higher = a.max(b);
+            prop_assert!(spread.standard(lower) <= spread.standard(higher) + 1e-6);
+            prop_assert!((-1.0..=1.0001).contains(&spread.standard(higher)));
         }
     }
 }

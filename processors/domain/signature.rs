@@ -1,5 +1,10 @@
-//! The mark on a record that Keepsake wrote to itself: an HMAC-SHA256 over the record and its place, under a key that only the service knows.
-//! A mark fits one record on one partition, and reading marks in the log does not help to make another.
+//! Signs the records that Keepsake writes to itself, and verifies the signature when one is read.
+//!
+//! The signature is an HMAC-SHA256 ([RFC 2104](https://www.rfc-editor.org/rfc/rfc2104)) over the
+//! record and its place, under a key that only the service has. A signature is valid for one record
+//! on one partition, and signatures read from the log do not help anybody to make another. The
+//! signed bytes must not change, or the processes of one service refuse each other's records; a new
+//! layout needs a new `VERSION`.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -8,23 +13,23 @@ use std::sync::Arc;
 
 pub const MARK: &str = "keepsake-mark";
 
-/// Shorter keys could be guessed.
+/// Minimum length of the key. A shorter key could be guessed.
 pub const KEY_BYTES_MIN: usize = 32;
 
-/// Begins what is signed, so that a later way of signing cannot be taken for this one.
+/// First bytes of the signed data, so that a later layout cannot be mistaken for this one.
 const VERSION: &[u8] = b"keepsake mark 1";
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct MarkKey(Arc<[u8]>);
 
-/// The parts of a record that are signed.
+/// The signed parts of a record, and its place.
 #[derive(Clone, Copy)]
 pub struct Marked<'a> {
     pub topic: &'a str,
     pub partition: i32,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
-    /// All of them but the mark itself, in their order.
+    /// All headers in their order. The signature's own header [`MARK`] is skipped.
     pub headers: &'a [(String, Vec<u8>)],
 }
 
@@ -34,48 +39,46 @@ impl MarkKey {
     }
 
     pub fn sign(&self, marked: &Marked<'_>) -> Vec<u8> {
-        to_hex(&self.digest(marked).finalize().into_bytes()).into_bytes()
+        hex::encode(self.digest(marked).finalize().into_bytes()).into_bytes()
     }
 
-    /// Takes as long for a mark that is nearly right as for any other.
+    /// Verifies a signature in constant time: an almost correct one takes as long as any other.
     pub fn fits(&self, mark: &[u8], marked: &Marked<'_>) -> bool {
-        from_hex(mark).is_some_and(|mark| self.digest(marked).verify_slice(&mark).is_ok())
+        hex::decode(mark).is_ok_and(|mark| self.digest(marked).verify_slice(&mark).is_ok())
     }
 
-    /// Invariant: two different records, or two places, are never the same bytes, since each part has its length before it.
+    /// Digests a record and its place.
+    ///
+    /// Invariant: two different records, or two places, never give the same bytes, since each part
+    /// is preceded by its length.
     fn digest(&self, marked: &Marked<'_>) -> Hmac<Sha256> {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         digest.update(VERSION);
         digest.update(&marked.partition.to_be_bytes());
-        let mut add = |part: Option<&[u8]>| {
-            digest.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_be_bytes());
-            digest.update(part.unwrap_or_default());
-        };
-        [Some(marked.topic.as_bytes()), marked.key, marked.value].into_iter().for_each(&mut add);
+        for part in [Some(marked.topic.as_bytes()), marked.key, marked.value] {
+            add(&mut digest, part);
+        }
         for (name, value) in marked.headers.iter().filter(|(name, _)| name != MARK) {
-            add(Some(name.as_bytes()));
-            add(Some(value));
+            add(&mut digest, Some(name.as_bytes()));
+            add(&mut digest, Some(value));
         }
         digest
     }
 }
 
-/// No log and no panic may show it.
+/// Adds one part behind its length. `u64::MAX` in place of the length means that the part is
+/// absent.
+fn add(digest: &mut Hmac<Sha256>, part: Option<&[u8]>) {
+    digest.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_be_bytes());
+    digest.update(part.unwrap_or_default());
+}
+
+/// Hides the key from logs and panic messages.
 impl fmt::Debug for MarkKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MarkKey(…)")
     }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let (pairs, []) = digits.as_chunks::<2>() else { return None };
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 #[cfg(test)]
@@ -87,7 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn law_nobody_suffers_from_a_forged_mark_since_it_fits_one_record_at_one_place() {
+    fn law_nobody_suffers_from_a_forged_signature_since_each_is_valid_for_one_record_at_one_place()
+    {
         let ours = MarkKey::of("a key of at least thirty-two bytes");
         let via = headers(&[("keepsake-via", "1:5"), ("x", "y")]);
         let record = Marked {
@@ -104,10 +108,8 @@ mod tests {
             ours.fits(&mark, &record)
                 && ours.fits(&mark, &Marked { headers: &with_mark, ..record })
         );
-        let (other_via, moved) = (
-            headers(&[("keepsake-via", "1:6"), ("x", "y")]),
-            headers(&[("keepsake-via", "1:5x"), ("", "y")]),
-        );
+        let other_via = headers(&[("keepsake-via", "1:6"), ("x", "y")]);
+        let moved = headers(&[("keepsake-via", "1:5x"), ("", "y")]);
         for other in [
             Marked { topic: "event", ..record },
             Marked { partition: 3, ..record },

@@ -1,0 +1,75 @@
+//! Decisions: the published result for each candidate and each command, with the numbers behind it.
+
+use super::{Kind, MemoryId, Position, Time, UserKey};
+use std::sync::Arc;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
+/// The surprise of a candidate: five factors from 0 to 1, and the points that add up to the total.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surprise {
+    pub total: f32,
+    pub novelty: f32,
+    pub contradiction: f32,
+    pub specificity: f32,
+    pub emphasis: f32,
+    pub context_switch: f32,
+    /// The weighted points of every part that is not zero. Their sum is `total`.
+    pub points: Vec<(&'static str, f32)>,
+}
+
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, EnumCount, VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
+pub enum Outcome {
+    Kept,
+    Merged,
+    Superseded,
+    Dropped,
+    Refused,
+    Updated,
+    Forgotten,
+    Noted,
+    Duplicate,
+    Pruned,
+    Summarised,
+    Revised,
+    Outdated,
+}
+
+impl Outcome {
+    pub const ALL: [Outcome; Outcome::COUNT] =
+        *Outcome::VARIANTS.first_chunk().expect("strum lists every variant once");
+
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Reports whether the candidate is now part of a memory, a new or an earlier one.
+    pub fn keeps(self) -> bool {
+        matches!(self, Outcome::Kept | Outcome::Merged | Outcome::Superseded)
+    }
+}
+
+/// The result for one candidate of a turn, or for one command.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    pub outcome: Outcome,
+    pub reason: String,
+    pub event: Position,
+    pub event_id: Option<String>,
+    pub key: UserKey,
+    pub session: Option<String>,
+    pub candidate: Option<String>,
+    pub kind: Option<Kind>,
+    pub surprise: Option<Surprise>,
+    pub threshold: Option<f32>,
+    pub memory: Option<MemoryId>,
+    pub related: Vec<MemoryId>,
+    /// Number of memories that a forget matched and did not erase, because one forget may erase
+    /// only a limited number.
+    pub left: Option<usize>,
+    pub profile: Arc<str>,
+    pub at: Time,
+    pub misrouted: bool,
+}

@@ -1,0 +1,158 @@
+//! Events: the decoded, checked records of the events topic. Each is a turn or a command.
+
+use super::{Kind, MemoryId, Metadata, Scope, Time, UserKey};
+use std::sync::Arc;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
+/// The place of a record in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub offset: i64,
+}
+
+/// A decoded record of the events topic, with all limits checked.
+#[derive(Clone, Debug)]
+pub struct Event<A = Action> {
+    pub key: UserKey,
+    pub session: Option<String>,
+    /// The sender's own id. A second event of the same user with this id changes nothing.
+    pub id: Option<String>,
+    pub at: Time,
+    pub metadata: Metadata,
+    /// The place where the sender wrote the record. A forwarded record keeps this first place.
+    pub source: Position,
+    pub action: A,
+}
+
+#[derive(Clone, Debug, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Action {
+    Turn(Turn),
+    Remember(Remember),
+    Update(Update),
+    Forget(Forget),
+    Feedback { memories: Vec<MemoryId>, signal: Signal },
+    Tick,
+    Prune { memories: Vec<Seen>, reason: String },
+    Summary { content: String, covers: Vec<Seen> },
+    Revise(Revise),
+}
+
+impl Action {
+    /// Returns the `type` of the event, as the contract spells it.
+    pub fn name(&self) -> &'static str {
+        self.into()
+    }
+}
+
+/// A memory and the version that a proposal was based on. If the memory has changed since, the
+/// proposal is outdated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub id: MemoryId,
+    pub version: u32,
+}
+
+/// A proposal of the compaction worker: `memory` probably revises the earlier `revises`.
+#[derive(Clone, Debug)]
+pub struct Revise {
+    pub memory: Seen,
+    pub revises: Vec<Seen>,
+    pub probability: f32,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Turn {
+    pub role: Role,
+    pub speaker: Option<String>,
+    pub content: String,
+    /// The kind that the sender gives. Takes precedence over the kind that `split` finds.
+    pub kind: Option<Kind>,
+    /// If false, the turn is context for its neighbours and never becomes a memory.
+    pub remember: bool,
+}
+
+/// Author of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Role {
+    #[default]
+    User,
+    Assistant,
+    System,
+    Tool,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Categories of personal data that a profile may forbid to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, EnumCount, VariantArray)]
+#[strum(serialize_all = "lowercase")]
+pub enum Category {
+    Health,
+    Politics,
+    Religion,
+    Sexuality,
+    Money,
+}
+
+impl Category {
+    pub const ALL: [Category; Category::COUNT] =
+        *Category::VARIANTS.first_chunk().expect("strum lists every variant once");
+
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Remember {
+    pub content: String,
+    pub kind: Option<Kind>,
+    pub importance: f32,
+    /// `None` takes the profile's default.
+    pub confidence: Option<f32>,
+    pub scope: Scope,
+}
+
+#[derive(Clone, Debug)]
+pub struct Update {
+    pub memory: MemoryId,
+    pub content: Option<String>,
+    pub kind: Option<Kind>,
+    pub importance: Option<f32>,
+    pub confidence: Option<f32>,
+    pub metadata: Option<Metadata>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Forget {
+    Memory(MemoryId),
+    Session(String),
+    Query(String),
+    Everything,
+}
+
+/// Feedback of a client about memories; `Returned` is written by Keepsake after a recall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Signal {
+    Used,
+    Confirmed,
+    Wrong,
+    Irrelevant,
+    Returned,
+}
+
+impl Signal {
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}

@@ -1,0 +1,125 @@
+//! Requests: the decoded, checked records of the recalls topic, and the address of a reply.
+
+use super::{Kind, MemoryId, Metadata, Position, Time, UserKey};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
+/// The address of a reply and the headers that it must carry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplyTo {
+    pub topic: String,
+    pub partition: Option<i32>,
+    pub key: Option<Vec<u8>>,
+    /// Headers copied byte for byte from the request: the correlation id under the name that the
+    /// client used, and the trace context.
+    pub echo: Vec<(String, Vec<u8>)>,
+}
+
+/// A decoded record of the recalls topic, with all limits checked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub key: UserKey,
+    pub deadline: Time,
+    pub min_offset: Option<i64>,
+    pub ask: Ask,
+}
+
+#[derive(Clone, Debug, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Ask {
+    Recall(Box<Recall>),
+    List(List),
+    Get { memory: MemoryId, history: bool },
+    Explain(Explain),
+    Stats,
+}
+
+impl Ask {
+    /// Returns the `type` of the request, as the contract spells it.
+    pub fn name(&self) -> &'static str {
+        self.into()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Recall {
+    /// The questions, the main one first. Never empty.
+    pub queries: Vec<String>,
+    pub session: Option<String>,
+    pub limit: usize,
+    pub token_budget: usize,
+    pub kinds: Vec<Kind>,
+    pub metadata: Metadata,
+    pub as_of: Option<Time>,
+    pub as_of_offset: Option<i64>,
+    pub include_archived: bool,
+    pub format: Format,
+    pub profile: Option<String>,
+    pub explain: bool,
+    /// The last turns before the question, oldest first.
+    pub history: Vec<String>,
+    /// Memories whose relevance is lower are left out.
+    pub min_relevance: f32,
+    pub unsaid: Unsaid,
+}
+
+/// Strength of the best memory as an answer to the question, in increasing order.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, EnumCount, VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
+pub enum Match {
+    None,
+    Weak,
+    Good,
+}
+
+impl Match {
+    pub const ALL: [Match; Match::COUNT] =
+        *Match::VARIANTS.first_chunk().expect("strum lists every variant once");
+
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Marks the fields that a recall leaves unset, so that the profile's default applies to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsaid {
+    pub limit: bool,
+    pub format: bool,
+}
+
+/// Syntax of the prompt block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    #[default]
+    Markdown,
+    Xml,
+    Compact,
+    Json,
+    /// The template that the profile defines.
+    Template,
+    None,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    pub session: Option<String>,
+    pub kinds: Vec<Kind>,
+    pub limit: usize,
+    pub after: Option<Cursor>,
+}
+
+/// The last memory of a page of a list; the next page holds older memories. The cursor stays valid
+/// when that memory is forgotten meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub created_at: Time,
+    pub id: MemoryId,
+}
+
+#[derive(Clone, Debug)]
+pub enum Explain {
+    Memory(MemoryId),
+    Event(Position),
+}
