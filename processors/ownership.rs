@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use crate::ports::broker::{Log, Ownership, Start};
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
-use crate::shard::{Options, Restoring, Shard};
+use crate::shard::{Opened, Options, Restoring, Shard};
 use crate::stages::index::Counts;
 use crate::stages::store::Identity;
 use crossbeam_channel::Sender;
@@ -159,15 +159,7 @@ impl Shards {
         let identity = self.place.identity(partition);
         let (shard, found) =
             Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
-        if let Some(aside) = found.set_aside {
-            tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding");
-        }
-        if found.outdated {
-            tracing::warn!(
-                partition,
-                "store was away for longer than the changelog tells of what is gone: rebuilding"
-            );
-        }
+        log_findings(partition, &found);
         self.metrics.restored(found.restored);
         tracing::info!(
             partition,
@@ -223,6 +215,7 @@ impl Shards {
                 Some(&from),
             );
             opened.and_then(|(shard, found)| {
+                log_findings(partition, &found);
                 self.metrics.stood_by(partition, found.restored);
                 shard.settle()?;
                 shard.store.flush()
@@ -335,6 +328,27 @@ impl Shards {
     }
 }
 
+/// Logs each loss that opening a shard found and repaired. The stand-by copy of a shard is rebuilt
+/// in the same way, so its losses are logged too.
+fn log_findings(partition: i32, found: &Opened) {
+    if let Some(aside) = &found.set_aside {
+        tracing::error!(
+            partition,
+            set_aside = %aside.display(),
+            "store was unreadable: moved it aside, rebuilding"
+        );
+    }
+    if found.outdated {
+        tracing::warn!(
+            partition,
+            "store is older than the changelog's tombstones: removed it, rebuilding"
+        );
+    }
+    if let Some(why) = &found.index_discarded {
+        tracing::warn!(partition, why, "discarded the index: rebuilding it from the store");
+    }
+}
+
 impl Ownership for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         let mut starts = Vec::new();
@@ -370,3 +384,6 @@ impl Ownership for Shards {
         self.metrics.rebalanced("revoked", partitions.len());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,8 @@ pub struct Opened {
     pub restored: u64,
     /// Memories the index had not seen yet.
     pub caught_up: usize,
+    /// Why the index on disk was thrown away, if one was.
+    pub index_discarded: Option<String>,
 }
 
 /// Where the rest of a shard's state is, and who watches how it comes.
@@ -99,7 +101,9 @@ impl Shard {
         let shard =
             Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
         let caught_up = shard.catch_up().map_err(about)?;
-        Ok((shard, Opened { set_aside: opened.rebuilt, outdated, restored, caught_up }))
+        let index_discarded = shard.index.text.discarded().map(str::to_owned);
+        let set_aside = opened.rebuilt;
+        Ok((shard, Opened { set_aside, outdated, restored, caught_up, index_discarded }))
     }
 
     pub fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
