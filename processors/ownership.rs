@@ -9,7 +9,7 @@ use crate::restore::{self, Progress};
 use crate::shard::{Opened, Options, Restoring, Shard};
 use crate::stages::index::Counts;
 use crate::stages::store::Identity;
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Sender, TrySendError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -69,6 +69,8 @@ pub struct Shards {
     /// When ingest last polled: past the session timeout somebody else may own what we think is ours.
     polled_at: AtomicI64,
     fault: Mutex<Option<Fault>>,
+    /// Partitions whose restore did not fit into the queue; `polled` sends them again.
+    unsent: Mutex<BTreeSet<i32>>,
 }
 
 impl Shards {
@@ -93,6 +95,7 @@ impl Shards {
             changes: AtomicU64::new(0),
             polled_at,
             fault: Mutex::new(None),
+            unsent: Mutex::default(),
         }
     }
 
@@ -132,6 +135,9 @@ impl Shards {
 
     pub fn polled(&self) {
         self.polled_at.store(self.clock.steady_ms(), Ordering::Release);
+        let unsent =
+            std::mem::take(&mut *self.unsent.lock().unwrap_or_else(PoisonError::into_inner));
+        unsent.into_iter().for_each(|partition| self.send_to_restore(partition));
     }
 
     /// Since ingest last polled.
@@ -274,7 +280,9 @@ impl Shards {
     }
 
     fn want(&self, partition: i32) {
-        let Some(changelog) = &self.changelog else { return };
+        if self.changelog.is_none() {
+            return;
+        }
         let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = restoring.insert(partition, Arc::default()) {
             before.cancel();
@@ -282,8 +290,20 @@ impl Shards {
         self.metrics.restoring(restoring.len());
         drop(restoring);
         self.changes.fetch_add(1, Ordering::AcqRel);
-        // Cannot be full: it holds as many as there can be partitions. Gone only when the process ends.
-        let _ = changelog.wanted.try_send(partition);
+        self.send_to_restore(partition);
+    }
+
+    /// Never blocks: the rebalance runs on the thread that must keep polling. The queue is full
+    /// while restores are busy and partitions come and go several times.
+    fn send_to_restore(&self, partition: i32) {
+        let Some(changelog) = &self.changelog else { return };
+        match changelog.wanted.try_send(partition) {
+            // Disconnected: the restore threads end only with the process.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            Err(TrySendError::Full(_)) => {
+                self.unsent.lock().unwrap_or_else(PoisonError::into_inner).insert(partition);
+            }
+        }
     }
 
     /// Flushes and lets go. Readers that still hold a shard finish first; the files close with the last of them.

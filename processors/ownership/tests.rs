@@ -1,6 +1,9 @@
 use super::*;
 use crate::config::Layers;
+use crate::home::MemoryHome;
+use crate::ports::broker::Broker;
 use crate::ports::clock::ManualClock;
+use crate::ports::memory::Cluster;
 use crate::run::options;
 use parking_lot::Mutex as Lock;
 use std::io::Write;
@@ -72,4 +75,23 @@ fn a_discarded_index_is_logged_with_its_reason() {
     damage_every_file_in(&index);
     let lines = logged(|| drop(shards(home(), None).open(0).expect("the index is rebuilt")));
     assert!(lines.contains("discarded the index") && lines.contains("partition=0"), "{lines}");
+}
+
+#[test]
+fn a_restore_that_does_not_fit_into_the_queue_is_sent_at_a_later_poll() {
+    let cluster = Cluster::new();
+    cluster.create("memories", PARTITIONS);
+    let log = cluster.connect("one").log("memories").expect("the topic exists");
+    let (wanted, to_restore) = crossbeam_channel::bounded(1);
+    let restore = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+    let shards = shards(
+        Home::Memory(MemoryHome::default()),
+        Some(Changelog { log, options: restore, wanted }),
+    );
+    shards.assigned(&[(0, None), (1, None)]);
+    assert_eq!(to_restore.try_iter().collect::<Vec<_>>(), [0]);
+    shards.polled();
+    assert_eq!(to_restore.try_iter().collect::<Vec<_>>(), [1]);
+    shards.polled();
+    assert_eq!(to_restore.try_iter().count(), 0, "each restore is sent once");
 }
