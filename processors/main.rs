@@ -1,4 +1,5 @@
-//! The program: arguments → configuration → a command → an exit code. All of it is in the library.
+//! Entry point of the `keepsake` program. Everything else is in the library, so that tests can use
+//! it.
 
 use std::process::ExitCode;
 
