@@ -1,4 +1,5 @@
-//! Keepsake: long-term memory for chat and agent applications, as a stream processor on Apache Kafka.
+//! Keepsake: long-term memory for chat and agent applications, as a stream processor on Apache
+//! Kafka.
 //!
 //! The modules follow the path of a record, from the outside in. `processors/README.md` is the map.
 

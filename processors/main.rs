@@ -1,5 +1,4 @@
-//! Entry point of the `keepsake` program. Everything else is in the library, so that tests can use
-//! it.
+//! Entry point of the `keepsake` program. All other code is in the library, where tests reach it.
 
 use std::process::ExitCode;
 

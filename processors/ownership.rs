@@ -151,7 +151,7 @@ impl Shards {
         open.keys().chain(restoring.keys()).copied().collect()
     }
 
-    /// Returns the partitions that other processes own, or nobody.
+    /// Returns the partitions that this process does not own.
     pub fn of_others(&self) -> Vec<i32> {
         let owned = self.owned();
         (0..self.place.partitions).filter(|partition| !owned.contains(partition)).collect()

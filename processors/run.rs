@@ -116,7 +116,7 @@ impl Service {
         self.shared.fault().map_or(Ok(()), Err)
     }
 
-    /// Blocks until the service is stopped or a thread fails, then drains as [`Service::stop`] does.
+    /// Blocks until the service is stopped or a thread fails, then drains like [`Service::stop`].
     pub fn wait(self) -> Result<()> {
         while !self.shared.is_stopping() {
             std::thread::sleep(Duration::from_millis(20));

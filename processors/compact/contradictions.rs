@@ -119,7 +119,7 @@ impl Contradictions {
             match self.judging.revised(memory, snapshot) {
                 Ok(revise) => found.extend(revise),
                 Err(fault) => {
-                    tracing::error!(%fault, "conflict.model failed: comparing no more statements in this round");
+                    tracing::error!(%fault, "conflict.model failed: this round compares no more");
                     self.outcome = Outcome::Failed;
                     break;
                 }
@@ -159,7 +159,8 @@ impl Judging {
         };
         let revises: Vec<Seen> = likely.iter().map(|(older, _)| seen(older)).collect();
         let reason = format!(
-            "contradicts what was said before, by conflict.model with a probability of {probability:.2}"
+            "contradicts what was said before, by conflict.model with a probability of \
+             {probability:.2}"
         );
         Ok(Some(Revise { memory: seen(newer), revises, probability, reason }))
     }
@@ -190,8 +191,8 @@ fn is_statement(memory: &Memory) -> bool {
 }
 
 /// Returns whether a link from `newer` to `older` may be proposed. Feedback overrules the model:
-/// after `wrong` undid a link, the newer memory has less confidence than the older one; and a memory
-/// that was confirmed after the newer one still holds.
+/// after `wrong` undid a link, the newer memory has less confidence than the older one, and a
+/// memory that was confirmed after the newer one still holds.
 fn may_revise(newer: &Memory, older: &Memory) -> bool {
     let is_earlier =
         (older.valid_from, older.source.offset) < (newer.valid_from, newer.source.offset);

@@ -90,6 +90,10 @@ fn in_parts(memories: &[Seen], reason: &str) -> impl Iterator<Item = PlannedPrun
         .map(|part| PlannedPrune { memories: part.to_vec(), reason: reason.to_owned() })
 }
 
+fn is_of(memory: &Memory, session: &str) -> bool {
+    memory.session.as_deref() == Some(session)
+}
+
 /// Returns the idle sessions with turns that no summary was made of.
 fn ended_sessions<'s>(
     snapshot: &'s Snapshot,
@@ -114,20 +118,20 @@ fn summary(
     session: &str,
     profile: &Profile,
 ) -> Option<PlannedSummary> {
-    let of_session = |memory: &&Memory| memory.session.as_deref() == Some(session);
     // Memories that no longer hold are left out: a summary has no end of validity, and would state
     // them as true.
     let mut memories: Vec<&Memory> = snapshot
         .memories
         .iter()
-        .filter(of_session)
-        .filter(|memory| memory.kind.as_str() != SUMMARY)
+        .filter(|memory| is_of(memory, session) && memory.kind.as_str() != SUMMARY)
         .filter(|memory| {
             !memory.archived && memory.valid_to.is_none() && !going.contains(&memory.id)
         })
         .collect();
-    let is_covered = snapshot.memories.iter().filter(of_session).any(|summary| {
-        !summary.covers.is_empty() && memories.iter().all(|one| summary.covers.contains(&one.id))
+    let is_covered = snapshot.memories.iter().any(|summary| {
+        is_of(summary, session)
+            && !summary.covers.is_empty()
+            && memories.iter().all(|one| summary.covers.contains(&one.id))
     });
     if memories.len() < profile.summary.memories_min || is_covered {
         return None;

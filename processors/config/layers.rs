@@ -110,8 +110,8 @@ impl Layers {
 }
 
 /// Converts the rest of a variable's name to the path of its option: `KAFKA__BOOTSTRAP_SERVERS` to
-/// `kafka.bootstrap_servers`. After `LIBRDKAFKA`, a single underscore stands for a dot as well, as in
-/// `session.timeout.ms`.
+/// `kafka.bootstrap_servers`. After `LIBRDKAFKA`, a single underscore stands for a dot as well:
+/// `SESSION_TIMEOUT_MS` is `session.timeout.ms`.
 fn environment_path(name: &str) -> String {
     let lower = name.to_lowercase().replace("__", ".");
     match lower.strip_prefix("kafka.librdkafka.") {

@@ -1,5 +1,5 @@
-//! The sections of the configuration: one struct for each table of `config/default.toml`, where every
-//! option has its unit and its reason. A new option needs a field here and a line there.
+//! The sections of the configuration: one struct for each table of `config/default.toml`. A new
+//! option needs a field here, and a line with its unit and its reason there.
 
 use super::layers::leaves;
 use serde::Deserialize;
@@ -13,8 +13,8 @@ pub struct Kafka {
     pub group_id: String,
     pub connect_ms: u64,
     pub acknowledge_ms: u64,
-    /// Options of librdkafka. TOML reads `session.timeout.ms = 6000` as nested tables; `client_options`
-    /// joins the names again.
+    /// Options of librdkafka. TOML reads `session.timeout.ms = 6000` as nested tables, whose names
+    /// [`Kafka::client_options`] joins again.
     pub librdkafka: Table,
 }
 

@@ -66,14 +66,15 @@ fn damage_every_file_in(dir: &Path) {
 #[test]
 fn a_discarded_index_is_logged_with_its_reason() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let home = || Home::Directory(dir.path().to_owned());
-    let first = shards(home(), None);
+    let home = Home::Directory(dir.path().to_owned());
+    let first = shards(home.clone(), None);
     first.open(0).expect("an empty directory opens");
     first.close_all();
     drop(first);
-    let index = crate::home::shard_dir(dir.path(), &place(home()).identity(0)).join("index/text");
+    let index =
+        crate::home::shard_dir(dir.path(), &place(home.clone()).identity(0)).join("index/text");
     damage_every_file_in(&index);
-    let lines = logged(|| drop(shards(home(), None).open(0).expect("the index is rebuilt")));
+    let lines = logged(|| drop(shards(home, None).open(0).expect("the index is rebuilt")));
     assert!(lines.contains("discarded the index") && lines.contains("partition=0"), "{lines}");
 }
 

@@ -1,5 +1,5 @@
-//! The directory of one process, `store.dir`: locked while the process runs. Besides the shards, the
-//! directory holds `LOCK`, `instance.id`, `marks.key` and the address of an embedded broker.
+//! The directory of one process, `store.dir`: locked while the process runs. Besides the shards,
+//! the directory holds `LOCK`, `instance.id`, `marks.key` and the address of an embedded broker.
 
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
@@ -20,8 +20,8 @@ pub fn store_dir(config: &Config) -> PathBuf {
     }
 }
 
-/// Returns the id of this store, which becomes a part of the transactional id. The id stays with the
-/// directory: a process that continues from a store fences the one that used the store before.
+/// Returns the id of this store, which becomes a part of the transactional id. The id stays with
+/// the directory: a process that continues from a store fences the one that used it before.
 pub fn instance_id(dir: &Path) -> Result<String> {
     let file = dir.join("instance.id");
     match std::fs::read_to_string(&file) {

@@ -50,7 +50,7 @@ pub struct IngestLoop {
     pub fenced: u32,
 }
 
-/// How the outputs of a batch become durable, before the batch becomes visible.
+/// The way in which the outputs of a batch become durable, before the batch becomes visible.
 pub enum Durability {
     /// Each output is acknowledged by itself. After a crash some outputs are written again.
     Local(Box<dyn Producer>),

@@ -1,5 +1,5 @@
-//! The loops of the recall, compact, index, standby and restore threads. Each polls its input, calls
-//! `step` of a processor and carries out the result. No loop decides about a record.
+//! The loops of the recall, compact, index, standby and restore threads. Each polls its input,
+//! calls `step` of a processor and carries out the result. No loop decides about a record.
 //!
 //! A fault of the broker ([`Fault::Retry`]) is logged, counted and tried again after
 //! [`BACK_OFF`]. Any other fault ends the thread, and with it the process.

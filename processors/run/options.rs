@@ -83,8 +83,8 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
     }
 }
 
-/// Returns whether shards are restored from the memories topic. Otherwise a shard exists on one disk
-/// only.
+/// Returns whether shards are restored from the memories topic. Otherwise a shard exists only on
+/// one disk.
 pub fn has_changelog(config: &Config) -> bool {
     match config.store.durability {
         DurabilityMode::Auto => !config.kafka.is_embedded(),

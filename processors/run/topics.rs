@@ -6,8 +6,8 @@ use crate::ports::kafka::{Connection, Embedded, TopicSpec};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Largest reply or decision in bytes: a hundred memories of 64 KiB with room for escapes, or the ids
-/// of 300,000 memories.
+/// Largest reply or decision in bytes: a hundred memories of 64 KiB with room for escapes, or the
+/// ids of 300,000 memories.
 const LARGE: usize = 12 << 20;
 /// Room in bytes for the headers that Keepsake adds to a record.
 const HEADERS: usize = 64 << 10;

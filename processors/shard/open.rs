@@ -4,8 +4,8 @@
 //! 2. Check that the store was written with the present `store.durability`.
 //! 3. With a changelog: remove a store that is older than the tombstones of the topic, then
 //!    restore ([`restore`]).
-//! 4. Open the index and index each memory that changed since its checkpoint ([`Shard`] is ready
-//!    for readers afterwards).
+//! 4. Open the index, and index each memory that changed since the index was last flushed. The
+//!    [`Shard`] is ready for readers afterwards.
 
 use super::{Options, Shard, document};
 use crate::domain::Time;
@@ -59,12 +59,13 @@ impl Shard {
     }
 
     /// Brings the index to where the store is, and returns the number of memories indexed. The
-    /// index is derived, and a crash may have taken the last seconds of it.
+    /// index is derived, and a crash may have taken its last seconds.
     fn catch_up(&self) -> Result<usize> {
         let applied = self.store.applied();
         let indexed = match self.index.text.mark() {
             Some(mark) if mark == applied => return Ok(0),
-            // Ahead of the store: derived from a store that was moved aside. Nothing in it counts.
+            // Ahead of the store: derived from a store that was moved aside. Every memory is indexed
+            // again.
             Some(mark) if mark > applied => -1,
             mark => mark.unwrap_or(-1),
         };
@@ -125,11 +126,12 @@ fn open(
 pub fn check_durability(store: &Store, changelog: bool) -> Result<()> {
     let what = match (changelog, store.changelog()) {
         (true, None) if store.applied() >= 0 => {
-            "it was written with store.durability = \"local\", so the changelog lacks its records"
+            "the store was written with store.durability = \"local\", so the changelog lacks its \
+             records"
         }
         (false, Some(_)) => {
-            "it was written with store.durability = \"changelog\", and the changelog would lack \
-             all that is written without"
+            "the store was written with store.durability = \"changelog\", and the changelog would \
+             lack all later changes"
         }
         _ => return Ok(()),
     };
