@@ -1,26 +1,34 @@
-//! Where shards live: in a directory of this machine, or in memory that outlives the process it simulates. Knows nothing of what is in them.
+//! Locates the files of each shard: a directory on this machine, or memory for tests, evaluations
+//! and the simulator.
+//!
+//! On disk, a shard has one directory under `store.dir`, named after its topic and partition, with
+//! `store` and `index` inside. In memory, only the records survive a simulated crash; the index is
+//! derived and begins empty.
 
 use crate::fault::{Fault, Result, StopName};
 use crate::stages::index::{self, Index, Room};
 use crate::stages::store::{self, Identity, InMemory, Opened, Store};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-/// Of all shards of one process.
+/// The place where all shards of one process live.
 #[derive(Clone, Debug)]
 pub enum Home {
     Directory(PathBuf),
     Memory(MemoryHome),
 }
 
-/// The records of each shard, by its name. What is derived from them is not kept. Clones are the same home.
+/// The records of each shard by the shard's name. Clones share the same records.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryHome {
     shards: Arc<Mutex<BTreeMap<String, InMemory>>>,
 }
 
 impl Home {
+    /// Opens or creates the store of one shard. `stamp_ms` becomes a part of the name under which
+    /// an unreadable store is moved aside.
     pub fn store(
         &self,
         options: &store::Options,
@@ -32,12 +40,13 @@ impl Home {
                 Store::open(&shard_dir(dir, identity).join("store"), options, identity, stamp_ms)
             }
             Home::Memory(home) => {
-                let records = home.lock().entry(name(identity)).or_default().clone();
+                let records = home.shards.lock().entry(name(identity)).or_default().clone();
                 Ok(Opened { store: Store::over(records, identity)?, rebuilt: None })
             }
         }
     }
 
+    /// Opens or creates the index of one shard.
     pub fn index(
         &self,
         options: index::Options,
@@ -55,12 +64,12 @@ impl Home {
         }
     }
 
-    /// All of one shard.
+    /// Removes the store and the index of one shard.
     pub fn wipe(&self, identity: &Identity) -> Result<()> {
         match self {
             Home::Directory(dir) => wipe(&shard_dir(dir, identity)),
             Home::Memory(home) => {
-                home.lock().remove(&name(identity));
+                home.shards.lock().remove(&name(identity));
                 Ok(())
             }
         }
@@ -68,21 +77,17 @@ impl Home {
 }
 
 impl MemoryHome {
-    /// What the next process finds after this one died: each shard without its last batches, as many as that, as far as they are not flushed.
-    /// The dead go on with what they hold, and nobody sees it.
+    /// Replaces each shard's records by those that a new process would find after a crash: up to
+    /// `batches_lost` batches that were not flushed are missing. The crashed process keeps its own
+    /// copy and writes there unseen.
     pub fn crash(&self, batches_lost: usize) {
-        for records in self.lock().values_mut() {
+        for records in self.shards.lock().values_mut() {
             *records = records.found_after_crash(batches_lost);
         }
     }
 
     pub fn clear(&self) {
-        self.lock().clear();
-    }
-
-    /// A panic elsewhere leaves whole entries: each is replaced at once.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, InMemory>> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.lock().clear();
     }
 }
 
@@ -90,12 +95,12 @@ fn name(identity: &Identity) -> String {
     format!("{}-{}", identity.topic, identity.partition)
 }
 
-/// Which store an index is derived from.
+/// Names the store that an index is derived from. An index of another generation is discarded.
 pub fn generation(identity: &Identity) -> String {
     format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
 }
 
-/// The directory of one shard, among those of all shards.
+/// Returns the directory of one shard, below the directory of all shards.
 pub fn shard_dir(dir: &Path, identity: &Identity) -> PathBuf {
     dir.join(name(identity))
 }
@@ -104,7 +109,7 @@ fn wipe(dir: &Path) -> Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Fault::stop(
             StopName::StoreUnwritable,
-            format!("removes {}: {error}", dir.display()),
+            format!("cannot remove {}: {error}", dir.display()),
         )),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The program: arguments → configuration → a command → an exit code. All of it is in the library.
+//! Entry point of the `keepsake` program. All other code is in the library, where tests reach it.
 
 use std::process::ExitCode;
 

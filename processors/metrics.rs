@@ -1,21 +1,23 @@
-//! Every metric: its name, its help, and one function per happening. Knows no Kafka and no store; never has a user's name in a label.
+//! Registers every metric and offers one function for each thing that is measured.
+//!
+//! A function records all metrics of one event with the same labels, so that callers cannot let
+//! them drift apart. Names and labels never change: alerts and dashboards in `deploy/` use them.
+//!
+//! Invariant: no label holds a user, a session or any other text of a record. Every label is a
+//! partition number, a configured topic or a word from this code, so time series are bounded.
 
 mod registered;
 
 use crate::domain::{Decision, Match, Outcome};
-use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-    TextEncoder,
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder,
 };
-use registered::{
-    COUNTS, POINTS, SECONDS, TOKENS, counter, counters, gauge, gauges, histogram, histograms,
-};
+use registered::{COUNTS, POINTS, Registered, SECONDS, TOKENS};
 use std::time::Duration;
 
 pub struct Metrics {
-    registry: Registry,
-    // is it keeping up
+    registered: Registered,
+    // Keeping up with the log
     events: IntCounterVec,
     event_lag: IntGaugeVec,
     applied_offset: IntGaugeVec,
@@ -33,7 +35,7 @@ pub struct Metrics {
     rebalances: IntCounterVec,
     broker_errors: IntCounter,
     last_poll_seconds: IntGaugeVec,
-    // what is it deciding
+    // Decisions
     decisions: IntCounterVec,
     judgements: IntCounterVec,
     shadows: IntCounterVec,
@@ -47,7 +49,7 @@ pub struct Metrics {
     conflicts: IntCounterVec,
     conflict_seconds: Histogram,
     compaction_seconds: Histogram,
-    // how fast does it answer
+    // Requests
     requests: IntCounterVec,
     recall_seconds: HistogramVec,
     reranks: IntCounterVec,
@@ -56,7 +58,7 @@ pub struct Metrics {
     matches: IntCounterVec,
     prompt_tokens: Histogram,
     waiting_requests: IntGauge,
-    // what does it hold
+    // Storage
     memories_tail: IntGaugeVec,
     settle_seconds: Histogram,
     vector_cache: IntGaugeVec,
@@ -72,319 +74,229 @@ impl Default for Metrics {
 
 impl Metrics {
     pub fn new() -> Metrics {
-        let registry = Registry::new();
-        // Fails only where there is no /proc, and then the page simply has no process metrics.
-        let _ = registry
+        let mut r = Registered::default();
+        // Fails only on a system without /proc; the page then has no process metrics.
+        let _ = r
+            .registry()
             .register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
-        let r = &registry;
         Metrics {
-            events: counters(
-                r,
+            events: r.counters(
                 "keepsake_events_total",
                 "Records read from the events topic, by type",
                 &["type"],
             ),
-            event_lag: gauges(
-                r,
+            event_lag: r.gauges(
                 "keepsake_events_behind",
-                "Records fetched but not yet applied, by partition",
+                "Events known to be in the partition and not applied yet, by partition",
                 &["partition"],
             ),
-            applied_offset: gauges(
-                r,
+            applied_offset: r.gauges(
                 "keepsake_applied_offset",
-                "Newest event offset that recall sees, by partition",
+                "Newest event offset visible to recall, by partition",
                 &["partition"],
             ),
-            batch_records: histogram(
-                r,
+            batch_records: r.histogram(
                 "keepsake_batch_records",
-                "Records applied together",
+                "Records in one applied batch",
                 COUNTS,
             ),
-            batch_seconds: histogram(
-                r,
+            batch_seconds: r.histogram(
                 "keepsake_batch_seconds",
-                "From the first record of a batch to its being applied",
+                "Time from polling for the first record of a batch until recall sees the batch",
                 SECONDS,
             ),
-            transactions: counters(
-                r,
+            transactions: r.counters(
                 "keepsake_transactions_total",
-                "Transactions, by how they ended",
+                "Kafka transactions, by outcome",
                 &["outcome"],
             ),
-            transaction_seconds: histogram(
-                r,
+            transaction_seconds: r.histogram(
                 "keepsake_transaction_seconds",
-                "From begin to a known end of a transaction",
+                "Duration of one Kafka transaction, from begin to a known outcome",
                 SECONDS,
             ),
-            restoring_shards: gauge(
-                r,
-                "keepsake_restoring_shards",
-                "Shards that are ours and still being restored",
-            ),
-            restored_records: counter(
-                r,
+            restoring_shards: r
+                .gauge("keepsake_restoring_shards", "Owned shards that are still being restored"),
+            restored_records: r.counter(
                 "keepsake_restored_records_total",
-                "Records of the changelog read to restore shards",
+                "Changelog records read to restore owned shards",
             ),
-            standby_records: counters(
-                r,
+            standby_records: r.counters(
                 "keepsake_standby_records_total",
-                "Records of the changelog read for shards that others own",
+                "Changelog records read for stand-by copies of shards that other processes \
+                 own, by partition",
                 &["partition"],
             ),
-            apply_seconds: histogram(
-                r,
+            apply_seconds: r.histogram(
                 "keepsake_apply_seconds",
-                "Holding the view lock to apply a batch",
+                "Time under the view lock to apply one batch to a shard",
                 SECONDS,
             ),
-            encoded_texts: counter(r, "keepsake_encoded_texts_total", "Texts encoded for ingest"),
-            encode_seconds: histogram(
-                r,
+            encoded_texts: r.counter("keepsake_encoded_texts_total", "Texts encoded for ingest"),
+            encode_seconds: r.histogram(
                 "keepsake_encode_seconds",
-                "Encoding texts of up to 256 records",
+                "Time to encode the texts of up to 256 records",
                 SECONDS,
             ),
-            shards_owned: gauge(r, "keepsake_shards_owned", "Partitions this process owns"),
-            rebalances: counters(
-                r,
+            shards_owned: r.gauge("keepsake_shards_owned", "Shards open in this process"),
+            rebalances: r.counters(
                 "keepsake_rebalances_total",
-                "Partitions given to and taken from this process",
+                "Partitions assigned to and revoked from this process, by change",
                 &["change"],
             ),
-            broker_errors: counter(
-                r,
+            broker_errors: r.counter(
                 "keepsake_broker_errors_total",
-                "Errors of the broker client that were tried again",
+                "Errors of the Kafka client that led to a retry",
             ),
-            last_poll_seconds: gauges(
-                r,
+            last_poll_seconds: r.gauges(
                 "keepsake_last_turn_timestamp_seconds",
-                "When a thread last went round its loop",
+                "Unix time of the last loop iteration of a thread, by thread",
                 &["thread"],
             ),
-            decisions: counters(
-                r,
+            decisions: r.counters(
                 "keepsake_decisions_total",
                 "Decisions, by outcome",
                 &["outcome"],
             ),
-            judgements: counters(
-                r,
+            judgements: r.counters(
                 "keepsake_judgements_total",
-                "Candidates of turns, by what became of them and the sort of reason",
+                "Candidates of turns, by outcome and class of reason",
                 &["outcome", "class"],
             ),
-            shadows: counters(
-                r,
+            shadows: r.counters(
                 "keepsake_shadow_total",
-                "Candidates of turns as the shadow profile would end them, and whether the real one keeps and drops the same",
+                "Candidates of turns judged by the shadow profile, by outcome and by \
+                 agreement with the real profile",
                 &["outcome", "agrees"],
             ),
-            surprise: histogram(
-                r,
+            surprise: r.histogram(
                 "keepsake_surprise_points",
-                "Total surprise of turn candidates",
+                "Total surprise of the candidates of turns",
                 POINTS,
             ),
-            dead_letters: counters(
-                r,
+            dead_letters: r.counters(
                 "keepsake_dead_letters_total",
-                "Records that could not be processed, by reason",
+                "Records written to the dead-letter topic, by reason",
                 &["reason"],
             ),
-            redacted: counters(
-                r,
+            redacted: r.counters(
                 "keepsake_redacted_total",
-                "Secrets taken out of texts, by rule",
+                "Secrets removed from texts, by redaction rule",
                 &["rule"],
             ),
-            misrouted: counters(
-                r,
+            misrouted: r.counters(
                 "keepsake_misrouted_total",
-                "Records that came on a wrong partition and were forwarded",
+                "Records that arrived on the wrong partition and were forwarded, by topic",
                 &["topic"],
             ),
-            copies_skipped: counter(
-                r,
+            copies_skipped: r.counter(
                 "keepsake_copies_skipped_total",
-                "Forwarded records that had been applied before",
+                "Forwarded records skipped because they were already applied",
             ),
-            batches_cut: counter(
-                r,
+            batches_cut: r.counter(
                 "keepsake_batches_cut_total",
-                "Batches that ended early, as they took too long to decide",
+                "Batches cut short because deciding them took too long",
             ),
-            proposals: counters(
-                r,
+            proposals: r.counters(
                 "keepsake_proposals_total",
                 "Events published by the compaction worker, by type",
                 &["type"],
             ),
-            conflicts: counters(
-                r,
+            conflicts: r.counters(
                 "keepsake_conflict_total",
-                "Compaction rounds in which conflict.model compared new memories with earlier ones, by outcome: done, slow, failed",
+                "Compaction rounds in which conflict.model compared new memories with earlier \
+                 ones, by outcome: done, slow, failed",
                 &["outcome"],
             ),
-            conflict_seconds: histogram(
-                r,
+            conflict_seconds: r.histogram(
                 "keepsake_conflict_seconds",
-                "Comparing by conflict.model in one round",
+                "Time that conflict.model spent in one compaction round",
                 SECONDS,
             ),
-            compaction_seconds: histogram(
-                r,
+            compaction_seconds: r.histogram(
                 "keepsake_compaction_seconds",
-                "One round of the compaction worker",
+                "Duration of one compaction round",
                 SECONDS,
             ),
-            requests: counters(
-                r,
+            requests: r.counters(
                 "keepsake_requests_total",
                 "Requests answered, by type and status",
                 &["type", "status"],
             ),
-            recall_seconds: histograms(
-                r,
+            recall_seconds: r.histograms(
                 "keepsake_request_seconds",
-                "From poll to reply handed to the client, by type",
+                "Time to answer a request, from poll to the reply's hand-over to the Kafka \
+                 client, by type",
                 &["type"],
                 SECONDS,
             ),
-            reranks: counters(
-                r,
+            reranks: r.counters(
                 "keepsake_rerank_total",
-                "Recalls whose best memories a cross-encoder was to read again, by outcome: done, slow, failed",
+                "Recalls sent to the cross-encoder for reranking, by outcome: done, slow, \
+                 failed",
                 &["outcome"],
             ),
-            rerank_seconds: histogram(
-                r,
+            rerank_seconds: r.histogram(
                 "keepsake_rerank_seconds",
-                "A cross-encoder reading for one recall",
+                "Time that the cross-encoder spent on one recall",
                 SECONDS,
             ),
-            recalled_memories: histogram(
-                r,
+            recalled_memories: r.histogram(
                 "keepsake_recalled_memories",
-                "Memories in a recall's answer",
+                "Memories returned by one recall",
                 COUNTS,
             ),
-            matches: counters(
-                r,
+            matches: r.counters(
                 "keepsake_recall_matches_total",
-                "Answers of recall, by their match",
+                "Replies to recalls, by match: strong, weak, none, unknown",
                 &["match"],
             ),
-            prompt_tokens: histogram(
-                r,
+            prompt_tokens: r.histogram(
                 "keepsake_prompt_tokens",
-                "Tokens of a recall's prompt block",
+                "Tokens in the prompt block of one recall",
                 TOKENS,
             ),
-            waiting_requests: gauge(
-                r,
-                "keepsake_waiting_requests",
-                "Requests waiting for their offset",
-            ),
-            memories_tail: gauges(
-                r,
+            waiting_requests: r
+                .gauge("keepsake_waiting_requests", "Requests waiting for their minimum offset"),
+            memories_tail: r.gauges(
                 "keepsake_index_tail_documents",
-                "Documents searched in memory, not yet in a segment",
+                "Changes in the in-memory segment of the text index, not flushed yet, by \
+                 partition",
                 &["partition"],
             ),
-            settle_seconds: histogram(
-                r,
+            settle_seconds: r.histogram(
                 "keepsake_index_settle_seconds",
-                "Moving words from memory into a segment",
+                "Time to flush the in-memory segment of the text index",
                 SECONDS,
             ),
-            vector_cache: gauges(
-                r,
+            vector_cache: r.gauges(
                 "keepsake_vector_cache",
-                "Vector cache: bytes, hits and misses since start",
+                "Vector cache: its size in bytes, and its hits and misses since start",
                 &["what"],
             ),
-            store_bytes: gauges(
-                r,
+            store_bytes: r.gauges(
                 "keepsake_store_bytes",
-                "Bytes of a shard's store on disk",
+                "Size of a shard's store on disk in bytes, by partition",
                 &["partition"],
             ),
-            start_seconds: gauge(
-                r,
+            start_seconds: r.gauge(
                 "keepsake_start_timestamp_seconds",
-                "When the process started serving",
+                "Unix time at which the process began to serve",
             ),
-            registry,
+            registered: r,
         }
     }
 
-    /// The page of `GET /metrics`.
+    /// Renders the page of `GET /metrics`.
     pub fn page(&self) -> String {
         TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
+            .encode_to_string(&self.registered.registry().gather())
             .unwrap_or_else(|e| format!("# cannot encode metrics: {e}\n"))
     }
 
-    /// Every name with its help, for the documents that list them.
+    /// Returns the name and the help text of every metric.
     pub fn names(&self) -> Vec<(String, String)> {
-        let mut all: Vec<&dyn Collector> = vec![
-            &self.events,
-            &self.event_lag,
-            &self.applied_offset,
-            &self.batch_records,
-            &self.batch_seconds,
-            &self.apply_seconds,
-            &self.transactions,
-            &self.transaction_seconds,
-            &self.restoring_shards,
-            &self.restored_records,
-            &self.standby_records,
-            &self.encoded_texts,
-            &self.encode_seconds,
-            &self.shards_owned,
-            &self.rebalances,
-            &self.broker_errors,
-            &self.last_poll_seconds,
-        ];
-        all.extend::<[&dyn Collector; 13]>([
-            &self.decisions,
-            &self.judgements,
-            &self.shadows,
-            &self.surprise,
-            &self.dead_letters,
-            &self.redacted,
-            &self.misrouted,
-            &self.copies_skipped,
-            &self.batches_cut,
-            &self.proposals,
-            &self.conflicts,
-            &self.conflict_seconds,
-            &self.compaction_seconds,
-        ]);
-        all.extend::<[&dyn Collector; 8]>([
-            &self.requests,
-            &self.recall_seconds,
-            &self.reranks,
-            &self.rerank_seconds,
-            &self.recalled_memories,
-            &self.matches,
-            &self.prompt_tokens,
-            &self.waiting_requests,
-        ]);
-        all.extend::<[&dyn Collector; 5]>([
-            &self.memories_tail,
-            &self.settle_seconds,
-            &self.vector_cache,
-            &self.store_bytes,
-            &self.start_seconds,
-        ]);
-        all.iter().flat_map(|c| c.desc()).map(|d| (d.fq_name.clone(), d.help.clone())).collect()
+        self.registered.names().to_vec()
     }
 
     pub fn started(&self, wall_seconds: i64) {
@@ -447,7 +359,7 @@ impl Metrics {
         self.shards_owned.set(shards as i64);
     }
 
-    /// What is no longer ours must not be shown as if it were.
+    /// Removes the gauges of a partition that another process may own from now on.
     pub fn shard_closed(&self, partition: i32) {
         let partition = partition.to_string();
         for gauge in [&self.event_lag, &self.applied_offset, &self.memories_tail, &self.store_bytes]
@@ -467,7 +379,7 @@ impl Metrics {
         }
     }
 
-    /// What became of a candidate of a turn; both labels are words of ours.
+    /// Counts a candidate of a turn. `class` is the class of the reason, not its text.
     pub fn judged(&self, outcome: Outcome, class: &'static str) {
         self.judgements.with_label_values(&[outcome.as_str(), class]).inc();
     }
@@ -476,11 +388,6 @@ impl Metrics {
         self.shadows
             .with_label_values(&[outcome.as_str(), if agrees { "yes" } else { "no" }])
             .inc();
-    }
-
-    /// Decisions since start, for `stats`.
-    pub fn decisions_of(&self, outcome: Outcome) -> u64 {
-        self.decisions.with_label_values(&[outcome.as_str()]).get()
     }
 
     pub fn dead_letter(&self, reason: &str) {
@@ -521,13 +428,13 @@ impl Metrics {
         self.recall_seconds.with_label_values(&[kind]).observe(took.as_secs_f64());
     }
 
-    /// Not done: the answer has the order that there was without.
+    /// Counts a rerank. Unless the outcome is `done`, the reply keeps the order of the ranking.
     pub fn reranked(&self, outcome: &str, took: Duration) {
         self.reranks.with_label_values(&[outcome]).inc();
         self.rerank_seconds.observe(took.as_secs_f64());
     }
 
-    /// `matched` is unknown where the policy knows no relevance.
+    /// `matched` is `None` if the policy computes no relevance.
     pub fn recalled(&self, memories: usize, tokens: usize, matched: Option<Match>) {
         self.matches.with_label_values(&[matched.map_or("unknown", Match::as_str)]).inc();
         self.recalled_memories.observe(memories as f64);
@@ -556,15 +463,15 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
-    fn every_metric_is_registered_and_listed_once() {
+    fn every_metric_is_listed_once_with_a_help_text() {
         let metrics = Metrics::new();
         let names = metrics.names();
-        let mut unique: Vec<_> = names.iter().map(|(name, _)| name).collect();
-        unique.sort();
-        unique.dedup();
+        let unique: BTreeSet<&String> = names.iter().map(|(name, _)| name).collect();
         assert_eq!(unique.len(), names.len());
+        assert!(names.iter().all(|(_, help)| !help.is_empty() && !help.contains("  ")));
         metrics.event_read("turn");
         assert!(metrics.page().contains("keepsake_events_total{type=\"turn\"} 1"));
     }

@@ -1,4 +1,42 @@
-//! Which partitions this process owns, and their open shards. Asked by the broker during a rebalance, read by recall and compact.
+//! Keeps the partitions that the consumer group assigned to this process, and their open shards.
+//!
+//! The life of an owned partition with a changelog:
+//!
+//! ```text
+//!                 assigned (ingest thread, inside poll)
+//!                     │ insert into `restoring`, send to `Changelog::wanted`
+//!                     ▼
+//!        ┌──────── wanted ────────┐
+//!        │            │ a restore thread receives it: `Shards::restore`
+//!        │            ▼           │
+//!        │        restoring       │ revoked: `Progress::cancel`, remove from `restoring`
+//!        │            │           │
+//!        │            ▼           ▼
+//!        │          open ──────► closed
+//!        │            │ `take_restored`: the ingest thread resumes the partition behind
+//!        │            │ the offset that the shard has applied
+//!        └────────────┘ `restore_all_again`: the outcome of a transaction is unknown
+//! ```
+//!
+//! Without a changelog (`local`), the assignment opens the shard at once.
+//!
+//! Which thread writes which field:
+//!
+//! | field | written by | read by |
+//! |---|---|---|
+//! | `open`, `restoring` | ingest (rebalance), restore | every thread |
+//! | `standing_by` | standby | restore, before it opens the same files |
+//! | `restored` | restore | ingest |
+//! | `unsent`, `polled_at` | ingest | ingest; recall |
+//! | `fault` | ingest, restore | ingest |
+//!
+//! Order matters: a thread that needs several of these locks takes `open`, then `restoring`, then
+//! `restored`. None of them is held while a shard is opened, flushed or restored.
+
+mod liveness;
+mod restoring;
+#[cfg(test)]
+mod tests;
 
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
@@ -6,21 +44,17 @@ use crate::metrics::Metrics;
 use crate::ports::broker::{Log, Ownership, Start};
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
-use crate::shard::{Options, Restoring, Shard};
+use crate::shard::{self, Restoring, Shard};
 use crate::stages::index::Counts;
 use crate::stages::store::Identity;
 use crossbeam_channel::Sender;
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
 
-/// Between two tries to read a changelog that the world refused.
-const RESTORE_AGAIN: Duration = Duration::from_millis(200);
-/// Between two looks whether what stood by has let go.
-const STAND_DOWN: Duration = Duration::from_millis(5);
-
-/// Who we are to our stores: a store of another log, or of another model, is not opened.
+/// Identifies this deployment to its stores. A store of another log or of another encoder is
+/// refused, because its records would mean something else.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub home: Home,
@@ -44,29 +78,33 @@ impl Place {
     }
 }
 
-/// What shards are restored from, and who is told that one is to be.
+/// The source of restores, and the queue of the restore threads.
 pub struct Changelog {
     pub log: Arc<dyn Log>,
     pub options: restore::Options,
     pub wanted: Sender<i32>,
 }
 
+/// The registry of owned partitions. One per process, shared by all threads.
 pub struct Shards {
     place: Place,
-    options: Options,
+    options: shard::Options,
+    /// `None` with `store.durability = "local"`: shards are opened from disk and not restored.
     changelog: Option<Changelog>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     open: RwLock<BTreeMap<i32, Arc<Shard>>>,
-    /// Ours, but not here yet.
+    /// Owned partitions whose shard is not open yet.
     restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
-    /// Not ours, and being brought up to date in case it becomes ours.
+    /// Partitions of other processes whose copy here is being brought up to date.
     standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
-    /// Here since the ingest thread last looked.
+    /// Partitions whose shard opened since the last [`Shards::take_restored`].
     restored: Mutex<Vec<i32>>,
-    /// Counts changes of ownership, so that recall sees at a glance whether to look again.
+    /// Partitions whose restore did not fit into the queue; [`Shards::polled`] sends them again.
+    unsent: Mutex<BTreeSet<i32>>,
+    /// Counts changes of ownership, so that recall compares one number in each round.
     changes: AtomicU64,
-    /// When ingest last polled: past the session timeout somebody else may own what we think is ours.
+    /// Steady time in ms of the last poll of the events topic.
     polled_at: AtomicI64,
     fault: Mutex<Option<Fault>>,
 }
@@ -74,7 +112,7 @@ pub struct Shards {
 impl Shards {
     pub fn new(
         place: Place,
-        options: Options,
+        options: shard::Options,
         changelog: Option<Changelog>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
@@ -90,84 +128,65 @@ impl Shards {
             restoring: RwLock::default(),
             standing_by: Mutex::default(),
             restored: Mutex::default(),
+            unsent: Mutex::default(),
             changes: AtomicU64::new(0),
             polled_at,
-            fault: Mutex::new(None),
+            fault: Mutex::default(),
         }
     }
 
     pub fn get(&self, partition: i32) -> Option<Arc<Shard>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned()
+        self.open.read().get(&partition).cloned()
     }
 
+    /// Returns the open shards in the order of their partitions.
     pub fn all(&self) -> Vec<Arc<Shard>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.open.read().values().cloned().collect()
     }
 
-    /// Partitions that are ours and not here yet, with the share that is.
-    pub fn restoring(&self) -> BTreeMap<i32, f64> {
-        let restoring = self.restoring.read().unwrap_or_else(PoisonError::into_inner);
-        restoring.iter().map(|(partition, progress)| (*partition, progress.share())).collect()
-    }
-
-    /// Everything that is ours, here or on its way.
+    /// Returns every owned partition, open or being restored.
     pub fn owned(&self) -> BTreeSet<i32> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let restoring = self.restoring.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read();
+        let restoring = self.restoring.read();
         open.keys().chain(restoring.keys()).copied().collect()
     }
 
-    /// Of the vectors that all open shards keep in memory.
-    pub fn vector_counts(&self) -> Counts {
-        self.options.room.counts()
+    /// Returns the partitions that this process does not own.
+    pub fn of_others(&self) -> Vec<i32> {
+        let owned = self.owned();
+        (0..self.place.partitions).filter(|partition| !owned.contains(partition)).collect()
     }
 
+    /// Returns the number of partitions of the events topic.
     pub fn partitions(&self) -> i32 {
         self.place.partitions
     }
 
+    /// Returns a number that grows with every change of ownership.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    pub fn polled(&self) {
-        self.polled_at.store(self.clock.steady_ms(), Ordering::Release);
+    /// Returns the size and the use of the vector cache that all open shards share.
+    pub fn vector_counts(&self) -> Counts {
+        self.options.room.counts()
     }
 
-    /// Since ingest last polled.
-    pub fn silent_ms(&self) -> i64 {
-        self.clock.steady_ms() - self.polled_at.load(Ordering::Acquire)
-    }
-
-    /// A shard that could not be opened: told to the thread that polls, because a rebalance cannot fail.
-    pub fn fault(&self) -> Result<()> {
-        match self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone() {
-            Some(fault) => Err(fault),
-            None => Ok(()),
-        }
-    }
-
+    /// Opens a shard as it lies on disk, without its changelog.
     pub fn open(&self, partition: i32) -> Result<Arc<Shard>> {
-        let shard = self.opened(partition, None)?;
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(partition, shard.clone());
-        self.metrics.shards_owned(self.count());
+        let shard = self.open_shard(partition, None)?;
+        let mut open = self.open.write();
+        open.insert(partition, shard.clone());
+        self.metrics.shards_owned(open.len());
         self.changes.fetch_add(1, Ordering::AcqRel);
         Ok(shard)
     }
 
-    fn opened(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
+    fn open_shard(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
         let identity = self.place.identity(partition);
         let (shard, found) =
             Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
-        if let Some(aside) = found.set_aside {
-            tracing::error!(partition, set_aside = %aside.display(), "store could not be read: set aside, rebuilding");
-        }
-        if found.outdated {
-            tracing::warn!(
-                partition,
-                "store was away for longer than the changelog tells of what is gone: rebuilding"
-            );
-        }
+        log_findings(partition, &found);
         self.metrics.restored(found.restored);
         tracing::info!(
             partition,
@@ -179,187 +198,89 @@ impl Shards {
         Ok(Arc::new(shard))
     }
 
-    /// Carries out what was asked for when the partition was assigned: called on a thread that may wait. A fault of ours is for the
-    /// thread that polls.
-    pub fn restore(&self, partition: i32) {
-        let Some(changelog) = &self.changelog else { return };
-        let progress =
-            self.restoring.read().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned();
-        let Some(progress) = progress else { return };
-        self.stand_down(partition);
-        while !progress.is_cancelled() {
-            let (log, options, clock) = (&*changelog.log, &changelog.options, &*self.clock);
-            match self
-                .opened(partition, Some(&Restoring { log, options, progress: &progress, clock }))
-            {
-                Ok(shard) => return self.restored(partition, &progress, shard),
-                Err(Fault::Retry(retry)) => {
-                    tracing::warn!(partition, what = retry.what, "restores again");
-                    self.clock.sleep(RESTORE_AGAIN);
-                }
-                Err(stop) => return self.failed(stop),
+    /// Opens a shard inside the rebalance, where an error can only be left for the next poll.
+    fn open_now(&self, partition: i32, committed: i64) {
+        match self.open(partition) {
+            Ok(shard) => {
+                // With `local` a batch is committed after its outputs were acknowledged, so the
+                // committed offset is the published offset.
+                shard.was_told_until(committed);
+                self.restored.lock().push(partition);
             }
+            Err(fault) => self.fail(fault),
         }
     }
 
-    /// Brings what lies here of a shard that somebody else owns to where its changelog is now, so that taking it over is short. Nobody
-    /// reads it, and it is closed again at once: a directory has one process and one shard that has it open.
-    pub fn stand_by(&self, partition: i32) -> Result<()> {
-        let (Some(changelog), progress) = (&self.changelog, Arc::<Progress>::default()) else {
-            return Ok(());
-        };
-        self.standing_by().insert(partition, progress.clone());
-        // Asked after it is known that we stand by: whoever gets it from now on waits for us.
-        let outcome = if self.owned().contains(&partition) {
-            Ok(())
-        } else {
-            let (log, options, clock) = (&*changelog.log, &changelog.options, &*self.clock);
-            let from = Restoring { log, options, progress: &progress, clock };
-            let opened = Shard::open(
-                &self.place.home,
-                &self.options,
-                &self.place.identity(partition),
-                clock.wall(),
-                Some(&from),
-            );
-            opened.and_then(|(shard, found)| {
-                self.metrics.stood_by(partition, found.restored);
-                shard.settle()?;
-                shard.store.flush()
-            })
-        };
-        self.standing_by().remove(&partition);
-        outcome
-    }
-
-    /// Partitions that somebody else owns.
-    pub fn of_others(&self) -> Vec<i32> {
-        let owned = self.owned();
-        (0..self.place.partitions).filter(|partition| !owned.contains(partition)).collect()
-    }
-
-    /// It is ours now: what stands by for it ends and lets go of its files.
-    fn stand_down(&self, partition: i32) {
-        while let Some(standing_by) = self.standing_by().get(&partition).cloned() {
-            standing_by.cancel();
-            self.clock.sleep(STAND_DOWN);
-        }
-    }
-
-    fn standing_by(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<Progress>>> {
-        self.standing_by.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Unless somebody else has it by now, or it was asked for a second time.
-    fn restored(&self, partition: i32, progress: &Arc<Progress>, shard: Arc<Shard>) {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
-        if progress.is_cancelled()
-            || !restoring.get(&partition).is_some_and(|known| Arc::ptr_eq(known, progress))
-        {
-            return;
-        }
-        restoring.remove(&partition);
-        self.metrics.restoring(restoring.len());
-        open.insert(partition, shard);
-        self.metrics.shards_owned(open.len());
-        self.restored.lock().unwrap_or_else(PoisonError::into_inner).push(partition);
-        self.changes.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Shards that are here since the last call: reading goes on behind what they have applied.
-    pub fn take_restored(&self) -> Vec<i32> {
-        std::mem::take(&mut self.restored.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// What is in the changelog is no longer known here: all is read again from where the disk is.
-    pub fn restore_all_again(&self) {
-        for partition in self.owned() {
-            self.close(partition);
-            self.want(partition);
-        }
-    }
-
-    fn want(&self, partition: i32) {
-        let Some(changelog) = &self.changelog else { return };
-        let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = restoring.insert(partition, Arc::default()) {
-            before.cancel();
-        }
-        self.metrics.restoring(restoring.len());
-        drop(restoring);
-        self.changes.fetch_add(1, Ordering::AcqRel);
-        // Cannot be full: it holds as many as there can be partitions. Gone only when the process ends.
-        let _ = changelog.wanted.try_send(partition);
-    }
-
-    /// Flushes and lets go. Readers that still hold a shard finish first; the files close with the last of them.
+    /// Flushes a shard and removes it from the registry. A reader that still holds the shard
+    /// finishes first; its files close with the last reference.
     pub fn close(&self, partition: i32) {
-        let Some(shard) =
-            self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&partition)
-        else {
-            return;
-        };
-        self.metrics.shards_owned(self.count());
+        let mut open = self.open.write();
+        let Some(shard) = open.remove(&partition) else { return };
+        self.metrics.shards_owned(open.len());
+        drop(open);
         self.changes.fetch_add(1, Ordering::AcqRel);
         if let Err(fault) = shard.settle().and_then(|_| shard.store.flush()) {
-            tracing::warn!(partition, %fault, "closes a shard: the log has what is missing");
+            tracing::warn!(
+                partition,
+                %fault,
+                "cannot flush a shard while closing it: the log still has these changes"
+            );
         }
         self.metrics.shard_closed(partition);
         tracing::info!(partition, applied = shard.applied(), "shard closed");
     }
 
     pub fn close_all(&self) {
-        let partitions: Vec<i32> =
-            self.open.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+        let partitions: Vec<i32> = self.open.read().keys().copied().collect();
         partitions.into_iter().for_each(|partition| self.close(partition));
     }
+}
 
-    fn open_now(&self, partition: i32, committed: i64) {
-        match self.open(partition) {
-            Ok(shard) => {
-                // A batch is committed after its outputs were acknowledged: up to here the world has heard it all.
-                shard.was_told_until(committed);
-                self.restored.lock().unwrap_or_else(PoisonError::into_inner).push(partition);
-            }
-            Err(fault) => self.failed(fault),
-        }
+/// Logs each loss that opening a shard found and repaired. The stand-by copy of a shard is rebuilt
+/// in the same way, so its losses are logged too.
+fn log_findings(partition: i32, found: &shard::Opened) {
+    if let Some(aside) = &found.set_aside {
+        tracing::error!(
+            partition,
+            set_aside = %aside.display(),
+            "store was unreadable: moved it aside, rebuilding"
+        );
     }
-
-    fn failed(&self, fault: Fault) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    if found.outdated {
+        tracing::warn!(
+            partition,
+            "store is older than the changelog's tombstones: removed it, rebuilding"
+        );
     }
-
-    fn count(&self) -> usize {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).len()
+    if let Some(why) = &found.index_discarded {
+        tracing::warn!(partition, why, "discarded the index: rebuilding it from the store");
     }
 }
 
 impl Ownership for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
-        let mut starts = Vec::new();
         for (partition, committed) in partitions {
             if *partition >= self.place.partitions {
                 let what = format!(
-                    "{} has a partition {partition}, and had {} when this process started: users would be looked for on other shards",
+                    "{} has a partition {partition}, but had {} partitions when this process \
+                     started: users would be looked up on the wrong shards",
                     self.place.topic, self.place.partitions
                 );
-                self.failed(Fault::stop(StopName::PartitionsDiffer, what));
+                self.fail(Fault::stop(StopName::PartitionsDiffer, what));
             } else if self.changelog.is_some() {
                 self.want(*partition);
             } else {
                 self.open_now(*partition, committed.unwrap_or(0));
             }
-            // Its state says where reading begins, once it is here.
-            starts.push((*partition, Start::Paused));
         }
         self.metrics.rebalanced("assigned", partitions.len());
-        starts
+        // Paused, because only the restored shard knows at which offset reading continues.
+        partitions.iter().map(|(partition, _)| (*partition, Start::Paused)).collect()
     }
 
     fn revoked(&self, partitions: &[i32]) {
         for partition in partitions {
-            let mut restoring = self.restoring.write().unwrap_or_else(PoisonError::into_inner);
+            let mut restoring = self.restoring.write();
             if let Some(progress) = restoring.remove(partition) {
                 progress.cancel();
             }

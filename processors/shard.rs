@@ -1,31 +1,44 @@
-//! One partition's state: its store and its index, changed together and seen together. Knows no broker and decides nothing.
+//! Holds the state of one partition: its store and its index, changed together and read together.
+//!
+//! A batch becomes visible in [`Shard::apply`], in this order:
+//!
+//! 1. Take `view` for writing, so that no reader sees half of a batch.
+//! 2. Apply the records and the checkpoint to the store, in one atomic batch.
+//! 3. Put and remove search documents and vectors in the index.
+//! 4. Publish the new offset in `applied`.
+//!
+//! The index on disk is flushed later ([`Shard::settle`]). After a crash it may lack the last
+//! batches, never hold more than the store; opening the shard indexes the rest.
+//!
+//! Locks: the ingest thread takes `view` for writing, recall and compact take it for reading while
+//! they collect. Offsets are atomics, so that a reader may check them without a lock.
 
+mod open;
+mod recent;
 mod searched;
 
+pub use open::{Opened, Restoring, check_durability};
 pub use searched::document;
 
-use crate::domain::{Decision, MemoryId, Position, Time, UserKey, Vector};
-use crate::fault::{Fault, Result, StopName};
-use crate::home::Home;
+use crate::domain::{Decision, MemoryId, Position, UserKey, Vector};
+use crate::fault::Result;
 use crate::memory::reads::{Neighbours, Reads, StagedVectors};
 use crate::memory::staged::StagedChanges;
-use crate::ports::broker::Log;
-use crate::ports::clock::Clock;
-use crate::restore::{self, Progress};
 use crate::stages::index::{self, Index, Room};
-use crate::stages::store::{self, Identity, Mark, Store, Upserted};
+use crate::stages::store::{self, Mark, Store, Upserted};
+use parking_lot::{RwLock, RwLockReadGuard};
+use recent::RecentDecisions;
 use searched::has_same_words;
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub store: store::Options,
     pub index: index::Options,
-    /// For the vectors of all shards that are opened with these options.
+    /// The vector cache that all shards opened with these options share.
     pub room: Arc<Room>,
     pub decisions_recent_max: usize,
 }
@@ -34,160 +47,76 @@ pub struct Shard {
     pub partition: i32,
     pub store: Store,
     pub index: Index,
-    /// A recall sees one state: readers hold this while they collect, the writer takes it only to apply.
+    /// Readers hold this lock while they collect, so that a recall sees one state. The writer
+    /// takes the lock only to apply a batch.
     view: RwLock<()>,
     applied: AtomicI64,
     /// The newest event offset known to be in the log.
-    known: AtomicI64,
-    /// Has been at the end of its events partition since it was opened.
+    newest: AtomicI64,
+    /// The reader of the events partition is at its end.
     reached_end: AtomicBool,
-    /// Was at that end once: ready to be asked.
+    /// The reader has been at the end at least once, which makes the shard ready.
     was_caught_up: AtomicBool,
-    /// Events before this offset have had their outputs acknowledged, whatever the store remembers.
-    told_until: AtomicI64,
-    recent: Mutex<VecDeque<Decision>>,
-    recent_max: usize,
-}
-
-/// What opening found that a person should know.
-#[derive(Debug, Default)]
-pub struct Opened {
-    /// A store that could not be read was set aside here.
-    pub set_aside: Option<PathBuf>,
-    /// A store that had been away too long was removed.
-    pub outdated: bool,
-    /// Records read from the changelog.
-    pub restored: u64,
-    /// Memories the index had not seen yet.
-    pub caught_up: usize,
-}
-
-/// Where the rest of a shard's state is, and who watches how it comes.
-pub struct Restoring<'a> {
-    pub log: &'a dyn Log,
-    pub options: &'a restore::Options,
-    pub progress: &'a Progress,
-    pub clock: &'a dyn Clock,
+    /// The published offset: outputs of the events before it were acknowledged.
+    published: AtomicI64,
+    recent: RecentDecisions,
 }
 
 impl Shard {
-    /// From what lies here, and from its changelog if it has one.
-    pub fn open(
-        home: &Home,
-        options: &Options,
-        identity: &Identity,
-        now: Time,
-        from: Option<&Restoring<'_>>,
-    ) -> Result<(Shard, Opened)> {
-        let about = |fault: Fault| {
-            fault.about(format!("opens the shard of partition {}", identity.partition))
-        };
-        let open = || home.store(&options.store, identity, now.0);
-        let mut opened = open().map_err(about)?;
-        check_durability(&opened.store, from.is_some()).map_err(about)?;
-        let (mut outdated, mut restored) = (false, 0);
-        if let Some(from) = from {
-            outdated = !restore::is_recent(&opened.store, now.0, from.options);
-            if outdated {
-                drop(opened);
-                home.wipe(identity).map_err(about)?;
-                opened = open().map_err(about)?;
-            }
-            restored =
-                restore::restore(&opened.store, from.log, from.options, from.progress, from.clock)
-                    .map_err(about)?;
-        }
-        let index = home.index(options.index, options.room.clone(), identity).map_err(about)?;
-        let shard =
-            Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
-        let caught_up = shard.catch_up().map_err(about)?;
-        Ok((shard, Opened { set_aside: opened.rebuilt, outdated, restored, caught_up }))
-    }
-
-    pub fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
-        let applied = AtomicI64::new(store.applied());
-        let known = AtomicI64::new(store.applied());
+    fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
+        let applied = store.applied();
         Shard {
             partition,
             store,
             index,
             view: RwLock::new(()),
-            applied,
-            known,
+            applied: AtomicI64::new(applied),
+            newest: AtomicI64::new(applied),
             reached_end: AtomicBool::new(false),
             was_caught_up: AtomicBool::new(false),
-            told_until: AtomicI64::new(0),
-            recent: Mutex::new(VecDeque::new()),
-            recent_max,
+            published: AtomicI64::new(0),
+            recent: RecentDecisions::new(recent_max),
         }
-    }
-
-    /// Brings the index to where the store is: the index is derived, and may have missed the last seconds of its process.
-    fn catch_up(&self) -> Result<usize> {
-        let applied = self.store.applied();
-        let mark = match self.index.text.mark() {
-            Some(mark) if mark == applied => return Ok(0),
-            // Ahead of the store: it belongs to one that was set aside. All of it is looked at again.
-            Some(mark) if mark > applied => -1,
-            mark => mark.unwrap_or(-1),
-        };
-        let mut gone: HashSet<_> = self.index.text.ids()?.into_iter().collect();
-        let (mut count, mut user) = (0, None);
-        loop {
-            let users = self.store.users(user.as_ref(), 1000)?;
-            let Some(last) = users.last().cloned() else { break };
-            for key in users {
-                self.store.memories(&key, &mut |memory| {
-                    gone.remove(&(memory.key.clone(), memory.id));
-                    if memory.changed > mark {
-                        self.index.text.put(document(memory));
-                        count += 1;
-                    }
-                    true
-                })?;
-            }
-            user = Some(last);
-        }
-        gone.iter().for_each(|(key, id)| self.index.text.remove(key, *id));
-        self.index.text.settle(applied)?;
-        Ok(count)
     }
 
     /// Holds the state still while a reader collects from store and index.
     pub fn view(&self) -> RwLockReadGuard<'_, ()> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner)
+        self.view.read()
     }
 
-    /// Makes one batch's effects visible, all at once.
-    pub fn apply(&self, overlay: Effects, mark: Mark) -> Result<Duration> {
+    /// Makes the effects of one batch visible, all at once, and returns the time this took under
+    /// the lock.
+    pub fn apply(&self, effects: Effects, mark: Mark) -> Result<Duration> {
         let applied = mark.applied;
-        let _alone = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.view.write();
         let began = Instant::now();
-        self.store.apply(overlay.batch, mark)?;
-        for (key, id) in &overlay.touched.removed {
+        self.store.apply(effects.batch, mark)?;
+        for (key, id) in &effects.touched.removed {
             self.index.text.remove(key, *id);
             self.index.vectors.remove(key, *id);
         }
-        for Upserted { memory, was } in overlay.touched.upserted {
+        for Upserted { memory, was } in effects.touched.upserted {
             if !was.is_some_and(|was| has_same_words(&was, &memory)) {
                 self.index.text.put(document(memory));
             }
         }
-        for (key, id, vector) in &overlay.touched.vectors {
+        for (key, id, vector) in &effects.touched.vectors {
             self.index.vectors.put(key, *id, vector);
         }
         self.applied.store(applied, Ordering::Release);
-        self.known.fetch_max(applied, Ordering::AcqRel);
+        self.newest.fetch_max(applied, Ordering::AcqRel);
         Ok(began.elapsed())
     }
 
-    /// Moves words from memory into a segment. Searches go on meanwhile.
+    /// Flushes the in-memory segment of the text index, and returns whether there was anything to
+    /// flush. Searches continue meanwhile.
     pub fn settle(&self) -> Result<bool> {
         let applied = self.applied();
         if self.index.text.pending() == 0 && self.index.text.mark() == Some(applied) {
             return Ok(false);
         }
-        // Order matters: an index ahead of its store after a crash would have to be looked through from the beginning.
+        // Order matters: if the index were ahead of the store after a crash, opening the shard
+        // would have to compare every memory.
         self.store.flush()?;
         self.index.text.settle(applied)
     }
@@ -197,13 +126,15 @@ impl Shard {
         self.applied.load(Ordering::Acquire)
     }
 
-    /// Whether readers see all that this user did up to this offset: what changes the tenant's memories is seen only once it had its turn.
+    /// Returns whether readers see every change that this user made up to this offset. A change
+    /// of a tenant memory is first ordered on the tenant's partition, so it arrives later.
     pub fn has_applied(&self, key: &UserKey, offset: i64) -> bool {
         self.applied() >= offset && !self.store.awaits(key, offset).unwrap_or(true)
     }
 
+    /// Notes that the log holds an event at this offset.
     pub fn saw(&self, offset: i64) {
-        self.known.fetch_max(offset, Ordering::AcqRel);
+        self.newest.fetch_max(offset, Ordering::AcqRel);
     }
 
     pub fn reached_end(&self) {
@@ -215,87 +146,58 @@ impl Shard {
         self.reached_end.store(false, Ordering::Release);
     }
 
-    /// It has seen all there was when it was opened. Stays so under load, when answers may be stale again.
+    /// Returns whether the shard has applied every event that the log held when it opened. Stays
+    /// true under load, when answers may be stale again.
     pub fn was_caught_up(&self) -> bool {
         self.was_caught_up.load(Ordering::Acquire)
     }
 
+    /// The published offset of this life of the shard. The store keeps none.
     pub fn told_until(&self) -> i64 {
-        self.told_until.load(Ordering::Acquire)
+        self.published.load(Ordering::Acquire)
     }
 
     pub fn was_told_until(&self, offset: i64) {
-        self.told_until.fetch_max(offset, Ordering::AcqRel);
+        self.published.fetch_max(offset, Ordering::AcqRel);
     }
 
-    /// Whether the log holds, or may hold, events that readers do not see yet.
+    /// Returns whether the log holds, or may hold, events that readers do not see yet.
     pub fn is_stale(&self) -> bool {
         self.behind() > 0 || !self.reached_end.load(Ordering::Acquire)
     }
 
-    /// Records known to be in the log and not yet applied.
+    /// Returns the distance from the applied offset to the newest one known to be in the log.
     pub fn behind(&self) -> i64 {
-        (self.known.load(Ordering::Acquire) - self.applied()).max(0)
+        (self.newest.load(Ordering::Acquire) - self.applied()).max(0)
     }
 
-    /// The user's vectors for the cache that does not have them.
+    /// Reads the user's vectors from the store, for a cache that lacks them.
     pub fn vectors(&self, key: &UserKey) -> Result<Vec<(MemoryId, Vector)>> {
         self.store.vectors(key)
     }
 
     pub fn remember_decisions(&self, decisions: impl Iterator<Item = Decision>) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.extend(decisions);
-        let over = recent.len().saturating_sub(self.recent_max);
-        recent.drain(..over);
+        self.recent.add(decisions);
     }
 
     pub fn decisions_of(&self, key: &UserKey, event: &Position) -> Vec<Decision> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent
-            .iter()
-            .filter(|decision| decision.key == *key && decision.event == *event)
-            .cloned()
-            .collect()
+        self.recent.of_event(key, event)
     }
 
-    /// How this user's recent decisions ended.
+    /// Counts this user's recent decisions by outcome.
     pub fn outcomes_of(&self, key: &UserKey) -> BTreeMap<String, u64> {
-        let mut counts = BTreeMap::new();
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        for decision in recent.iter().filter(|decision| decision.key == *key) {
-            *counts.entry(decision.outcome.as_str().to_owned()).or_default() += 1;
-        }
-        counts
+        self.recent.outcomes(key)
     }
 
-    /// The user's recent decisions whose memory is gone must not be explained either.
+    /// Removes recent decisions, so that `explain` does not return the text of a memory that was
+    /// forgotten.
     pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
-        self.recent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|decision| !forgotten(decision));
+        self.recent.remove(forgotten);
     }
 }
 
-/// A store that was written without a changelog is not in one, and one written with it would be ahead of it.
-pub fn check_durability(store: &Store, changelog: bool) -> Result<()> {
-    let what = match (changelog, store.changelog()) {
-        (true, None) if store.applied() >= 0 => {
-            "it was written with store.durability = \"local\", so the changelog lacks what it holds"
-        }
-        (false, Some(_)) => {
-            "it was written with store.durability = \"changelog\", which would miss what is written without"
-        }
-        _ => return Ok(()),
-    };
-    Err(Fault::stop(
-        StopName::DurabilityDiffers,
-        format!("{what}; set store.durability back, or move the directory away to have it rebuilt"),
-    ))
-}
-
-/// What a batch does to a shard: the bytes for the store, and the same in domain words for the index and the change feed.
+/// The effects of one batch on a shard: encoded records for the store, and the changed memories
+/// for the index and the change feed.
 pub struct Effects {
     pub batch: store::Finished,
     pub touched: store::Touched,

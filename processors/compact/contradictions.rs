@@ -1,7 +1,16 @@
-//! Finds statements of one person that a later one contradicts, by a model that reads both, and proposes that the later one revises them.
-//! The model is slow (some 70 ms a pair), so a round compares new memories only, each with the nearest earlier ones, within a budget of time.
+//! Finds earlier statements that a new one contradicts, with a model that reads both, and proposes
+//! that the new one revises them.
+//!
+//! For each memory of the last `conflict.days` days that was not compared before:
+//!
+//! 1. Choose the nearest earlier statements of the same person by cosine.
+//! 2. Let the model judge each pair in both orders; the lower probability counts.
+//! 3. Propose a link to each statement whose probability reaches `conflict.probability`.
+//!
+//! Limit: the model takes about 70 ms a pair. A round stops when its time budget is used up, and
+//! the next round continues.
 
-use super::{Snapshot, seen};
+use super::plan::{Snapshot, seen};
 use crate::domain::{Memory, MemoryId, Revise, Scope, Seen, Spread, Time};
 use crate::fault::Result;
 use crate::ports::clock::Clock;
@@ -13,20 +22,21 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Probability of a contradiction from which a link is proposed.
+    /// Least probability of a contradiction for which a link is proposed.
     pub probability: f32,
     /// Least cosine of two memories that are compared, on the scale of the standard encoder.
     pub cosine: f32,
-    /// Earlier memories that one is compared with.
+    /// Number of earlier memories that a new one is compared with.
     pub earlier_max: usize,
-    /// Age of the oldest memory that is compared with earlier ones.
+    /// Greatest age of a new memory, in days.
     pub days: f32,
+    /// Time in ms that one round may take.
     pub budget_ms: i64,
-    /// Memories known to have been compared.
+    /// Number of memories remembered as compared.
     pub compared_max: usize,
 }
 
-/// The model, and what it may take.
+/// The model with its limits.
 pub struct Judging {
     pub judge: Box<dyn Judge>,
     pub clock: Arc<dyn Clock>,
@@ -34,12 +44,14 @@ pub struct Judging {
     pub options: Options,
 }
 
-/// How the comparisons of a round ended.
+/// The outcome of a round's comparisons, a label of `keepsake_conflict_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// All new memories were compared.
     Done,
     /// The budget ended before all new memories were compared.
     Slow,
+    /// The model returned an error.
     Failed,
 }
 
@@ -53,10 +65,11 @@ impl Outcome {
     }
 }
 
-/// Compares the new memories of all users.
+/// Compares new memories, over all rounds and users.
 pub struct Contradictions {
     judging: Judging,
-    /// The words with which a memory was compared, as a hash. In memory only: a process that starts compares again.
+    /// Hash of the text with which each memory was compared. Kept in memory only, so that a process
+    /// compares recent memories again after its start. Cleared when full.
     compared: HashMap<MemoryId, u64>,
     began: i64,
     outcome: Outcome,
@@ -68,10 +81,11 @@ impl Contradictions {
     }
 
     pub(super) fn begin(&mut self) {
-        (self.began, self.outcome) = (self.judging.clock.steady_ms(), Outcome::Done);
+        self.began = self.judging.clock.steady_ms();
+        self.outcome = Outcome::Done;
     }
 
-    /// How the round ended, and the ms it took.
+    /// Returns the outcome of the round and its duration in ms.
     pub(super) fn ended(&self) -> (Outcome, i64) {
         (self.outcome, self.spent_ms())
     }
@@ -80,7 +94,8 @@ impl Contradictions {
         self.judging.clock.steady_ms() - self.began
     }
 
-    /// The links that one user's new memories call for. A memory that the budget leaves out is compared in a later round.
+    /// Returns the links to propose for one user's new memories. Memories that the budget leaves
+    /// out are compared in a later round.
     pub(super) fn found(&mut self, snapshot: &Snapshot, now: Time) -> Vec<Revise> {
         let days = self.judging.options.days;
         let mut new: Vec<&Memory> = snapshot
@@ -91,8 +106,8 @@ impl Contradictions {
         new.sort_by_key(|memory| (memory.created_at, memory.id));
         let mut found = Vec::new();
         for memory in new {
-            let words = hash(&memory.content);
-            if self.compared.get(&memory.id) == Some(&words) {
+            let content = hash(&memory.content);
+            if self.compared.get(&memory.id) == Some(&content) {
                 continue;
             }
             if self.spent_ms() >= self.judging.options.budget_ms && self.outcome == Outcome::Done {
@@ -104,7 +119,7 @@ impl Contradictions {
             match self.judging.revised(memory, snapshot) {
                 Ok(revise) => found.extend(revise),
                 Err(fault) => {
-                    tracing::error!(%fault, "compares no statements in this round");
+                    tracing::error!(%fault, "conflict.model failed: this round compares no more");
                     self.outcome = Outcome::Failed;
                     break;
                 }
@@ -112,14 +127,15 @@ impl Contradictions {
             if self.compared.len() >= self.judging.options.compared_max {
                 self.compared.clear();
             }
-            self.compared.insert(memory.id, words);
+            self.compared.insert(memory.id, content);
         }
         found
     }
 }
 
 impl Judging {
-    /// A contradiction must hold in both orders: a model that reads only one takes many an addition for a contradiction.
+    /// Judges each pair in both orders. In a single order, the model takes many additions for
+    /// contradictions.
     fn revised(&mut self, newer: &Memory, snapshot: &Snapshot) -> Result<Option<Revise>> {
         let earlier = self.earlier(newer, snapshot);
         let pairs: Vec<(&str, &str)> =
@@ -127,13 +143,14 @@ impl Judging {
         let mut likely: Vec<(&Memory, f32)> =
             earlier.iter().copied().zip(self.judge.contradiction(&pairs)?).collect();
         likely.retain(|(_, probability)| *probability >= self.options.probability);
-        let turned: Vec<(&str, &str)> = likely
+        let reversed: Vec<(&str, &str)> = likely
             .iter()
             .map(|(older, _)| (newer.content.as_str(), older.content.as_str()))
             .collect();
-        for ((_, probability), turned) in likely.iter_mut().zip(self.judge.contradiction(&turned)?)
+        for ((_, probability), reverse) in
+            likely.iter_mut().zip(self.judge.contradiction(&reversed)?)
         {
-            *probability = probability.min(turned);
+            *probability = probability.min(reverse);
         }
         likely.retain(|(_, probability)| *probability >= self.options.probability);
         let Some(probability) = likely.iter().map(|(_, probability)| *probability).reduce(f32::max)
@@ -142,31 +159,30 @@ impl Judging {
         };
         let revises: Vec<Seen> = likely.iter().map(|(older, _)| seen(older)).collect();
         let reason = format!(
-            "contradicts what was said before, by conflict.model with a probability of {probability:.2}"
+            "contradicts what was said before, by conflict.model with a probability of \
+             {probability:.2}"
         );
         Ok(Some(Revise { memory: seen(newer), revises, probability, reason }))
     }
 
-    /// The nearest earlier statements of the same person that are not linked yet.
+    /// Returns the nearest earlier statements that `newer` may revise, the nearest first.
     fn earlier<'s>(&self, newer: &Memory, snapshot: &'s Snapshot) -> Vec<&'s Memory> {
         let Some(vector) = snapshot.vectors.get(&newer.id) else { return Vec::new() };
-        let cosine = |older: &Memory| {
-            let found = snapshot.vectors.get(&older.id)?;
-            Some(self.spread.standard(vector.cosine(found)))
-                .filter(|cosine| *cosine >= self.options.cosine)
-        };
-        let comparable = snapshot
+        let mut near: Vec<(&Memory, f32)> = snapshot
             .memories
             .iter()
-            .filter(|older| is_statement(older) && may_revise(newer, older));
-        let mut near: Vec<(&Memory, f32)> =
-            comparable.filter_map(|older| Some((older, cosine(older)?))).collect();
+            .filter(|older| is_statement(older) && may_revise(newer, older))
+            .filter_map(|older| Some((older, vector.cosine(snapshot.vectors.get(&older.id)?))))
+            .map(|(older, cosine)| (older, self.spread.standard(cosine)))
+            .filter(|(_, cosine)| *cosine >= self.options.cosine)
+            .collect();
         near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
         near.into_iter().take(self.options.earlier_max).map(|(older, _)| older).collect()
     }
 }
 
-/// Said by somebody and still taken to be so.
+/// Returns whether a memory states something that still holds: not archived, closed, a summary or a
+/// tenant memory.
 fn is_statement(memory: &Memory) -> bool {
     !memory.archived
         && memory.valid_to.is_none()
@@ -174,8 +190,9 @@ fn is_statement(memory: &Memory) -> bool {
         && memory.scope == Scope::User
 }
 
-/// Not where somebody has said otherwise: a link that `wrong` undid leaves the newer memory less certain than the older one, and what
-/// was confirmed after the newer one was said holds.
+/// Returns whether a link from `newer` to `older` may be proposed. Feedback overrules the model:
+/// after `wrong` undid a link, the newer memory has less confidence than the older one, and a
+/// memory that was confirmed after the newer one still holds.
 fn may_revise(newer: &Memory, older: &Memory) -> bool {
     let is_earlier =
         (older.valid_from, older.source.offset) < (newer.valid_from, newer.source.offset);

@@ -1,6 +1,7 @@
-//! The sections of the configuration, as `config/default.toml` has them, and what follows from a few of their values.
+//! The sections of the configuration: one struct for each table of `config/default.toml`. A new
+//! option needs a field here, and a line with its unit and its reason there.
 
-use super::leaves;
+use super::layers::leaves;
 use serde::Deserialize;
 use std::path::PathBuf;
 use toml::{Table, Value};
@@ -12,7 +13,8 @@ pub struct Kafka {
     pub group_id: String,
     pub connect_ms: u64,
     pub acknowledge_ms: u64,
-    /// Nested tables are names with dots: `session.timeout.ms = 6000` needs no quotes.
+    /// Options of librdkafka. TOML reads `session.timeout.ms = 6000` as nested tables, whose names
+    /// [`Kafka::client_options`] joins again.
     pub librdkafka: Table,
 }
 
@@ -21,7 +23,7 @@ impl Kafka {
         self.bootstrap_servers == "embedded"
     }
 
-    /// `librdkafka.*` as the client wants it: dotted names, text values.
+    /// Returns `librdkafka.*` in the client's form: dotted names and text values.
     pub fn client_options(&self) -> Vec<(String, String)> {
         leaves(&self.librdkafka)
             .into_iter()
@@ -76,7 +78,7 @@ impl Topics {
 #[serde(deny_unknown_fields)]
 pub struct Store {
     pub dir: PathBuf,
-    pub durability: String,
+    pub durability: DurabilityMode,
     pub restore_threads: usize,
     pub restore_batch_max: usize,
     pub standby: bool,
@@ -85,6 +87,19 @@ pub struct Store {
     pub tails_max: usize,
     pub recalled_bytes_max: usize,
     pub flush_ms: u64,
+}
+
+/// `store.durability`: where the records of a shard are safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum DurabilityMode {
+    /// `Changelog` on a real Kafka, `Local` on the embedded broker.
+    Auto,
+    /// Only in the store on this disk.
+    Local,
+    /// In the memories topic, written in one transaction with the outputs of each batch.
+    Changelog,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,4 +1,4 @@
-//! Makes counters, gauges and histograms and registers each; the buckets that histograms use.
+//! Creates each metric and registers it in one step, and keeps a list of all names and help texts.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -6,58 +6,77 @@ use prometheus::{
     Registry,
 };
 
-/// From half a millisecond to ten seconds: a blink and a timeout are both inside.
+/// Buckets for seconds: half a millisecond to ten seconds, which is longer than any deadline that
+/// a request has by default.
 pub const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
     10.0,
 ];
+/// Buckets for totals of surprise.
 pub const POINTS: &[f64] = &[-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
+/// Buckets for tokens of a prompt block.
 pub const TOKENS: &[f64] =
     &[0.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0, 32000.0];
+/// Buckets for numbers of records or memories.
 pub const COUNTS: &[f64] =
     &[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 4000.0];
 
-const VALID: &str = "names and labels are constants of `metrics.rs`, and a test builds them all";
+const VALID: &str = "names and labels are constants of `metrics.rs`, and a test registers them all";
 
-fn kept<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
-    registry.register(Box::new(collector.clone())).expect(VALID);
-    collector
+/// A registry, and the name and help of every metric registered through it.
+#[derive(Default)]
+pub struct Registered {
+    registry: Registry,
+    names: Vec<(String, String)>,
 }
 
-pub fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
-    kept(registry, IntCounter::new(name, help).expect(VALID))
-}
+impl Registered {
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
 
-pub fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    kept(registry, IntCounterVec::new(Opts::new(name, help), labels).expect(VALID))
-}
+    pub fn names(&self) -> &[(String, String)] {
+        &self.names
+    }
 
-pub fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
-    kept(registry, IntGauge::new(name, help).expect(VALID))
-}
+    pub fn counter(&mut self, name: &str, help: &str) -> IntCounter {
+        self.register(IntCounter::new(name, help))
+    }
 
-pub fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-    kept(registry, IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID))
-}
+    pub fn counters(&mut self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.register(IntCounterVec::new(Opts::new(name, help), labels))
+    }
 
-pub fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-    kept(
-        registry,
-        Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))
-            .expect(VALID),
-    )
-}
+    pub fn gauge(&mut self, name: &str, help: &str) -> IntGauge {
+        self.register(IntGauge::new(name, help))
+    }
 
-pub fn histograms(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-    buckets: &[f64],
-) -> HistogramVec {
-    kept(
-        registry,
-        HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)
-            .expect(VALID),
-    )
+    pub fn gauges(&mut self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    pub fn histogram(&mut self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.register(Histogram::with_opts(options))
+    }
+
+    pub fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.register(HistogramVec::new(options, labels))
+    }
+
+    fn register<C: Collector + Clone + 'static>(&mut self, made: prometheus::Result<C>) -> C {
+        let collector = made.expect(VALID);
+        for described in collector.desc() {
+            self.names.push((described.fq_name.clone(), described.help.clone()));
+        }
+        self.registry.register(Box::new(collector.clone())).expect(VALID);
+        collector
+    }
 }

@@ -1,4 +1,21 @@
-//! The ingest thread: poll a batch, take a step, make what it causes certain, and only then visible. Decides nothing about any event.
+//! The loop of the ingest thread: one batch of events from the log to durable and visible state.
+//!
+//! 1. Resume partitions whose shard was restored, behind the offset that the shard has applied.
+//! 2. Collect records until a batch limit is reached or the input is idle.
+//! 3. Let [`Ingest`] decide the batch. Nothing is written yet.
+//! 4. Make the outputs durable: one transaction ([`Durability::Changelog`]) or acknowledged
+//!    records ([`Durability::Local`]).
+//! 5. Apply the batch to each shard, which makes the batch visible to recall.
+//! 6. Send the replies.
+//!
+//! A transaction that does not succeed ends in one of four ways:
+//!
+//! | outcome | state of the log | next step |
+//! |---|---|---|
+//! | aborted | holds nothing of the batch | read the same events again |
+//! | unknown | holds all or nothing of the batch | replace the producer, restore all shards |
+//! | fenced | ended by a newer producer with this id | the same, at most [`FENCED_MAX`] times |
+//! | fault | a retry cannot succeed | stop the process |
 
 use super::Shared;
 use super::loops::{CLOSE, LOOK_UP, deliver, send, try_again};
@@ -19,29 +36,31 @@ use std::time::{Duration, Instant};
 pub struct IngestLoop {
     pub consumer: Box<dyn Consumer>,
     pub durability: Durability,
-    /// The topic it reads, for its first offset.
+    /// The events topic, to look up the first offset that it still has.
     pub events: Arc<dyn Log>,
-    /// Apart from what writes outputs: a reply topic that is not there must not hold back a batch.
+    /// Separate from the producer of the outputs: a missing reply topic must not delay a batch.
     pub replier: Box<dyn Producer>,
     pub compactor: crossbeam_channel::Sender<Time>,
     pub limits: config::Ingest,
     pub pace: Pace,
     pub acknowledge: Duration,
-    /// Partitions that are paused until reading can go on behind what their shard has applied.
+    /// Paused partitions that must be resumed behind the offset that their shard has applied.
     pub behind: BTreeSet<i32>,
-    /// Times in a row that somebody else had our name.
+    /// Number of transactions in a row that were fenced.
     pub fenced: u32,
 }
 
-/// How a batch becomes certain before it becomes visible.
+/// The way in which the outputs of a batch become durable, before the batch becomes visible.
 pub enum Durability {
-    /// What it causes is acknowledged, record by record; after a crash some of it is said again.
+    /// Each output is acknowledged by itself. After a crash some outputs are written again.
     Local(Box<dyn Producer>),
-    /// What it causes, the shard's own records and how far was read are one transaction.
+    /// One transaction holds the outputs, the shard's own records and the offsets read.
     Changelog(Box<dyn Transactor>),
 }
 
-/// A paused process finds once that its name was given up for dead. Somebody who really has it takes it again and again.
+/// Fenced transactions in a row that are tolerated. A process that was suspended is fenced once,
+/// because the broker gave its transactional id up; a second process with the same id fences this
+/// one again and again.
 const FENCED_MAX: u32 = 3;
 
 impl IngestLoop {
@@ -56,7 +75,8 @@ impl IngestLoop {
         Ok(())
     }
 
-    /// Order matters: what an earlier life of this process left open is ended before any of its partitions are asked for.
+    /// Order matters: a transaction that an earlier run of this process left open is ended before
+    /// any partition is restored, because it holds back every reader of the changelog.
     pub fn begin(&mut self, shared: &Shared) -> Result<()> {
         let Durability::Changelog(transactor) = &mut self.durability else { return Ok(()) };
         while !shared.is_stopping() {
@@ -72,24 +92,26 @@ impl IngestLoop {
     pub fn round(&mut self, ingest: &mut Ingest, shared: &Shared) -> Result<()> {
         shared.turned("ingest");
         let began = Instant::now();
-        self.go_on_with_restored(ingest)?;
+        self.resume_restored(ingest)?;
         let records = self.collect(ingest, shared)?;
         if records.is_empty() {
             return Ok(());
         }
-        let (read, collected) = (records.len(), Instant::now());
+        let read = records.len();
+        let collected = Instant::now();
         let first = format!("{}:{}", records[0].partition, records[0].offset);
-        // Twice the time a batch may take: the pace was wrong, and whoever waits behind these records should not pay for it.
-        let at_most = 2 * Duration::from_millis(self.limits.batch_work_ms);
-        let goes_on = || {
+        // A batch that takes twice its time was sized wrongly: it ends early, so that the senders
+        // of the records behind it do not wait for it.
+        let decide_max = 2 * Duration::from_millis(self.limits.batch_work_ms);
+        let effects = ingest.step_while(records, &|| {
             shared.turned("ingest");
-            collected.elapsed() < at_most
-        };
-        let effects = ingest.step_while(records, &goes_on)?;
-        let (count, decided_in) = (effects.records, collected.elapsed());
+            collected.elapsed() < decide_max
+        })?;
+        let count = effects.records;
+        let decided_in = collected.elapsed();
         self.carry_out(ingest, shared, effects)?;
         if count < read {
-            // Records that were left out are read again, after those that were decided.
+            // The undecided records are read again, behind those that were decided.
             self.read_again(ingest);
             ingest.metrics.batch_cut();
             let ms = decided_in.as_millis() as u64;
@@ -98,7 +120,7 @@ impl IngestLoop {
                 count,
                 read,
                 first,
-                "a batch took too long to decide: what is left is read again"
+                "a batch took too long to decide: its other records are read again"
             );
         }
         self.pace.carried_out(count, decided_in, collected.elapsed());
@@ -106,15 +128,15 @@ impl IngestLoop {
         Ok(())
     }
 
-    fn go_on_with_restored(&mut self, ingest: &Ingest) -> Result<()> {
+    fn resume_restored(&mut self, ingest: &Ingest) -> Result<()> {
         self.behind.extend(ingest.shards.take_restored());
         for partition in std::mem::take(&mut self.behind) {
-            // None: revoked meanwhile, or on its way a second time.
+            // No shard: the partition was revoked meanwhile, or is being restored again.
             let Some(shard) = ingest.shards.get(partition) else { continue };
-            match self.go_on(&shard) {
+            match self.resume(&shard) {
                 Ok(()) => {}
                 Err(Fault::Retry(retry)) => {
-                    tracing::warn!(partition, what = retry.what, "tries again");
+                    tracing::warn!(partition, what = retry.what, "cannot resume yet: retrying");
                     self.behind.insert(partition);
                 }
                 Err(stop) => return Err(stop),
@@ -123,28 +145,34 @@ impl IngestLoop {
         Ok(())
     }
 
-    fn go_on(&mut self, shard: &Shard) -> Result<()> {
-        let (next, first) = (shard.applied() + 1, self.events.beginning(shard.partition)?);
-        if next > 0 && first > next && self.limits.skip_gone {
+    /// Resumes a partition behind the offset that its shard has applied. Events that the topic no
+    /// longer has stop the process, unless `ingest.skip_gone` allows to skip them.
+    fn resume(&mut self, shard: &Shard) -> Result<()> {
+        let partition = shard.partition;
+        let next = shard.applied() + 1;
+        let first = self.events.beginning(partition)?;
+        if next > 0 && first > next {
+            if !self.limits.skip_gone {
+                let what = format!(
+                    "partition {partition} of the events topic begins at offset {first}, but its \
+                     shard has applied events only up to {next}: those between were never read"
+                );
+                return Err(Fault::stop(StopName::EventsGone, what));
+            }
             tracing::error!(
-                partition = shard.partition,
+                partition,
                 from = next,
                 to = first,
-                "skips events that are gone, as it was told to"
+                "skipping events that the topic no longer has, as ingest.skip_gone allows"
             );
-        } else if next > 0 && first > next {
-            let what = format!(
-                "partition {} of the events begins at {first}, and its shard has only come to {next}: what is between was never read",
-                shard.partition
-            );
-            return Err(Fault::stop(StopName::EventsGone, what));
         }
-        self.consumer.resume(shard.partition, next.max(first))
+        self.consumer.resume(partition, next.max(first))
     }
 
-    /// Records up to the batch limits; an idle input ends the batch at once.
+    /// Polls records up to the batch limits. An idle input ends the batch at once.
     fn collect(&mut self, ingest: &Ingest, shared: &Shared) -> Result<Vec<Record>> {
-        let (mut records, mut bytes) = (Vec::new(), 0);
+        let mut records = Vec::new();
+        let mut bytes = 0;
         let mut wait = LOOK_UP;
         let mut until = None;
         while records.len() < self.pace.records() && bytes < self.limits.batch_bytes_max {
@@ -179,16 +207,18 @@ impl IngestLoop {
         }
         ingest.shards.polled();
         ingest.shards.fault()?;
-        self.note_how_far_behind(ingest, records.len());
-        // A rebalance may have come between two polls: what is no longer ours, or will come again, is not for us.
+        self.note_lag(ingest, records.len());
+        // A rebalance may have run between two polls. Records of lost partitions are dropped, and
+        // records that a restored shard has applied are dropped, too.
         records.retain(|record| {
             ingest.shards.get(record.partition).is_some_and(|shard| record.offset > shard.applied())
         });
         Ok(records)
     }
 
-    /// A full batch means that there is more: the end has to be reached again before an answer is called fresh.
-    fn note_how_far_behind(&self, ingest: &Ingest, records: usize) {
+    /// A full batch means that the log holds more records. Replies are then stale until the end of
+    /// the partition is reached again.
+    fn note_lag(&self, ingest: &Ingest, records: usize) {
         for shard in ingest.shards.all() {
             if records >= self.pace.records() && shard.behind() > 0 {
                 shard.left_end();
@@ -197,10 +227,10 @@ impl IngestLoop {
         }
     }
 
-    /// Order matters: certain in the log, then visible in the shard, then told to whoever asked.
+    /// Order matters: the batch is durable in the log, then visible in the shard, then answered.
     fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<()> {
         let Effects { outputs, writes, replies, newest, compact_at, records: _ } = effects;
-        let Some(written) = self.make_certain(ingest, shared, outputs, &writes)? else {
+        let Some(written) = self.make_durable(ingest, shared, outputs, &writes)? else {
             return Ok(());
         };
         if let Some(at) = newest {
@@ -209,7 +239,8 @@ impl IngestLoop {
         let at = shared.now().wall;
         let mut read = Vec::new();
         for write in writes {
-            let (shard, applied) = (write.shard.clone(), write.applied);
+            let shard = write.shard.clone();
+            let applied = write.applied;
             let place =
                 written.changelog.get(&shard.partition).map(|offset| Place { offset: *offset, at });
             let took = write.carry_out(place)?;
@@ -232,17 +263,17 @@ impl IngestLoop {
         if let Durability::Local(_) = self.durability
             && let Err(fault) = self.consumer.commit(&read)
         {
-            tracing::warn!(%fault, "commits; the shard's own offset counts");
+            tracing::warn!(%fault, "cannot commit: the shard's own offset counts");
         }
         if let Some(at) = compact_at {
-            // A round that is already asked for will do.
+            // Full: a round is already queued, which covers this tick.
             let _ = self.compactor.try_send(shared.round_at(at));
         }
         Ok(())
     }
 
-    /// None: nothing of the batch counts, and its records will be read again.
-    fn make_certain(
+    /// Returns `None` if the batch must not be applied. Its records are read again.
+    fn make_durable(
         &mut self,
         ingest: &Ingest,
         shared: &Shared,
@@ -271,45 +302,50 @@ impl IngestLoop {
                 return Ok(Some(written));
             }
             Err(Unwritten::Nothing(why)) => {
-                tracing::warn!(why, "transaction aborted: reads its events again");
+                tracing::warn!(why, "transaction aborted: its events are read again");
                 self.read_again(ingest);
             }
             Err(Unwritten::Unknown(why)) => {
-                tracing::warn!(why, "transaction with an unknown end: the changelog will tell");
-                self.begin_anew(ingest, shared)?;
+                tracing::warn!(
+                    why,
+                    "outcome of a transaction is unknown: restoring from the changelog"
+                );
+                self.restart_from_log(ingest, shared)?;
             }
             Err(Unwritten::Fenced(why)) => {
                 self.fenced += 1;
                 if self.fenced > FENCED_MAX {
                     let what = format!(
-                        "another process writes under our name ({why}); two must not share a copy of store.dir"
+                        "another process uses the same transactional id ({why}); two processes \
+                         must not run with copies of one store.dir"
                     );
                     return Err(Fault::stop(StopName::InstanceTaken, what));
                 }
-                tracing::warn!(why, "was taken for dead: begins anew");
-                self.begin_anew(ingest, shared)?;
+                tracing::warn!(why, "transaction fenced: starting again from the log");
+                self.restart_from_log(ingest, shared)?;
             }
             Err(Unwritten::Fault(fault)) => return Err(fault),
         }
         Ok(None)
     }
 
-    /// Each partition from behind what its shard has applied.
+    /// Reads each partition again, from behind the offset that its shard has applied.
     fn read_again(&mut self, ingest: &Ingest) {
         let partitions: Vec<i32> =
             ingest.shards.all().iter().map(|shard| shard.partition).collect();
         if let Err(fault) = self.consumer.pause(&partitions) {
-            // Not ours any more: the next poll says so.
-            tracing::warn!(%fault, "pauses");
+            // The partition was lost; the next poll runs the rebalance.
+            tracing::warn!(%fault, "cannot pause partitions");
         }
         self.behind.extend(partitions);
     }
 
-    /// Order matters: what is open is ended, so that the log is decided; then the log is asked.
-    fn begin_anew(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
+    /// Order matters: the open transaction is ended first, so that its outcome is in the log; then
+    /// the shards are restored from the log.
+    fn restart_from_log(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
         let partitions: Vec<i32> = ingest.shards.owned().into_iter().collect();
         if let Err(fault) = self.consumer.pause(&partitions) {
-            tracing::warn!(%fault, "pauses");
+            tracing::warn!(%fault, "cannot pause partitions");
         }
         self.begin(shared)?;
         ingest.shards.restore_all_again();

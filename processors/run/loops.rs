@@ -1,4 +1,8 @@
-//! What each thread does, round after round: wait for input, take a step, carry out what the step wants. Decides nothing.
+//! The loops of the recall, compact, index, standby and restore threads. Each polls its input,
+//! calls `step` of a processor and carries out the result. No loop decides about a record.
+//!
+//! A fault of the broker ([`Fault::Retry`]) is logged, counted and tried again after
+//! [`BACK_OFF`]. Any other fault ends the thread, and with it the process.
 
 use super::Shared;
 use crate::compact::Compact;
@@ -13,17 +17,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a thread sleeps at most before it looks whether it should stop.
+/// Longest wait of a thread between two looks at the stop flag.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
-/// Between two tries of something the world refused.
+/// Pause before something that the broker refused is tried again.
 const BACK_OFF: Duration = Duration::from_millis(200);
-/// Between two rounds while requests wait for their offset.
+/// Longest poll while requests wait for their offset: bounds how late they are answered.
 const WAKE_WAITING: Duration = Duration::from_millis(1);
+/// Pause between two commits of the recalls offsets. After a crash, the requests of this time are
+/// answered a second time.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// To leave the group in good order.
+/// Time for the last replies to be acknowledged while the process stops.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
-/// Sends and waits until all is acknowledged; what the world refuses is tried again until we are told to stop.
+/// Sends all outputs and waits until they are acknowledged. Repeats what the broker refuses until
+/// the process stops; then the fault is returned, and the outputs are written again after the
+/// restart.
 pub(super) fn deliver(
     producer: &mut dyn Producer,
     outputs: Vec<Outgoing>,
@@ -48,10 +56,11 @@ pub(super) fn deliver(
     }
 }
 
+/// Waits after a fault of the broker, and returns any other fault.
 pub(super) fn try_again(fault: Fault, shared: &Shared) -> Result<()> {
     match fault {
         Fault::Retry(retry) => {
-            tracing::warn!(what = retry.what, "tries again");
+            tracing::warn!(what = retry.what, "broker refused: retrying");
             shared.metrics.broker_error();
             shared.sleep(BACK_OFF);
             Ok(())
@@ -60,10 +69,11 @@ pub(super) fn try_again(fault: Fault, shared: &Shared) -> Result<()> {
     }
 }
 
-/// A reply that cannot even be handed to the client is logged: its sender will ask again.
+/// Sends a reply. A reply that the Kafka client does not accept is only logged, because its sender
+/// repeats the request after a timeout.
 pub(super) fn send(producer: &mut dyn Producer, reply: Outgoing) {
     if let Err(fault) = producer.send(&reply) {
-        tracing::warn!(%fault, topic = reply.topic, "sends a reply");
+        tracing::warn!(%fault, topic = reply.topic, "cannot send a reply");
     }
 }
 
@@ -74,8 +84,10 @@ pub struct RecallLoop {
 
 impl RecallLoop {
     pub fn run(mut self, mut recall: Recall, shared: &Shared) -> Result<()> {
-        let (mut seen_changes, mut owned) = (u64::MAX, BTreeSet::new());
-        let (mut committed_at, mut committed) = (Instant::now(), BTreeMap::new());
+        let mut seen_changes = u64::MAX;
+        let mut owned = BTreeSet::new();
+        let mut committed_at = Instant::now();
+        let mut committed = BTreeMap::new();
         while !shared.is_stopping() {
             shared.turned("recall");
             if recall.shards.changes() != seen_changes {
@@ -95,8 +107,9 @@ impl RecallLoop {
                 send(self.producer.as_mut(), outgoing);
             }
             let outstanding = self.producer.outstanding().unwrap_or_else(|fault| {
-                // Its topic is gone or its broker was: asked again later, it could only be told that its deadline has passed.
-                tracing::warn!(%fault, "a reply did not arrive");
+                // The reply topic or its broker is gone. Answering again later would only report
+                // that the deadline has passed.
+                tracing::warn!(%fault, "a reply was not acknowledged");
                 0
             });
             if outstanding == 0 && committed_at.elapsed() >= COMMIT_EVERY {
@@ -113,7 +126,8 @@ impl RecallLoop {
         Ok(())
     }
 
-    /// Reads exactly the recall partitions of the shards that are ours: whoever asks one that is not here yet is told so.
+    /// Assigns exactly the recall partitions of the owned shards to the consumer. Shards that are
+    /// still being restored count: their requests get an `unavailable` reply.
     fn follow(&mut self, recall: &mut Recall, owned: &mut BTreeSet<i32>) -> Result<()> {
         let now = recall.shards.owned();
         let lost: Vec<i32> = owned.difference(&now).copied().collect();
@@ -141,7 +155,9 @@ impl RecallLoop {
         }
         match self.consumer.commit(&news) {
             Ok(()) => committed.extend(news),
-            Err(fault) => tracing::warn!(%fault, "commits recalls; they would be answered again"),
+            Err(fault) => {
+                tracing::warn!(%fault, "cannot commit recalls: a restart would answer them again")
+            }
         }
     }
 }
@@ -168,7 +184,7 @@ impl CompactLoop {
         Ok(())
     }
 
-    /// At the time of the tick that asked for it, if one did.
+    /// Runs one compaction round, at the time of the tick that asked for it if there was one.
     pub fn round(
         &mut self,
         compact: &mut Compact,
@@ -183,27 +199,27 @@ impl CompactLoop {
     }
 }
 
-/// Moves words into segments behind everybody's back, and takes the measures that need no hurry.
-pub struct Settling {
+/// Flushes the text indexes in the background, and measures store and cache sizes.
+pub struct FlushLoop {
     pub shards: Arc<Shards>,
     pub every: Duration,
     pub pending_max: usize,
 }
 
-impl Settling {
+impl FlushLoop {
     pub fn run(self, shared: &Shared) -> Result<()> {
         let mut next = Instant::now() + self.every;
         while !shared.is_stopping() {
             shared.turned("index");
             std::thread::sleep(LOOK_UP.min(self.every));
-            let is_time = Instant::now() >= next;
+            let is_due = Instant::now() >= next;
             for shard in self.shards.all() {
                 let began = Instant::now();
-                if (is_time || shard.index.text.pending() >= self.pending_max) && shard.settle()? {
+                if (is_due || shard.index.text.pending() >= self.pending_max) && shard.settle()? {
                     shared.metrics.settled(began.elapsed());
                 }
             }
-            if is_time {
+            if is_due {
                 next = Instant::now() + self.every;
                 self.measure(shared);
             }
@@ -220,13 +236,17 @@ impl Settling {
     }
 }
 
-/// Follows the changelog of every shard that somebody else owns, a round at a time.
+/// Brings the stand-by copy of each shard of other processes up to date, once in each period.
 pub fn stand_by(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
     while !shared.is_stopping() {
         for partition in shards.of_others() {
             match shards.stand_by(partition) {
                 Err(Fault::Retry(retry)) => {
-                    tracing::warn!(partition, what = retry.what, "stands by again later")
+                    tracing::warn!(
+                        partition,
+                        what = retry.what,
+                        "cannot update a stand-by copy: retrying later"
+                    );
                 }
                 outcome => outcome?,
             }
@@ -242,7 +262,8 @@ pub fn stand_by(shards: &Shards, every: Duration, shared: &Shared) -> Result<()>
     Ok(())
 }
 
-/// Restores whatever shard is asked for next. Waits on the log, so the polling thread need not.
+/// Restores shards in the order in which they were assigned. Runs on threads of its own, because a
+/// restore blocks on the log and the ingest thread must keep polling.
 pub fn restore(
     shards: &Shards,
     wanted: &crossbeam_channel::Receiver<i32>,

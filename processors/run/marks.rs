@@ -1,5 +1,14 @@
-//! The key that marks are signed with: given in the configuration, or made once for the service and kept in its memories topic, where only the
-//! service may write. Each process remembers it beside its shards, so that it need not look for it again.
+//! Finds or creates the key that signs the records which Keepsake writes to itself.
+//!
+//! A key in the configuration (`topics.marks_key`) is used as given. Otherwise:
+//!
+//! 1. Read `marks.key` beside the shards. If the memories topic still has that key at the offset
+//!    in the file, use it.
+//! 2. Else search the topic from its beginning. The first key in the log counts.
+//! 3. If there is none, write one, then search again: another process may have been faster.
+//! 4. Store the key and its offset in `marks.key`.
+//!
+//! Limit: the key is as safe as the memories topic, where only the service may write.
 
 use crate::config::Config;
 use crate::domain::{KEY_BYTES_MIN, MarkKey};
@@ -8,35 +17,37 @@ use crate::ports::broker::{Broker, Log, Producer};
 use crate::restore;
 use crate::stages::reply;
 use crate::stages::store::changelog::{MARKS_KEY, STATE_HEADER};
-use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// For what ends with this process: the embedded broker, a simulation, an evaluation.
+/// The key where none is given and none is kept: embedded broker, simulator, evaluation. Signatures
+/// of one process are worthless to the next, and there is no next.
 static OF_THIS_PROCESS: LazyLock<String> = LazyLock::new(random);
 
-/// The partition of the memories topic that the key lies in.
+/// The partition of the memories topic that holds the key.
 const PARTITION: i32 = 0;
 
-/// The given one, or one that nobody outside this process knows.
+/// Returns the key of the configuration, or else a random key of this process.
 pub fn key(config: &Config) -> MarkKey {
     let given = &config.topics.marks_key;
     MarkKey::of(if given.is_empty() { &OF_THIS_PROCESS } else { given })
 }
 
-/// The key of a service that is given none, by a process of it that keeps its shards in `dir`.
+/// Returns the key that all processes of the service share through the memories topic. `dir` holds
+/// the shards of this process.
 pub fn kept(config: &Config, broker: &dyn Broker, dir: &Path, cluster: &str) -> Result<String> {
     let topic = &config.topics.memories();
-    let (log, mut producer) = (broker.log(topic)?, broker.producer("keepsake-marks")?);
+    let log = broker.log(topic)?;
+    let mut producer = broker.producer("keepsake-marks")?;
     let acknowledge = Duration::from_millis(config.kafka.acknowledge_ms);
     Keeper { log: &*log, producer: &mut *producer, topic, cluster, dir, acknowledge }.key()
 }
 
-/// Where the memories topic of a service is, and where this process remembers what it found there.
+/// Access to the memories topic of the service and to the file of this process.
 struct Keeper<'a> {
     log: &'a dyn Log,
     producer: &'a mut dyn Producer,
@@ -47,11 +58,12 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// The key of this service: the first one in the topic, made now if there is none. Several processes may make one at the same time; the first
-    /// in the log is everybody's, and each has a name of its own, so that compaction keeps it first.
+    /// Returns the first key in the topic, created now if there is none. Several processes may
+    /// create one at the same time. Each key has its own record name, so that compaction keeps the
+    /// first one in its place.
     fn key(&mut self) -> Result<String> {
-        let remembered = self.remembered()?;
-        if let Some((offset, key)) = &remembered
+        let stored = self.stored()?;
+        if let Some((offset, key)) = &stored
             && self.found(*offset, Some(offset + 1))?.is_some_and(|(_, found)| found == *key)
         {
             return Ok(key.clone());
@@ -59,27 +71,24 @@ impl Keeper<'_> {
         tracing::info!(
             topic = self.topic,
             partition = PARTITION,
-            "looks for the key of the service's marks"
+            "searching for the signing key of the service"
         );
         let beginning = self.log.beginning(PARTITION)?;
         let found = match self.found(beginning, None)? {
             Some(found) => found,
             None => {
-                self.publish(&remembered.map_or_else(random, |(_, key)| key))?;
-                let lost = || {
-                    Fault::retry(format!(
-                        "{} does not return the key that was written to it",
-                        self.topic
-                    ))
-                };
-                self.found(beginning, None)?.ok_or_else(lost)?
+                self.publish(&stored.map_or_else(random, |(_, key)| key))?;
+                self.found(beginning, None)?.ok_or_else(|| {
+                    let topic = self.topic;
+                    Fault::retry(format!("{topic} does not return the key just written to it"))
+                })?
             }
         };
-        self.remember(&found)?;
+        self.store(&found)?;
         Ok(found.1)
     }
 
-    /// The first key from this offset on, with its own.
+    /// Returns the first key from this offset on, with its offset.
     fn found(&self, from: i64, until: Option<i64>) -> Result<Option<(i64, String)>> {
         let record = restore::first_named(self.log, PARTITION, from, until, MARKS_KEY)?;
         let key = record
@@ -104,8 +113,8 @@ impl Keeper<'_> {
         self.dir.join("marks.key")
     }
 
-    /// Nothing if it is of another log, or not whole: then the topic is read.
-    fn remembered(&self) -> Result<Option<(i64, String)>> {
+    /// Reads the file. `None` if the file belongs to another log or is incomplete.
+    fn stored(&self) -> Result<Option<(i64, String)>> {
         let text = match std::fs::read_to_string(self.file()) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -118,8 +127,8 @@ impl Keeper<'_> {
         Ok(offset.parse().ok().filter(|_| is_ours).map(|offset| (offset, key.to_owned())))
     }
 
-    /// Readable by this account alone.
-    fn remember(&self, (offset, key): &(i64, String)) -> Result<()> {
+    /// Writes the file, readable by this account alone. The rename makes the change atomic.
+    fn store(&self, (offset, key): &(i64, String)) -> Result<()> {
         let text = format!("{} {} {offset} {key}\n", self.cluster, self.topic);
         let new = self.dir.join("marks.key.new");
         let options =
@@ -138,11 +147,8 @@ impl Keeper<'_> {
 /// 64 hexadecimal digits from the system's source of randomness.
 fn random() -> String {
     let mut bytes = [0; KEY_BYTES_MIN];
-    getrandom::fill(&mut bytes).expect("a system without randomness cannot keep secrets");
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
-        text
-    })
+    getrandom::fill(&mut bytes).expect("every supported system has a source of randomness");
+    hex::encode(bytes)
 }
 
 #[cfg(test)]
@@ -163,42 +169,46 @@ mod tests {
             .expect("a key")
     }
 
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a temporary directory can be created")
+    }
+
     fn written(cluster: &Cluster) -> usize {
         cluster.records(TOPIC, PARTITION).expect("a topic").len()
     }
 
     #[test]
-    fn a_key_is_made_once_for_a_service_and_found_by_every_process_of_it() {
-        let (cluster, one, other) = (
-            Cluster::new(),
-            tempfile::tempdir().expect("a folder"),
-            tempfile::tempdir().expect("a folder"),
-        );
+    fn one_key_is_created_for_all_processes_of_a_service() {
+        let cluster = Cluster::new();
+        let one = folder();
+        let other = folder();
         cluster.create(TOPIC, 2);
         let key = found(&cluster, "one", "c", one.path());
         assert_eq!((key.len(), written(&cluster)), (64, 1));
-        assert_eq!(found(&cluster, "other", "c", other.path()), key, "the other process finds it");
+        assert_eq!(
+            found(&cluster, "other", "c", other.path()),
+            key,
+            "the other process finds the key in the topic"
+        );
         assert_eq!(
             found(&cluster, "one", "c", one.path()),
             key,
-            "and this one has it beside its shards"
+            "this process reads the key from its file"
         );
         assert_eq!(written(&cluster), 1);
         let mode =
             std::fs::metadata(one.path().join("marks.key")).expect("a file").permissions().mode();
-        assert_eq!(mode & 0o077, 0, "nobody else on this machine reads it");
+        assert_eq!(mode & 0o077, 0, "only the owner may read the file");
         cluster.compact(TOPIC, Tombstones::Keep).expect("compacts");
-        assert_eq!(
-            found(&cluster, "third", "c", tempfile::tempdir().expect("a folder").path()),
-            key
-        );
+        assert_eq!(found(&cluster, "third", "c", folder().path()), key);
     }
 
     #[test]
-    fn of_keys_made_at_the_same_time_the_first_counts_also_after_compaction() {
+    fn the_first_of_several_keys_counts_also_after_compaction() {
         let cluster = Cluster::new();
         cluster.create(TOPIC, 1);
-        let (first, second) = ("1".repeat(64), "2".repeat(64));
+        let first = "1".repeat(64);
+        let second = "2".repeat(64);
         let mut producer = cluster.connect("both").producer("both").expect("a producer");
         for (name, key) in [("a", &first), ("b", &second)] {
             let name = format!("{MARKS_KEY}{name}");
@@ -207,31 +217,29 @@ mod tests {
                 .expect("sent");
         }
         for _ in 0..2 {
-            assert_eq!(
-                found(&cluster, "new", "c", tempfile::tempdir().expect("a folder").path()),
-                first
-            );
+            assert_eq!(found(&cluster, "new", "c", folder().path()), first);
             cluster.compact(TOPIC, Tombstones::Keep).expect("compacts");
         }
     }
 
     #[test]
-    fn a_key_that_is_remembered_from_another_log_is_not_used_and_one_that_was_lost_is_written_again()
-     {
-        let (cluster, dir) = (Cluster::new(), tempfile::tempdir().expect("a folder"));
+    fn a_stored_key_of_another_log_is_ignored_and_a_lost_one_is_written_again() {
+        let cluster = Cluster::new();
+        let dir = folder();
         cluster.create(TOPIC, 1);
         let key = found(&cluster, "one", "c", dir.path());
-        let (elsewhere, again) = (Cluster::new(), Cluster::new());
+        let elsewhere = Cluster::new();
+        let again = Cluster::new();
         elsewhere.create(TOPIC, 1);
         again.create(TOPIC, 1);
-        let copied = tempfile::tempdir().expect("a folder");
+        let copied = folder();
         std::fs::copy(dir.path().join("marks.key"), copied.path().join("marks.key"))
             .expect("copies");
         assert_ne!(found(&elsewhere, "one", "d", copied.path()), key);
         assert_eq!(
             found(&again, "one", "c", dir.path()),
             key,
-            "the other processes of this service still have it"
+            "the other processes of this service still use the key"
         );
         assert_eq!(written(&again), 1);
     }

@@ -1,14 +1,15 @@
-//! One configuration → the options of each part. Nothing here decides; it only names who gets what.
+//! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
 use super::marks;
-use crate::config::Config;
+use crate::config::{Config, DurabilityMode};
 use crate::ports::cross_encoder;
 use crate::ports::embedder::{self, ModelChoice};
 use crate::stages::{decode, index, store};
 use crate::{compact, ingest, recall, restore, shard};
 use std::path::PathBuf;
 
-/// bytes of lists of documents a shard may keep, however many shards there are: one user with 18,000 memories.
+/// Least size in bytes of a shard's cache of document ids, however many partitions share
+/// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
 const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
 
 pub fn embedder(config: &Config) -> embedder::Options {
@@ -21,21 +22,21 @@ pub fn embedder(config: &Config) -> embedder::Options {
     embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
 }
 
-/// The model that recall reads its best memories again with, if there is one.
-/// None where no model is named.
+/// Options of the model that reranks the best memories; `None` if `rerank.model` is empty.
 pub fn reranker(config: &Config) -> Option<cross_encoder::Options> {
-    cross_encoder(config, "rerank.model", (&config.rerank.model, config.rerank.tokens_max))
+    cross_encoder(config, "rerank.model", &config.rerank.model, config.rerank.tokens_max)
 }
 
-/// None where no model is named.
+/// Options of the model that finds contradictions; `None` if `conflict.model` is empty.
 pub fn judge(config: &Config) -> Option<cross_encoder::Options> {
-    cross_encoder(config, "conflict.model", (&config.conflict.model, config.conflict.tokens_max))
+    cross_encoder(config, "conflict.model", &config.conflict.model, config.conflict.tokens_max)
 }
 
 fn cross_encoder(
     config: &Config,
     option: &'static str,
-    (model, tokens_max): (&str, usize),
+    model: &str,
+    tokens_max: usize,
 ) -> Option<cross_encoder::Options> {
     let library = embedder(config).library;
     (!model.is_empty()).then(|| cross_encoder::Options {
@@ -82,11 +83,13 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
     }
 }
 
-/// Whether shards are restored from the log, or live on this disk only.
+/// Returns whether shards are restored from the memories topic. Otherwise a shard exists only on
+/// one disk.
 pub fn has_changelog(config: &Config) -> bool {
-    match config.store.durability.as_str() {
-        "auto" => !config.kafka.is_embedded(),
-        durability => durability == "changelog",
+    match config.store.durability {
+        DurabilityMode::Auto => !config.kafka.is_embedded(),
+        DurabilityMode::Changelog => true,
+        DurabilityMode::Local => false,
     }
 }
 

@@ -1,5 +1,8 @@
-//! Chooses how many records the ingest thread takes together: as many as it lately carried out in the time that a batch may take. With a slow
-//! encoder or a slow broker few, so that a turn is soon found; where all is quick many, which share one transaction and one write.
+//! Chooses the size of ingest batches, so that one batch takes about `ingest.batch_work_ms`.
+//!
+//! The next size is the number of records that the last batch would have finished in that time.
+//! With a slow encoder or broker, batches are small and a turn is found soon; otherwise they are
+//! large and share one transaction and one write.
 
 use std::time::Duration;
 
@@ -9,8 +12,9 @@ pub struct Pace {
     records: usize,
 }
 
-/// A batch has no fewer records for the sake of what each batch costs anyway, a slow transaction above all. Only where deciding them takes the
-/// time are there fewer, down to one. Also the first batch, before anything is known.
+/// Least size as long as the fixed cost of a batch takes the time, above all a slow transaction:
+/// smaller batches would pay that cost more often. Only slow decisions lead to smaller batches,
+/// down to one record. Also the size of the first batch.
 const LEAST: usize = 100;
 
 impl Pace {
@@ -22,14 +26,17 @@ impl Pace {
         self.records
     }
 
-    /// `decided`: time until the records were decided; `took`: until they were written, too. A single batch may have waited for a broker: the
-    /// next one has no more than twice or half as many records as were meant for it.
+    /// Adapts the size to a finished batch. `decided` is the time until its records were decided,
+    /// `took` the time until they were written as well. One slow answer of the broker must not
+    /// count too much, so the size changes at most by a factor of two.
     pub fn carried_out(&mut self, records: usize, decided: Duration, took: Duration) {
-        let fit = |time: Duration| {
-            (records as f64 * self.batch.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize
-        };
-        let wanted = fit(took).max(LEAST.min(fit(decided)));
+        let wanted = self.fit(records, took).max(LEAST.min(self.fit(records, decided)));
         self.records = wanted.clamp(self.records / 2, self.records * 2).clamp(1, self.max);
+    }
+
+    /// The number of records that fit into the time of a batch, if `records` took `time`.
+    fn fit(&self, records: usize, time: Duration) -> usize {
+        (records as f64 * self.batch.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize
     }
 }
 
@@ -37,7 +44,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Where it comes to, if so many microseconds go into each batch and into each record.
+    /// The size after 30 batches, if each batch and each record takes this many microseconds.
     fn settled(max: usize, batch_us: u64, record_us: u64) -> usize {
         let mut pace = Pace::new(1000, max);
         for _ in 0..30 {
@@ -49,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_comes_to_take_the_time_it_may() {
+    fn the_size_settles_where_a_batch_takes_its_time() {
         for (record_us, expected) in
             [(100, 4000), (500, 2000), (4000, 250), (20_000, 50), (900_000, 1), (5_000_000, 1)]
         {
@@ -59,13 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn what_every_batch_costs_does_not_make_it_smaller_and_smaller() {
+    fn a_fixed_cost_of_each_batch_does_not_shrink_batches() {
         assert!(settled(4000, 600_000, 180) > 2000, "{}", settled(4000, 600_000, 180));
         assert_eq!(settled(4000, 3_000_000, 180), LEAST);
     }
 
     #[test]
-    fn one_long_batch_halves_it_and_the_limit_holds_from_the_beginning() {
+    fn one_slow_batch_halves_the_size_and_the_limit_holds_from_the_first() {
         let mut pace = Pace::new(1000, 4000);
         for records in [100, 200] {
             pace.carried_out(records, Duration::ZERO, Duration::ZERO);

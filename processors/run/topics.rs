@@ -1,57 +1,76 @@
-//! The topics as they should be, and whether they are. Made here on both brokers; on a cluster only what is missing.
+//! Defines the topics with their settings, creates those that are missing, and checks the rest.
 
-use crate::config::Config;
+use crate::config::{Config, Topics};
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::kafka::{Connection, Embedded, TopicSpec};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// bytes: a hundred memories of 64 KiB each with room for escapes, or the ids of 300,000.
+/// Largest reply or decision in bytes: a hundred memories of 64 KiB with room for escapes, or the
+/// ids of 300,000 memories.
 const LARGE: usize = 12 << 20;
+/// Room in bytes for the headers that Keepsake adds to a record.
+const HEADERS: usize = 64 << 10;
+/// Time for new topics to appear in the metadata of the brokers.
+const CREATED_WITHIN: Duration = Duration::from_secs(10);
+const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = DAY_MS / 24;
 
-/// The topics as they should be: what `serve` and `topics create` make.
+/// Returns the topics that `serve` and `topics create` make.
 pub fn topics(config: &Config) -> Vec<TopicSpec> {
     let topics = &config.topics;
-    let day_ms = 86_400_000i64;
-    // What is read fits into what is written: a forwarded event has a few more headers, a dead letter many more, and an answer
-    // may hold a hundred memories of 64 KiB.
-    let takes = |bytes: usize| ("max.message.bytes", bytes.to_string());
-    let (message, room) = (config.limits.message_bytes_max, 64 << 10);
-    let topic = |name: String, partitions, settings: &[(&'static str, String)]| TopicSpec {
-        name,
-        partitions,
-        replication: topics.replication,
-        settings: settings.to_vec(),
-    };
-    let kept_for = |ms: i64| ("retention.ms", ms.to_string());
+    // A record that was accepted must fit where it is written next: a forwarded event has a few
+    // more headers, a dead letter has many more.
+    let message = config.limits.message_bytes_max;
     vec![
-        // An event that names no time happened when it was sent, on every partition to which it is copied: not when the broker appended it there.
         topic(
+            topics,
             topics.events(),
-            topics.partitions,
-            &[kept_for(-1), takes(message + room), ("message.timestamp.type", "CreateTime".into())],
+            message + HEADERS,
+            &[
+                kept_for(-1),
+                // An event without a time happened when its producer sent it, on every partition to
+                // which it is copied; an append time would differ from copy to copy.
+                ("message.timestamp.type", "CreateTime".to_owned()),
+            ],
         ),
-        topic(topics.recalls(), topics.partitions, &[kept_for(day_ms / 24), takes(message + room)]),
+        topic(topics, topics.recalls(), message + HEADERS, &[kept_for(HOUR_MS)]),
         topic(
+            topics,
             topics.memories(),
-            topics.partitions,
+            2 * message + HEADERS,
             &[
                 ("cleanup.policy", "compact".to_owned()),
                 ("delete.retention.ms", topics.tombstones_ms.to_string()),
-                takes(2 * message + room),
             ],
         ),
-        topic(topics.replies(), topics.partitions, &[kept_for(day_ms / 24), takes(LARGE)]),
-        topic(topics.decisions(), topics.partitions, &[kept_for(7 * day_ms), takes(LARGE)]),
-        topic(
-            topics.dead_letters(),
-            topics.partitions,
-            &[kept_for(30 * day_ms), takes(message + 2 * room)],
-        ),
+        topic(topics, topics.replies(), LARGE, &[kept_for(HOUR_MS)]),
+        topic(topics, topics.decisions(), LARGE, &[kept_for(7 * DAY_MS)]),
+        topic(topics, topics.dead_letters(), message + 2 * HEADERS, &[kept_for(30 * DAY_MS)]),
     ]
 }
 
-/// Makes what is missing if it may, checks what must agree, and says how many partitions there are.
+fn topic(
+    topics: &Topics,
+    name: String,
+    bytes_max: usize,
+    settings: &[(&'static str, String)],
+) -> TopicSpec {
+    let size = ("max.message.bytes", bytes_max.to_string());
+    TopicSpec {
+        name,
+        partitions: topics.partitions,
+        replication: topics.replication,
+        settings: [settings, &[size]].concat(),
+    }
+}
+
+fn kept_for(ms: i64) -> (&'static str, String) {
+    ("retention.ms", ms.to_string())
+}
+
+/// Creates missing topics if `topics.create` is set, checks all of them, and returns the number of
+/// partitions of the events topic.
 pub fn ready_topics(
     config: &Config,
     connection: &Connection,
@@ -68,7 +87,8 @@ pub fn ready_topics(
         wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
     if !missing.is_empty() && config.topics.create {
         connection.create_topics(&missing)?;
-        let give_up = Instant::now() + Duration::from_secs(10);
+        // A broker may list a new topic only some time after it was created.
+        let give_up = Instant::now() + CREATED_WITHIN;
         while found.len() < names.len() && Instant::now() < give_up {
             found = connection.partitions(&names)?;
         }
@@ -76,25 +96,26 @@ pub fn ready_topics(
     check_topics(config, &found)
 }
 
-/// What must hold before a record is read: all topics there, and events, recalls and memories of equal count.
+/// Checks that all topics exist, and that events, recalls and memories have equally many
+/// partitions. Returns that number. `found` maps the name of each topic to its partitions.
 pub fn check_topics(config: &Config, found: &BTreeMap<String, i32>) -> Result<i32> {
     if let Some(missing) = topics(config).iter().find(|topic| !found.contains_key(&topic.name)) {
         let what = format!(
-            "topic {} is not there: run `keepsake topics create`, or set topics.create = true",
+            "topic {} does not exist: run `keepsake topics create`, or set topics.create = true",
             missing.name
         );
         return Err(Fault::stop(StopName::TopicMissing, what));
     }
-    let count = |name: String| (found[&name], name);
-    let (events, _) = count(config.topics.events());
-    for (partitions, name) in [count(config.topics.recalls()), count(config.topics.memories())] {
-        if partitions != events {
+    let events = config.topics.events();
+    let expected = found[&events];
+    for name in [config.topics.recalls(), config.topics.memories()] {
+        let partitions = found[&name];
+        if partitions != expected {
             let what = format!(
-                "{name} has {partitions} partitions and {} has {events}: they must be equal",
-                config.topics.events()
+                "{name} has {partitions} partitions and {events} has {expected}: they must be equal"
             );
             return Err(Fault::stop(StopName::PartitionsDiffer, what));
         }
     }
-    Ok(events)
+    Ok(expected)
 }

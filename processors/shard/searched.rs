@@ -1,17 +1,35 @@
-//! What of a memory it is found by: its words, its day and who said it, and what was said around it.
+//! Builds the search document of a memory: its text, date, speaker and neighbouring turns.
 
 use crate::domain::{Around, Memory, Role, Time};
 use crate::stages::index::{Document, Text};
 use crate::text::{self, Language, Stems, Words};
 use std::sync::Arc;
 
-/// A memory as it is found, read when it is needed.
+/// Names that applications give to speakers without a name. A question that contains such a word
+/// does not ask for a speaker.
+const NAMELESS: &[&str] = &["user", "assistant", "system", "tool", "human", "ai", "bot"];
+
+/// Returns the search document of a memory. Its words are stemmed when the index first reads them.
 pub fn document(memory: Memory) -> Document {
-    let (id, key, searched) = (memory.id, memory.key.clone(), Searched::of(memory));
+    let id = memory.id;
+    let key = memory.key.clone();
+    let searched = Searched::of(memory);
     Document::new(id, key, move || searched.text())
 }
 
-/// What of a memory makes its document.
+/// Returns whether both memories make the same document. Then a memory that was only confirmed,
+/// used or linked need not be indexed again.
+pub fn has_same_words(one: &Memory, other: &Memory) -> bool {
+    fn searched(memory: &Memory) -> (Time, Role, Option<&str>, &str, [Option<&str>; 3]) {
+        let Around { before, earlier, after } = &memory.around;
+        let around =
+            [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| &*one.words));
+        (memory.created_at, memory.role, memory.speaker.as_deref(), &memory.content, around)
+    }
+    searched(one) == searched(other)
+}
+
+/// The parts of a memory that its document is made from.
 struct Searched {
     created_at: Time,
     role: Role,
@@ -35,21 +53,21 @@ impl Searched {
         Searched { created_at, role, speaker, content, around }
     }
 
-    /// Its day, who said it, and its words; and apart from these what was said around it.
+    /// Stems the date, the speaker and the text as the memory's own words, and each neighbouring
+    /// turn apart from them.
     fn text(&self) -> Text {
         let day = text::day(self.created_at);
         let speaker = self.speaker.as_deref();
-        let said = Words::again(&self.content);
-        let language = said.language().or_else(|| self.language_together());
-        let around = self
-            .around
-            .each_ref()
-            .map(|words| words.as_deref().map(|words| stems(&Words::again(words), language)));
-        let [before, earlier, after] = around.map(Option::unwrap_or_default);
+        let content = Words::again(&self.content);
+        let language = content.language().or_else(|| self.language_with_neighbours());
+        let around = self.around.each_ref().map(|words| {
+            words.as_deref().map(|words| stems(&Words::again(words), language)).unwrap_or_default()
+        });
+        let [before, earlier, after] = around;
         let frame = Words::again(&format!("{day} {}", speaker.unwrap_or(self.role.as_str())));
         let own = frame
             .stems_in(Language::ENGLISH)
-            .and(&said.stems_in(language.unwrap_or(Language::ENGLISH)));
+            .and(&content.stems_in(language.unwrap_or(Language::ENGLISH)));
         Text {
             own,
             before,
@@ -63,8 +81,9 @@ impl Searched {
         }
     }
 
-    /// A sentence by itself is often too short to tell its language by: of a memory and what was said around it, that is told nearly always.
-    fn language_together(&self) -> Option<Language> {
+    /// Detects the language of the text together with its neighbours: one sentence alone is often
+    /// too short, all of them together nearly always suffice.
+    fn language_with_neighbours(&self) -> Option<Language> {
         let [before, earlier, after] = self.around.each_ref().map(Option::as_deref);
         let around: Vec<&str> = [earlier, before, after].into_iter().flatten().collect();
         if around.is_empty() {
@@ -75,21 +94,7 @@ impl Searched {
     }
 }
 
-/// In the language that they are told in, or else that of the memory they stand beside.
+/// Stems words in their own language, or else in the language of the memory beside them.
 fn stems(words: &Words, beside: Option<Language>) -> Stems {
     words.stems_in(words.language().or(beside).unwrap_or(Language::ENGLISH))
 }
-
-/// Whether both make the same document: a memory that is confirmed, used or linked is found as before.
-pub fn has_same_words(one: &Memory, other: &Memory) -> bool {
-    fn searched(memory: &Memory) -> (Time, Role, Option<&str>, &str, [Option<&str>; 3]) {
-        let Around { before, earlier, after } = &memory.around;
-        let around =
-            [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| &*one.words));
-        (memory.created_at, memory.role, memory.speaker.as_deref(), &memory.content, around)
-    }
-    searched(one) == searched(other)
-}
-
-/// What applications call speakers that have no name.
-const NAMELESS: &[&str] = &["user", "assistant", "system", "tool", "human", "ai", "bot"];

@@ -5,7 +5,7 @@ use super::report::{Report, Wanted};
 use super::say;
 use super::speech::Speech;
 use super::trial::{Trial, publish_all, wait_until_applied};
-use crate::config::Config;
+use crate::config::{Config, DurabilityMode};
 use crate::fault::{Fault, Result};
 use crate::ports::embedder::{Embedder, Model};
 use crate::run;
@@ -93,11 +93,11 @@ impl Ingest {
         let rounds = if config.kafka.is_embedded() { 1 } else { TRANSACTION_ROUNDS };
         let (mut local, mut used, mut changelog) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         for _ in 0..rounds {
-            let (took, cost) = hash_round(config, "local", count)?;
+            let (took, cost) = hash_round(config, DurabilityMode::Local, count)?;
             local += took;
             used += cost;
             if !config.kafka.is_embedded() {
-                changelog += hash_round(config, "changelog", count)?.0;
+                changelog += hash_round(config, DurabilityMode::Changelog, count)?.0;
             }
         }
         let turns = (count * rounds) as f64;
@@ -116,10 +116,14 @@ impl Ingest {
 }
 
 /// From the start of a service that finds the turns in the log until the last is applied; and the processor time of that.
-fn hash_round(config: &Config, durability: &str, count: usize) -> Result<(Duration, Duration)> {
+fn hash_round(
+    config: &Config,
+    durability: DurabilityMode,
+    count: usize,
+) -> Result<(Duration, Duration)> {
     let mut config = config.clone();
     config.embedder.model = "hash".into();
-    config.store.durability = durability.into();
+    config.store.durability = durability;
     let trial = Trial::new(&config)?;
     // The client is gone before the service comes: its share of the processor is not ingest's.
     publish_turns(&trial, count)?;

@@ -33,7 +33,7 @@ impl Restore {
     pub fn measure(&self, config: &Config, report: &mut Report) -> Result<()> {
         let mut config = config.clone();
         config.embedder.model = "hash".into();
-        config.store.durability = "changelog".into();
+        config.store.durability = crate::config::DurabilityMode::Changelog;
         let trial = Trial::new(&config)?;
         publish_turns(&trial, self.turns)?;
         say("ingests them with transactions");

@@ -121,7 +121,7 @@ struct Lone {
 impl Lone {
     fn open(config: &Config, dir: &Path) -> Result<Lone> {
         let mut config = config.clone();
-        config.store.durability = "local".into();
+        config.store.durability = crate::config::DurabilityMode::Local;
         let metrics = Arc::new(Metrics::new());
         let place = Place {
             home: Home::Directory(dir.to_owned()),

@@ -39,7 +39,7 @@ impl Trial {
             // Kept here and not by the service, so that the bare round trip can share it; it wakes no long poll.
             config.kafka.bootstrap_servers = embedded.servers();
             config.kafka.librdkafka.insert("fetch.wait.max.ms".into(), "1".into());
-            config.store.durability = "local".into();
+            config.store.durability = crate::config::DurabilityMode::Local;
         }
         let connection = Connection {
             servers: config.kafka.bootstrap_servers.clone(),

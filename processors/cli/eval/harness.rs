@@ -47,7 +47,7 @@ impl Kit {
     pub fn open(config: &Config, cache: &Path) -> Result<Kit> {
         let mut config = config.clone();
         // Nobody reads the outputs, so nothing is restored from them.
-        config.store.durability = "local".into();
+        config.store.durability = crate::config::DurabilityMode::Local;
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
         let model = Arc::new(Model::open(&options::embedder(&config))?);
