@@ -1,5 +1,7 @@
-//! What is said in the demo: four sessions on different days, and five questions about them. Data only.
-//! Every outcome and every factor of the gate shows up at least once; what becomes of each line is the service's own decision.
+//! Holds the text of the demo: four sessions on different days, and five questions about them.
+//!
+//! Data only; the service decides about each line. The lines are chosen so that every outcome and
+//! every factor of the gate occurs at least once.
 
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ pub struct Session {
 pub enum Line {
     Ada(&'static str),
     Assistant(&'static str),
-    /// An application's explicit wish, not a turn.
+    /// A command of the application, not a turn.
     Remember(&'static str),
     Forget(&'static str),
 }
@@ -24,13 +26,13 @@ pub enum Line {
 use Line::{Ada, Assistant, Forget, Remember};
 
 impl Line {
-    /// As it is published, but for whom and when.
+    /// Builds the event, without user, session and time.
     pub fn event(&self) -> Value {
         match self {
-            Ada(said) => json!({"type": "turn", "role": "user", "content": said}),
-            Assistant(said) => json!({"type": "turn", "role": "assistant", "content": said}),
-            Remember(what) => json!({"type": "remember", "content": what, "kind": "fact"}),
-            Forget(what) => json!({"type": "forget", "query": what}),
+            Ada(text) => json!({"type": "turn", "role": "user", "content": text}),
+            Assistant(text) => json!({"type": "turn", "role": "assistant", "content": text}),
+            Remember(text) => json!({"type": "remember", "content": text, "kind": "fact"}),
+            Forget(query) => json!({"type": "forget", "query": query}),
         }
     }
 
@@ -108,11 +110,11 @@ pub const SESSIONS: [Session; 4] = [
 pub struct Question {
     pub text: &'static str,
     pub format: &'static str,
-    /// Asks for what a newer memory has replaced, too.
+    /// With `explain`, superseded memories are returned too.
     pub explain: bool,
     /// Shows the prompt block as the model would read it.
     pub block: bool,
-    /// What to look at.
+    /// Points out the interesting part of the answer.
     pub remark: &'static str,
 }
 
@@ -136,14 +138,14 @@ pub const QUESTIONS: [Question; 5] = [
         format: "none",
         explain: false,
         block: false,
-        remark: "not a word in common with what was said: only meanings find it",
+        remark: "no word in common with the memory: only its meaning matches",
     },
     Question {
         text: "Do I prefer coffee or tea?",
         format: "xml",
         explain: false,
         block: true,
-        remark: "a changed mind: only what holds now, as XML",
+        remark: "a changed mind: only the current preference, as XML",
     },
     Question {
         text: "What is my locker combination?",
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_can_be_said_is_said_once() {
+    fn every_kind_of_line_occurs() {
         let lines = || SESSIONS.iter().flat_map(|session| session.lines);
         assert!(lines().any(|line| matches!(line, Remember(_))));
         assert!(lines().any(|line| matches!(line, Forget(_))));
