@@ -98,7 +98,7 @@ Examples:
   keepsake bench scale --memories 1000000 --one 100000 --json    the full benchmark";
 
 #[derive(Subcommand)]
-pub enum Bench {
+pub enum BenchCommand {
     /// Time recalls against encoding plus a bare round trip, and turns until they are recallable
     #[command(after_help = RECALL_EXAMPLES)]
     Recall(recall::RecallBench),
@@ -119,7 +119,7 @@ pub enum Bench {
     Scale(scale::ScaleBench),
 }
 
-impl Bench {
+impl BenchCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         if cfg!(debug_assertions) {
             progress("this is a debug build: its figures mean nothing; use a release build");
@@ -129,12 +129,12 @@ impl Bench {
         }
         let mut report = BenchReport::new(machine::description(config));
         match self {
-            Bench::Recall(bench) => bench.measure(config, &mut report)?,
-            Bench::Ingest(bench) => bench.measure(config, &mut report)?,
-            Bench::Restore(bench) => bench.measure(config, &mut report)?,
-            Bench::Score(bench) => bench.measure(config, &mut report)?,
-            Bench::Neighbours(bench) => bench.measure(config, &mut report)?,
-            Bench::Scale(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Recall(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Ingest(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Restore(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Score(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Neighbours(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Scale(bench) => bench.measure(config, &mut report)?,
         }
         report.print(output);
         Ok(ExitCode::SUCCESS)
@@ -143,13 +143,13 @@ impl Bench {
     /// Warns that an embedded broker shares this process, and refuses it where transactions are
     /// needed.
     fn check_embedded(&self) -> Result<()> {
-        if !matches!(self, Bench::Score(_) | Bench::Scale(_)) {
+        if !matches!(self, BenchCommand::Score(_) | BenchCommand::Scale(_)) {
             progress(
                 "the embedded broker shares this process: use a real one with \
                  --brokers host:port",
             );
         }
-        if matches!(self, Bench::Restore(_)) {
+        if matches!(self, BenchCommand::Restore(_)) {
             return Err(Fault::stop(
                 StopName::ConfigInvalid,
                 "bench restore needs a real Kafka: give one with --brokers host:port",

@@ -26,14 +26,14 @@ pub struct Client {
     pub partitions: i32,
 }
 
-pub struct Reply {
+pub struct ClientReply {
     pub value: Value,
     pub bytes: Vec<u8>,
     /// Time from sending the message to receiving the reply.
     pub took: Duration,
 }
 
-impl Reply {
+impl ClientReply {
     /// Formats the error of an error reply for a person.
     pub fn error(&self) -> Option<String> {
         let error = self.value.get("error")?;
@@ -84,7 +84,7 @@ impl Client {
 
     /// Publishes an event and waits for the receipt, which comes when the effect of the event is
     /// readable.
-    pub fn publish(&mut self, event: &Value, within: Duration) -> Result<Reply> {
+    pub fn publish(&mut self, event: &Value, within: Duration) -> Result<ClientReply> {
         let outgoing = self.message(self.events.clone(), event);
         self.exchange(outgoing, within)
     }
@@ -112,7 +112,7 @@ impl Client {
         self.producer.flush(Duration::from_secs(30))
     }
 
-    pub fn ask(&mut self, request: &Value, within: Duration) -> Result<Reply> {
+    pub fn ask(&mut self, request: &Value, within: Duration) -> Result<ClientReply> {
         let outgoing = self.message(self.recalls.clone(), request);
         self.exchange(outgoing, within)
     }
@@ -125,7 +125,12 @@ impl Client {
 
     /// Sends a request that is answered after the event at `offset` has been applied. A decision
     /// is published before its effect is readable.
-    pub fn ask_after(&mut self, offset: i64, request: &Value, within: Duration) -> Result<Reply> {
+    pub fn ask_after(
+        &mut self,
+        offset: i64,
+        request: &Value,
+        within: Duration,
+    ) -> Result<ClientReply> {
         let mut outgoing = self.message(self.recalls.clone(), request);
         outgoing.headers.push(("keepsake-min-offset".into(), offset.to_string().into_bytes()));
         self.exchange(outgoing, within)
@@ -150,7 +155,7 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<Reply> {
+    fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<ClientReply> {
         let correlation =
             header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
         let began = Instant::now();
@@ -172,7 +177,7 @@ impl Client {
                 let bytes = record.value.unwrap_or_default();
                 let value = serde_json::from_slice(&bytes)
                     .map_err(|e| Fault::retry(format!("read a reply: {e}")))?;
-                return Ok(Reply { value, bytes, took: began.elapsed() });
+                return Ok(ClientReply { value, bytes, took: began.elapsed() });
             }
             self.producer.outstanding()?;
         }

@@ -80,10 +80,10 @@ impl DlqList {
             match (limit, output) {
                 (None, _) => anstream::println!("{}", letter.json()),
                 (Some(limit), Output::Json) => {
-                    latest.put(&letter, Line::Json(letter.json()), limit)
+                    latest.put(&letter, ListLine::Json(letter.json()), limit)
                 }
                 (Some(limit), Output::Person) => {
-                    latest.put(&letter, Line::Row(letter.row(&topics)), limit)
+                    latest.put(&letter, ListLine::Row(letter.row(&topics)), limit)
                 }
             }
             Ok(())
@@ -109,16 +109,16 @@ impl DlqList {
 /// The latest lines over all partitions, by time, partition and offset.
 #[derive(Default)]
 struct Latest {
-    lines: BTreeMap<(i64, i32, i64), Line>,
+    lines: BTreeMap<(i64, i32, i64), ListLine>,
 }
 
-enum Line {
+enum ListLine {
     Row(Vec<String>),
     Json(Value),
 }
 
 impl Latest {
-    fn put(&mut self, letter: &DeadLetter, line: Line, limit: usize) {
+    fn put(&mut self, letter: &DeadLetter, line: ListLine, limit: usize) {
         self.lines.insert((letter.0.timestamp_ms, letter.0.partition, letter.0.offset), line);
         if self.lines.len() > limit {
             self.lines.pop_first();
@@ -129,8 +129,8 @@ impl Latest {
         let mut rows = Vec::new();
         for line in self.lines.values() {
             match line {
-                Line::Row(row) => rows.push(row.clone()),
-                Line::Json(value) => anstream::println!("{value}"),
+                ListLine::Row(row) => rows.push(row.clone()),
+                ListLine::Json(value) => anstream::println!("{value}"),
             }
         }
         if !rows.is_empty() {

@@ -1,7 +1,7 @@
 //! Commands that publish one event and print its receipt: `publish`, `remember`, `update`,
 //! `forget`, `feedback`.
 
-use super::client::{Client, Reply, parse_user};
+use super::client::{Client, ClientReply, parse_user};
 use super::describe;
 use super::show::{self, Output};
 use crate::config::Config;
@@ -290,7 +290,7 @@ fn send(
     print_decisions(&reply, output)
 }
 
-fn print_decisions(reply: &Reply, output: Output) -> Result<ExitCode> {
+fn print_decisions(reply: &ClientReply, output: Output) -> Result<ExitCode> {
     print(reply, output, |value| {
         for decision in value["decisions"].as_array().into_iter().flatten() {
             anstream::println!("{}", describe::decision(decision));
@@ -305,7 +305,7 @@ fn print_decisions(reply: &Reply, output: Output) -> Result<ExitCode> {
 }
 
 /// Prints a reply as JSON or with `person`. An error reply makes the exit code a failure.
-pub fn print(reply: &Reply, output: Output, person: impl FnOnce(&Value)) -> Result<ExitCode> {
+pub fn print(reply: &ClientReply, output: Output, person: impl FnOnce(&Value)) -> Result<ExitCode> {
     let error = reply.error();
     match (output, &error) {
         (Output::Json, _) => anstream::println!("{}", String::from_utf8_lossy(&reply.bytes)),

@@ -117,7 +117,7 @@ enum Command {
     Whatif(whatif::WhatIfCommand),
     /// Measure speed, as ratios to the bare parts measured in the same run
     #[command(subcommand)]
-    Bench(bench::Bench),
+    Bench(bench::BenchCommand),
 }
 
 pub fn main() -> ExitCode {

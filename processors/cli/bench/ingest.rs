@@ -4,7 +4,7 @@
 use super::machine::processor_time;
 use super::messages::{turn, user};
 use super::report::{BenchReport, RatioTarget, progress};
-use super::speech::Speech;
+use super::speech::ChatGenerator;
 use super::trial::{Trial, publish_all, publish_turns, wait_until_applied};
 use crate::config::Config;
 use crate::fault::{Fault, Result};
@@ -58,7 +58,7 @@ impl IngestBench {
         let mut sessions = sessions(&trial.config)?;
         trial.serving(|service| {
             let mut client = trial.client()?;
-            let mut speech = Speech::new(5);
+            let mut speech = ChatGenerator::new(5);
             let mut ingest = Duration::ZERO;
             let mut bare = Duration::ZERO;
             let mut strings = 0;

@@ -4,7 +4,7 @@
 use super::machine;
 use super::messages::{recall, remember, user};
 use super::report::{BenchReport, progress};
-use super::speech::Speech;
+use super::speech::ChatGenerator;
 use super::trial::{Trial, publish_all, wait_until_applied};
 use crate::config::Config;
 use crate::fault::Result;
@@ -25,7 +25,7 @@ pub fn measure(config: &Config, report: &mut BenchReport) -> Result<()> {
     let trial = Trial::new(&config)?;
     trial.serving(|service| {
         let mut client = trial.client()?;
-        let mut speech = Speech::new(4);
+        let mut speech = ChatGenerator::new(4);
         progress(format!("loading {MEMORIES} memories of {USERS} users"));
         let memories = (0..MEMORIES).map(|n| remember(&user(n, USERS), &speech.statement()));
         publish_all(&mut client, memories)?;

@@ -9,7 +9,7 @@ use super::echo::Echo;
 use super::memory;
 use super::messages::{recall, remember, turn, user};
 use super::report::{BenchReport, RatioTarget, progress};
-use super::speech::Speech;
+use super::speech::ChatGenerator;
 use super::trial::{Trial, events_applied, publish_all, wait_until_applied};
 use crate::cli::client::Client;
 use crate::config::Config;
@@ -71,7 +71,7 @@ struct Sides<'c> {
     client: &'c mut Client,
     bare_client: Client,
     session: Box<dyn Embedder>,
-    speech: Speech,
+    speech: ChatGenerator,
     samples: Samples,
 }
 
@@ -84,7 +84,7 @@ impl RecallBench {
         trial.serving(|service| {
             let mut client = trial.client()?;
             progress(format!("loading {} memories", self.memories));
-            let mut speech = Speech::new(1);
+            let mut speech = ChatGenerator::new(1);
             let memories = (0..self.memories).map(|_| remember(USER, &speech.statement()));
             publish_all(&mut client, memories)?;
             wait_until_applied(service, self.memories)?;
@@ -108,7 +108,7 @@ impl RecallBench {
         let session = Model::open(&run::options::embedder(&trial.config))?.session()?;
         let echo = Echo::open(&trial.connection, &trial.bare)?;
         let bare_client = trial.bare_client()?;
-        let speech = Speech::new(2);
+        let speech = ChatGenerator::new(2);
         let mut sides = Sides { client, bare_client, session, speech, samples: Samples::default() };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -141,7 +141,7 @@ impl RecallBench {
             self.blocks, self.requests
         ));
         let mut published = self.memories;
-        let mut speech = Speech::new(4);
+        let mut speech = ChatGenerator::new(4);
         let mut samples = Samples::default();
         let began = Instant::now();
         let applied = events_applied(service);
@@ -176,7 +176,7 @@ impl RecallBench {
 
     /// Publishes turns one by one, and recalls each until the reply contains the turn.
     fn until_recallable(&self, client: &mut Client, report: &mut BenchReport) -> Result<()> {
-        let mut speech = Speech::new(3);
+        let mut speech = ChatGenerator::new(3);
         let mut applied = Vec::new();
         let mut recallable = Vec::new();
         for n in 0..self.turns {

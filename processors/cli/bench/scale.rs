@@ -8,7 +8,7 @@ use super::distribution::Distribution;
 use super::machine;
 use super::messages::{self, remember};
 use super::report::{BenchReport, RatioTarget, progress};
-use super::speech::Speech;
+use super::speech::ChatGenerator;
 use crate::config::Config;
 use crate::domain::{Now, Spread};
 use crate::fault::{Fault, Result};
@@ -116,7 +116,7 @@ struct LoneShard {
     recall: recall::Recall,
     shards: Arc<Shards>,
     topic: String,
-    speech: Speech,
+    speech: ChatGenerator,
     /// Events published so far, which is the next offset; likewise for requests.
     published: usize,
     asked: usize,
@@ -168,7 +168,7 @@ impl LoneShard {
             recall,
             shards,
             topic: config.topics.events(),
-            speech: Speech::new(1),
+            speech: ChatGenerator::new(1),
             published: 0,
             asked: 0,
         })

@@ -3,7 +3,7 @@
 
 use super::messages;
 use super::report::{BenchReport, RatioTarget, progress};
-use super::speech::Speech;
+use super::speech::ChatGenerator;
 use crate::config::Config;
 use crate::domain::{Action, Event, OwnWords, Role, SaidBefore, Spread, Turn, UserKey, Vector};
 use crate::fault::{Fault, Result, StopName};
@@ -113,7 +113,7 @@ impl Pipeline {
     }
 
     fn round(&self, turns: usize) -> Result<StageTimes> {
-        let mut speech = Speech::new(8);
+        let mut speech = ChatGenerator::new(8);
         let mut history = History::default();
         let mut times = StageTimes { turns, ..StageTimes::default() };
         for n in 0..WARM_UP + turns {

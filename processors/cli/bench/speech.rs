@@ -2,13 +2,13 @@
 //! templates and word lists. The same seed gives the same texts in every run.
 
 /// Generator of texts.
-pub struct Speech {
+pub struct ChatGenerator {
     state: u64,
 }
 
-impl Speech {
-    pub fn new(seed: u64) -> Speech {
-        Speech { state: seed }
+impl ChatGenerator {
+    pub fn new(seed: u64) -> ChatGenerator {
+        ChatGenerator { state: seed }
     }
 
     /// Returns one statement of about 12 words.
@@ -305,13 +305,13 @@ mod tests {
     }
 
     fn turns(seed: u64) -> Vec<String> {
-        let mut speech = Speech::new(seed);
+        let mut speech = ChatGenerator::new(seed);
         (0..1000).map(|_| speech.turn()).collect()
     }
 
     #[test]
     fn every_gap_is_filled_and_a_turn_has_about_25_words() {
-        let mut speech = Speech::new(7);
+        let mut speech = ChatGenerator::new(7);
         let mut words = 0;
         for _ in 0..1000 {
             let turn = speech.turn();

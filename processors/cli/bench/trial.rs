@@ -3,7 +3,7 @@
 
 use super::messages::{turn, user};
 use super::report::progress;
-use super::speech::Speech;
+use super::speech::ChatGenerator;
 use crate::cli::client::Client;
 use crate::config::Config;
 use crate::fault::{Fault, Result};
@@ -118,7 +118,7 @@ pub fn publish_all(client: &mut Client, events: impl Iterator<Item = Value>) -> 
 /// Publishes `count` generated turns of 1,000 users with a client of its own.
 pub fn publish_turns(trial: &Trial, count: usize) -> Result<()> {
     progress(format!("publishing {count} turns of {TURN_USERS} users"));
-    let mut speech = Speech::new(6);
+    let mut speech = ChatGenerator::new(6);
     let turns = (0..count).map(|n| turn(&user(n, TURN_USERS), &speech.turn()));
     publish_all(&mut trial.client()?, turns)
 }

@@ -4,7 +4,7 @@
 use super::compaction::{Round, run_round};
 use super::lines;
 use super::screen::Screen;
-use super::script::{Line, QUESTIONS, Question, SESSIONS, Session};
+use super::script::{QUESTIONS, SESSIONS, ScriptLine, ScriptQuestion, ScriptSession};
 use super::stage::Stage;
 use crate::fault::Result;
 use serde_json::json;
@@ -43,14 +43,14 @@ impl Play {
         Ok(())
     }
 
-    fn session(&mut self, number: usize, session: &Session) -> Result<()> {
+    fn session(&mut self, number: usize, session: &ScriptSession) -> Result<()> {
         let began = self.stage.now_ms() - session.days_ago * DAY_MS;
         self.screen.session(number, session, began);
         for (n, line) in session.lines.iter().enumerate() {
             let mut event = line.event();
             event["at"] = lines::moment(began + n as i64 * LINE_MS).into();
             // A forget that names a session would erase the whole session.
-            if !matches!(line, Line::Forget(_)) {
+            if !matches!(line, ScriptLine::Forget(_)) {
                 event["session"] = session.name.into();
             }
             let reply = self.stage.publish(event.clone())?;
@@ -60,7 +60,7 @@ impl Play {
         Ok(())
     }
 
-    fn question(&mut self, number: usize, question: &Question) -> Result<()> {
+    fn question(&mut self, number: usize, question: &ScriptQuestion) -> Result<()> {
         let request = json!({
             "type": "recall", "query": question.text, "limit": 3,
             "format": question.format, "explain": question.explain,

@@ -3,8 +3,8 @@
 
 use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, moment, recalled_memory, wrapped};
 use super::metrics_page::MetricsPage;
-use super::script::{Question, Session};
-use crate::cli::client::Reply;
+use super::script::{ScriptQuestion, ScriptSession};
+use crate::cli::client::ClientReply;
 use crate::cli::show::{BAD, BOLD, DIM, NAME, Output, PLAIN, number, outcome_style, text};
 use crate::text::shortened;
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ impl Screen {
         }
     }
 
-    pub fn session(&self, number: usize, session: &Session, began_ms: i64) {
+    pub fn session(&self, number: usize, session: &ScriptSession, began_ms: i64) {
         let title = format!("Session {number}, \"{}\", {}", session.name, day(began_ms));
         self.line(&format!("\n{BOLD}{title}{PLAIN}"));
         let heads: String = FACTORS.iter().map(|(_, short)| format!("{short:<FACTOR$} ")).collect();
@@ -125,7 +125,7 @@ impl Screen {
         self.record("session", json!({"session": session.name, "at": moment(began_ms)}));
     }
 
-    pub fn turn(&self, who: &str, text: &str, event: &Value, reply: &Reply) {
+    pub fn turn(&self, who: &str, text: &str, event: &Value, reply: &ClientReply) {
         let style = if who == "assistant" { DIM } else { NAME };
         self.line(&format!("{style}{who:<LEFT$}{PLAIN}{text}"));
         self.decisions(&reply.value);
@@ -144,7 +144,13 @@ impl Screen {
         }
     }
 
-    pub fn question(&self, number: usize, question: &Question, request: &Value, reply: &Reply) {
+    pub fn question(
+        &self,
+        number: usize,
+        question: &ScriptQuestion,
+        request: &Value,
+        reply: &ClientReply,
+    ) {
         self.line(&format!(
             "\n{BOLD}{number}  {}{PLAIN}  {DIM}{}{PLAIN}",
             question.text, question.remark
@@ -163,7 +169,7 @@ impl Screen {
     }
 
     /// Prints the memories of a reply with their scores, and the times.
-    pub fn recalled(&self, reply: &Reply) {
+    pub fn recalled(&self, reply: &ClientReply) {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         if memories.is_empty() {
             self.line(&format!("   {DIM}no memory about that{PLAIN}"));
@@ -219,7 +225,7 @@ impl Screen {
     }
 
     /// Prints every number of an answer.
-    pub fn ranked(&self, reply: &Reply) {
+    pub fn ranked(&self, reply: &ClientReply) {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         for memory in memories {
             self.line(&recalled_memory(memory, memories));

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 pub const USER: &str = "ada";
 
 /// One conversation, some days before today.
-pub struct Session {
+pub struct ScriptSession {
     pub name: &'static str,
     pub days_ago: i64,
-    pub lines: &'static [Line],
+    pub lines: &'static [ScriptLine],
 }
 
 /// One event of the conversation.
-pub enum Line {
+pub enum ScriptLine {
     Ada(&'static str),
     Assistant(&'static str),
     /// A command of the application, not a turn.
@@ -23,9 +23,9 @@ pub enum Line {
     Forget(&'static str),
 }
 
-use Line::{Ada, Assistant, Forget, Remember};
+use ScriptLine::{Ada, Assistant, Forget, Remember};
 
-impl Line {
+impl ScriptLine {
     /// Builds the event, without user, session and time.
     pub fn event(&self) -> Value {
         match self {
@@ -52,8 +52,8 @@ impl Line {
     }
 }
 
-pub const SESSIONS: [Session; 4] = [
-    Session {
+pub const SESSIONS: [ScriptSession; 4] = [
+    ScriptSession {
         name: "hello",
         days_ago: 12,
         lines: &[
@@ -67,7 +67,7 @@ pub const SESSIONS: [Session; 4] = [
             Ada("Thanks, that's great!"),
         ],
     },
-    Session {
+    ScriptSession {
         name: "travel",
         days_ago: 9,
         lines: &[
@@ -80,7 +80,7 @@ pub const SESSIONS: [Session; 4] = [
             Ada("At the moment I'm reading a slow novel about lighthouses."),
         ],
     },
-    Session {
+    ScriptSession {
         name: "work",
         days_ago: 5,
         lines: &[
@@ -93,7 +93,7 @@ pub const SESSIONS: [Session; 4] = [
             Forget("locker combination"),
         ],
     },
-    Session {
+    ScriptSession {
         name: "news",
         days_ago: 1,
         lines: &[
@@ -107,7 +107,7 @@ pub const SESSIONS: [Session; 4] = [
 ];
 
 /// One question, and how its answer is shown.
-pub struct Question {
+pub struct ScriptQuestion {
     pub text: &'static str,
     pub format: &'static str,
     /// With `explain`, superseded memories are returned too.
@@ -118,36 +118,36 @@ pub struct Question {
     pub remark: &'static str,
 }
 
-pub const QUESTIONS: [Question; 5] = [
-    Question {
+pub const QUESTIONS: [ScriptQuestion; 5] = [
+    ScriptQuestion {
         text: "Where do I live?",
         format: "markdown",
         explain: true,
         block: true,
         remark: "a changed fact: explained, so the older one comes too",
     },
-    Question {
+    ScriptQuestion {
         text: "When does my flight leave?",
         format: "compact",
         explain: false,
         block: true,
         remark: "numbers and dates, in the shortest block",
     },
-    Question {
+    ScriptQuestion {
         text: "What must never be in my meal?",
         format: "none",
         explain: false,
         block: false,
         remark: "no word in common with the memory: only its meaning matches",
     },
-    Question {
+    ScriptQuestion {
         text: "Do I prefer coffee or tea?",
         format: "xml",
         explain: false,
         block: true,
         remark: "a changed mind: only the current preference, as XML",
     },
-    Question {
+    ScriptQuestion {
         text: "What is my locker combination?",
         format: "markdown",
         explain: false,

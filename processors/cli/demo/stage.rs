@@ -7,7 +7,7 @@
 use super::metrics_page::MetricsPage;
 use super::screen::Screen;
 use super::script::USER;
-use crate::cli::client::{Client, Reply};
+use crate::cli::client::{Client, ClientReply};
 use crate::config::Config;
 use crate::domain::UserKey;
 use crate::fault::{Fault, Result, StopName};
@@ -71,18 +71,18 @@ impl Stage {
 
     /// Publishes an event of the demo's user. The receipt comes when the effect of the event is
     /// readable.
-    pub fn publish(&mut self, mut event: Value) -> Result<Reply> {
+    pub fn publish(&mut self, mut event: Value) -> Result<ClientReply> {
         event["user"] = USER.into();
         without_error(self.client.publish(&event, TIMEOUT)?)
     }
 
-    pub fn ask(&mut self, mut request: Value) -> Result<Reply> {
+    pub fn ask(&mut self, mut request: Value) -> Result<ClientReply> {
         request["user"] = USER.into();
         without_error(self.client.ask(&request, TIMEOUT)?)
     }
 
     /// Asks a request that is answered after the event at `offset` has been applied.
-    pub fn ask_after(&mut self, offset: i64, mut request: Value) -> Result<Reply> {
+    pub fn ask_after(&mut self, offset: i64, mut request: Value) -> Result<ClientReply> {
         request["user"] = USER.into();
         without_error(self.client.ask_after(offset, &request, TIMEOUT)?)
     }
@@ -109,7 +109,7 @@ impl Stage {
     }
 }
 
-fn without_error(reply: Reply) -> Result<Reply> {
+fn without_error(reply: ClientReply) -> Result<ClientReply> {
     match reply.error() {
         Some(error) => Err(Fault::retry(error)),
         None => Ok(reply),
