@@ -1,4 +1,5 @@
-//! One client of a running Keepsake, as any program could be: events and requests out, replies in, told apart by correlation id.
+//! Client of a running Keepsake: publishes events, sends requests, and receives the replies by
+//! correlation id. Uses only Kafka, like the client of any other program.
 
 use crate::config::Config;
 use crate::domain::UserKey;
@@ -11,7 +12,8 @@ use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// Never closed: it ends with the process, since a command would wait longer for the closing than for its answer.
+/// Producer and consumer of a command. They are never closed and end with the process: closing them
+/// would take longer than the reply.
 pub struct Client {
     producer: ManuallyDrop<Box<dyn Producer>>,
     replies: ManuallyDrop<Box<dyn Consumer>>,
@@ -20,29 +22,26 @@ pub struct Client {
     reply_topic: String,
     reply_partition: i32,
     pub connection: Connection,
-    /// Of the events topic.
+    /// Number of partitions of the events topic.
     pub partitions: i32,
 }
 
-/// What came back, and how long it took to come.
-pub struct Reply {
+pub struct ClientReply {
     pub value: Value,
     pub bytes: Vec<u8>,
+    /// Time from sending the message to receiving the reply.
     pub took: Duration,
 }
 
-impl Reply {
-    /// The error of a reply that is one, as a person reads it.
+impl ClientReply {
+    /// Formats the error of an error reply for a person.
     pub fn error(&self) -> Option<String> {
         let error = self.value.get("error")?;
-        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        let status = self.value["status"].as_str().unwrap_or("error");
+        let message = error["message"].as_str().unwrap_or_default();
         let field =
             error["field"].as_str().map_or(String::new(), |field| format!(" (field {field})"));
-        Some(format!(
-            "{}: {}{field}",
-            self.value["status"].as_str().unwrap_or("error"),
-            text("message")
-        ))
+        Some(format!("{status}: {message}{field}"))
     }
 }
 
@@ -59,13 +58,14 @@ impl Client {
             (found.get(&topics.events()), found.get(&topics.replies()))
         else {
             let what = format!(
-                "topics {} and {} are not there: is `keepsake serve` running?",
+                "topics {} and {} do not exist: is `keepsake serve` running?",
                 topics.events(),
                 topics.replies()
             );
             return Err(Fault::stop(StopName::TopicMissing, what));
         };
-        // A partition of one's own choosing, from its present end: the replies of others are mostly elsewhere.
+        // Reads a random partition from its current end: most replies to other clients go to other
+        // partitions.
         let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
         let (_, end) = connection.offsets(&topics.replies(), reply_partition)?;
         let mut consumer = connection.reader("keepsake-client", &topics.replies())?;
@@ -82,54 +82,65 @@ impl Client {
         })
     }
 
-    /// Publishes an event and waits for its receipt, which comes after its effect is there.
-    pub fn publish(&mut self, event: &Value, within: Duration) -> Result<Reply> {
-        let outgoing = self.addressed(self.events.clone(), event);
+    /// Publishes an event and waits for the receipt, which comes when the effect of the event is
+    /// readable.
+    pub fn publish(&mut self, event: &Value, within: Duration) -> Result<ClientReply> {
+        let outgoing = self.message(self.events.clone(), event);
         self.exchange(outgoing, within)
     }
 
     /// Publishes an event without asking for a receipt.
     pub fn publish_only(&mut self, event: &Value) -> Result<()> {
-        let outgoing =
-            Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
+        let outgoing = self.without_reply(event);
         self.producer.send(&outgoing)
     }
 
-    /// The same event to every partition: a tick wakes every process.
+    /// Publishes the same event to every partition, so that a tick wakes every process.
     pub fn publish_everywhere(&mut self, event: &Value) -> Result<()> {
         for partition in 0..self.partitions {
-            let outgoing =
-                Outgoing { headers: Vec::new(), ..self.addressed(self.events.clone(), event) };
-            self.producer.send(&Outgoing { partition: Some(partition), ..outgoing })?;
+            let outgoing = Outgoing { partition: Some(partition), ..self.without_reply(event) };
+            self.producer.send(&outgoing)?;
         }
         self.flush()
+    }
+
+    fn without_reply(&self, event: &Value) -> Outgoing {
+        Outgoing { headers: Vec::new(), ..self.message(self.events.clone(), event) }
     }
 
     pub fn flush(&mut self) -> Result<()> {
         self.producer.flush(Duration::from_secs(30))
     }
 
-    pub fn ask(&mut self, request: &Value, within: Duration) -> Result<Reply> {
-        let outgoing = self.addressed(self.recalls.clone(), request);
+    pub fn ask(&mut self, request: &Value, within: Duration) -> Result<ClientReply> {
+        let outgoing = self.message(self.recalls.clone(), request);
         self.exchange(outgoing, within)
     }
 
-    /// Asks and does not wait for the answer.
+    /// Sends a request and does not wait for the reply.
     pub fn ask_only(&mut self, request: &Value) -> Result<()> {
-        let outgoing = self.addressed(self.recalls.clone(), request);
+        let outgoing = self.message(self.recalls.clone(), request);
         self.producer.send(&outgoing)
     }
 
-    /// The same, answered when the event at this offset has had its effect: a decision is there to be read before what it decides is.
-    pub fn ask_after(&mut self, offset: i64, request: &Value, within: Duration) -> Result<Reply> {
-        let mut outgoing = self.addressed(self.recalls.clone(), request);
+    /// Sends a request that is answered after the event at `offset` has been applied. A decision
+    /// is published before its effect is readable.
+    pub fn ask_after(
+        &mut self,
+        offset: i64,
+        request: &Value,
+        within: Duration,
+    ) -> Result<ClientReply> {
+        let mut outgoing = self.message(self.recalls.clone(), request);
         outgoing.headers.push(("keepsake-min-offset".into(), offset.to_string().into_bytes()));
         self.exchange(outgoing, within)
     }
 
-    fn addressed(&self, topic: String, value: &Value) -> Outgoing {
-        let name = |field: &str, default: &str| value[field].as_str().unwrap_or(default).to_owned();
-        let key = format!("{}/{}", name("tenant", "default"), name("user", ""));
+    /// Builds a message with the key of its user and the headers that ask for a reply.
+    fn message(&self, topic: String, value: &Value) -> Outgoing {
+        let tenant = value["tenant"].as_str().unwrap_or("default");
+        let user = value["user"].as_str().unwrap_or_default();
+        let key = format!("{tenant}/{user}");
         let headers: Headers = vec![
             ("kafka_replyTopic".into(), self.reply_topic.clone().into_bytes()),
             ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
@@ -144,7 +155,7 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<Reply> {
+    fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<ClientReply> {
         let correlation =
             header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
         let began = Instant::now();
@@ -157,22 +168,24 @@ impl Client {
                     within.as_secs_f32()
                 )));
             }
-            // Short waits: our own acknowledgements are served in between.
+            // A short poll, so that `outstanding` handles acknowledgements of sent messages in
+            // between.
             if let Polled::Record(record) =
                 self.replies.poll(left.min(Duration::from_millis(20)))?
                 && record.header("kafka_correlationId") == Some(&correlation)
             {
                 let bytes = record.value.unwrap_or_default();
                 let value = serde_json::from_slice(&bytes)
-                    .map_err(|e| Fault::retry(format!("reads a reply: {e}")))?;
-                return Ok(Reply { value, bytes, took: began.elapsed() });
+                    .map_err(|e| Fault::retry(format!("read a reply: {e}")))?;
+                return Ok(ClientReply { value, bytes, took: began.elapsed() });
             }
             self.producer.outstanding()?;
         }
     }
 }
 
-/// To the configured cluster, or to the embedded broker of the service that runs from this directory.
+/// Connects to the configured cluster, or to the embedded broker of the service that runs in this
+/// directory.
 pub fn connection(config: &Config) -> Result<Connection> {
     let options = config.kafka.client_options();
     if !config.kafka.is_embedded() {
@@ -184,14 +197,17 @@ pub fn connection(config: &Config) -> Result<Connection> {
     }
     let file = run::store_dir(config).join(run::EMBEDDED_ADDRESS);
     let servers = std::fs::read_to_string(&file).map_err(|_| {
-        let what = "no embedded broker runs from this directory: start `keepsake serve` here, or name a cluster with --brokers host:port";
-        Fault::stop(StopName::BrokerUnreachable, what)
+        Fault::stop(
+            StopName::BrokerUnreachable,
+            "no embedded broker runs in this directory: start `keepsake serve` here, or give a \
+             cluster with --brokers host:port",
+        )
     })?;
     Ok(Connection { servers: servers.trim().to_owned(), options, embedded: true })
 }
 
-/// `tenant/user`, or a user of the default tenant.
-pub fn who(text: &str) -> Result<UserKey> {
+/// Parses `tenant/user`, or the name of a user of the default tenant.
+pub fn parse_user(text: &str) -> Result<UserKey> {
     let (tenant, user) = text.split_once('/').unwrap_or(("default", text));
     UserKey::new(tenant, user).map_err(|e| {
         Fault::stop(StopName::ConfigInvalid, format!("--user {text}: {} {}", e.field, e.why))

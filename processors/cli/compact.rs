@@ -1,7 +1,8 @@
-//! `keepsake compact`: a tick for every process, so that each compaction worker goes round now.
+//! `keepsake compact`: publishes a tick to every partition, so that the compaction worker of every
+//! process runs a round now.
 
-use super::Output;
 use super::client::Client;
+use super::show::Output;
 use crate::config::Config;
 use crate::fault::Result;
 use clap::Args;
@@ -9,13 +10,13 @@ use serde_json::json;
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Compact {
-    /// The time that the workers take as now, RFC 3339; only where the service runs with clock.from_events
+pub struct CompactCommand {
+    /// Current time for the workers, RFC 3339; only if the service runs with clock.from_events
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
 }
 
-impl Compact {
+impl CompactCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let mut client = Client::connect(config)?;
         let mut tick = json!({"type": "tick"});
@@ -26,7 +27,7 @@ impl Compact {
         match output {
             Output::Json => println!("{}", json!({"status": "ok", "ticks": client.partitions})),
             Output::Person => println!(
-                "asked the workers of {} partitions; watch keepsake_proposals_total",
+                "woke the workers of {} partitions; watch keepsake_proposals_total",
                 client.partitions
             ),
         }

@@ -1,6 +1,7 @@
-//! `keepsake config check|show`: what is wrong with the configuration, or all of it with where each value came from.
+//! `keepsake config check|show`: validates the configuration, or prints every value with its
+//! origin.
 
-use super::{Output, show};
+use super::show::{self, Output};
 use crate::config::Layers;
 use crate::fault::Result;
 use crate::profile::Profiles;
@@ -9,30 +10,30 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
-pub enum Configuration {
-    /// Say what is wrong and exit 2, or say that it is fine
+pub enum ConfigCommand {
+    /// Validate the configuration; exits 2 with the reason if it is invalid
     Check,
-    /// Show every effective value and where it came from
+    /// Show every effective value and its origin
     Show,
 }
 
-impl Configuration {
+impl ConfigCommand {
     pub fn run(self, layers: &Layers, output: Output) -> Result<ExitCode> {
         match self {
-            Configuration::Check => {
+            ConfigCommand::Check => {
                 Profiles::load(&layers.checked()?)?;
                 match output {
                     Output::Json => println!("{}", json!({"status": "ok"})),
                     Output::Person => println!("the configuration is fine"),
                 }
             }
-            Configuration::Show => show_all(layers, output),
+            ConfigCommand::Show => show_all(layers, output),
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Passwords of brokers and the key of the marks.
+/// Recognises options that hold a secret: passwords for brokers, and the key of the signatures.
 fn is_secret(path: &str) -> bool {
     ["password", "secret", "ssl.key", "marks_key"].iter().any(|word| path.contains(word))
 }

@@ -1,7 +1,9 @@
-//! The commands that publish one event and print its receipt: publish, remember, update, forget, feedback.
+//! Commands that publish one event and print its receipt: `publish`, `remember`, `update`,
+//! `forget`, `feedback`.
 
-use super::client::{Client, Reply, who};
-use super::{Output, show};
+use super::client::{Client, ClientReply, parse_user};
+use super::describe;
+use super::show::{self, Output};
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
 use clap::Args;
@@ -10,13 +12,13 @@ use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Whose memories, and how long to wait.
+/// Arguments of every command about one user's memories.
 #[derive(Args)]
-pub struct Whom {
+pub struct UserArgs {
     /// user, or tenant/user
-    #[arg(long, short, value_name = "WHO")]
+    #[arg(long, short, value_name = "USER")]
     pub user: String,
-    /// The conversation it belongs to
+    /// Conversation that the message belongs to
     #[arg(long, short, value_name = "NAME")]
     pub session: Option<String>,
     /// Seconds to wait for the reply
@@ -24,116 +26,111 @@ pub struct Whom {
     pub timeout: f32,
 }
 
-impl Whom {
-    /// The fields every message has.
+impl UserArgs {
+    /// Builds a message with the fields that every message has.
     pub fn message(&self, kind: &str) -> Result<Map<String, Value>> {
-        let who = who(&self.user)?;
+        let key = parse_user(&self.user)?;
         let mut message = Map::new();
-        for (field, value) in [
-            ("type", Some(kind)),
-            ("tenant", Some(who.tenant())),
-            ("user", Some(who.user())),
-            ("session", self.session.as_deref()),
-        ] {
-            if let Some(value) = value {
-                message.insert(field.into(), value.into());
-            }
-        }
+        message.insert("type".into(), kind.into());
+        message.insert("tenant".into(), key.tenant().into());
+        message.insert("user".into(), key.user().into());
+        put(&mut message, "session", self.session.as_deref());
         Ok(message)
     }
 
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         Duration::from_secs_f32(self.timeout.clamp(0.1, 600.0))
     }
 }
 
-/// What an event may carry besides.
+/// Optional fields of an event.
 #[derive(Args)]
-pub struct Extra {
-    /// Your own id of this event: the same id again changes nothing
+pub struct EventArgs {
+    /// Your own id of this event; a second event with the same id changes nothing
     #[arg(long)]
     id: Option<String>,
-    /// When it happened, RFC 3339; now if left out
+    /// Time of the event, RFC 3339 [default: now]
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
-    /// key=value stored with the memory; may be repeated
+    /// Metadata stored with the memory; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     metadata: Vec<String>,
 }
 
-impl Extra {
+impl EventArgs {
     fn put(self, message: &mut Map<String, Value>) {
         put(message, "id", self.id);
         put(message, "at", self.at);
-        if !self.metadata.is_empty() {
-            let pairs = self.metadata.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-            message.insert(
-                "metadata".into(),
-                pairs
-                    .map(|(key, value)| (key.to_owned(), Value::from(value)))
-                    .collect::<Map<_, _>>()
-                    .into(),
-            );
-        }
+        put(message, "metadata", key_values(&self.metadata));
     }
 }
 
-fn put(message: &mut Map<String, Value>, field: &str, value: Option<impl Into<Value>>) {
+/// Adds a field unless the value is missing.
+pub fn put(message: &mut Map<String, Value>, field: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         message.insert(field.into(), value.into());
     }
 }
 
-/// The text given, or standard input where it is "-".
-fn said(content: String) -> Result<String> {
-    if content != "-" {
-        return Ok(content);
+/// Parses arguments of the form `key=value` into an object; `None` without arguments.
+pub fn key_values(pairs: &[String]) -> Option<Map<String, Value>> {
+    let fields = pairs
+        .iter()
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(key, value)| (key.to_owned(), value.into()));
+    (!pairs.is_empty()).then(|| fields.collect())
+}
+
+/// Returns the argument, or standard input if the argument is `-`.
+fn content_of(argument: String) -> Result<String> {
+    if argument != "-" {
+        return Ok(argument);
     }
     let mut text = String::new();
     std::io::stdin()
         .read_to_string(&mut text)
-        .map_err(|e| Fault::retry(format!("reads standard input: {e}")))?;
+        .map_err(|e| Fault::retry(format!("read standard input: {e}")))?;
     Ok(text)
 }
 
 #[derive(Args)]
-pub struct Publish {
+pub struct PublishCommand {
     #[command(flatten)]
-    whom: Whom,
+    user: UserArgs,
     #[command(flatten)]
-    extra: Extra,
+    event: EventArgs,
     /// user, assistant, system or tool
     #[arg(long, default_value = "user")]
     role: String,
-    /// Who speaks, where more than one person does
+    /// Name of the speaker, in a conversation of several people
     #[arg(long)]
     speaker: Option<String>,
-    /// What it is, if you know: preference, fact, decision, …
+    /// Kind of the memory, if known: preference, fact, decision, …
     #[arg(long)]
     kind: Option<String>,
-    /// What was said; - reads standard input
+    /// Text of the turn; - reads standard input
     content: String,
 }
 
-impl Publish {
+impl PublishCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("turn")?;
+        let mut message = self.user.message("turn")?;
         message.insert("role".into(), self.role.into());
-        message.insert("content".into(), said(self.content)?.into());
+        message.insert("content".into(), content_of(self.content)?.into());
         put(&mut message, "speaker", self.speaker);
         put(&mut message, "kind", self.kind);
-        self.extra.put(&mut message);
-        send(config, output, message, self.whom.timeout)
+        self.event.put(&mut message);
+        send(config, output, message, &self.user)
     }
 }
 
 #[derive(Args)]
-pub struct Remember {
+pub struct RememberCommand {
     #[command(flatten)]
-    whom: Whom,
+    user: UserArgs,
     #[command(flatten)]
-    extra: Extra,
-    /// What it is: preference, fact, decision, …
+    event: EventArgs,
+    /// Kind of the memory: preference, fact, decision, …
     #[arg(long)]
     kind: Option<String>,
     /// 0 to 1
@@ -142,65 +139,68 @@ pub struct Remember {
     /// 0 to 1
     #[arg(long)]
     confidence: Option<f32>,
-    /// Who sees it: user, session or tenant
+    /// Visibility: user, session or tenant
     #[arg(long)]
     scope: Option<String>,
-    /// What to remember; - reads standard input
+    /// Text of the memory; - reads standard input
     content: String,
 }
 
-impl Remember {
+impl RememberCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("remember")?;
-        message.insert("content".into(), said(self.content)?.into());
+        let mut message = self.user.message("remember")?;
+        message.insert("content".into(), content_of(self.content)?.into());
         put(&mut message, "kind", self.kind);
         put(&mut message, "importance", self.importance);
         put(&mut message, "confidence", self.confidence);
         put(&mut message, "scope", self.scope);
-        self.extra.put(&mut message);
-        send(config, output, message, self.whom.timeout)
+        self.event.put(&mut message);
+        send(config, output, message, &self.user)
     }
 }
 
 #[derive(Args)]
-pub struct Update {
+pub struct UpdateCommand {
     #[command(flatten)]
-    whom: Whom,
+    user: UserArgs,
     #[command(flatten)]
-    extra: Extra,
-    /// The memory's id
+    event: EventArgs,
+    /// Id of the memory
     memory: String,
-    /// Its new text
+    /// New text
     #[arg(long)]
     content: Option<String>,
+    /// New kind: preference, fact, decision, …
     #[arg(long)]
     kind: Option<String>,
+    /// 0 to 1
     #[arg(long)]
     importance: Option<f32>,
+    /// 0 to 1
     #[arg(long)]
     confidence: Option<f32>,
 }
 
-impl Update {
+impl UpdateCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("update")?;
+        let mut message = self.user.message("update")?;
         message.insert("memory".into(), self.memory.into());
         put(&mut message, "content", self.content);
         put(&mut message, "kind", self.kind);
         put(&mut message, "importance", self.importance);
         put(&mut message, "confidence", self.confidence);
-        self.extra.put(&mut message);
-        send(config, output, message, self.whom.timeout)
+        self.event.put(&mut message);
+        send(config, output, message, &self.user)
     }
 }
 
 #[derive(Args)]
 #[group(id = "target", required = true, multiple = false)]
-pub struct Target {
+pub struct ForgetTarget {
     /// One memory by its id
     #[arg(long, group = "target", value_name = "ID")]
     memory: Option<String>,
-    /// What this says, in words
+    /// Memories that mean this text
     #[arg(long, group = "target")]
     query: Option<String>,
     /// Every memory of the session given with --session
@@ -212,17 +212,17 @@ pub struct Target {
 }
 
 #[derive(Args)]
-pub struct Forget {
+pub struct ForgetCommand {
     #[command(flatten)]
-    whom: Whom,
+    user: UserArgs,
     #[command(flatten)]
-    target: Target,
+    target: ForgetTarget,
 }
 
-impl Forget {
+impl ForgetCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("forget")?;
-        if self.target.whole_session && self.whom.session.is_none() {
+        let mut message = self.user.message("forget")?;
+        if self.target.whole_session && self.user.session.is_none() {
             return Err(Fault::stop(
                 StopName::ConfigInvalid,
                 "--whole-session needs --session NAME",
@@ -234,14 +234,14 @@ impl Forget {
         put(&mut message, "memory", self.target.memory);
         put(&mut message, "query", self.target.query);
         put(&mut message, "everything", self.target.everything.then_some(true));
-        send_until_none_is_left(config, output, message, self.whom.timeout)
+        forget_all(config, output, message, &self.user)
     }
 }
 
 #[derive(Args)]
-pub struct Feedback {
+pub struct FeedbackCommand {
     #[command(flatten)]
-    whom: Whom,
+    user: UserArgs,
     /// used, confirmed, wrong or irrelevant
     #[arg(long)]
     signal: String,
@@ -250,31 +250,29 @@ pub struct Feedback {
     memories: Vec<String>,
 }
 
-impl Feedback {
+impl FeedbackCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("feedback")?;
+        let mut message = self.user.message("feedback")?;
         message.insert("signal".into(), self.signal.into());
         message.insert("memories".into(), json!(self.memories));
-        send(config, output, message, self.whom.timeout)
+        send(config, output, message, &self.user)
     }
 }
 
-/// One forget erases so many memories at most, so it is sent again while its decision says that some are left. An id of the sender's own would
-/// make the second one a duplicate: then one has to do.
-fn send_until_none_is_left(
+/// Publishes a `forget` repeatedly until no memory is left to erase: one event erases a limited
+/// number of memories, and the field `left` of its decision counts the rest.
+fn forget_all(
     config: &Config,
     output: Output,
     message: Map<String, Value>,
-    timeout: f32,
+    user: &UserArgs,
 ) -> Result<ExitCode> {
-    let patience = Duration::from_secs_f32(timeout.clamp(0.1, 600.0));
     let mut client = Client::connect(config)?;
+    let message = Value::Object(message);
     loop {
-        let reply = client.publish(&Value::Object(message.clone()), patience)?;
-        let (left, erased) =
-            (&reply.value["decisions"][0]["left"], &reply.value["decisions"][0]["memory"]);
-        let is_done =
-            left.as_u64().unwrap_or(0) == 0 || erased.is_null() || message.contains_key("id");
+        let reply = client.publish(&message, user.timeout())?;
+        let decision = &reply.value["decisions"][0];
+        let is_done = decision["left"].as_u64().unwrap_or(0) == 0 || decision["memory"].is_null();
         let code = print_decisions(&reply, output)?;
         if is_done || code != ExitCode::SUCCESS {
             return Ok(code);
@@ -286,27 +284,28 @@ fn send(
     config: &Config,
     output: Output,
     message: Map<String, Value>,
-    timeout: f32,
+    user: &UserArgs,
 ) -> Result<ExitCode> {
-    let patience = Duration::from_secs_f32(timeout.clamp(0.1, 600.0));
-    print_decisions(&Client::connect(config)?.publish(&Value::Object(message), patience)?, output)
+    let reply = Client::connect(config)?.publish(&Value::Object(message), user.timeout())?;
+    print_decisions(&reply, output)
 }
 
-fn print_decisions(reply: &Reply, output: Output) -> Result<ExitCode> {
+fn print_decisions(reply: &ClientReply, output: Output) -> Result<ExitCode> {
     print(reply, output, |value| {
         for decision in value["decisions"].as_array().into_iter().flatten() {
-            anstream::println!("{}", show::decision(decision));
+            anstream::println!("{}", describe::decision(decision));
             if let Some(id) = decision["memory"].as_str() {
                 anstream::println!("           {}memory {id}{}", show::DIM, show::PLAIN);
             }
         }
-        let (partition, offset) = (&value["partition"], &value["offset"]);
+        let partition = &value["partition"];
+        let offset = &value["offset"];
         anstream::println!("{}partition {partition}, offset {offset}{}", show::DIM, show::PLAIN);
     })
 }
 
-/// The reply as it came, or for a person; an error reply is a failed command either way.
-pub fn print(reply: &Reply, output: Output, person: impl FnOnce(&Value)) -> Result<ExitCode> {
+/// Prints a reply as JSON or with `person`. An error reply makes the exit code a failure.
+pub fn print(reply: &ClientReply, output: Output, person: impl FnOnce(&Value)) -> Result<ExitCode> {
     let error = reply.error();
     match (output, &error) {
         (Output::Json, _) => anstream::println!("{}", String::from_utf8_lossy(&reply.bytes)),

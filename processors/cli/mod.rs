@@ -1,10 +1,15 @@
-//! The commands: what was typed → a configuration → one of the files beside this one → an exit code.
+//! Command line: parses the arguments, loads the configuration, runs one command and returns its
+//! exit code. Each command is a file of this folder.
+//!
+//! `demo`, `bench`, `eval` and `whatif` are the laboratory. They use [`client`], [`show`] and
+//! `reading`, and no other command.
 
 mod bench;
 mod client;
 mod compact;
 mod config;
 mod demo;
+mod describe;
 mod dlq;
 mod eval;
 mod events;
@@ -21,40 +26,41 @@ mod whatif;
 use crate::config::{Config, Layers};
 use crate::fault::Result;
 use clap::{Args, Parser, Subcommand};
+use show::Output;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  keepsake demo                                       see it all on an embedded broker
-  keepsake serve --brokers localhost:9092             run against a Kafka
-  keepsake publish --user ada 'I moved to Lisbon'     one turn; prints what became of it
-  keepsake recall --user ada 'Where do I live?'       prints the memories and the prompt block
-  keepsake recall --user ada --json '…' | jq .prompt  the reply as it came";
+  keepsake demo                                       all features on an embedded broker
+  keepsake serve --brokers localhost:9092             run against a Kafka cluster
+  keepsake publish --user ada 'I moved to Lisbon'     publish one turn and print the decision
+  keepsake recall --user ada 'Where do I live?'       print the memories and the prompt block
+  keepsake recall --user ada --json '…' | jq .prompt  the reply as JSON";
 
 /// Long-term memory for chat and agent applications, on Apache Kafka.
 #[derive(Parser)]
 #[command(name = "keepsake", version, after_help = EXAMPLES, max_term_width = 110)]
-struct Typed {
+struct CommandLine {
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
     #[command(subcommand)]
     command: Command,
 }
 
-/// What every command takes.
+/// Arguments of every command.
 #[derive(Args)]
-struct Common {
+struct CommonArgs {
     /// Your configuration file; config/default.toml lists every option
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Brokers, host:port,… or "embedded" [kafka.bootstrap_servers]
     #[arg(long, global = true, value_name = "SERVERS")]
     brokers: Option<String>,
-    /// Any option, as in --set recall.limit=10; may be repeated
+    /// Set any option, as in --set recall.limit=10; may be repeated
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Print the reply as it came, for other programs
+    /// Print JSON for other programs
     #[arg(long, global = true)]
     json: bool,
 }
@@ -63,68 +69,61 @@ struct Common {
 enum Command {
     /// Run the service; SIGTERM drains, leaves the group and exits 0
     Serve,
-    /// Show the whole thing on an embedded broker, with a scripted conversation
-    Demo(demo::Demo),
-    /// Publish one conversation turn and print what became of it
-    Publish(events::Publish),
-    /// Store a memory without asking how surprising it is
-    Remember(events::Remember),
+    /// Show all features on an embedded broker, with a scripted conversation
+    Demo(demo::DemoCommand),
+    /// Publish one conversation turn and print the decision
+    Publish(events::PublishCommand),
+    /// Store a memory, however small its surprise
+    Remember(events::RememberCommand),
     /// Change one memory; its history is kept
-    Update(events::Update),
-    /// Erase memories: one, a session, what a query means, or everything
-    Forget(events::Forget),
-    /// Say that memories were used, confirmed, wrong or irrelevant
-    Feedback(events::Feedback),
-    /// Ask what is remembered
-    Recall(requests::Recall),
+    Update(events::UpdateCommand),
+    /// Erase memories: one, a session, those that match a query, or everything
+    Forget(events::ForgetCommand),
+    /// Mark memories as used, confirmed, wrong or irrelevant
+    Feedback(events::FeedbackCommand),
+    /// Ask a question and print the memories that answer it
+    Recall(requests::RecallCommand),
     /// List a user's memories, newest first
-    List(requests::List),
+    List(requests::ListCommand),
     /// Print one memory
-    Get(requests::Get),
-    /// Say why a memory was kept, or what became of an event
-    Explain(requests::Explain),
+    Get(requests::GetCommand),
+    /// Explain why a memory was kept, or how an event was decided
+    Explain(requests::ExplainCommand),
     /// Count a user's memories
-    Stats(requests::Stats),
-    /// Watch what is decided, live
+    Stats(requests::StatsCommand),
+    /// Watch decisions live
     #[command(subcommand)]
-    Tail(tail::Tail),
+    Tail(tail::TailCommand),
     /// Wake the compaction worker of every process
-    Compact(compact::Compact),
-    /// Make or check the topics on a cluster
+    Compact(compact::CompactCommand),
+    /// Create or check the topics on a cluster
     #[command(subcommand)]
-    Topics(topics::Topics),
-    /// See what could not be processed, and send it again
+    Topics(topics::TopicsCommand),
+    /// List records that could not be processed, and send them again
     #[command(subcommand)]
-    Dlq(dlq::Dlq),
-    /// Compare the shards here with the memories topic, after the service was stopped
-    Verify(verify::Verify),
-    /// Check the configuration, or show every value and where it came from
+    Dlq(dlq::DlqCommand),
+    /// Compare local shards with the memories topic, while the service is stopped
+    Verify(verify::VerifyCommand),
+    /// Check the configuration, or show every value and its origin
     #[command(subcommand)]
-    Config(config::Configuration),
-    /// Fit an encoder of your own to the rules
+    Config(config::ConfigCommand),
+    /// Measure an encoder of your own, so that the rules fit it
     #[command(subcommand)]
-    Model(model::Model),
+    Model(model::ModelCommand),
     /// Measure quality on conversations whose questions have known answers
-    Eval(eval::Eval),
-    /// Try another profile on the same turns: what would be kept, and what would be lost
+    Eval(eval::EvalCommand),
+    /// Try another profile on the same turns: which memories would be gained and lost
     #[command(after_help = whatif::EXAMPLES)]
-    Whatif(whatif::WhatIf),
+    Whatif(whatif::WhatIfCommand),
     /// Measure speed, as ratios to the bare parts measured in the same run
     #[command(subcommand)]
-    Bench(bench::Bench),
-}
-
-/// How a command prints: for a person or for a program.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Output {
-    Person,
-    Json,
+    Bench(bench::BenchCommand),
 }
 
 pub fn main() -> ExitCode {
-    end_quietly_when_nobody_reads();
-    // clap ends the process itself: 0 for help and version, 2 for what it does not understand.
-    let typed = Typed::parse();
+    exit_quietly_on_a_closed_pipe();
+    // clap exits by itself: with 0 after --help and --version, with 2 on invalid arguments.
+    let typed = CommandLine::parse();
     match run(typed) {
         Ok(code) => code,
         Err(fault) => {
@@ -134,19 +133,20 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whoever reads our output may have seen enough, as in `keepsake tail decisions | head`: nobody is at fault.
-fn end_quietly_when_nobody_reads() {
+/// Exits with 0 if the reader of standard output has closed the pipe, as in
+/// `keepsake tail decisions | head`. `println!` panics in that case.
+fn exit_quietly_on_a_closed_pipe() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let said = panic.payload_as_str().unwrap_or_default();
-        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
+        let message = panic.payload_as_str().unwrap_or_default();
+        if message.starts_with("failed printing to stdout") && message.contains("Broken pipe") {
             std::process::exit(0);
         }
         report(panic);
     }));
 }
 
-fn run(typed: Typed) -> Result<ExitCode> {
+fn run(typed: CommandLine) -> Result<ExitCode> {
     let layers = layers(&typed.common)?;
     let output = if typed.common.json { Output::Json } else { Output::Person };
     if let Command::Config(command) = typed.command {
@@ -173,7 +173,7 @@ fn run(typed: Typed) -> Result<ExitCode> {
         Command::Dlq(dlq) => dlq.run(&config, output),
         Command::Verify(verify) => verify.run(&config, output),
         Command::Config(_) => {
-            unreachable!("returned above, before the configuration had to be valid")
+            unreachable!("`config` has returned above, before the configuration had to be valid")
         }
         Command::Model(model) => model.run(&config, output),
         Command::Eval(eval) => eval.run(&config, output),
@@ -182,7 +182,7 @@ fn run(typed: Typed) -> Result<ExitCode> {
     }
 }
 
-fn layers(common: &Common) -> Result<Layers> {
+fn layers(common: &CommonArgs) -> Result<Layers> {
     let mut layers = Layers::load(common.config.as_deref(), std::env::vars())?;
     if let Some(brokers) = &common.brokers {
         layers.set("kafka.bootstrap_servers", brokers, "--brokers")?;
@@ -194,7 +194,8 @@ fn layers(common: &Common) -> Result<Layers> {
     Ok(layers)
 }
 
-/// The service tells what it does on standard error; a client is quiet unless something is wrong.
+/// Starts logging to standard error: at the configured level for the service, errors only for any
+/// other command. `KEEPSAKE_LOG` overrides both.
 fn log(config: &Config, command: &Command) {
     let quiet = !matches!(command, Command::Serve);
     let level = match std::env::var("KEEPSAKE_LOG") {
@@ -206,7 +207,7 @@ fn log(config: &Config, command: &Command) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr())
         && std::env::var_os("NO_COLOR").is_none();
-    // A second call in one process, as tests make it, changes nothing.
+    // Fails on a second call in one process, which tests make; the first subscriber stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -221,6 +222,6 @@ mod tests {
 
     #[test]
     fn the_commands_are_well_formed() {
-        Typed::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 }

@@ -1,11 +1,12 @@
-//! `keepsake model measure`: how an encoder spreads its cosines, written beside it, and which rules that lets fire.
+//! `keepsake model measure`: measures the cosine scale of an encoder, writes the figures beside the
+//! encoder, and shows which rules the encoder's cosines reach.
 
-use super::{Output, show};
+use super::show::{self, Output};
 use crate::config::Config;
 use crate::fault::Result;
 use crate::policies::keepsake::ECHO_COSINE;
 use crate::ports::embedder::measure::{Measurement, measure};
-use crate::ports::embedder::{self, ModelChoice};
+use crate::ports::embedder::{self, Model, ModelChoice};
 use crate::run::options;
 use crate::stages::{score, split};
 use clap::{Args, Subcommand};
@@ -14,39 +15,40 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub const EXAMPLES: &str = "\
-An encoder's cosines mean something only beside its own: one gives unrelated texts .06, another .8. The figures are measured on texts \
-that Keepsake brings along and written to spread.json in the encoder's directory; an encoder whose vectors all point into one direction \
-is centred from then on, and then needs an empty store.dir. What setup.sh made has been measured.
+Cosines of different encoders are not comparable: one gives unrelated texts .06, another .8. The \
+figures are measured on texts that come with Keepsake and written to spread.json in the encoder's \
+directory. If all vectors of an encoder point in one direction, they are centred from then on; \
+that needs an empty store.dir. Encoders that setup.sh has set up are already measured.
 
 Examples:
   keepsake model measure /path/to/encoder
-  keepsake model measure hash                          the stand-in: only shown, its figures are built in";
+  keepsake model measure hash                the stand-in: figures are built in and only shown";
 
 #[derive(Subcommand)]
-pub enum Model {
-    /// Measure an encoder, write spread.json beside it, and show which rules its texts reach
+pub enum ModelCommand {
+    /// Measure an encoder, write spread.json beside it, and show which rules its cosines reach
     #[command(after_help = EXAMPLES)]
-    Measure(Measure),
+    Measure(MeasureModel),
 }
 
 #[derive(Args)]
-pub struct Measure {
-    /// The encoder's directory, or "hash" for the stand-in
+pub struct MeasureModel {
+    /// Directory of the encoder, or "hash" for the stand-in
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Only show the figures
+    /// Show the figures and write nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-impl Model {
+impl ModelCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let Model::Measure(Measure { directory, dry_run }) = self;
+        let ModelCommand::Measure(MeasureModel { directory, dry_run }) = self;
         let is_stand_in = directory.as_os_str() == "hash";
         let model =
             if is_stand_in { ModelChoice::Hash } else { ModelChoice::Directory(directory.clone()) };
         let options = embedder::Options { model, ..options::embedder(config) };
-        let measurement = measure(embedder::Model::open_unmeasured(&options)?.session()?.as_mut())?;
+        let measurement = measure(Model::open_unmeasured(&options)?.session()?.as_mut())?;
         let is_written = !dry_run && !is_stand_in;
         if is_written {
             measurement.measured.write(&directory)?;
@@ -61,14 +63,13 @@ impl Model {
     }
 }
 
-/// A threshold of a rule, on the standard scale.
-pub struct Threshold {
-    pub rule: &'static str,
-    pub cosine: f32,
+/// Cosine from which a rule applies, on the standard cosine scale.
+struct Threshold {
+    rule: &'static str,
+    cosine: f32,
 }
 
-/// Thresholds of the rules.
-pub const THRESHOLDS: [Threshold; 5] = [
+const THRESHOLDS: [Threshold; 5] = [
     Threshold { rule: "score: not wholly a new subject", cosine: 1.0 - score::CONTEXT_FULL },
     Threshold { rule: "split: may contradict", cosine: split::NEAR_ENOUGH },
     Threshold { rule: "score: not wholly new", cosine: 1.0 - score::NOVELTY_FULL },
@@ -76,8 +77,8 @@ pub const THRESHOLDS: [Threshold; 5] = [
     Threshold { rule: "score: repetition", cosine: score::REPETITION_COSINE },
 ];
 
-/// The share of the cosines that reach a threshold.
-pub fn share(cosines: &[f32], threshold: &Threshold) -> f64 {
+/// Share of the cosines that reach a threshold.
+fn share(cosines: &[f32], threshold: &Threshold) -> f64 {
     let reached = cosines.iter().filter(|cosine| **cosine >= threshold.cosine).count();
     reached as f64 / cosines.len().max(1) as f64
 }
@@ -105,13 +106,11 @@ fn json(measurement: &Measurement) -> Value {
 
 fn text(measurement: &Measurement, written: Option<&PathBuf>) -> String {
     let Measurement { measured, language, unrelated, unrelated_anywhere, same } = measurement;
-    let percent =
-        |cosines: &[f32], threshold| format!("{:.1} %", 100.0 * share(cosines, threshold));
     let rows: Vec<Vec<String>> = THRESHOLDS
         .iter()
         .map(|threshold| {
-            let columns =
-                [unrelated, unrelated_anywhere, same].map(|cosines| percent(cosines, threshold));
+            let columns = [unrelated, unrelated_anywhere, same]
+                .map(|cosines| format!("{:.1} %", 100.0 * share(cosines, threshold)));
             [format!("{:.2}", threshold.cosine), threshold.rule.to_owned()]
                 .into_iter()
                 .chain(columns)
@@ -120,11 +119,11 @@ fn text(measurement: &Measurement, written: Option<&PathBuf>) -> String {
         .collect();
     let in_best = format!("unrelated, {language}");
     let table =
-        show::table(&["cosine", "from here on", &in_best, "unrelated, all", "the same"], &rows);
+        show::table(&["cosine", "rule from here", &in_best, "unrelated, all", "the same"], &rows);
     let centred = if measured.centre.is_empty() {
         ""
     } else {
-        ", once the centre of all vectors is taken away"
+        ", after the centre of all vectors is subtracted"
     };
     let written = written.map_or(String::new(), |directory| {
         format!("\nwritten to {}/spread.json\n", directory.display())
@@ -149,7 +148,7 @@ mod tests {
     }
 
     fn measured(directory: Option<PathBuf>) -> Measurement {
-        let model = embedder::Model::open_unmeasured(&options(directory)).expect("the model opens");
+        let model = Model::open_unmeasured(&options(directory)).expect("the model opens");
         measure(model.session().expect("a session opens").as_mut()).expect("any text is encoded")
     }
 
@@ -158,24 +157,25 @@ mod tests {
         a.iter().zip(&b).map(|(x, y)| x * y).sum()
     }
 
-    /// No rule reaches every text, and none reaches no text.
+    /// Checks that each rule applies to few unrelated pairs and to more pairs of the same meaning.
     fn check_rules(measurement: &Measurement) {
         let Measurement { unrelated, same, .. } = measurement;
         for threshold in &THRESHOLDS {
-            let (apart, together) = (share(unrelated, threshold), share(same, threshold));
-            assert!(apart <= 0.1, "{}: {apart} of unrelated pairs reach it", threshold.rule);
+            let apart = share(unrelated, threshold);
+            let together = share(same, threshold);
+            assert!(apart <= 0.1, "{}: reached by {apart} of unrelated pairs", threshold.rule);
             assert!(
                 together > apart && together > 0.0,
-                "{}: {together} of pairs that say the same reach it",
+                "{}: reached by {together} of pairs of the same meaning",
                 threshold.rule
             );
         }
     }
 
     #[test]
-    fn the_stand_ins_spread_is_as_measured_again() {
+    fn the_built_in_spread_of_the_stand_in_equals_a_new_measurement() {
         let measurement = measured(None);
-        let built_in = embedder::Model::open(&options(None)).expect("needs nothing").spread();
+        let built_in = Model::open(&options(None)).expect("the stand-in has no files").spread();
         assert_eq!(
             (measurement.measured.spread(), measurement.measured.centre.len()),
             (built_in, 0)
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_spread_is_as_measured_again() {
+    fn the_standard_spread_equals_a_new_measurement() {
         let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
             let _ = writeln!(
                 io::stderr(),
@@ -198,7 +198,7 @@ mod tests {
         check_rules(&measurement);
     }
 
-    /// The stand-in with a direction that all of its vectors share, as encoders have that people bring.
+    /// The stand-in with a direction that all vectors share, as in some encoders of users.
     struct Leaning(Box<dyn Embedder>);
 
     impl Embedder for Leaning {
@@ -219,18 +219,19 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_that_finds_all_texts_alike_is_centred_and_then_fits_the_rules() {
-        let stand_in = embedder::Model::open(&options(None)).expect("needs nothing");
-        let mut leaning = Leaning(stand_in.session().expect("needs nothing"));
+    fn an_encoder_with_high_cosines_everywhere_is_centred_and_then_fits_the_rules() {
+        let stand_in = Model::open(&options(None)).expect("the stand-in has no files");
+        let mut leaning = Leaning(stand_in.session().expect("the stand-in has no files"));
         let alike = cosine(&mut leaning, "I live in Lisbon", "What is a heat pump?");
-        assert!(alike > 0.7, "its own cosine of unrelated texts is high: {alike}");
+        assert!(alike > 0.7, "the raw cosine of unrelated texts is high: {alike}");
         let measurement = measure(&mut leaning).expect("any text is encoded");
         assert_eq!(measurement.measured.centre.len(), stand_in.dimensions());
         assert!(measurement.measured.unrelated < 0.1, "{}", measurement.measured.unrelated);
         check_rules(&measurement);
     }
 
-    /// The set-up wrote the figures that the service would measure. Without its file, it is an encoder that somebody brings.
+    /// Copies the encoder without the figures that the set-up wrote, as a user's own encoder would
+    /// be, and compares the two.
     #[test]
     fn the_multilingual_encoder_was_measured_right_at_set_up_and_fits_the_rules() {
         let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MULTILINGUAL").map(PathBuf::from)

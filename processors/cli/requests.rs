@@ -1,8 +1,9 @@
-//! The commands that ask one question and print its answer: recall, list, get, explain, stats.
+//! Commands that send one request and print its reply: `recall`, `list`, `get`, `explain`, `stats`.
 
 use super::client::Client;
-use super::events::{Whom, print};
-use super::{Output, show};
+use super::describe;
+use super::events::{UserArgs, key_values, print, put};
+use super::show::{self, Output};
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
 use clap::Args;
@@ -10,13 +11,13 @@ use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
 #[derive(Args)]
-pub struct Recall {
+pub struct RecallCommand {
     #[command(flatten)]
-    whom: Whom,
-    /// Memories at most
+    user: UserArgs,
+    /// Maximum number of memories
     #[arg(long)]
     limit: Option<usize>,
-    /// Tokens of the prompt block at most
+    /// Maximum number of tokens of the prompt block
     #[arg(long, value_name = "TOKENS")]
     budget: Option<usize>,
     /// Only these kinds; may be repeated
@@ -25,75 +26,67 @@ pub struct Recall {
     /// Only memories with this metadata, key=value; may be repeated
     #[arg(long = "where", value_name = "KEY=VALUE")]
     metadata: Vec<String>,
-    /// As it was then, RFC 3339
+    /// Memories as they were at this time, RFC 3339
     #[arg(long, value_name = "TIME")]
     as_of: Option<String>,
-    /// Archived memories too
+    /// Include archived memories
     #[arg(long)]
     archived: bool,
     /// markdown, xml, compact, json, template (the profile's own) or none
     #[arg(long)]
     format: Option<String>,
-    /// Leave out memories that are less likely to answer, 0 to 1
+    /// Leave out memories whose relevance is lower, 0 to 1
     #[arg(long, value_name = "SHARE")]
     min_relevance: Option<f32>,
-    /// Rank by this profile
+    /// Rank with this profile
     #[arg(long)]
     profile: Option<String>,
     /// Show the numbers behind each position
     #[arg(long)]
     explain: bool,
-    /// What you want to know
+    /// The question
     query: String,
 }
 
-impl Recall {
+impl RecallCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("recall")?;
-        message.insert("query".into(), self.query.clone().into());
-        let where_: Map<String, Value> = self
-            .metadata
-            .iter()
-            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-            .map(|(k, v)| (k.into(), v.into()))
-            .collect();
-        let optional = [
-            ("limit", self.limit.map(Value::from)),
-            ("token_budget", self.budget.map(Value::from)),
-            ("kinds", (!self.kind.is_empty()).then(|| json!(self.kind))),
-            ("where", (!where_.is_empty()).then(|| where_.into())),
-            ("as_of", self.as_of.clone().map(Value::from)),
-            ("include_archived", self.archived.then_some(Value::from(true))),
-            ("format", self.format.clone().map(Value::from)),
-            ("profile", self.profile.clone().map(Value::from)),
-            ("min_relevance", self.min_relevance.map(Value::from)),
-            ("explain", self.explain.then_some(Value::from(true))),
-        ];
-        message.extend(
-            optional
-                .into_iter()
-                .filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))),
-        );
-        ask(config, output, &self.whom, message, recalled)
+        let mut message = self.user.message("recall")?;
+        message.insert("query".into(), self.query.into());
+        put(&mut message, "limit", self.limit);
+        put(&mut message, "token_budget", self.budget);
+        put(&mut message, "kinds", unless_empty(self.kind));
+        put(&mut message, "where", key_values(&self.metadata));
+        put(&mut message, "as_of", self.as_of);
+        put(&mut message, "include_archived", self.archived.then_some(true));
+        put(&mut message, "format", self.format);
+        put(&mut message, "profile", self.profile);
+        put(&mut message, "min_relevance", self.min_relevance);
+        put(&mut message, "explain", self.explain.then_some(true));
+        ask(config, output, &self.user, message, print_memories)
     }
 }
 
-/// Memories best first with their numbers, then the block as a model would read it.
-pub fn recalled(value: &Value) {
-    let memories = value["memories"].as_array().cloned().unwrap_or_default();
+fn unless_empty(values: Vec<String>) -> Option<Vec<String>> {
+    if values.is_empty() { None } else { Some(values) }
+}
+
+/// Prints the memories of a reply, best first with their numbers, then the prompt block as a model
+/// would read it.
+fn print_memories(value: &Value) {
+    let memories = value["memories"].as_array().map_or(&[][..], Vec::as_slice);
     if memories.is_empty() {
-        anstream::println!("nothing is remembered about that");
+        anstream::println!("no memory about that");
     }
     let best = memories.iter().map(|memory| show::number(memory, "score")).fold(0.0, f64::max);
-    for memory in &memories {
-        anstream::println!("{}", show::memory(memory, best));
+    for memory in memories {
+        anstream::println!("{}", describe::memory(memory, best));
         if let Some(explain) = memory["explain"].as_object() {
-            anstream::print!("{}", show::terms(explain));
+            anstream::print!("{}", describe::terms(explain));
         }
     }
     match show::text(value, "match") {
         "none" => anstream::println!(
-            "match none: nothing here speaks of the question, so the prompt block is empty"
+            "match none: no memory is about the question, so the prompt block is empty"
         ),
         "weak" => anstream::println!(
             "match weak: none of these is likely to answer; each has its relevance in percent"
@@ -104,56 +97,40 @@ pub fn recalled(value: &Value) {
         anstream::println!("\n{}", show::text(value, "prompt").trim_end());
     }
     let stale = if value["stale"] == true { ", behind the log" } else { "" };
-    let (tokens, took, offset) =
-        (&value["tokens"], show::number(value, "took_us") / 1000.0, &value["applied_offset"]);
+    let tokens = &value["tokens"];
+    let took_ms = show::number(value, "took_us") / 1000.0;
+    let offset = &value["applied_offset"];
     anstream::println!(
-        "{}{tokens} tokens, {took:.1} ms in the service, as of offset {offset}{stale}{}",
+        "{}{tokens} tokens, {took_ms:.1} ms in the service, as of offset {offset}{stale}{}",
         show::DIM,
         show::PLAIN
     );
 }
 
 #[derive(Args)]
-pub struct List {
+pub struct ListCommand {
     #[command(flatten)]
-    whom: Whom,
+    user: UserArgs,
     /// Only these kinds; may be repeated
     #[arg(long)]
     kind: Vec<String>,
-    /// Memories on a page
+    /// Memories per page
     #[arg(long)]
     limit: Option<usize>,
-    /// The cursor the last page ended with
+    /// Cursor that the previous page ended with
     #[arg(long)]
     after: Option<String>,
 }
 
-impl List {
+impl ListCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("list")?;
-        let optional = [
-            ("limit", self.limit.map(Value::from)),
-            ("kinds", (!self.kind.is_empty()).then(|| json!(self.kind))),
-            ("after", self.after.clone().map(Value::from)),
-        ];
-        message.extend(
-            optional
-                .into_iter()
-                .filter_map(|(name, value)| value.map(|value| (name.to_owned(), value))),
-        );
-        ask(config, output, &self.whom, message, |value| {
-            let row = |memory: &Value| {
-                let cell = |field: &str| show::text(memory, field).to_owned();
-                let day = cell("created_at").get(..10).unwrap_or_default().to_owned();
-                vec![
-                    cell("id"),
-                    cell("kind"),
-                    day,
-                    crate::text::shortened(show::text(memory, "content"), 80),
-                ]
-            };
-            let rows: Vec<Vec<String>> =
-                value["memories"].as_array().into_iter().flatten().map(row).collect();
+        let mut message = self.user.message("list")?;
+        put(&mut message, "limit", self.limit);
+        put(&mut message, "kinds", unless_empty(self.kind));
+        put(&mut message, "after", self.after);
+        ask(config, output, &self.user, message, |value| {
+            let memories = value["memories"].as_array().into_iter().flatten();
+            let rows: Vec<Vec<String>> = memories.map(list_row).collect();
             anstream::print!("{}", show::table(&["id", "kind", "day", "content"], &rows));
             if let Some(after) = value["after"].as_str() {
                 anstream::println!("{}more: --after {after}{}", show::DIM, show::PLAIN);
@@ -162,130 +139,125 @@ impl List {
     }
 }
 
+fn list_row(memory: &Value) -> Vec<String> {
+    vec![
+        show::text(memory, "id").to_owned(),
+        show::text(memory, "kind").to_owned(),
+        show::text(memory, "created_at").get(..10).unwrap_or_default().to_owned(),
+        crate::text::shortened(show::text(memory, "content"), 80),
+    ]
+}
+
 #[derive(Args)]
-pub struct Get {
+pub struct GetCommand {
     #[command(flatten)]
-    whom: Whom,
-    /// Earlier contents too
+    user: UserArgs,
+    /// Include earlier contents
     #[arg(long)]
     history: bool,
-    /// The memory's id
+    /// Id of the memory
     memory: String,
 }
 
-impl Get {
+impl GetCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("get")?;
-        message.insert("memory".into(), self.memory.clone().into());
+        let mut message = self.user.message("get")?;
+        message.insert("memory".into(), self.memory.into());
         message.insert("history".into(), self.history.into());
-        ask(config, output, &self.whom, message, |value| {
-            anstream::println!("{}", pretty(&value["memory"], &value["history"]))
+        ask(config, output, &self.user, message, |value| {
+            anstream::println!("{}", pretty(&value["memory"]));
+            if !value["history"].is_null() {
+                anstream::println!("earlier: {}", pretty(&value["history"]));
+            }
         })
     }
 }
 
 #[derive(Args)]
-pub struct Explain {
+pub struct ExplainCommand {
     #[command(flatten)]
-    whom: Whom,
-    /// The memory's id
+    user: UserArgs,
+    /// Id of the memory
     #[arg(required_unless_present = "event")]
     memory: Option<String>,
-    /// An event instead, as topic:partition:offset
-    #[arg(long, conflicts_with = "memory", value_name = "PLACE")]
+    /// An event instead of a memory, as topic:partition:offset
+    #[arg(long, conflicts_with = "memory", value_name = "POSITION")]
     event: Option<String>,
 }
 
-impl Explain {
+impl ExplainCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.whom.message("explain")?;
-        if let Some(memory) = &self.memory {
-            message.insert("memory".into(), memory.clone().into());
-        }
-        if let Some(event) = &self.event {
-            message.insert("event".into(), place(event)?);
-        }
-        ask(config, output, &self.whom, message, |value| {
-            let many = value["decisions"]
-                .as_array()
-                .cloned()
-                .unwrap_or_else(|| vec![value["decision"].clone()]);
-            for decision in &many {
-                anstream::println!(
-                    "{}\n{}",
-                    show::text(decision, "candidate"),
-                    show::decision(decision)
-                );
-                for (name, points) in
-                    decision["surprise"]["points"].as_object().into_iter().flatten()
-                {
-                    anstream::println!(
-                        "           {}{name:<15} {:>6.3}{}",
-                        show::DIM,
-                        points.as_f64().unwrap_or_default(),
-                        show::PLAIN
-                    );
-                }
+        let mut message = self.user.message("explain")?;
+        put(&mut message, "memory", self.memory);
+        put(&mut message, "event", self.event.as_deref().map(position).transpose()?);
+        ask(config, output, &self.user, message, |value| {
+            match value["decisions"].as_array() {
+                Some(decisions) => decisions.iter().for_each(print_decision),
+                None => print_decision(&value["decision"]),
             }
-            for what in value["since"].as_array().into_iter().flatten() {
-                anstream::println!("since then {}", what);
+            for change in value["since"].as_array().into_iter().flatten() {
+                anstream::println!("since then {change}");
             }
         })
     }
 }
 
-fn place(text: &str) -> Result<Value> {
-    let mut parts = text.rsplitn(3, ':');
-    let (offset, partition, topic) = (parts.next(), parts.next(), parts.next());
-    let number = |part: Option<&str>| part.and_then(|part| part.parse::<i64>().ok());
-    match (topic, number(partition), number(offset)) {
-        (Some(topic), Some(partition), Some(offset)) => {
-            Ok(json!({"topic": topic, "partition": partition, "offset": offset}))
-        }
-        _ => Err(Fault::stop(
-            StopName::ConfigInvalid,
-            format!("--event {text}: must be topic:partition:offset"),
-        )),
+fn print_decision(decision: &Value) {
+    anstream::println!("{}\n{}", show::text(decision, "candidate"), describe::decision(decision));
+    for (name, points) in decision["surprise"]["points"].as_object().into_iter().flatten() {
+        anstream::println!(
+            "           {}{name:<15} {:>6.3}{}",
+            show::DIM,
+            points.as_f64().unwrap_or_default(),
+            show::PLAIN
+        );
     }
 }
 
-#[derive(Args)]
-pub struct Stats {
-    #[command(flatten)]
-    whom: Whom,
+/// Parses `topic:partition:offset`. The topic may contain colons.
+fn position(text: &str) -> Result<Value> {
+    let invalid = || {
+        let what = format!("--event {text}: must be topic:partition:offset");
+        Fault::stop(StopName::ConfigInvalid, what)
+    };
+    let (rest, offset) = text.rsplit_once(':').ok_or_else(invalid)?;
+    let (topic, partition) = rest.rsplit_once(':').ok_or_else(invalid)?;
+    let partition: i64 = partition.parse().map_err(|_| invalid())?;
+    let offset: i64 = offset.parse().map_err(|_| invalid())?;
+    Ok(json!({"topic": topic, "partition": partition, "offset": offset}))
 }
 
-impl Stats {
+#[derive(Args)]
+pub struct StatsCommand {
+    #[command(flatten)]
+    user: UserArgs,
+}
+
+impl StatsCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let message = self.whom.message("stats")?;
-        ask(config, output, &self.whom, message, |value| {
+        let message = self.user.message("stats")?;
+        ask(config, output, &self.user, message, |value| {
             let mut value = value.clone();
             for field in ["type", "status", "stale", "took_us", "applied_offset"] {
                 value.as_object_mut().map(|fields| fields.remove(field));
             }
-            anstream::println!("{}", pretty(&value, &Value::Null));
+            anstream::println!("{}", pretty(&value));
         })
     }
 }
 
-fn pretty(value: &Value, more: &Value) -> String {
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    if !more.is_null() {
-        text.push_str(&format!(
-            "\nearlier: {}",
-            serde_json::to_string_pretty(more).unwrap_or_default()
-        ));
-    }
-    text
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
+/// Sends the request, and prints the reply as JSON or with `person`.
 fn ask(
     config: &Config,
     output: Output,
-    whom: &Whom,
+    user: &UserArgs,
     message: Map<String, Value>,
     person: impl FnOnce(&Value),
 ) -> Result<ExitCode> {
-    let reply = Client::connect(config)?.ask(&Value::Object(message), whom.patience())?;
+    let reply = Client::connect(config)?.ask(&Value::Object(message), user.timeout())?;
     print(&reply, output, person)
 }

@@ -1,4 +1,4 @@
-//! `keepsake serve`: runs until it is told to stop, or until going on would be wrong.
+//! `keepsake serve`: runs the service until SIGTERM, SIGINT or a fault that must stop the process.
 
 use crate::config::Config;
 use crate::fault::{Fault, Result};
@@ -7,23 +7,29 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Between two attempts to start.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Pause between two attempts to start.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 pub fn run(config: &Config) -> Result<ExitCode> {
-    let about = |e: std::io::Error| Fault::retry(format!("listens for signals: {e}"));
+    let about = |e: std::io::Error| Fault::retry(format!("listen for signals: {e}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
-    // Before anything else: who is told to stop while it starts still leaves in good order.
-    let listens = async {
+    // Order matters: the signal handlers are installed before the service starts, so that a signal
+    // during the start still leads to an orderly stop.
+    let handlers = async {
         std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
     };
-    let (mut terminate, mut interrupt) = runtime.block_on(listens).map_err(about)?;
+    let (mut terminate, mut interrupt) = runtime.block_on(handlers).map_err(about)?;
     tracing::info!("keepsake starts");
-    let service = started(config)?;
-    tracing::info!(brokers = service.servers, http = %service.http, profile = config.profile, "keepsake serves");
+    let service = start(config)?;
+    tracing::info!(
+        brokers = service.servers,
+        http = %service.http,
+        profile = config.profile,
+        "keepsake serves"
+    );
     let shared = service.handle();
-    let told = runtime.block_on(async {
+    let cause = runtime.block_on(async {
         loop {
             tokio::select! {
                 _ = terminate.recv() => return "SIGTERM",
@@ -36,22 +42,23 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             }
         }
     });
-    tracing::info!(by = told, "told to stop: draining");
+    tracing::info!(by = cause, "stopping: draining");
     service.stop()?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// A broker that goes away while a service starts is waited for as long as one that is not there yet.
-fn started(config: &Config) -> Result<Service> {
-    let give_up = Instant::now() + Duration::from_millis(config.kafka.connect_ms);
+/// Starts the service, and retries for `kafka.connect_ms` if a broker is unreachable. That covers a
+/// broker that goes away during the start.
+fn start(config: &Config) -> Result<Service> {
+    let deadline = Instant::now() + Duration::from_millis(config.kafka.connect_ms);
     loop {
         match Service::start(config) {
-            Err(Fault::Retry(retry)) if Instant::now() < give_up => {
-                tracing::warn!(what = retry.what, "cannot start yet: tries again")
+            Err(Fault::Retry(retry)) if Instant::now() < deadline => {
+                tracing::warn!(what = retry.what, "cannot start yet: trying again")
             }
             outcome => return outcome,
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(RETRY_PAUSE);
     }
 }

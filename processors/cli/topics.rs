@@ -1,6 +1,7 @@
-//! `keepsake topics create|check`: the topics as they should be, on a cluster of yours.
+//! `keepsake topics create|check`: creates the topics on a cluster, or checks them.
 
-use super::{Output, client, show};
+use super::client;
+use super::show::{self, Output};
 use crate::config::Config;
 use crate::fault::Result;
 use crate::run;
@@ -10,26 +11,26 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Subcommand)]
-pub enum Topics {
-    /// Make the topics that are missing; what is there is left as it is
+pub enum TopicsCommand {
+    /// Create missing topics; existing ones are not changed
     Create,
-    /// Say which topics are there and whether they fit together
+    /// Show which topics exist, and check that they fit together
     Check,
 }
 
-impl Topics {
+impl TopicsCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let connection = client::connection(config)?;
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let wanted = run::topics(config);
-        if matches!(self, Topics::Create) {
+        if matches!(self, TopicsCommand::Create) {
             connection.create_topics(&wanted)?;
         }
         let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
         let mut found = connection.partitions(&names)?;
-        // A topic just made takes a moment to be seen by every broker.
+        // It takes a moment until every broker lists a new topic.
         for _ in 0..50 {
-            if matches!(self, Topics::Check) || found.len() == names.len() {
+            if matches!(self, TopicsCommand::Check) || found.len() == names.len() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -38,13 +39,15 @@ impl Topics {
         match output {
             Output::Json => println!("{}", json!({"topics": found})),
             Output::Person => {
-                let cell = |name: &String| {
-                    found
-                        .get(name)
-                        .map_or("missing".to_owned(), |count| format!("{count} partitions"))
-                };
-                let rows: Vec<Vec<String>> =
-                    names.iter().map(|name| vec![name.clone(), cell(name)]).collect();
+                let rows: Vec<Vec<String>> = names
+                    .iter()
+                    .map(|name| {
+                        let state = found
+                            .get(name)
+                            .map_or("missing".to_owned(), |count| format!("{count} partitions"));
+                        vec![name.clone(), state]
+                    })
+                    .collect();
                 print!("{}", show::table(&["topic", "state"], &rows));
             }
         }

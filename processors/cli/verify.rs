@@ -1,8 +1,14 @@
-//! `keepsake verify`: the shards of a stopped service against the log they are a view of: state = fold of the changelog.
+//! `keepsake verify`: checks that the shards of a stopped service equal the fold of their
+//! changelog.
+//!
+//! For each shard: (1) fold the memories topic, up to the offset the shard has read, into a store
+//! in memory; (2) compare the digests and the records of the two stores; (3) compare the text index
+//! with the store. Nothing is repaired.
 
 mod index;
 
-use super::{Output, client, show};
+use super::client;
+use super::show::{self, Output};
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
 use crate::home::{self, Home};
@@ -16,7 +22,7 @@ use crate::shard;
 use crate::stages::store::Store;
 use crate::stages::store::compare::{Difference, Differences, differences};
 use clap::Args;
-use index::State;
+use index::IndexState;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,11 +30,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-Reads the memories topic from its beginning to the place each shard says it has come to, into memory, and compares the \
-digests of the two; then the words' index with the store. The service on this store.dir has to be stopped; others may run. \
-Nothing is repaired: to have a shard made again, remove its directory while the service is stopped.
+Reads the memories topic into memory, from its beginning to the offset each shard has read, and \
+compares the digests of the two; then compares the text index with the store. The service on this \
+store.dir must be stopped; others may run. Nothing is repaired: to rebuild a shard, remove its \
+directory while the service is stopped.
 
-A shard whose restore was cut short is \"unfinished\": what the topic changes behind its place is not compared.
+A shard whose restore was interrupted is \"unfinished\": records that the topic changes after the \
+shard's offset are not compared.
 
 Exit code: 0 nothing differs, 1 something does.
 
@@ -38,41 +46,43 @@ Examples:
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Verify {
-    /// Only this partition's shard; may be repeated
+pub struct VerifyCommand {
+    /// Only the shard of this partition; may be repeated
     #[arg(long, value_name = "NUMBER")]
     partition: Vec<i32>,
 }
 
-/// Differences that are told of each shard.
-const FIRST: usize = 20;
+/// Differences shown per shard.
+const SHOWN_MAX: usize = 20;
 
-/// What came of one shard.
-struct Verdict {
+/// Result for one shard.
+struct ShardReport {
     partition: i32,
     applied: i64,
-    /// The last offset of the changelog that the shard has, and the end of it.
-    place: i64,
-    end: i64,
-    /// Of the store, and of the topic.
-    digests: (u64, u64),
-    /// A restore has not ended: what the topic changes behind the place may be here already.
+    /// Last offset of the changelog that the shard has read, and the end offset of the topic.
+    changelog_offset: i64,
+    changelog_end: i64,
+    store_digest: u64,
+    topic_digest: u64,
+    /// A restore was interrupted: the store may already hold changes after `changelog_offset`.
     is_unfinished: bool,
     differences: Differences,
-    index: index::Checked,
+    index: index::IndexCheck,
 }
 
-impl Verify {
+impl VerifyCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         if !options::has_changelog(config) {
-            let what = "with store.durability = \"local\", as on the embedded broker, a shard is in no topic: there is nothing to compare \
-                        it with; name a cluster with --brokers host:port";
-            return Err(wrong(what));
+            return Err(invalid(
+                "with store.durability = \"local\", as on the embedded broker, a shard has no \
+                 changelog: there is nothing to compare it with; give a cluster with --brokers \
+                 host:port",
+            ));
         }
         let dir = run::store_dir(config);
         if !dir.is_dir() {
-            return Err(wrong(format!(
-                "{} is not there: name the service's own directory with --set store.dir=…",
+            return Err(invalid(format!(
+                "{} does not exist: give the directory of the service with --set store.dir=…",
                 dir.display()
             )));
         }
@@ -83,152 +93,169 @@ impl Verify {
         let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
         let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
         let model = Model::open(&options::embedder(config))?;
-        let (topic, dimensions) = (config.topics.events(), model.dimensions() as u32);
         let place = Place {
             home: Home::Directory(dir.clone()),
             cluster,
-            topic,
+            topic: config.topics.events(),
             partitions,
             model: model.name().to_owned(),
-            dimensions,
+            dimensions: model.dimensions() as u32,
         };
         let log = connection.log(&config.topics.memories())?;
-        let wanted = self.wanted(&dir, &place)?;
-        let verdicts: Vec<Verdict> = wanted
+        let verification = Verification { config, dir: &dir, place: &place, log: &*log };
+        let reports: Vec<ShardReport> = self
+            .partitions(&dir, &place)?
             .into_iter()
-            .map(|partition| verdict(config, &dir, &place, &*log, partition))
+            .map(|partition| {
+                let about = format!("verify the shard of partition {partition}");
+                verification.verify(partition).map_err(|fault| fault.about(about))
+            })
             .collect::<Result<_>>()?;
         match output {
-            Output::Json => println!("{}", as_json(&verdicts)),
-            Output::Person => tell(&verdicts),
+            Output::Json => println!("{}", json(&reports)),
+            Output::Person => print(&reports),
         }
-        Ok(if verdicts.iter().all(Verdict::is_equal) {
+        Ok(if reports.iter().all(ShardReport::is_equal) {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
         })
     }
 
-    fn wanted(&self, dir: &Path, place: &Place) -> Result<Vec<i32>> {
+    /// Returns the partitions to verify: those given, or all that have a shard here.
+    fn partitions(&self, dir: &Path, place: &Place) -> Result<Vec<i32>> {
         let here: Vec<i32> = (0..place.partitions)
             .filter(|partition| {
                 home::shard_dir(dir, &place.identity(*partition)).join("store").is_dir()
             })
             .collect();
         if let Some(missing) = self.partition.iter().find(|partition| !here.contains(partition)) {
-            let what = format!(
-                "--partition {missing}: {} has no shard of it, only of {here:?}",
+            return Err(invalid(format!(
+                "--partition {missing}: {} has no shard of this partition, only of {here:?}",
                 dir.display()
-            );
-            return Err(wrong(what));
+            )));
         }
         if here.is_empty() {
-            let what = format!(
-                "{} has no shard of {}: see store.dir and topics.prefix",
+            return Err(invalid(format!(
+                "{} has no shard of {}: check store.dir and topics.prefix",
                 dir.display(),
                 place.topic
-            );
-            return Err(wrong(what));
+            )));
         }
         Ok(if self.partition.is_empty() { here } else { self.partition.clone() })
     }
 }
 
-fn wrong(what: impl Into<String>) -> Fault {
+fn invalid(what: impl Into<String>) -> Fault {
     Fault::stop(StopName::ConfigInvalid, what)
 }
 
-/// Limit: the fold is held in memory, about as large as the shard's records.
-fn verdict(
-    config: &Config,
-    dir: &Path,
-    place: &Place,
-    log: &dyn Log,
-    partition: i32,
-) -> Result<Verdict> {
-    let about = |fault: Fault| fault.about(format!("verifies the shard of partition {partition}"));
-    let identity = place.identity(partition);
-    let dir = home::shard_dir(dir, &identity);
-    let shard::Options { store: store_options, index: index_options, .. } =
-        options::shard(config, place.partitions);
-    let store =
-        Store::open_as_found(&dir.join("store"), &store_options, &identity).map_err(about)?;
-    shard::check_durability(&store, true).map_err(about)?;
-    // A shard that has read nothing is compared with nothing.
-    let until = store.changelog().map_or(-1, |place| place.offset);
-    let end = log.end(partition).map_err(about)?;
-    if until >= end {
-        let what = format!(
-            "the shard has read its changelog up to offset {until}, and the topic ends at {end}: it is not the one"
-        );
-        return Err(about(Fault::stop(StopName::StoreOfAnotherLog, what)));
-    }
-    let fold = Store::in_memory(&identity);
-    let restoring = restore::Options { until: Some(until), ..options::restore(config) };
-    restore::restore(&fold, log, &restoring, &Progress::default(), &SystemClock).map_err(about)?;
-    let is_unfinished = store.is_ahead();
-    let may_differ = if is_unfinished {
-        restore::changed_since(log, partition, until + 1).map_err(about)?
-    } else {
-        BTreeSet::new()
-    };
-    Ok(Verdict {
-        partition,
-        applied: store.applied(),
-        place: until,
-        end,
-        digests: (store.digest().map_err(about)?, fold.digest().map_err(about)?),
-        is_unfinished,
-        differences: differences(&store, &fold, &may_differ, FIRST).map_err(about)?,
-        index: index::check(&dir.join("index"), index_options, &store, FIRST).map_err(about)?,
-    })
+/// Inputs of the verification of every shard.
+struct Verification<'a> {
+    config: &'a Config,
+    dir: &'a Path,
+    place: &'a Place,
+    log: &'a dyn Log,
 }
 
-impl Verdict {
+impl Verification<'_> {
+    /// Limit: the fold is held in memory, about as large as the shard's records.
+    fn verify(&self, partition: i32) -> Result<ShardReport> {
+        let identity = self.place.identity(partition);
+        let dir = home::shard_dir(self.dir, &identity);
+        let shard::Options { store: store_options, index: index_options, .. } =
+            options::shard(self.config, self.place.partitions);
+        let store = Store::open_as_found(&dir.join("store"), &store_options, &identity)?;
+        shard::check_durability(&store, true)?;
+        // -1: a shard that has read nothing equals an empty fold.
+        let changelog_offset = store.changelog().map_or(-1, |place| place.offset);
+        let changelog_end = self.log.end(partition)?;
+        if changelog_offset >= changelog_end {
+            let what = format!(
+                "the shard has read its changelog up to offset {changelog_offset}, but the topic \
+                 ends at {changelog_end}: this is another topic"
+            );
+            return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
+        }
+        let fold = Store::in_memory(&identity);
+        let restore_options =
+            restore::Options { until: Some(changelog_offset), ..options::restore(self.config) };
+        let progress = Progress::default();
+        restore::restore(&fold, self.log, &restore_options, &progress, &SystemClock)?;
+        let is_unfinished = store.is_ahead();
+        let may_differ = if is_unfinished {
+            restore::changed_since(self.log, partition, changelog_offset + 1)?
+        } else {
+            BTreeSet::new()
+        };
+        Ok(ShardReport {
+            partition,
+            applied: store.applied(),
+            changelog_offset,
+            changelog_end,
+            store_digest: store.digest()?,
+            topic_digest: fold.digest()?,
+            is_unfinished,
+            differences: differences(&store, &fold, &may_differ, SHOWN_MAX)?,
+            index: index::check(&dir.join("index"), index_options, &store, SHOWN_MAX)?,
+        })
+    }
+}
+
+impl ShardReport {
     fn is_equal(&self) -> bool {
         self.differences.total == 0
-            && (self.is_unfinished || self.digests.0 == self.digests.1)
-            && self.index.state != State::Different
+            && (self.is_unfinished || self.store_digest == self.topic_digest)
+            && self.index.state != IndexState::Different
     }
 
     fn state(&self) -> &'static str {
-        match (self.digests.0 == self.digests.1, self.is_unfinished && self.differences.total == 0)
-        {
-            (true, _) => "equal",
-            (false, true) => "unfinished",
-            (false, false) => "DIFFERENT",
+        if self.store_digest == self.topic_digest {
+            "equal"
+        } else if self.is_unfinished && self.differences.total == 0 {
+            "unfinished"
+        } else {
+            "DIFFERENT"
         }
     }
 
-    /// Behind its last record the topic has the mark that ends the transaction, and nothing more.
+    /// The topic has records after the shard's offset. The marker that ends the last transaction
+    /// takes one offset and is no record.
     fn is_behind(&self) -> bool {
-        self.place + 2 < self.end
+        self.changelog_offset + 2 < self.changelog_end
     }
 
     fn row(&self) -> Vec<String> {
         vec![
             self.partition.to_string(),
             self.state().to_owned(),
-            format!("{:016x}", self.digests.0),
-            format!("{:016x}", self.digests.1),
+            format!("{:016x}", self.store_digest),
+            format!("{:016x}", self.topic_digest),
             self.applied.to_string(),
-            format!("{} of {}", self.place + 1, self.end),
+            format!("{} of {}", self.changelog_offset + 1, self.changelog_end),
             self.index.state.as_str().to_owned(),
         ]
     }
 
     fn json(&self) -> Value {
-        let one = |d: &Difference| json!({"user": d.user.as_str(), "record": d.record, "store": d.ours, "topic": d.theirs});
+        let differences: Vec<Value> = self
+            .differences
+            .first
+            .iter()
+            .map(|Difference { user, record, ours, theirs }| {
+                json!({"user": user.as_str(), "record": record, "store": ours, "topic": theirs})
+            })
+            .collect();
         json!({
             "partition": self.partition,
             "equal": self.is_equal(),
             "unfinished": self.is_unfinished,
-            "store_digest": format!("{:016x}", self.digests.0),
-            "topic_digest": format!("{:016x}", self.digests.1),
+            "store_digest": format!("{:016x}", self.store_digest),
+            "topic_digest": format!("{:016x}", self.topic_digest),
             "applied_offset": self.applied,
-            "changelog_read": self.place + 1,
-            "changelog_end": self.end,
-            "differences": self.differences.first.iter().map(one).collect::<Vec<_>>(),
+            "changelog_read": self.changelog_offset + 1,
+            "changelog_end": self.changelog_end,
+            "differences": differences,
             "differences_total": self.differences.total,
             "index": self.index.state.as_str(),
             "index_differences": self.index.first,
@@ -237,8 +264,9 @@ impl Verdict {
     }
 }
 
-fn as_json(verdicts: &[Verdict]) -> Value {
-    json!({"equal": verdicts.iter().all(Verdict::is_equal), "shards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>()})
+fn json(reports: &[ShardReport]) -> Value {
+    let shards: Vec<Value> = reports.iter().map(ShardReport::json).collect();
+    json!({"equal": reports.iter().all(ShardReport::is_equal), "shards": shards})
 }
 
 const HEAD: [&str; 7] = [
@@ -251,72 +279,78 @@ const HEAD: [&str; 7] = [
     "index",
 ];
 
-fn tell(verdicts: &[Verdict]) {
-    anstream::print!(
-        "{}",
-        show::table(&HEAD, &verdicts.iter().map(Verdict::row).collect::<Vec<_>>())
-    );
-    for verdict in verdicts {
-        tell_differences(verdict);
+fn print(reports: &[ShardReport]) {
+    let rows: Vec<Vec<String>> = reports.iter().map(ShardReport::row).collect();
+    anstream::print!("{}", show::table(&HEAD, &rows));
+    for report in reports {
+        print_differences(report);
+        print_notes(report);
     }
-    let all = verdicts.len();
-    let different = verdicts.iter().filter(|verdict| !verdict.is_equal()).count();
-    let unfinished = verdicts.iter().filter(|verdict| verdict.is_unfinished).count();
+    let all = reports.len();
+    let different = reports.iter().filter(|report| !report.is_equal()).count();
+    let unfinished = reports.iter().filter(|report| report.is_unfinished).count();
+    let good = show::GOOD;
+    let bad = show::BAD;
+    let plain = show::PLAIN;
     if different > 0 {
         anstream::println!(
-            "{}{different} of {all} shards differ{}: see deploy/RUNBOOK.md, Verifying a shard",
-            show::BAD,
-            show::PLAIN
+            "{bad}{different} of {all} shards differ{plain}: see deploy/RUNBOOK.md, Verifying a \
+             shard"
         );
     } else if unfinished > 0 {
         anstream::println!(
-            "{}nothing differs{}, and {unfinished} of {all} shards are unfinished",
-            show::GOOD,
-            show::PLAIN
+            "{good}nothing differs{plain}, and {unfinished} of {all} shards are unfinished"
         );
     } else {
-        anstream::println!("{}{all} shards are what the topic says{}", show::GOOD, show::PLAIN);
+        anstream::println!("{good}{all} shards equal the topic{plain}");
     }
 }
 
-fn tell_differences(verdict: &Verdict) {
-    let Verdict { partition, differences, index, .. } = verdict;
-    let nothing = || "nothing".to_owned();
+fn print_differences(report: &ShardReport) {
+    let ShardReport { partition, differences, index, .. } = report;
     for Difference { user, record, ours, theirs } in &differences.first {
         anstream::println!("\n{}partition {partition}{} {user} {record}", show::NAME, show::PLAIN);
-        anstream::println!("  in the store  {}", ours.clone().unwrap_or_else(nothing));
-        anstream::println!("  in the topic  {}", theirs.clone().unwrap_or_else(nothing));
+        anstream::println!("  in the store  {}", ours.as_deref().unwrap_or("nothing"));
+        anstream::println!("  in the topic  {}", theirs.as_deref().unwrap_or("nothing"));
     }
-    more(differences.total - differences.first.len() as u64);
-    for what in &index.first {
-        anstream::println!("{}partition {partition}{} index: {what}", show::NAME, show::PLAIN);
-    }
-    more(index.total - index.first.len() as u64);
-    if differences.total > 0 && verdict.is_behind() {
+    print_more(differences.total - differences.first.len() as u64);
+    for difference in &index.first {
         anstream::println!(
-            "the topic goes on behind this shard: compaction may have taken what it was then; let it catch up, stop, verify again"
+            "{}partition {partition}{} index: {difference}",
+            show::NAME,
+            show::PLAIN
         );
     }
-    if verdict.is_unfinished {
+    print_more(index.total - index.first.len() as u64);
+}
+
+/// Prints the circumstances that explain a difference, or that left something uncompared.
+fn print_notes(report: &ShardReport) {
+    let ShardReport { partition, differences, index, .. } = report;
+    if differences.total > 0 && report.is_behind() {
         anstream::println!(
-            "partition {partition}: a restore was cut short, and goes on at the next start; what the topic changes behind this place was \
-             not compared"
+            "the topic has records after the offset of this shard: Kafka's log compaction may have \
+             removed older versions; let the shard catch up, stop the service, verify again"
+        );
+    }
+    if report.is_unfinished {
+        anstream::println!(
+            "partition {partition}: a restore was interrupted, and goes on at the next start; \
+             records that the topic changes after this offset were not compared"
         );
     }
     match index.state {
-        State::Behind => {
-            anstream::println!(
-                "partition {partition}: the index has not seen all of the store; it catches up at the next start"
-            )
-        }
-        State::None => anstream::println!(
-            "partition {partition}: there is no index to use; it is made again at the next start"
+        IndexState::Behind => anstream::println!(
+            "partition {partition}: the index is behind the store, and catches up at the next start"
         ),
-        State::Equal | State::Different => {}
+        IndexState::None => anstream::println!(
+            "partition {partition}: there is no usable index; it is rebuilt at the next start"
+        ),
+        IndexState::Equal | IndexState::Different => {}
     }
 }
 
-fn more(count: u64) {
+fn print_more(count: u64) {
     if count > 0 {
         anstream::println!("  and {count} more");
     }

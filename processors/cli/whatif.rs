@@ -1,8 +1,10 @@
-//! `keepsake whatif`: the same turns under another profile, in process. What would be kept that is not, and what would be lost.
+//! `keepsake whatif`: runs the same turns under the current and under another profile, in process,
+//! and compares the memories: those gained and those lost.
 
 use super::eval::data;
 use super::eval::harness::{Kit, Life, event};
-use super::{Output, client, reading, show};
+use super::show::{self, Output};
+use super::{client, reading};
 use crate::config::Config;
 use crate::domain::{Decision, Outcome, Time};
 use crate::fault::{Fault, Result, StopName};
@@ -16,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub const EXAMPLES: &str = "\
-A file holds one event a line, as on the events topic, or one conversation a line, as `keepsake eval` takes them. --from-topic reads the \
-last events of the cluster and changes nothing there. Both profiles begin with empty memories.
+A file holds one event per line, as on the events topic, or one conversation per line, as for \
+`keepsake eval`. --from-topic reads the last events of the cluster and changes nothing there. Both \
+profiles start without memories.
 
 Examples:
   keepsake whatif --profile lynkr --data events.jsonl
@@ -25,11 +28,11 @@ Examples:
   keepsake whatif --profile mine.toml --data events.jsonl --json | jq '.lost[].text'";
 
 #[derive(Args)]
-pub struct WhatIf {
+pub struct WhatIfCommand {
     /// The profile to try: a built-in name, or a path to a .toml file
     #[arg(long, value_name = "NAME")]
     profile: String,
-    /// Events or conversations, one a line
+    /// Events or conversations, one per line
     #[arg(
         long,
         value_name = "FILE",
@@ -37,21 +40,21 @@ pub struct WhatIf {
         conflicts_with = "from_topic"
     )]
     data: Option<PathBuf>,
-    /// The events of the cluster
+    /// Read the events of the cluster
     #[arg(long)]
     from_topic: bool,
-    /// Events at most: the last ones
+    /// Maximum number of events; the last ones are taken
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     limit: usize,
-    /// Turns shown of each sort; all with --json
+    /// Number of gained and of lost turns to show; all with --json
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     show: usize,
-    /// Where vectors are kept from one run to the next
+    /// Directory of vectors computed in earlier runs
     #[arg(long, value_name = "DIR", default_value = ".keepsake/eval")]
     cache: PathBuf,
 }
 
-impl WhatIf {
+impl WhatIfCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         let mut records = match &self.data {
             Some(file) => from_file(file, config)?,
@@ -59,20 +62,17 @@ impl WhatIf {
         };
         records.drain(..records.len().saturating_sub(self.limit));
         for (offset, record) in records.iter_mut().enumerate() {
-            (record.partition, record.offset) = (0, offset as i64);
+            record.partition = 0;
+            record.offset = offset as i64;
         }
         let kit = Kit::open(config, &self.cache)?;
-        let other = Profiles::only(&self.profile)?;
-        let fates = |profiles: &Profiles| -> Result<BTreeMap<i64, Fate>> {
-            let encoder = kit.encoder();
-            let mut life = Life::begin(&kit, profiles, &encoder, "")?;
-            Ok(fates(life.apply(records.clone())?))
-        };
-        let compared = Compared::of(fates(&kit.profiles)?, fates(&other)?);
+        let other = turn_outcomes(&kit, &Profiles::only(&self.profile)?, records.clone())?;
+        let current = turn_outcomes(&kit, &kit.profiles, records)?;
+        let comparison = ProfileComparison::of(current, other);
         match output {
-            Output::Json => println!("{}", compared.json(config, &self.profile)),
+            Output::Json => println!("{}", comparison.json(config, &self.profile)),
             Output::Person => {
-                anstream::print!("{}", compared.text(config, &self.profile, self.show))
+                anstream::print!("{}", comparison.text(config, &self.profile, self.show))
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -81,10 +81,12 @@ impl WhatIf {
     fn last_events(&self, config: &Config) -> Result<Vec<Record>> {
         let connection = client::connection(config)?;
         let topic = config.topics.events();
-        let mut spans = reading::everything(&connection, config, &topic)?;
-        spans.iter_mut().for_each(|span| span.from = span.from.max(span.end - self.limit as i64));
+        let mut ranges = reading::whole_topic(&connection, config, &topic)?;
+        for range in &mut ranges {
+            range.from = range.from.max(range.end - self.limit as i64);
+        }
         let mut records = Vec::new();
-        reading::read(&connection, &topic, &spans, &mut |record| {
+        reading::read(&connection, &topic, &ranges, &mut |record| {
             records.push(record);
             Ok(())
         })?;
@@ -93,6 +95,7 @@ impl WhatIf {
     }
 }
 
+/// Reads events, and conversations as events, from a file.
 fn from_file(file: &Path, config: &Config) -> Result<Vec<Record>> {
     let invalid = |what: String| {
         Fault::stop(StopName::ConfigInvalid, format!("--data {}: {what}", file.display()))
@@ -106,8 +109,8 @@ fn from_file(file: &Path, config: &Config) -> Result<Vec<Record>> {
             let conversation: data::Conversation = serde_json::from_value(value)
                 .map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
             let turns = conversation.turns.iter();
-            records
-                .extend(turns.map(|turn| event(&config.topics.events(), &conversation.name, turn)));
+            let topic = config.topics.events();
+            records.extend(turns.map(|turn| event(&topic, &conversation.name, turn)));
         } else {
             let at = value["at"].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
             records.push(Record {
@@ -121,67 +124,81 @@ fn from_file(file: &Path, config: &Config) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// What became of a turn: of its candidates, the one that came furthest.
-struct Fate {
+/// Outcome of a turn under one profile, from the candidate with the best outcome.
+struct TurnOutcome {
     kept: bool,
     text: String,
     reason: String,
-    who: String,
+    user: String,
     at: Time,
 }
 
-/// Of turns only: what is asked for in so many words is kept by every profile.
-fn fates(decisions: Vec<Decision>) -> BTreeMap<i64, Fate> {
-    let mut turns: BTreeMap<i64, Fate> = BTreeMap::new();
+/// Ingests the records under a profile; returns the outcome of each turn by offset.
+///
+/// Other events, such as `remember`, are ingested too and left out of the comparison: every profile
+/// keeps them.
+fn turn_outcomes(
+    kit: &Kit,
+    profiles: &Profiles,
+    records: Vec<Record>,
+) -> Result<BTreeMap<i64, TurnOutcome>> {
+    let encoder = kit.encoder();
+    let decisions = Life::begin(kit, profiles, &encoder, "")?.apply(records)?;
+    let mut turns: BTreeMap<i64, TurnOutcome> = BTreeMap::new();
     for decision in decisions {
         let kept = decision.outcome.keeps();
         if !kept && decision.outcome != Outcome::Dropped {
             continue;
         }
-        let (Some(text), Some(_)) = (decision.candidate, decision.surprise) else { continue };
-        let who = decision.key.to_string();
-        let fate = Fate { kept, text, reason: decision.reason, who, at: decision.at };
+        let Decision { candidate: Some(text), surprise: Some(_), reason, at, .. } = decision else {
+            continue;
+        };
+        let outcome = TurnOutcome { kept, text, reason, user: decision.key.to_string(), at };
         match turns.get(&decision.event.offset) {
             Some(known) if known.kept || !kept => {}
             _ => {
-                turns.insert(decision.event.offset, fate);
+                turns.insert(decision.event.offset, outcome);
             }
         }
     }
-    turns
+    Ok(turns)
 }
 
 #[derive(Default)]
-struct Compared {
+struct ProfileComparison {
     turns: usize,
     both: usize,
     neither: usize,
-    /// Each with the reason of the profile that does not keep it, or that does.
-    lost: Vec<Fate>,
-    gained: Vec<Fate>,
+    /// Turns that only the current profile keeps, with the reason of the other profile.
+    lost: Vec<TurnOutcome>,
+    /// Turns that only the other profile keeps, with its reason.
+    gained: Vec<TurnOutcome>,
 }
 
-impl Compared {
-    fn of(now: BTreeMap<i64, Fate>, mut then: BTreeMap<i64, Fate>) -> Compared {
-        let mut compared = Compared::default();
-        for (offset, fate) in now {
-            // A profile that hears no such turns at all says nothing of them.
-            let other = then.remove(&offset);
+impl ProfileComparison {
+    fn of(
+        current: BTreeMap<i64, TurnOutcome>,
+        mut other: BTreeMap<i64, TurnOutcome>,
+    ) -> ProfileComparison {
+        let mut compared = ProfileComparison::default();
+        for (offset, outcome) in current {
+            // `None` if the other profile does not judge such turns at all.
+            let other = other.remove(&offset);
             compared.turns += 1;
-            match (fate.kept, other) {
+            match (outcome.kept, other) {
                 (true, Some(other)) if other.kept => compared.both += 1,
                 (true, other) => {
                     let reason =
-                        other.map_or_else(|| "not looked at".to_owned(), |other| other.reason);
-                    compared.lost.push(Fate { reason, ..fate });
+                        other.map_or_else(|| "not judged".to_owned(), |other| other.reason);
+                    compared.lost.push(TurnOutcome { reason, ..outcome });
                 }
                 (false, Some(other)) if other.kept => compared.gained.push(other),
                 (false, _) => compared.neither += 1,
             }
         }
-        compared.turns += then.len();
-        let (kept, dropped): (Vec<Fate>, Vec<Fate>) =
-            then.into_values().partition(|fate| fate.kept);
+        compared.turns += other.len();
+        let (kept, dropped): (Vec<TurnOutcome>, Vec<TurnOutcome>) =
+            other.into_values().partition(|outcome| outcome.kept);
         compared.gained.extend(kept);
         compared.neither += dropped.len();
         compared
@@ -192,48 +209,58 @@ impl Compared {
     }
 
     fn json(&self, config: &Config, profile: &str) -> Value {
-        let fate = |fate: &Fate| json!({"who": fate.who, "at": show::rfc_3339(fate.at.0), "text": fate.text, "reason": fate.reason});
         json!({
             "profile": config.profile, "with": profile, "turns": self.turns,
             "kept": self.both + self.lost.len(), "kept_with": self.both + self.gained.len(),
             "agree": self.share(self.both + self.neither),
-            "lost": self.lost.iter().map(fate).collect::<Vec<_>>(),
-            "gained": self.gained.iter().map(fate).collect::<Vec<_>>(),
+            "lost": self.lost.iter().map(TurnOutcome::json).collect::<Vec<_>>(),
+            "gained": self.gained.iter().map(TurnOutcome::json).collect::<Vec<_>>(),
         })
     }
 
     fn text(&self, config: &Config, profile: &str, shown: usize) -> String {
-        let row = |name: String, count: usize| {
-            vec![name, count.to_string(), show::bar(self.share(count), 20)]
-        };
-        let rows = [
-            row("both keep".into(), self.both),
-            row("neither keeps".into(), self.neither),
-            row(format!("lost with {profile}"), self.lost.len()),
-            row(format!("kept only with {profile}"), self.gained.len()),
-        ];
+        let rows: Vec<Vec<String>> = [
+            ("both keep".to_owned(), self.both),
+            ("neither keeps".to_owned(), self.neither),
+            (format!("lost with {profile}"), self.lost.len()),
+            (format!("kept only with {profile}"), self.gained.len()),
+        ]
+        .into_iter()
+        .map(|(name, count)| vec![name, count.to_string(), show::bar(self.share(count), 20)])
+        .collect();
         let mut text = format!("{} turns, {} now, {profile} instead\n", self.turns, config.profile);
         text.push_str(&show::table(&["", "turns", ""], &rows));
-        text.push_str(&some("Lost", &self.lost, shown));
-        text.push_str(&some("Kept only then", &self.gained, shown));
+        text.push_str(&listed("Lost", &self.lost, shown));
+        text.push_str(&listed(&format!("Kept only with {profile}"), &self.gained, shown));
         text
     }
 }
 
-fn some(title: &str, fates: &[Fate], shown: usize) -> String {
-    if fates.is_empty() {
+impl TurnOutcome {
+    fn json(&self) -> Value {
+        json!({
+            "who": self.user, "at": show::rfc_3339(self.at.0),
+            "text": self.text, "reason": self.reason,
+        })
+    }
+}
+
+/// Formats the first turns under a title.
+fn listed(title: &str, outcomes: &[TurnOutcome], shown: usize) -> String {
+    if outcomes.is_empty() {
         return String::new();
     }
-    let (bold, dim, plain) = (show::BOLD, show::DIM, show::PLAIN);
-    let lines = fates
-        .iter()
-        .take(shown)
-        .map(|fate| format!("  {}\n    {dim}{}{plain}\n", shortened(&fate.text, 96), fate.reason));
-    let more = fates.len().saturating_sub(shown);
-    let rest = if more > 0 {
-        format!("  {dim}and {more} more: --json has all{plain}\n")
-    } else {
-        String::new()
-    };
-    format!("\n{bold}{title}{plain}\n{}{rest}", lines.collect::<String>())
+    let bold = show::BOLD;
+    let dim = show::DIM;
+    let plain = show::PLAIN;
+    let mut text = format!("\n{bold}{title}{plain}\n");
+    for outcome in outcomes.iter().take(shown) {
+        let turn = shortened(&outcome.text, 96);
+        text.push_str(&format!("  {turn}\n    {dim}{}{plain}\n", outcome.reason));
+    }
+    let more = outcomes.len().saturating_sub(shown);
+    if more > 0 {
+        text.push_str(&format!("  {dim}and {more} more: --json has all{plain}\n"));
+    }
+    text
 }

@@ -1,4 +1,4 @@
-//! Many durations, and the percentiles of them.
+//! Percentiles of measured durations.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ impl Distribution {
         Distribution { sorted: samples }
     }
 
-    /// The smallest sample that so many percent do not exceed, in µs. Of nothing: 0.
+    /// Returns the nearest-rank percentile in µs: the smallest sample that `percent` per cent of
+    /// the samples do not exceed. Without samples: 0.
     pub fn percentile_us(&self, percent: usize) -> f64 {
         let rank = (self.sorted.len() * percent).div_ceil(100).max(1);
         self.sorted.get(rank - 1).map_or(0.0, |sample| sample.as_secs_f64() * 1e6)

@@ -1,4 +1,5 @@
-//! The bare round trip: a thread that reads requests and sends each back as its own reply. Same client settings as recall, nothing else.
+//! Echoes each request as its own reply: the bare Kafka round trip that a recall is compared with.
+//! The clients have the same settings as those of the recall processor; nothing else is done.
 
 use crate::config::Config;
 use crate::fault::Result;
@@ -7,8 +8,8 @@ use crate::ports::kafka::Connection;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// As long as recall's own thread waits before it looks up.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Same poll timeout as the thread of the recall processor.
+const POLL: Duration = Duration::from_millis(50);
 
 pub struct Echo {
     consumer: Box<dyn Consumer>,
@@ -27,7 +28,7 @@ impl Echo {
 
     pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) {
-            if let Polled::Record(record) = self.consumer.poll(LOOK_UP)? {
+            if let Polled::Record(record) = self.consumer.poll(POLL)? {
                 self.producer.send(&reply(record))?;
             }
             self.producer.outstanding()?;
@@ -38,17 +39,12 @@ impl Echo {
 }
 
 fn reply(record: Record) -> Outgoing {
-    let text = |name: &str| {
-        record
-            .header(name)
-            .map(|value| String::from_utf8_lossy(value).into_owned())
-            .unwrap_or_default()
-    };
+    let topic = record.header("kafka_replyTopic").unwrap_or_default();
+    let topic = String::from_utf8_lossy(topic).into_owned();
     let partition = record
         .header("kafka_replyPartition")
         .and_then(|bytes| bytes.try_into().ok())
         .map(i32::from_be_bytes);
-    let topic = text("kafka_replyTopic");
     let headers =
         record.headers.into_iter().filter(|(name, _)| name == "kafka_correlationId").collect();
     Outgoing {

@@ -1,22 +1,29 @@
-//! What the figures were measured on, and what the process has used of it. Reads Linux's /proc.
+//! Describes the machine of a benchmark and reads the memory and processor time of this process
+//! from Linux's `/proc` ([proc(5)](https://man7.org/linux/man-pages/man5/proc.5.html)).
 
 use crate::config::Config;
 use crate::fault::{Fault, Result};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Ticks in a second of /proc's processor times: fixed by the kernel's interface, whatever the kernel's own timer does.
-const TICKS: u64 = 100;
+/// Ticks per second of the processor times in `/proc`. The kernel's interface fixes this number,
+/// whatever the frequency of the kernel's own timer.
+const TICKS_PER_SECOND: u64 = 100;
 
-pub fn described(config: &Config) -> Value {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+pub fn description(config: &Config) -> Value {
+    let cpuinfo = read_or_empty("/proc/cpuinfo");
+    let load = read_or_empty("/proc/loadavg");
     json!({
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
-        "processor": after(&read("/proc/cpuinfo"), "model name").trim_start_matches(": ").trim(),
-        "memory_bytes": kilobytes(&read("/proc/meminfo"), "MemTotal:").unwrap_or(0),
-        // Anything else that runs shows here: figures of a busy machine are of that machine.
-        "load_one_minute": read("/proc/loadavg").split(' ').next().and_then(|load| load.parse::<f64>().ok()),
-        "system": format!("{} {}", std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim()),
+        "processor": rest_of_line(&cpuinfo, "model name").trim_start_matches(": ").trim(),
+        "memory_bytes": bytes_of(&read_or_empty("/proc/meminfo"), "MemTotal:").unwrap_or(0),
+        // Shows whether other programs ran during the measurement.
+        "load_one_minute": load.split(' ').next().and_then(|load| load.parse::<f64>().ok()),
+        "system": format!(
+            "{} {}",
+            std::env::consts::OS,
+            read_or_empty("/proc/sys/kernel/osrelease").trim()
+        ),
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
         "broker": if config.kafka.is_embedded() { "embedded" } else { "kafka" },
         "model": config.embedder.model,
@@ -24,17 +31,18 @@ pub fn described(config: &Config) -> Value {
     })
 }
 
-/// Resident memory that is the process's own, not a file's.
+/// Returns the anonymous resident memory of this process: without pages of mapped files.
 pub fn rss_anon_bytes() -> Result<u64> {
-    let status = proc("/proc/self/status")?;
-    kilobytes(&status, "RssAnon:")
-        .ok_or_else(|| Fault::retry("reads RssAnon in /proc/self/status: it is not there"))
+    let status = read("/proc/self/status")?;
+    bytes_of(&status, "RssAnon:")
+        .ok_or_else(|| Fault::retry("read RssAnon in /proc/self/status: no such line"))
 }
 
-/// Of all threads since the process began, in user mode and in the kernel.
+/// Returns the user and system time of all threads since the process started.
 pub fn processor_time() -> Result<Duration> {
-    let stat = proc("/proc/self/stat")?;
-    // The second field is the program's name in brackets, which may hold blanks; user and system time are 12th and 13th after it.
+    let stat = read("/proc/self/stat")?;
+    // The second field is the program's name in brackets, which may contain spaces. User and
+    // system time are the 12th and 13th field after the closing bracket.
     let fields: Vec<u64> = stat
         .rsplit(") ")
         .next()
@@ -43,26 +51,30 @@ pub fn processor_time() -> Result<Duration> {
         .map(|field| field.parse().unwrap_or(0))
         .collect();
     match fields.get(11..13) {
-        Some([user, system]) => Ok(Duration::from_millis((user + system) * 1000 / TICKS)),
-        _ => Err(Fault::retry("reads processor time in /proc/self/stat: it is not there")),
+        Some([user, system]) => {
+            Ok(Duration::from_millis((user + system) * 1000 / TICKS_PER_SECOND))
+        }
+        _ => Err(Fault::retry("read processor time in /proc/self/stat: too few fields")),
     }
 }
 
-fn proc(path: &str) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| Fault::retry(format!("reads {path}: {e}")))
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Fault::retry(format!("read {path}: {e}")))
 }
 
-fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    after(text, name)
-        .split_whitespace()
-        .next()?
-        .parse::<u64>()
-        .ok()
-        .map(|kilobytes| kilobytes * 1024)
+/// Reads a file for the description of the machine, where a missing file only leaves a gap.
+fn read_or_empty(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The rest of the first line that begins so.
-fn after<'t>(text: &'t str, name: &str) -> &'t str {
+/// Returns the value of a line such as `RssAnon:  12 kB`, in bytes.
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let kilobytes: u64 = rest_of_line(text, name).split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Returns the first line that begins with `name`, without `name`.
+fn rest_of_line<'t>(text: &'t str, name: &str) -> &'t str {
     text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
 }
 
@@ -73,7 +85,7 @@ mod tests {
     #[test]
     fn values_are_found_by_their_names() {
         let text = "VmRSS:\t    9 kB\nRssAnon:\t  12 kB\n";
-        assert_eq!(kilobytes(text, "RssAnon:"), Some(12 * 1024));
-        assert_eq!(kilobytes(text, "RssFile:"), None);
+        assert_eq!(bytes_of(text, "RssAnon:"), Some(12 * 1024));
+        assert_eq!(bytes_of(text, "RssFile:"), None);
     }
 }

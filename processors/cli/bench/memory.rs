@@ -1,10 +1,10 @@
-//! `keepsake bench recall --memory`: what the process holds when it knows much and has been asked much.
+//! `keepsake bench recall --memory`: measures the resident memory of the process with 10,000
+//! memories loaded, before and after 10,000 recalls.
 
 use super::machine;
-use super::recall::{question, remember};
-use super::report::Report;
-use super::say;
-use super::speech::Speech;
+use super::messages::{recall, remember, user};
+use super::report::{BenchReport, progress};
+use super::speech::ChatGenerator;
 use super::trial::{Trial, publish_all, wait_until_applied};
 use crate::config::Config;
 use crate::fault::Result;
@@ -13,31 +13,29 @@ use std::time::Duration;
 const MEMORIES: usize = 10_000;
 const RECALLS: usize = 10_000;
 const PARTITIONS: i32 = 6;
-/// So many that every partition has some.
+/// Enough users that every partition has some.
 const USERS: usize = 60;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// First in its process, so that nothing measured before is counted.
-pub fn measure(config: &Config, report: &mut Report) -> Result<()> {
+/// Order matters: runs before any other measurement of the process, so that no memory of another
+/// measurement is counted.
+pub fn measure(config: &Config, report: &mut BenchReport) -> Result<()> {
     let mut config = config.clone();
     config.topics.partitions = PARTITIONS;
     let trial = Trial::new(&config)?;
     trial.serving(|service| {
         let mut client = trial.client()?;
-        let mut speech = Speech::new(4);
-        say(format!("loads {MEMORIES} memories of {USERS} users"));
-        publish_all(&mut client, (0..MEMORIES).map(|n| remember(&user(n), &speech.statement())))?;
+        let mut speech = ChatGenerator::new(4);
+        progress(format!("loading {MEMORIES} memories of {USERS} users"));
+        let memories = (0..MEMORIES).map(|n| remember(&user(n, USERS), &speech.statement()));
+        publish_all(&mut client, memories)?;
         wait_until_applied(service, MEMORIES)?;
         report.figure("rss_anon_loaded_bytes", machine::rss_anon_bytes()? as f64);
-        say(format!("{RECALLS} recalls"));
+        progress(format!("{RECALLS} recalls"));
         for n in 0..RECALLS {
-            client.ask(&question(&user(n), &speech.question()), PATIENCE)?;
+            client.ask(&recall(&user(n, USERS), &speech.question()), TIMEOUT)?;
         }
         report.figure("rss_anon_bytes", machine::rss_anon_bytes()? as f64);
         Ok(())
     })
-}
-
-fn user(n: usize) -> String {
-    format!("user-{}", n % USERS)
 }

@@ -1,11 +1,11 @@
-//! `keepsake bench neighbours`: how long one sender's longest texts and largest questions make all others wait.
+//! `keepsake bench neighbours`: measures how long one sender's longest texts and largest questions
+//! make other users on the same partition wait.
 
-use super::super::client::Client;
 use super::distribution::Distribution;
-use super::recall::{question, remember};
-use super::report::{Report, Wanted};
-use super::say;
+use super::messages::{recall, remember};
+use super::report::{BenchReport, RatioTarget, progress};
 use super::trial::Trial;
+use crate::cli::client::Client;
 use crate::config::Config;
 use crate::domain::UserKey;
 use crate::fault::{Fault, Result};
@@ -13,23 +13,30 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 const SENDER: &str = "sender";
-/// Answers while nobody else does anything.
-const QUIET: usize = 100;
-const SAID: &str = "I live in Lisbon with my cat.";
+/// Recalls measured while nobody else publishes or asks.
+const QUIET_RECALLS: usize = 100;
+/// Recalls of the other user after each large question of the sender.
+const RECALLS_PER_QUESTION: usize = 5;
+/// Longest acceptable waits: for an answer while the sender is busy, and for a receipt behind
+/// `--events` long texts or `--events` turns with the maximum number of candidates.
+const ANSWER_MAX_S: f64 = 1.0;
+const BEHIND_REMEMBERS_MAX_S: f64 = 10.0;
+const BEHIND_TURNS_MAX_S: f64 = 150.0;
 
 #[derive(Args)]
-pub struct Neighbours {
+pub struct NeighboursBench {
     /// Bytes of each text
     #[arg(long, default_value_t = 65_536, value_name = "COUNT")]
     bytes: usize,
-    /// Texts of each shape, as turns and to remember; and events that somebody else's event waits behind
+    /// Events that an event of the other user waits behind
     #[arg(long, default_value_t = 100, value_name = "COUNT")]
     events: usize,
 }
 
-/// Shapes of text that a rule, the splitter, the encoder or the index find hardest.
+/// Builds texts of a given size that are worst cases for redaction, the splitter, the encoder or
+/// the index. `tests/worst.rs` has a list of the same kind.
 const SHAPES: [fn(usize) -> String; 8] = [
     |bytes| repeated("apikey=", bytes),
     |bytes| repeated("ab\n", bytes),
@@ -50,7 +57,7 @@ fn repeated(part: &str, bytes: usize) -> String {
     part.repeat(bytes / part.len())
 }
 
-/// Parts that all differ.
+/// Concatenates parts that are all different.
 fn numbered(part: impl Fn(usize) -> String, bytes: usize) -> String {
     let mut text = String::new();
     for n in 0.. {
@@ -63,132 +70,137 @@ fn numbered(part: impl Fn(usize) -> String, bytes: usize) -> String {
     text
 }
 
-/// So many statements, each long enough to be a candidate of its own.
-fn statements(turn: usize, candidates: usize) -> String {
-    let one = |n: usize| {
-        let price = 10 * n + turn;
-        format!(
-            "I rented boat {turn}-{n} to Anna Berg on the {n}th of March for {price} euros a day, with two sails, a spare anchor, four life \
-             jackets, a map of the harbour and the key of the boat house, and she brought it back on Sunday evening."
-        )
-    };
-    (0..candidates).map(one).collect::<Vec<_>>().join("\n\n")
+/// Builds a turn of statements that are each long enough to be a candidate of their own.
+fn statements(turn: usize, candidates: usize) -> Value {
+    let statements: Vec<String> = (0..candidates)
+        .map(|n| {
+            let price = 10 * n + turn;
+            format!(
+                "I rented boat {turn}-{n} to Anna Berg on the {n}th of March for {price} euros a \
+                 day, with two sails, a spare anchor, four life jackets, a map of the harbour and \
+                 the key of the boat house, and she brought it back on Sunday evening."
+            )
+        })
+        .collect();
+    turn_of_sender(&statements.join("\n\n"))
 }
 
-impl Neighbours {
-    pub fn measure(&self, config: &Config, report: &mut Report) -> Result<()> {
+fn turn_of_sender(content: &str) -> Value {
+    json!({"type": "turn", "user": SENDER, "content": content})
+}
+
+/// The client of the benchmark and the user who waits.
+struct Other {
+    client: Client,
+    user: String,
+}
+
+impl NeighboursBench {
+    pub fn measure(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
         let trial = Trial::new(config)?;
-        let other = on_the_same_partition(config);
+        let user = user_on_the_same_partition(config);
         trial.serving(|_| {
-            let mut client = trial.client()?;
-            client.publish(&remember(&other, SAID), PATIENCE)?;
-            say(format!("{QUIET} questions while nobody else does anything"));
-            let quiet =
-                (0..QUIET).map(|_| answered(&mut client, &other)).collect::<Result<Vec<_>>>()?;
+            let mut other = Other { client: trial.client()?, user };
+            let memory = remember(&other.user, "I live in Lisbon with my cat.");
+            other.client.publish(&memory, TIMEOUT)?;
+            progress(format!("{QUIET_RECALLS} questions while nobody else is active"));
+            let quiet = (0..QUIET_RECALLS).map(|_| other.ask()).collect::<Result<Vec<_>>>()?;
             report.figure("quiet_answer_p50_us", Distribution::of(quiet).percentile_us(50));
 
-            self.answers_meanwhile(&mut client, &other, report)?;
-            let remembers = (0..self.events)
+            self.answers_meanwhile(&mut other, report)?;
+            let remembers: Vec<Value> = (0..self.events)
                 .map(|n| remember(SENDER, &SHAPES[n % SHAPES.len()](self.bytes)))
                 .collect();
-            let behind = self.behind("to remember long texts", remembers, &mut client, &other)?;
-            report.ratio(
-                "behind_remembers_of_10_s",
-                behind.as_secs_f64() / 10.0,
-                Wanted::AtMost(1.0),
-            );
-            report.figure("behind_remembers_us", behind.as_secs_f64() * 1e6);
-            let most = trial.config.limits.candidates_max;
-            let turn = |n| json!({"type": "turn", "user": SENDER, "content": statements(n, most)});
-            let behind = self.behind(
-                &format!("turns of {most} candidates"),
-                (0..self.events).map(turn).collect(),
-                &mut client,
-                &other,
-            )?;
-            report.ratio(
-                "behind_turns_of_150_s",
-                behind.as_secs_f64() / 150.0,
-                Wanted::AtMost(1.0),
-            );
-            report.figure("behind_turns_us", behind.as_secs_f64() * 1e6);
+            progress(format!("an event behind {} long texts to remember", remembers.len()));
+            let wait = other.wait_behind(&remembers)?.as_secs_f64();
+            let ratio = wait / BEHIND_REMEMBERS_MAX_S;
+            report.ratio("behind_remembers_of_10_s", ratio, RatioTarget::AtMost(1.0));
+            report.figure("behind_remembers_us", wait * 1e6);
+
+            let candidates = trial.config.limits.candidates_max;
+            let turns: Vec<Value> = (0..self.events).map(|n| statements(n, candidates)).collect();
+            progress(format!("an event behind {} turns of {candidates} candidates", turns.len()));
+            let wait = other.wait_behind(&turns)?.as_secs_f64();
+            let ratio = wait / BEHIND_TURNS_MAX_S;
+            report.ratio("behind_turns_of_150_s", ratio, RatioTarget::AtMost(1.0));
+            report.figure("behind_turns_us", wait * 1e6);
             Ok(())
         })
     }
 
-    /// One sender publishes every shape twice and asks the largest questions; the other asks all the while.
-    fn answers_meanwhile(
-        &self,
-        client: &mut Client,
-        other: &str,
-        report: &mut Report,
-    ) -> Result<()> {
-        say(format!(
-            "{} long texts, as many questions, and somebody else who asks meanwhile",
+    /// Measures the slowest answer to the other user while the sender publishes every shape twice
+    /// and asks a question of every shape.
+    fn answers_meanwhile(&self, other: &mut Other, report: &mut BenchReport) -> Result<()> {
+        progress(format!(
+            "{} long texts and as many questions, while another user asks",
             2 * SHAPES.len()
         ));
         for shape in SHAPES {
             let text = shape(self.bytes);
-            client.publish_only(&json!({"type": "turn", "user": SENDER, "content": text}))?;
-            client.publish_only(&remember(SENDER, &text))?;
+            other.client.publish_only(&turn_of_sender(&text))?;
+            other.client.publish_only(&remember(SENDER, &text))?;
         }
-        client.flush()?;
+        other.client.flush()?;
         let mut answers = Vec::new();
         for shape in SHAPES {
-            client
-                .ask_only(&json!({"type": "recall", "user": SENDER, "query": shape(self.bytes)}))?;
-            client.flush()?;
-            for _ in 0..5 {
-                answers.push(answered(client, other)?);
+            other.client.ask_only(&recall(SENDER, &shape(self.bytes)))?;
+            other.client.flush()?;
+            for _ in 0..RECALLS_PER_QUESTION {
+                answers.push(other.ask()?);
             }
         }
-        // Until the last long text is applied.
-        client.publish_only(&remember(SENDER, "The end."))?;
-        client.flush()?;
-        let end = question(SENDER, "the end");
-        while !client.ask(&end, PATIENCE)?.value["memories"].to_string().contains("The end.") {
-            answers.push(answered(client, other)?);
+        // The last event of the sender is recallable when all long texts are applied.
+        other.client.publish_only(&remember(SENDER, "The end."))?;
+        other.client.flush()?;
+        let end = recall(SENDER, "the end");
+        loop {
+            let reply = other.client.ask(&end, TIMEOUT)?;
+            if reply.value["memories"].to_string().contains("The end.") {
+                break;
+            }
+            answers.push(other.ask()?);
         }
-        let slowest = Distribution::of(answers).percentile_us(100);
-        report.ratio("slowest_answer_of_1_s", slowest / 1e6, Wanted::AtMost(1.0));
-        report.figure("slowest_answer_us", slowest);
+        let slowest_us = Distribution::of(answers).percentile_us(100);
+        let ratio = slowest_us / 1e6 / ANSWER_MAX_S;
+        report.ratio("slowest_answer_of_1_s", ratio, RatioTarget::AtMost(1.0));
+        report.figure("slowest_answer_us", slowest_us);
         Ok(())
     }
+}
 
-    /// How long somebody else's event waits for its receipt.
-    fn behind(
-        &self,
-        what: &str,
-        events: Vec<Value>,
-        client: &mut Client,
-        other: &str,
-    ) -> Result<Duration> {
-        say(format!("an event behind {} {what}", events.len()));
-        for event in &events {
-            client.publish_only(event)?;
+impl Other {
+    /// Publishes the events of the sender, then one of the other user; returns the time until its
+    /// receipt.
+    fn wait_behind(&mut self, events: &[Value]) -> Result<Duration> {
+        for event in events {
+            self.client.publish_only(event)?;
         }
-        client.flush()?;
+        self.client.flush()?;
         let began = Instant::now();
-        client.publish(&remember(other, "I have a boat."), PATIENCE)?;
+        self.client.publish(&remember(&self.user, "I have a boat."), TIMEOUT)?;
         Ok(began.elapsed())
     }
+
+    fn ask(&mut self) -> Result<Duration> {
+        let reply = self.client.ask(&recall(&self.user, "Where do I live?"), TIMEOUT)?;
+        match reply.error() {
+            Some(error) => Err(Fault::retry(format!("a recall failed: {error}"))),
+            None => Ok(reply.took),
+        }
+    }
 }
 
-/// A user whose events are in one line with the sender's.
-fn on_the_same_partition(config: &Config) -> String {
-    let partition = |user: &str| {
-        UserKey::new("default", user).expect("a name").partition(config.topics.partitions)
-    };
+/// Finds a user whose events are in the same partition as the sender's.
+fn user_on_the_same_partition(config: &Config) -> String {
+    let wanted = partition(SENDER, config);
     (0..)
         .map(|n| format!("other-{n}"))
-        .find(|user| partition(user) == partition(SENDER))
-        .expect("names enough")
+        .find(|user| partition(user, config) == wanted)
+        .expect("names are hashed evenly: some name falls into every partition")
 }
 
-fn answered(client: &mut Client, user: &str) -> Result<Duration> {
-    let reply = client.ask(&question(user, "Where do I live?"), PATIENCE)?;
-    match reply.error() {
-        Some(error) => Err(Fault::retry(format!("a recall is not answered: {error}"))),
-        None => Ok(reply.took),
-    }
+fn partition(user: &str, config: &Config) -> i32 {
+    UserKey::new("default", user)
+        .expect("the names used here have no slash")
+        .partition(config.topics.partitions)
 }

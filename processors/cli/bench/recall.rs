@@ -1,13 +1,17 @@
-//! `keepsake bench recall`: a recall against its bare parts, and a turn until it is recallable.
+//! `keepsake bench recall`: compares a recall with its bare parts, and measures how long a turn
+//! takes to become recallable.
+//!
+//! Recalls and their bare parts (encode the question, one bare round trip) run in alternating
+//! blocks, so that a change of the machine's load hits both sides.
 
-use super::super::client::Client;
 use super::distribution::Distribution;
 use super::echo::Echo;
-use super::ingest::turn;
-use super::report::{Report, Wanted};
-use super::speech::Speech;
+use super::memory;
+use super::messages::{recall, remember, turn, user};
+use super::report::{BenchReport, RatioTarget, progress};
+use super::speech::ChatGenerator;
 use super::trial::{Trial, events_applied, publish_all, wait_until_applied};
-use super::{memory, say};
+use crate::cli::client::Client;
 use crate::config::Config;
 use crate::fault::{Fault, Result};
 use crate::ports::embedder::{Embedder, Model};
@@ -18,222 +22,233 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const USER: &str = "bench";
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests of each side before the first that counts: connections, caches and the processor's clock are then as they stay.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests of each side before the first one that counts: connections, caches and the processor's
+/// clock frequency have then settled.
 const WARM_UP: usize = 100;
 
-/// Turns that wait at the beginning of each block under load, and of how many users: more than any machine applies meanwhile.
-const WAITING: usize = 4000;
-const LOADED_USERS: usize = 20;
+/// Turns waiting in the log at the start of each block under load: more than any machine applies
+/// during a block.
+const BACKLOG: usize = 4000;
+const BACKLOG_USERS: usize = 20;
 
 #[derive(Args)]
-pub struct Recall {
+pub struct RecallBench {
     /// Memories of the user who asks
     #[arg(long, default_value_t = 1000, value_name = "COUNT")]
     memories: usize,
-    /// Blocks of each side, taken in turns
+    /// Blocks of each side, in alternation
     #[arg(long, default_value_t = 20, value_name = "COUNT")]
     blocks: usize,
-    /// Requests in a block
+    /// Requests per block
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
     requests: usize,
-    /// Turns published and looked for, one after the other
+    /// Turns published and then recalled, one after the other
     #[arg(long, default_value_t = 200, value_name = "COUNT")]
     turns: usize,
-    /// Also the resident memory of the whole process, this bench included, with 10,000 memories on 6 partitions after 10,000 recalls
+    /// Also measure the resident memory of the whole process, including this benchmark, with
+    /// 10,000 memories on 6 partitions after 10,000 recalls
     #[arg(long)]
     memory: bool,
-    /// Also recalls while ingest runs at its limit, turns waiting in the log all the while
+    /// Also measure recalls while ingest runs at its limit, with turns always waiting in the log
     #[arg(long)]
     loaded: bool,
 }
 
-/// What was measured of one side.
+/// Samples of recalls and of their bare parts.
 #[derive(Default)]
-struct Sides {
+struct Samples {
     recall: Vec<Duration>,
-    /// What the service says it took, of that.
+    /// Part of `recall` that the service reports as its own time.
     service: Vec<Duration>,
     bare: Vec<Duration>,
-    /// Encoding alone, of the bare side.
+    /// Part of `bare` spent encoding.
     encode: Vec<Duration>,
 }
 
-impl Recall {
-    pub fn measure(&self, config: &Config, report: &mut Report) -> Result<()> {
+/// Clients of both sides, and the samples taken so far.
+struct Sides<'c> {
+    client: &'c mut Client,
+    bare_client: Client,
+    session: Box<dyn Embedder>,
+    speech: ChatGenerator,
+    samples: Samples,
+}
+
+impl RecallBench {
+    pub fn measure(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
         if self.memory {
             memory::measure(config, report)?;
         }
         let trial = Trial::new(config)?;
         trial.serving(|service| {
             let mut client = trial.client()?;
-            say(format!("loads {} memories", self.memories));
-            let mut speech = Speech::new(1);
-            publish_all(
-                &mut client,
-                (0..self.memories).map(|_| remember(USER, &speech.statement())),
-            )?;
+            progress(format!("loading {} memories", self.memories));
+            let mut speech = ChatGenerator::new(1);
+            let memories = (0..self.memories).map(|_| remember(USER, &speech.statement()));
+            publish_all(&mut client, memories)?;
             wait_until_applied(service, self.memories)?;
 
-            say(format!(
+            progress(format!(
                 "{} blocks of {} recalls, and as many of their bare parts",
                 self.blocks, self.requests
             ));
-            let sides = self.alternate(&trial, &mut client)?;
-            tell(&sides, report);
+            let samples = self.alternate(&trial, &mut client)?;
+            let idle = report_sides(samples, report);
             if self.loaded {
-                self.under_load(service, &mut client, &Distribution::of(sides.recall), report)?;
+                self.under_load(service, &mut client, &idle, report)?;
             }
-            say(format!("{} turns until they are recallable", self.turns));
+            progress(format!("{} turns until they are recallable", self.turns));
             self.until_recallable(&mut client, report)
         })
     }
 
-    fn alternate(&self, trial: &Trial, client: &mut Client) -> Result<Sides> {
-        let mut session = Model::open(&run::options::embedder(&trial.config))?.session()?;
+    /// Measures blocks of recalls and blocks of their bare parts in alternation.
+    fn alternate(&self, trial: &Trial, client: &mut Client) -> Result<Samples> {
+        let session = Model::open(&run::options::embedder(&trial.config))?.session()?;
         let echo = Echo::open(&trial.connection, &trial.bare)?;
-        let mut bare_client = trial.bare_client()?;
+        let bare_client = trial.bare_client()?;
+        let speech = ChatGenerator::new(2);
+        let mut sides = Sides { client, bare_client, session, speech, samples: Samples::default() };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let echo = scope.spawn(|| echo.run(&stop));
-            let mut block =
-                |speech: &mut Speech, sides: &mut Sides, requests: usize| -> Result<()> {
-                    let questions: Vec<Value> =
-                        (0..requests).map(|_| question(USER, &speech.question())).collect();
-                    questions.iter().try_for_each(|question| ask(client, question, sides))?;
-                    questions.iter().try_for_each(|question| {
-                        ask_bare(&mut bare_client, session.as_mut(), question, sides)
-                    })
-                };
-            let (mut speech, mut sides) = (Speech::new(2), Sides::default());
-            let mut measure = || {
-                block(&mut speech, &mut Sides::default(), WARM_UP)?;
-                (0..self.blocks).try_for_each(|_| block(&mut speech, &mut sides, self.requests))
-            };
-            let measured = measure();
+            let measured = self.blocks_of(&mut sides);
             stop.store(true, Ordering::Release);
             echo.join().map_err(|_| Fault::retry("the echo thread panicked"))??;
-            measured.map(|()| sides)
-        })
+            measured
+        })?;
+        Ok(sides.samples)
     }
 
+    fn blocks_of(&self, sides: &mut Sides<'_>) -> Result<()> {
+        sides.block(WARM_UP)?;
+        sides.samples = Samples::default();
+        (0..self.blocks).try_for_each(|_| sides.block(self.requests))
+    }
+
+    /// Measures recalls while ingest always has turns waiting, against the latency of the idle
+    /// service.
     fn under_load(
         &self,
         service: &Service,
         client: &mut Client,
         idle: &Distribution,
-        report: &mut Report,
+        report: &mut BenchReport,
     ) -> Result<()> {
-        say(format!(
+        progress(format!(
             "{} blocks of {} recalls while ingest runs at its limit",
             self.blocks, self.requests
         ));
-        let (mut published, mut speech, mut sides) =
-            (self.memories, Speech::new(4), Sides::default());
-        let (began, applied) = (Instant::now(), events_applied(service));
+        let mut published = self.memories;
+        let mut speech = ChatGenerator::new(4);
+        let mut samples = Samples::default();
+        let began = Instant::now();
+        let applied = events_applied(service);
         for _ in 0..self.blocks {
-            let more = WAITING.saturating_sub(published.saturating_sub(events_applied(service)));
-            let turns = (0..more).map(|n| turn(n % LOADED_USERS, &speech.turn()));
+            let more = BACKLOG.saturating_sub(published.saturating_sub(events_applied(service)));
+            let turns = (0..more).map(|n| turn(&user(n, BACKLOG_USERS), &speech.turn()));
             publish_all(client, turns)?;
             published += more;
-            (0..self.requests)
-                .try_for_each(|_| ask(client, &question(USER, &speech.question()), &mut sides))?;
+            for _ in 0..self.requests {
+                ask(client, &recall(USER, &speech.question()), &mut samples)?;
+            }
             if events_applied(service) >= published {
                 return Err(Fault::retry(format!(
-                    "ingest was through with {WAITING} turns before a block of recalls was: ask fewer"
+                    "ingest applied the backlog of {BACKLOG} turns before a block of recalls \
+                     ended: use a smaller --requests"
                 )));
             }
         }
-        let meanwhile = (events_applied(service) - applied) as f64 / began.elapsed().as_secs_f64();
+        let applied = events_applied(service) - applied;
+        let turns_per_second = applied as f64 / began.elapsed().as_secs_f64();
         wait_until_applied(service, published)?;
-        let loaded = Distribution::of(sides.recall);
+        let loaded = Distribution::of(samples.recall);
         report.ratio(
             "recall_loaded_p99",
             loaded.percentile_us(99) / idle.percentile_us(99),
-            Wanted::AtMost(3.0),
+            RatioTarget::AtMost(3.0),
         );
-        report.figure("recall_loaded_p50_us", loaded.percentile_us(50));
-        report.figure("recall_loaded_p99_us", loaded.percentile_us(99));
-        report.figure("ingest_meanwhile_turns_per_second", meanwhile);
+        report.latency("recall_loaded", &loaded);
+        report.figure("ingest_meanwhile_turns_per_second", turns_per_second);
         Ok(())
     }
 
-    fn until_recallable(&self, client: &mut Client, report: &mut Report) -> Result<()> {
-        let (mut speech, mut applied, mut recallable) = (Speech::new(3), Vec::new(), Vec::new());
+    /// Publishes turns one by one, and recalls each until the reply contains the turn.
+    fn until_recallable(&self, client: &mut Client, report: &mut BenchReport) -> Result<()> {
+        let mut speech = ChatGenerator::new(3);
+        let mut applied = Vec::new();
+        let mut recallable = Vec::new();
         for n in 0..self.turns {
-            // A word that no other turn has, and an order, so that the turn is kept whatever else it says.
+            // The word occurs in no other turn. "Remember that" makes the gate keep the turn,
+            // whatever the generated statement is.
             let word = format!("zx{n}q");
-            let turn = json!({"type": "turn", "user": USER, "content": format!("Remember that {word} is our word for this: {}", speech.statement())});
-            let query = question(USER, &format!("What is {word} our word for?"));
+            let content =
+                format!("Remember that {word} is our word for this: {}", speech.statement());
+            let query = recall(USER, &format!("What is {word} our word for?"));
             let began = Instant::now();
-            client.publish(&turn, PATIENCE)?;
+            let event = json!({"type": "turn", "user": USER, "content": content});
+            client.publish(&event, TIMEOUT)?;
             applied.push(began.elapsed());
-            while !client.ask(&query, PATIENCE)?.value["memories"].to_string().contains(&word) {
-                if began.elapsed() > PATIENCE {
+            while !client.ask(&query, TIMEOUT)?.value["memories"].to_string().contains(&word) {
+                if began.elapsed() > TIMEOUT {
                     return Err(Fault::retry(format!(
-                        "a turn is not recallable after {} s: {turn}",
-                        PATIENCE.as_secs()
+                        "a turn is not recallable after {} s: {content}",
+                        TIMEOUT.as_secs()
                     )));
                 }
             }
             recallable.push(began.elapsed());
         }
-        let (applied, recallable) = (Distribution::of(applied), Distribution::of(recallable));
-        report.figure("turn_to_applied_p50_us", applied.percentile_us(50));
-        report.figure("turn_to_applied_p99_us", applied.percentile_us(99));
-        report.figure("turn_to_recallable_p50_us", recallable.percentile_us(50));
-        report.figure("turn_to_recallable_p99_us", recallable.percentile_us(99));
+        report.latency("turn_to_applied", &Distribution::of(applied));
+        report.latency("turn_to_recallable", &Distribution::of(recallable));
         Ok(())
     }
 }
 
-pub fn remember(user: &str, content: &str) -> Value {
-    json!({"type": "remember", "user": user, "content": content})
+impl Sides<'_> {
+    /// Sends the same questions first as recalls and then as bare parts.
+    fn block(&mut self, requests: usize) -> Result<()> {
+        let questions: Vec<Value> =
+            (0..requests).map(|_| recall(USER, &self.speech.question())).collect();
+        for question in &questions {
+            ask(self.client, question, &mut self.samples)?;
+        }
+        questions.iter().try_for_each(|question| self.ask_bare(question))
+    }
+
+    fn ask_bare(&mut self, question: &Value) -> Result<()> {
+        let began = Instant::now();
+        self.session.encode(question["query"].as_str().unwrap_or_default())?;
+        self.samples.encode.push(began.elapsed());
+        self.bare_client.ask(question, TIMEOUT)?;
+        self.samples.bare.push(began.elapsed());
+        Ok(())
+    }
 }
 
-pub fn question(user: &str, query: &str) -> Value {
-    json!({"type": "recall", "user": user, "query": query})
-}
-
-fn ask(client: &mut Client, question: &Value, sides: &mut Sides) -> Result<()> {
+fn ask(client: &mut Client, question: &Value, samples: &mut Samples) -> Result<()> {
     let began = Instant::now();
-    let reply = client.ask(question, PATIENCE)?;
-    sides.recall.push(began.elapsed());
-    sides.service.push(Duration::from_micros(reply.value["took_us"].as_u64().unwrap_or(0)));
+    let reply = client.ask(question, TIMEOUT)?;
+    samples.recall.push(began.elapsed());
+    samples.service.push(Duration::from_micros(reply.value["took_us"].as_u64().unwrap_or(0)));
     match reply.error() {
-        Some(error) => Err(Fault::retry(format!("a recall is not answered: {error}"))),
+        Some(error) => Err(Fault::retry(format!("a recall failed: {error}"))),
         None => Ok(()),
     }
 }
 
-fn ask_bare(
-    client: &mut Client,
-    session: &mut dyn Embedder,
-    question: &Value,
-    sides: &mut Sides,
-) -> Result<()> {
-    let began = Instant::now();
-    session.encode(question["query"].as_str().unwrap_or_default())?;
-    sides.encode.push(began.elapsed());
-    client.ask(question, PATIENCE)?;
-    sides.bare.push(began.elapsed());
-    Ok(())
-}
-
-fn tell(sides: &Sides, report: &mut Report) {
-    let [recall, service, bare, encode] =
-        [&sides.recall, &sides.service, &sides.bare, &sides.encode]
-            .map(|samples| Distribution::of(samples.clone()));
-    let ratio = |percent| recall.percentile_us(percent) / bare.percentile_us(percent);
-    report.ratio("recall_p50", ratio(50), Wanted::AtMost(1.6));
-    report.ratio("recall_p99", ratio(99), Wanted::AtMost(2.0));
-    for (names, side) in [
-        (["recall_p50_us", "recall_p99_us"], &recall),
-        (["recall_service_p50_us", "recall_service_p99_us"], &service),
-        (["bare_p50_us", "bare_p99_us"], &bare),
-        (["bare_encode_p50_us", "bare_encode_p99_us"], &encode),
-    ] {
-        report.figure(names[0], side.percentile_us(50));
-        report.figure(names[1], side.percentile_us(99));
+/// Adds ratios and latencies of both sides to the report; returns the recall latencies.
+fn report_sides(samples: Samples, report: &mut BenchReport) -> Distribution {
+    let recall = Distribution::of(samples.recall);
+    let bare = Distribution::of(samples.bare);
+    for (name, percent, target) in [("recall_p50", 50, 1.6), ("recall_p99", 99, 2.0)] {
+        let ratio = recall.percentile_us(percent) / bare.percentile_us(percent);
+        report.ratio(name, ratio, RatioTarget::AtMost(target));
     }
+    report.latency("recall", &recall);
+    report.latency("recall_service", &Distribution::of(samples.service));
+    report.latency("bare", &bare);
+    report.latency("bare_encode", &Distribution::of(samples.encode));
+    recall
 }

@@ -1,40 +1,60 @@
-//! What a run measured: ratios with what is wanted of them, and figures, for a program or for a person.
+//! Collects the results of a benchmark and prints them as JSON or as a table: ratios, each with its
+//! target, and figures. Also prints progress while a benchmark runs.
 
-use super::super::{Output, show};
+use super::distribution::Distribution;
+use crate::cli::show::{self, Output};
 use serde_json::{Map, Value, json};
 
 const BAR: usize = 20;
 
-pub struct Report {
+pub struct BenchReport {
     ratios: Vec<Ratio>,
-    figures: Vec<(&'static str, f64)>,
+    figures: Vec<Figure>,
     machine: Value,
 }
 
 struct Ratio {
     name: &'static str,
     value: f64,
-    wanted: Wanted,
+    target: RatioTarget,
 }
 
 #[derive(Clone, Copy)]
-pub enum Wanted {
+pub enum RatioTarget {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Report {
-    pub fn new(machine: Value) -> Report {
-        Report { ratios: Vec::new(), figures: Vec::new(), machine }
+/// A measured value. The last word of the name is the unit: `recall_p50_us`.
+struct Figure {
+    name: String,
+    value: f64,
+}
+
+/// Prints a progress message on standard error.
+pub fn progress(message: impl std::fmt::Display) {
+    anstream::eprintln!("bench: {message}");
+}
+
+impl BenchReport {
+    pub fn new(machine: Value) -> BenchReport {
+        BenchReport { ratios: Vec::new(), figures: Vec::new(), machine }
     }
 
-    pub fn ratio(&mut self, name: &'static str, value: f64, wanted: Wanted) {
-        self.ratios.push(Ratio { name, value, wanted });
+    pub fn ratio(&mut self, name: &'static str, value: f64, target: RatioTarget) {
+        self.ratios.push(Ratio { name, value, target });
     }
 
-    /// The unit is the last word of the name.
-    pub fn figure(&mut self, name: &'static str, value: f64) {
-        self.figures.push((name, value));
+    /// Adds a figure. `name` ends with the unit.
+    pub fn figure(&mut self, name: &str, value: f64) {
+        self.figures.push(Figure { name: name.to_owned(), value });
+    }
+
+    /// Adds the figures `NAME_p50_us` and `NAME_p99_us`.
+    pub fn latency(&mut self, name: &str, samples: &Distribution) {
+        for percent in [50, 99] {
+            self.figure(&format!("{name}_p{percent}_us"), samples.percentile_us(percent));
+        }
     }
 
     pub fn print(&self, output: Output) {
@@ -53,7 +73,7 @@ impl Report {
         let figures: Map<String, Value> = self
             .figures
             .iter()
-            .map(|(name, value)| ((*name).to_owned(), (value.round() as i64).into()))
+            .map(|figure| (figure.name.clone(), (figure.value.round() as i64).into()))
             .collect();
         json!({"ratios": ratios, "figures": figures, "machine": self.machine})
     }
@@ -70,25 +90,34 @@ impl Report {
         let machine = machine.collect::<Vec<_>>().join(", ");
         let mut text = String::new();
         if !ratios.is_empty() {
-            text = show::table(&["ratio", "value", "", "wanted"], &ratios) + "\n";
+            text = show::table(&["ratio", "value", "", "target"], &ratios) + "\n";
         }
         text + &show::table(&["figure", "value", ""], &figures) + "\n" + &machine + "\n"
     }
 
-    /// Bars compare figures of one unit with each other.
-    fn row(&self, (name, value): &(&'static str, f64)) -> Vec<String> {
-        let unit = |name: &str| name.rsplit('_').next().unwrap_or_default().to_owned();
-        let of_unit = self.figures.iter().filter(|(other, _)| unit(other) == unit(name));
-        let largest = of_unit.map(|(_, value)| *value).fold(0.0, f64::max);
-        vec![(*name).to_owned(), grouped(value.round() as i64), show::bar(value / largest, BAR)]
+    /// Formats one figure with a bar that is relative to the largest figure of the same unit.
+    fn row(&self, figure: &Figure) -> Vec<String> {
+        let same_unit = self.figures.iter().filter(|other| other.unit() == figure.unit());
+        let largest = same_unit.map(|other| other.value).fold(0.0, f64::max);
+        vec![
+            figure.name.clone(),
+            grouped(figure.value.round() as i64),
+            show::bar(figure.value / largest, BAR),
+        ]
+    }
+}
+
+impl Figure {
+    fn unit(&self) -> &str {
+        self.name.rsplit('_').next().unwrap_or_default()
     }
 }
 
 impl Ratio {
     fn row(&self) -> Vec<String> {
-        let (met, limit, words) = match self.wanted {
-            Wanted::AtMost(limit) => (self.value <= limit, limit, "at most"),
-            Wanted::AtLeast(limit) => (self.value >= limit, limit, "at least"),
+        let (met, limit, words) = match self.target {
+            RatioTarget::AtMost(limit) => (self.value <= limit, limit, "at most"),
+            RatioTarget::AtLeast(limit) => (self.value >= limit, limit, "at least"),
         };
         let verdict =
             if met { String::new() } else { format!(" {}missed{}", show::BAD, show::PLAIN) };
@@ -102,7 +131,7 @@ impl Ratio {
     }
 }
 
-/// 1234567 as 1,234,567.
+/// Formats 1234567 as `1,234,567`.
 fn grouped(value: i64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -120,23 +149,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_reads_ratios_figures_and_the_machine() {
-        let mut report = Report::new(json!({"cores": 2}));
-        report.ratio("recall_p50", 1.23456, Wanted::AtMost(1.6));
+    fn json_holds_ratios_figures_and_the_machine() {
+        let mut report = BenchReport::new(json!({"cores": 2}));
+        report.ratio("recall_p50", 1.23456, RatioTarget::AtMost(1.6));
         report.figure("recall_p50_us", 1234.5);
-        let expected = json!({"ratios": {"recall_p50": 1.235}, "figures": {"recall_p50_us": 1235}, "machine": {"cores": 2}});
+        let expected = json!({
+            "ratios": {"recall_p50": 1.235},
+            "figures": {"recall_p50_us": 1235},
+            "machine": {"cores": 2},
+        });
         assert_eq!(report.json(), expected);
     }
 
     #[test]
-    fn a_person_sees_what_was_missed() {
-        let mut report = Report::new(json!({"cores": 2}));
-        report.ratio("ingest_model", 0.7, Wanted::AtLeast(0.8));
+    fn a_missed_target_is_marked() {
+        let mut report = BenchReport::new(json!({"cores": 2}));
+        report.ratio("ingest_model", 0.7, RatioTarget::AtLeast(0.8));
         assert!(report.text().contains("missed"));
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn a_latency_adds_its_median_and_its_99th_percentile() {
+        let samples = (1..=100).map(std::time::Duration::from_micros).collect();
+        let mut report = BenchReport::new(Value::Null);
+        report.latency("recall", &Distribution::of(samples));
+        let expected = json!({"recall_p50_us": 50, "recall_p99_us": 99});
+        assert_eq!(report.json()["figures"], expected);
+    }
+
+    #[test]
+    fn thousands_are_separated_by_commas() {
         for (value, expected) in [
             (0, "0"),
             (999, "999"),

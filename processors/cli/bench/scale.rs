@@ -1,12 +1,14 @@
-//! `keepsake bench scale`: whether a recall depends on how much others remember, and what a memory costs. The processors alone, one shard on
-//! the disk, in process: no broker and no model, which would hide it.
+//! `keepsake bench scale`: measures whether the time of a recall depends on how many memories
+//! others have, and the memory and disk that one memory takes.
+//!
+//! Runs only the ingest and recall processors on one shard on disk, in process. A broker or a model
+//! would hide the difference.
 
 use super::distribution::Distribution;
 use super::machine;
-use super::recall::{question, remember};
-use super::report::{Report, Wanted};
-use super::say;
-use super::speech::Speech;
+use super::messages::{self, remember};
+use super::report::{BenchReport, RatioTarget, progress};
+use super::speech::ChatGenerator;
 use crate::config::Config;
 use crate::domain::{Now, Spread};
 use crate::fault::{Fault, Result};
@@ -29,97 +31,99 @@ use std::sync::Arc;
 use std::time::Instant;
 use uuid::Uuid;
 
-/// Memories told together.
+/// Events applied in one step.
 const BATCH: usize = 500;
-/// Of the neighbours.
-const USERS: usize = 1_000;
-/// Of the one who is asked first.
+const NEIGHBOURS: usize = 1_000;
+/// Memories of the user who is asked first.
 const OWN: usize = 1_000;
-/// Neighbours' memories, at most, when that one is asked for the first time; and a tenth at most of what they have in the end.
+/// Upper bound of the neighbours' memories at the first measurement; a tenth of their final number
+/// if that is less.
 const FEW_MAX: usize = 10_000;
-/// As many as the model of the set-up.
+/// Dimensions of the standard model.
 const DIMENSIONS: usize = 384;
-/// Neighbours who are asked for the first time, each once, if they have memories enough to answer from.
-const FIRST: usize = 500;
-const NEIGHBOURS_LEAST: usize = 10;
-/// Recalls before the first that counts.
+/// Neighbours who are each asked once, their first question, if a neighbour has at least
+/// `NEIGHBOUR_MEMORIES_MIN` memories.
+const FIRST_QUESTIONS: usize = 500;
+const NEIGHBOUR_MEMORIES_MIN: usize = 10;
+/// Recalls before the first one that counts.
 const WARM_UP: usize = 200;
+/// Upper bound of the recalls of the user with very many memories, which are slow.
+const VERY_MANY_RECALLS_MAX: usize = 500;
 
 #[derive(Args)]
-pub struct Scale {
-    /// Memories of a thousand neighbours together; 1,000,000 is the whole measure and takes many minutes
+pub struct ScaleBench {
+    /// Memories of a thousand neighbours together; the full benchmark has 1,000,000 and takes many
+    /// minutes
     #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
     memories: usize,
-    /// Memories of the one user who has very many; 0 leaves that out
+    /// Memories of one user with very many; 0 skips this user
     #[arg(long, default_value_t = 20_000, value_name = "COUNT")]
     one: usize,
-    /// Recalls of each measure
+    /// Recalls per measurement
     #[arg(long, default_value_t = 2_000, value_name = "COUNT")]
     recalls: usize,
 }
 
-impl Scale {
-    pub fn measure(&self, config: &Config, report: &mut Report) -> Result<()> {
+impl ScaleBench {
+    pub fn measure(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
         let dir = TrialDir::new(config);
-        let mut shard = Lone::open(config, &dir.path)?;
+        let mut shard = LoneShard::open(config, &dir.path)?;
         let before = machine::rss_anon_bytes()?;
         let first = FEW_MAX.min(self.memories / 10);
-        say(format!("loads {OWN} memories of one user among {first} of {USERS} others"));
-        let (all, others) = (first + OWN, self.memories - first);
-        // Evenly among the others', as they come in life.
+        progress(format!(
+            "loading {OWN} memories of one user among {first} of {NEIGHBOURS} others"
+        ));
+        let all = first + OWN;
+        let others = self.memories - first;
+        // Spread evenly among the memories of the neighbours, as in a log of many users.
         let is_own = |n: usize| (n + 1) * OWN / all > n * OWN / all;
         shard.load(all, |n| if is_own(n) { "own".to_owned() } else { neighbour(n) })?;
         let few = shard.ask(|_| "own".to_owned(), WARM_UP, self.recalls)?;
-        say(format!("loads {others} more of the others"));
+        progress(format!("loading {others} more of the others"));
         shard.load(others, neighbour)?;
-        let held = shard.told as f64;
-        let resident = machine::rss_anon_bytes()?.saturating_sub(before) as f64 / held;
+        let memories = shard.published as f64;
+        let resident = machine::rss_anon_bytes()?.saturating_sub(before) as f64 / memories;
         let many = shard.ask(|_| "own".to_owned(), WARM_UP, self.recalls)?;
-        report.figure("recall_among_few_p50_us", few.percentile_us(50));
-        report.figure("recall_among_few_p99_us", few.percentile_us(99));
-        report.figure("recall_among_many_p50_us", many.percentile_us(50));
-        report.figure("recall_among_many_p99_us", many.percentile_us(99));
-        report.ratio(
-            "growth_p99",
-            many.percentile_us(99) / few.percentile_us(99),
-            Wanted::AtMost(1.3),
-        );
-        if self.memories / USERS >= NEIGHBOURS_LEAST {
-            let first = shard.ask(neighbour, 0, FIRST)?;
-            report.figure("recall_of_another_p50_us", first.percentile_us(50));
-            report.figure("recall_of_another_p99_us", first.percentile_us(99));
+        report.latency("recall_among_few", &few);
+        report.latency("recall_among_many", &many);
+        let growth = many.percentile_us(99) / few.percentile_us(99);
+        report.ratio("growth_p99", growth, RatioTarget::AtMost(1.3));
+        if self.memories / NEIGHBOURS >= NEIGHBOUR_MEMORIES_MIN {
+            let first = shard.ask(neighbour, 0, FIRST_QUESTIONS)?;
+            report.latency("recall_of_another", &first);
         }
-        report.figure("memories_count", held);
+        report.figure("memories_count", memories);
         report.figure("resident_a_memory_bytes", resident);
-        report.figure("disk_a_memory_bytes", disk_bytes(&dir.path)? as f64 / held);
+        report.figure("disk_a_memory_bytes", disk_bytes(&dir.path)? as f64 / memories);
         if self.one > 0 {
-            say(format!("loads {} memories of one user", self.one));
+            progress(format!("loading {} memories of one user", self.one));
             shard.load(self.one, |_| "one".to_owned())?;
-            let one = shard.ask(|_| "one".to_owned(), WARM_UP, self.recalls.min(500))?;
-            report.figure("recall_of_very_many_p50_us", one.percentile_us(50));
-            report.figure("recall_of_very_many_p99_us", one.percentile_us(99));
+            let recalls = self.recalls.min(VERY_MANY_RECALLS_MAX);
+            let one = shard.ask(|_| "one".to_owned(), WARM_UP, recalls)?;
+            report.latency("recall_of_very_many", &one);
         }
         Ok(())
     }
 }
 
 fn neighbour(n: usize) -> String {
-    format!("user-{}", n % USERS)
+    messages::user(n, NEIGHBOURS)
 }
 
 /// One shard with the processors that write and read it.
-struct Lone {
+struct LoneShard {
     ingest: Ingest,
     recall: recall::Recall,
     shards: Arc<Shards>,
     topic: String,
-    speech: Speech,
-    told: usize,
+    speech: ChatGenerator,
+    /// Events published so far, which is the next offset; likewise for requests.
+    published: usize,
     asked: usize,
 }
 
-impl Lone {
-    fn open(config: &Config, dir: &Path) -> Result<Lone> {
+impl LoneShard {
+    fn open(config: &Config, dir: &Path) -> Result<LoneShard> {
         let mut config = config.clone();
         config.store.durability = crate::config::DurabilityMode::Local;
         let metrics = Arc::new(Metrics::new());
@@ -151,30 +155,37 @@ impl Lone {
             flood: Flood::new(options::flood(&config)),
             metrics: metrics.clone(),
         };
-        let (options, tokens) = (options::recall(&config), TokenCounter::estimate());
         let recall = recall::Recall::new(
-            options,
+            options::recall(&config),
             profiles,
             shards.clone(),
             Box::new(Noise),
-            tokens,
+            TokenCounter::estimate(),
             metrics,
         );
-        let topic = config.topics.events();
-        Ok(Lone { ingest, recall, shards, topic, speech: Speech::new(1), told: 0, asked: 0 })
+        Ok(LoneShard {
+            ingest,
+            recall,
+            shards,
+            topic: config.topics.events(),
+            speech: ChatGenerator::new(1),
+            published: 0,
+            asked: 0,
+        })
     }
 
+    /// Stores `count` memories in batches; `user` names the owner of the memory at an offset.
     fn load(&mut self, count: usize, user: impl Fn(usize) -> String) -> Result<()> {
-        let last = self.told + count;
-        while self.told < last {
-            let until = last.min(self.told + BATCH);
-            let Lone { speech, topic, .. } = self;
-            let mut said = |n: usize| {
-                remember(&user(n), &format!("{} It was number {n}.", speech.statement()))
-            };
-            let records = (self.told..until).map(&mut said).enumerate();
-            let records = records.map(|(n, body)| record(topic, self.told + n, &body)).collect();
-            self.told = until;
+        let end = self.published + count;
+        while self.published < end {
+            let batch = self.published..end.min(self.published + BATCH);
+            self.published = batch.end;
+            let records = batch
+                .map(|n| {
+                    let content = format!("{} It was number {n}.", self.speech.statement());
+                    record(&self.topic, n, &remember(&user(n), &content))
+                })
+                .collect();
             for write in self.ingest.step(records)?.writes {
                 let shard = write.shard.clone();
                 write.carry_out(None)?;
@@ -192,10 +203,11 @@ impl Lone {
         warm_up: usize,
         count: usize,
     ) -> Result<Distribution> {
-        let (mut took, mut found) = (Vec::with_capacity(count), 0);
+        let mut took = Vec::with_capacity(count);
+        let mut found = 0;
         for n in 0..warm_up + count {
-            let asked = question(&user(n), &self.speech.question());
-            let record = record(&self.topic, self.asked, &asked);
+            let request = messages::recall(&user(n), &self.speech.question());
+            let record = record(&self.topic, self.asked, &request);
             self.asked += 1;
             self.shards.polled();
             let wall = SystemClock.wall();
@@ -207,10 +219,10 @@ impl Lone {
                 took.push(elapsed);
             }
         }
-        // A recall that finds nothing would be the fastest of all.
+        // A recall that finds nothing is the fastest: the latencies would be meaningless.
         if found < (warm_up + count) / 2 {
             return Err(Fault::retry(format!(
-                "of {} recalls only {found} found anything",
+                "only {found} of {} recalls found a memory",
                 warm_up + count
             )));
         }
@@ -232,11 +244,13 @@ fn finds(reply: Option<&[u8]>) -> Result<bool> {
     let reply: Value = serde_json::from_slice(reply.unwrap_or_default()).unwrap_or_default();
     match reply["memories"].as_array() {
         Some(memories) => Ok(!memories.is_empty()),
-        None => Err(Fault::retry(format!("a recall is not answered: {reply}"))),
+        None => Err(Fault::retry(format!("a recall failed: {reply}"))),
     }
 }
 
-/// Vectors without a meaning, made in no time: nearness of meanings is not what is measured, but every vector is looked at.
+/// Encoder with pseudo-random vectors, derived from a hash of the text by a
+/// [linear congruential generator](https://en.wikipedia.org/wiki/Linear_congruential_generator).
+/// Recall still compares the question with every vector, so the cost of the search is real.
 struct Noise;
 
 impl Embedder for Noise {
@@ -262,7 +276,7 @@ impl Embedder for Noise {
     }
 }
 
-/// On the disk where the real store would be; gone after the run.
+/// Directory on the same disk as the real store, deleted when dropped.
 struct TrialDir {
     path: PathBuf,
 }
@@ -281,7 +295,7 @@ impl Drop for TrialDir {
 }
 
 fn disk_bytes(dir: &Path) -> Result<u64> {
-    let about = |e: std::io::Error| Fault::retry(format!("reads {}: {e}", dir.display()));
+    let about = |e: std::io::Error| Fault::retry(format!("read {}: {e}", dir.display()));
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir).map_err(about)? {
         let entry = entry.map_err(about)?;

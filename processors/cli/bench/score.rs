@@ -1,8 +1,9 @@
-//! `keepsake bench score`: what ingest does with a turn before and beside the encoder, in microseconds. Neither broker nor store.
+//! `keepsake bench score`: times the stages of a turn without the encoder: decode, redact, split,
+//! score. Uses neither broker nor store; the history of the user is held in memory.
 
-use super::report::{Report, Wanted};
-use super::say;
-use super::speech::Speech;
+use super::messages;
+use super::report::{BenchReport, RatioTarget, progress};
+use super::speech::ChatGenerator;
 use crate::config::Config;
 use crate::domain::{Action, Event, OwnWords, Role, SaidBefore, Spread, Turn, UserKey, Vector};
 use crate::fault::{Fault, Result, StopName};
@@ -16,74 +17,76 @@ use crate::stages::split::change::{Before, News};
 use crate::stages::split::{self, Candidate, Earlier};
 use crate::stages::{decode, redact};
 use clap::Args;
-use serde_json::json;
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const USER: &str = "bench";
-/// All four stages of a turn of ordinary length: beside its vector, which takes a hundred times as long, that is nothing.
-const WANTED_US: f64 = 50.0;
-/// Turns that are not timed: they fill the window of totals.
-const BEFORE: usize = score::WINDOW;
-/// As many as ingest has of a session, and as many memories as it compares a turn with that may say otherwise.
+/// Target for all four stages of a turn of ordinary length. Encoding takes a hundred times as
+/// long, so 50 µs do not count beside it.
+const TARGET_US: f64 = 50.0;
+/// Turns before the first one that is timed: they fill the window of totals.
+const WARM_UP: usize = score::WINDOW;
+/// Same numbers as in ingest: the context window of a session, the memories that a turn is checked
+/// against for contradictions, and those that a turn is checked against for revisions.
 const TURNS_RECENT: usize = 6;
-const COMPARED: usize = 20;
-/// As many as it compares a turn with that may revise one of them.
-const REVISED: usize = 5;
+const CONTRADICTION_CANDIDATES: usize = 20;
+const REVISION_CANDIDATES: usize = 5;
 
 #[derive(Args)]
-pub struct Score {
-    /// Turns of one round
+pub struct ScoreBench {
+    /// Turns per round
     #[arg(long, default_value_t = 20_000, value_name = "COUNT")]
     turns: usize,
-    /// Rounds; the fastest counts, as what else the machine does only makes them slower
+    /// Rounds; the fastest counts, as other load on the machine can only slow a round down
     #[arg(long, default_value_t = 5, value_name = "COUNT")]
     rounds: usize,
 }
 
-impl Score {
-    pub fn measure(&self, config: &Config, report: &mut Report) -> Result<()> {
-        let setting = Setting::new(config)?;
+impl ScoreBench {
+    pub fn measure(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
+        let pipeline = Pipeline::new(config)?;
         let turns = self.turns.max(1);
-        let nanoseconds = |part: Duration| part.as_secs_f64() * 1e9 / turns as f64;
-        let mut took = setting.round(turns)?;
+        let mut fastest = pipeline.round(turns)?;
         for round in 0..self.rounds {
-            let next = setting.round(turns)?;
-            say(format!("round {round}: {:.2} µs a turn", nanoseconds(next.turn()) / 1e3));
-            took = if next.turn() < took.turn() { next } else { took };
+            let next = pipeline.round(turns)?;
+            progress(format!("round {round}: {:.2} µs a turn", next.turn_ns() / 1e3));
+            fastest = if next.turn_ns() < fastest.turn_ns() { next } else { fastest };
         }
-        report.ratio(
-            "score_50_us",
-            nanoseconds(took.turn()) / 1e3 / WANTED_US,
-            Wanted::AtMost(1.0),
-        );
-        report.figure("turn_ns", nanoseconds(took.turn()));
-        report.figure("decode_ns", nanoseconds(took.decode));
-        report.figure("redact_ns", nanoseconds(took.redact));
-        report.figure("split_ns", nanoseconds(took.split));
-        report.figure("score_ns", nanoseconds(took.score));
+        let ratio = fastest.turn_ns() / 1e3 / TARGET_US;
+        report.ratio("score_50_us", ratio, RatioTarget::AtMost(1.0));
+        report.figure("turn_ns", fastest.turn_ns());
+        report.figure("decode_ns", fastest.per_turn_ns(fastest.decode));
+        report.figure("redact_ns", fastest.per_turn_ns(fastest.redact));
+        report.figure("split_ns", fastest.per_turn_ns(fastest.split));
+        report.figure("score_ns", fastest.per_turn_ns(fastest.score));
         Ok(())
     }
 }
 
-/// A round's time, stage by stage.
+/// Time of one round, by stage.
 #[derive(Default)]
-struct Took {
+struct StageTimes {
+    turns: usize,
     decode: Duration,
     redact: Duration,
     split: Duration,
     score: Duration,
 }
 
-impl Took {
-    fn turn(&self) -> Duration {
-        self.decode + self.redact + self.split + self.score
+impl StageTimes {
+    fn turn_ns(&self) -> f64 {
+        self.per_turn_ns(self.decode + self.redact + self.split + self.score)
+    }
+
+    fn per_turn_ns(&self, time: Duration) -> f64 {
+        time.as_secs_f64() * 1e9 / self.turns as f64
     }
 }
 
-struct Setting {
+/// The stages of ingest with their options.
+struct Pipeline {
     decode: decode::Options,
     profile: Arc<Profile>,
     policy: Keepsake,
@@ -92,53 +95,67 @@ struct Setting {
     dimensions: usize,
 }
 
-impl Setting {
-    fn new(config: &Config) -> Result<Setting> {
+impl Pipeline {
+    fn new(config: &Config) -> Result<Pipeline> {
         let model = Model::open(&options::embedder(config))?;
         let rarity =
             model.vocabulary().map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words));
-        let profile =
-            Profiles::load(config)?.of(&UserKey::new("default", USER).expect("a name")).clone();
+        let user = UserKey::new("default", USER).expect("the name is a constant without a slash");
+        let profile = Profiles::load(config)?.of(&user).clone();
         let policy = keepsake::own(&*profile.policy)
-            .ok_or_else(|| wrong("only the gate of Keepsake's own policy is timed"))?
+            .ok_or_else(|| {
+                invalid("times the gate of the policy \"keepsake\": use such a profile")
+            })?
             .clone();
-        let (tokens, dimensions) = (model.tokens(), model.dimensions());
-        Ok(Setting { decode: options::decode(config), profile, policy, tokens, rarity, dimensions })
+        Ok(Pipeline {
+            decode: options::decode(config),
+            profile,
+            policy,
+            tokens: model.tokens(),
+            rarity,
+            dimensions: model.dimensions(),
+        })
     }
 
-    fn round(&self, turns: usize) -> Result<Took> {
-        let (mut speech, mut past, mut took) = (Speech::new(8), Past::default(), Took::default());
-        for n in 0..BEFORE + turns {
-            let (record, vector) = (record(&speech.turn()), self.vector(n));
+    fn round(&self, turns: usize) -> Result<StageTimes> {
+        let mut speech = ChatGenerator::new(8);
+        let mut history = History::default();
+        let mut times = StageTimes { turns, ..StageTimes::default() };
+        for n in 0..WARM_UP + turns {
+            let record = record(&speech.turn());
+            let vector = self.vector(n);
             let began = Instant::now();
             let event = decode::event(&record, &self.decode)
                 .outcome
-                .map_err(|reject| wrong(&reject.to_string()))?;
+                .map_err(|reject| invalid(&reject.to_string()))?;
             let decoded = Instant::now();
             let turn = self.redacted(event)?;
             let redacted = Instant::now();
-            let count = |text: &str| self.tokens.count(text);
-            let candidates =
-                split::candidates(&turn.content, turn.kind.as_ref(), &self.profile.split, &count);
+            let candidates = split::candidates(
+                &turn.content,
+                turn.kind.as_ref(),
+                &self.profile.split,
+                &|text: &str| self.tokens.count(text),
+            );
             let split = Instant::now();
             for candidate in &candidates {
-                black_box(self.judged(candidate, &Vector::of(&vector), &mut past));
+                black_box(self.judge(candidate, &Vector::of(&vector), &mut history));
             }
             let scored = Instant::now();
-            past.hear(&turn, &Vector::of(&vector));
-            if n >= BEFORE {
-                took.decode += decoded - began;
-                took.redact += redacted - decoded;
-                took.split += split - redacted;
-                took.score += scored - split;
+            history.push_turn(&turn, &Vector::of(&vector));
+            if n >= WARM_UP {
+                times.decode += decoded - began;
+                times.redact += redacted - decoded;
+                times.split += split - redacted;
+                times.score += scored - split;
             }
         }
-        Ok(took)
+        Ok(times)
     }
 
     fn redacted(&self, event: Event) -> Result<Turn> {
         let Action::Turn(mut turn) = event.action else {
-            return Err(wrong("a turn was read as something else"));
+            return Err(invalid("a turn was decoded as another event"));
         };
         if let Some(redacted) = redact::redacted(&turn.content, &self.profile.redact) {
             turn.content = redacted.text;
@@ -146,62 +163,66 @@ impl Setting {
         Ok(turn)
     }
 
-    /// As ingest does it with what a shard has found: compared with what may say otherwise, scored, held against the threshold.
-    fn judged(&self, candidate: &Candidate, vector: &Vector, past: &mut Past) -> Verdict {
+    /// Judges a candidate in the steps of ingest: look for contradictions and revisions among the
+    /// memories, compute the surprise, compare the surprise with the threshold.
+    fn judge(&self, candidate: &Candidate, vector: &Vector, history: &mut History) -> Verdict {
         let said = Said::of(&candidate.text, &self.rarity);
-        let conflicts = match split::may_conflict(&candidate.text) {
-            true => split::conflicts(&candidate.text, &past.earlier()),
-            false => Vec::new(),
+        let conflicts = if split::may_conflict(&candidate.text) {
+            split::conflicts(&candidate.text, &history.contradiction_candidates())
+        } else {
+            Vec::new()
         };
         if let Some(news) = News::of(&candidate.text) {
-            black_box(news.revisions(&past.before(), self.profile.change.order, &|stem| {
-                self.rarity.bits(stem)
-            }));
+            let candidates = history.revision_candidates();
+            black_box(
+                news.revisions(&candidates, self.profile.change.order, &|stem| {
+                    self.rarity.bits(stem)
+                }),
+            );
         }
         let ground = Ground {
             vector,
             nearest: 0.5,
-            recent: past.said.make_contiguous(),
+            recent: history.recent.make_contiguous(),
             speaker: "user",
             role: Role::User,
             linked: !(candidate.slots.is_empty() && conflicts.is_empty()),
             rarity: &self.rarity,
             spread: Spread::STANDARD,
-            own_words: &past.own_words,
+            own_words: &history.own_words,
         };
         let surprise = score::surprise(&said, &ground, &self.policy.weights);
-        said.stems().iter().for_each(|stem| past.own_words.add(stem));
-        past.total(surprise.total);
-        score::verdict(
-            &surprise,
-            score::threshold(&self.policy.gate, past.totals.make_contiguous()),
-        )
+        said.stems().iter().for_each(|stem| history.own_words.add(stem));
+        push(&mut history.totals, surprise.total, score::WINDOW);
+        let threshold = score::threshold(&self.policy.gate, history.totals.make_contiguous());
+        score::verdict(&surprise, threshold)
     }
 
-    /// In another direction for each turn, as good as any for what is timed here.
+    /// Makes a vector for the `n`-th turn. Only the direction differs from turn to turn; the time
+    /// of the stages does not depend on the meaning.
     fn vector(&self, n: usize) -> Vec<f32> {
         (0..self.dimensions).map(|axis| ((n * 31 + axis * 17) % 101) as f32 / 101.0 - 0.5).collect()
     }
 }
 
-/// What a shard knows of somebody who has talked for a while.
+/// Stands in for the records a shard holds of a user who has talked for a while.
 #[derive(Default)]
-struct Past {
+struct History {
     own_words: OwnWords,
     totals: VecDeque<f32>,
-    /// The last turns, the ground for the next.
-    said: VecDeque<SaidBefore>,
-    /// Memories that may be said otherwise than.
+    /// Context window of the session.
+    recent: VecDeque<SaidBefore>,
+    /// Memories that a new turn may contradict.
     memories: VecDeque<String>,
 }
 
-impl Past {
-    fn earlier(&self) -> Vec<Earlier<'_>> {
+impl History {
+    fn contradiction_candidates(&self) -> Vec<Earlier<'_>> {
         self.memories.iter().map(|content| Earlier { content, cosine: 0.5, opposed: 0 }).collect()
     }
 
-    fn before(&self) -> Vec<Before<'_>> {
-        let near = self.memories.iter().take(REVISED);
+    fn revision_candidates(&self) -> Vec<Before<'_>> {
+        let near = self.memories.iter().take(REVISION_CANDIDATES);
         near.map(|content| Before {
             content,
             nearness: 2.0,
@@ -211,41 +232,35 @@ impl Past {
         .collect()
     }
 
-    fn total(&mut self, total: f32) {
-        push(&mut self.totals, total, score::WINDOW);
-    }
-
-    fn hear(&mut self, turn: &Turn, vector: &Vector) {
-        let (speaker, content, vector) =
-            (turn.role.as_str().to_owned(), turn.content.clone(), vector.clone());
-        push(&mut self.memories, content.clone(), COMPARED);
+    fn push_turn(&mut self, turn: &Turn, vector: &Vector) {
+        push(&mut self.memories, turn.content.clone(), CONTRADICTION_CANDIDATES);
         let said = SaidBefore {
-            speaker: speaker.into(),
+            speaker: turn.role.as_str().into(),
             role: turn.role,
-            content: content.into(),
-            vector,
+            content: turn.content.as_str().into(),
+            vector: vector.clone(),
             source: None,
             question: 0.0,
             memory: None,
         };
-        push(&mut self.said, said, TURNS_RECENT);
+        push(&mut self.recent, said, TURNS_RECENT);
     }
 }
 
-fn push<T>(ring: &mut VecDeque<T>, newest: T, most: usize) {
+/// Appends to a ring that holds at most `max` entries.
+fn push<T>(ring: &mut VecDeque<T>, newest: T, max: usize) {
     ring.push_back(newest);
-    ring.drain(..ring.len().saturating_sub(most));
+    ring.drain(..ring.len().saturating_sub(max));
 }
 
 fn record(content: &str) -> Record {
-    let turn = json!({"type": "turn", "user": USER, "session": "bench", "content": content});
     Record {
         topic: "keepsake.events".into(),
-        value: Some(turn.to_string().into_bytes()),
+        value: Some(messages::turn(USER, content).to_string().into_bytes()),
         ..Record::default()
     }
 }
 
-fn wrong(what: &str) -> Fault {
+fn invalid(what: &str) -> Fault {
     Fault::stop(StopName::ConfigInvalid, format!("bench score: {what}"))
 }

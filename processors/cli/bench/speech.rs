@@ -1,22 +1,23 @@
-//! Made-up talk, the same in every run: what people tell an assistant about their lives, and what they ask it later.
+//! Generates chat for benchmarks: statements about a life, and questions about them, from
+//! templates and word lists. The same seed gives the same texts in every run.
 
-/// A speaker. The same seed says the same things in the same order.
-pub struct Speech {
+/// Generator of texts.
+pub struct ChatGenerator {
     state: u64,
 }
 
-impl Speech {
-    pub fn new(seed: u64) -> Speech {
-        Speech { state: seed }
+impl ChatGenerator {
+    pub fn new(seed: u64) -> ChatGenerator {
+        ChatGenerator { state: seed }
     }
 
-    /// One thing said, of about 12 words.
+    /// Returns one statement of about 12 words.
     pub fn statement(&mut self) -> String {
         let template = self.pick(STATEMENTS);
         self.filled(template)
     }
 
-    /// About 25 words, as long as a turn of a chat between friends.
+    /// Returns about 25 words, as long as a turn of a chat between friends.
     pub fn turn(&mut self) -> String {
         let template = self.pick(REMARKS);
         format!("{} {}", self.statement(), self.filled(template))
@@ -27,8 +28,10 @@ impl Speech {
         self.filled(template)
     }
 
+    /// Replaces each `{class}` of a template by a random word of that class.
     fn filled(&mut self, template: &str) -> String {
-        let (mut text, mut rest) = (String::new(), template);
+        let mut text = String::new();
+        let mut rest = template;
         while let Some((before, (name, after))) =
             rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
         {
@@ -45,7 +48,7 @@ impl Speech {
         from.get(self.next() as usize % from.len().max(1)).copied().unwrap_or_default()
     }
 
-    /// SplitMix64: good enough to pick words, and the same everywhere.
+    /// Returns the next number of [SplitMix64](https://prng.di.unimi.it/splitmix64.c).
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -295,19 +298,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_same_seed_says_the_same_and_hardly_repeats_itself() {
-        let said = |seed| {
-            let mut speech = Speech::new(seed);
-            (0..1000).map(|_| speech.turn()).collect::<Vec<_>>()
-        };
-        assert_eq!(said(1), said(1));
-        assert_ne!(said(1), said(2));
-        assert!(said(1).iter().collect::<BTreeSet<_>>().len() > 990);
+    fn a_seed_gives_the_same_texts_again_and_hardly_repeats_one() {
+        assert_eq!(turns(1), turns(1));
+        assert_ne!(turns(1), turns(2));
+        assert!(turns(1).iter().collect::<BTreeSet<_>>().len() > 990);
+    }
+
+    fn turns(seed: u64) -> Vec<String> {
+        let mut speech = ChatGenerator::new(seed);
+        (0..1000).map(|_| speech.turn()).collect()
     }
 
     #[test]
     fn every_gap_is_filled_and_a_turn_has_about_25_words() {
-        let mut speech = Speech::new(7);
+        let mut speech = ChatGenerator::new(7);
         let mut words = 0;
         for _ in 0..1000 {
             let turn = speech.turn();

@@ -1,6 +1,10 @@
-//! A place to measure in: topics, group and store of its own, made for the run and gone after it.
+//! Sets up an isolated deployment for a benchmark: topics, a consumer group and a store with a
+//! random name, deleted when the [`Trial`] is dropped.
 
-use super::super::client::Client;
+use super::messages::{turn, user};
+use super::report::progress;
+use super::speech::ChatGenerator;
+use crate::cli::client::Client;
 use crate::config::Config;
 use crate::fault::{Fault, Result};
 use crate::ports::kafka::{Connection, Embedded};
@@ -9,16 +13,18 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// For a cluster that was just asked for topics, or a group that forms.
-const READY: Duration = Duration::from_secs(60);
-/// For everything that was published to be applied; the slowest is 10,000 turns through the model.
-const APPLIED: Duration = Duration::from_secs(1800);
-/// Often enough for durations of seconds, seldom enough not to count in them.
-const LOOK: Duration = Duration::from_millis(2);
+/// Time for new topics to appear, or for a consumer group to form.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for everything published to be applied. The slowest case is 10,000 turns with the model.
+const APPLIED_TIMEOUT: Duration = Duration::from_secs(1800);
+/// Short against the durations measured, which are seconds, and long enough to cost nothing.
+const POLL: Duration = Duration::from_millis(2);
+/// Users of the turns that [`publish_turns`] makes.
+const TURN_USERS: usize = 1000;
 
 pub struct Trial {
     pub config: Config,
-    /// The same, with the topics of the bare round trip.
+    /// A copy of `config` that names the topics of the bare round trip.
     pub bare: Config,
     pub connection: Connection,
     topics: Vec<String>,
@@ -32,11 +38,13 @@ impl Trial {
         config.topics.prefix = format!("{name}.");
         config.kafka.group_id = name.clone();
         config.http.listen = "127.0.0.1:0".into();
-        // On the disk where the real one would be.
+        // On the same disk as the real store.
         config.store.dir = config.store.dir.join(&name);
         let embedded = if config.kafka.is_embedded() { Some(Embedded::start()?) } else { None };
         if let Some(embedded) = &embedded {
-            // Kept here and not by the service, so that the bare round trip can share it; it wakes no long poll.
+            // The broker is started here and not by the service, so that the bare round trip can
+            // use it too. This broker does not end a long poll when a record arrives: the fetch
+            // wait has to be short.
             config.kafka.bootstrap_servers = embedded.servers();
             config.kafka.librdkafka.insert("fetch.wait.max.ms".into(), "1".into());
             config.store.durability = crate::config::DurabilityMode::Local;
@@ -61,7 +69,7 @@ impl Trial {
             Some(embedded) => embedded.create(&wanted)?,
             None => self.connection.create_topics(&wanted)?,
         }
-        wait_until(READY, "the topics are there", || {
+        wait_until(READY_TIMEOUT, "the topics exist", || {
             Ok(self.connection.partitions(&self.topics)?.len() == wanted.len())
         })
     }
@@ -74,10 +82,11 @@ impl Trial {
         Client::over(self.connection.clone(), &self.bare)
     }
 
-    /// With a service that is ready, and stopped whatever comes of it.
+    /// Starts a service, runs `work` when the service is ready, and stops the service also if
+    /// `work` fails.
     pub fn serving<T>(&self, work: impl FnOnce(&Service) -> Result<T>) -> Result<T> {
         let service = Service::start(&self.config)?;
-        let done = service.wait_until_ready(READY).and_then(|()| work(&service));
+        let done = service.wait_until_ready(READY_TIMEOUT).and_then(|()| work(&service));
         let stopped = service.stop();
         let done = done?;
         stopped.map(|()| done)
@@ -89,13 +98,16 @@ impl Drop for Trial {
         if self.embedded.is_none()
             && let Err(fault) = self.connection.delete_topics(&self.topics)
         {
-            super::say(format!("topics {}* are left behind: {fault}", self.config.topics.prefix));
+            progress(format!(
+                "topics {}* could not be deleted: {fault}",
+                self.config.topics.prefix
+            ));
         }
         let _ = std::fs::remove_dir_all(&self.config.store.dir);
     }
 }
 
-/// Publishes all of it and leaves the client quiet.
+/// Publishes the events and waits until the broker has acknowledged them.
 pub fn publish_all(client: &mut Client, events: impl Iterator<Item = Value>) -> Result<()> {
     for event in events {
         client.publish_only(&event)?;
@@ -103,26 +115,41 @@ pub fn publish_all(client: &mut Client, events: impl Iterator<Item = Value>) -> 
     client.flush()
 }
 
-/// Until so many events since the beginning of the log are applied.
+/// Publishes `count` generated turns of 1,000 users with a client of its own.
+pub fn publish_turns(trial: &Trial, count: usize) -> Result<()> {
+    progress(format!("publishing {count} turns of {TURN_USERS} users"));
+    let mut speech = ChatGenerator::new(6);
+    let turns = (0..count).map(|n| turn(&user(n, TURN_USERS), &speech.turn()));
+    publish_all(&mut trial.client()?, turns)
+}
+
+/// Waits until the service has applied this many events, counted from the start of the log.
 pub fn wait_until_applied(service: &Service, events: usize) -> Result<()> {
-    wait_until(APPLIED, "all is applied", || {
-        let stopped = Err(Fault::retry("the service stopped; the log above says why"));
-        if service.handle().is_stopping() { stopped } else { Ok(events_applied(service) >= events) }
+    wait_until(APPLIED_TIMEOUT, "all events are applied", || {
+        if service.handle().is_stopping() {
+            return Err(Fault::retry("the service stopped; the log above gives the reason"));
+        }
+        Ok(events_applied(service) >= events)
     })
 }
 
-/// Of all that are in the log.
+/// Counts the events that the service has applied, over all partitions.
 pub fn events_applied(service: &Service) -> usize {
     service.shards.all().iter().map(|shard| shard.applied() + 1).sum::<i64>() as usize
 }
 
-fn wait_until(within: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let give_up = Instant::now() + within;
+fn wait_until(
+    timeout: Duration,
+    condition: &str,
+    mut holds: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let deadline = Instant::now() + timeout;
     while !holds()? {
-        if Instant::now() > give_up {
-            return Err(Fault::retry(format!("waited {} s until {what}", within.as_secs())));
+        if Instant::now() > deadline {
+            let what = format!("waited {} s until {condition}", timeout.as_secs());
+            return Err(Fault::retry(what));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
     Ok(())
 }

@@ -1,36 +1,38 @@
-//! What is said in the demo: four sessions on different days, and five questions about them. Data only.
-//! Every outcome and every factor of the gate shows up at least once; what becomes of each line is the service's own decision.
+//! Holds the text of the demo: four sessions on different days, and five questions about them.
+//!
+//! Data only; the service decides about each line. The lines are chosen so that every outcome and
+//! every factor of the gate occurs at least once.
 
 use serde_json::{Value, json};
 
 pub const USER: &str = "ada";
 
 /// One conversation, some days before today.
-pub struct Session {
+pub struct ScriptSession {
     pub name: &'static str,
     pub days_ago: i64,
-    pub lines: &'static [Line],
+    pub lines: &'static [ScriptLine],
 }
 
 /// One event of the conversation.
-pub enum Line {
+pub enum ScriptLine {
     Ada(&'static str),
     Assistant(&'static str),
-    /// An application's explicit wish, not a turn.
+    /// A command of the application, not a turn.
     Remember(&'static str),
     Forget(&'static str),
 }
 
-use Line::{Ada, Assistant, Forget, Remember};
+use ScriptLine::{Ada, Assistant, Forget, Remember};
 
-impl Line {
-    /// As it is published, but for whom and when.
+impl ScriptLine {
+    /// Builds the event, without user, session and time.
     pub fn event(&self) -> Value {
         match self {
-            Ada(said) => json!({"type": "turn", "role": "user", "content": said}),
-            Assistant(said) => json!({"type": "turn", "role": "assistant", "content": said}),
-            Remember(what) => json!({"type": "remember", "content": what, "kind": "fact"}),
-            Forget(what) => json!({"type": "forget", "query": what}),
+            Ada(text) => json!({"type": "turn", "role": "user", "content": text}),
+            Assistant(text) => json!({"type": "turn", "role": "assistant", "content": text}),
+            Remember(text) => json!({"type": "remember", "content": text, "kind": "fact"}),
+            Forget(query) => json!({"type": "forget", "query": query}),
         }
     }
 
@@ -50,8 +52,8 @@ impl Line {
     }
 }
 
-pub const SESSIONS: [Session; 4] = [
-    Session {
+pub const SESSIONS: [ScriptSession; 4] = [
+    ScriptSession {
         name: "hello",
         days_ago: 12,
         lines: &[
@@ -65,7 +67,7 @@ pub const SESSIONS: [Session; 4] = [
             Ada("Thanks, that's great!"),
         ],
     },
-    Session {
+    ScriptSession {
         name: "travel",
         days_ago: 9,
         lines: &[
@@ -78,7 +80,7 @@ pub const SESSIONS: [Session; 4] = [
             Ada("At the moment I'm reading a slow novel about lighthouses."),
         ],
     },
-    Session {
+    ScriptSession {
         name: "work",
         days_ago: 5,
         lines: &[
@@ -91,7 +93,7 @@ pub const SESSIONS: [Session; 4] = [
             Forget("locker combination"),
         ],
     },
-    Session {
+    ScriptSession {
         name: "news",
         days_ago: 1,
         lines: &[
@@ -105,47 +107,47 @@ pub const SESSIONS: [Session; 4] = [
 ];
 
 /// One question, and how its answer is shown.
-pub struct Question {
+pub struct ScriptQuestion {
     pub text: &'static str,
     pub format: &'static str,
-    /// Asks for what a newer memory has replaced, too.
+    /// With `explain`, superseded memories are returned too.
     pub explain: bool,
     /// Shows the prompt block as the model would read it.
     pub block: bool,
-    /// What to look at.
+    /// Points out the interesting part of the answer.
     pub remark: &'static str,
 }
 
-pub const QUESTIONS: [Question; 5] = [
-    Question {
+pub const QUESTIONS: [ScriptQuestion; 5] = [
+    ScriptQuestion {
         text: "Where do I live?",
         format: "markdown",
         explain: true,
         block: true,
         remark: "a changed fact: explained, so the older one comes too",
     },
-    Question {
+    ScriptQuestion {
         text: "When does my flight leave?",
         format: "compact",
         explain: false,
         block: true,
         remark: "numbers and dates, in the shortest block",
     },
-    Question {
+    ScriptQuestion {
         text: "What must never be in my meal?",
         format: "none",
         explain: false,
         block: false,
-        remark: "not a word in common with what was said: only meanings find it",
+        remark: "no word in common with the memory: only its meaning matches",
     },
-    Question {
+    ScriptQuestion {
         text: "Do I prefer coffee or tea?",
         format: "xml",
         explain: false,
         block: true,
-        remark: "a changed mind: only what holds now, as XML",
+        remark: "a changed mind: only the current preference, as XML",
     },
-    Question {
+    ScriptQuestion {
         text: "What is my locker combination?",
         format: "markdown",
         explain: false,
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_can_be_said_is_said_once() {
+    fn every_kind_of_line_occurs() {
         let lines = || SESSIONS.iter().flat_map(|session| session.lines);
         assert!(lines().any(|line| matches!(line, Remember(_))));
         assert!(lines().any(|line| matches!(line, Forget(_))));

@@ -1,9 +1,13 @@
-//! Where the demo plays: a service of its own in this process, a client of it, and its metrics. Takes what it needs from the user's
-//! configuration and leaves alone what only a real cluster needs.
+//! Starts the service of the demo in this process, on an embedded broker, with a client connected
+//! to it.
+//!
+//! The model, the profile and the other options come from the user's configuration, except for the
+//! options of a real cluster. If the store or the HTTP port is in use, the demo moves to another.
 
+use super::metrics_page::MetricsPage;
+use super::screen::Screen;
 use super::script::USER;
-use super::show::Screen;
-use crate::cli::client::Client;
+use crate::cli::client::{Client, ClientReply};
 use crate::config::Config;
 use crate::domain::UserKey;
 use crate::fault::{Fault, Result, StopName};
@@ -11,28 +15,33 @@ use crate::ports::broker::{Broker, Consumer, Start};
 use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::kafka::Connection;
 use crate::run::{Service, store_dir};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A model and six shards are there within two seconds on a slow machine; a loaded one may take ten times as long.
-const START: Duration = Duration::from_secs(60);
+/// A slow machine opens a model and six shards within two seconds; a loaded one may take ten times
+/// as long.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// No exchange takes this long unless the service has died.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Stage {
     pub service: Service,
-    pub client: Client,
+    client: Client,
+    /// Name of the decisions topic.
     decisions: String,
-    /// Ours alone if it is there, and gone in the end.
+    /// Temporary store, used only if the configured one is in use; deleted at the end.
     scratch: PathBuf,
 }
 
 impl Stage {
     pub fn open(config: &Config, screen: &Screen) -> Result<Stage> {
-        let (mut config, began) = (config.clone(), Instant::now());
+        let began = Instant::now();
+        let mut config = config.clone();
         config.kafka.bootstrap_servers = "embedded".into();
         config.kafka.librdkafka.clear();
-        // The tick of a year ahead must not become "now" for what follows.
+        // The tick one year ahead must not become the current time of the chat that follows.
         config.clock.from_events = false;
         if let Some(note) = without_model(&mut config) {
             screen.note(&note);
@@ -42,15 +51,16 @@ impl Stage {
         let service = loop {
             match Service::start(&config) {
                 Ok(service) => break service,
-                Err(fault) => screen.note(&elsewhere(&mut config, &scratch, fault)?),
+                Err(fault) => screen.note(&move_elsewhere(&mut config, &scratch, fault)?),
             }
         };
-        service.wait_until_ready(START)?;
+        service.wait_until_ready(START_TIMEOUT)?;
         let connection =
             Connection { servers: service.servers.clone(), options: Vec::new(), embedded: true };
         let mut client = Client::over(connection, &config)?;
-        // The first exchange pays for connections and lists of topics, which no later one does.
-        client.ask(&json!({"type": "stats", "user": USER}), START)?;
+        // The first exchange opens connections and fetches topic metadata. This exchange keeps that
+        // time out of the first one shown.
+        client.ask(&json!({"type": "stats", "user": USER}), START_TIMEOUT)?;
         screen.ready(&service.servers, client.partitions, &store_dir(&config), began.elapsed());
         Ok(Stage { client, service, decisions: config.topics.decisions(), scratch })
     }
@@ -59,7 +69,25 @@ impl Stage {
         SystemClock.wall().0
     }
 
-    /// Reads the user's decisions from now on.
+    /// Publishes an event of the demo's user. The receipt comes when the effect of the event is
+    /// readable.
+    pub fn publish(&mut self, mut event: Value) -> Result<ClientReply> {
+        event["user"] = USER.into();
+        without_error(self.client.publish(&event, TIMEOUT)?)
+    }
+
+    pub fn ask(&mut self, mut request: Value) -> Result<ClientReply> {
+        request["user"] = USER.into();
+        without_error(self.client.ask(&request, TIMEOUT)?)
+    }
+
+    /// Asks a request that is answered after the event at `offset` has been applied.
+    pub fn ask_after(&mut self, offset: i64, mut request: Value) -> Result<ClientReply> {
+        request["user"] = USER.into();
+        without_error(self.client.ask_after(offset, &request, TIMEOUT)?)
+    }
+
+    /// Opens a reader at the end of the user's partition of the decisions topic.
     pub fn decisions(&self, key: &UserKey) -> Result<Box<dyn Consumer>> {
         let counts = self.client.connection.partitions(std::slice::from_ref(&self.decisions))?;
         let partition = key.partition(counts.get(&self.decisions).copied().unwrap_or(1));
@@ -69,8 +97,8 @@ impl Stage {
         Ok(reader)
     }
 
-    pub fn figures(&self) -> Figures {
-        Figures::of(&self.service.metrics.page())
+    pub fn metrics(&self) -> MetricsPage {
+        MetricsPage::parse(&self.service.metrics.page())
     }
 
     pub fn close(self) -> Result<()> {
@@ -81,7 +109,15 @@ impl Stage {
     }
 }
 
-/// Without a model it still shows everything but meanings.
+fn without_error(reply: ClientReply) -> Result<ClientReply> {
+    match reply.error() {
+        Some(error) => Err(Fault::retry(error)),
+        None => Ok(reply),
+    }
+}
+
+/// Switches to the stand-in `hash` if no model is installed, and returns a note about that. The
+/// demo then shows everything but search by meaning.
 fn without_model(config: &mut Config) -> Option<String> {
     let model = config.embedder.model.clone();
     if model == "hash" || Path::new(&model).join("model.onnx").is_file() {
@@ -89,17 +125,20 @@ fn without_model(config: &mut Config) -> Option<String> {
     }
     config.embedder.model = "hash".into();
     Some(format!(
-        "no model in {model} (`make model` sets it up): going on with \"hash\", which knows words but no meanings"
+        "no model in {model} (`make model` sets it up): continuing with \"hash\", which matches \
+         words but no meanings"
     ))
 }
 
-/// Another keepsake may run here: nobody looks for a demo's store or scrapes its page, so they may be anywhere. Each is moved once.
-fn elsewhere(config: &mut Config, scratch: &Path, fault: Fault) -> Result<String> {
+/// Moves the store or the HTTP port if another process uses the configured one, and returns a note
+/// about that. Nobody looks for the store or scrapes the metrics of a demo, so both may be
+/// anywhere. Each is moved at most once; any other fault is returned.
+fn move_elsewhere(config: &mut Config, scratch: &Path, fault: Fault) -> Result<String> {
     let Fault::Stop(stop) = &fault else { return Err(fault) };
     match stop.name {
         StopName::StoreLocked | StopName::StoreUnwritable if config.store.dir != scratch => {
             let note = format!(
-                "{} is in use or not ours: going on with {}",
+                "{} is in use or not writable: continuing with {}",
                 store_dir(config).display(),
                 scratch.display()
             );
@@ -107,67 +146,12 @@ fn elsewhere(config: &mut Config, scratch: &Path, fault: Fault) -> Result<String
             Ok(note)
         }
         StopName::AddressTaken if !config.http.listen.ends_with(":0") => {
-            let note = format!("{} is taken: the metrics are on another port", config.http.listen);
+            let note = format!("{} is in use: metrics are on another port", config.http.listen);
             let mut address: SocketAddr = config.http.listen.parse().map_err(|_| fault)?;
             address.set_port(0);
             config.http.listen = address.to_string();
             Ok(note)
         }
         _ => Err(fault),
-    }
-}
-
-/// The samples of a metrics page.
-pub struct Figures {
-    samples: Vec<(String, f64)>,
-}
-
-impl Figures {
-    pub fn of(page: &str) -> Figures {
-        let sample = |line: &str| {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        };
-        Figures {
-            samples: page
-                .lines()
-                .filter(|line| !line.starts_with('#'))
-                .filter_map(sample)
-                .collect(),
-        }
-    }
-
-    /// All samples of a metric together.
-    pub fn sum(&self, name: &str) -> f64 {
-        self.by_label(name).iter().map(|(_, value)| value).sum()
-    }
-
-    /// The samples of a metric with one label, by its value; "" where it has none. The largest first.
-    pub fn by_label(&self, name: &str) -> Vec<(&str, f64)> {
-        let of_metric = |sample: &str| {
-            sample.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
-        };
-        let samples = self.samples.iter().filter(|(sample, _)| of_metric(sample));
-        let mut found: Vec<(&str, f64)> = samples
-            .map(|(sample, value)| (sample.split('"').nth(1).unwrap_or_default(), *value))
-            .collect();
-        found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-        found
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_are_read_from_the_page() {
-        let page = "# HELP a_total x\na_total{outcome=\"kept\"} 3\na_total{outcome=\"dropped\"} 4\na_total_more 9\nb_count 2\n";
-        let figures = Figures::of(page);
-        assert_eq!(figures.by_label("a_total"), [("dropped", 4.0), ("kept", 3.0)]);
-        assert_eq!(
-            (figures.sum("a_total"), figures.sum("b_count"), figures.sum("c")),
-            (7.0, 2.0, 0.0)
-        );
     }
 }

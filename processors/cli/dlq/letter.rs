@@ -1,92 +1,135 @@
-//! One dead letter: what its headers say, and the record that it was. Pure; knows no broker.
+//! Reads the headers of a dead letter, and restores the original record from a dead letter.
+//! Pure: uses no broker.
 
 use crate::cli::show;
 use crate::config::Config;
 use crate::domain::MARK;
+use crate::fault::RejectCode;
 use crate::ports::broker::{Headers, Outgoing, Record, header};
+use crate::stages::decode::REDRIVEN;
 use crate::text::shortened;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// Says how often a record was redriven, so that one which keeps failing can be told from the others.
-pub use crate::stages::decode::REDRIVEN;
-
+/// Header prefixes of a dead letter, in the forms of
+/// [Kafka Connect](https://kafka.apache.org/documentation/#connect) and Spring for Apache Kafka.
 const CONNECT: &str = "__connect.errors.";
 const SPRING: &str = "kafka_dlt-";
-/// Headers of a forwarded record. They are left out when a dead letter is sent again: a shard skips a forwarded record that has been applied.
+/// Headers of a forwarded record. They are removed when a dead letter is sent again, because a
+/// shard skips a forwarded record that was applied before.
 const FORWARDED: [&str; 4] = ["keepsake-origin", "keepsake-via", "keepsake-hops", MARK];
 /// Header of a change of a tenant's memories on its way between partitions.
 const TENANT: &str = "keepsake-tenant";
 
-pub struct Letter(pub Record);
+/// Filter by reason.
+#[derive(Args)]
+pub struct Reasons {
+    /// Only dead letters with this reason; may be repeated
+    #[arg(long = "reason", value_name = "CODE", value_parser = codes())]
+    codes: Vec<String>,
+}
 
-/// The topics that a record may go back to.
-pub struct Homes {
+impl Reasons {
+    pub fn is_given(&self) -> bool {
+        !self.codes.is_empty()
+    }
+
+    pub fn match_letter(&self, letter: &DeadLetter) -> bool {
+        self.codes.is_empty() || self.codes.iter().any(|code| *code == letter.reason())
+    }
+}
+
+fn codes() -> PossibleValuesParser {
+    PossibleValuesParser::new(RejectCode::ALL.map(RejectCode::as_str))
+}
+
+pub struct DeadLetter(pub Record);
+
+/// Names of the topics that a dead letter can be sent back to.
+pub struct SourceTopics {
     pub events: String,
     pub recalls: String,
     prefix: String,
 }
 
-impl Homes {
-    pub fn of(config: &Config) -> Homes {
+impl SourceTopics {
+    pub fn of(config: &Config) -> SourceTopics {
         let topics = &config.topics;
-        Homes { events: topics.events(), recalls: topics.recalls(), prefix: topics.prefix.clone() }
+        SourceTopics {
+            events: topics.events(),
+            recalls: topics.recalls(),
+            prefix: topics.prefix.clone(),
+        }
     }
 
-    /// Without the prefix, which all of them share.
-    pub fn short<'a>(&self, topic: &'a str) -> &'a str {
+    pub fn without_prefix<'a>(&self, topic: &'a str) -> &'a str {
         topic.strip_prefix(self.prefix.as_str()).unwrap_or(topic)
     }
 }
 
-impl Letter {
+impl DeadLetter {
     pub fn reason(&self) -> Cow<'_, str> {
-        self.said("exception.class.name")
+        self.header("exception.class.name")
     }
 
-    /// The topic it came from.
+    /// Returns the reason as the summary names it.
+    pub fn reason_for_people(&self) -> String {
+        match self.reason() {
+            reason if reason.is_empty() => "not by keepsake".to_owned(),
+            reason => printable(&reason),
+        }
+    }
+
+    /// Topic of the original record.
     pub fn topic(&self) -> Cow<'_, str> {
-        self.said("topic")
+        self.header("topic")
     }
 
+    /// Number of times the record was redriven, from the header [`REDRIVEN`]. A record that keeps
+    /// failing has a high number.
     pub fn redriven(&self) -> u32 {
         header(&self.0.headers, REDRIVEN)
             .and_then(|times| std::str::from_utf8(times).ok()?.parse().ok())
             .unwrap_or(0)
     }
 
-    /// Empty for what somebody else wrote to the topic.
-    fn said(&self, name: &str) -> Cow<'_, str> {
-        String::from_utf8_lossy(
-            header(&self.0.headers, &format!("{CONNECT}{name}")).unwrap_or_default(),
-        )
+    /// Returns a header of Keepsake's dead letters; empty for a record that another program wrote.
+    fn header(&self, name: &str) -> Cow<'_, str> {
+        let value = header(&self.0.headers, &format!("{CONNECT}{name}"));
+        String::from_utf8_lossy(value.unwrap_or_default())
     }
 
-    /// The record as it was, for the topic it came from; or why it cannot go back.
-    pub fn restored(&self, homes: &Homes) -> Result<Outgoing, String> {
+    /// Builds the original record, or returns the reason why it cannot be sent again.
+    pub fn restored(&self, topics: &SourceTopics) -> Result<Outgoing, String> {
         let topic = self.topic();
         if topic.is_empty() {
             return Err(format!(
-                "has no header {CONNECT}topic, so it was not written by keepsake: send it again by hand"
+                "has no header {CONNECT}topic, so it was not written by keepsake: send it again by \
+                 hand"
             ));
         }
-        if topic != homes.events && topic != homes.recalls {
-            let (topic, events, recalls) = (plain(&topic), &homes.events, &homes.recalls);
+        let SourceTopics { events, recalls, .. } = topics;
+        if topic != *events && topic != *recalls {
             return Err(format!(
-                "came from {topic}, and only {events} and {recalls} are redriven: send it again by hand"
+                "came from {}, and only {events} and {recalls} are redriven: send it again by hand",
+                printable(&topic)
             ));
         }
         if header(&self.0.headers, TENANT) == Some(b"copy")
             && header(&self.0.headers, "keepsake-via").is_some()
         {
-            let what = "is keepsake's own copy of a tenant's event for another partition, which has been applied elsewhere";
-            return Err(format!("{what}: send the event itself again"));
+            return Err("is keepsake's own copy of a tenant's event for another partition, which \
+                        was applied elsewhere: send the event itself again"
+                .to_owned());
         }
-        let is_event = topic == homes.events;
+        let is_event = topic == *events;
         Ok(Outgoing {
             topic: topic.into_owned(),
             partition: None,
-            // An event without a time of its own happened when it was sent. A request that old would have expired.
+            // An event without a field `at` takes its time from the timestamp. A request with the
+            // old timestamp would have expired.
             timestamp_ms: self.original_ms().filter(|_| is_event),
             key: self.0.key.clone(),
             value: self.0.value.clone(),
@@ -95,15 +138,8 @@ impl Letter {
     }
 
     fn original_headers(&self) -> Headers {
-        let ours = |name: &str| {
-            name.starts_with(CONNECT)
-                || name.starts_with(SPRING)
-                || name == REDRIVEN
-                || name == TENANT
-                || FORWARDED.contains(&name)
-        };
         let mut headers: Headers =
-            self.0.headers.iter().filter(|(name, _)| !ours(name)).cloned().collect();
+            self.0.headers.iter().filter(|(name, _)| !is_added(name)).cloned().collect();
         headers.push((REDRIVEN.to_owned(), (self.redriven() + 1).to_string().into_bytes()));
         headers
     }
@@ -116,7 +152,8 @@ impl Letter {
     pub const HEAD: [&'static str; 8] =
         ["letter", "came from", "when", "stage", "reason", "redriven", "message", "key"];
 
-    pub fn row(&self, homes: &Homes) -> Vec<String> {
+    /// Formats a row of the table. Control characters of foreign text are replaced.
+    pub fn row(&self, topics: &SourceTopics) -> Vec<String> {
         let Record { partition, offset, timestamp_ms, key, .. } = &self.0;
         let key = String::from_utf8_lossy(key.as_deref().unwrap_or_default());
         let redriven = match self.redriven() {
@@ -125,43 +162,58 @@ impl Letter {
         };
         let from = format!(
             "{}/{}/{}",
-            homes.short(&self.topic()),
-            self.said("partition"),
-            self.said("offset")
+            topics.without_prefix(&self.topic()),
+            self.header("partition"),
+            self.header("offset")
         );
-        let (stage, reason) = (self.said("stage"), self.reason());
-        let cells = [&*from, &show::moment(*timestamp_ms), &*stage, &*reason, &redriven];
-        let mut row = vec![format!("{partition}:{offset}")];
-        row.extend(cells.iter().map(|cell| plain(cell)));
-        row.extend([
-            plain(&shortened(&self.said("exception.message"), 60)),
-            plain(&shortened(&key, 40)),
-        ]);
-        row
+        let cells = [
+            &*format!("{partition}:{offset}"),
+            &*from,
+            &*show::moment(*timestamp_ms),
+            &*self.header("stage"),
+            &*self.reason(),
+            &*redriven,
+            &*shortened(&self.header("exception.message"), 60),
+            &*shortened(&key, 40),
+        ];
+        cells.map(printable).to_vec()
     }
 
     pub fn json(&self) -> Value {
         let Record { partition, offset, timestamp_ms, key, value, .. } = &self.0;
-        let number = |name: &str| self.said(name).parse::<i64>().ok();
         json!({
             "partition": partition,
             "offset": offset,
             "at": show::rfc_3339(*timestamp_ms),
-            "from": {"topic": self.topic(), "partition": number("partition"), "offset": number("offset")},
-            "stage": self.said("stage"),
+            "from": {
+                "topic": self.topic(),
+                "partition": self.header("partition").parse::<i64>().ok(),
+                "offset": self.header("offset").parse::<i64>().ok(),
+            },
+            "stage": self.header("stage"),
             "reason": self.reason(),
-            "message": self.said("exception.message"),
+            "message": self.header("exception.message"),
             "redriven": self.redriven(),
             "key": key.as_deref().map(String::from_utf8_lossy),
-            // Bytes that are no text cannot be said in JSON; the topic has them.
+            // JSON cannot hold bytes that are not UTF-8: such a value is null and must be read from
+            // the topic.
             "value": value.as_deref().and_then(|value| std::str::from_utf8(value).ok()),
             "value_bytes": value.as_ref().map(Vec::len),
         })
     }
 }
 
-/// What a stranger wrote must not steer somebody's terminal.
-pub fn plain(text: &str) -> String {
+/// Recognises headers that were not on the original record.
+fn is_added(name: &str) -> bool {
+    name.starts_with(CONNECT)
+        || name.starts_with(SPRING)
+        || name == REDRIVEN
+        || name == TENANT
+        || FORWARDED.contains(&name)
+}
+
+/// Replaces control characters: text from a foreign record must not control the terminal.
+fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
@@ -171,8 +223,8 @@ mod tests {
     use crate::fault::{Reject, RejectCode};
     use crate::stages::reply;
 
-    fn homes() -> Homes {
-        Homes { events: "k.events".into(), recalls: "k.recalls".into(), prefix: "k.".into() }
+    fn topics() -> SourceTopics {
+        SourceTopics { events: "k.events".into(), recalls: "k.recalls".into(), prefix: "k.".into() }
     }
 
     fn sent(topic: &str, headers: &[(&str, &str)]) -> Record {
@@ -190,11 +242,11 @@ mod tests {
         }
     }
 
-    /// As ingest writes it and the log gives it back.
-    fn letter(record: &Record) -> Letter {
+    /// Builds a dead letter with the code that ingest uses.
+    fn letter(record: &Record) -> DeadLetter {
         let reject = Reject::new(RejectCode::NotUtf8, "is \u{1b}[2J no text");
         let parked = reply::dead_letter(record, &reject, "ingest", "k.dead-letters");
-        Letter(Record {
+        DeadLetter(Record {
             headers: parked.headers,
             key: parked.key,
             value: parked.value,
@@ -203,10 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_goes_back_as_it_came_and_counts() {
+    fn a_letter_is_restored_unchanged_with_one_redrive_more() {
         let record =
             sent("k.events", &[("app", "one"), ("kafka_replyTopic", "a.replies"), ("app", "two")]);
-        let back = letter(&record).restored(&homes()).expect("an event");
+        let back = letter(&record).restored(&topics()).expect("an event");
         let mut headers = record.headers.clone();
         headers.push((REDRIVEN.into(), b"1".to_vec()));
         assert_eq!(
@@ -221,43 +273,43 @@ mod tests {
         let again = letter(&Record { headers: back.headers, ..record.clone() });
         assert_eq!(again.redriven(), 1);
         *headers.last_mut().expect("just pushed") = (REDRIVEN.into(), b"2".to_vec());
-        assert_eq!(again.restored(&homes()).expect("an event").headers, headers);
+        assert_eq!(again.restored(&topics()).expect("an event").headers, headers);
     }
 
     #[test]
-    fn a_request_goes_back_with_a_new_time() {
-        let back = letter(&sent("k.recalls", &[])).restored(&homes()).expect("a request");
+    fn a_request_is_restored_with_a_new_time() {
+        let back = letter(&sent("k.recalls", &[])).restored(&topics()).expect("a request");
         assert_eq!((back.topic.as_str(), back.timestamp_ms), ("k.recalls", None));
     }
 
     #[test]
-    fn what_was_passed_on_goes_back_without_the_marks_that_would_hide_it() {
+    fn a_forwarded_record_is_restored_without_the_headers_that_would_hide_it() {
         let back = letter(&sent(
             "k.events",
             &[("keepsake-via", "1:5"), ("keepsake-origin", "k.events:1:5")],
         ))
-        .restored(&homes());
+        .restored(&topics());
         assert_eq!(back.expect("an event").headers.len(), 1);
     }
 
     #[test]
-    fn what_did_not_come_from_events_or_recalls_is_refused() {
+    fn a_letter_from_another_topic_is_refused() {
         for (letter, word) in [
             (letter(&sent("audit.log", &[])), "audit.log"),
             (
                 letter(&sent("k.events", &[("keepsake-tenant", "copy"), ("keepsake-via", "1:5")])),
                 "copy",
             ),
-            (Letter(sent("k.dead-letters", &[])), "not written by keepsake"),
+            (DeadLetter(sent("k.dead-letters", &[])), "not written by keepsake"),
         ] {
-            let why = letter.restored(&homes()).expect_err("it has no home");
+            let why = letter.restored(&topics()).expect_err("the source is none of the two topics");
             assert!(why.contains(word), "{why}");
         }
     }
 
     #[test]
-    fn nothing_in_a_row_steers_a_terminal() {
-        let row = letter(&sent("k.events", &[])).row(&homes());
+    fn a_row_has_no_control_characters() {
+        let row = letter(&sent("k.events", &[])).row(&topics());
         assert_eq!(
             (row[1].as_str(), row[4].as_str(), row[7].as_str()),
             ("events/2/7", "not-utf8", "acme/ada")

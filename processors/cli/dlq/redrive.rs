@@ -1,12 +1,13 @@
-//! `keepsake dlq redrive`: dead letters back to the topic they came from, counted, and remembered so that it happens once.
+//! `keepsake dlq redrive`: sends dead letters back to their original topic, and commits how far a
+//! run has come, so that a later run does not send them again.
 
-use super::letter::{Homes, Letter};
-use super::{Reasons, client, named, show};
-use crate::cli::Output;
-use crate::cli::reading::{self, Span};
+use super::letter::{DeadLetter, Reasons, SourceTopics};
+use crate::cli::client;
+use crate::cli::reading::{self, OffsetRange};
+use crate::cli::show::{self, Output};
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Broker, Producer};
+use crate::ports::broker::{Broker, Producer, Record};
 use crate::ports::kafka::Connection;
 use clap::Args;
 use serde_json::json;
@@ -15,205 +16,220 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-What is sent: key, value and headers as they came, without the headers that made it a dead letter, and with \
-keepsake-redriven: how often. An event keeps its time, a request gets a new one. The dead letter itself stays where it is. \
-Where the reason has not gone away they become dead letters again, and over ingest.dead_letters_in_a_row_max of them stop \
-the service.
+A redriven record has the original key, value and headers, without the headers of the dead letter, \
+and with the header keepsake-redriven: the number of redrives. An event keeps its time, a request \
+gets a new one. The dead letter stays on its topic. If the reason still applies, the records \
+become dead letters again, and more than ingest.dead_letters_in_a_row_max of them stop the service.
 
-What is remembered: how far a run with --yes and without --reason, --partition and --offset has come. Later runs begin \
-behind that place; --all begins at the beginning again. Runs with one of these three remember nothing: the same command \
-again sends the same records again. A run that was interrupted may send up to 1,000 records a second time; an event with \
-an id of its own counts once. The place is kept as the committed offsets of the consumer group <kafka.group_id>-dlq.
+A run with --yes and without --reason, --partition and --offset commits its progress: later runs \
+start after that position, and --all starts from the beginning again. A run with one of these \
+three commits nothing: the same command sends the same records again. An interrupted run may send \
+up to 1,000 records twice; an event with an id of its own is applied once. The progress is kept \
+as the committed offsets of the consumer group <kafka.group_id>-dlq.
 
 Examples:
-  keepsake dlq redrive                                   what would be done
-  keepsake dlq redrive --yes                             all that no run has dealt with yet
+  keepsake dlq redrive                                   dry run
+  keepsake dlq redrive --yes                             all that no earlier run has handled
   keepsake dlq redrive --reason too-large --yes          after a limit was raised
-  keepsake dlq redrive --partition 0 --offset 17 --yes   one, by its place in the list
-  keepsake dlq redrive --redriven-max 3 --yes            without what failed again three times";
+  keepsake dlq redrive --partition 0 --offset 17 --yes   one, by its position in the list
+  keepsake dlq redrive --redriven-max 3 --yes            except those that failed three times";
 
 #[derive(Args)]
 pub struct Redrive {
     #[command(flatten)]
     reasons: Reasons,
-    /// Only the dead letter at this place of the dead-letters topic
+    /// Partition of a single dead letter on the dead-letters topic
     #[arg(long, value_name = "NUMBER", requires = "offset")]
     partition: Option<i32>,
-    /// The other half of that place
+    /// Offset of that dead letter
     #[arg(long, value_name = "NUMBER", requires = "partition")]
     offset: Option<i64>,
-    /// Leave out what was redriven so often already
+    /// Leave out records that were redriven this many times
     #[arg(long, value_name = "TIMES")]
     redriven_max: Option<u32>,
-    /// Also what an earlier run has dealt with
+    /// Include records that an earlier run has handled
     #[arg(long)]
     all: bool,
-    /// Show what would be done and change nothing: what happens without --yes
+    /// Show the records and change nothing (the default)
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Do it
+    /// Send the records
     #[arg(long)]
     yes: bool,
 }
 
-/// Sent, acknowledged and remembered together: what an interrupted run may send twice.
-const TOGETHER: usize = 1000;
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);
-/// Rows of a dry run, and refusals that are told one by one.
-const SHOWN: usize = 20;
+/// Records that are sent, acknowledged and committed together. An interrupted run may send this
+/// many twice.
+const BATCH: usize = 1000;
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Rows of a dry run, and refusals, that are shown one by one.
+const SHOWN_MAX: usize = 20;
 
 impl Redrive {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let (connection, topic) = (client::connection(config)?, config.topics.dead_letters());
-        let group = format!("{}-dlq", config.kafka.group_id);
-        let spans = self.spans(&connection, config, &topic, &group)?;
-        let mut run = Run {
-            homes: Homes::of(config),
-            producer: if self.yes { Some(connection.producer("keepsake-dlq")?) } else { None },
-            memory: (self.yes && self.is_everything()).then_some(Memory {
-                connection: &connection,
-                topic: &topic,
-                group: &group,
-            }),
-            since_settled: BTreeMap::new(),
-            pending: 0,
-            found: Found::default(),
+        let connection = client::connection(config)?;
+        let topic = config.topics.dead_letters();
+        let progress = RedriveProgress {
+            connection: &connection,
+            topic: &topic,
+            group: format!("{}-dlq", config.kafka.group_id),
         };
-        reading::read(&connection, &topic, &spans, &mut |record| {
-            let letter = Letter(record);
-            if self.reasons.fit(&letter) { run.take(&letter, self.redriven_max) } else { Ok(()) }
+        let ranges = self.ranges(config, &progress)?;
+        let mut run = RedriveRun {
+            topics: SourceTopics::of(config),
+            producer: if self.yes { Some(connection.producer("keepsake-dlq")?) } else { None },
+            progress: self.commits_progress().then_some(&progress),
+            uncommitted: BTreeMap::new(),
+            pending: 0,
+            result: RedriveResult::default(),
+        };
+        reading::read(&connection, &topic, &ranges, &mut |record| {
+            let letter = DeadLetter(record);
+            if !self.reasons.match_letter(&letter) {
+                return Ok(());
+            }
+            run.redrive(&letter, self.redriven_max)
         })?;
-        run.settle()?;
-        let found = run.found;
-        if let (Some(partition), Some(offset), 0) = (self.partition, self.offset, found.total()) {
-            return Err(wrong(format!(
-                "no dead letter at --partition {partition} --offset {offset} that fits: see `keepsake dlq list`"
+        run.commit()?;
+        let result = run.result;
+        if let (Some(partition), Some(offset), 0) = (self.partition, self.offset, result.total()) {
+            return Err(invalid(format!(
+                "no dead letter at --partition {partition} --offset {offset} matches: see \
+                 `keepsake dlq list`"
             )));
         }
         match output {
-            Output::Json => println!("{}", self.json(&found)),
-            Output::Person => self.tell(&found),
+            Output::Json => println!("{}", self.json(&result)),
+            Output::Person => self.print(&result),
         }
-        Ok(if found.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if result.refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Whether all that is there is looked at, so that its end may be remembered.
-    fn is_everything(&self) -> bool {
+    /// Only a run over all dead letters may commit: the committed offset covers every earlier one.
+    fn commits_progress(&self) -> bool {
+        self.yes && self.is_unfiltered()
+    }
+
+    fn is_unfiltered(&self) -> bool {
         !self.reasons.is_given() && self.partition.is_none()
     }
 
-    /// What is to be read: all of the topic, without what an earlier run has dealt with. What comes later is for the next time: redriven
-    /// records that fail again come back here.
-    fn spans(
-        &self,
-        connection: &Connection,
-        config: &Config,
-        topic: &str,
-        group: &str,
-    ) -> Result<Vec<Span>> {
-        let mut spans = reading::everything(connection, config, topic)?;
-        let partitions: Vec<i32> = spans.iter().map(|span| span.partition).collect();
-        let done = if self.all {
+    /// Returns the ranges to read: the whole topic as of now, without the part that an earlier run
+    /// has handled. Redriven records that fail again are appended after the end, for the next run.
+    fn ranges(&self, config: &Config, progress: &RedriveProgress<'_>) -> Result<Vec<OffsetRange>> {
+        let RedriveProgress { connection, topic, group } = progress;
+        let mut ranges = reading::whole_topic(connection, config, topic)?;
+        let partitions: Vec<i32> = ranges.iter().map(|range| range.partition).collect();
+        let committed = if self.all {
             BTreeMap::new()
         } else {
             connection.committed(group, topic, &partitions)?
         };
-        let begins = |span: &Span| match done.get(&span.partition) {
-            // Behind the end it speaks of another topic of that name.
-            Some(offset) if *offset <= span.end => span.from.max(*offset),
-            _ => span.from,
-        };
         let (Some(partition), Some(offset)) = (self.partition, self.offset) else {
-            spans.iter_mut().for_each(|span| span.from = begins(span));
-            return Ok(spans);
+            ranges.iter_mut().for_each(|range| range.from = unhandled_from(range, &committed));
+            return Ok(ranges);
         };
-        let Some(span) = spans
-            .into_iter()
-            .find(|span| span.partition == partition && (span.from..span.end).contains(&offset))
-        else {
-            let what = format!(
-                "{topic} has nothing at --partition {partition} --offset {offset}: see `keepsake dlq list`"
-            );
-            return Err(wrong(what));
+        let Some(range) = ranges.into_iter().find(|range| {
+            range.partition == partition && (range.from..range.end).contains(&offset)
+        }) else {
+            return Err(invalid(format!(
+                "{topic} has no record at --partition {partition} --offset {offset}: see \
+                 `keepsake dlq list`"
+            )));
         };
-        if offset < begins(&span) {
-            let what = format!(
-                "the dead letter at {partition}:{offset} was dealt with by an earlier redrive; --all sends it again"
-            );
-            return Err(wrong(what));
+        if offset < unhandled_from(&range, &committed) {
+            return Err(invalid(format!(
+                "the dead letter at {partition}:{offset} was handled by an earlier redrive; --all \
+                 sends it again"
+            )));
         }
-        Ok(vec![Span { partition, from: offset, end: offset + 1 }])
+        Ok(vec![OffsetRange { partition, from: offset, end: offset + 1 }])
     }
 
-    fn json(&self, found: &Found) -> serde_json::Value {
-        let refused =
-            found.refusals.iter().map(|(partition, offset, why)| json!({"partition": partition, "offset": offset, "why": why}));
+    fn json(&self, result: &RedriveResult) -> serde_json::Value {
+        let refusals: Vec<_> = result
+            .refusals
+            .iter()
+            .map(|(partition, offset, why)| {
+                json!({"partition": partition, "offset": offset, "why": why})
+            })
+            .collect();
         json!({
             "dry_run": !self.yes,
-            "redriven": found.counts,
-            "skipped": found.skipped,
-            "refused": found.refused,
-            "refusals": refused.collect::<Vec<_>>(),
-            "remembered": self.yes && self.is_everything(),
+            "redriven": result.counts,
+            "skipped": result.skipped,
+            "refused": result.refused,
+            "refusals": refusals,
+            "remembered": self.commits_progress(),
         })
     }
 
-    fn tell(&self, found: &Found) {
-        if !self.yes && !found.rows.is_empty() {
-            anstream::print!("{}", show::table(&Letter::HEAD, &found.rows));
-            match found.redriven() - found.rows.len() as u64 {
+    fn print(&self, result: &RedriveResult) {
+        if !self.yes && !result.rows.is_empty() {
+            anstream::print!("{}", show::table(&DeadLetter::HEAD, &result.rows));
+            match result.redriven() - result.rows.len() as u64 {
                 0 => {}
                 more => anstream::println!("{}and {more} more{}", show::DIM, show::PLAIN),
             }
         }
-        let verb = if self.yes { "redriven" } else { "would be redriven" };
-        match found.redriven() {
-            0 => anstream::println!(
-                "nothing {}",
-                if self.yes { "was redriven" } else { "would be redriven" }
-            ),
-            count => anstream::print!("{count} {verb}\n{}", show::tally(&found.counts)),
+        match (result.redriven(), self.yes) {
+            (0, true) => anstream::println!("nothing was redriven"),
+            (0, false) => anstream::println!("nothing would be redriven"),
+            (count, is_sent) => {
+                let verb = if is_sent { "redriven" } else { "would be redriven" };
+                anstream::print!("{count} {verb}\n{}", show::tally(&result.counts));
+            }
         }
-        if found.skipped > 0 {
-            anstream::println!("{} left out: redriven so often already", found.skipped);
+        if result.skipped > 0 {
+            anstream::println!("{} left out: redriven too often before", result.skipped);
         }
-        for (partition, offset, why) in &found.refusals {
+        for (partition, offset, why) in &result.refusals {
             anstream::eprintln!("{}refused{} {partition}:{offset} {why}", show::BAD, show::PLAIN);
         }
-        match found.refused - found.refusals.len() as u64 {
+        match result.refused - result.refusals.len() as u64 {
             0 => {}
             more => anstream::eprintln!("and {more} more refused"),
         }
-        let hint = match (self.yes, self.is_everything()) {
-            (false, _) if found.redriven() == 0 => {
-                "earlier runs have dealt with all there is; --all begins at the beginning"
+        let hint = match (self.yes, self.is_unfiltered()) {
+            (false, _) if result.redriven() == 0 => {
+                "earlier runs have handled all dead letters; --all starts from the beginning"
             }
-            (false, _) => "nothing was sent: --yes does it",
-            (true, true) => "the next run begins behind these",
-            (true, false) => "not remembered: the same command sends them again",
+            (false, _) => "nothing was sent: use --yes to send",
+            (true, true) => "the next run starts after these",
+            (true, false) => "progress not committed: the same command sends them again",
         };
-        if !(self.all && found.redriven() == 0) {
+        if !(self.all && result.redriven() == 0) {
             anstream::println!("{}{hint}{}", show::DIM, show::PLAIN);
         }
     }
 }
 
-fn wrong(what: String) -> Fault {
+fn invalid(what: String) -> Fault {
     Fault::stop(StopName::ConfigInvalid, what)
 }
 
+/// Returns the first offset of a range that no earlier run has handled.
+fn unhandled_from(range: &OffsetRange, committed: &BTreeMap<i32, i64>) -> i64 {
+    match committed.get(&range.partition) {
+        // A committed offset after the end belongs to an earlier topic of the same name.
+        Some(offset) if *offset <= range.end => range.from.max(*offset),
+        _ => range.from,
+    }
+}
+
 #[derive(Default)]
-struct Found {
+struct RedriveResult {
+    /// Redriven records by reason.
     counts: BTreeMap<String, u64>,
     skipped: u64,
     refused: u64,
-    /// Place and reason of the first ones.
+    /// Partition, offset and reason of the first refusals.
     refusals: Vec<(i32, i64, String)>,
-    /// The first ones, for people.
+    /// Table rows of the first redriven records.
     rows: Vec<Vec<String>>,
 }
 
-impl Found {
+impl RedriveResult {
     fn redriven(&self) -> u64 {
         self.counts.values().sum()
     }
@@ -223,62 +239,65 @@ impl Found {
     }
 }
 
-struct Run<'a> {
-    homes: Homes,
-    /// None: only looks.
+struct RedriveRun<'a> {
+    topics: SourceTopics,
+    /// `None` in a dry run.
     producer: Option<Box<dyn Producer>>,
-    memory: Option<Memory<'a>>,
-    /// How far each partition was read since it was last remembered.
-    since_settled: BTreeMap<i32, i64>,
+    /// `None` if the run does not commit.
+    progress: Option<&'a RedriveProgress<'a>>,
+    /// Next offset of each partition read since the last commit.
+    uncommitted: BTreeMap<i32, i64>,
+    /// Records read since the last commit.
     pending: usize,
-    found: Found,
+    result: RedriveResult,
 }
 
-/// Where it is kept how far redriving has come.
-struct Memory<'a> {
+/// Consumer group whose committed offsets hold the progress of redriving.
+struct RedriveProgress<'a> {
     connection: &'a Connection,
     topic: &'a str,
-    group: &'a str,
+    group: String,
 }
 
-impl Run<'_> {
-    fn take(&mut self, letter: &Letter, redriven_max: Option<u32>) -> Result<()> {
-        let (partition, offset) = (letter.0.partition, letter.0.offset);
-        match letter.restored(&self.homes) {
+impl RedriveRun<'_> {
+    fn redrive(&mut self, letter: &DeadLetter, redriven_max: Option<u32>) -> Result<()> {
+        let Record { partition, offset, .. } = letter.0;
+        match letter.restored(&self.topics) {
             _ if redriven_max.is_some_and(|max| letter.redriven() >= max) => {
-                self.found.skipped += 1
+                self.result.skipped += 1
             }
             Err(why) => {
-                self.found.refused += 1;
-                if self.found.refusals.len() < SHOWN {
-                    self.found.refusals.push((partition, offset, why));
+                self.result.refused += 1;
+                if self.result.refusals.len() < SHOWN_MAX {
+                    self.result.refusals.push((partition, offset, why));
                 }
             }
             Ok(outgoing) => {
                 if let Some(producer) = &mut self.producer {
                     producer.send(&outgoing)?;
                 }
-                *self.found.counts.entry(named(letter)).or_default() += 1;
-                if self.found.rows.len() < SHOWN {
-                    self.found.rows.push(letter.row(&self.homes));
+                *self.result.counts.entry(letter.reason_for_people()).or_default() += 1;
+                if self.result.rows.len() < SHOWN_MAX {
+                    self.result.rows.push(letter.row(&self.topics));
                 }
             }
         }
-        self.since_settled.insert(partition, offset + 1);
+        self.uncommitted.insert(partition, offset + 1);
         self.pending += 1;
-        if self.pending >= TOGETHER { self.settle() } else { Ok(()) }
+        if self.pending >= BATCH { self.commit() } else { Ok(()) }
     }
 
-    /// Order matters: what was sent is acknowledged before it is remembered, or a crash in between would lose it.
-    fn settle(&mut self) -> Result<()> {
+    /// Commits the progress. Order matters: the broker acknowledges the sent records before the
+    /// commit, or a crash in between would lose them.
+    fn commit(&mut self) -> Result<()> {
         self.pending = 0;
         if let Some(producer) = &mut self.producer {
-            producer.flush(ACKNOWLEDGED_WITHIN)?;
+            producer.flush(ACKNOWLEDGE_TIMEOUT)?;
         }
-        let read = std::mem::take(&mut self.since_settled);
-        match &self.memory {
-            Some(memory) if !read.is_empty() => {
-                memory.connection.commit(memory.group, memory.topic, &read)
+        let read = std::mem::take(&mut self.uncommitted);
+        match self.progress {
+            Some(RedriveProgress { connection, topic, group }) if !read.is_empty() => {
+                connection.commit(group, topic, &read)
             }
             _ => Ok(()),
         }

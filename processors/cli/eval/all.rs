@@ -1,72 +1,78 @@
-//! `keepsake eval all`: measures every set of a directory and lays the figures side by side, each with its 95 % interval.
+//! `keepsake eval all`: measures every set of a directory, and prints the figures in one table,
+//! each with its 95 % interval.
 
-use super::change::{self, Changes};
+use super::change::{self, ChangeTotals};
 use super::data::{self, Conversation};
-use super::gate::{self, Gated, Kept, Part};
+use super::gate::{self, GateResults};
 use super::harness::Kit;
-use super::metrics::{Figures, Interval};
-use super::recall::{self, Measured};
-use super::states::How;
-use super::{Report, number, percent, precision, say, show, traps};
+use super::metrics::{Figures, Fraction, Interval};
+use super::recall::{self, RecallResults};
+use super::report::{EvalReport, number, percent, progress};
+use super::states::LinkKind;
+use super::{precision, traps};
+use crate::cli::show;
 use crate::fault::{Fault, Result, StopName};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-/// Folders of a directory of sets: conversations on their own, beside it, and the same texts in several languages.
+/// Folders of sets: the directory itself, plainly worded conversations, and the same texts in
+/// several languages.
 const FOLDERS: [&str; 3] = ["", "plain", PARALLEL];
 const PARALLEL: &str = "parallel";
 const PRECISION: &str = "precision";
-/// Categories whose questions something that was said plainly answers.
+/// Categories of questions that a plainly worded turn answers.
 const PLAIN: [&str; 2] = ["plain", "plain-multi"];
 const NEVER_SAID: &str = "never-said";
 
-/// One file of conversations, with what a person noted about it in files beside it.
-struct Set {
+/// One file of conversations, with the labels from the files beside it.
+struct EvalSet {
     name: String,
     conversations: Vec<Conversation>,
     labels: HashMap<String, bool>,
     kinds: HashMap<String, String>,
 }
 
-/// One figure. A share, unless it says otherwise.
-struct Line {
+/// One figure of a set.
+struct ResultLine {
     name: String,
     value: Interval,
-    /// The figure of a bare cosine, and the difference of the service to it.
+    /// The figure of a bare cosine, and the difference "service minus bare cosine".
     cosine: Option<(f64, Interval)>,
-    unit: Unit,
+    unit: FigureUnit,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Unit {
+enum FigureUnit {
     Share,
     Score,
     Bytes,
 }
 
-pub fn measure(kit: &Kit, dir: &Path) -> Result<Report> {
-    let (mut found, mut cases): (BTreeMap<String, Vec<Line>>, Vec<Value>) = Default::default();
+pub fn measure(kit: &Kit, dir: &Path) -> Result<EvalReport> {
+    let mut found: BTreeMap<String, Vec<ResultLine>> = BTreeMap::new();
+    let mut cases = Vec::new();
     for folder in FOLDERS {
         for file in files(&dir.join(folder))? {
-            let set = Set::read(folder, &file)?;
-            say(format!("set {}", set.name));
-            found.insert(
-                set.name.clone(),
-                if folder == PARALLEL { set.searched(kit)? } else { set.measured(kit)? },
-            );
+            let set = EvalSet::read(folder, &file)?;
+            progress(format!("set {}", set.name));
+            let lines =
+                if folder == PARALLEL { set.measure_parallel(kit)? } else { set.measure(kit)? };
+            found.insert(set.name, lines);
         }
     }
     if dir.join(PRECISION).join(precision::BELIEFS).is_file() {
         let measured = precision::measure(kit, &dir.join(PRECISION))?;
-        let lines =
-            vec![Line::of("precision", measured.precision), Line::of("recall", measured.recall)];
+        let lines = vec![
+            ResultLine::of("precision", measured.precision),
+            ResultLine::of("recall", measured.recall),
+        ];
         found.insert(PRECISION.to_owned(), lines);
         cases = measured.cases;
     }
     if found.is_empty() {
         let why = format!(
-            "finds no evaluation set (*.jsonl, plain/, parallel/, precision/) in {}",
+            "there is no evaluation set (*.jsonl, plain/, parallel/, precision/) in {}",
             dir.display()
         );
         return Err(Fault::stop(StopName::ConfigInvalid, why));
@@ -74,9 +80,10 @@ pub fn measure(kit: &Kit, dir: &Path) -> Result<Report> {
     Ok(report(kit, &found, cases))
 }
 
+/// Lists the `.jsonl` files of a directory in order; none if there is no such directory.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let about = |error: std::io::Error| {
-        Fault::stop(StopName::ConfigInvalid, format!("reads {}: {error}", dir.display()))
+        Fault::stop(StopName::ConfigInvalid, format!("read {}: {error}", dir.display()))
     };
     if !dir.is_dir() {
         return Ok(Vec::new());
@@ -92,94 +99,96 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-impl Set {
-    /// `NAME-labels.json` and `NAME-kinds.json` are read where they lie beside `NAME.jsonl`.
-    fn read(folder: &str, file: &Path) -> Result<Set> {
+impl EvalSet {
+    /// Reads `NAME.jsonl` with `NAME-labels.json` and `NAME-kinds.json`, if these exist.
+    fn read(folder: &str, file: &Path) -> Result<EvalSet> {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let beside = |what: &str| -> Vec<PathBuf> {
-            let path = file.with_file_name(format!("{stem}-{what}.json"));
-            if path.is_file() { vec![path] } else { Vec::new() }
-        };
-        Ok(Set {
+        Ok(EvalSet {
             name: if folder == PARALLEL { format!("{PARALLEL}/{stem}") } else { stem.clone() },
             conversations: data::read(&[file.to_path_buf()])?,
-            labels: data::by_id(&beside("labels"))?,
-            kinds: data::by_id(&beside("kinds"))?,
+            labels: data::by_id(&existing(file.with_file_name(format!("{stem}-labels.json"))))?,
+            kinds: data::by_id(&existing(file.with_file_name(format!("{stem}-kinds.json"))))?,
         })
     }
 
-    /// The questions of a set of parallel texts are in another language than most of its texts.
-    fn searched(&self, kit: &Kit) -> Result<Vec<Line>> {
+    /// Measures only retrieval: the questions are in another language than most of the texts.
+    fn measure_parallel(&self, kit: &Kit) -> Result<Vec<ResultLine>> {
         Ok(vec![recall_line("R@10", &recall::figures(kit, &self.conversations)?.all(), 10)])
     }
 
-    fn measured(&self, kit: &Kit) -> Result<Vec<Line>> {
+    fn measure(&self, kit: &Kit) -> Result<Vec<ResultLine>> {
         let mut lines = Vec::new();
         let has_questions =
             self.conversations.iter().any(|conversation| conversation.headline().next().is_some());
         if has_questions {
-            lines.extend(recalled(&recall::figures(kit, &self.conversations)?));
+            lines.extend(recall_lines(&recall::figures(kit, &self.conversations)?));
         }
-        lines.extend(
-            self.kept(&gate::gated(kit, &self.conversations, &self.labels)?, has_questions),
-        );
+        let gated = gate::gated(kit, &self.conversations, &self.labels)?;
+        lines.extend(self.gate_lines(&gated, has_questions));
         if self.conversations.iter().any(|conversation| !conversation.conflicts.is_empty()) {
-            lines.extend(changed(&change::found_in(kit, &self.conversations, &self.kinds)?));
+            lines.extend(change_lines(&change::found_in(kit, &self.conversations, &self.kinds)?));
         }
         Ok(lines)
     }
 
-    fn kept(&self, gated: &Gated<'_>, has_questions: bool) -> Vec<Line> {
+    fn gate_lines(&self, gated: &GateResults<'_>, has_questions: bool) -> Vec<ResultLine> {
         let kept = gated.kept();
-        let mut lines = vec![Line::part("stored", kept.stored)];
+        let mut lines = vec![ResultLine::share("stored", kept.stored)];
         if self.labels.is_empty() && kept.evidence.of == 0 {
-            // Nothing is marked: every turn is to be kept, by a memory of its own or one that says the same.
-            lines.push(Line::part("every turn kept", kept.rest_known));
+            // Without any label, every turn should be kept, as a memory of its own or merged.
+            lines.push(ResultLine::share("every turn kept", kept.rest_known));
         } else if self.labels.is_empty() {
             lines.extend([
-                Line::part("facts kept", kept.evidence),
-                Line::part("rest kept", kept.rest),
+                ResultLine::share("facts kept", kept.evidence),
+                ResultLine::share("rest kept", kept.rest),
             ]);
         } else {
             lines.extend([
-                Line::part("durable kept", kept.durable),
-                Line::part("chatter kept", kept.chatter),
+                ResultLine::share("durable kept", kept.durable),
+                ResultLine::share("chatter kept", kept.chatter),
             ]);
-            // With room for half of the memories: the most durable ones should stay.
+            // With a limit of half the memories, the most durable ones should stay.
             lines.extend([
-                Line::part("durable archived by half the room", kept.durable_archived),
-                Line::part("chatter archived by half the room", kept.chatter_archived),
+                ResultLine::share("durable archived by half the room", kept.durable_archived),
+                ResultLine::share("chatter archived by half the room", kept.chatter_archived),
             ]);
             lines.extend(by_user(gated));
         }
         if has_questions {
-            lines.push(Line::of("R@10 lost to the gate", gated.lost(10)));
+            lines.push(ResultLine::of("R@10 lost to the gate", gated.lost(10)));
         }
-        lines.push(Line { unit: Unit::Bytes, ..Line::of("bytes a user", gated.bytes()) });
+        lines.push(ResultLine {
+            unit: FigureUnit::Bytes,
+            ..ResultLine::of("bytes a user", gated.bytes())
+        });
         lines.retain(|line| line.value.count > 0);
         lines
     }
 }
 
-fn by_user(gated: &Gated<'_>) -> Vec<Line> {
-    let part = |name: &str, what: &str, part: Part| Line::part(&format!("{what}: {name}"), part);
-    let users: Vec<(&str, Kept)> =
-        gated.by_conversation().map(|(name, kept, _)| (name, kept)).collect();
-    let durable = users.iter().map(|(name, kept)| part(name, "durable kept", kept.durable));
-    durable
-        .chain(users.iter().map(|(name, kept)| part(name, "chatter kept", kept.chatter)))
-        .collect()
+fn by_user(gated: &GateResults<'_>) -> Vec<ResultLine> {
+    let durable = gated
+        .by_conversation()
+        .map(|(name, kept, _)| ResultLine::share(&format!("durable kept: {name}"), kept.durable));
+    let chatter = gated
+        .by_conversation()
+        .map(|(name, kept, _)| ResultLine::share(&format!("chatter kept: {name}"), kept.chatter));
+    durable.chain(chatter).collect()
 }
 
-fn recalled(measured: &Measured) -> Vec<Line> {
+fn existing(path: PathBuf) -> Vec<PathBuf> {
+    if path.is_file() { vec![path] } else { Vec::new() }
+}
+
+fn recall_lines(measured: &RecallResults) -> Vec<ResultLine> {
     let mut lines = Vec::new();
     let all = measured.all();
     for k in [1, 3, 10] {
         lines.push(recall_line(&format!("R@{k}"), &all, k));
     }
-    lines.push(Line {
+    lines.push(ResultLine {
         cosine: Some(compared(&all, |figures| figures.ndcg_10)),
-        ..Line::of(
+        ..ResultLine::of(
             "NDCG@10",
             Interval::of(&all.iter().map(|[service, _]| service.ndcg_10).collect::<Vec<_>>()),
         )
@@ -192,68 +201,62 @@ fn recalled(measured: &Measured) -> Vec<Line> {
     }
     let answerable = measured.nothing_matches(&PLAIN);
     if answerable.of > 0 {
-        lines.push(Line::part("plain questions with match none", answerable));
-        lines.push(Line::part(
+        lines.push(ResultLine::share("plain questions with match none", answerable));
+        lines.push(ResultLine::share(
             "never said with match none",
             measured.nothing_matches(&[NEVER_SAID]),
         ));
     } else {
-        lines.push(Line::part("questions with match none", measured.nothing_matches_headline()));
+        let headline = measured.nothing_matches_headline();
+        lines.push(ResultLine::share("questions with match none", headline));
     }
     let reliability = &measured.reliability;
     if reliability.error.is_finite() {
-        let score = |name: &str, value: f64| Line {
-            unit: Unit::Score,
-            ..Line::of(name, Interval::exactly(value))
-        };
         lines.extend([
-            score("relevance: calibration error", reliability.error),
-            score("relevance: Brier skill", reliability.skill),
-            Line::of(
+            ResultLine::score("relevance: calibration error", reliability.error),
+            ResultLine::score("relevance: Brier skill", reliability.skill),
+            ResultLine::of(
                 "relevance: answerable with some .5",
                 Interval::exactly(reliability.answered_well),
             ),
-            score("relevance: AUC of the best", reliability.auc),
+            ResultLine::score("relevance: AUC of the best", reliability.auc),
         ]);
     }
     lines.retain(|line| line.value.mean.is_finite());
     lines
 }
 
-fn changed(found: &[change::Found]) -> Vec<Line> {
-    let changes = Changes::of(found);
+fn change_lines(found: &[change::ChangeResult]) -> Vec<ResultLine> {
+    let changes = ChangeTotals::of(found);
+    let closing = changes.others_linked(&[LinkKind::Superseded, LinkKind::Revised]);
+    let linked = changes.others_linked(&LinkKind::ALL);
     let mut lines = vec![
-        Line::part("newest first", Part::of(changes.newest_first().into_iter())),
-        Line::part(
+        ResultLine::share("newest first", Fraction::count(changes.newest_first().into_iter())),
+        ResultLine::share(
             "other turns superseding or revising",
-            Part::of(changes.others_linked(&[How::Superseded, How::Revised]).into_iter()),
+            Fraction::count(closing.into_iter()),
         ),
-        Line::part(
-            "other turns linked at all",
-            Part::of(changes.others_linked(&How::ALL).into_iter()),
-        ),
+        ResultLine::share("other turns linked at all", Fraction::count(linked.into_iter())),
     ];
     if !changes.traps.is_empty() {
         let first: Vec<f64> = changes.traps.iter().map(|trap| trap.among_first).collect();
-        let part = |holds: usize, of: usize| Part { holds, of };
-        lines.push(Line::of("traps: still true, in the first five", Interval::of(&first)));
-        lines.push(Line::part(
-            "traps: with something outdated",
-            part(traps::hurt(&changes.traps), changes.traps.len()),
-        ));
+        lines.push(ResultLine::of("traps: still true, in the first five", Interval::of(&first)));
+        let hurt = Fraction { holds: traps::hurt(&changes.traps), of: changes.traps.len() };
+        lines.push(ResultLine::share("traps: with something outdated", hurt));
     }
     lines
 }
 
-fn recall_line(name: &str, rows: &[[Figures; 2]], k: usize) -> Line {
+fn recall_line(name: &str, rows: &[[Figures; 2]], k: usize) -> ResultLine {
     let service: Vec<f64> = rows.iter().map(|[service, _]| service.recall_at(k)).collect();
-    Line {
+    ResultLine {
         cosine: Some(compared(rows, |figures| figures.recall_at(k))),
-        ..Line::of(name, Interval::of(&service))
+        ..ResultLine::of(name, Interval::of(&service))
     }
 }
 
-/// The bare cosine's mean, and the paired difference to it.
+/// Returns the mean figure of the bare cosine, and the paired difference "service minus bare
+/// cosine".
 fn compared(rows: &[[Figures; 2]], figure: impl Fn(&Figures) -> f64) -> (f64, Interval) {
     let cosine: Vec<f64> = rows.iter().map(|[_, cosine]| figure(cosine)).collect();
     let differences: Vec<f64> =
@@ -261,13 +264,18 @@ fn compared(rows: &[[Figures; 2]], figure: impl Fn(&Figures) -> f64) -> (f64, In
     (Interval::of(&cosine).mean, Interval::of(&differences))
 }
 
-impl Line {
-    fn of(name: &str, value: Interval) -> Line {
-        Line { name: name.to_owned(), value, cosine: None, unit: Unit::Share }
+impl ResultLine {
+    fn of(name: &str, value: Interval) -> ResultLine {
+        ResultLine { name: name.to_owned(), value, cosine: None, unit: FigureUnit::Share }
     }
 
-    fn part(name: &str, part: Part) -> Line {
-        Line::of(name, Interval::of_share(part.holds, part.of))
+    fn share(name: &str, fraction: Fraction) -> ResultLine {
+        ResultLine::of(name, Interval::of_share(fraction))
+    }
+
+    fn score(name: &str, value: f64) -> ResultLine {
+        let unit = FigureUnit::Score;
+        ResultLine { unit, ..ResultLine::of(name, Interval::exactly(value)) }
     }
 
     fn json(&self) -> Value {
@@ -283,23 +291,18 @@ impl Line {
 
     fn cells(&self) -> Vec<String> {
         let Interval { mean, low, high, count } = self.value;
-        let shown = |value: f64| match self.unit {
-            Unit::Share => percent(value),
-            Unit::Score => format!("{value:.3}"),
-            Unit::Bytes => format!("{value:.0}"),
-        };
         let interval = if low.is_finite() {
-            format!("{} … {}", shown(low), shown(high))
+            format!("{} … {}", self.unit.format(low), self.unit.format(high))
         } else {
             String::new()
         };
         let (cosine, difference) = match &self.cosine {
-            Some((cosine, difference)) => (shown(*cosine), recall::points(difference)),
+            Some((cosine, difference)) => (self.unit.format(*cosine), recall::points(difference)),
             None => Default::default(),
         };
         vec![
             format!("  {}", self.name),
-            shown(mean),
+            self.unit.format(mean),
             interval,
             count.to_string(),
             cosine,
@@ -308,18 +311,39 @@ impl Line {
     }
 }
 
-fn report(kit: &Kit, found: &BTreeMap<String, Vec<Line>>, precision_cases: Vec<Value>) -> Report {
-    let set = |lines: &Vec<Line>| -> Value {
-        lines.iter().map(|line| (line.name.clone(), line.json())).collect::<Map<_, _>>().into()
-    };
-    let sets: Map<String, Value> =
-        found.iter().map(|(name, lines)| (name.clone(), set(lines))).collect();
-    let json = json!({"sets": sets, "precision_cases": precision_cases, "config": {"profile": kit.config.profile, "model": kit.model_name()}});
+impl FigureUnit {
+    fn format(self, value: f64) -> String {
+        match self {
+            FigureUnit::Share => percent(value),
+            FigureUnit::Score => format!("{value:.3}"),
+            FigureUnit::Bytes => format!("{value:.0}"),
+        }
+    }
+}
+
+fn report(
+    kit: &Kit,
+    found: &BTreeMap<String, Vec<ResultLine>>,
+    precision_cases: Vec<Value>,
+) -> EvalReport {
+    let sets: Map<String, Value> = found
+        .iter()
+        .map(|(name, lines)| {
+            let figures: Map<String, Value> =
+                lines.iter().map(|line| (line.name.clone(), line.json())).collect();
+            (name.clone(), figures.into())
+        })
+        .collect();
+    let json = json!({
+        "sets": sets,
+        "precision_cases": precision_cases,
+        "config": {"profile": kit.config.profile, "model": kit.model_name()},
+    });
     let rows = found.iter().flat_map(|(name, lines)| {
         let head = [name.as_str(), "", "", "", "", ""].map(str::to_owned).to_vec();
-        std::iter::once(head).chain(lines.iter().map(Line::cells))
+        std::iter::once(head).chain(lines.iter().map(ResultLine::cells))
     });
     let head =
         ["set", "value", "95 % interval", "n", "bare cosine", "service minus bare cosine, points"];
-    Report { json, text: show::table(&head, &rows.collect::<Vec<_>>()) }
+    EvalReport { json, text: show::table(&head, &rows.collect::<Vec<_>>()) }
 }

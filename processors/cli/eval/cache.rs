@@ -1,36 +1,42 @@
-//! Vectors from one run to the next, so that a second run takes seconds: an embedder before the real one. Wrong in production, where no
-//! text comes twice.
+//! Caches vectors in a file from one run to the next, so that a second run takes seconds.
+//!
+//! [`CachedEncoder`] is an embedder in front of the model. The service does not use it: in
+//! production hardly any text occurs twice.
 
-use super::say;
+use super::report::progress;
 use crate::fault::{Fault, Result};
 use crate::ports::embedder::{Embedder, Model};
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use uuid::Uuid;
 
 const KEY_BYTES: usize = 16;
-/// Of the length of a vector that was written whole: a torn one is not of unit length.
+/// Tolerance for the squared length of a vector, which is 1. An incompletely written vector fails
+/// this check.
 const LENGTH_TOLERANCE: f32 = 1e-3;
 
-/// All vectors of one model: in memory, and behind each other in a file: the text's hash, then the numbers.
-pub struct Cache {
+/// All vectors of one model, in memory and in a file. The file is a sequence of records: the hash
+/// of the text (16 bytes), then the numbers as little-endian `f32`.
+pub struct VectorCache {
     known: RwLock<HashMap<Uuid, Box<[f32]>>>,
-    /// None: another run writes it.
+    /// `None` if another run is writing the file.
     file: Mutex<Option<File>>,
 }
 
-impl Cache {
-    /// `name` tells everything that a vector depends on besides its text.
-    pub fn open(dir: &Path, name: &str, dimensions: usize) -> Result<Cache> {
+impl VectorCache {
+    /// Opens the file for `name`, which must contain everything that a vector depends on besides
+    /// its text.
+    pub fn open(dir: &Path, name: &str, dimensions: usize) -> Result<VectorCache> {
         let path = dir.join(format!(
             "{}.vectors",
             Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple()
         ));
         let about =
-            |error: std::io::Error| Fault::retry(format!("opens {}: {error}", path.display()));
+            |error: std::io::Error| Fault::retry(format!("open {}: {error}", path.display()));
         std::fs::create_dir_all(dir).map_err(about)?;
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(about)?;
@@ -44,40 +50,34 @@ impl Cache {
             file.set_len((known.len() * record) as u64).map_err(about)?;
             Some(file)
         } else {
-            say(format!(
-                "{} is being written by another run: this one adds nothing to it",
+            progress(format!(
+                "another run is writing {}: this run adds nothing to the file",
                 path.display()
             ));
             None
         };
-        Ok(Cache { known: RwLock::new(known), file: Mutex::new(file) })
+        Ok(VectorCache { known: RwLock::new(known), file: Mutex::new(file) })
     }
 
     fn get(&self, key: &Uuid) -> Option<Vec<f32>> {
-        self.known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .map(|vector| vector.to_vec())
+        self.known.read().get(key).map(|vector| vector.to_vec())
     }
 
-    /// A text that two threads encode at the same time is written once.
+    /// Stores a vector. A text that two threads encode at the same time is written once.
     fn put(&self, key: Uuid, vector: &[f32]) -> Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let before =
-            self.known.write().unwrap_or_else(PoisonError::into_inner).insert(key, vector.into());
+        let mut file = self.file.lock();
+        let before = self.known.write().insert(key, vector.into());
         let Some(file) = file.as_mut().filter(|_| before.is_none()) else { return Ok(()) };
         let record: Vec<u8> = key
             .into_bytes()
             .into_iter()
             .chain(vector.iter().flat_map(|x| x.to_le_bytes()))
             .collect();
-        file.write_all(&record)
-            .map_err(|e| Fault::retry(format!("writes the cache of vectors: {e}")))
+        file.write_all(&record).map_err(|e| Fault::retry(format!("write the vector cache: {e}")))
     }
 }
 
-/// None: what a run that was killed left behind, and nothing after it.
+/// Decodes a record. `None` for an incomplete record, which a killed run leaves at the end.
 fn vector(record: &[u8]) -> Option<(Uuid, Box<[f32]>)> {
     let (key, numbers) = record.split_first_chunk::<KEY_BYTES>()?;
     let (numbers, _) = numbers.as_chunks::<4>();
@@ -86,27 +86,28 @@ fn vector(record: &[u8]) -> Option<(Uuid, Box<[f32]>)> {
     ((length - 1.0).abs() < LENGTH_TOLERANCE).then_some((Uuid::from_bytes(*key), vector))
 }
 
-/// An embedder that asks the model only for what is new. Clones share one session, opened when it is first needed.
+/// An embedder that uses the model only for texts that are not in the cache. Clones share one
+/// session, which is opened when first needed.
 #[derive(Clone)]
-pub struct Encoder {
+pub struct CachedEncoder {
     model: Arc<Model>,
-    cache: Arc<Cache>,
+    cache: Arc<VectorCache>,
     session: Arc<Mutex<Option<Box<dyn Embedder>>>>,
 }
 
-impl Encoder {
-    pub fn new(model: Arc<Model>, cache: Arc<Cache>) -> Encoder {
-        Encoder { model, cache, session: Arc::default() }
+impl CachedEncoder {
+    pub fn new(model: Arc<Model>, cache: Arc<VectorCache>) -> CachedEncoder {
+        CachedEncoder { model, cache, session: Arc::default() }
     }
 }
 
-impl Embedder for Encoder {
+impl Embedder for CachedEncoder {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
         let key = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
         if let Some(known) = self.cache.get(&key) {
             return Ok(known);
         }
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.session.lock();
         let session = match session.as_mut() {
             Some(session) => session,
             None => session.insert(self.model.session()?),
@@ -129,18 +130,18 @@ impl Embedder for Encoder {
 mod tests {
     use super::*;
 
-    fn keys(cache: &Cache) -> usize {
-        cache.known.read().unwrap().len()
+    fn keys(cache: &VectorCache) -> usize {
+        cache.known.read().len()
     }
 
     #[test]
-    fn what_a_killed_run_left_behind_is_cut_off() {
+    fn an_incomplete_record_of_a_killed_run_is_cut_off() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || Cache::open(dir.path(), "model", 2).unwrap();
+        let open = || VectorCache::open(dir.path(), "model", 2).unwrap();
         let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let cache = open();
         cache.put(a, &[0.6, 0.8]).unwrap();
-        cache.file.lock().unwrap().as_mut().unwrap().write_all(&[7; 30]).unwrap();
+        cache.file.lock().as_mut().unwrap().write_all(&[7; 30]).unwrap();
         drop(cache);
         let cache = open();
         assert_eq!((keys(&cache), cache.get(&a), cache.get(&b)), (1, Some(vec![0.6, 0.8]), None));
@@ -148,14 +149,17 @@ mod tests {
         assert_eq!(
             open().get(&b),
             Some(vec![1.0, 0.0]),
-            "it is read by a second run while the first one has it"
+            "a second run reads the file while the first one writes it"
         );
     }
 
     #[test]
     fn another_model_has_other_vectors() {
         let dir = tempfile::tempdir().unwrap();
-        Cache::open(dir.path(), "one", 2).unwrap().put(Uuid::from_u128(1), &[1.0, 0.0]).unwrap();
-        assert_eq!(keys(&Cache::open(dir.path(), "two", 2).unwrap()), 0);
+        VectorCache::open(dir.path(), "one", 2)
+            .unwrap()
+            .put(Uuid::from_u128(1), &[1.0, 0.0])
+            .unwrap();
+        assert_eq!(keys(&VectorCache::open(dir.path(), "two", 2).unwrap()), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Evaluation files: conversations with questions whose evidence is known. Knows the form only, not what is measured.
+//! Reads evaluation files: conversations with questions whose evidence is known, and labels.
 
 use crate::domain::{Time, UserKey};
 use crate::fault::{Fault, Result, StopName};
@@ -7,22 +7,22 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// No ranking of single turns answers these.
+/// Categories that no ranking of single turns answers; they are left out of the headline figures.
 const NOT_IN_HEADLINE: [&str; 3] = ["adversarial", "event_ordering", "summarization"];
 
 #[derive(Debug, Deserialize)]
 pub struct Conversation {
     #[serde(rename = "conversation")]
     pub name: String,
-    pub turns: Vec<Turn>,
+    pub turns: Vec<EvalTurn>,
     #[serde(default)]
-    pub questions: Vec<Question>,
+    pub questions: Vec<EvalQuestion>,
     #[serde(default)]
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<EvalConflict>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Turn {
+pub struct EvalTurn {
     pub id: String,
     pub session: Option<String>,
     pub at: String,
@@ -32,7 +32,7 @@ pub struct Turn {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Question {
+pub struct EvalQuestion {
     pub id: String,
     pub text: String,
     pub category: String,
@@ -40,25 +40,26 @@ pub struct Question {
     pub evidence: Vec<String>,
 }
 
-/// Turns that say otherwise than turns before them.
+/// Turns that contradict earlier turns.
 #[derive(Debug, Deserialize)]
-pub struct Conflict {
+pub struct EvalConflict {
     pub kind: String,
     pub earlier: Vec<String>,
     pub later: Vec<String>,
 }
 
 impl Conversation {
-    pub fn headline(&self) -> impl Iterator<Item = &Question> {
+    pub fn headline(&self) -> impl Iterator<Item = &EvalQuestion> {
         self.questions.iter().filter(|question| question.is_headline())
     }
 
+    /// Maps turn ids to positions in the conversation.
     pub fn positions(&self) -> HashMap<&str, usize> {
         self.turns.iter().enumerate().map(|(position, turn)| (turn.id.as_str(), position)).collect()
     }
 }
 
-impl Turn {
+impl EvalTurn {
     pub fn is_users(&self) -> bool {
         self.role == "user"
     }
@@ -68,12 +69,13 @@ impl Turn {
     }
 }
 
-impl Question {
-    /// A file that only marks evidence has questions of one letter.
+impl EvalQuestion {
+    /// A question of one letter only marks evidence.
     pub fn is_asked(&self) -> bool {
         self.text.chars().nth(1).is_some()
     }
 
+    /// The question counts for the headline figures: a ranking of turns can answer the question.
     pub fn is_headline(&self) -> bool {
         self.is_asked()
             && !NOT_IN_HEADLINE.contains(&self.category.as_str())
@@ -81,24 +83,25 @@ impl Question {
     }
 }
 
-/// All conversations of all files, checked.
+/// Reads and validates all conversations of the files.
 pub fn read(files: &[PathBuf]) -> Result<Vec<Conversation>> {
     let mut found = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e))?;
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let about =
-                |why: &dyn std::fmt::Display| invalid(file, &format!("line {}: {why}", number + 1));
-            found.push(conversation(line).map_err(|why| about(&why))?);
+            let conversation = conversation(line)
+                .map_err(|why| invalid(file, &format!("line {}: {why}", number + 1)))?;
+            found.push(conversation);
         }
     }
     if found.is_empty() {
-        return Err(Fault::stop(StopName::ConfigInvalid, "--data: there is no conversation in it"));
+        let what = "--data: there is no conversation in these files";
+        return Err(Fault::stop(StopName::ConfigInvalid, what));
     }
     Ok(found)
 }
 
-/// Labels of turns, or kinds of questions, by id.
+/// Reads files of labels by id: labels of turns, or kinds of questions.
 pub fn by_id<T: DeserializeOwned>(files: &[PathBuf]) -> Result<HashMap<String, T>> {
     let mut found = HashMap::new();
     for file in files {
@@ -114,7 +117,7 @@ fn conversation(line: &str) -> std::result::Result<Conversation, String> {
     let found: Conversation = serde_json::from_str(line).map_err(|e| e.to_string())?;
     let name = &found.name;
     if let Err(not) = UserKey::new("default", name) {
-        return Err(format!("conversation {name:?} {}: it becomes the name of a user", not.why));
+        return Err(format!("conversation {name:?} {}: the name becomes a user name", not.why));
     }
     if let Some(turn) = found.turns.iter().find(|turn| turn.time().is_none()) {
         return Err(format!("conversation {name}, turn {}: not a time: {:?}", turn.id, turn.at));
@@ -126,7 +129,7 @@ fn conversation(line: &str) -> std::result::Result<Conversation, String> {
 }
 
 fn invalid(file: &Path, why: &dyn std::fmt::Display) -> Fault {
-    Fault::stop(StopName::ConfigInvalid, format!("reads {}: {why}", file.display()))
+    Fault::stop(StopName::ConfigInvalid, format!("read {}: {why}", file.display()))
 }
 
 #[cfg(test)]
@@ -139,19 +142,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_conversation_is_said() {
+    fn an_invalid_conversation_is_refused_with_a_reason() {
         check(r#"{"turns": []}"#, "conversation");
         check(r#"{"conversation": "a/b", "turns": []}"#, "'/'");
-        let turn =
-            |at: &str| format!(r#"{{"id": "1", "at": "{at}", "role": "user", "content": "Hi"}}"#);
-        check(&format!(r#"{{"conversation": "a", "turns": [{}]}}"#, turn("noon")), "not a time");
+        let noon = turn("noon");
+        check(&format!(r#"{{"conversation": "a", "turns": [{noon}]}}"#), "not a time");
         let twice = turn("2024-05-01T09:00:00Z");
         check(&format!(r#"{{"conversation": "a", "turns": [{twice}, {twice}]}}"#), "same id");
     }
 
+    fn turn(at: &str) -> String {
+        format!(r#"{{"id": "1", "at": "{at}", "role": "user", "content": "Hi"}}"#)
+    }
+
     #[test]
     fn a_question_without_evidence_is_not_counted() {
-        let line = r#"{"conversation": "a", "turns": [], "questions": [{"id": "1", "text": "Who?", "category": "temporal"},
+        let line = r#"{"conversation": "a", "turns": [], "questions": [
+            {"id": "1", "text": "Who?", "category": "temporal"},
             {"id": "2", "text": "Who?", "category": "adversarial", "evidence": ["1"]},
             {"id": "3", "text": "Who?", "category": "temporal", "evidence": ["1"]}]}"#;
         let found = conversation(line).expect("well-formed");

@@ -1,63 +1,65 @@
-//! `keepsake eval gate`: measures what of a user's turns is kept, whether the surprising ones are those that matter later, what the gate costs
-//! recall, and how much is stored for it.
+//! `keepsake eval gate`: measures the share of a user's turns that is kept, whether surprise
+//! separates turns that matter later from the others, the cost of the gate in recall, and the
+//! stored bytes.
 
-use super::cache::Encoder;
-use super::data::{Conversation, Turn};
+use super::cache::CachedEncoder;
+use super::data::{Conversation, EvalTurn};
 use super::harness::{Kit, Life};
-use super::metrics::{Figures, Interval, auc, share};
-use super::{Report, number, percent, show};
+use super::metrics::{Figures, Fraction, Interval, auc, share};
+use super::report::{EvalReport, decimal, number, percent};
+use crate::cli::show;
 use crate::domain::{Decision, Outcome, Surprise};
 use crate::fault::Result;
 use crate::profile::Profiles;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A turn whose candidates were many is judged by the one that surprised most.
+/// Best outcome and greatest surprise among the candidates of a turn.
 #[derive(Debug, Default)]
-struct Judged {
+struct TurnJudgement {
     outcome: Option<Outcome>,
     reason: String,
     surprise: Surprise,
 }
 
-/// A turn of the user's with what became of it.
-struct Row<'c> {
+/// A turn of the user with its judgement.
+struct TurnRow<'c> {
     conversation: &'c str,
-    turn: &'c Turn,
-    /// How many of the user's turns came before it.
-    place: usize,
+    turn: &'c EvalTurn,
+    /// Number of earlier turns of the user.
+    position: usize,
     is_evidence: bool,
-    /// It holds something that is worth keeping, as a person labelled it. None: nobody did.
+    /// Label of a person: the turn holds something durable. `None` without a label.
     is_durable: Option<bool>,
-    judged: Judged,
-    /// Its memory would be archived if the user might have half as many.
+    judged: TurnJudgement,
+    /// Compaction would archive the turn's memory if the user were limited to half as many.
     is_archived_by_half: bool,
 }
 
 /// Memories of one user after the last turn.
-pub struct Stored {
+pub struct StoredMemories {
     memories: usize,
     bytes: usize,
     by_kind: BTreeMap<String, usize>,
 }
 
 /// Decisions, rankings and stored bytes of one user.
-struct Lived {
+struct UserResults {
     decisions: Vec<Decision>,
     figures: Vec<Figures>,
-    stored: Stored,
+    stored: StoredMemories,
     archived_by_half: HashSet<String>,
 }
 
-/// The user's first turns: there a gate knows little of them.
+/// First turns of a user, for which the gate has little history.
 const FIRST: usize = 50;
 
-/// `labels`: by turn, whether it holds something durable.
+/// Measures and reports. `labels` maps a turn to whether the turn holds something durable.
 pub fn measure(
     kit: &Kit,
     conversations: &[Conversation],
     labels: &HashMap<String, bool>,
-) -> Result<Report> {
+) -> Result<EvalReport> {
     Ok(report(&gated(kit, conversations, labels)?))
 }
 
@@ -65,20 +67,19 @@ pub fn gated<'c>(
     kit: &Kit,
     conversations: &'c [Conversation],
     labels: &HashMap<String, bool>,
-) -> Result<Gated<'c>> {
+) -> Result<GateResults<'c>> {
     let open = kit.profiles.with_open_gate();
     let lives = kit.each(conversations, |encoder, conversation| {
         let gated = live(kit, &kit.profiles, encoder, conversation)?;
-        // Only what is found differs: without a question there is nothing to compare.
+        // The second run, with an open gate, is only needed for questions.
         let is_asked = conversation.headline().next().is_some();
         let ungated =
             if is_asked { live(kit, &open, encoder, conversation)?.figures } else { Vec::new() };
         Ok((gated, ungated))
     })?;
-    let mut measured =
-        Gated { rows: Vec::new(), stored: Vec::new(), gated: Vec::new(), ungated: Vec::new() };
+    let mut measured = GateResults::default();
     for (conversation, (with, without)) in conversations.iter().zip(lives) {
-        measured.rows.extend(of_the_user(
+        measured.rows.extend(user_rows(
             conversation,
             judged(&with.decisions),
             &with.archived_by_half,
@@ -94,40 +95,46 @@ pub fn gated<'c>(
 fn live(
     kit: &Kit,
     profiles: &Profiles,
-    encoder: &Encoder,
+    encoder: &CachedEncoder,
     conversation: &Conversation,
-) -> Result<Lived> {
+) -> Result<UserResults> {
     let mut life = Life::begin(kit, profiles, encoder, &conversation.name)?;
-    let decisions = life.hear(&conversation.turns)?;
+    let decisions = life.publish_turns(&conversation.turns)?;
     let figures = conversation
         .headline()
-        .map(|question| Ok(Figures::of(&life.ask(&question.text)?, &question.evidence)));
-    let figures = figures.collect::<Result<_>>()?;
+        .map(|question| Ok(Figures::of(&life.ask(&question.text)?, &question.evidence)))
+        .collect::<Result<_>>()?;
     let archived_by_half = life.archived_by_half(profiles)?;
-    Ok(Lived { decisions, figures, stored: Stored::of(&life.memories()?), archived_by_half })
+    Ok(UserResults {
+        decisions,
+        figures,
+        stored: StoredMemories::of(&life.memories()?),
+        archived_by_half,
+    })
 }
 
-impl Stored {
-    fn of(memories: &[Value]) -> Stored {
+impl StoredMemories {
+    fn of(memories: &[Value]) -> StoredMemories {
         let mut by_kind: BTreeMap<String, usize> = BTreeMap::new();
         for memory in memories {
             *by_kind.entry(show::text(memory, "kind").to_owned()).or_default() += 1;
         }
         let bytes = memories.iter().map(|memory| show::text(memory, "content").len()).sum();
-        Stored { memories: memories.len(), bytes, by_kind }
+        StoredMemories { memories: memories.len(), bytes, by_kind }
     }
 }
 
-/// By turn: the best that became of any of its candidates, and the greatest surprise.
-fn judged(decisions: &[Decision]) -> HashMap<String, Judged> {
-    let mut turns: HashMap<String, Judged> = HashMap::new();
+/// Combines the decisions on the candidates of each turn.
+fn judged(decisions: &[Decision]) -> HashMap<String, TurnJudgement> {
+    let mut turns: HashMap<String, TurnJudgement> = HashMap::new();
     for decision in decisions {
         let Some(id) = &decision.event_id else { continue };
         let judged = turns.entry(id.clone()).or_default();
         let is_better =
             judged.outcome.is_none_or(|outcome| worth(decision.outcome) > worth(outcome));
         if is_better {
-            (judged.outcome, judged.reason) = (Some(decision.outcome), decision.reason.clone());
+            judged.outcome = Some(decision.outcome);
+            judged.reason = decision.reason.clone();
         }
         if let Some(surprise) = &decision.surprise
             && (judged.surprise.points.is_empty() || surprise.total > judged.surprise.total)
@@ -138,6 +145,7 @@ fn judged(decisions: &[Decision]) -> HashMap<String, Judged> {
     turns
 }
 
+/// Orders outcomes from worst to best.
 fn worth(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Superseded => 4,
@@ -148,20 +156,21 @@ fn worth(outcome: Outcome) -> u8 {
     }
 }
 
-fn of_the_user<'c>(
+fn user_rows<'c>(
     conversation: &'c Conversation,
-    mut judged: HashMap<String, Judged>,
+    mut judged: HashMap<String, TurnJudgement>,
     archived_by_half: &HashSet<String>,
     labels: &HashMap<String, bool>,
-) -> impl Iterator<Item = Row<'c>> {
-    // What asks in vain is no evidence; what asks for an order or a summary still is.
+) -> impl Iterator<Item = TurnRow<'c>> {
+    // The evidence of an adversarial question does not answer that question. Questions about an
+    // order or a summary have real evidence, although no single turn answers them.
     let asked = conversation.questions.iter().filter(|question| question.category != "adversarial");
     let evidence: HashSet<&String> = asked.flat_map(|question| &question.evidence).collect();
     let turns = conversation.turns.iter().filter(|turn| turn.is_users()).enumerate();
-    turns.map(move |(place, turn)| Row {
+    turns.map(move |(position, turn)| TurnRow {
         conversation: &conversation.name,
         turn,
-        place,
+        position,
         is_evidence: evidence.contains(&turn.id),
         is_durable: labels.get(&turn.id).copied(),
         judged: judged.remove(&turn.id).unwrap_or_default(),
@@ -169,13 +178,13 @@ fn of_the_user<'c>(
     })
 }
 
-impl Row<'_> {
-    /// One that was merged made no memory: what stands for it is of another turn.
+impl TurnRow<'_> {
+    /// The turn made a memory of its own. A merged turn did not.
     fn is_kept(&self) -> bool {
         matches!(self.judged.outcome, Some(Outcome::Kept | Outcome::Superseded))
     }
 
-    /// A memory says what the turn says: its own, or the one that it was merged into.
+    /// Some memory has the content of the turn: its own, or the one that the turn was merged into.
     fn is_known(&self) -> bool {
         self.is_kept() || self.judged.outcome == Some(Outcome::Merged)
     }
@@ -188,19 +197,18 @@ impl Row<'_> {
         let Surprise {
             novelty, contradiction, specificity, emphasis, context_switch, points, ..
         } = &self.judged.surprise;
-        let exact = |value: &f32| number(f64::from(*value));
         let points: Map<String, Value> =
-            points.iter().map(|(name, value)| ((*name).to_owned(), exact(value))).collect();
+            points.iter().map(|(name, value)| ((*name).to_owned(), exact(*value))).collect();
         json!({
             "conversation": self.conversation,
             "id": self.turn.id,
             "total": number(self.total()),
             "factors": {
-                "novelty": exact(novelty),
-                "contradiction": exact(contradiction),
-                "specificity": exact(specificity),
-                "emphasis": exact(emphasis),
-                "context_switch": exact(context_switch),
+                "novelty": exact(*novelty),
+                "contradiction": exact(*contradiction),
+                "specificity": exact(*specificity),
+                "emphasis": exact(*emphasis),
+                "context_switch": exact(*context_switch),
             },
             "points": points,
             "outcome": self.judged.outcome.map_or("refused", Outcome::as_str),
@@ -208,7 +216,7 @@ impl Row<'_> {
         })
     }
 
-    /// For somebody who wants to see what went wrong.
+    /// Returns the turn with its text, for the lists of wrong judgements.
     fn quoted(&self) -> Value {
         json!({
             "conversation": self.conversation,
@@ -220,68 +228,45 @@ impl Row<'_> {
     }
 }
 
-/// Holds for so many of so many.
-#[derive(Clone, Copy, Default)]
-pub struct Part {
-    pub holds: usize,
-    pub of: usize,
+fn exact(value: f32) -> Value {
+    number(f64::from(value))
 }
 
-impl Part {
-    pub fn of(holds: impl Iterator<Item = bool>) -> Part {
-        holds.fold(Part::default(), |part, holds| Part {
-            holds: part.holds + usize::from(holds),
-            of: part.of + 1,
-        })
-    }
-
-    pub fn share(self) -> f64 {
-        self.holds as f64 / self.of as f64
-    }
-}
-
-/// Shares of the user's turns. A merged turn counts as kept where it is to be kept, since a memory says the same, and not where it is not,
-/// since it made none.
+/// Shares of the user's turns.
+///
+/// A merged turn is not worse than a kept one among the turns that should be kept, because a memory
+/// has the same content; there merged turns count as kept. Among the turns that should not be kept,
+/// a merged turn did no harm, because no memory was added; there merged turns do not count as kept.
 #[derive(Clone, Copy)]
-pub struct Kept {
-    pub stored: Part,
+pub struct KeptShares {
+    pub stored: Fraction,
     /// Turns that are evidence for a question.
-    pub evidence: Part,
-    pub rest: Part,
-    /// The rest with merged turns.
-    pub rest_known: Part,
+    pub evidence: Fraction,
+    pub rest: Fraction,
+    /// The rest, where merged turns count as kept.
+    pub rest_known: Fraction,
     /// Turns labelled durable.
-    pub durable: Part,
-    pub chatter: Part,
-    /// Memories of durable turns that a bound of half the user's memories would archive; and memories of chatter.
-    pub durable_archived: Part,
-    pub chatter_archived: Part,
+    pub durable: Fraction,
+    pub chatter: Fraction,
+    /// Memories of durable turns that a limit of half the user's memories would archive.
+    pub durable_archived: Fraction,
+    /// The same for memories of chatter.
+    pub chatter_archived: Fraction,
     /// Mean bytes of content in a user's memories.
     pub bytes: f64,
 }
 
-impl Kept {
-    fn of(rows: &[&Row<'_>], bytes: f64) -> Kept {
-        let known = |of: &dyn Fn(&Row<'_>) -> bool| {
-            Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_known()))
-        };
-        let kept = |of: &dyn Fn(&Row<'_>) -> bool| {
-            Part::of(rows.iter().filter(|row| of(row)).map(|row| row.is_kept()))
-        };
-        let archived = |is_durable: bool| {
-            let labelled =
-                rows.iter().filter(move |row| row.is_durable == Some(is_durable) && row.is_kept());
-            Part::of(labelled.map(|row| row.is_archived_by_half))
-        };
-        Kept {
-            stored: kept(&|_| true),
-            evidence: known(&|row| row.is_evidence),
-            rest: kept(&|row| !row.is_evidence),
-            rest_known: known(&|row| !row.is_evidence),
-            durable: known(&|row| row.is_durable == Some(true)),
-            chatter: kept(&|row| row.is_durable == Some(false)),
-            durable_archived: archived(true),
-            chatter_archived: archived(false),
+impl KeptShares {
+    fn of(rows: &[&TurnRow<'_>], bytes: f64) -> KeptShares {
+        KeptShares {
+            stored: kept(rows, |_| true),
+            evidence: known(rows, |row| row.is_evidence),
+            rest: kept(rows, |row| !row.is_evidence),
+            rest_known: known(rows, |row| !row.is_evidence),
+            durable: known(rows, |row| row.is_durable == Some(true)),
+            chatter: kept(rows, |row| row.is_durable == Some(false)),
+            durable_archived: archived(rows, true),
+            chatter_archived: archived(rows, false),
             bytes,
         }
     }
@@ -298,27 +283,41 @@ impl Kept {
     }
 }
 
-/// Everything that was measured.
-pub struct Gated<'c> {
-    rows: Vec<Row<'c>>,
-    stored: Vec<(&'c str, Stored)>,
-    /// Question by question.
+fn known(rows: &[&TurnRow<'_>], of: fn(&TurnRow<'_>) -> bool) -> Fraction {
+    Fraction::count(rows.iter().filter(|row| of(row)).map(|row| row.is_known()))
+}
+
+fn kept(rows: &[&TurnRow<'_>], of: fn(&TurnRow<'_>) -> bool) -> Fraction {
+    Fraction::count(rows.iter().filter(|row| of(row)).map(|row| row.is_kept()))
+}
+
+fn archived(rows: &[&TurnRow<'_>], is_durable: bool) -> Fraction {
+    let labelled = rows.iter().filter(|row| row.is_durable == Some(is_durable) && row.is_kept());
+    Fraction::count(labelled.map(|row| row.is_archived_by_half))
+}
+
+/// Results over all conversations.
+#[derive(Default)]
+pub struct GateResults<'c> {
+    rows: Vec<TurnRow<'c>>,
+    stored: Vec<(&'c str, StoredMemories)>,
+    /// Figures per question.
     gated: Vec<Figures>,
-    /// The same with a gate that keeps everything.
+    /// Figures per question with a gate that keeps everything.
     ungated: Vec<Figures>,
 }
 
-impl Gated<'_> {
-    pub fn kept(&self) -> Kept {
-        Kept::of(&self.rows.iter().collect::<Vec<_>>(), self.bytes().mean)
+impl GateResults<'_> {
+    pub fn kept(&self) -> KeptShares {
+        KeptShares::of(&self.rows.iter().collect::<Vec<_>>(), self.bytes().mean)
     }
 
-    /// Bytes of content in a user's memories.
+    /// Mean bytes of content in a user's memories.
     pub fn bytes(&self) -> Interval {
         Interval::of(&self.stored.iter().map(|(_, stored)| stored.bytes as f64).collect::<Vec<_>>())
     }
 
-    /// Recall at `k` that a gate which keeps everything would have more.
+    /// Recall at `k` that the gate costs, compared with a gate that keeps everything.
     pub fn lost(&self, k: usize) -> Interval {
         let differences = self
             .ungated
@@ -328,11 +327,11 @@ impl Gated<'_> {
         Interval::of(&differences.collect::<Vec<_>>())
     }
 
-    pub fn by_conversation(&self) -> impl Iterator<Item = (&str, Kept, &Stored)> {
+    pub fn by_conversation(&self) -> impl Iterator<Item = (&str, KeptShares, &StoredMemories)> {
         self.stored.iter().map(|(name, stored)| {
-            let rows: Vec<&Row<'_>> =
+            let rows: Vec<&TurnRow<'_>> =
                 self.rows.iter().filter(|row| row.conversation == *name).collect();
-            (*name, Kept::of(&rows, stored.bytes as f64), stored)
+            (*name, KeptShares::of(&rows, stored.bytes as f64), stored)
         })
     }
 
@@ -345,59 +344,53 @@ impl Gated<'_> {
     }
 }
 
-fn report(measured: &Gated<'_>) -> Report {
+fn report(measured: &GateResults<'_>) -> EvalReport {
     let rows = &measured.rows;
-    let [gated, ungated] = [&measured.gated, &measured.ungated].map(|rows| Figures::mean(rows));
-    let area = |rows: &mut dyn Iterator<Item = &Row<'_>>| {
-        auc(&rows.map(|row| (row.is_evidence, row.total())).collect::<Vec<_>>())
-    };
-    let (all, first) =
-        (area(&mut rows.iter()), area(&mut rows.iter().filter(|row| row.place < FIRST)));
-    let gold_kept = share(rows.iter().filter(|row| row.is_evidence).map(Row::is_kept));
+    let gated = Figures::mean(&measured.gated);
+    let ungated = Figures::mean(&measured.ungated);
+    let auc_all = auc_of_surprise(rows.iter());
+    let auc_first = auc_of_surprise(rows.iter().filter(|row| row.position < FIRST));
+    let gold_kept = share(rows.iter().filter(|row| row.is_evidence).map(TurnRow::is_kept));
     let kept = measured.kept();
     let mut metrics = json!({
         "turns": rows.len(),
         "gold": kept.evidence.of,
         "stored": number(kept.stored.share()),
         "gold_kept": number(gold_kept),
-        "auc": number(all),
-        "auc_first_50": number(first),
+        "auc": number(auc_all),
+        "auc_first_50": number(auc_first),
         "R@10": number(gated.recall_at(10)),
         "R@10_ungated": number(ungated.recall_at(10)),
         "NDCG@10": number(gated.ndcg_10),
         "NDCG@10_ungated": number(ungated.ndcg_10),
         "memories_by_kind": measured.by_kind(),
     });
-    with(&mut metrics, kept.json());
+    extend(&mut metrics, kept.json());
     let by_conversation: Map<String, Value> = measured
         .by_conversation()
         .map(|(name, kept, stored)| {
             let mut figures = kept.json();
-            with(
+            extend(
                 &mut figures,
                 json!({"stored": number(kept.stored.share()), "memories": stored.memories}),
             );
             (name.to_owned(), figures)
         })
         .collect();
-    let quoted = |of: &dyn Fn(&Row<'_>) -> bool| {
-        rows.iter().filter(|row| of(row)).map(Row::quoted).collect::<Vec<_>>()
-    };
     let json = json!({
-        "turns": rows.iter().map(Row::json).collect::<Vec<_>>(),
+        "turns": rows.iter().map(TurnRow::json).collect::<Vec<_>>(),
         "metrics": metrics,
         "by_conversation": by_conversation,
-        "durable_dropped": quoted(&|row| row.is_durable == Some(true) && !row.is_known()),
-        "chatter_kept": quoted(&|row| row.is_durable == Some(false) && row.is_kept()),
+        "durable_dropped": quoted(rows, |row| row.is_durable == Some(true) && !row.is_known()),
+        "chatter_kept": quoted(rows, |row| row.is_durable == Some(false) && row.is_kept()),
     });
-    let three = |area: f64| if area.is_finite() { format!("{area:.3}") } else { "–".to_owned() };
     let table = [
         [
             "turns of the user",
             &rows.len().to_string(),
             &format!("{} of them are evidence", kept.evidence.of),
         ],
-        ["stored", &percent(kept.stored.share()), "less is better, as long as the next two hold"],
+        ["stored", &percent(kept.stored.share()), "less is better, if evidence is still kept"],
         [
             "evidence kept",
             &percent(gold_kept),
@@ -414,8 +407,8 @@ fn report(measured: &Gated<'_>) -> Report {
             &percent(gated.ndcg_10),
             &format!("{} with a gate that keeps everything", percent(ungated.ndcg_10)),
         ],
-        ["AUC", &three(all), "how well the surprise tells evidence from the rest; 0.5 is chance"],
-        ["AUC, first 50", &three(first), "of each user's first 50 turns"],
+        ["AUC", &decimal(auc_all), "surprise of evidence against other turns; 0.5 is chance"],
+        ["AUC, first 50", &decimal(auc_first), "of each user's first 50 turns"],
         [
             "bytes a user",
             &format!("{:.0}", kept.bytes),
@@ -434,23 +427,35 @@ fn report(measured: &Gated<'_>) -> Report {
     if kept.durable.of + kept.chatter.of > 0 {
         text.push_str(&labelled(measured));
     }
-    Report { json, text }
+    EvalReport { json, text }
 }
 
-/// Shares of labelled turns, all together and by conversation.
-fn labelled(measured: &Gated<'_>) -> String {
-    let row = |name: &str, kept: Kept| {
-        let part =
-            |part: Part| format!("{} ({} of {})", percent(part.share()), part.holds, part.of);
-        vec![name.to_owned(), part(kept.durable), part(kept.chatter), format!("{:.0}", kept.bytes)]
-    };
-    let single = measured.by_conversation().map(|(name, kept, _)| row(name, kept));
+/// Area under the ROC curve of the surprise: evidence against other turns.
+fn auc_of_surprise<'r>(rows: impl Iterator<Item = &'r TurnRow<'r>>) -> f64 {
+    auc(&rows.map(|row| (row.is_evidence, row.total())).collect::<Vec<_>>())
+}
+
+fn quoted(rows: &[TurnRow<'_>], of: fn(&TurnRow<'_>) -> bool) -> Vec<Value> {
+    rows.iter().filter(|row| of(row)).map(TurnRow::quoted).collect()
+}
+
+/// Formats the shares of labelled turns, all together and by conversation.
+fn labelled(measured: &GateResults<'_>) -> String {
+    let single = measured.by_conversation().map(|(name, kept, _)| labelled_row(name, kept));
     let rows: Vec<Vec<String>> =
-        std::iter::once(row("all", measured.kept())).chain(single).collect();
+        std::iter::once(labelled_row("all", measured.kept())).chain(single).collect();
     format!("\n{}", show::table(&["conversation", "durable kept", "chatter kept", "bytes"], &rows))
 }
 
-fn with(object: &mut Value, more: Value) {
+fn labelled_row(name: &str, kept: KeptShares) -> Vec<String> {
+    let [durable, chatter] = [kept.durable, kept.chatter].map(|fraction| {
+        format!("{} ({} of {})", percent(fraction.share()), fraction.holds, fraction.of)
+    });
+    vec![name.to_owned(), durable, chatter, format!("{:.0}", kept.bytes)]
+}
+
+/// Adds the fields of `more` to an object.
+fn extend(object: &mut Value, more: Value) {
     if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
         object.extend(more);
     }

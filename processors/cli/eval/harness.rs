@@ -1,8 +1,12 @@
-//! Runs a service in process: the real ingest and recall processors on a shard in memory, fed with records as a broker would.
+//! Runs the service in process: the real ingest and recall processors on a shard in memory, with
+//! records passed directly instead of through a broker.
+//!
+//! [`Kit`] holds the model, the vector cache and the configuration, shared by all conversations.
+//! [`Life`] is one user in a service of its own.
 
-use super::cache::{Cache, Encoder};
-use super::data::{Conversation, Turn};
-use super::say;
+use super::cache::{CachedEncoder, VectorCache};
+use super::data::{Conversation, EvalTurn};
+use super::report::progress;
 use crate::compact::Compact;
 use crate::config::Config;
 use crate::domain::{Decision, Now, Time};
@@ -21,80 +25,85 @@ use crate::recall::Recall;
 use crate::recall::rerank::Reranking;
 use crate::run::options;
 use crate::stages::score::Rarity;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memories asked for with a question: as many as the engines find for one.
+/// `limit` of a recall: as many memories as the engines find for a question.
 const LIMIT: usize = 100;
-/// Memories of one user that are listed: more than any conversation makes.
+/// `limit` of a list: more memories than any conversation makes.
 const LISTED: usize = 100_000;
 
-/// What all conversations share: read once, changed by nobody.
+/// Read-only parts that all conversations share.
 pub struct Kit {
     pub config: Config,
     pub profiles: Profiles,
     model: Arc<Model>,
     reranker: Option<RerankerModel>,
-    cache: Arc<Cache>,
+    cache: Arc<VectorCache>,
     metrics: Arc<Metrics>,
 }
 
 impl Kit {
     pub fn open(config: &Config, cache: &Path) -> Result<Kit> {
         let mut config = config.clone();
-        // Nobody reads the outputs, so nothing is restored from them.
+        // There is no changelog to restore from: the outputs are not published.
         config.store.durability = crate::config::DurabilityMode::Local;
         config.recall.limit_max = LISTED;
         let profiles = Profiles::load(&config)?;
         let model = Arc::new(Model::open(&options::embedder(&config))?);
         let reranker =
             options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
-        // A vector depends on how much of its text was read, too.
+        // A vector depends on the text, the model and the number of tokens that are read.
         let name = format!("{}/{}", model.name(), config.embedder.tokens_max);
-        let cache = Arc::new(Cache::open(cache, &name, model.dimensions())?);
+        let cache = Arc::new(VectorCache::open(cache, &name, model.dimensions())?);
         Ok(Kit { profiles, model, reranker, cache, metrics: Arc::new(Metrics::new()), config })
     }
 
-    pub fn encoder(&self) -> Encoder {
-        Encoder::new(self.model.clone(), self.cache.clone())
+    pub fn encoder(&self) -> CachedEncoder {
+        CachedEncoder::new(self.model.clone(), self.cache.clone())
     }
 
-    /// Never too slow: a quality must not depend on the machine.
+    /// Opens the reranker with a manual clock, so that reranking never exceeds its time limit: the
+    /// measured quality must not depend on the machine.
     fn reranking(&self, clock: &ManualClock) -> Result<Option<Reranking>> {
         let Some(model) = &self.reranker else { return Ok(None) };
-        let (clock, options) = (Arc::new(clock.clone()), options::rerank(&self.config));
-        Ok(Some(Reranking { model: model.session()?, clock, options }))
+        Ok(Some(Reranking {
+            model: model.session()?,
+            clock: Arc::new(clock.clone()),
+            options: options::rerank(&self.config),
+        }))
     }
 
     pub fn model_name(&self) -> &str {
         self.model.name()
     }
 
-    /// The same work on every conversation, on all cores; the results in the order of the conversations.
+    /// Runs `work` for every conversation, on all cores. The results are in the order of the
+    /// conversations.
     pub fn each<T: Send>(
         &self,
         conversations: &[Conversation],
-        work: impl Fn(&Encoder, &Conversation) -> Result<T> + Sync,
+        work: impl Fn(&CachedEncoder, &Conversation) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
-        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let next = AtomicUsize::new(0);
+        let done = AtomicUsize::new(0);
         let results: Vec<Mutex<Option<Result<T>>>> =
             conversations.iter().map(|_| Mutex::new(None)).collect();
-        let take = || {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            Some((place, conversations.get(place)?))
-        };
         let run = || {
             let encoder = self.encoder();
-            while let Some((place, conversation)) = take() {
+            loop {
+                let position = next.fetch_add(1, Ordering::Relaxed);
+                let Some(conversation) = conversations.get(position) else { return };
                 let result =
                     work(&encoder, conversation).map_err(|fault| fault.about(&conversation.name));
-                *results[place].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                *results[position].lock() = Some(result);
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                say(format!(
+                progress(format!(
                     "{done} of {} conversations: {}",
                     conversations.len(),
                     conversation.name
@@ -104,17 +113,16 @@ impl Kit {
         let threads =
             std::thread::available_parallelism().map_or(1, usize::from).min(conversations.len());
         std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(run))));
-        let result = |cell: Mutex<Option<Result<T>>>| {
-            cell.into_inner().unwrap_or_else(PoisonError::into_inner)
-        };
         results
             .into_iter()
-            .map(|cell| result(cell).expect("every place was taken by a thread that has ended"))
+            .map(|cell| {
+                cell.into_inner().expect("`scope` ends after each conversation has its result")
+            })
             .collect()
     }
 }
 
-/// One user's life in a service of its own.
+/// One user in a service of its own.
 pub struct Life<'k> {
     kit: &'k Kit,
     shards: Arc<Shards>,
@@ -122,9 +130,10 @@ pub struct Life<'k> {
     ingest: Ingest,
     recall: Recall,
     user: &'k str,
-    /// The time of the last turn.
+    /// Time of the last event.
     now: Time,
-    told: i64,
+    /// Events published so far, which is the next offset; likewise for requests.
+    published: i64,
     asked: i64,
 }
 
@@ -132,10 +141,11 @@ impl<'k> Life<'k> {
     pub fn begin(
         kit: &'k Kit,
         profiles: &Profiles,
-        encoder: &Encoder,
+        encoder: &CachedEncoder,
         user: &'k str,
     ) -> Result<Life<'k>> {
-        let (config, model) = (&kit.config, &kit.model);
+        let config = &kit.config;
+        let model = &kit.model;
         let place = Place {
             home: Home::Memory(MemoryHome::default()),
             cluster: "eval".into(),
@@ -185,26 +195,26 @@ impl<'k> Life<'k> {
             recall,
             user,
             now: Time::default(),
-            told: 0,
+            published: 0,
             asked: 0,
         })
     }
 
-    /// Everything that was decided about these turns, in order. One that cannot be processed has no decision.
-    pub fn hear(&mut self, turns: &[Turn]) -> Result<Vec<Decision>> {
+    /// Ingests turns and returns the decisions in order. A rejected turn has no decision.
+    pub fn publish_turns(&mut self, turns: &[EvalTurn]) -> Result<Vec<Decision>> {
         let records = turns.iter().map(|turn| self.turn(turn)).collect();
         self.apply(records)
     }
 
-    /// The same for one event of any kind, whose user it names itself. The clock never goes back.
+    /// Ingests one event of any kind, which names its user. The clock never goes back.
     pub fn publish(&mut self, body: &Value, at: Time) -> Result<Vec<Decision>> {
         self.now = self.now.max(at);
-        let record = record(&self.kit.config.topics.events(), self.told, at, body);
-        self.told += 1;
+        let record = record(&self.kit.config.topics.events(), self.published, at, body);
+        self.published += 1;
         self.apply(vec![record])
     }
 
-    /// The same for events of any kind, which bring their offsets along.
+    /// Ingests records that have their offsets already.
     pub fn apply(&mut self, records: Vec<Record>) -> Result<Vec<Decision>> {
         let mut decisions = Vec::new();
         for batch in records.chunks(self.kit.config.ingest.batch_records_max) {
@@ -221,18 +231,18 @@ impl<'k> Life<'k> {
         Ok(decisions)
     }
 
-    /// The turns whose memories answer a question, best first.
+    /// Returns the turns whose memories answer a question, best first.
     pub fn ask(&mut self, question: &str) -> Result<Vec<String>> {
         Ok(self.answer(question)?.ranking())
     }
 
-    /// The reply to a question, as a client would read it.
-    pub fn answer(&mut self, question: &str) -> Result<Answer> {
+    /// Returns the reply to a question, as a client would receive it.
+    pub fn answer(&mut self, question: &str) -> Result<RecallAnswer> {
         self.answer_to(question, &json!({}))
     }
 
-    /// The same with more fields in the request, such as `explain`.
-    pub fn answer_to(&mut self, question: &str, fields: &Value) -> Result<Answer> {
+    /// Like [`Life::answer`], with more fields in the request, such as `explain`.
+    pub fn answer_to(&mut self, question: &str, fields: &Value) -> Result<RecallAnswer> {
         let mut body =
             json!({"type": "recall", "query": question, "limit": LIMIT, "format": "none"});
         for (name, value) in fields.as_object().into_iter().flatten() {
@@ -240,32 +250,25 @@ impl<'k> Life<'k> {
         }
         let mut reply = self.request(body)?;
         if reply["type"] != "recalled" {
-            return Err(Fault::stop(
-                StopName::ConfigInvalid,
-                format!("asks {question:?}: {reply}"),
-            ));
+            return Err(unexpected(format!("ask {question:?}: {reply}")));
         }
-        let memories = serde_json::from_value(reply["memories"].take());
-        let memories = memories.map_err(|e| {
-            Fault::stop(StopName::ConfigInvalid, format!("reads the answer to {question:?}: {e}"))
-        })?;
-        Ok(Answer { memories, verdict: reply["match"].as_str().map(str::to_owned) })
+        let memories = serde_json::from_value(reply["memories"].take())
+            .map_err(|e| unexpected(format!("read the answer to {question:?}: {e}")))?;
+        Ok(RecallAnswer { memories, verdict: reply["match"].as_str().map(str::to_owned) })
     }
 
-    /// All memories of the user that are not archived, newest first, as a client would read them.
+    /// Lists the user's memories that are not archived, newest first, as a client would receive
+    /// them.
     pub fn memories(&mut self) -> Result<Vec<Value>> {
-        match self.request(json!({"type": "list", "limit": LISTED}))? {
-            Value::Object(mut reply) => match reply.remove("memories") {
-                Some(Value::Array(memories)) => Ok(memories),
-                _ => {
-                    Err(Fault::stop(StopName::ConfigInvalid, format!("lists memories: {reply:?}")))
-                }
-            },
-            other => Err(Fault::stop(StopName::ConfigInvalid, format!("lists memories: {other}"))),
+        let mut reply = self.request(json!({"type": "list", "limit": LISTED}))?;
+        match reply["memories"].take() {
+            Value::Array(memories) => Ok(memories),
+            _ => Err(unexpected(format!("list memories: {reply}"))),
         }
     }
 
-    /// The turns whose memories compaction would archive if the user might have no more than half of them.
+    /// Returns the turns whose memories compaction would archive if the user were limited to half
+    /// as many.
     pub fn archived_by_half(&mut self, profiles: &Profiles) -> Result<HashSet<String>> {
         let memories = self.memories()?;
         let profiles = profiles.with_memories_max(memories.len() / 2);
@@ -295,14 +298,13 @@ impl<'k> Life<'k> {
         let mut replies =
             self.recall.step(now, Some(record)).into_iter().filter_map(|reply| reply.value);
         let reply = replies.find_map(|value| serde_json::from_slice(&value).ok());
-        reply
-            .ok_or_else(|| Fault::stop(StopName::ConfigInvalid, format!("gets no reply to {body}")))
+        reply.ok_or_else(|| unexpected(format!("there is no reply to {body}")))
     }
 
-    fn turn(&mut self, turn: &Turn) -> Record {
+    fn turn(&mut self, turn: &EvalTurn) -> Record {
         self.now = turn.time().unwrap_or(self.now);
-        let offset = self.told;
-        self.told += 1;
+        let offset = self.published;
+        self.published += 1;
         Record {
             offset,
             timestamp_ms: self.now.0,
@@ -311,7 +313,11 @@ impl<'k> Life<'k> {
     }
 }
 
-/// Ids of the memories that a proposal would archive.
+fn unexpected(what: String) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, what)
+}
+
+/// Returns the ids of the memories that a proposal would archive.
 fn pruned(proposal: Option<&[u8]>) -> Vec<String> {
     let event: Value =
         proposal.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
@@ -324,18 +330,18 @@ fn pruned(proposal: Option<&[u8]>) -> Vec<String> {
         .collect()
 }
 
-/// The reply to a `recall`.
-pub struct Answer {
+/// Reply to a `recall`.
+pub struct RecallAnswer {
     /// Best first.
-    pub memories: Vec<Recalled>,
-    /// The reply's `match`: `good`, `weak` or `none`. Absent under a policy that knows no relevance.
+    pub memories: Vec<AnsweredMemory>,
+    /// The field `match`: `good`, `weak` or `none`. Absent under a policy without relevance.
     pub verdict: Option<String>,
 }
 
-/// A memory of a reply, as far as an evaluation reads it.
+/// The fields of a returned memory that an evaluation reads.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Recalled {
-    source: Source,
+pub struct AnsweredMemory {
+    source: MemorySource,
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
     pub score: Option<f64>,
@@ -344,28 +350,28 @@ pub struct Recalled {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Source {
+struct MemorySource {
     event_id: Option<String>,
 }
 
-impl Recalled {
-    /// The turn that the memory stands for.
+impl AnsweredMemory {
+    /// Id of the turn that the memory was made from.
     pub fn turn(&self) -> Option<&str> {
         self.source.event_id.as_deref()
     }
 }
 
-impl Answer {
-    /// Turns in the order in which their first memory appears.
+impl RecallAnswer {
+    /// Returns each turn once, in the order of its first memory.
     pub fn ranking(&self) -> Vec<String> {
         let mut seen = HashSet::new();
-        let turns = self.memories.iter().filter_map(Recalled::turn);
+        let turns = self.memories.iter().filter_map(AnsweredMemory::turn);
         turns.filter(|turn| seen.insert(*turn)).map(str::to_owned).collect()
     }
 }
 
-/// A turn as an application would publish it.
-pub fn event(topic: &str, user: &str, turn: &Turn) -> Record {
+/// Builds the record of a turn, as an application would publish the turn.
+pub fn event(topic: &str, user: &str, turn: &EvalTurn) -> Record {
     let body = json!({
         "type": "turn", "user": user, "id": turn.id, "session": turn.session, "at": turn.at,
         "role": turn.role, "speaker": turn.speaker, "content": turn.content,

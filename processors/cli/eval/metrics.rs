@@ -1,4 +1,5 @@
-//! Computes the figures: how good a ranking is, how sure a mean is, how well a number separates two groups. Pure.
+//! Computes the figures of an evaluation: ranking quality, confidence intervals of means and
+//! shares, area under the ROC curve. Pure.
 
 use std::collections::HashSet;
 
@@ -7,19 +8,21 @@ pub const DEPTHS: [usize; 5] = [1, 3, 5, 10, 20];
 /// Two-sided 95 % of the normal distribution.
 const Z_95: f64 = 1.96;
 
-/// How well one ranking finds its evidence; or the mean of several.
+/// Quality of one ranking, or the mean of several: recall,
+/// [NDCG](https://en.wikipedia.org/wiki/Discounted_cumulative_gain) and
+/// [MRR](https://en.wikipedia.org/wiki/Mean_reciprocal_rank).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Share of the evidence among the first `DEPTHS[n]` turns.
     pub recall: [f64; DEPTHS.len()],
-    /// 1 if any evidence is among them.
+    /// 1 if any evidence is among the first `DEPTHS[n]` turns.
     pub any: [f64; DEPTHS.len()],
     pub ndcg_10: f64,
     pub mrr: f64,
 }
 
 impl Figures {
-    /// Evidence that is not in the ranking is missed.
+    /// Compares a ranking with the evidence. Evidence that is not in the ranking counts as missed.
     pub fn of(ranking: &[String], evidence: &[String]) -> Figures {
         let wanted: HashSet<&String> = evidence.iter().collect();
         let ranks: Vec<usize> = ranking
@@ -28,35 +31,32 @@ impl Figures {
             .filter(|(_, turn)| wanted.contains(turn))
             .map(|(rank, _)| rank)
             .collect();
-        let found = |k: usize| ranks.iter().filter(|rank| **rank < k).count() as f64;
-        let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
+        let found = DEPTHS.map(|k| ranks.iter().filter(|rank| **rank < k).count() as f64);
         let ideal: f64 = (0..wanted.len().clamp(1, 10)).map(gain).sum();
+        let dcg_10: f64 = ranks.iter().filter(|rank| **rank < 10).map(|rank| gain(*rank)).sum();
         Figures {
-            recall: DEPTHS.map(|k| found(k) / wanted.len().max(1) as f64),
-            any: DEPTHS.map(|k| found(k).min(1.0)),
-            ndcg_10: ranks.iter().filter(|rank| **rank < 10).map(|rank| gain(*rank)).sum::<f64>()
-                / ideal,
+            recall: found.map(|found| found / wanted.len().max(1) as f64),
+            any: found.map(|found| found.min(1.0)),
+            ndcg_10: dcg_10 / ideal,
             mrr: ranks.first().map_or(0.0, |rank| 1.0 / (*rank as f64 + 1.0)),
         }
     }
 
     pub fn mean(rows: &[Figures]) -> Figures {
-        let of = |value: &dyn Fn(&Figures) -> f64| mean(rows.iter().map(value));
-        let depths: [usize; DEPTHS.len()] = std::array::from_fn(|n| n);
         Figures {
-            recall: depths.map(|n| of(&|row| row.recall[n])),
-            any: depths.map(|n| of(&|row| row.any[n])),
-            ndcg_10: of(&|row| row.ndcg_10),
-            mrr: of(&|row| row.mrr),
+            recall: std::array::from_fn(|n| mean(rows.iter().map(|row| row.recall[n]))),
+            any: std::array::from_fn(|n| mean(rows.iter().map(|row| row.any[n]))),
+            ndcg_10: mean(rows.iter().map(|row| row.ndcg_10)),
+            mrr: mean(rows.iter().map(|row| row.mrr)),
         }
     }
 
-    /// Recall at a depth of `DEPTHS`.
+    /// Recall at a depth of `DEPTHS`; NaN at any other depth.
     pub fn recall_at(&self, k: usize) -> f64 {
         DEPTHS.iter().position(|depth| *depth == k).map_or(f64::NAN, |n| self.recall[n])
     }
 
-    /// With the names that tables use.
+    /// Returns the figures of a table with their names.
     pub fn shown(&self) -> [(&'static str, f64); 8] {
         let Figures { recall: [r1, r3, r5, r10, r20], any: [.., any_10, _], ndcg_10, mrr } = *self;
         [
@@ -71,7 +71,7 @@ impl Figures {
         ]
     }
 
-    /// All of them, with the names that JSON uses.
+    /// Returns all figures with the names used in JSON.
     pub fn named(&self) -> impl Iterator<Item = (String, f64)> {
         let any = DEPTHS.iter().zip(self.any).map(|(k, value)| (format!("any@{k}"), value));
         self.shown().into_iter().map(|(name, value)| (name.to_owned(), value)).chain(any)
@@ -101,10 +101,15 @@ impl Interval {
         Interval { mean, low: f64::NAN, high: f64::NAN, count: 1 }
     }
 
-    /// Wilson's score interval of a share, which stays within 0 and 1 and has a width where all or none hold.
-    /// <https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval>
-    pub fn of_share(holds: usize, count: usize) -> Interval {
-        let (share, n, squared) = (holds as f64 / count as f64, count as f64, Z_95 * Z_95);
+    /// Wilson's [score interval] of a share. The interval stays within 0 and 1, and has a width for
+    /// shares of 0 and 1.
+    ///
+    /// [score interval]: https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval
+    pub fn of_share(fraction: Fraction) -> Interval {
+        let Fraction { holds, of: count } = fraction;
+        let n = count as f64;
+        let share = holds as f64 / n;
+        let squared = Z_95 * Z_95;
         let middle = (share + squared / (2.0 * n)) / (1.0 + squared / n);
         let width = Z_95 / (1.0 + squared / n)
             * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
@@ -112,29 +117,55 @@ impl Interval {
     }
 }
 
-/// No number if there are none.
+/// Counts for how many of `of` items something holds.
+#[derive(Clone, Copy, Default)]
+pub struct Fraction {
+    pub holds: usize,
+    pub of: usize,
+}
+
+impl Fraction {
+    pub fn count(holds: impl Iterator<Item = bool>) -> Fraction {
+        holds.fold(Fraction::default(), |fraction, holds| Fraction {
+            holds: fraction.holds + usize::from(holds),
+            of: fraction.of + 1,
+        })
+    }
+
+    pub fn share(self) -> f64 {
+        self.holds as f64 / self.of as f64
+    }
+}
+
+/// Gain of the evidence at a rank counted from 0, for the discounted cumulative gain.
+fn gain(rank: usize) -> f64 {
+    1.0 / (rank as f64 + 2.0).log2()
+}
+
+/// Mean of the values; NaN without values.
 pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     sum / f64::from(count)
 }
 
-/// The share of those for which it holds. No number if there are none.
+/// Share of `true`; NaN without values.
 pub fn share(holds: impl Iterator<Item = bool>) -> f64 {
     mean(holds.map(|holds| f64::from(u8::from(holds))))
 }
 
-/// The probability that one of the wanted has more than one of the others; of equals, half. No number if either group is empty.
+/// Area under the [ROC curve](https://en.wikipedia.org/wiki/Receiver_operating_characteristic): the
+/// probability that a wanted item has a higher score than another one, where equal scores count
+/// half. NaN if either group is empty.
 pub fn auc(scored: &[(bool, f64)]) -> f64 {
     let mut others: Vec<f64> =
         scored.iter().filter(|(wanted, _)| !wanted).map(|(_, score)| *score).collect();
     others.sort_by(f64::total_cmp);
-    let below = |score: f64| {
-        let less = others.partition_point(|other| *other < score);
-        let not_more = others.partition_point(|other| *other <= score);
+    let below = scored.iter().filter(|(wanted, _)| *wanted).map(|(_, score)| {
+        let less = others.partition_point(|other| other < score);
+        let not_more = others.partition_point(|other| other <= score);
         (less + not_more) as f64 / 2.0
-    };
-    mean(scored.iter().filter(|(wanted, _)| *wanted).map(|(_, score)| below(*score)))
-        / others.len() as f64
+    });
+    mean(below) / others.len() as f64
 }
 
 #[cfg(test)]
@@ -154,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ranking_is_as_good_as_its_evidence_stands_high() {
+    fn evidence_at_a_higher_rank_scores_better() {
         check("a b c", "a", [1.0, 1.0, 1.0, 1.0, 1.0]);
         check("a b c", "b", [1.0, 1.0, 1.0, 0.631, 0.5]);
         check("a b c", "c a", [1.0, 1.0, 1.0, 0.92, 1.0]);
@@ -166,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_evidence_is_wanted_of_the_first_ten_than_they_can_hold() {
+    fn ten_of_twelve_pieces_of_evidence_in_the_first_ten_are_ideal() {
         let twelve = "1 2 3 4 5 6 7 8 9 10 11 12";
         let figures = Figures::of(&turns(twelve), &turns(twelve));
         assert_eq!((figures.ndcg_10, figures.recall_at(10)), (1.0, 10.0 / 12.0));
@@ -180,26 +211,26 @@ mod tests {
     }
 
     #[test]
-    fn the_first_place_counts_and_any_evidence_is_enough_for_any() {
+    fn recall_counts_from_the_first_rank_and_any_needs_one_piece_of_evidence() {
         let figures = Figures::of(&turns("x a b c"), &turns("a c"));
         assert_eq!(figures.recall, [0.0, 0.5, 1.0, 1.0, 1.0]);
         assert_eq!(figures.any, [0.0, 1.0, 1.0, 1.0, 1.0]);
     }
 
     #[test]
-    fn an_interval_is_narrower_where_more_was_measured() {
+    fn an_interval_is_narrower_with_more_samples() {
         let few = Interval::of(&[0.0, 1.0, 0.0, 1.0]);
         let many = Interval::of(&[0.0, 1.0].repeat(200));
         assert!(
             few.mean == 0.5 && few.low < 0.0 && many.low > 0.44 && many.high < 0.56,
             "{few:?} {many:?}"
         );
-        let all = Interval::of_share(100, 100);
+        let all = Interval::of_share(Fraction { holds: 100, of: 100 });
         assert!(all.low > 0.95 && all.low < 0.97 && all.high > 0.999, "{all:?}");
     }
 
     #[test]
-    fn the_area_is_the_chance_to_tell_which_of_two_is_wanted() {
+    fn the_auc_is_the_chance_that_the_wanted_item_has_the_higher_score() {
         for (scored, expected) in [
             (vec![(true, 2.0), (false, 1.0)], 1.0),
             (vec![(true, 1.0), (false, 2.0)], 0.0),

@@ -1,8 +1,10 @@
-//! `keepsake eval --own`: your own questions, asked of your own running service, with what the answers should hold.
+//! `keepsake eval --own`: sends a user's own questions to a running service, and compares the
+//! answers with the expected ones.
 
 use super::metrics::Figures;
-use super::{Report, number, percent, say, show};
-use crate::cli::client::{Client, who};
+use super::report::{EvalReport, number, percent, progress};
+use crate::cli::client::{Client, parse_user};
+use crate::cli::show;
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
 use crate::text::shortened;
@@ -12,67 +14,69 @@ use std::path::Path;
 use std::time::Duration;
 
 const LIMIT: usize = 20;
-const WITHIN: Duration = Duration::from_secs(10);
-const MISSES_SHOWN: usize = 20;
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MISSES_SHOWN_MAX: usize = 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct OwnQuestion {
     user: String,
     query: String,
-    /// A memory's id, its event's id, or a part of its text.
+    /// Each is the id of a memory, the id of its event, or a part of its text.
     expect: Vec<String>,
     session: Option<String>,
 }
 
-struct Answered {
-    question: Question,
+struct OwnAnswer {
+    question: OwnQuestion,
     figures: Figures,
-    /// What came first instead.
+    /// Text of the first memory of the answer.
     first: Option<String>,
 }
 
-pub fn measure(config: &Config, file: &Path) -> Result<Report> {
+pub fn measure(config: &Config, file: &Path) -> Result<EvalReport> {
     let questions = read(file)?;
     let mut client = Client::connect(config)?;
     let mut answered = Vec::with_capacity(questions.len());
     for question in questions {
         answered.push(ask(&mut client, question)?);
         if answered.len() % 100 == 0 {
-            say(format!("{} questions asked", answered.len()));
+            progress(format!("{} questions asked", answered.len()));
         }
     }
     Ok(report(&answered))
 }
 
-fn ask(client: &mut Client, question: Question) -> Result<Answered> {
-    let key = who(&question.user)?;
+fn ask(client: &mut Client, question: OwnQuestion) -> Result<OwnAnswer> {
+    let key = parse_user(&question.user)?;
     let request = json!({
-        "type": "recall", "tenant": key.tenant(), "user": key.user(), "query": question.query, "limit": LIMIT, "format": "none",
-        "session": question.session,
+        "type": "recall", "tenant": key.tenant(), "user": key.user(), "query": question.query,
+        "limit": LIMIT, "format": "none", "session": question.session,
     });
-    let reply = client.ask(&request, WITHIN)?;
+    let reply = client.ask(&request, TIMEOUT)?;
     if let Some(error) = reply.error() {
-        return Err(Fault::retry(format!("asks {:?}: {error}", question.query)));
+        return Err(Fault::retry(format!("ask {:?}: {error}", question.query)));
     }
     let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
     let first = memories.first().map(|memory| show::text(memory, "content").to_owned());
-    Ok(Answered {
+    Ok(OwnAnswer {
         figures: Figures::of(&ranking(memories, &question.expect), &question.expect),
         question,
         first,
     })
 }
 
-/// In each memory's place the expectation that it is the first to meet, if any.
+/// Replaces each memory by the expectation that it meets first, or by an empty text. Each
+/// expectation is met once.
 fn ranking(memories: &[Value], expect: &[String]) -> Vec<String> {
-    let mut met = vec![false; expect.len()];
-    let mut place = |memory: &Value| {
-        let found = (0..expect.len()).find(|n| !met[*n] && meets(memory, &expect[*n]))?;
-        met[found] = true;
-        Some(expect[found].clone())
-    };
-    memories.iter().map(|memory| place(memory).unwrap_or_default()).collect()
+    let mut open: Vec<&String> = expect.iter().collect();
+    memories
+        .iter()
+        .map(|memory| match open.iter().position(|expected| meets(memory, expected)) {
+            Some(met) => open.remove(met).clone(),
+            None => String::new(),
+        })
+        .collect()
 }
 
 fn meets(memory: &Value, expected: &str) -> bool {
@@ -81,48 +85,43 @@ fn meets(memory: &Value, expected: &str) -> bool {
         || show::text(memory, "content").to_lowercase().contains(&expected.to_lowercase())
 }
 
-fn read(file: &Path) -> Result<Vec<Question>> {
+fn read(file: &Path) -> Result<Vec<OwnQuestion>> {
     let invalid = |what: String| {
         Fault::stop(StopName::ConfigInvalid, format!("--own {}: {what}", file.display()))
     };
     let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let questions = lines.map(|(number, line)| {
-        let question: Question =
+        let question: OwnQuestion =
             serde_json::from_str(line).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
         let is_blank = question.expect.is_empty()
             || question.expect.iter().any(|expected| expected.trim().is_empty());
         if is_blank {
-            Err(invalid(format!("line {}: expect says nothing", number + 1)))
+            Err(invalid(format!("line {}: `expect` is empty", number + 1)))
         } else {
             Ok(question)
         }
     });
-    let questions: Vec<Question> = questions.collect::<Result<_>>()?;
+    let questions: Vec<OwnQuestion> = questions.collect::<Result<_>>()?;
     if questions.is_empty() {
-        Err(invalid("there is no question in it".into()))
+        Err(invalid("there is no question in this file".into()))
     } else {
         Ok(questions)
     }
 }
 
-fn report(answered: &[Answered]) -> Report {
+fn report(answered: &[OwnAnswer]) -> EvalReport {
     let all: Vec<Figures> = answered.iter().map(|one| one.figures).collect();
     let mean = Figures::mean(&all);
-    let missed: Vec<&Answered> =
+    let missed: Vec<&OwnAnswer> =
         answered.iter().filter(|one| one.figures.recall_at(20) < 1.0).collect();
     let metrics: serde_json::Map<String, Value> =
         mean.named().map(|(name, value)| (name, number(value))).collect();
-    let question = |one: &Answered| {
-        json!({
-            "user": one.question.user, "query": one.question.query, "expect": one.question.expect,
-            "R@5": number(one.figures.recall_at(5)), "MRR": number(one.figures.mrr), "first": one.first,
-        })
-    };
-    let json = json!({
-        "metrics": metrics, "n": answered.len(), "questions": answered.iter().map(question).collect::<Vec<_>>(),
-    });
-    let (bold, dim, plain) = (show::BOLD, show::DIM, show::PLAIN);
+    let questions: Vec<Value> = answered.iter().map(OwnAnswer::json).collect();
+    let json = json!({"metrics": metrics, "n": answered.len(), "questions": questions});
+    let bold = show::BOLD;
+    let dim = show::DIM;
+    let plain = show::PLAIN;
     let mut text = format!("{} questions\n", answered.len());
     for (name, value) in mean.shown() {
         text.push_str(&format!("  {name:<8} {} {}\n", show::bar(value, 20), percent(value)));
@@ -130,22 +129,32 @@ fn report(answered: &[Answered]) -> Report {
     if !missed.is_empty() {
         text.push_str(&format!("\n{bold}Not all found among the first {LIMIT}{plain}\n"));
     }
-    for one in missed.iter().take(MISSES_SHOWN) {
-        let first = one.first.as_deref().map_or("nothing came".to_owned(), |first| {
-            format!("first came: {}", shortened(first, 70))
+    for one in missed.iter().take(MISSES_SHOWN_MAX) {
+        let first = one.first.as_deref().map_or("no memory was returned".to_owned(), |first| {
+            format!("first memory: {}", shortened(first, 70))
         });
         text.push_str(&format!(
             "  {}  {}\n    {dim}{first}{plain}\n",
             one.question.user, one.question.query
         ));
     }
-    if missed.len() > MISSES_SHOWN {
+    if missed.len() > MISSES_SHOWN_MAX {
         text.push_str(&format!(
             "  {dim}and {} more: --json has all{plain}\n",
-            missed.len() - MISSES_SHOWN
+            missed.len() - MISSES_SHOWN_MAX
         ));
     }
-    Report { json, text }
+    EvalReport { json, text }
+}
+
+impl OwnAnswer {
+    fn json(&self) -> Value {
+        json!({
+            "user": self.question.user, "query": self.question.query,
+            "expect": self.question.expect, "R@5": number(self.figures.recall_at(5)),
+            "MRR": number(self.figures.mrr), "first": self.first,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -158,12 +167,14 @@ mod tests {
             json!({"id": "m1", "content": "I live in Lisbon", "source": {"event_id": "e7"}}),
             json!({"id": "m2", "content": "Lisbon is warm", "source": {}}),
         ];
-        let ranked = |expect: &[&str]| {
-            ranking(&memories, &expect.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
-        };
-        assert_eq!(ranked(&["lisbon"]), ["lisbon", ""]);
-        assert_eq!(ranked(&["m2"]), ["", "m2"]);
-        assert_eq!(ranked(&["warm", "e7"]), ["e7", "warm"]);
-        assert_eq!(ranked(&["Porto"]), ["", ""]);
+        for (expect, expected) in [
+            (vec!["lisbon"], ["lisbon", ""]),
+            (vec!["m2"], ["", "m2"]),
+            (vec!["warm", "e7"], ["e7", "warm"]),
+            (vec!["Porto"], ["", ""]),
+        ] {
+            let expect: Vec<String> = expect.into_iter().map(str::to_owned).collect();
+            assert_eq!(ranking(&memories, &expect), expected);
+        }
     }
 }

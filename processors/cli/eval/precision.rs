@@ -1,7 +1,8 @@
-//! Measures precision and recall of whole answers on PrecisionMemBench: 35 beliefs, remembered as they stand, and 77 questions with the
-//! beliefs that the answer may hold, often none. Pinned beliefs come from elsewhere and are neither wanted nor counted.
+//! Measures precision and recall of whole answers on PrecisionMemBench: 35 beliefs, stored with
+//! `remember`, and 77 questions with the beliefs that the answer may contain, often none. Pinned
+//! beliefs reach the prompt by another way; they are neither expected nor counted.
 
-use super::harness::{Answer, Kit, Life};
+use super::harness::{Kit, Life, RecallAnswer};
 use super::metrics::Interval;
 use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
@@ -13,7 +14,7 @@ use std::path::Path;
 
 pub const BELIEFS: &str = "beliefs.seed.json";
 const CASES: &str = "retrieval.cases.json";
-/// Beliefs that an answer holds at most, where a case does not say otherwise.
+/// Maximum number of beliefs in an answer, unless a case sets a lower one.
 const BELIEFS_MAX: usize = 20;
 const USER: &str = "test-user";
 const OPEN_QUESTION: &str = "open_question";
@@ -41,81 +42,87 @@ struct Belief {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Case {
+struct BenchmarkCase {
     case_id: String,
     scope: Vec<String>,
     query: String,
     #[serde(default = "user")]
     user_id: String,
     #[serde(default)]
-    budget: Budget,
-    expect: Expect,
+    budget: CaseBudget,
+    expect: CaseExpectation,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Budget {
+struct CaseBudget {
     max_beliefs: Option<usize>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Expect {
-    relevant_beliefs: Relevant,
+struct CaseExpectation {
+    relevant_beliefs: ExpectedBeliefs,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Relevant {
+struct ExpectedBeliefs {
     should_only_include: Option<BTreeSet<String>>,
     must_include: BTreeSet<String>,
 }
 
-/// One answer against what it may hold. None: nothing to be right or wrong about.
+/// Score of one answer. `None` where the measure is not defined.
 #[derive(Debug, PartialEq)]
-struct Scored {
+struct CaseScore {
     precision: Option<f64>,
     recall: Option<f64>,
 }
 
-/// All cases together.
-pub struct Measured {
+/// Results over all cases.
+pub struct PrecisionResults {
     pub precision: Interval,
     pub recall: Interval,
     pub cases: Vec<Value>,
 }
 
-/// The files of one directory.
-pub fn measure(kit: &Kit, dir: &Path) -> Result<Measured> {
+/// Measures the files of one directory.
+pub fn measure(kit: &Kit, dir: &Path) -> Result<PrecisionResults> {
     let beliefs: Vec<Belief> = read(&dir.join(BELIEFS))?;
-    let cases: Vec<Case> = read(&dir.join(CASES))?;
+    let cases: Vec<BenchmarkCase> = read(&dir.join(CASES))?;
     let mut life = Life::begin(kit, &kit.profiles, &kit.encoder(), USER)?;
     for belief in &beliefs {
         life.publish(&belief.event(), belief.time())?;
     }
     let beliefs: BTreeMap<&str, &Belief> =
         beliefs.iter().map(|belief| (belief.id.as_str(), belief)).collect();
-    let (mut precision, mut recall, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+    let mut precision = Vec::new();
+    let mut recall = Vec::new();
+    let mut shown = Vec::new();
     for case in &cases {
         let found = answered(&mut life, case)?;
         let scored = score(case, &found, &beliefs);
         precision.extend(scored.precision);
         recall.extend(scored.recall);
-        shown.push(json!({"id": case.case_id, "returned": found, "precision": scored.precision, "recall": scored.recall}));
+        shown.push(json!({
+            "id": case.case_id, "returned": found,
+            "precision": scored.precision, "recall": scored.recall,
+        }));
     }
-    Ok(Measured {
+    Ok(PrecisionResults {
         precision: Interval::of(&precision),
         recall: Interval::of(&recall),
         cases: shown,
     })
 }
 
-/// The beliefs of an answer, best first; none where the reply says that nothing here speaks of it, for then its prompt block is empty, too.
-fn answered(life: &mut Life<'_>, case: &Case) -> Result<Vec<String>> {
+/// Returns the beliefs of an answer, best first. A reply with `match` none has an empty prompt
+/// block, and counts as an empty answer.
+fn answered(life: &mut Life<'_>, case: &BenchmarkCase) -> Result<Vec<String>> {
     if case.query.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let Answer { memories, verdict } =
+    let RecallAnswer { memories, verdict } =
         life.answer_to(&case.query, &json!({"user": case.user_id, "limit": BELIEFS_MAX}))?;
     if verdict.as_deref() == Some("none") {
         return Ok(Vec::new());
@@ -123,49 +130,56 @@ fn answered(life: &mut Life<'_>, case: &Case) -> Result<Vec<String>> {
     Ok(memories.iter().filter_map(|memory| memory.metadata.get("belief").cloned()).collect())
 }
 
-fn score(case: &Case, found: &[String], beliefs: &BTreeMap<&str, &Belief>) -> Scored {
-    let may_hold = case.budget.max_beliefs.unwrap_or(BELIEFS_MAX);
-    let is_near = |belief: &Belief| {
-        belief.user_id == case.user_id
-            && belief.scope.iter().any(|scope| case.scope.contains(scope))
-    };
+/// Scores an answer in the steps of the benchmark: (1) leave out pinned beliefs; (2) add the
+/// beliefs that a returned relation relates; (3) cut to the number of beliefs that fit beside the
+/// pinned ones; (4) compare with the expected beliefs.
+fn score(case: &BenchmarkCase, found: &[String], beliefs: &BTreeMap<&str, &Belief>) -> CaseScore {
+    let beliefs_max = case.budget.max_beliefs.unwrap_or(BELIEFS_MAX);
     let pinned: BTreeSet<&str> = beliefs
         .values()
-        .filter(|belief| belief.is_shown_anyway() && is_near(belief))
-        .map(|one| &*one.id)
+        .filter(|belief| belief.is_always_shown() && case.covers(belief))
+        .map(|belief| &*belief.id)
         .collect();
     let mut held: Vec<&str> = found
         .iter()
-        .take(may_hold.min(BELIEFS_MAX))
+        .take(beliefs_max.min(BELIEFS_MAX))
         .map(String::as_str)
         .filter(|id| !pinned.contains(id))
         .collect();
-    // A relation brings the beliefs that it relates.
     let relations =
         held.iter().filter_map(|id| beliefs.get(id)).filter(|belief| belief.sort == "relation");
-    let related = relations.flat_map(|relation| relation.participants.iter().map(String::as_str));
-    let is_new = |id: &&str| {
-        !pinned.contains(id)
-            && !held.contains(id)
-            && beliefs.get(id).is_some_and(|belief| is_near(belief))
-    };
-    let related: Vec<&str> = related.filter(is_new).collect();
+    let related: Vec<&str> = relations
+        .flat_map(|relation| relation.participants.iter().map(String::as_str))
+        .filter(|id| !pinned.contains(id) && !held.contains(id))
+        .filter(|id| beliefs.get(id).is_some_and(|belief| case.covers(belief)))
+        .collect();
     held.extend(related);
-    held.truncate(may_hold.saturating_sub(pinned.len().min(may_hold)));
+    held.truncate(beliefs_max.saturating_sub(pinned.len()));
     let held: BTreeSet<&str> = held.into_iter().collect();
-    let Relevant { should_only_include, must_include } = &case.expect.relevant_beliefs;
-    let is_wanted = |id: &&String| {
-        beliefs.get(id.as_str()).is_none_or(|belief| !(belief.pinned && belief.user_id == USER))
-    };
+    let ExpectedBeliefs { should_only_include, must_include } = &case.expect.relevant_beliefs;
     let wanted: BTreeSet<&str> = match should_only_include {
         Some(only) => only.iter().map(String::as_str).collect(),
-        None => must_include.iter().filter(is_wanted).map(String::as_str).collect(),
+        None => must_include
+            .iter()
+            .map(String::as_str)
+            .filter(|id| {
+                beliefs.get(id).is_none_or(|belief| !(belief.pinned && belief.user_id == USER))
+            })
+            .collect(),
     };
     let hits = held.intersection(&wanted).count() as f64;
-    Scored {
+    CaseScore {
         precision: (!held.is_empty() || !wanted.is_empty())
             .then(|| hits / held.len().max(1) as f64),
         recall: (!wanted.is_empty()).then(|| hits / wanted.len() as f64),
+    }
+}
+
+impl BenchmarkCase {
+    /// The belief belongs to the user and to one of the scopes of the case.
+    fn covers(&self, belief: &Belief) -> bool {
+        belief.user_id == self.user_id
+            && belief.scope.iter().any(|scope| self.scope.contains(scope))
     }
 }
 
@@ -176,8 +190,8 @@ impl Belief {
             _ => "fact",
         };
         json!({
-            "type": "remember", "user": self.user_id, "kind": kind, "content": self.text(), "at": self.updated_at,
-            "metadata": {"belief": self.id},
+            "type": "remember", "user": self.user_id, "kind": kind, "content": self.text(),
+            "at": self.updated_at, "metadata": {"belief": self.id},
         })
     }
 
@@ -192,8 +206,8 @@ impl Belief {
         Time(self.updated_at.parse::<jiff::Timestamp>().map_or(0, |at| at.as_millisecond()))
     }
 
-    /// A prompt holds it whatever is asked.
-    fn is_shown_anyway(&self) -> bool {
+    /// The belief is part of every prompt.
+    fn is_always_shown(&self) -> bool {
         self.pinned
             && self.sort != OPEN_QUESTION
             && self.superseded_by.is_none()
@@ -206,11 +220,11 @@ fn user() -> String {
 }
 
 fn read<T: DeserializeOwned>(file: &Path) -> Result<T> {
-    let invalid = |why: &dyn std::fmt::Display| {
-        Fault::stop(StopName::ConfigInvalid, format!("reads {}: {why}", file.display()))
+    let invalid = |why: String| {
+        Fault::stop(StopName::ConfigInvalid, format!("read {}: {why}", file.display()))
     };
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(&e))?;
-    serde_json::from_str(&text).map_err(|e| invalid(&e))
+    let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))
 }
 
 #[cfg(test)]
@@ -219,8 +233,9 @@ mod tests {
 
     fn belief(id: &str, sort: &str, pinned: bool, participants: &[&str]) -> Belief {
         let belief = json!({
-            "_id": id, "user_id": USER, "type": sort, "canonical_name": id, "content": "text", "scope": ["code"], "pinned": pinned,
-            "updated_at": "2026-01-01T00:00:00Z", "participants": participants,
+            "_id": id, "user_id": USER, "type": sort, "canonical_name": id, "content": "text",
+            "scope": ["code"], "pinned": pinned, "updated_at": "2026-01-01T00:00:00Z",
+            "participants": participants,
         });
         serde_json::from_value(belief).expect("well-formed")
     }
@@ -237,14 +252,14 @@ mod tests {
             "caseId": "c", "scope": ["code"], "query": "?", "budget": {"maxBeliefs": max},
             "expect": {"relevantBeliefs": {"shouldOnlyInclude": only}},
         });
-        let case: Case = serde_json::from_value(case).expect("well-formed");
+        let case: BenchmarkCase = serde_json::from_value(case).expect("well-formed");
         let found: Vec<String> = found.iter().map(|id| (*id).to_owned()).collect();
-        let Scored { precision, recall } = score(&case, &found, &beliefs);
+        let CaseScore { precision, recall } = score(&case, &found, &beliefs);
         assert_eq!((precision, recall), expected, "{found:?} of {only:?}");
     }
 
     #[test]
-    fn an_answer_is_scored_by_what_it_may_hold() {
+    fn an_answer_is_scored_against_the_allowed_beliefs() {
         check(&["a", "b"], &["a"], 20, (Some(0.5), Some(1.0)));
         check(&["b"], &["a"], 20, (Some(0.0), Some(0.0)));
         check(&[], &["a"], 20, (Some(0.0), Some(0.0)));
@@ -253,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn pinned_beliefs_do_not_count_and_take_room() {
+    fn pinned_beliefs_are_not_counted_and_use_up_the_budget() {
         check(&["p", "a"], &["a"], 20, (Some(1.0), Some(1.0)));
         check(&["a", "b"], &["a", "b"], 2, (Some(1.0), Some(0.5)));
     }
 
     #[test]
-    fn a_relation_brings_what_it_relates() {
+    fn a_relation_adds_the_beliefs_it_relates() {
         check(&["r"], &["r", "a"], 20, (Some(1.0), Some(1.0)));
     }
 }

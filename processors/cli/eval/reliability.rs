@@ -1,21 +1,23 @@
-//! Computes how far `relevance` can be taken at its word: of the memories that are given 30 %, are 30 % evidence? Pure.
+//! Computes the calibration of `relevance`: of the memories with a relevance of 30 %, are 30 %
+//! evidence? Pure.
 
 use super::metrics::{auc, mean, share};
-use super::{number, percent, show};
+use super::report::{decimal, number, percent};
+use crate::cli::show;
 use serde_json::{Value, json};
 
 const BINS: usize = 10;
-/// Relevance from which a memory counts as one that answers: that of a `match` of `good`.
+/// Relevance from which a memory counts as an answer, as for a `match` of `good`.
 const GOOD: f64 = 0.5;
 
 /// A returned memory: its relevance, and whether it is evidence for the question.
-pub type Judged = (f64, bool);
+pub type RatedMemory = (f64, bool);
 
-/// Memories returned for one question that counts here.
-pub struct Asked {
-    /// Some turn of the conversation answers the question.
+/// Memories returned for one question.
+pub struct RatedAnswer {
+    /// A turn of the conversation answers the question.
     pub is_answerable: bool,
-    pub memories: Vec<Judged>,
+    pub memories: Vec<RatedMemory>,
 }
 
 #[derive(Debug)]
@@ -25,27 +27,33 @@ struct Bin {
     evidence: f64,
 }
 
-/// Reliability over all memories that were returned. <https://en.wikipedia.org/wiki/Brier_score>
+/// Calibration over all returned memories; see
+/// [Brier score](https://en.wikipedia.org/wiki/Brier_score).
 #[derive(Debug)]
 pub struct Reliability {
     bins: Vec<Bin>,
-    /// Mean distance between relevance and share of evidence in a bin, weighted by the bin's count: expected calibration error.
+    /// Expected calibration error: the distance between mean relevance and share of evidence in a
+    /// bin, averaged over the bins by their counts.
     pub error: f64,
+    /// Share of evidence among all memories.
     pub base_rate: f64,
     pub brier: f64,
-    /// Gain over giving every memory the base rate; 1 is perfect, 0 is nothing.
+    /// Brier skill score, relative to giving every memory the base rate: 1 is perfect, 0 is no
+    /// gain.
     pub skill: f64,
-    /// Share of answerable questions with some memory of `GOOD` or more.
+    /// Share of answerable questions with a memory of relevance `GOOD` or more.
     pub answered_well: f64,
-    /// The best memory's relevance, answerable questions against the others.
+    /// Area under the ROC curve of the best memory's relevance: answerable questions against
+    /// others.
     pub auc: f64,
 }
 
 impl Reliability {
-    pub fn of(asked: &[Asked]) -> Reliability {
-        let all: Vec<Judged> = asked.iter().flat_map(|one| one.memories.iter().copied()).collect();
+    pub fn of(asked: &[RatedAnswer]) -> Reliability {
+        let all: Vec<RatedMemory> =
+            asked.iter().flat_map(|one| one.memories.iter().copied()).collect();
         let bins = (0..BINS).map(|n| {
-            Bin::of(all.iter().copied().filter(|(relevance, _)| place(*relevance) == n).collect())
+            Bin::of(all.iter().copied().filter(|(relevance, _)| bin_of(*relevance) == n).collect())
         });
         let bins: Vec<Bin> = bins.collect();
         let counted = bins.iter().filter(|bin| bin.count > 0);
@@ -55,16 +63,16 @@ impl Reliability {
         let brier = mean(all.iter().map(|(relevance, is_evidence)| {
             (relevance - f64::from(u8::from(*is_evidence))).powi(2)
         }));
-        let best =
-            |one: &Asked| one.memories.iter().map(|(relevance, _)| *relevance).fold(0.0, f64::max);
-        let answerable = asked.iter().filter(|one| one.is_answerable);
+        let answerable = asked.iter().filter(|answer| answer.is_answerable);
+        let best: Vec<(bool, f64)> =
+            asked.iter().map(|answer| (answer.is_answerable, answer.best())).collect();
         Reliability {
             error: distance / all.len() as f64,
             base_rate,
             brier,
             skill: 1.0 - brier / (base_rate * (1.0 - base_rate)),
-            answered_well: share(answerable.map(|one| best(one) >= GOOD)),
-            auc: auc(&asked.iter().map(|one| (one.is_answerable, best(one))).collect::<Vec<_>>()),
+            answered_well: share(answerable.map(|answer| answer.best() >= GOOD)),
+            auc: auc(&best),
             bins,
         }
     }
@@ -89,35 +97,45 @@ impl Reliability {
     }
 
     pub fn text(&self) -> String {
-        let row = |(n, bin): (usize, &Bin)| {
-            let from = n as f64 / BINS as f64;
-            vec![
-                format!("{from:.1}-{:.1}", from + 0.1),
-                bin.count.to_string(),
-                percent(bin.relevance),
-                percent(bin.evidence),
-            ]
-        };
-        let rows: Vec<Vec<String>> = self.bins.iter().enumerate().map(row).collect();
+        let rows: Vec<Vec<String>> = self
+            .bins
+            .iter()
+            .enumerate()
+            .map(|(n, bin)| {
+                let from = n as f64 / BINS as f64;
+                vec![
+                    format!("{from:.1}-{:.1}", from + 0.1),
+                    bin.count.to_string(),
+                    percent(bin.relevance),
+                    percent(bin.evidence),
+                ]
+            })
+            .collect();
         let table =
             show::table(&["relevance", "memories", "mean relevance", "are evidence"], &rows);
-        let three =
-            |value: f64| if value.is_finite() { format!("{value:.3}") } else { "–".to_owned() };
         format!(
-            "{table}calibration error {}, Brier score {}, skill over the base rate of {} {}\nanswerable questions with some memory \
-             of {GOOD} or more: {}; AUC of the best memory, answerable against never said: {}\n",
-            three(self.error),
-            three(self.brier),
+            "{table}calibration error {}, Brier score {}, skill over the base rate of {} {}\n\
+             answerable questions with some memory of {GOOD} or more: {}; AUC of the best memory, \
+             answerable against never said: {}\n",
+            decimal(self.error),
+            decimal(self.brier),
             percent(self.base_rate),
-            three(self.skill),
+            decimal(self.skill),
             percent(self.answered_well),
-            three(self.auc),
+            decimal(self.auc),
         )
     }
 }
 
+impl RatedAnswer {
+    /// Relevance of the best memory; 0 without memories.
+    fn best(&self) -> f64 {
+        self.memories.iter().map(|(relevance, _)| *relevance).fold(0.0, f64::max)
+    }
+}
+
 impl Bin {
-    fn of(memories: Vec<Judged>) -> Bin {
+    fn of(memories: Vec<RatedMemory>) -> Bin {
         Bin {
             count: memories.len(),
             relevance: mean(memories.iter().map(|(relevance, _)| *relevance)),
@@ -126,7 +144,7 @@ impl Bin {
     }
 }
 
-fn place(relevance: f64) -> usize {
+fn bin_of(relevance: f64) -> usize {
     ((relevance * BINS as f64) as usize).min(BINS - 1)
 }
 
@@ -134,12 +152,12 @@ fn place(relevance: f64) -> usize {
 mod tests {
     use super::*;
 
-    fn asked(is_answerable: bool, memories: &[Judged]) -> Asked {
-        Asked { is_answerable, memories: memories.to_vec() }
+    fn asked(is_answerable: bool, memories: &[RatedMemory]) -> RatedAnswer {
+        RatedAnswer { is_answerable, memories: memories.to_vec() }
     }
 
     #[test]
-    fn relevance_that_keeps_its_word_has_no_error() {
+    fn a_calibrated_relevance_has_no_error() {
         let memories = [(0.25, true), (0.25, false), (0.25, false), (0.25, false), (1.0, true)];
         let found = Reliability::of(&[asked(true, &memories)]);
         assert!(found.error.abs() < 1e-12 && found.skill > 0.3, "{found:?}");
@@ -155,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_memory_tells_what_was_never_said() {
+    fn the_best_memory_separates_answerable_questions_from_the_others() {
         let found = Reliability::of(&[
             asked(true, &[(0.7, true), (0.1, false)]),
             asked(true, &[(0.3, true)]),

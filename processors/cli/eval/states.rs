@@ -1,58 +1,59 @@
-//! Reads how memories stand to each other after a conversation, as a client would see it, in terms of the turns they stand for.
+//! Derives links between turns, and the final state of each turn's memories, from decisions and
+//! listed memories. Both are visible to any client.
 
-use super::show;
+use crate::cli::show;
 use crate::domain::{Decision, Outcome};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Links of a turn to an earlier one, the surest first.
+/// Kinds of link from a turn to an earlier one, surest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
-    /// The earlier one is over.
+pub enum LinkKind {
+    /// The earlier memory is closed.
     Superseded,
-    /// The later one stands first, both are valid.
+    /// The later memory ranks first; both are open.
     Revised,
-    /// One contradicts the other.
+    /// The memories probably contradict each other; both are open.
     Conflict,
 }
 
-impl How {
-    pub const ALL: [How; 3] = [How::Superseded, How::Revised, How::Conflict];
+impl LinkKind {
+    pub const ALL: [LinkKind; 3] = [LinkKind::Superseded, LinkKind::Revised, LinkKind::Conflict];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            How::Superseded => "superseded",
-            How::Revised => "revised",
-            How::Conflict => "conflict",
+            LinkKind::Superseded => "superseded",
+            LinkKind::Revised => "revised",
+            LinkKind::Conflict => "conflict",
         }
     }
 }
 
 /// Two turns by their positions in the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Link {
+pub struct TurnLink {
     pub earlier: usize,
     pub later: usize,
-    pub how: How,
+    pub how: LinkKind,
 }
 
-/// All links of a conversation, and what became of the memories of each turn.
-pub struct States<'m> {
-    pub links: Vec<Link>,
-    /// The memories that a turn made or was merged into, in their last state.
+/// All links of a conversation, and the final memories of each turn.
+pub struct MemoryStates<'m> {
+    pub links: Vec<TurnLink>,
+    /// The memories that a turn made or was merged into, as listed after the last turn.
     of_turn: BTreeMap<&'m str, Vec<&'m Value>>,
 }
 
-impl<'m> States<'m> {
+impl<'m> MemoryStates<'m> {
     pub fn of(
         decisions: &'m [Decision],
         memories: &'m [Value],
         positions: &HashMap<&str, usize>,
-    ) -> States<'m> {
+    ) -> MemoryStates<'m> {
         let by_id: HashMap<&str, &Value> =
             memories.iter().map(|memory| (show::text(memory, "id"), memory)).collect();
         let mut of_turn: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-        // A turn that was merged into a memory is one of those that the memory stands for.
+        // A memory stands for the turn that made it and for every turn merged into it.
         let mut turns_of: HashMap<String, Vec<usize>> = HashMap::new();
         let mut links = BTreeSet::new();
         for decision in decisions {
@@ -61,36 +62,36 @@ impl<'m> States<'m> {
             let own = decision.memory.map(|id| id.0.to_string());
             let memory = own.as_deref().and_then(|id| by_id.get(id)).copied();
             let surest = if decision.outcome == Outcome::Superseded {
-                How::Superseded
+                LinkKind::Superseded
             } else {
-                How::Conflict
+                LinkKind::Conflict
             };
             for related in decision.related.iter().map(|id| id.0.to_string()) {
                 let how = memory.and_then(|memory| how(memory, &related)).unwrap_or(surest);
                 let earlier = turns_of.get(&related).into_iter().flatten();
-                links.extend(earlier.map(|earlier| Link { earlier: *earlier, later, how }));
+                links.extend(earlier.map(|earlier| TurnLink { earlier: *earlier, later, how }));
             }
-            // A memory may be linked without a word of it in the decision.
-            for (earlier, how) in memory.into_iter().flat_map(closed_by) {
+            // Some links are only in the memory and not in the decision.
+            for (earlier, how) in memory.into_iter().flat_map(earlier_memories) {
                 let earlier = turns_of.get(earlier).into_iter().flatten();
-                links.extend(earlier.map(|earlier| Link { earlier: *earlier, later, how }));
+                links.extend(earlier.map(|earlier| TurnLink { earlier: *earlier, later, how }));
             }
             of_turn.entry(turn).or_default().extend(memory);
             if let Some(own) = own {
                 turns_of.entry(own).or_default().push(later);
             }
         }
-        States { links: links.into_iter().collect(), of_turn }
+        MemoryStates { links: links.into_iter().collect(), of_turn }
     }
 
-    /// The turn made memories, and each of them is over.
+    /// The turn has memories, and all of them are superseded.
     pub fn is_outdated(&self, turn: &str) -> bool {
         self.of_turn.get(turn).is_some_and(|all| {
             !all.is_empty() && all.iter().all(|memory| memory["superseded_by"].is_string())
         })
     }
 
-    /// Some memory of the turn stands below a newer one.
+    /// Some memory of the turn is revised by a newer one.
     pub fn is_revised(&self, turn: &str) -> bool {
         self.of_turn
             .get(turn)
@@ -102,13 +103,14 @@ impl<'m> States<'m> {
     }
 }
 
-/// Links of a memory to an earlier one.
-fn how(memory: &Value, earlier: &str) -> Option<How> {
-    closed_by(memory).find(|(id, _)| *id == earlier).map(|(_, how)| how)
+/// Returns the kind of a memory's link to an earlier one.
+fn how(memory: &Value, earlier: &str) -> Option<LinkKind> {
+    earlier_memories(memory).find(|(id, _)| *id == earlier).map(|(_, how)| how)
 }
 
-fn closed_by(memory: &Value) -> impl Iterator<Item = (&str, How)> {
-    let fields = [("supersedes", How::Superseded), ("revises", How::Revised)];
+/// Returns the ids of the memories that a memory supersedes or revises.
+fn earlier_memories(memory: &Value) -> impl Iterator<Item = (&str, LinkKind)> {
+    let fields = [("supersedes", LinkKind::Superseded), ("revises", LinkKind::Revised)];
     fields.into_iter().flat_map(|(field, how)| {
         let ids = memory[field].as_array().into_iter().flatten().filter_map(Value::as_str);
         ids.map(move |id| (id, how))

@@ -1,18 +1,19 @@
-//! Measures questions that tempt a service to take something for outdated that still holds: two pets, a friend's fact, a plan.
+//! Measures trap questions: their evidence looks superseded but still holds, for example two pets,
+//! a fact about a friend, a plan.
 
-use super::data::Question;
+use super::data::EvalQuestion;
 use super::metrics::{mean, share};
-use super::states::States;
-use super::{number, percent};
+use super::report::{number, percent};
+use super::states::MemoryStates;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 pub const CATEGORY: &str = "trap";
-/// Turns among which everything that still holds should be.
+/// Number of first turns in the ranking that should contain all of the evidence.
 const FIRST: usize = 5;
 
-/// Places and marks of the turns that answer such a question.
-pub struct Trap {
+/// Ranking and states of the turns that answer one trap question.
+pub struct TrapResult {
     id: String,
     kind: Option<String>,
     evidence: usize,
@@ -20,31 +21,29 @@ pub struct Trap {
     pub among_first: f64,
     /// Turns whose memories are all superseded.
     pub outdated: Vec<String>,
-    /// Turns with a memory that a newer one revises: it is still found.
+    /// Turns with a revised memory, which recall still finds.
     pub revised: Vec<String>,
-    /// Turns of which nothing was kept.
+    /// Turns without a memory.
     dropped: Vec<String>,
 }
 
-impl Trap {
+impl TrapResult {
     pub fn of(
-        question: &Question,
+        question: &EvalQuestion,
         kind: Option<&String>,
         ranking: &[String],
-        states: &States<'_>,
-    ) -> Trap {
-        let turns = |of: &dyn Fn(&str) -> bool| {
-            question.evidence.iter().filter(|turn| of(turn)).cloned().collect::<Vec<_>>()
-        };
+        states: &MemoryStates<'_>,
+    ) -> TrapResult {
+        let evidence = question.evidence.iter();
         let first = &ranking[..ranking.len().min(FIRST)];
-        Trap {
+        TrapResult {
             id: question.id.clone(),
             kind: kind.cloned(),
             evidence: question.evidence.len(),
             among_first: share(question.evidence.iter().map(|turn| first.contains(turn))),
-            outdated: turns(&|turn| states.is_outdated(turn)),
-            revised: turns(&|turn| states.is_revised(turn)),
-            dropped: turns(&|turn| !states.is_kept(turn)),
+            outdated: evidence.clone().filter(|turn| states.is_outdated(turn)).cloned().collect(),
+            revised: evidence.clone().filter(|turn| states.is_revised(turn)).cloned().collect(),
+            dropped: evidence.filter(|turn| !states.is_kept(turn)).cloned().collect(),
         }
     }
 
@@ -56,16 +55,16 @@ impl Trap {
     }
 }
 
-pub fn among_first(traps: &[&Trap]) -> f64 {
+pub fn among_first(traps: &[&TrapResult]) -> f64 {
     mean(traps.iter().map(|trap| trap.among_first))
 }
 
-/// Questions with evidence that is marked as outdated.
-pub fn hurt(traps: &[&Trap]) -> usize {
+/// Counts the questions with superseded evidence.
+pub fn hurt(traps: &[&TrapResult]) -> usize {
     traps.iter().filter(|trap| !trap.outdated.is_empty()).count()
 }
 
-pub fn json(traps: &[&Trap]) -> Value {
+pub fn json(traps: &[&TrapResult]) -> Value {
     let mut kinds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for trap in traps {
         kinds.entry(trap.kind.as_deref().unwrap_or("unnamed")).or_default().push(trap.among_first);
@@ -83,31 +82,32 @@ pub fn json(traps: &[&Trap]) -> Value {
     })
 }
 
-pub fn rows(traps: &[&Trap]) -> Vec<Vec<String>> {
+pub fn rows(traps: &[&TrapResult]) -> Vec<Vec<String>> {
     if traps.is_empty() {
         return Vec::new();
     }
-    let evidence: usize = traps.iter().map(|trap| trap.evidence).sum();
-    let row = |name: &str, of: fn(&Trap) -> &Vec<String>| {
-        let count = count(traps, of);
-        vec![
-            name.to_owned(),
-            percent(count as f64 / evidence as f64),
-            format!("{count} of {evidence} memories that still hold"),
-        ]
-    };
     vec![
         vec![
             format!("traps: among the first {FIRST}"),
             percent(among_first(traps)),
             format!("mean over {} questions", traps.len()),
         ],
-        row("traps: marked as outdated", |trap| &trap.outdated),
-        row("traps: below a newer one", |trap| &trap.revised),
-        row("traps: not kept", |trap| &trap.dropped),
+        row("traps: superseded", traps, |trap| &trap.outdated),
+        row("traps: revised", traps, |trap| &trap.revised),
+        row("traps: not kept", traps, |trap| &trap.dropped),
     ]
 }
 
-fn count(traps: &[&Trap], of: fn(&Trap) -> &Vec<String>) -> usize {
+fn row(name: &str, traps: &[&TrapResult], of: fn(&TrapResult) -> &Vec<String>) -> Vec<String> {
+    let evidence: usize = traps.iter().map(|trap| trap.evidence).sum();
+    let count = count(traps, of);
+    vec![
+        name.to_owned(),
+        percent(count as f64 / evidence as f64),
+        format!("{count} of {evidence} memories that still hold"),
+    ]
+}
+
+fn count(traps: &[&TrapResult], of: fn(&TrapResult) -> &Vec<String>) -> usize {
     traps.iter().map(|trap| of(trap).len()).sum()
 }

@@ -1,4 +1,5 @@
-//! Whether a shard's index finds what its store holds: the same memories, and of each user as many words.
+//! Checks a shard's text index against its store: both must hold the same memories, and the same
+//! number of words for each user.
 
 use crate::fault::Result;
 use crate::home;
@@ -9,89 +10,107 @@ use crate::stages::store::Store;
 use std::collections::HashSet;
 use std::path::Path;
 
-pub struct Checked {
-    pub state: State,
+pub struct IndexCheck {
+    pub state: IndexState,
     /// The first differences.
     pub first: Vec<String>,
     pub total: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum IndexState {
     Equal,
     Different,
-    /// It has not seen all of the store, as after a crash, and does so at the next start.
+    /// The index has not applied all of the store, as after a crash; the next start catches up.
     Behind,
-    /// There is none that could be used. It is made again at the next start.
+    /// There is no usable index; the next start rebuilds one.
     None,
 }
 
-impl State {
+impl IndexState {
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Equal => "equal",
-            State::Different => "different",
-            State::Behind => "behind",
-            State::None => "none",
+            IndexState::Equal => "equal",
+            IndexState::Different => "different",
+            IndexState::Behind => "behind",
+            IndexState::None => "none",
         }
     }
 }
 
-/// Changes nothing but what the next start would change too: an index that cannot be used is begun anew.
+impl IndexCheck {
+    fn add(&mut self, difference: String, first_max: usize) {
+        self.total += 1;
+        if self.first.len() < first_max {
+            self.first.push(difference);
+        }
+    }
+}
+
+/// Compares the index in `dir` with the store, and lists at most `first_max` differences.
+///
+/// Opens the index as the next start would: an unusable index is replaced by an empty one, and
+/// nothing else is written.
 pub fn check(
     dir: &Path,
     options: index::Options,
     store: &Store,
     first_max: usize,
-) -> Result<Checked> {
-    let mut checked = Checked { state: State::None, first: Vec::new(), total: 0 };
+) -> Result<IndexCheck> {
+    let mut result = IndexCheck { state: IndexState::None, first: Vec::new(), total: 0 };
     if !dir.exists() {
-        return Ok(checked);
+        return Ok(result);
     }
     let index = Index::open(dir, options, Room::new(0), &home::generation(store.identity()))?;
     let applied = store.applied();
-    // Without a mark, or with one of a store that was set aside, all is looked at again at the next start.
-    let Some(mark) = index.text.mark().filter(|mark| *mark <= applied) else { return Ok(checked) };
-    // What a restore has put or removed ahead of the store's mark, the index has not seen either.
-    let is_current = mark == applied && !store.is_ahead();
-    checked.state = if is_current { State::Equal } else { State::Behind };
-    let mut differs = |what: String| {
-        checked.total += 1;
-        if checked.first.len() < first_max {
-            checked.first.push(what);
-        }
+    // Without a checkpoint, or with the checkpoint of a store that was set aside, the next start
+    // indexes everything again.
+    let Some(checkpoint) = index.text.mark().filter(|mark| *mark <= applied) else {
+        return Ok(result);
     };
-    let (mut rest, mut after) = (index.text.ids()?.into_iter().collect::<HashSet<_>>(), None);
+    // An interrupted restore has written to the store ahead of its checkpoint, and not to the
+    // index.
+    let is_current = checkpoint == applied && !store.is_ahead();
+    result.state = if is_current { IndexState::Equal } else { IndexState::Behind };
+    let mut only_in_index: HashSet<_> = index.text.ids()?.into_iter().collect();
+    let mut after = None;
     loop {
         let users = store.users(after.as_ref(), 1000)?;
         let Some(last) = users.last().cloned() else { break };
         for key in users {
-            let (mut memories, mut words) = (0, 0);
+            let mut memories = 0;
+            let mut words = 0;
             store.memories(&key, &mut |memory| {
-                let (id, changed) = (memory.id, memory.changed);
+                let id = memory.id;
+                let changed = memory.changed;
                 memories += 1;
                 words += u64::from(shard::document(memory).text().lengths().own);
-                let is_indexed = rest.remove(&(key.clone(), id));
-                // What has changed since the mark is put at the next start.
-                if changed <= mark && !is_indexed {
-                    differs(format!("{key} memory {id} is in the store and not in the index"));
+                let is_indexed = only_in_index.remove(&(key.clone(), id));
+                // The next start indexes memories that changed after the checkpoint.
+                if changed <= checkpoint && !is_indexed {
+                    let difference =
+                        format!("{key} memory {id} is in the store and not in the index");
+                    result.add(difference, first_max);
                 }
                 true
             })?;
             let (documents, length) = index.text.documents(&key)?;
             if is_current && documents == memories && length != words {
-                differs(format!("{key} has {words} words in the store and {length} in the index"));
+                let difference =
+                    format!("{key} has {words} words in the store and {length} in the index");
+                result.add(difference, first_max);
             }
         }
         after = Some(last);
     }
     if is_current {
-        rest.iter().for_each(|(key, id)| {
-            differs(format!("{key} memory {id} is in the index and not in the store"))
-        });
+        for (key, id) in only_in_index {
+            let difference = format!("{key} memory {id} is in the index and not in the store");
+            result.add(difference, first_max);
+        }
     }
-    if checked.total > 0 {
-        checked.state = State::Different;
+    if result.total > 0 {
+        result.state = IndexState::Different;
     }
-    Ok(checked)
+    Ok(result)
 }

@@ -1,11 +1,11 @@
-//! What the demo prints: for a person in at most 100 columns, for a program one JSON object a line. Asks nobody anything.
+//! Prints the demo: lines of at most 100 columns for a person, or one JSON object per line for a
+//! program.
 
-use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, found, moment, wrapped};
-use super::script::{Question, Session};
-use super::stage::Figures;
-use crate::cli::Output;
-use crate::cli::client::Reply;
-use crate::cli::show::*;
+use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, moment, recalled_memory, wrapped};
+use super::metrics_page::MetricsPage;
+use super::script::{ScriptQuestion, ScriptSession};
+use crate::cli::client::ClientReply;
+use crate::cli::show::{BAD, BOLD, DIM, NAME, Output, PLAIN, number, outcome_style, text};
 use crate::text::shortened;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// The numbers of a recalled memory: what matched, what that is worth, and what nudges it.
+/// Fields of `explain` that are shown for a recalled memory: matches, weighted terms, adjustments.
 const TERMS: [&str; 19] = [
     "cosine",
     "bm25",
@@ -45,7 +45,8 @@ impl Screen {
         Screen { output }
     }
 
-    /// A reader who has gone away (`| head`) does not stop the play: it ends by itself.
+    /// Prints a line. A reader that has closed the pipe (`| head`) is ignored: the demo ends by
+    /// itself.
     pub fn line(&self, text: &str) {
         if self.output == Output::Person {
             let mut out = anstream::stdout().lock();
@@ -68,7 +69,8 @@ impl Screen {
 
     pub fn title(&self, model: &str, profile: &str) {
         self.line(&format!(
-            "{BOLD}Keepsake{PLAIN}: a broker, the service and a client in one process; the client knows only Kafka."
+            "{BOLD}Keepsake{PLAIN}: a broker, the service and a client in one process; \
+             the client uses only Kafka."
         ));
         self.line(&format!("{DIM}model {model}, profile {profile}; starting …{PLAIN}"));
         self.record("start", json!({"model": model, "profile": profile}));
@@ -88,10 +90,10 @@ impl Screen {
         );
     }
 
-    /// A name and what there is to say about it, in as many lines as it takes.
-    pub fn row(&self, name: &str, said: &str, left: usize) {
-        for (line, part) in wrapped(said, WIDTH - left).iter().enumerate() {
-            self.line(&format!("{DIM}{:<left$}{PLAIN}{part}", if line == 0 { name } else { "" }));
+    /// Prints a name in a column of `left` characters, and a text beside that column, wrapped.
+    pub fn row(&self, name: &str, text: &str, left: usize) {
+        for (n, part) in wrapped(text, WIDTH - left).iter().enumerate() {
+            self.line(&format!("{DIM}{:<left$}{PLAIN}{part}", if n == 0 { name } else { "" }));
         }
     }
 
@@ -107,26 +109,33 @@ impl Screen {
             "published to the events topic, each turn with its decision",
         );
         for text in [
-            "Five factors: novelty, contradiction, specificity, emphasis, context switch. Weighted, and with",
-            "smaller signs such as a date or a greeting, they make the points; behind / is the threshold.",
+            "Five factors: novelty, contradiction, specificity, emphasis, context switch. Their",
+            "weighted sum, with smaller signs such as a date or a greeting, makes the points. The",
+            "number after / is the threshold.",
         ] {
             self.line(&format!("{DIM}{text}{PLAIN}"));
         }
     }
 
-    pub fn session(&self, number: usize, session: &Session, began_ms: i64) {
+    pub fn session(&self, number: usize, session: &ScriptSession, began_ms: i64) {
         let title = format!("Session {number}, \"{}\", {}", session.name, day(began_ms));
         self.line(&format!("\n{BOLD}{title}{PLAIN}"));
         let heads: String = FACTORS.iter().map(|(_, short)| format!("{short:<FACTOR$} ")).collect();
-        self.line(&format!("{DIM}{:LEFT$}{heads}points/needed{PLAIN}", ""));
+        self.line(&format!("{DIM}{:LEFT$}{heads}points/threshold{PLAIN}", ""));
         self.record("session", json!({"session": session.name, "at": moment(began_ms)}));
     }
 
-    pub fn turn(&self, who: &str, text: &str, event: &Value, reply: &Reply) {
+    pub fn turn(&self, who: &str, text: &str, event: &Value, reply: &ClientReply) {
         let style = if who == "assistant" { DIM } else { NAME };
         self.line(&format!("{style}{who:<LEFT$}{PLAIN}{text}"));
         self.decisions(&reply.value);
-        self.record("turn", json!({"event": event, "reply": reply.value, "round_trip_us": reply.took.as_micros() as u64}));
+        self.record(
+            "turn",
+            json!({
+                "event": event, "reply": reply.value,
+                "round_trip_us": reply.took.as_micros() as u64,
+            }),
+        );
     }
 
     pub fn decisions(&self, receipt: &Value) {
@@ -135,7 +144,13 @@ impl Screen {
         }
     }
 
-    pub fn question(&self, number: usize, question: &Question, request: &Value, reply: &Reply) {
+    pub fn question(
+        &self,
+        number: usize,
+        question: &ScriptQuestion,
+        request: &Value,
+        reply: &ClientReply,
+    ) {
         self.line(&format!(
             "\n{BOLD}{number}  {}{PLAIN}  {DIM}{}{PLAIN}",
             question.text, question.remark
@@ -146,29 +161,33 @@ impl Screen {
         }
         self.record(
             "question",
-            json!({"request": request, "reply": reply.value, "round_trip_us": reply.took.as_micros() as u64}),
+            json!({
+                "request": request, "reply": reply.value,
+                "round_trip_us": reply.took.as_micros() as u64,
+            }),
         );
     }
 
-    /// Memories with their scores, and how long it took.
-    pub fn recalled(&self, reply: &Reply) {
+    /// Prints the memories of a reply with their scores, and the times.
+    pub fn recalled(&self, reply: &ClientReply) {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         if memories.is_empty() {
-            self.line(&format!("   {DIM}nothing is remembered about that{PLAIN}"));
+            self.line(&format!("   {DIM}no memory about that{PLAIN}"));
         }
-        memories.iter().for_each(|memory| self.line(&found(memory, memories)));
-        let (there_and_back, inside) =
-            (reply.took.as_secs_f64() * 1e3, number(&reply.value, "took_us") / 1e3);
+        memories.iter().for_each(|memory| self.line(&recalled_memory(memory, memories)));
+        let round_trip_ms = reply.took.as_secs_f64() * 1e3;
+        let service_ms = number(&reply.value, "took_us") / 1e3;
         let block = match reply.value["tokens"].as_u64() {
             None | Some(0) => "no prompt block".to_owned(),
             Some(tokens) => format!("prompt block of {tokens} tokens"),
         };
         self.line(&format!(
-            "   {DIM}{block} · {there_and_back:.1} ms there and back, {inside:.1} ms of them in the service{PLAIN}"
+            "   {DIM}{block} · round trip {round_trip_ms:.1} ms, {service_ms:.1} ms of that in \
+             the service{PLAIN}"
         ));
     }
 
-    /// The prompt block as a model would read it.
+    /// Prints the prompt block as a model would read it.
     pub fn block(&self, reply: &Value) {
         for line in text(reply, "prompt").lines() {
             wrapped(line, WIDTH - 5)
@@ -177,7 +196,7 @@ impl Screen {
         }
     }
 
-    /// Every number of a decision.
+    /// Prints every number of a decision.
     pub fn explained(&self, decision: &Value) {
         self.line(&format!(
             "  {}{}{PLAIN} {}",
@@ -196,20 +215,20 @@ impl Screen {
             self.line(&format!("  {DIM}{name:<15} {points:>+6.2}{PLAIN}"));
         }
         if !points.is_empty() {
-            let (total, threshold) =
-                (number(&decision["surprise"], "total"), number(decision, "threshold"));
+            let total = number(&decision["surprise"], "total");
+            let threshold = number(decision, "threshold");
             self.line(&format!(
-                "  {:<15} {total:>+6.2}  {DIM}kept from {threshold:.2}{PLAIN}",
+                "  {:<15} {total:>+6.2}  {DIM}threshold {threshold:.2}{PLAIN}",
                 "points"
             ));
         }
     }
 
-    /// Every number of an answer.
-    pub fn ranked(&self, reply: &Reply) {
+    /// Prints every number of an answer.
+    pub fn ranked(&self, reply: &ClientReply) {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         for memory in memories {
-            self.line(&found(memory, memories));
+            self.line(&recalled_memory(memory, memories));
             let terms = TERMS
                 .iter()
                 .map(|name| (name, number(&memory["explain"], name)))
@@ -221,7 +240,7 @@ impl Screen {
                 .for_each(|part| self.line(&format!("     {DIM}{part}{PLAIN}")));
         }
         if memories.is_empty() {
-            self.line("  nothing was found, or nothing near enough to be an answer");
+            self.line("  no memory was found that is likely to answer");
         }
     }
 
@@ -260,27 +279,22 @@ impl Screen {
         );
     }
 
-    pub fn figures(&self, http: SocketAddr, figures: &Figures) {
+    pub fn metrics(&self, http: SocketAddr, metrics: &MetricsPage) {
         let url = format!("http://{http}/metrics");
         self.chapter("Metrics", &url);
-        let decisions = figures.by_label("keepsake_decisions_total");
+        let decisions = metrics.by_label("keepsake_decisions_total");
         let words: Vec<String> =
             decisions.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
-        let mean_ms = |name: &str| {
-            let (sum, count) =
-                (figures.sum(&format!("{name}_sum")), figures.sum(&format!("{name}_count")));
-            if count > 0.0 { sum / count * 1e3 } else { 0.0 }
-        };
-        let (encode_ms, apply_ms) =
-            (mean_ms("keepsake_encode_seconds"), mean_ms("keepsake_apply_seconds"));
-        let bytes = figures.sum("process_resident_memory_bytes");
+        let encode_ms = metrics.mean_ms("keepsake_encode_seconds");
+        let apply_ms = metrics.mean_ms("keepsake_apply_seconds");
+        let bytes = metrics.sum("process_resident_memory_bytes");
         let rows = [
             ("keepsake_decisions_total", words.join(", ")),
             ("keepsake_encode_seconds", format!("{encode_ms:.1} ms on average to encode a turn")),
             ("keepsake_apply_seconds", format!("{apply_ms:.2} ms on average to apply a batch")),
             ("process_resident_memory_bytes", format!("{:.0} MB", bytes / 1e6)),
         ];
-        rows.iter().for_each(|(name, said)| self.row(name, said, 31));
+        rows.iter().for_each(|(name, text)| self.row(name, text, 31));
         let outcomes: Value = decisions
             .iter()
             .map(|(outcome, count)| ((*outcome).to_owned(), json!(count)))
@@ -288,7 +302,10 @@ impl Screen {
             .into();
         self.record(
             "figures",
-            json!({"url": url, "decisions": outcomes, "encode_ms": encode_ms, "apply_ms": apply_ms, "resident_bytes": bytes}),
+            json!({
+                "url": url, "decisions": outcomes, "encode_ms": encode_ms, "apply_ms": apply_ms,
+                "resident_bytes": bytes,
+            }),
         );
     }
 }

@@ -1,0 +1,139 @@
+//! Formats decisions and recalled memories for a person: outcomes, factors, scores and their terms.
+
+use super::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, text};
+use crate::stages::rank::TERMS;
+use serde_json::{Map, Value};
+
+/// Factors of a surprise with the short names they are shown by.
+const FACTORS: [(&str, &str); 5] = [
+    ("novelty", "novelty"),
+    ("contradiction", "contra"),
+    ("specificity", "specific"),
+    ("emphasis", "emphasis"),
+    ("context_switch", "switch"),
+];
+
+/// Numbers of `explain` that multiply the score. The numbers in `INPUTS` and `SIGNALS` are shown
+/// without a bar; all others are terms of the sum.
+const MULTIPLIERS: [&str; 3] = ["role", "superseded", "nudge"];
+/// Inputs of the terms.
+const INPUTS: [&str; 5] = ["cosine", "bm25", "recency", "importance", "confidence"];
+/// Relevance, and the signals that relevance is estimated from.
+const SIGNALS: [&str; 5] = ["relevance", "share", "shared", "whole", "above"];
+
+/// Formats a decision on two lines: outcome and reason, then the numbers.
+pub fn decision(decision: &Value) -> String {
+    let outcome = text(decision, "outcome");
+    let style = outcome_style(outcome);
+    let kind =
+        decision["kind"].as_str().map_or(String::new(), |kind| format!(" {NAME}{kind}{PLAIN}"));
+    let mut lines = format!("{style}{outcome:<10}{PLAIN}{kind} {}", text(decision, "reason"));
+    if decision["surprise"].is_object() {
+        let total = number(&decision["surprise"], "total");
+        let threshold = number(decision, "threshold");
+        lines.push_str(&format!(
+            "\n           {} {DIM}surprise {total:.2}, threshold {threshold:.2}{PLAIN}",
+            factors(&decision["surprise"])
+        ));
+    }
+    lines
+}
+
+/// Formats the five factors of a surprise as small bars.
+fn factors(surprise: &Value) -> String {
+    FACTORS
+        .iter()
+        .map(|(field, name)| format!("{name} {DIM}{}{PLAIN}", bar(number(surprise, field), 5)))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Formats a recalled memory on one line. The bar is the memory's share of the `best` score.
+pub fn memory(memory: &Value, best: f64) -> String {
+    let score = memory["score"].as_f64().map_or(String::new(), |score| {
+        let share = if best > 0.0 { score / best } else { 0.0 };
+        format!("{} {score:.2} ", bar(share, 5))
+    });
+    let day = text(memory, "created_at").get(..10).unwrap_or_default();
+    let until = memory["valid_to"]
+        .as_str()
+        .map_or(String::new(), |_| format!(" {CHANGED}(no longer){PLAIN}"));
+    let relevance = memory["relevance"]
+        .as_f64()
+        .map_or(String::new(), |share| format!("{:>3.0} % ", 100.0 * share));
+    format!(
+        "{score}{relevance}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}",
+        text(memory, "kind"),
+        text(memory, "content")
+    )
+}
+
+/// Formats the `explain` of a memory: the terms of the sum as bars, largest first, then the
+/// multipliers that differ from 1, then the numbers behind.
+pub fn terms(explain: &Map<String, Value>) -> String {
+    let mut lines = String::new();
+    for (name, value) in added_terms(explain) {
+        let style = if value < 0.0 { CHANGED } else { DIM };
+        let words = TERMS.iter().find(|term| term.name == name).map_or("", |term| term.words);
+        lines.push_str(&format!(
+            "      {DIM}{name:<12}{PLAIN} {style}{}{PLAIN} {value:>+6.3}  {DIM}{words}{PLAIN}\n",
+            bar(value.abs(), 20)
+        ));
+    }
+    for (name, value) in present(explain, &MULTIPLIERS).filter(|(_, value)| *value != 1.0) {
+        lines.push_str(&format!("      {DIM}{name:<12} {:20} × {value:>5.3}{PLAIN}\n", ""));
+    }
+    for names in [&INPUTS, &SIGNALS] {
+        let numbers: Vec<String> =
+            present(explain, names).map(|(name, value)| format!("{name} {value:.2}")).collect();
+        if !numbers.is_empty() {
+            lines.push_str(&format!("      {DIM}{}{PLAIN}\n", numbers.join(", ")));
+        }
+    }
+    lines
+}
+
+/// Returns the terms of the sum that are not 0, largest first.
+fn added_terms(explain: &Map<String, Value>) -> Vec<(&str, f64)> {
+    let others = [&MULTIPLIERS[..], &INPUTS, &SIGNALS, &["score"]].concat();
+    let mut terms: Vec<(&str, f64)> = explain
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.as_f64()?)))
+        .filter(|(name, value)| !others.contains(name) && *value != 0.0)
+        .collect();
+    terms.sort_by(|a, b| b.1.total_cmp(&a.1));
+    terms
+}
+
+/// Returns those of the named numbers that `explain` has.
+fn present<'n>(
+    explain: &Map<String, Value>,
+    names: &'n [&'n str],
+) -> impl Iterator<Item = (&'n str, f64)> {
+    names.iter().filter_map(|name| Some((*name, explain.get(*name)?.as_f64()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terms_of_a_score_are_bars_followed_by_the_multipliers() {
+        let explain = serde_json::json!({
+            "dense": 0.5, "words": 0.0, "question": -0.1, "role": 0.5, "nudge": 1.0,
+            "cosine": 0.4, "score": 0.2,
+        });
+        let explain = explain.as_object().expect("the literal is an object");
+        let plain = anstream::adapter::strip_str(&terms(explain)).to_string();
+        let lines: Vec<&str> = plain.lines().map(str::trim).collect();
+        assert_eq!(
+            lines[0],
+            format!("dense        {}{} +0.500  near in meaning", "█".repeat(10), " ".repeat(10))
+        );
+        assert_eq!(lines[1], format!("question     ██{} -0.100  only asks", " ".repeat(18)));
+        assert_eq!(
+            (lines[2], lines[3], lines.len()),
+            (&*format!("role         {:20} × 0.500", ""), "cosine 0.40", 4)
+        );
+    }
+}
