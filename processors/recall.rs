@@ -12,6 +12,7 @@ use crate::fault::{Reject, RejectCode};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::ports::broker::{Outgoing, Record};
+use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::embedder::{Embedder, TokenCounter};
 use crate::profile::Profiles;
 use crate::shard::Shard;
@@ -48,6 +49,7 @@ pub struct Recall {
     pub spread: Spread,
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
     reranking: Option<Reranking>,
     word_vectors: WordVectors,
     waiting: VecDeque<Waiting>,
@@ -93,6 +95,7 @@ impl Recall {
             spread,
             tokens,
             metrics,
+            clock: Arc::new(SystemClock),
             reranking,
             word_vectors,
             waiting,
@@ -103,6 +106,11 @@ impl Recall {
 
     pub fn with_spread(self, spread: Spread) -> Recall {
         Recall { spread, ..self }
+    }
+
+    /// Measures the time that a request has left by this clock instead of the system's.
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Recall {
+        Recall { clock, ..self }
     }
 
     /// A request, or a moment in which those that wait may go on.
@@ -290,8 +298,10 @@ impl Recall {
 
     fn answer(&mut self, now: Now, shard: &Shard, asked: Asked) -> Outgoing {
         let name = asked.request.ask.name();
-        let (began, left_ms) = (asked.began, asked.request.deadline.ms_since(now.wall));
-        let left_ms = || left_ms - began.elapsed().as_millis() as i64;
+        let clock = self.clock.clone();
+        let at_start_ms = clock.steady_ms();
+        let at_most_ms = asked.request.deadline.ms_since(now.wall);
+        let left_ms = || at_most_ms - (clock.steady_ms() - at_start_ms);
         match self.ask(now, shard, &asked.request, &left_ms) {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
@@ -349,3 +359,6 @@ impl Recall {
         reply::refusal(&asked.to, reject, freshness.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests;
