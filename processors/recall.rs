@@ -128,7 +128,7 @@ impl Recall {
 
     /// Takes a request, if there is one, and answers the waiting requests that can go on.
     pub fn step(&mut self, now: Now, record: Option<Record>) -> Vec<Outgoing> {
-        let mut out = self.wake(now);
+        let mut out = self.answer_waiting(now);
         if let Some(record) = record {
             self.read.insert(record.partition, record.offset + 1);
             out.extend(self.take(now, record));
@@ -276,7 +276,7 @@ impl Recall {
 
     /// Answers the waiting requests that can go on, and refuses those that have waited too long, in
     /// the order of their arrival.
-    fn wake(&mut self, now: Now) -> Vec<Outgoing> {
+    fn answer_waiting(&mut self, now: Now) -> Vec<Outgoing> {
         let mut out = Vec::new();
         for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
             match self.shard(pending.partition) {

@@ -51,7 +51,6 @@ impl Bench {
         let config = layers.checked().expect("the defaults");
         let model =
             Model::open(&run::options::embedder(&config)).expect("the hash model has no files");
-        let session = || model.session().expect("the hash model has no files");
         let clock = ManualClock::at(NOW);
         let metrics = Arc::new(Metrics::new());
         let place = Place {
@@ -75,14 +74,15 @@ impl Bench {
             options: run::options::ingest(&config),
             profiles: profiles.clone(),
             shards: shards.clone(),
-            encoder: pool::in_place(session()),
+            encoder: pool::in_place(model.session().expect("the hash model has no files")),
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
             spread: Spread::STANDARD,
             flood: Flood::new(run::options::flood(&config)),
             metrics: metrics.clone(),
         };
-        let encoder = SlowEncoder { model: session(), clock: clock.clone(), encode_ms };
+        let session = model.session().expect("the hash model has no files");
+        let encoder = SlowEncoder { model: session, clock: clock.clone(), encode_ms };
         let recall = Recall::new(
             run::options::recall(&config),
             profiles,
@@ -111,10 +111,11 @@ impl Bench {
         self.shards.polled();
         let wall = self.clock.wall();
         let replies = self.recall.step(Now { wall, events: wall }, record);
-        let body = |reply: &Outgoing| {
-            serde_json::from_slice(reply.value.as_deref().expect("a reply")).expect("JSON")
-        };
-        replies.iter().map(body).collect()
+        replies
+            .iter()
+            .map(|reply| reply.value.as_deref().expect("a reply"))
+            .map(|body| serde_json::from_slice(body).expect("JSON"))
+            .collect()
     }
 }
 

@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn session_memories_are_admitted_only_for_their_session() {
         let none = nothing();
-        let private = |memory: &mut Memory| {
-            (memory.scope, memory.session) = (Scope::Session, Some("s1".into()))
-        };
+        fn private(memory: &mut Memory) {
+            (memory.scope, memory.session) = (Scope::Session, Some("s1".into()));
+        }
         check(private, &ask("q", &none), false);
         check(private, &Question { session: Some("s2"), ..ask("q", &none) }, false);
         check(private, &Question { session: Some("s1"), ..ask("q", &none) }, true);
@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn kinds_and_metadata_are_conditions() {
-        let (none, kinds) = (nothing(), [Kind::new("preference")]);
+        let none = nothing();
+        let kinds = [Kind::new("preference")];
         check(|_| (), &Question { kinds: &kinds, ..ask("q", &none) }, false);
         check(
             |memory| memory.kind = kinds[0].clone(),
@@ -107,10 +108,10 @@ mod tests {
     #[test]
     fn superseded_and_archived_memories_are_admitted_only_on_request() {
         let none = nothing();
-        let old = |memory: &mut Memory| {
+        fn old(memory: &mut Memory) {
             (memory.valid_to, memory.superseded_by) =
-                (Some(Time(50)), Some(MemoryId::of(&memory.source, 9)))
-        };
+                (Some(Time(50)), Some(MemoryId::of(&memory.source, 9)));
+        }
         check(old, &ask("q", &none), false);
         check(old, &Question { explain: true, ..ask("q", &none) }, true);
         check(old, &Question { include_archived: true, ..ask("q", &none) }, true);
@@ -130,10 +131,10 @@ mod tests {
     #[test]
     fn as_of_a_time_admits_memories_known_and_valid_then() {
         let none = nothing();
-        let lived = |memory: &mut Memory| {
+        fn lived(memory: &mut Memory) {
             (memory.created_at, memory.valid_from, memory.valid_to) =
                 (Time(10), Time(10), Some(Time(50)));
-        };
+        }
         for (time, expected) in [(9, false), (10, true), (49, true), (50, false)] {
             check(lived, &Question { as_of: Some(Time(time)), ..ask("q", &none) }, expected);
         }
@@ -143,9 +144,9 @@ mod tests {
     #[test]
     fn as_of_an_offset_ignores_later_changes() {
         let none = nothing();
-        let replaced_at_9 = |memory: &mut Memory| {
+        fn replaced_at_9(memory: &mut Memory) {
             (memory.source.offset, memory.changed, memory.valid_to) = (5, 9, Some(Time(50)));
-        };
+        }
         for (offset, expected) in [(4, false), (5, true), (8, true), (9, false)] {
             check(
                 replaced_at_9,

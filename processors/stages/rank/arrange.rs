@@ -273,12 +273,12 @@ mod tests {
 
     #[test]
     fn a_memory_with_all_words_of_the_question_gives_way_to_a_sure_or_near_revision() {
-        let literal = |newer_score: f32, is_marked: bool| {
+        fn literal(newer_score: f32, is_marked: bool) -> Vec<Ranked> {
             let newer = one(2, newer_score, Some(1));
             let mut older = Ranked { terms: vec![("literal", 0.2)], ..one(1, 1.0, None) };
             older.memory_mut().revised_by = is_marked.then_some(newer.memory.id);
             vec![older, newer]
-        };
+        }
         check(literal(0.5, false), &["m1", "m2"]);
         check(literal(0.5, true), &["m2", "m1"]);
         check(literal(0.6, false), &["m2", "m1"]);

@@ -98,7 +98,9 @@ mod tests {
 
     #[test]
     fn half_is_left_after_a_half_life_in_either_shape() {
-        let monthly = |shape| Fade { shape, half_life_days: 30.0, ..fade() };
+        fn monthly(shape: Shape) -> Fade {
+            Fade { shape, half_life_days: 30.0, ..fade() }
+        }
         check(&monthly(Shape::PowerLaw), 30, 0.5);
         check(&monthly(Shape::PowerLaw), 150, 0.25);
         check(&monthly(Shape::Exponential), 30, 0.5);

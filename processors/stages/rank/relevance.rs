@@ -190,7 +190,9 @@ mod tests {
 
     #[test]
     fn without_near_memories_and_shared_words_there_is_no_match() {
-        let far = |shared| (1..20).map(|number| found(number, 0.8, 0.04, 0.1, shared)).collect();
+        fn far(shared: Option<f32>) -> Vec<Ranked> {
+            (1..20).map(|number| found(number, 0.8, 0.04, 0.1, shared)).collect()
+        }
         let (relevance, matched) = estimated(far(Some(0.0)));
         assert!(
             matched == Match::None && relevance.iter().all(|one| *one <= 0.05),

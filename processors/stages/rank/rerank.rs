@@ -74,9 +74,9 @@ mod tests {
             vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7), ranked(4, 0.6), ranked(5, 0.5)];
         let list = check(list, &[-9.0, 0.0, 4.0], &["m3", "m2", "m1", "m4", "m5"]);
         assert!(list.is_sorted_by(|a, b| a.score > b.score), "{list:#?}");
-        let term = |one: &Ranked, name| {
+        fn term(one: &Ranked, name: &str) -> Option<f32> {
             one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value)
-        };
+        }
         assert_eq!(
             (list[1].score, term(&list[1], "score"), term(&list[1], "rerank")),
             (0.5, Some(0.5), Some(0.5))
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn the_newer_of_two_values_in_conflict_still_comes_first_if_it_scores_nearly_as_well() {
-        let list = |newer: f32| {
+        fn list(newer: f32) -> (Vec<Ranked>, [f32; 3]) {
             let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
             (list[0].memory_mut().conflicts_with, list[2].memory_mut().created_at) =
                 (vec![id(3)], Time(5));
             (list, [3.0, 2.0, newer])
-        };
+        }
         let (near, logits) = list(1.5);
         check(near, &logits, &["m3", "m1", "m2"]);
         let (far, logits) = list(-1.5);

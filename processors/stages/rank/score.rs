@@ -317,7 +317,8 @@ fn share(value: f32, greatest: f32) -> f32 {
 /// Returns the cosine to the whole question minus the cosine to its nearest word, or 0 if the words
 /// were not measured.
 fn beyond_word(hit: &Hit) -> f32 {
-    let (whole, word) = (finite(hit.own.cosine), finite(hit.nearest_word));
+    let whole = finite(hit.own.cosine);
+    let word = finite(hit.nearest_word);
     if word > 0.0 { unit(whole - word) } else { 0.0 }
 }
 
@@ -409,24 +410,26 @@ mod tests {
     fn the_most_relevant_are_the_best_of_either_engine() {
         let near = [(1.0, 0.9), (9.0, 0.0), (5.5, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)]
             .map(|(words, cosine)| Near { words, cosine });
-        let best = |limit| {
+        for (limit, expected) in [
+            (1, vec![0]),
+            (2, vec![0, 2]),
+            (3, vec![0, 1, 2]),
+            (4, vec![0, 1, 2, 3]),
+            (9, vec![0, 1, 2, 3, 4]),
+        ] {
             let mut places = most_relevant(&near, &weights(), limit);
             places.sort_unstable();
-            places
-        };
-        assert_eq!((best(1), best(2), best(3)), (vec![0], vec![0, 2], vec![0, 1, 2]));
-        assert_eq!((best(4), best(9)), (vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]));
+            assert_eq!(places, expected, "{limit}");
+        }
     }
 
     #[test]
     fn near_the_whole_question_scores_above_near_one_word() {
-        let near = |nearest_word| {
+        fn near(nearest_word: f32) -> f32 {
             let hits = vec![Hit { nearest_word, ..hit(1, "the cat is called Tom", 0.0, 0.5) }];
-            term(
-                &scored(hits, |_| true, &ask("q", &nothing()), &weights(), Time(0))[0],
-                "beyond_word",
-            )
-        };
+            let scored = scored(hits, |_| true, &ask("q", &nothing()), &weights(), Time(0));
+            term(&scored[0], "beyond_word")
+        }
         assert!(near(0.3) > near(0.4) && near(0.4) > 0.0, "{} {}", near(0.3), near(0.4));
         assert_eq!((near(0.5), near(0.7)), (0.0, 0.0), "one word alone");
         assert_eq!(near(0.0), 0.0, "its words were not measured");

@@ -423,35 +423,28 @@ pub(super) mod tests {
         ];
         list[0].memory_mut().covers = vec![list[1].memory.id];
         let own = Own { template: Some(&template), rule: None };
-        let check = |list: &[Ranked], budget: usize, expected: &str| {
-            let asked = Recall { format: crate::domain::Format::Template, ..recall("q") };
-            assert_eq!(
-                block(list, &asked, own, budget, &|text| text.split_whitespace().count()).text,
-                expected
-            );
-        };
-        check(&list, 99, "KNOWN\nWishes\n- p\n- i\n- f\nSummaries\n- s\nEND\n");
-        check(&list[..2], 99, "KNOWN\n- f\nSummaries\n- s\nEND\n");
-        check(&list, 7, "KNOWN\nWishes\n- p\n- i\nEND\n");
-        check(&list, 4, "KNOWN\n- f\nEND\n");
-        check(&list, 3, "");
+        let asked = Recall { format: crate::domain::Format::Template, ..recall("q") };
+        for (list, budget, expected) in [
+            (&list[..], 99, "KNOWN\nWishes\n- p\n- i\n- f\nSummaries\n- s\nEND\n"),
+            (&list[..2], 99, "KNOWN\n- f\nSummaries\n- s\nEND\n"),
+            (&list[..], 7, "KNOWN\nWishes\n- p\n- i\nEND\n"),
+            (&list[..], 4, "KNOWN\n- f\nEND\n"),
+            (&list[..], 3, ""),
+        ] {
+            let block = block(list, &asked, own, budget, &|text| text.split_whitespace().count());
+            assert_eq!(block.text, expected);
+        }
     }
 
     #[test]
     fn a_recall_without_a_format_gets_the_template() {
         let template = template("memory = '* {content}'").expect("a template");
         let own = Own { template: Some(&template), rule: None };
-        let prompt = |asked: &Recall| {
-            block(&[ranked("fact", "tea")], asked, own, 1_000, &|text| text.len()).text
-        };
-        assert_eq!(
-            prompt(&Recall { unsaid: Unsaid { format: true, limit: false }, ..recall("q") }),
-            "* tea\n"
-        );
-        assert!(
-            prompt(&recall("q")).contains("- (fact, 2024-05-01) tea"),
-            "markdown, for it was asked for"
-        );
+        let without = Recall { unsaid: Unsaid { format: true, limit: false }, ..recall("q") };
+        let list = [ranked("fact", "tea")];
+        assert_eq!(block(&list, &without, own, 1_000, &str::len).text, "* tea\n");
+        let markdown = block(&list, &recall("q"), own, 1_000, &str::len).text;
+        assert!(markdown.contains("- (fact, 2024-05-01) tea"), "Markdown was requested");
     }
 
     #[test]

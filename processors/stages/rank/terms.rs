@@ -78,11 +78,10 @@ pub struct Points([f32; TERMS.len()]);
 impl Points {
     /// `words` gets the weight that `dense` leaves: `1 - dense`.
     pub fn new(written: &Written) -> Points {
-        let weight = |term: &Term| match term.name {
+        Points(TERMS.each_ref().map(|term| match term.name {
             "words" => 1.0 - written.of("dense"),
             name => written.of(name),
-        };
-        Points(TERMS.each_ref().map(weight))
+        }))
     }
 
     pub fn of(&self, name: &str) -> f32 {
@@ -132,6 +131,10 @@ impl<'de> Deserialize<'de> for Written {
 mod tests {
     use super::*;
 
+    fn written(pairs: &[(&str, f32)]) -> Written {
+        Written(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect())
+    }
+
     #[test]
     fn a_weight_of_no_term_is_an_error_that_names_it() {
         let read = |text: &str| toml::from_str::<Written>(text).map_err(|fault| fault.to_string());
@@ -144,17 +147,13 @@ mod tests {
 
     #[test]
     fn bm25_has_the_weight_that_the_cosine_leaves() {
-        let points = |dense| Points::new(&Written(BTreeMap::from([("dense".to_owned(), dense)])));
         for (dense, words) in [(0.75, 0.25), (1.0, 0.0), (0.0, 1.0)] {
-            assert_eq!(points(dense).of("words"), words);
+            assert_eq!(Points::new(&written(&[("dense", dense)])).of("words"), words);
         }
     }
 
     #[test]
     fn the_weights_for_one_speaker_override_those_for_several() {
-        let written = |pairs: &[(&str, f32)]| {
-            Written(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect())
-        };
         let (one, several) =
             (written(&[("dense", 0.7)]), written(&[("dense", 0.5), ("month", 0.2)]));
         assert_eq!(one.over(&several), written(&[("dense", 0.7), ("month", 0.2)]));
