@@ -1,5 +1,18 @@
-//! The recall processor: request → decode → index → store → rank → reply. Reads shards, changes nothing.
-//! A machine without I/O of its own: `step` takes a request or a moment and returns what is to be sent.
+//! Answers requests: recall, list, get, explain, stats. Reads the shards of this process and
+//! changes nothing.
+//!
+//! ```text
+//! request -> decode -> forward?  wait?  -> ask.rs: encode -> hits.rs: index, store
+//!         -> rank -> rerank.rs -> render -> reply
+//! ```
+//!
+//! [`Recall::step`] takes a record, or only the time, and returns the records to send. The caller
+//! polls and publishes.
+//!
+//! - A request on the wrong partition is forwarded once.
+//! - A request with `keepsake-min-offset` waits until ingest has applied that offset, or until its
+//!   partition is restored; at most `waiting_max` requests wait.
+//! - Past its deadline, a request gets an error, or a partial reply if some queries are answered.
 
 mod ask;
 mod hits;
@@ -12,6 +25,7 @@ use crate::fault::{Reject, RejectCode};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::ports::broker::{Outgoing, Record};
+use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::embedder::{Embedder, TokenCounter};
 use crate::profile::Profiles;
 use crate::shard::Shard;
@@ -44,31 +58,34 @@ pub struct Recall {
     pub profiles: Profiles,
     pub shards: Arc<Shards>,
     pub encoder: Box<dyn Embedder>,
-    /// Puts the encoder's cosines on the standard scale. The standard one's unless `with_spread` gives another.
+    /// Converts the encoder's cosines to the standard scale. `with_spread` replaces the default,
+    /// [`Spread::STANDARD`].
     pub spread: Spread,
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
     reranking: Option<Reranking>,
     word_vectors: WordVectors,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRequest>,
     /// The offset after the newest request read, by partition.
     read: BTreeMap<i32, i64>,
     returned: Returned,
 }
 
-/// A request, checked, with where it came from and where its answer goes.
-struct Asked {
+/// A decoded request with its position and the address of its reply.
+struct PendingRequest {
     request: Request,
     to: ReplyTo,
     partition: i32,
     offset: i64,
+    /// For the durations in metrics and replies. Deadlines use `Recall::clock`.
     began: Instant,
     misrouted: bool,
 }
 
-/// Waits for ingest to reach its offset, or for its shard to be restored.
-struct Waiting {
-    asked: Asked,
+/// A request that waits for ingest to apply `offset`, or for its shard to be restored.
+struct WaitingRequest {
+    pending: PendingRequest,
     until: Time,
     offset: i64,
 }
@@ -82,22 +99,21 @@ impl Recall {
         tokens: TokenCounter,
         metrics: Arc<Metrics>,
     ) -> Recall {
-        let (waiting, read) = (VecDeque::new(), BTreeMap::new());
-        let (spread, reranking, returned) = (Spread::STANDARD, None, Returned::default());
         let word_vectors = WordVectors::new(options.word_vectors);
         Recall {
             options,
             profiles,
             shards,
             encoder,
-            spread,
+            spread: Spread::STANDARD,
             tokens,
             metrics,
-            reranking,
+            clock: Arc::new(SystemClock),
+            reranking: None,
             word_vectors,
-            waiting,
-            read,
-            returned,
+            waiting: VecDeque::new(),
+            read: BTreeMap::new(),
+            returned: Returned::default(),
         }
     }
 
@@ -105,9 +121,14 @@ impl Recall {
         Recall { spread, ..self }
     }
 
-    /// A request, or a moment in which those that wait may go on.
+    /// Measures the time that a request has left by this clock instead of the system's.
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Recall {
+        Recall { clock, ..self }
+    }
+
+    /// Takes a request, if there is one, and answers the waiting requests that can go on.
     pub fn step(&mut self, now: Now, record: Option<Record>) -> Vec<Outgoing> {
-        let mut out = self.wake(now);
+        let mut out = self.answer_waiting(now);
         if let Some(record) = record {
             self.read.insert(record.partition, record.offset + 1);
             out.extend(self.take(now, record));
@@ -117,7 +138,7 @@ impl Recall {
         out
     }
 
-    /// What would be told later: nobody steps any more.
+    /// Returns the records that later steps would have sent. Called once, at shutdown.
     pub fn last_words(&mut self) -> Vec<Outgoing> {
         self.returned.all(&self.options.returned)
     }
@@ -126,24 +147,21 @@ impl Recall {
         !self.waiting.is_empty()
     }
 
-    /// The offsets before which every request has its answer.
+    /// Returns for each partition the offset before which every request is answered: the consumer
+    /// may commit up to here.
     pub fn answered(&self) -> Vec<(i32, i64)> {
-        let first_waiting = |partition: i32| {
-            self.waiting
-                .iter()
-                .filter(|waiting| waiting.asked.partition == partition)
-                .map(|waiting| waiting.asked.offset)
-                .min()
-        };
-        self.read
-            .iter()
-            .map(|(partition, next)| (*partition, first_waiting(*partition).unwrap_or(*next)))
-            .collect()
+        let mut answered = self.read.clone();
+        for WaitingRequest { pending, .. } in &self.waiting {
+            answered
+                .entry(pending.partition)
+                .and_modify(|offset| *offset = pending.offset.min(*offset));
+        }
+        answered.into_iter().collect()
     }
 
-    /// Partitions that are no longer ours: their next owner answers what waits.
+    /// Drops the requests of partitions that were revoked: their next owner answers them.
     pub fn give_up(&mut self, partitions: &[i32]) {
-        self.waiting.retain(|waiting| !partitions.contains(&waiting.asked.partition));
+        self.waiting.retain(|waiting| !partitions.contains(&waiting.pending.partition));
         self.read.retain(|partition, _| !partitions.contains(partition));
     }
 
@@ -158,16 +176,15 @@ impl Recall {
         if request.key.partition(self.shards.partitions()) != record.partition {
             return self.forward(&record, &to, decoded.hop.as_ref(), &request, began);
         }
-        let misrouted = decoded.hop.is_some();
-        let asked = Asked {
+        let pending = PendingRequest {
             request,
             to,
             partition: record.partition,
             offset: record.offset,
             began,
-            misrouted,
+            misrouted: decoded.hop.is_some(),
         };
-        self.answer_or_wait(now, asked).into_iter().collect()
+        self.answer_or_wait(now, pending).into_iter().collect()
     }
 
     fn reject(
@@ -196,7 +213,7 @@ impl Recall {
     ) -> Vec<Outgoing> {
         if hop.is_some() {
             let reject =
-                Reject::new(RejectCode::Misrouted, "still on a wrong partition after one hop");
+                Reject::new(RejectCode::Misrouted, "still on the wrong partition after one hop");
             return self.reject(record, to, &reject, began);
         }
         if let Err(reject) = decode::may_be_forwarded(record) {
@@ -211,76 +228,77 @@ impl Recall {
         )]
     }
 
-    fn answer_or_wait(&mut self, now: Now, asked: Asked) -> Option<Outgoing> {
-        if now.wall > asked.request.deadline {
+    fn answer_or_wait(&mut self, now: Now, pending: PendingRequest) -> Option<Outgoing> {
+        if now.wall > pending.request.deadline {
             return Some(self.refuse(
-                &asked,
-                &Reject::new(RejectCode::Expired, "its deadline had passed before work began"),
+                &pending,
+                &Reject::new(RejectCode::Expired, "the deadline had passed before work began"),
             ));
         }
-        let Some(shard) = self.shard(asked.partition) else {
-            if self.shards.restoring().contains_key(&asked.partition) {
-                let offset = asked.request.min_offset.unwrap_or(-1);
-                return self.wait(now, asked, offset);
+        let Some(shard) = self.shard(pending.partition) else {
+            if self.shards.restoring().contains_key(&pending.partition) {
+                let offset = pending.request.min_offset.unwrap_or(-1);
+                return self.wait(now, pending, offset);
             }
-            return Some(self.refuse(&asked, &self.unavailable(asked.partition)));
+            return Some(self.refuse(&pending, &self.unavailable(pending.partition)));
         };
-        match asked.request.min_offset {
-            Some(offset) if !shard.has_applied(&asked.request.key, offset) => {
-                self.wait(now, asked, offset)
+        match pending.request.min_offset {
+            Some(offset) if !shard.has_applied(&pending.request.key, offset) => {
+                self.wait(now, pending, offset)
             }
-            _ => Some(self.answer(now, &shard, asked)),
+            _ => Some(self.answer(now, &shard, pending)),
         }
     }
 
-    fn wait(&mut self, now: Now, asked: Asked, offset: i64) -> Option<Outgoing> {
+    fn wait(&mut self, now: Now, pending: PendingRequest, offset: i64) -> Option<Outgoing> {
         if self.waiting.len() >= self.options.waiting_max {
             let reject = Reject::new(
                 RejectCode::Overloaded,
-                format!("{} requests wait for their offset already", self.waiting.len()),
+                format!("{} requests already wait for their offset", self.waiting.len()),
             );
-            return Some(self.refuse(&asked, &reject));
+            return Some(self.refuse(&pending, &reject));
         }
-        let until = now.wall.plus_ms(self.options.min_offset_ms).min(asked.request.deadline);
-        self.waiting.push_back(Waiting { asked, until, offset });
+        let until = now.wall.plus_ms(self.options.min_offset_ms).min(pending.request.deadline);
+        self.waiting.push_back(WaitingRequest { pending, until, offset });
         None
     }
 
     fn unavailable(&self, partition: i32) -> Reject {
         let message = match self.shards.restoring().get(&partition) {
             Some(share) => format!(
-                "partition {partition} is being restored, {:.0} % is here: ask again",
+                "partition {partition} is being restored, {:.0} % done: ask again",
                 100.0 * share
             ),
-            None => format!("partition {partition} is changing hands: ask again"),
+            None => format!("partition {partition} is moving to another process: ask again"),
         };
         Reject::new(RejectCode::Unavailable, message)
     }
 
-    /// Answers what waited long enough, in the order it came.
-    fn wake(&mut self, now: Now) -> Vec<Outgoing> {
+    /// Answers the waiting requests that can go on, and refuses those that have waited too long, in
+    /// the order of their arrival.
+    fn answer_waiting(&mut self, now: Now) -> Vec<Outgoing> {
         let mut out = Vec::new();
-        for waiting in std::mem::take(&mut self.waiting) {
-            let shard = self.shard(waiting.asked.partition);
-            match shard {
-                Some(shard) if shard.has_applied(&waiting.asked.request.key, waiting.offset) => {
-                    out.push(self.answer(now, &shard, waiting.asked))
+        for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
+            match self.shard(pending.partition) {
+                Some(shard) if shard.has_applied(&pending.request.key, offset) => {
+                    out.push(self.answer(now, &shard, pending))
                 }
-                Some(_) if now.wall >= waiting.until => {
-                    let message = format!("offset {} was not reached in time", waiting.offset);
-                    out.push(self.refuse(&waiting.asked, &Reject::new(RejectCode::Stale, message)));
+                Some(_) if now.wall >= until => {
+                    let message = format!("offset {offset} was not applied in time");
+                    out.push(self.refuse(&pending, &Reject::new(RejectCode::Stale, message)));
                 }
-                None if now.wall >= waiting.until => {
-                    let reject = self.unavailable(waiting.asked.partition);
-                    out.push(self.refuse(&waiting.asked, &reject));
+                None if now.wall >= until => {
+                    let reject = self.unavailable(pending.partition);
+                    out.push(self.refuse(&pending, &reject));
                 }
-                _ => self.waiting.push_back(waiting),
+                _ => self.waiting.push_back(WaitingRequest { pending, until, offset }),
             }
         }
         out
     }
 
-    /// Only while ingest polls: past that, another process may own the partition and know better.
+    /// Returns the shard while ingest polls. After `silence_ms` without a poll, another process may
+    /// own the partition and have newer state.
     fn shard(&self, partition: i32) -> Option<Arc<Shard>> {
         if self.shards.silent_ms() > self.options.silence_ms {
             return None;
@@ -288,35 +306,38 @@ impl Recall {
         self.shards.get(partition)
     }
 
-    fn answer(&mut self, now: Now, shard: &Shard, asked: Asked) -> Outgoing {
-        let name = asked.request.ask.name();
-        let (began, left_ms) = (asked.began, asked.request.deadline.ms_since(now.wall));
-        let left_ms = || left_ms - began.elapsed().as_millis() as i64;
-        match self.ask(now, shard, &asked.request, &left_ms) {
+    fn answer(&mut self, now: Now, shard: &Shard, pending: PendingRequest) -> Outgoing {
+        let name = pending.request.ask.name();
+        let clock = self.clock.clone();
+        let at_start_ms = clock.steady_ms();
+        let at_most_ms = pending.request.deadline.ms_since(now.wall);
+        let left_ms = || at_most_ms - (clock.steady_ms() - at_start_ms);
+        match self.ask(now, shard, &pending.request, &left_ms) {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
                     applied_offset: seen.applied,
-                    stale: seen.stale || !shard.has_applied(&asked.request.key, seen.applied),
-                    took_us: asked.began.elapsed().as_micros() as u64,
+                    stale: seen.stale || !shard.has_applied(&pending.request.key, seen.applied),
+                    took_us: pending.began.elapsed().as_micros() as u64,
                     partial: seen.partial,
-                    misrouted: asked.misrouted,
+                    misrouted: pending.misrouted,
                 };
                 if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
                     self.metrics.recalled(memories.len(), *tokens, *matched);
-                    let key = &asked.request.key;
+                    let key = &pending.request.key;
                     if self.profiles.of(key).returned_counts() {
                         let ids = memories.iter().map(|found| found.memory.id);
-                        self.returned.count(key, (asked.partition, asked.offset), now.events, ids);
+                        let place = (pending.partition, pending.offset);
+                        self.returned.count(key, place, now.events, ids);
                     }
                 }
-                self.metrics.answered(name, "ok", asked.began.elapsed());
-                reply::answer(&asked.to, &answer, &freshness)
+                self.metrics.answered(name, "ok", pending.began.elapsed());
+                reply::answer(&pending.to, &answer, &freshness)
             }
-            Err(reject) => self.refuse(&asked, &reject),
+            Err(reject) => self.refuse(&pending, &reject),
         }
     }
 
-    /// index → store → rank, by what was asked.
+    /// Dispatches on the kind of request. `left_ms` returns the time until the deadline.
     fn ask(
         &mut self,
         now: Now,
@@ -333,19 +354,22 @@ impl Recall {
         }
     }
 
-    fn refuse(&self, asked: &Asked, reject: &Reject) -> Outgoing {
+    fn refuse(&self, pending: &PendingRequest, reject: &Reject) -> Outgoing {
         self.metrics.answered(
-            asked.request.ask.name(),
+            pending.request.ask.name(),
             reject.code.status(),
-            asked.began.elapsed(),
+            pending.began.elapsed(),
         );
-        let freshness = self.shards.get(asked.partition).map(|shard| Freshness {
+        let freshness = self.shards.get(pending.partition).map(|shard| Freshness {
             applied_offset: shard.applied(),
             stale: shard.is_stale(),
-            took_us: asked.began.elapsed().as_micros() as u64,
+            took_us: pending.began.elapsed().as_micros() as u64,
             partial: false,
-            misrouted: asked.misrouted,
+            misrouted: pending.misrouted,
         });
-        reply::refusal(&asked.to, reject, freshness.as_ref())
+        reply::refusal(&pending.to, reject, freshness.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,16 @@
-//! What each kind of request reads from a shard: recall through the index, the others straight from the store.
+//! Carries out each kind of request on a shard. Recall goes through the index; list, get, explain
+//! and stats read the store directly.
+//!
+//! A recall does for each query:
+//! 1. Prepend the last turn of `history` if the query has few words of its own.
+//! 2. Find the speaker that the query names, and put the query in the first person.
+//! 3. Encode the query, and find hits among the memories of the user and of the tenant (`hits.rs`).
+//! 4. Rank them (`stages/rank`).
+//!
+//! Then the queries' results are reranked (`rerank.rs`), merged, truncated and rendered.
+//!
+//! Invariant: the hits of a query, and each other request, are read under one view of the shard
+//! (`shard.view()`), so that a commit in between is not half visible.
 
 use super::Recall;
 use super::hits::{Sought, hits_of};
@@ -18,12 +30,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Candidates looked at when the request filters: the best hundred may all be of the wrong kind.
+/// Candidates of a request with filters. The best hundred could all be of the wrong kind.
 const FILTERED_CANDIDATES: usize = 10_000;
-/// A question with fewer words of its own ("and her sister?") leans on the turn before it.
+/// A question with fewer content words ("and her sister?") is searched with the turn before.
 const LEANING_TERMS: usize = 3;
 
-/// The state of the shard an answer was made from.
+/// The state of the shard from which an answer was made.
 pub struct Seen {
     pub applied: i64,
     pub stale: bool,
@@ -36,7 +48,7 @@ impl Seen {
     }
 }
 
-/// The memories found for a question, and the information that its words carry.
+/// The memories found for a question, and the information of the question's words.
 struct Collected {
     hits: Vec<Hit>,
     information: f32,
@@ -46,7 +58,7 @@ struct Collected {
 type Answered = Result<(Answer, Seen), Reject>;
 
 impl Recall {
-    /// `left_ms` of the deadline is asked between questions: past it, what is there is the answer, and says that it is partial.
+    /// Answers the queries in their order until `left_ms()` is negative. The reply is then partial.
     pub(super) fn recall(
         &mut self,
         now: Now,
@@ -107,7 +119,7 @@ impl Recall {
         let count = |text: &str| self.tokens.count(text);
         let mut prompt = rank::block(&ranked, asked, template, &*profile.policy, budget, &count);
         if asked.format != Format::None {
-            // What did not fit into the block is not in the answer either: one budget for both.
+            // The reply lists the memories that the block holds: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
             ranked = ranked
                 .into_iter()
@@ -117,7 +129,7 @@ impl Recall {
                 .collect();
         }
         if matched == Some(Match::None) {
-            // Nothing that speaks of something else belongs into a model's prompt.
+            // Irrelevant memories do not belong in a model's prompt.
             prompt = rank::Prompt::default();
         }
         let memories = ranked.into_iter().map(found).collect();
@@ -154,8 +166,8 @@ impl Recall {
         })
     }
 
-    /// Finds with either engine among the user's own memories and those that the whole tenant sees,
-    /// under one view of the shard.
+    /// Finds hits among the memories of the user and of the whole tenant, under one view of the
+    /// shard.
     fn collect(
         &self,
         shard: &Shard,
@@ -199,7 +211,7 @@ impl Recall {
         }
     }
 
-    /// Newest first, a page at a time.
+    /// Lists memories, newest first, one page at a time.
     pub(super) fn list(&self, shard: &Shard, key: &UserKey, list: &List) -> Answered {
         let _still = shard.view();
         let mut memories = Vec::new();
@@ -253,7 +265,7 @@ impl Recall {
                 let Some(first) = decisions.first() else {
                     return Err(Reject::new(
                         RejectCode::NotFound,
-                        "this shard no longer has that decision: see the decisions topic",
+                        "the shard no longer holds this decision: see the decisions topic",
                     ));
                 };
                 let memory = first.memory.and_then(|id| find(shard, key, id).ok());
@@ -291,8 +303,8 @@ impl Recall {
     }
 }
 
-/// Adds to each revised memory the day and the words of the one that revises it, read now, so that a forgotten or changed text is not
-/// quoted.
+/// Adds to each revised memory a note with the day and the words of its revision. The revision is
+/// read now, so that a forgotten or changed text is not quoted.
 fn annotate(
     shard: &Shard,
     key: &UserKey,
@@ -320,7 +332,7 @@ fn found(one: Ranked) -> Found {
     }
 }
 
-/// The question as it is searched: one that says little by itself takes the turn before it along.
+/// Returns the query, after the last turn of the history if the query has too few content words.
 fn in_context(query: &str, history: &[String]) -> String {
     match history.last() {
         Some(before) if text::Words::of(query).content().len() < LEANING_TERMS => {
@@ -330,7 +342,7 @@ fn in_context(query: &str, history: &[String]) -> String {
     }
 }
 
-/// Several questions: each memory with its best score.
+/// Merges the results of several queries: each memory with its best score.
 fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
     if answers.len() == 1 {
         return answers.pop().unwrap_or_default();
@@ -369,7 +381,7 @@ fn find(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
     })
 }
 
-/// The decision that made a memory, from what the memory itself still knows.
+/// Rebuilds the decision that made a memory from the fields of the memory.
 fn decision_of(memory: &Memory) -> Decision {
     Decision {
         outcome: if memory.supersedes.is_empty() { Outcome::Kept } else { Outcome::Superseded },
@@ -399,7 +411,7 @@ fn state(memory: &Memory) -> &'static str {
     }
 }
 
-/// Our own trouble, said to the one who asked; the log has the details.
+/// Logs a fault of this process, and returns the refusal for the sender, without details.
 fn broken(fault: Fault) -> Reject {
     tracing::error!(%fault, "answers a request");
     Reject::new(RejectCode::Unavailable, "the shard could not be read: ask again")

@@ -1,4 +1,10 @@
-//! Reads from a shard the memories that either engine finds for a question, each with its measurements.
+//! Finds the hits for a question in a shard, each with its scores.
+//!
+//! 1. BM25 over the user's documents, and the nearest vectors, give up to `limit` ids each.
+//! 2. Both scores are computed for every id, and [`rank::most_relevant`] keeps `limit` of them.
+//! 3. Their memories are read from the store.
+//! 4. Steps 2 and 3 are repeated once for the successors and revisions of the hits: for a question
+//!    about Berlin, the answer is Lisbon.
 
 use crate::domain::{Memory, MemoryId, Neighbour, Spread, UserKey, Vector};
 use crate::fault::Fault;
@@ -12,21 +18,21 @@ use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A question as both engines search it.
+/// A question, prepared for the text index and the vector index.
 pub struct Sought {
-    /// Words of the question as it was asked: a name is a good word to search by.
+    /// Words of the question in the original wording: names are good search terms.
     pub words: text::Words,
-    /// Vector of the question as the speaker that it names would put it.
+    /// Vector of the question in the first person of the speaker that the question names.
     pub vector: Vector,
-    /// Vectors of its single words; none where the profile has no use for them.
+    /// Vectors of the single words; empty if the profile does not use them.
     pub word_vectors: Vec<Vector>,
     pub spread: Spread,
-    /// Different words of the question that are searched.
+    /// The greatest number of different words that are searched.
     pub terms_max: usize,
 }
 
 impl Sought {
-    /// The words by which the question is searched, and whether all of them are of one language.
+    /// Returns the search terms, and true if all of them are of one language.
     fn terms(&self, shard: &Shard, key: &UserKey) -> Result<(Vec<String>, bool), Fault> {
         let mut terms = self.words.searched(|| shard.index.text.languages(key))?;
         let is_in_one_language = terms.len() == self.words.content().len();
@@ -41,8 +47,7 @@ impl Sought {
     }
 }
 
-/// Finds the best of both engines, with the successor of each: asked about Berlin, Lisbon is the answer.
-/// And the information of the question's words among this user's documents.
+/// Returns the hits, and the information of the question's words among this user's documents.
 pub fn hits_of(
     shard: &Shard,
     key: &UserKey,
@@ -97,7 +102,8 @@ pub fn hits_of(
             .filter(|id| read.insert(*id))
             .collect();
     }
-    // Searched in several languages, a question's "where" and "is" count as words that were never said.
+    // In a search in several languages, the stop words of one language ("where", "is") would count
+    // as rare words of another.
     let information = if is_in_one_language { scored.information() } else { 0.0 };
     Ok((hits, information))
 }

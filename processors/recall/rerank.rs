@@ -1,5 +1,10 @@
-//! The best of each question's order read again by a cross-encoder, within a budget of time. Too slow, or in trouble: the order that there
-//! was is the answer, and the metrics say so.
+//! Reranks the best memories of each query with a cross-encoder, within a time budget.
+//!
+//! 1. Collect the pairs of query and memory, up to `top` for each query, short texts first.
+//! 2. Score them in batches. After each batch, extrapolate the total time; beyond the budget, stop.
+//! 3. If all pairs are scored, `stages/rank/rerank.rs` reorders; else every query keeps its order.
+//!
+//! The metric `keepsake_rerank_total` counts the outcomes `done`, `slow` and `failed`.
 
 use super::Recall;
 use crate::fault::Result;
@@ -12,35 +17,34 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Memories of each order that are read.
+    /// Memories of each query that are scored.
     pub top: usize,
-    /// Pairs read together.
+    /// Pairs that are scored together.
     pub batch: usize,
     pub budget_ms: i64,
 }
 
-/// Recall's own model, and what it may take.
+/// The cross-encoder session of the recall thread, with its limits.
 pub struct Reranking {
     pub model: Box<dyn Reranker>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
 }
 
-/// A question as it was searched, and its order.
+/// A query in the form that was searched, and its ranked memories.
 pub struct Order {
     pub question: String,
     pub ranked: Vec<Ranked>,
 }
 
-/// How it ended.
-enum Outcome {
+enum RerankOutcome {
     Done(Vec<Vec<f32>>),
     Slow,
     Failed,
 }
 
 impl Recall {
-    /// With a cross-encoder that reads the best of every order again.
+    /// Adds a cross-encoder that reranks every recall.
     pub fn with_reranking(mut self, reranking: Option<Reranking>) -> Recall {
         self.reranking = reranking;
         self
@@ -50,12 +54,12 @@ impl Recall {
         self.reranking.is_some()
     }
 
-    /// How many memories an order needs to have for an answer of so many.
+    /// Returns how many memories to rank for a reply of up to `limit`.
     pub(super) fn reranked_of(&self, limit: usize) -> usize {
         self.reranking.as_ref().map_or(limit, |reranking| limit.max(reranking.options.top))
     }
 
-    /// All orders or none: a score of the one kind cannot be compared with one of the other.
+    /// Reranks all queries or none: scores before and after a rerank cannot be compared.
     pub(super) fn rerank(
         &mut self,
         orders: Vec<Order>,
@@ -82,32 +86,34 @@ impl Reranking {
         metrics: &Metrics,
     ) -> Option<Vec<Vec<f32>>> {
         let pairs = self.pairs(orders);
-        // Of one memory there is but one order.
+        // A single memory needs no order.
         if pairs.len() < 2 {
             return None;
         }
         let began = self.clock.steady_ms();
         let outcome = self.read(orders, &pairs, left_ms).unwrap_or_else(|fault| {
             tracing::error!(%fault, "answers without reranking");
-            Outcome::Failed
+            RerankOutcome::Failed
         });
         let took =
             Duration::from_millis(u64::try_from(self.clock.steady_ms() - began).unwrap_or(0));
         let (word, scores) = match outcome {
-            Outcome::Done(scores) => ("done", Some(scores)),
-            Outcome::Slow => ("slow", None),
-            Outcome::Failed => ("failed", None),
+            RerankOutcome::Done(scores) => ("done", Some(scores)),
+            RerankOutcome::Slow => ("slow", None),
+            RerankOutcome::Failed => ("failed", None),
         };
         metrics.reranked(word, took);
         scores
     }
 
-    /// Places in the orders, short texts first: a batch is filled up to its longest, and what the first ones take is the least that the rest will.
+    /// Returns the pairs by query and place, short texts first: the model pads a batch to its
+    /// longest text, and the time of the first batches is then a lower bound for the others.
     fn pairs(&self, orders: &[Order]) -> Vec<(usize, usize)> {
-        let of_order = |(number, order): (usize, &Order)| {
-            (0..order.ranked.len().min(self.options.top)).map(move |place| (number, place))
-        };
-        let mut pairs: Vec<(usize, usize)> = orders.iter().enumerate().flat_map(of_order).collect();
+        let mut pairs = Vec::new();
+        for (number, order) in orders.iter().enumerate() {
+            let count = order.ranked.len().min(self.options.top);
+            pairs.extend((0..count).map(|place| (number, place)));
+        }
         pairs.sort_by_key(|(number, place)| {
             (orders[*number].ranked[*place].memory.content.len(), *number, *place)
         });
@@ -119,14 +125,15 @@ impl Reranking {
         orders: &[Order],
         pairs: &[(usize, usize)],
         left_ms: i64,
-    ) -> Result<Outcome> {
-        let (began, budget_ms) = (self.clock.steady_ms(), self.options.budget_ms.min(left_ms));
+    ) -> Result<RerankOutcome> {
+        let began = self.clock.steady_ms();
+        let budget_ms = self.options.budget_ms.min(left_ms);
         let mut scores: Vec<Vec<f32>> = orders
             .iter()
             .map(|order| vec![0.0; order.ranked.len().min(self.options.top)])
             .collect();
         if budget_ms <= 0 {
-            return Ok(Outcome::Slow);
+            return Ok(RerankOutcome::Slow);
         }
         let mut count = 0;
         for batch in pairs.chunks(self.options.batch) {
@@ -138,18 +145,20 @@ impl Reranking {
                 scores[*number][*place] = score;
             }
             count += batch.len();
-            // The whole as it will be at this speed, so that a model that is always too slow takes one batch of a recall and not the budget.
+            // The total time at this speed. A model that is always too slow then costs a recall one
+            // batch instead of the whole budget.
             let whole_ms = (self.clock.steady_ms() - began) * pairs.len() as i64 / count as i64;
             if count < pairs.len() && whole_ms > budget_ms {
-                return Ok(Outcome::Slow);
+                return Ok(RerankOutcome::Slow);
             }
         }
-        Ok(Outcome::Done(scores))
+        Ok(RerankOutcome::Done(scores))
     }
 }
 
 impl Order {
-    /// With who said it: to the model an "I" is anybody.
+    /// Returns the query and the memory's text after the speaker's name, without which an "I" could
+    /// be anybody.
     fn pair(&self, place: usize) -> (&str, String) {
         let memory = &self.ranked[place].memory;
         let text = match &memory.speaker {

@@ -1,4 +1,7 @@
-//! Which memories were returned, counted until it is worth an event: a profile may take being returned for being used.
+//! Counts the memories that recalls returned, and reports them to ingest as feedback events,
+//! several at once. Only profiles with `returned_counts` treat a returned memory as a used one.
+//!
+//! Limit: counts of a process that dies are lost. They are uses, not memories.
 
 use crate::domain::{MarkKey, MemoryId, Time, UserKey};
 use crate::ports::broker::Outgoing;
@@ -8,34 +11,36 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub events: String,
-    /// Shows the ingest processor that a feedback is ours.
+    /// The key of the signature by which ingest recognises these events as Keepsake's own.
     pub marks: MarkKey,
-    /// How long the first of them waits for others.
+    /// The longest time that a count waits for others.
     pub wait_ms: i64,
-    /// Memories after which nothing waits.
+    /// From this many memories on, the counts are sent at once.
     pub memories_max: usize,
 }
 
-/// Limit: `memories_max` memories. What a process that dies had counted is lost: they are uses, not memories.
+/// The counts since the last report. Limit: about `memories_max` memories.
 #[derive(Debug, Default)]
 pub struct Returned {
-    by_user: BTreeMap<UserKey, OfUser>,
+    by_user: BTreeMap<UserKey, UserCounts>,
     memories: usize,
+    /// The time of the first call of `due` since the last report.
     since: Option<Time>,
 }
 
-/// One entry for each time a memory was returned, in order.
 #[derive(Debug)]
-struct OfUser {
+struct UserCounts {
     partition: i32,
-    /// Of the first request counted here: what makes the event's id.
+    /// The offset of the first request counted here, from which the event's id is made.
     first: i64,
     at: Time,
+    /// One entry for each time a memory was returned, in order.
     memories: Vec<MemoryId>,
 }
 
 impl Returned {
-    /// By the request at this place of the recalls topic.
+    /// Counts the memories that the request at this partition and offset of the recalls topic
+    /// returned.
     pub fn count(
         &mut self,
         key: &UserKey,
@@ -43,19 +48,20 @@ impl Returned {
         at: Time,
         memories: impl Iterator<Item = MemoryId>,
     ) {
-        let of_user = self.by_user.entry(key.clone()).or_insert_with(|| OfUser {
+        let counts = self.by_user.entry(key.clone()).or_insert_with(|| UserCounts {
             partition,
             first: offset,
             at,
             memories: Vec::new(),
         });
-        let before = of_user.memories.len();
-        of_user.memories.extend(memories);
-        of_user.at = of_user.at.max(at);
-        self.memories += of_user.memories.len() - before;
+        let before = counts.memories.len();
+        counts.memories.extend(memories);
+        counts.at = counts.at.max(at);
+        self.memories += counts.memories.len() - before;
     }
 
-    /// One event a user, once the first has waited long enough or there are many.
+    /// Returns one event for each user, once the first count has waited `wait_ms` or `memories_max`
+    /// is reached.
     pub fn due(&mut self, wall: Time, options: &Options) -> Vec<Outgoing> {
         if self.memories == 0 {
             return Vec::new();
@@ -67,21 +73,22 @@ impl Returned {
         self.all(options)
     }
 
+    /// Returns all counts as events, and starts again from zero.
     pub fn all(&mut self, options: &Options) -> Vec<Outgoing> {
-        (self.memories, self.since) = (0, None);
-        let event = |(key, of_user): (UserKey, OfUser)| {
-            let id = format!("returned-{}-{}", of_user.partition, of_user.first);
+        let mut events = Vec::new();
+        for (key, counts) in std::mem::take(self).by_user {
+            let id = format!("returned-{}-{}", counts.partition, counts.first);
             let proposal = Proposal {
                 topic: &options.events,
-                partition: of_user.partition,
+                partition: counts.partition,
                 key: &key,
                 id: &id,
-                at: of_user.at,
+                at: counts.at,
                 marks: &options.marks,
             };
-            reply::feedback_returned(&proposal, &of_user.memories)
-        };
-        std::mem::take(&mut self.by_user).into_iter().map(event).collect()
+            events.push(reply::feedback_returned(&proposal, &counts.memories));
+        }
+        events
     }
 }
 
@@ -90,12 +97,14 @@ mod tests {
     use super::*;
     use crate::domain::Position;
 
-    const OPTIONS: fn() -> Options = || Options {
-        events: "keepsake.events".into(),
-        marks: MarkKey::of("ours"),
-        wait_ms: 1000,
-        memories_max: 4,
-    };
+    fn options() -> Options {
+        Options {
+            events: "keepsake.events".into(),
+            marks: MarkKey::of("ours"),
+            wait_ms: 1000,
+            memories_max: 4,
+        }
+    }
 
     fn id(n: i64) -> MemoryId {
         MemoryId::of(&Position { topic: "keepsake.events".into(), partition: 0, offset: n }, 0)
@@ -106,19 +115,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_returned_is_told_together_after_a_while() {
+    fn returned_memories_are_reported_together_after_a_while() {
         let mut returned = Returned::default();
-        assert!(returned.due(Time(0), &OPTIONS()).is_empty(), "there is nothing to tell");
+        assert!(returned.due(Time(0), &options()).is_empty(), "nothing is counted yet");
         returned.count(&user("ada"), (3, 70), Time(5), [id(1), id(2)].into_iter());
-        assert!(returned.due(Time(10), &OPTIONS()).is_empty());
+        assert!(returned.due(Time(10), &options()).is_empty());
         returned.count(&user("ada"), (3, 71), Time(6), [id(1)].into_iter());
-        assert!(returned.due(Time(1009), &OPTIONS()).is_empty());
-        let told = returned.due(Time(1010), &OPTIONS());
-        assert_eq!(told.len(), 1);
+        assert!(returned.due(Time(1009), &options()).is_empty());
+        let events = returned.due(Time(1010), &options());
+        assert_eq!(events.len(), 1);
         let event: serde_json::Value =
-            serde_json::from_slice(told[0].value.as_deref().expect("a value")).expect("JSON");
+            serde_json::from_slice(events[0].value.as_deref().expect("a value")).expect("JSON");
         assert_eq!(
-            (told[0].partition, &event["type"], &event["signal"]),
+            (events[0].partition, &event["type"], &event["signal"]),
             (Some(3), &"feedback".into(), &"returned".into())
         );
         assert_eq!(
@@ -127,14 +136,14 @@ mod tests {
             "each time counts: {event}"
         );
         assert_eq!(event["id"], "returned-3-70");
-        assert!(returned.due(Time(9999), &OPTIONS()).is_empty(), "it is told once");
+        assert!(returned.due(Time(9999), &options()).is_empty(), "each count is reported once");
     }
 
     #[test]
-    fn many_do_not_wait() {
+    fn many_memories_are_reported_at_once() {
         let mut returned = Returned::default();
         returned.count(&user("ada"), (0, 1), Time(5), [id(1), id(2)].into_iter());
         returned.count(&user("bob"), (0, 2), Time(5), [id(3), id(4)].into_iter());
-        assert_eq!(returned.due(Time(5), &OPTIONS()).len(), 2, "one event for each user");
+        assert_eq!(returned.due(Time(5), &options()).len(), 2, "one event for each user");
     }
 }

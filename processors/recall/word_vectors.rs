@@ -1,5 +1,6 @@
-//! Encodes the words of a question one by one. A memory that is near the whole question and near no
-//! single word of it is more likely to be its answer (`stages/rank/relevance.rs`).
+//! Encodes the content words of a question one by one, and caches the vectors. The cosines to
+//! single words are a signal of relevance: a memory that is near the whole question and near none
+//! of its words is more likely to be the answer (`stages/rank/relevance.rs`).
 
 use crate::domain::Vector;
 use crate::fault::Result;
@@ -10,13 +11,13 @@ use std::num::NonZeroUsize;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Words of one question that are encoded: the first ones.
+    /// The number of words of a question that are encoded, from the first on.
     pub words_max: usize,
-    /// Words whose vectors are kept from one question to the next.
+    /// The number of words in the cache.
     pub kept_max: usize,
 }
 
-/// Vectors of the words asked for last. Few words make most questions, so most are found here.
+/// An LRU cache of word vectors. Few different words make most questions, so most are found here.
 pub struct WordVectors {
     options: Options,
     known: LruCache<String, Vector>,
@@ -29,7 +30,7 @@ impl WordVectors {
         WordVectors { options, known: LruCache::new(kept_max) }
     }
 
-    /// Vectors of the different words that carry the question's meaning.
+    /// Returns the vectors of the question's different content words.
     pub fn of(&mut self, question: &Words, encoder: &mut dyn Embedder) -> Result<Vec<Vector>> {
         let mut words: Vec<&str> = Vec::new();
         for word in question.content() {
@@ -54,10 +55,10 @@ impl WordVectors {
 mod tests {
     use super::*;
 
-    /// Counts what it is asked for.
-    struct Counting(usize);
+    /// Counts the texts that it encodes.
+    struct CountingEncoder(usize);
 
-    impl Embedder for Counting {
+    impl Embedder for CountingEncoder {
         fn encode(&mut self, _: &str) -> Result<Vec<f32>> {
             self.0 += 1;
             Ok(vec![1.0, 0.0])
@@ -73,15 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_encoded_once_and_a_long_question_is_read_by_its_first_words() {
-        let (mut encoder, mut vectors) =
-            (Counting(0), WordVectors::new(Options { words_max: 3, kept_max: 10 }));
-        let mut asked = |question: &str, encoder: &mut Counting| {
-            vectors.of(&Words::of(question), encoder).unwrap().len()
-        };
-        assert_eq!((asked("Which cat likes the red cat?", &mut encoder), encoder.0), (3, 3));
-        assert_eq!((asked("Is the cat red?", &mut encoder), encoder.0), (2, 3));
-        assert_eq!((asked("green dogs bark loudly outside", &mut encoder), encoder.0), (3, 6));
-        assert_eq!(asked("who am I?", &mut encoder), 0);
+    fn each_word_is_encoded_once_up_to_the_limit_for_a_question() {
+        let mut encoder = CountingEncoder(0);
+        let mut vectors = WordVectors::new(Options { words_max: 3, kept_max: 10 });
+        for (question, count, encoded) in [
+            ("Which cat likes the red cat?", 3, 3),
+            ("Is the cat red?", 2, 3),
+            ("green dogs bark loudly outside", 3, 6),
+            ("who am I?", 0, 6),
+        ] {
+            let found = vectors.of(&Words::of(question), &mut encoder).unwrap();
+            assert_eq!((found.len(), encoder.0), (count, encoded), "{question}");
+        }
     }
 }

@@ -1,9 +1,11 @@
-//! May this memory answer this question at all? Whose memories are searched is no question here: that is in the store's keys.
+//! Checks the conditions of a question on a memory: scope, kind, metadata, archive, `as_of`. A
+//! memory that fails one is no answer, however relevant. The user is no condition: the store's keys
+//! separate users.
 
 use super::Question;
 use crate::domain::{Memory, Metadata, Scope};
 
-/// Whether every condition of the question holds. How well it answers is not asked.
+/// True if the memory meets every condition of the question.
 pub fn admitted(memory: &Memory, question: &Question) -> bool {
     is_in_scope(memory, question)
         && (question.kinds.is_empty() || question.kinds.contains(&memory.kind))
@@ -13,14 +15,16 @@ pub fn admitted(memory: &Memory, question: &Question) -> bool {
         && (!is_superseded(memory, question) || question.include_archived || question.explain)
 }
 
-/// Whether it may say what its neighbours are about, also where it is no answer itself: it was said, and is no secret of another session.
+/// True if the memory may lend its relevance to neighbouring turns, even if it is no answer itself:
+/// it was known at the time, and is not private to another session.
 pub fn lends_context(memory: &Memory, question: &Question) -> bool {
     is_in_scope(memory, question) && was_known(memory, question)
 }
 
-/// Whether a newer fact had taken over, at the time that is asked about.
+/// True if a newer memory had replaced this one at the time the question asks about.
 pub fn is_superseded(memory: &Memory, question: &Question) -> bool {
-    // What has changed since may have been replaced since: it counts as valid, and follows its successor if that was known too.
+    // A memory that changed after `as_of_offset` may have been replaced after it, and counts as
+    // valid. `arrange.rs` places it behind its successor if that was known too.
     if question.as_of_offset.is_some_and(|offset| memory.changed > offset) {
         return false;
     }
@@ -31,7 +35,8 @@ pub fn is_superseded(memory: &Memory, question: &Question) -> bool {
     }
 }
 
-/// A session's own memories are added when the question names the session, which filters nothing else.
+/// Admits a session's private memories only if the question names that session. Other memories are
+/// not filtered by session.
 fn is_in_scope(memory: &Memory, question: &Question) -> bool {
     memory.scope != Scope::Session
         || (memory.session.is_some() && memory.session.as_deref() == question.session)
@@ -41,8 +46,8 @@ fn has_all(metadata: &Metadata, wanted: &Metadata) -> bool {
     wanted.iter().all(|(name, value)| metadata.get(name) == Some(value))
 }
 
-/// Limit: for a memory that changed after `as_of_offset`, its first place is known only where its sender put it, which is another
-/// partition's offset if it was forwarded.
+/// Limit: if a memory changed after `as_of_offset`, only its source offset shows when it was made,
+/// and a forwarded record has the offset of another partition.
 fn was_known(memory: &Memory, question: &Question) -> bool {
     question.as_of.is_none_or(|time| memory.created_at <= time && memory.valid_from <= time)
         && question
@@ -63,11 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn session_memories_need_their_sessions_name_which_filters_nothing_else() {
+    fn session_memories_are_admitted_only_for_their_session() {
         let none = nothing();
-        let private = |memory: &mut Memory| {
-            (memory.scope, memory.session) = (Scope::Session, Some("s1".into()))
-        };
+        fn private(memory: &mut Memory) {
+            (memory.scope, memory.session) = (Scope::Session, Some("s1".into()));
+        }
         check(private, &ask("q", &none), false);
         check(private, &Question { session: Some("s2"), ..ask("q", &none) }, false);
         check(private, &Question { session: Some("s1"), ..ask("q", &none) }, true);
@@ -82,7 +87,8 @@ mod tests {
 
     #[test]
     fn kinds_and_metadata_are_conditions() {
-        let (none, kinds) = (nothing(), [Kind::new("preference")]);
+        let none = nothing();
+        let kinds = [Kind::new("preference")];
         check(|_| (), &Question { kinds: &kinds, ..ask("q", &none) }, false);
         check(
             |memory| memory.kind = kinds[0].clone(),
@@ -100,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_or_archived_comes_only_when_asked_for() {
+    fn superseded_and_archived_memories_are_admitted_only_on_request() {
         let none = nothing();
-        let old = |memory: &mut Memory| {
+        fn old(memory: &mut Memory) {
             (memory.valid_to, memory.superseded_by) =
-                (Some(Time(50)), Some(MemoryId::of(&memory.source, 9)))
-        };
+                (Some(Time(50)), Some(MemoryId::of(&memory.source, 9)));
+        }
         check(old, &ask("q", &none), false);
         check(old, &Question { explain: true, ..ask("q", &none) }, true);
         check(old, &Question { include_archived: true, ..ask("q", &none) }, true);
@@ -123,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn as_of_a_time_only_what_was_known_and_valid_then_is_admitted() {
+    fn as_of_a_time_admits_memories_known_and_valid_then() {
         let none = nothing();
-        let lived = |memory: &mut Memory| {
+        fn lived(memory: &mut Memory) {
             (memory.created_at, memory.valid_from, memory.valid_to) =
                 (Time(10), Time(10), Some(Time(50)));
-        };
+        }
         for (time, expected) in [(9, false), (10, true), (49, true), (50, false)] {
             check(lived, &Question { as_of: Some(Time(time)), ..ask("q", &none) }, expected);
         }
@@ -136,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn as_of_an_offset_what_came_later_did_not_happen() {
+    fn as_of_an_offset_ignores_later_changes() {
         let none = nothing();
-        let replaced_at_9 = |memory: &mut Memory| {
+        fn replaced_at_9(memory: &mut Memory) {
             (memory.source.offset, memory.changed, memory.valid_to) = (5, 9, Some(Time(50)));
-        };
+        }
         for (offset, expected) in [(4, false), (5, true), (8, true), (9, false)] {
             check(
                 replaced_at_9,

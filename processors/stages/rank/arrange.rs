@@ -1,5 +1,17 @@
-//! Puts scored memories into their places: by score, except that versions of one fact stand together, and a newer value stands before an
-//! older one.
+//! Arranges scored memories: by score, with the versions of one fact together and the newest first.
+//!
+//! 1. Sort by score; equal scores by creation time, newer first, then by id.
+//! 2. Link each superseded memory to its successor, and each valid memory to the newer ones that
+//!    revise it (with at least .25 of its score) or conflict with it (with at least .4 of the best
+//!    score), also by way of others.
+//! 3. Walk the sorted list. Place a memory without a successor after its newer ones, and each of
+//!    them before the old versions that it supersedes.
+//! 4. Append the rest: versions that name each other as successor in a circle.
+//!
+//! ```text
+//! sorted:    pizza .9   Berlin (superseded by Porto) .8   car .7   Porto .6   "sold the car" .5
+//! arranged:  pizza      "sold the car" -> car             Porto -> Berlin
+//! ```
 
 use super::Ranked;
 use crate::domain::{Memory, MemoryId};
@@ -8,22 +20,26 @@ use foldhash::fast::RandomState;
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
-/// A newer value is told first only if it answers at least so well, as a share of the best answer: conflicts are proposals, and one that
-/// has nothing to do with the question would push an answer down.
+/// The least score of a newer value that stands before the older one in conflict with it, as a
+/// share of the best score. Conflicts are guesses, and a newer value that is about something else
+/// would push an answer down.
 const NEWER_SHARE: f32 = 0.4;
 
-/// A newer statement stands before one that it revises only if its score is at least this share of the older one's: links are guesses, and
-/// a statement this far from the question is usually about something else. With .2 and .3 as many newer ones stand first on minds-dev; with .4
-/// 4 of 70 fewer.
+/// The least score of a revision that stands before the older statement, as a share of the older
+/// one's score. Links are guesses, and a statement this far from the question is usually about
+/// something else. On minds-dev, .2 and .3 put as many newer ones first as .25; .4 puts 4 of 70
+/// fewer.
 const REVISING_SHARE: f32 = 0.25;
-/// The same where the older one says nearly all that was asked and the link is too unsure to be marked on it: asked in its own words, it is
-/// the answer. With .9 4 of 70 newer ones fewer stand first on minds-dev, with .25 5 of 55 answers in other words lose their place.
+/// The same if the older statement contains nearly all words of the question, and the link is too
+/// unsure to be marked as `revised_by`: the older one is then probably the answer. On minds-dev, .9
+/// puts 4 of 70 newer ones fewer first, and with .25, 5 of 55 answers in other words lose their
+/// place.
 const REVISING_LITERAL_SHARE: f32 = 0.6;
 
-/// Length of the newer words that a note quotes.
+/// Length of the quotation in a note.
 const QUOTED_CHARS: usize = 80;
 
-/// Notes on each revised memory the day and the words of the memory that revises it. `newer` holds those memories.
+/// Adds to each revised memory a note with the day and the words of its revision, from `newer`.
 pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
     for one in ranked.iter_mut().filter(|one| !one.superseded) {
         let found = newer.iter().find(|newer| Some(newer.id) == one.memory.revised_by);
@@ -37,39 +53,40 @@ pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
     }
 }
 
-/// Decides by their scores whether a statement stands before the one that it revises.
+/// True if the scores let a statement stand before the one that it revises.
 pub fn is_before_revised(newer: f32, older: f32) -> bool {
     newer >= REVISING_SHARE * older
 }
 
-/// Share of the older one's score that the newer one needs.
+/// Returns the share of the older one's score that the newer one needs.
 fn share_of(newer: &Ranked, older: &Ranked) -> f32 {
     let is_marked = older.memory.revised_by == Some(newer.memory.id);
     let is_literal = older.terms.iter().any(|(name, value)| *name == "literal" && *value > 0.0);
     if is_literal && !is_marked { REVISING_LITERAL_SHARE } else { REVISING_SHARE }
 }
 
-/// Sorts best first. Invariant: an old version follows its successor before any other memory does; a memory follows those that revise it
-/// and are not far behind it, and the newer ones in conflict with it that answer nearly as well.
+/// Arranges the memories, best first. Invariants: an old version directly follows its successor; a
+/// memory follows its revisions that are not far behind, and the newer memories in conflict with it
+/// that score nearly as well.
 pub fn arranged(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     ranked.sort_unstable_by(better_first);
     let best_valid = ranked.iter().find(|one| !one.superseded).map_or(0.0, |best| best.score);
     let links = Links::among(&ranked, NEWER_SHARE * best_valid);
-    let mut row = Row::of(ranked);
+    let mut arrangement = Arrangement::of(ranked);
     for place in 0..links.successor.len() {
-        if row.is_waiting(place) && links.successor[place].is_none() {
-            let newer: Vec<usize> =
-                links.newer[place].iter().copied().filter(|newer| row.is_waiting(*newer)).collect();
-            newer
-                .into_iter()
-                .chain([place])
-                .for_each(|place| row.seat_with_predecessors(place, &links));
+        if arrangement.is_unplaced(place) && links.successor[place].is_none() {
+            for newer in &links.newer[place] {
+                if arrangement.is_unplaced(*newer) {
+                    arrangement.place_with_predecessors(*newer, &links);
+                }
+            }
+            arrangement.place_with_predecessors(place, &links);
         }
     }
-    row.seat_rest()
+    arrangement.with_rest()
 }
 
-/// Equal scores: the newer one, then the smaller id, so that no two ever tie.
+/// Orders by score, then newer first, then by id, so that no two memories ever tie.
 pub fn better_first(a: &Ranked, b: &Ranked) -> Ordering {
     b.score
         .total_cmp(&a.score)
@@ -77,13 +94,13 @@ pub fn better_first(a: &Ranked, b: &Ranked) -> Ordering {
         .then(a.memory.id.cmp(&b.memory.id))
 }
 
-/// Who belongs to whom, by place in the sorted list.
+/// The links between memories, by place in the sorted list.
 struct Links {
-    /// Where the newer version of an old one stands.
+    /// The place of the memory that superseded this one.
     successor: Vec<Option<usize>>,
     predecessors: Vec<Vec<usize>>,
-    /// Places of the newer memories that revise it or are in conflict with it, newest first. Between valid memories only: an old version
-    /// follows its successor.
+    /// The places of newer memories that revise this one or conflict with it, newest first. Only
+    /// valid memories have such links: an old version follows its successor.
     newer: Vec<Vec<usize>>,
 }
 
@@ -104,13 +121,12 @@ impl Links {
                 );
                 continue;
             }
-            let revised = one.memory.revises.iter().filter_map(|id| place_of.get(id));
-            let follows = |older: &Ranked| {
-                !older.superseded && one.score >= share_of(one, older) * older.score
-            };
-            revised
-                .filter(|older| follows(&ranked[**older]))
-                .for_each(|older| links.newer[*older].push(place));
+            for &older_place in one.memory.revises.iter().filter_map(|id| place_of.get(id)) {
+                let older = &ranked[older_place];
+                if !older.superseded && one.score >= share_of(one, older) * older.score {
+                    links.newer[older_place].push(place);
+                }
+            }
             for &other in one.memory.conflicts_with.iter().filter_map(|id| place_of.get(id)) {
                 links.oppose(place, other, ranked, least);
                 links.oppose(other, place, ranked, least);
@@ -123,9 +139,11 @@ impl Links {
         links
     }
 
-    /// Places of all memories that are newer than this one, directly or by way of others. Terminates: each place is taken once.
+    /// Collects all newer memories, directly linked or by way of others. Terminates: each place is
+    /// added once.
     fn newer_than(&self, place: usize) -> Vec<usize> {
-        let (mut found, mut next) = (Vec::new(), self.newer[place].clone());
+        let mut found = Vec::new();
+        let mut next = self.newer[place].clone();
         while let Some(newer) = next.pop() {
             if newer != place && !found.contains(&newer) {
                 found.push(newer);
@@ -142,9 +160,11 @@ impl Links {
         }
     }
 
-    /// Of a denial and a deed neither is the newer value: there the score decides.
+    /// Links two memories in conflict if `new` is the newer value. A denial ("I never …") and the
+    /// deed that it denies have no newer value: the score alone orders them.
     fn oppose(&mut self, old: usize, new: usize, ranked: &[Ranked], least: f32) {
-        let (older, newer) = (&ranked[old], &ranked[new]);
+        let older = &ranked[old];
+        let newer = &ranked[new];
         let is_newer = newer.memory.created_at > older.memory.created_at && newer.score >= least;
         if is_newer
             && !newer.superseded
@@ -161,37 +181,37 @@ fn denies(content: &str) -> bool {
     text::words(content).any(|word| word.eq_ignore_ascii_case("never"))
 }
 
-/// Memories waiting in order of their score, and those that have their final place.
-struct Row {
-    waiting: Vec<Option<Ranked>>,
-    seated: Vec<Ranked>,
+/// The memories without a final place, by their place in the sorted list, and those with one.
+struct Arrangement {
+    unplaced: Vec<Option<Ranked>>,
+    placed: Vec<Ranked>,
 }
 
-impl Row {
-    fn of(ranked: Vec<Ranked>) -> Row {
-        Row {
-            seated: Vec::with_capacity(ranked.len()),
-            waiting: ranked.into_iter().map(Some).collect(),
+impl Arrangement {
+    fn of(ranked: Vec<Ranked>) -> Arrangement {
+        Arrangement {
+            placed: Vec::with_capacity(ranked.len()),
+            unplaced: ranked.into_iter().map(Some).collect(),
         }
     }
 
-    fn is_waiting(&self, place: usize) -> bool {
-        self.waiting[place].is_some()
+    fn is_unplaced(&self, place: usize) -> bool {
+        self.unplaced[place].is_some()
     }
 
-    /// Terminates: whoever has no successor is the root of a tree of predecessors.
-    fn seat_with_predecessors(&mut self, root: usize, links: &Links) {
+    /// Terminates: a memory without a successor is the root of a tree of predecessors.
+    fn place_with_predecessors(&mut self, root: usize, links: &Links) {
         let mut next = vec![root];
         while let Some(place) = next.pop() {
-            self.seated.extend(self.waiting[place].take());
+            self.placed.extend(self.unplaced[place].take());
             next.extend(links.predecessors[place].iter().rev());
         }
     }
 
-    /// Only versions that claim to replace each other in a circle are still waiting.
-    fn seat_rest(mut self) -> Vec<Ranked> {
-        self.seated.extend(self.waiting.into_iter().flatten());
-        self.seated
+    /// Appends the memories without a place: versions that supersede each other in a circle.
+    fn with_rest(mut self) -> Vec<Ranked> {
+        self.placed.extend(self.unplaced.into_iter().flatten());
+        self.placed
     }
 }
 
@@ -201,7 +221,7 @@ mod tests {
     use super::*;
     use crate::domain::Time;
 
-    /// Revises the memory of the number.
+    /// Makes a memory of this score, which revises the memory of the number `revises`.
     fn one(number: u32, score: f32, revises: Option<u32>) -> Ranked {
         let mut memory = memory(number, &format!("m{number}"));
         memory.created_at = Time(i64::from(number));
@@ -222,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revised_memory_stands_right_behind_the_newest_of_those_that_revise_it() {
+    fn a_revised_memory_directly_follows_its_revisions() {
         check(
             vec![one(1, 0.9, None), one(2, 0.8, None), one(3, 0.3, Some(1))],
             &["m3", "m1", "m2"],
@@ -252,20 +272,20 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_that_says_what_was_asked_gives_way_to_a_sure_link_or_a_near_one() {
-        let literal = |newer_score: f32, is_marked: bool| {
+    fn a_memory_with_all_words_of_the_question_gives_way_to_a_sure_or_near_revision() {
+        fn literal(newer_score: f32, is_marked: bool) -> Vec<Ranked> {
             let newer = one(2, newer_score, Some(1));
             let mut older = Ranked { terms: vec![("literal", 0.2)], ..one(1, 1.0, None) };
             older.memory_mut().revised_by = is_marked.then_some(newer.memory.id);
             vec![older, newer]
-        };
+        }
         check(literal(0.5, false), &["m1", "m2"]);
         check(literal(0.5, true), &["m2", "m1"]);
         check(literal(0.6, false), &["m2", "m1"]);
     }
 
     #[test]
-    fn a_note_tells_the_day_and_the_words_that_revise_a_memory() {
+    fn a_note_gives_the_day_and_the_words_of_the_revision() {
         let mut ranked = vec![one(1, 0.9, None), one(2, 0.8, Some(1)), one(3, 0.8, None)];
         ranked[0].memory_mut().revised_by = Some(ranked[1].memory.id);
         let newer = ranked[1].memory.clone();

@@ -1,4 +1,16 @@
-//! How memories fade: computed whenever it is read, from what never changes by time alone, and never stored.
+//! Computes the strength of a memory at a moment: `importance × confidence × recency`.
+//!
+//! 1. `t` is the number of half-lives since the memory was created, used or confirmed.
+//! 2. The half-life is the kind's, times `1 + ln(1 + uses + 2 · confirmations)` if the profile lets
+//!    uses prolong it.
+//! 3. Recency is `(1 + 3t)^-1/2` for [`Shape::PowerLaw`] and `2^-t` for [`Shape::Exponential`]. The
+//!    power law has the form of the forgetting curve of [FSRS], scaled to one half at the half-life
+//!    instead of 90 % at the stability.
+//!
+//! Invariant: nothing here is stored. Every read computes the strength again from fields that time
+//! alone does not change, so a change of a profile acts at once.
+//!
+//! [FSRS]: https://github.com/open-spaced-repetition/fsrs4anki/wiki/The-Algorithm
 
 use crate::domain::{Memory, Time};
 use serde::Deserialize;
@@ -7,31 +19,32 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Half at the half-life, then ever slower: a quarter at five of them. How people forget.
+    /// One half after one half-life, one quarter after five: the
+    /// [forgetting curve](https://en.wikipedia.org/wiki/Forgetting_curve) of people.
     #[default]
     PowerLaw,
-    /// Half at every half-life.
+    /// One half after each half-life.
     Exponential,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fade {
     pub shape: Shape,
-    /// For kinds that are not in the table.
+    /// Used for kinds that are not in the table.
     pub half_life_days: f32,
     pub half_life_days_by_kind: BTreeMap<String, f32>,
     /// Kinds that never fade.
     pub exempt: BTreeSet<String>,
-    /// Longer for what proved useful.
+    /// Uses and confirmations prolong the half-life.
     pub uses_prolong: bool,
 }
 
-/// How firmly a memory is held, 0 to 1: what it matters, how sure it is, and how fresh.
+/// Returns the strength, 0 to 1.
 pub fn strength(memory: &Memory, fade: &Fade, now: Time) -> f32 {
     unit(memory.importance) * unit(memory.confidence) * recency(memory, fade, now)
 }
 
-/// 1 for what was said, used or confirmed just now, falling towards 0.
+/// Returns 1 for a memory created, used or confirmed now, falling towards 0.
 pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
     if fade.exempt.contains(memory.kind.as_str()) {
         return 1.0;
@@ -43,7 +56,8 @@ pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
     }
 }
 
-/// Longer for what proved useful. A confirmation is worth two uses; the logarithm keeps a favourite from becoming eternal.
+/// A confirmation counts as two uses. The logarithm keeps a memory that is used often from lasting
+/// forever.
 fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
     let of_kind = fade
         .half_life_days_by_kind
@@ -55,7 +69,7 @@ fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
     of_kind.max(f32::MIN_POSITIVE) * (1.0 + proofs.ln_1p())
 }
 
-/// What is not a number counts as nothing.
+/// Clamps to 0..=1; NaN becomes 0.
 pub(super) fn unit(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
 }
@@ -69,7 +83,7 @@ mod tests {
 
     const DAY_MS: i64 = 86_400_000;
 
-    /// The default profile's, the same for every kind.
+    /// The default profile's numbers, with one half-life for all kinds.
     fn fade() -> Fade {
         Fade { half_life_days_by_kind: BTreeMap::new(), ..weights().fade }
     }
@@ -84,7 +98,9 @@ mod tests {
 
     #[test]
     fn half_is_left_after_a_half_life_in_either_shape() {
-        let monthly = |shape| Fade { shape, half_life_days: 30.0, ..fade() };
+        fn monthly(shape: Shape) -> Fade {
+            Fade { shape, half_life_days: 30.0, ..fade() }
+        }
         check(&monthly(Shape::PowerLaw), 30, 0.5);
         check(&monthly(Shape::PowerLaw), 150, 0.25);
         check(&monthly(Shape::Exponential), 30, 0.5);
@@ -93,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_their_own_pace_or_never_fade() {
+    fn a_kind_has_its_own_half_life_or_never_fades() {
         let by_kind = BTreeMap::from([("fact".to_owned(), 10.0)]);
         check(&Fade { half_life_days_by_kind: by_kind, ..fade() }, 10, 0.5);
         let mut lasting = memory(1, "always answer in French");
@@ -104,19 +120,24 @@ mod tests {
     proptest! {
         #[test]
         fn strength_never_grows_with_time_and_never_shrinks_by_use(
-            importance in -1f32..2.0, confidence in 0f32..1.0, uses in 0u32..1000, confirmed in 0u32..1000,
-            early in 0i64..4_000, later in 0i64..4_000, exponential: bool, half_life_days in 0f32..1000.0,
+            importance in -1f32..2.0, confidence in 0f32..1.0,
+            uses in 0u32..1000, confirmed in 0u32..1000,
+            early in 0i64..4_000, later in 0i64..4_000,
+            exponential: bool, half_life_days in 0f32..1000.0,
         ) {
             let shape = if exponential { Shape::Exponential } else { Shape::PowerLaw };
             let fade = Fade { shape, half_life_days, ..fade() };
             let mut subject = memory(1, "tea");
-            (subject.importance, subject.confidence, subject.uses, subject.confirmed) = (importance, confidence, uses, confirmed);
-            let at = |memory: &Memory, days: i64| strength(memory, &fade, Time(days * DAY_MS));
-            let first = at(&subject, early);
+            subject.importance = importance;
+            subject.confidence = confidence;
+            subject.uses = uses;
+            subject.confirmed = confirmed;
+            let first = strength(&subject, &fade, Time(early * DAY_MS));
+            let then = strength(&subject, &fade, Time((early + later) * DAY_MS));
             prop_assert!((0.0..=1.0).contains(&first));
-            prop_assert!(at(&subject, early + later) <= first + 1e-6);
+            prop_assert!(then <= first + 1e-6);
             subject.uses += 1;
-            prop_assert!(at(&subject, early) >= first - 1e-6);
+            prop_assert!(strength(&subject, &fade, Time(early * DAY_MS)) >= first - 1e-6);
         }
     }
 }

@@ -1,5 +1,15 @@
-//! Which of the memories that were found answer a question, best first, and the prompt block made of them. Pure.
-//! Deliberately knows nothing of how they were found, an engine's word being a number in a `Hit`, nor of the clock.
+//! Ranks the memories that retrieval found for a question, and renders the prompt block.
+//!
+//! [`order`] does:
+//! 1. Admit memories under the question's conditions (`admit.rs`).
+//! 2. Score each one as a weighted sum of terms (`score.rs`, `terms.rs`).
+//! 3. Drop memories far behind the best one.
+//! 4. Estimate the probability that each one answers, and the match (`relevance.rs`).
+//! 5. Put versions of one fact together (`arrange.rs`), and drop repetitions and the surplus.
+//!
+//! [`block`] renders the result within a token budget (`prompt.rs`, `frame.rs`, `template.rs`).
+//!
+//! Pure: the time is an argument, and the search engines appear only as numbers in a [`Hit`].
 
 mod admit;
 mod arrange;
@@ -33,29 +43,33 @@ use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// One memory that either engine found, with what both say about it and about what was said around it.
+/// A memory that the text index or the vector index found, with the scores of both for the memory
+/// and for the turns around it.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub memory: Arc<Memory>,
+    /// Scores of the memory itself.
     pub own: Near,
-    /// The share of the question's words, by how rare they are, that it says too. None: that is not known.
+    /// The share of the question's words, weighted by rarity, that the memory contains. `None` if
+    /// unknown.
     pub shared: Option<f32>,
-    /// Its greatest cosine to a single word of the question.
+    /// The greatest cosine of the memory to a single word of the question.
     pub nearest_word: f32,
-    /// The turn before, measured as if it were a memory; nothing, where there was none.
+    /// Scores of the turn before; zeros if there was none.
     pub before: Near,
-    /// The turn after, where it became no memory.
+    /// Scores of the turn after, if that turn became no memory; else zeros.
     pub after: Near,
 }
 
+/// The scores of a text for a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Near {
-    /// BM25; 0 where no word is shared.
+    /// BM25; 0 without a common word.
     pub words: f32,
     pub cosine: f32,
 }
 
-/// What is asked, and which memories may answer.
+/// A question with the conditions that an answer must meet.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     pub text: &'a str,
@@ -67,18 +81,19 @@ pub struct Question<'a> {
     pub include_archived: bool,
     pub explain: bool,
     pub limit: usize,
-    /// The one speaker it names, as `text::name` writes names.
+    /// The only speaker that the question names, normalised by `text::name`.
     pub speaker: Option<&'a str>,
-    /// BM25 of a memory that says every word of it once; a word that was never said is as rare as can be.
+    /// BM25 of a memory with every word of the question once. A word in no memory counts as the
+    /// rarest.
     pub information: f32,
-    /// Leaves out memories of less relevance.
+    /// Memories of less relevance are left out.
     pub min_relevance: f32,
-    /// A cross-encoder reads the order again, so the floor cuts less before.
+    /// A cross-encoder reranks the result, so the floor is lower here.
     pub is_reranked: bool,
 }
 
 impl<'a> Question<'a> {
-    /// One of a recall's queries, under the conditions that all of them share.
+    /// Combines one query of a recall with the conditions that its queries share.
     pub fn of(
         recall: &'a Recall,
         text: &'a str,
@@ -103,43 +118,44 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The weights of a profile.
+/// The numbers of a profile for ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// Holds where several people talk with each other.
+    /// Used if two people or more speak.
     pub several: Mix,
-    /// Holds where one person speaks, to an assistant or alone.
+    /// Used if one person speaks, to an assistant or alone.
     pub single: Mix,
-    /// Recency, importance and confidence together move a score by at most this share, up or down.
+    /// Limits the effect of recency, importance and confidence together to this share of a score,
+    /// up or down.
     pub bound: f32,
     pub fade: Fade,
-    /// A memory is returned from this share of the best one's `by_itself` on.
+    /// The least score of a returned memory, as a share of the best one's `by_itself`.
     pub floor: f32,
-    /// None: the policy knows no relevance, and leaves it out.
+    /// `None`: replies carry no relevance.
     pub relevance: Option<Relevance>,
-    /// The factor on a fact that a newer one has replaced.
+    /// The factor on the score of a superseded memory.
     pub superseded: f32,
 }
 
-/// Weights of the terms of a score, the measure of its words, and the factor on memories of an assistant
-/// or a tool.
+/// The weights of the terms, the scale of BM25, and the factor on memories of an assistant or a
+/// tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     pub points: Points,
-    /// BM25 is divided by the best memory's, but by no less than so many times the question's own
-    /// information: else one common word that happens to match counts as much as a perfect match.
+    /// BM25 is divided by the best memory's, but by no less than this multiple of the question's
+    /// `information`. Otherwise a match of one common word could count as much as a perfect match.
     pub words_full: f32,
     pub assistant: f32,
 }
 
-/// An answer's memories, and whether they speak of the question; None where the policy does not know.
+/// The ranked memories, and the match; `None` if the policy does not estimate relevance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     pub ranked: Vec<Ranked>,
     pub matched: Option<Match>,
 }
 
-/// Measurements of a memory against the question that its relevance is estimated from.
+/// The inputs of the relevance estimate, besides the score.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Signals {
     pub cosine: f32,
@@ -147,25 +163,26 @@ pub struct Signals {
     pub shared: Option<f32>,
 }
 
-/// A memory in its place, with the numbers behind it.
+/// A memory with its score and the numbers that made the score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     pub memory: Arc<Memory>,
     pub score: f32,
-    /// Part of the score that its own meaning and words make, without bonuses and without the shares that it gets from other turns.
+    /// The part of the score from the memory's own cosine and BM25, without bonuses and without the
+    /// neighbouring turns.
     pub by_itself: f32,
-    /// A newer fact had replaced it at the time that was asked about.
+    /// A newer memory had replaced this one at the time the question asks about.
     pub superseded: bool,
     pub signals: Signals,
-    /// The probability that it answers. None: the policy does not know.
+    /// The probability that the memory answers. `None` if the policy does not estimate relevance.
     pub relevance: Option<f32>,
     pub terms: Vec<(&'static str, f32)>,
-    /// For a revised memory: on which day it was revised, and by which words.
+    /// For a revised memory: the day and the words of the revision.
     pub note: Option<String>,
 }
 
 impl Ranked {
-    /// Nothing but a score is known of it.
+    /// Makes an entry of which only the score is known.
     pub fn new(
         memory: Arc<Memory>,
         score: f32,
@@ -185,7 +202,8 @@ impl Ranked {
     }
 }
 
-/// The admitted hits, best first, at most as many as asked for. The same hits in any order give the same answer.
+/// Returns the admitted hits, best first, up to `question.limit`. Invariant: the order of `hits`
+/// does not change the result.
 pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Order {
     let successors = successors(&hits);
     let at = question.as_of.unwrap_or(now);
@@ -197,24 +215,24 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) 
         relevance.estimate(&mut ranked);
         relevance.matched(&ranked)
     });
-    // A memory of unknown relevance is not left out.
+    // Memories of unknown relevance stay.
     ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);
     Order { ranked, matched }
 }
 
-/// Share of the floor that holds where a cross-encoder reads the order again: it is to find what words and
-/// vectors have placed too low.
+/// The share of the floor that applies before a rerank: the cross-encoder is there to raise
+/// memories that BM25 and cosine have placed too low.
 const RERANKED_FLOOR: f32 = 0.25;
 
-/// An old version is near enough to the question for its successor to answer in its place.
+/// True if an old version is near enough to the question for its successor to answer instead.
 fn is_near(hit: &Hit) -> bool {
     const NEAR_COSINE: f32 = 0.1;
     hit.own.words > 0.0 || hit.own.cosine >= NEAR_COSINE
 }
 
-/// What took the place of something near answers in its place, however differently it is worded.
+/// Collects the successors of the near hits. They are returned however differently they are worded.
 fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
     let next: HashMap<MemoryId, MemoryId, RandomState> =
         hits.iter().filter_map(|hit| Some((hit.memory.id, hit.memory.superseded_by?))).collect();
@@ -228,8 +246,9 @@ fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
     successors
 }
 
-/// Leaves out the memories under the share `floor` of the best valid one: showing old versions as well must not hide a valid memory.
-/// The best one is measured by its own meaning and words alone: bonuses and neighbours may lift a memory over the floor, but not the floor.
+/// Drops the memories below the share `floor` of the best valid one. Superseded memories do not
+/// raise the floor, so that showing old versions hides no valid memory. The best one counts by
+/// `by_itself`: bonuses and neighbours can lift a memory above the floor and never lift the floor.
 fn cut_far_behind(
     ranked: &mut Vec<Ranked>,
     floor: f32,
@@ -241,7 +260,7 @@ fn cut_far_behind(
     let is_near = |one: &Ranked| one.score >= floor * best || successors.contains(&one.memory.id);
     let mut kept: HashMap<MemoryId, f32, RandomState> =
         ranked.iter().filter(|one| is_near(one)).map(|one| (one.memory.id, one.score)).collect();
-    // A newer statement is kept where it stands before an older one that is. Terminates: `kept` only grows.
+    // Keeps a newer statement with the older one that it revises. Terminates: `kept` only grows.
     loop {
         let stands_before = |newer: &Ranked, id: &MemoryId| {
             kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older))
@@ -259,8 +278,8 @@ fn cut_far_behind(
     ranked.retain(|one| kept.contains_key(&one.memory.id));
 }
 
-/// The same words of the same person say nothing twice. An old version stays beside a valid one of the same words: it was
-/// another time.
+/// Keeps the first of several memories with the same words of the same speaker, up to `limit`. An
+/// old version stays beside a valid memory with the same words, which is of another time.
 fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
     let mut seen: HashSet<(bool, Role, Option<&str>, &str), RandomState> = HashSet::default();
     let mut is_taken = Vec::with_capacity(ranked.len());

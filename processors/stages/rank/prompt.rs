@@ -1,5 +1,13 @@
-//! The block of memories that goes into a model's prompt: which of them fit the token budget, and in which order they stand.
-//! Does not know what a token is: the caller counts.
+//! Builds the prompt block: chooses the memories that fit the token budget and writes them in the
+//! order of their sections.
+//!
+//! 1. If all memories fit, the block holds all of them; this is nearly always so.
+//! 2. Else each section takes memories up to its share of the budget, in ranked order.
+//! 3. Memories that still fit take the rest of the budget.
+//! 4. While the whole block exceeds the budget, drop memories from the end: its tokens may be more
+//!    than the sum of its parts.
+//!
+//! The caller passes the function that counts tokens. Memories are never cut.
 
 use super::frame::Frame;
 use super::{Ranked, Template};
@@ -7,20 +15,20 @@ use crate::domain::{Format, Recall};
 use crate::memory::Policy;
 use std::collections::BTreeMap;
 
-/// What has more bytes for each token of the budget will not fit: prose has about 5.
+/// A text with more bytes than this for each token of the budget will not fit: prose has about 5.
 const BYTES_A_TOKEN: usize = 8;
 
-/// A finished block. Invariant: `tokens` is what the caller's count says of `text`, and is never over the budget.
+/// A finished block. Invariant: `tokens` is the caller's count of `text`, and at most the budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     pub text: String,
     pub tokens: usize,
-    /// Places in the ranking of the memories inside, ascending.
+    /// Places of the memories inside, in the ranking, ascending.
     pub taken: Vec<usize>,
 }
 
-/// Writes the block in the format that was asked for; where none was, in the template of the profile
-/// or the format of its policy, if it has one.
+/// Builds the block in the requested format. Without a requested format, the template of the profile
+/// or the format of its policy is used, if there is one.
 pub fn block(
     ranked: &[Ranked],
     asked: &Recall,
@@ -47,7 +55,8 @@ fn prompt(
         .map_or_else(Prompt::default, |frame| framed(ranked, &frame, budget, count_tokens))
 }
 
-/// Memories are whole or left out; one that is too long leaves its room to shorter ones after it.
+/// Builds the block in this frame. A memory that is too long is skipped, and shorter ones after it
+/// use the tokens.
 pub fn framed(
     ranked: &[Ranked],
     frame: &Frame,
@@ -71,7 +80,8 @@ pub fn framed(
     }
 }
 
-/// Nearly always all fit, and then to count the parts first would take longer than all the rest of a recall but encoding.
+/// Returns the block with all memories if they fit. Counting each part first would take longer than
+/// everything else in a recall except encoding.
 fn all_of_them(
     ranked: &[Ranked],
     frame: &Frame,
@@ -96,8 +106,8 @@ struct Piece {
     tokens: usize,
 }
 
-/// Chosen by the sum of the parts, so that each memory is counted once. The whole may still come out longer: the caller looks.
-/// First every section within its share, then whatever still fits.
+/// Chooses memories by the sum of their tokens, so that each memory is counted once. The whole may
+/// still count more than the sum: the caller must check.
 fn fitting(
     ranked: &[Ranked],
     frame: &Frame,
@@ -141,7 +151,8 @@ fn pieces(ranked: &[Ranked], frame: &Frame, count_tokens: &dyn Fn(&str) -> usize
     in_sections(ranked, frame).into_iter().map(piece).collect()
 }
 
-/// What each section may have in the first round: its share, and all that the others have no use for.
+/// Returns the limit of each section in the first round: its share of the budget, or all that the
+/// other sections leave unused if that is more.
 fn limits(waiting: &[Piece], frame: &Frame, room: usize) -> BTreeMap<u8, usize> {
     let mut wanted = BTreeMap::<u8, usize>::new();
     for piece in waiting {
@@ -155,15 +166,15 @@ fn limits(waiting: &[Piece], frame: &Frame, room: usize) -> BTreeMap<u8, usize> 
     wanted.iter().map(|(section, own)| (*section, limit(*section, *own))).collect()
 }
 
-/// The frame's sections in their order, within each as ranked.
+/// Returns the places of the memories by section, and in ranked order within each section.
 fn in_sections(ranked: &[Ranked], frame: &Frame) -> Vec<usize> {
     let mut places: Vec<usize> = (0..ranked.len()).collect();
     places.sort_by_key(|place| (frame.section)(&ranked[*place]));
     places
 }
 
-/// As many as the excess needs, so that a whole longer than its parts does not take a count for each; at least one, at most
-/// half, so that a wild count does not empty the block.
+/// Drops as many memories as the excess needs, so that the whole is not counted again for each one;
+/// at least one, and at most half, so that one extreme count does not empty the block.
 fn drop_last(pieces: &mut Vec<Piece>, excess: usize) {
     let fewest = pieces.len() / 2;
     let mut freed = 0usize;
@@ -251,7 +262,7 @@ mod tests {
         list.extend((0..20).map(|_| ranked("summary", "s")));
         let covered = vec![list[0].memory.id];
         list[40..].iter_mut().for_each(|one| one.memory_mut().covers = covered.clone());
-        // Of 40 words: half, a third and the rest; and who wants less leaves it to the others in their order.
+        // .5, .35 and .15 of 40 words. A section that wants less leaves its rest to the others.
         let block = |list: &[Ranked]| prompt(list, Format::Compact, 40, &words).taken;
         assert_eq!(block(&list), [0..10, 20..27, 40..43].into_iter().flatten().collect::<Vec<_>>());
         assert_eq!(block(&list[..40]), [0..13, 20..27].into_iter().flatten().collect::<Vec<_>>());

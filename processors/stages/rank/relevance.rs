@@ -1,62 +1,73 @@
-//! Estimates how likely each returned memory answers the question, and from that whether the memories
-//! speak of it at all. Withholds nothing: whoever asks may do so with `min_relevance`.
+//! Estimates the probability that each memory answers the question, and the match of the whole
+//! reply: good, weak or none. Drops nothing itself: a request may, with `min_relevance`.
+//!
+//! 1. `share = softmax(score / temperature)` over the valid memories, as a logarithm.
+//! 2. `whole = cosine - nearest_word`: a memory that is near a single word alone ("cat") seldom
+//!    contains the answer ("its name").
+//! 3. `above = cosine - mean cosine of the ten best`.
+//! 4. `relevance = 1 / (1 + e^-(bias + w₁·share + w₂·cosine + w₃·whole + w₄·above))`, a
+//!    [logistic regression](https://en.wikipedia.org/wiki/Logistic_regression) with weights from
+//!    the profile.
+//! 5. If every memory is below both levels of `none` (cosine and shared words), the match is none,
+//!    and relevance is at most `none.relevance`. Else the match is good from `good` on.
+//!
+//! Invariant: superseded memories do not move the relevance of a valid one.
 
 use super::{Ranked, Signals};
 use crate::domain::Match;
 use serde::Deserialize;
 
-/// A logistic over four signals. Round weights chosen by hand; calibration was measured on users whose
+/// The weights, which are round numbers chosen by hand. The calibration was measured on users whose
 /// questions had no part in the choice, and holds for chats of other kinds.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Relevance {
     pub bias: f32,
-    /// Weight of the logarithm of a memory's share among all that were found, by a softmax of the scores.
+    /// Weight of the logarithm of a memory's softmax share.
     pub share: f32,
-    /// Temperature of that softmax, in points of score.
+    /// Temperature of the softmax, in points of score.
     pub temperature: f32,
     /// Weight of the cosine.
     pub cosine: f32,
-    /// Weight of what the whole question's cosine has over that of its nearest single word: a memory
-    /// that is near one word of the question alone ("cat") seldom says what is asked ("its name").
+    /// Weight of the cosine to the whole question minus the cosine to the nearest word.
     pub whole: f32,
-    /// Weight of what the cosine has over the mean of the ten best.
+    /// Weight of the cosine minus the mean of the ten best.
     pub above: f32,
-    /// From this relevance on a match is `good`.
+    /// The least relevance of the best memory for a good match.
     pub good: f32,
     pub none: NoMatch,
 }
 
-/// Nothing here speaks of the question if the best memory is below both levels.
+/// The levels below which the match is none. Each memory must be below both.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoMatch {
     pub cosine: f32,
-    /// Share of the question's information that one memory's words cover.
+    /// Share of the question's information that the words of one memory cover.
     pub words: f32,
-    /// Relevance is at most this then: the best of few memories stands out for no reason.
+    /// The greatest relevance for no match. Without this cap, the best of a few irrelevant memories
+    /// would stand out.
     pub relevance: f32,
 }
 
-/// Memories whose mean cosine is the level that a standout is measured from.
+/// Number of the best memories whose mean cosine is the level for `above`.
 const BEST: usize = 10;
 
 impl Relevance {
-    /// Sets the relevance of each, with the signals behind it among its terms. Showing old versions as
-    /// well moves no valid memory: the level and the shares are those of valid ones, if there are any.
+    /// Sets the relevance of each memory, and adds the signals to its terms.
     pub(super) fn estimate(&self, ranked: &mut [Ranked]) {
-        let Some(field) = Field::of(ranked, self.temperature) else { return };
-        let most = if self.speaks_of_nothing(ranked) { self.none.relevance } else { 1.0 };
+        let Some(baseline) = Baseline::of(ranked, self.temperature) else { return };
+        let most = if self.is_no_match(ranked) { self.none.relevance } else { 1.0 };
         for one in ranked {
-            let share = field.share(one.score);
+            let share = baseline.share(one.score);
             let whole = one.signals.cosine - one.signals.nearest_word;
-            let above = one.signals.cosine - field.level;
+            let above = one.signals.cosine - baseline.level;
             let logit = self.bias
                 + self.share * share
                 + self.cosine * one.signals.cosine
                 + self.whole * whole
                 + self.above * above;
-            let relevance = (1.0 / (1.0 + (-logit).exp())).min(most);
+            let relevance = logistic(logit).min(most);
             one.relevance = Some(relevance);
             let shared = one.signals.shared.map(|shared| ("shared", shared));
             let signals = [
@@ -69,40 +80,47 @@ impl Relevance {
         }
     }
 
-    /// Rather `weak` than `none` where in doubt.
+    /// Returns the match. A doubtful case is weak, not none.
     pub(super) fn matched(&self, ranked: &[Ranked]) -> Match {
-        if self.speaks_of_nothing(ranked) {
+        if self.is_no_match(ranked) {
             return Match::None;
         }
         let relevance = counted(ranked).filter_map(|one| one.relevance).fold(0.0, f32::max);
         if relevance >= self.good { Match::Good } else { Match::Weak }
     }
 
-    /// Where the words covered are not known, some may be.
-    fn speaks_of_nothing(&self, ranked: &[Ranked]) -> bool {
-        let is_near = |one: &Ranked| one.signals.cosine >= self.none.cosine;
-        let is_said = |one: &Ranked| one.signals.shared.unwrap_or(1.0) >= self.none.words;
-        !counted(ranked).any(|one| is_near(one) || is_said(one))
+    /// Unknown shared words count as all words.
+    fn is_no_match(&self, ranked: &[Ranked]) -> bool {
+        !counted(ranked).any(|one| {
+            one.signals.cosine >= self.none.cosine
+                || one.signals.shared.unwrap_or(1.0) >= self.none.words
+        })
     }
 }
 
-/// The valid memories; where there are none, the old versions.
+/// Converts log-odds to a probability.
+pub(super) fn logistic(logit: f32) -> f32 {
+    1.0 / (1.0 + (-logit).exp())
+}
+
+/// Returns the valid memories, or the old versions if no memory is valid.
 fn counted(ranked: &[Ranked]) -> impl Iterator<Item = &Ranked> {
     let has_valid = ranked.iter().any(|one| !one.superseded);
     ranked.iter().filter(move |one| !(has_valid && one.superseded))
 }
 
-/// Levels that all memories of an answer are measured against.
-struct Field {
+/// The levels that each memory of a reply is compared with.
+struct Baseline {
     best: f32,
-    /// Logarithm of the sum of all weights of the softmax.
+    /// The logarithm of the softmax denominator, relative to the best score.
     log_total: f32,
     temperature: f32,
+    /// The mean cosine of the best memories.
     level: f32,
 }
 
-impl Field {
-    fn of(ranked: &[Ranked], temperature: f32) -> Option<Field> {
+impl Baseline {
+    fn of(ranked: &[Ranked], temperature: f32) -> Option<Baseline> {
         let mut counted: Vec<(f32, Signals)> =
             counted(ranked).map(|one| (one.score, one.signals)).collect();
         counted
@@ -113,10 +131,11 @@ impl Field {
         let first = &counted[..counted.len().min(BEST)];
         let level =
             first.iter().map(|(_, signals)| signals.cosine).sum::<f32>() / first.len() as f32;
-        Some(Field { best, log_total: total.ln(), temperature, level })
+        Some(Baseline { best, log_total: total.ln(), temperature, level })
     }
 
-    /// Never over 0: an old version that matches better than every valid one has all of the share.
+    /// Returns the logarithm of the share, at most 0: an old version that scores above every valid
+    /// memory counts as having the whole share.
     fn share(&self, score: f32) -> f32 {
         ((score - self.best) / self.temperature - self.log_total).min(0.0)
     }
@@ -170,8 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_near_and_no_word_said_is_no_match_unless_the_words_are_not_known() {
-        let far = |shared| (1..20).map(|number| found(number, 0.8, 0.04, 0.1, shared)).collect();
+    fn without_near_memories_and_shared_words_there_is_no_match() {
+        fn far(shared: Option<f32>) -> Vec<Ranked> {
+            (1..20).map(|number| found(number, 0.8, 0.04, 0.1, shared)).collect()
+        }
         let (relevance, matched) = estimated(far(Some(0.0)));
         assert!(
             matched == Match::None && relevance.iter().all(|one| *one <= 0.05),
@@ -182,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_a_single_word_alone_is_less_relevant() {
+    fn a_memory_near_a_single_word_alone_is_less_relevant() {
         let (whole, _) =
             estimated(vec![found(1, 1.0, 0.5, 0.3, Some(0.5)), found(2, 0.9, 0.4, 0.4, Some(0.5))]);
         let (word, _) =
@@ -193,7 +214,10 @@ mod tests {
     proptest! {
         #[test]
         fn relevance_is_a_probability_and_old_versions_move_no_valid_one(
-            hits in prop::collection::vec((0f32..2.0, -1f32..1.0, -1f32..1.0, any::<bool>()), 1..30),
+            hits in prop::collection::vec(
+                (0f32..2.0, -1f32..1.0, -1f32..1.0, any::<bool>()),
+                1..30,
+            ),
         ) {
             let ranked = |with_old: bool| -> Vec<Ranked> {
                 let numbered = (1..).zip(&hits).filter(|(_, (.., old))| with_old || !old);
@@ -208,8 +232,8 @@ mod tests {
                 prop_assert!((0.0..=1.0).contains(&one.relevance.unwrap_or(-1.0)));
             }
             for one in &valid {
-                let beside = all.iter().find(|other| other.memory.id == one.memory.id).map(|other| other.relevance);
-                prop_assert_eq!(beside, Some(one.relevance));
+                let same = all.iter().find(|other| other.memory.id == one.memory.id);
+                prop_assert_eq!(same.map(|other| other.relevance), Some(one.relevance));
             }
         }
     }

@@ -1,18 +1,27 @@
-//! A second opinion on an order: the scores of a model that read the question and each memory together. Pure; knows no such model.
+//! Reorders ranked memories by the scores of a cross-encoder. Pure: the caller runs the model and
+//! passes its logits.
+//!
+//! 1. The first `logits.len()` memories get the score `1 / (1 + e^-logit)`, times the profile's
+//!    factor if superseded.
+//! 2. The others keep their order behind them: their scores are scaled to at most .99 of the least
+//!    score from step 1.
+//! 3. [`arranged`] puts the versions of one fact together again.
 
 use super::Ranked;
 use super::arrange::arranged;
+use super::relevance::logistic;
 
-/// Of the last score that the model gave: what it was not asked about stands behind that, in the order it had.
+/// The greatest score of the memories that the model did not read, as a share of the least score of
+/// those that it read.
 const BEHIND: f32 = 0.99;
 
-/// The first of an order by what a cross-encoder says of them (`logits`, one for each), the others behind them as they were. Versions and
-/// contradictions of one fact stand together as before. `superseded` is the profile's factor on what was replaced.
+/// Reranks the first memories by `logits`, one for each. `superseded` is the profile's factor on
+/// superseded memories.
 pub fn reranked(mut ranked: Vec<Ranked>, logits: &[f32], superseded: f32) -> Vec<Ranked> {
     for (one, logit) in ranked.iter_mut().zip(logits) {
-        let opinion = unit(*logit);
+        let probability = logistic(*logit);
         let validity = if one.superseded { superseded } else { 1.0 };
-        rescore(one, opinion * validity, Some(opinion));
+        rescore(one, probability * validity, Some(probability));
     }
     let count = logits.len().min(ranked.len());
     let (first, others) = ranked.split_at_mut(count);
@@ -24,14 +33,9 @@ pub fn reranked(mut ranked: Vec<Ranked>, logits: &[f32], superseded: f32) -> Vec
     arranged(ranked)
 }
 
-/// A logit as a share, so that a score is a score whoever made it: an even chance is a half.
-fn unit(logit: f32) -> f32 {
-    1.0 / (1.0 + (-logit).exp())
-}
-
-/// The terms still make the score: what it was is one of them now.
-fn rescore(one: &mut Ranked, score: f32, opinion: Option<f32>) {
-    one.terms.extend(opinion.map(|opinion| ("rerank", opinion)));
+/// Replaces the score, and records the old one as the term `before_rerank`.
+fn rescore(one: &mut Ranked, score: f32, probability: Option<f32>) {
+    one.terms.extend(probability.map(|probability| ("rerank", probability)));
     one.terms.push(("before_rerank", one.score));
     one.terms.iter_mut().filter(|(name, _)| *name == "score").for_each(|(_, value)| *value = score);
     one.score = score;
@@ -65,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_stand_as_the_model_says_and_the_others_behind_them_as_they_were() {
+    fn the_model_orders_the_first_and_the_others_follow_unchanged() {
         let list =
             vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7), ranked(4, 0.6), ranked(5, 0.5)];
         let list = check(list, &[-9.0, 0.0, 4.0], &["m3", "m2", "m1", "m4", "m5"]);
         assert!(list.is_sorted_by(|a, b| a.score > b.score), "{list:#?}");
-        let term = |one: &Ranked, name| {
+        fn term(one: &Ranked, name: &str) -> Option<f32> {
             one.terms.iter().find(|(other, _)| *other == name).map(|(_, value)| *value)
-        };
+        }
         assert_eq!(
             (list[1].score, term(&list[1], "score"), term(&list[1], "rerank")),
             (0.5, Some(0.5), Some(0.5))
@@ -82,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_version_still_follows_the_one_that_replaced_it() {
+    fn an_old_version_still_follows_its_successor() {
         let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
         (list[1].superseded, list[1].memory_mut().superseded_by) = (true, Some(id(1)));
         check(list, &[0.0, 6.0, 3.0], &["m3", "m1", "m2"]);
@@ -92,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn of_two_values_in_conflict_the_newer_still_comes_first_if_it_answers_nearly_as_well() {
-        let list = |newer: f32| {
+    fn the_newer_of_two_values_in_conflict_still_comes_first_if_it_scores_nearly_as_well() {
+        fn list(newer: f32) -> (Vec<Ranked>, [f32; 3]) {
             let mut list = vec![ranked(1, 0.9), ranked(2, 0.8), ranked(3, 0.7)];
             (list[0].memory_mut().conflicts_with, list[2].memory_mut().created_at) =
                 (vec![id(3)], Time(5));
             (list, [3.0, 2.0, newer])
-        };
+        }
         let (near, logits) = list(1.5);
         check(near, &logits, &["m3", "m1", "m2"]);
         let (far, logits) = list(-1.5);
@@ -107,17 +111,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_the_best_is_the_models(scores in prop::collection::vec(0f32..2.0, 1..20), logits in prop::collection::vec(-12f32..12.0, 1..20)) {
-            let mut list: Vec<Ranked> = scores.iter().zip(1..).map(|(score, number)| ranked(number, *score)).collect();
+        fn nothing_is_lost_and_the_best_is_the_models(
+            scores in prop::collection::vec(0f32..2.0, 1..20),
+            logits in prop::collection::vec(-12f32..12.0, 1..20),
+        ) {
+            let mut list: Vec<Ranked> =
+                scores.iter().zip(1..).map(|(score, number)| ranked(number, *score)).collect();
             list.sort_by(|a, b| b.score.total_cmp(&a.score));
             let logits = &logits[..logits.len().min(list.len())];
             let best = logits.iter().copied().fold(f32::MIN, f32::max);
-            let (count, last) = (list.len(), list[logits.len()..].iter().map(|one| one.memory.id).collect::<Vec<_>>());
+            let count = list.len();
+            let unread: Vec<MemoryId> =
+                list[logits.len()..].iter().map(|one| one.memory.id).collect();
             let list = reranked(list, logits, 0.5);
-            prop_assert_eq!((list.len(), list[0].score), (count, unit(best)));
-            let behind: Vec<MemoryId> = list[logits.len()..].iter().map(|one| one.memory.id).collect();
-            prop_assert_eq!(behind.len(), last.len());
-            prop_assert!(behind.iter().all(|id| last.contains(id)));
+            prop_assert_eq!((list.len(), list[0].score), (count, logistic(best)));
+            let behind: Vec<MemoryId> =
+                list[logits.len()..].iter().map(|one| one.memory.id).collect();
+            prop_assert_eq!(behind.len(), unread.len());
+            prop_assert!(behind.iter().all(|id| unread.contains(id)));
         }
     }
 }

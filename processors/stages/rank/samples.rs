@@ -1,4 +1,4 @@
-//! Plain memories and questions for this stage's tests.
+//! Sample memories, hits and questions for the tests of this stage.
 
 use super::{Hit, Near, Question, Ranked, Weights, WrittenFade, WrittenRank};
 use crate::domain::{
@@ -114,21 +114,22 @@ pub fn recall(query: &str) -> Recall {
     }
 }
 
-/// The numbers of a rule as the profile has them that is built in.
+/// Reads the numbers of a rule from the text of a built-in profile.
 pub fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
-    let profile: toml::Table = profile.parse().expect("it is built in");
+    let profile: toml::Table = profile.parse().expect("the built-in profiles are valid TOML");
     profile["rank"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
 }
 
-/// The default profile's weights, as it is built in.
+/// Reads the weights of the built-in default profile.
 pub fn weights() -> Weights {
-    let profile: toml::Table =
-        include_str!("../../../config/profiles/keepsake.toml").parse().expect("it is built in");
+    let profile: toml::Table = include_str!("../../../config/profiles/keepsake.toml")
+        .parse()
+        .expect("the built-in profiles are valid TOML");
     let mut rank = profile["rank"].clone();
-    let of_the_index = ["k1", "b", "previous", "short_words", "first_person", "rule"];
-    rank.as_table_mut().expect("a table").retain(|key, _| !of_the_index.contains(&key));
-    let fade: WrittenFade = profile["fade"].clone().try_into().expect("as written");
-    rank.try_into::<WrittenRank>().expect("as written").checked(fade.checked())
+    let index_keys = ["k1", "b", "previous", "short_words", "first_person", "rule"];
+    rank.as_table_mut().expect("[rank] is a table").retain(|key, _| !index_keys.contains(&key));
+    let fade: WrittenFade = profile["fade"].clone().try_into().expect("[fade] parses");
+    rank.try_into::<WrittenRank>().expect("[rank] parses").checked(fade.checked())
 }
 
 /// The default profile's policy, as it is built in.

@@ -1,41 +1,42 @@
-//! Lists the terms of a score in one table: the name of each in profiles and replies, the words that
-//! people read, and how it is measured. A new term is a new row.
+//! Defines the terms of a score in one table: the name in profiles and replies, the wording in
+//! explanations, and the measure. A new term is a new row and a field of [`HitMeasures`].
 
 use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 
 /// One row: `weight × measure` is added to the score.
 pub struct Term {
-    /// The key of its weight under `[rank]` of a profile, and its name in a reply's `explain`.
+    /// The key of the weight under `[rank]` of a profile, and the name in a reply's `explain`.
     pub name: &'static str,
-    /// Says in an explanation for people why a memory stands where it stands.
+    /// The wording in an explanation for people.
     pub words: &'static str,
-    measure: fn(&Measured) -> f32,
+    measure: fn(&HitMeasures) -> f32,
 }
 
-/// Measurements of one hit, each between 0 and 1.
+/// The measures of one hit, each between 0 and 1.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Measured {
-    /// Cosine and BM25 as shares of the best, see `score.rs`.
+pub(super) struct HitMeasures {
+    /// Cosine as a share of the best; see `score.rs`.
     pub dense: f32,
+    /// BM25 as a share of the best; see `score.rs`.
     pub words: f32,
-    /// Relevance of the question before it, of which it may be the answer.
+    /// Relevance of the turn before, if that turn is a question of another speaker.
     pub answer: f32,
-    /// Relevance of its better neighbour.
+    /// Relevance of the best neighbouring turn.
     pub neighbour: f32,
-    /// How much nearer it is to the whole question than to any single word of it.
+    /// Cosine to the whole question minus the cosine to the nearest word.
     pub beyond_word: f32,
-    /// It says nearly all that was asked: 0 at three quarters, 1 at all of it.
+    /// 0 for up to three quarters of the question's words by BM25, rising to 1 for all of them.
     pub literal: f32,
-    /// The one person said it whom the question names.
+    /// The speaker is the only one that the question names.
     pub is_named: bool,
-    /// The question asks when, and a word of time is there.
+    /// The question asks when, and the memory has a word of time.
     pub has_time: bool,
-    /// 1 for a plain question, less the more is said besides.
+    /// 1 for a plain question, falling with the number of words.
     pub only_asks: f32,
-    /// It was said in a month that the question names.
+    /// The memory is of a month that the question names.
     pub is_of_month: bool,
-    /// Specificity; 0 where an assistant speaks.
+    /// Specificity from the surprise; 0 if users and assistants both speak.
     pub specificity: f32,
 }
 
@@ -57,46 +58,45 @@ pub const TERMS: [Term; 11] = [
     Term {
         name: "speaker",
         words: "was said by the person named",
-        measure: |hit| held(hit.is_named),
+        measure: |hit| f32::from(hit.is_named),
     },
-    Term { name: "when", words: "names a time", measure: |hit| held(hit.has_time) },
-    // Subtracted from zero: a negated zero would be shown as -0.0.
+    Term { name: "when", words: "names a time", measure: |hit| f32::from(hit.has_time) },
+    // Subtracted from zero, because a negated zero would be shown as -0.0.
     Term { name: "question", words: "only asks", measure: |hit| 0.0 - hit.only_asks },
-    Term { name: "month", words: "is of the month named", measure: |hit| held(hit.is_of_month) },
+    Term {
+        name: "month",
+        words: "is of the month named",
+        measure: |hit| f32::from(hit.is_of_month),
+    },
     Term { name: "specificity", words: "is specific", measure: |hit| hit.specificity },
 ];
 
-fn held(holds: bool) -> f32 {
-    if holds { 1.0 } else { 0.0 }
-}
-
-/// Weights of the terms, in the order of the table.
+/// The weight of each term, in the order of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points([f32; TERMS.len()]);
 
 impl Points {
-    /// `dense` is the share of meaning in relevance; the rest of it is the weight of words.
+    /// `words` gets the weight that `dense` leaves: `1 - dense`.
     pub fn new(written: &Written) -> Points {
-        let weight = |term: &Term| match term.name {
+        Points(TERMS.each_ref().map(|term| match term.name {
             "words" => 1.0 - written.of("dense"),
             name => written.of(name),
-        };
-        Points(TERMS.each_ref().map(weight))
+        }))
     }
 
     pub fn of(&self, name: &str) -> f32 {
         TERMS.iter().position(|term| term.name == name).map_or(0.0, |place| self.0[place])
     }
 
-    /// Every term with its share of the score, in the order of the table.
-    pub(super) fn of_hit(&self, hit: &Measured) -> [(&'static str, f32); TERMS.len()] {
+    /// Returns every term with `weight × measure`, in the order of the table.
+    pub(super) fn of_hit(&self, hit: &HitMeasures) -> [(&'static str, f32); TERMS.len()] {
         let mut shares = TERMS.each_ref().map(|term| (term.name, (term.measure)(hit)));
         shares.iter_mut().zip(self.0).for_each(|((_, share), weight)| *share *= weight);
         shares
     }
 }
 
-/// Weights as a profile writes them. A term that is not written adds nothing.
+/// The weights as written in a profile. A missing term has weight 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written(BTreeMap<String, f32>);
 
@@ -105,7 +105,7 @@ impl Written {
         self.0.get(name).copied().unwrap_or(0.0)
     }
 
-    /// These, and the other's where these say nothing.
+    /// Returns these weights, with the other's for terms that are missing here.
     pub fn over(&self, other: &Written) -> Written {
         Written(
             other.0.iter().chain(&self.0).map(|(name, weight)| (name.clone(), *weight)).collect(),
@@ -116,9 +116,11 @@ impl Written {
 impl<'de> Deserialize<'de> for Written {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written, D::Error> {
         let written = BTreeMap::<String, f32>::deserialize(deserializer)?;
-        // The weight of words follows from that of meaning.
-        let is_known = |name: &str| name != "words" && TERMS.iter().any(|term| term.name == name);
-        match written.keys().find(|name| !is_known(name)) {
+        let unknown = written.keys().find(|name| {
+            // The weight of `words` follows from that of `dense`.
+            *name == "words" || !TERMS.iter().any(|term| term.name == *name)
+        });
+        match unknown {
             Some(name) => Err(de::Error::custom(format!("unknown field `{name}`"))),
             None => Ok(Written(written)),
         }
@@ -128,6 +130,10 @@ impl<'de> Deserialize<'de> for Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn written(pairs: &[(&str, f32)]) -> Written {
+        Written(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect())
+    }
 
     #[test]
     fn a_weight_of_no_term_is_an_error_that_names_it() {
@@ -140,18 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn words_have_the_weight_that_meaning_leaves() {
-        let points = |dense| Points::new(&Written(BTreeMap::from([("dense".to_owned(), dense)])));
+    fn bm25_has_the_weight_that_the_cosine_leaves() {
         for (dense, words) in [(0.75, 0.25), (1.0, 0.0), (0.0, 1.0)] {
-            assert_eq!(points(dense).of("words"), words);
+            assert_eq!(Points::new(&written(&[("dense", dense)])).of("words"), words);
         }
     }
 
     #[test]
-    fn the_weights_of_one_speaker_stand_over_those_of_several() {
-        let written = |pairs: &[(&str, f32)]| {
-            Written(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect())
-        };
+    fn the_weights_for_one_speaker_override_those_for_several() {
         let (one, several) =
             (written(&[("dense", 0.7)]), written(&[("dense", 0.5), ("month", 0.2)]));
         assert_eq!(one.over(&several), written(&[("dense", 0.7), ("month", 0.2)]));

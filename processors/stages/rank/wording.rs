@@ -1,4 +1,9 @@
-//! What the wording of a question asks for, besides its words: whom, when, and whether it is about what an assistant said.
+//! Extracts from a question's wording the conditions that word and vector search miss: the speaker
+//! that the question names, the month, "when", and if the question is about an assistant's words.
+//! The terms `speaker`, `month`, `when` and `question` and the factor `role` use them.
+//!
+//! Limit: the patterns are English. In other languages these terms stay 0; [`named`] finds names in
+//! any language with spaces.
 
 use crate::domain::Time;
 use crate::text;
@@ -7,32 +12,36 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+    compiled(
         r"(?ix)
           \b did \s+ you \b | \b (?: have | had | were ) \s+ you \b
-        | \b you (?: ['’]ve | \s+ have | \s+ had )? \s+ (?: recommended | suggested | told | said | gave | given | mentioned | advised
+        | \b you (?: ['’]ve | \s+ have | \s+ had )? \s+
+            (?: recommended | suggested | told | said | gave | given | mentioned | advised
             | proposed | explained | listed | provided | showed | described | outlined ) \b
-        | \b your \s+ (?: suggestions? | recommendations? | advice | answer | explanation | proposal ) \b",
+        | \b your \s+
+            (?: suggestions? | recommendations? | advice | answer | explanation | proposal ) \b",
     )
-    .expect("a fixed pattern, compiled by the tests")
 });
 
-static WHEN: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)\bwhen\b").expect("a fixed pattern, compiled by the tests"));
+static WHEN: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwhen\b"));
 
-static YEAR: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\b(?:19|20)\d\d\b").expect("a fixed pattern, compiled by the tests")
-});
+static YEAR: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:19|20)\d\d\b"));
 
 static TIME_WORD: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?ix) \b (?: yesterday | today | tomorrow | tonight | last | next | ago | week | weekend | month | year
+    compiled(
+        r"(?ix) \b
+            (?: yesterday | today | tomorrow | tonight | last | next | ago
+            | week | weekend | month | year
             | monday | tuesday | wednesday | thursday | friday | saturday | sunday
-            | january | february | march | april | may | june | july | august | september | october | november | december
+            | january | february | march | april | may | june | july | august | september
+            | october | november | december
             | \d{4} ) \b",
     )
-    .expect("a fixed pattern, compiled by the tests")
 });
+
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the patterns are constants, and the tests compile each of them")
+}
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -49,27 +58,27 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Longer names are not looked for.
+/// Longer names are not found.
 const NAME_WORDS_MAX: usize = 3;
-/// Words of a question that may begin a name: each is looked up among the speakers.
-const WORDS_MAX: usize = 256;
-/// Words of a question in which names are looked for: each is looked up in the index.
+/// Words of a question, from the first on, in which names are searched. Each is looked up in the
+/// index.
 const NAMED_WITHIN_WORDS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wording {
+pub(super) struct QuestionWording {
+    /// The question is about an assistant's words: "which bike did you recommend?"
     pub about_assistant: bool,
     pub when: bool,
-    /// 1 to 12. With a capital: "may" is not May.
+    /// 1 to 12, only from words with a capital: "may" is no month.
     months: Vec<i8>,
     years: Vec<i16>,
 }
 
-impl Wording {
-    pub fn of(question: &str) -> Wording {
+impl QuestionWording {
+    pub fn of(question: &str) -> QuestionWording {
         let months =
             (1..).zip(MONTHS).filter(|(_, month)| text::words(question).any(|word| word == *month));
-        Wording {
+        QuestionWording {
             about_assistant: ASKS_ABOUT_ASSISTANT.is_match(question),
             when: WHEN.is_match(question),
             months: months.map(|(number, _)| number).collect(),
@@ -77,7 +86,8 @@ impl Wording {
         }
     }
 
-    /// Whether that was in a month, and a year if it names one, that the question names.
+    /// True if the time lies in a month that the question names, and in one of the years if the
+    /// question names any.
     pub fn names_the_month_of(&self, time: Time) -> bool {
         if self.months.is_empty() {
             return false;
@@ -93,10 +103,12 @@ pub(super) fn has_time_word(content: &str) -> bool {
     TIME_WORD.is_match(content)
 }
 
-/// A question of more words says something, too: "Can you help me plan the move to Porto that I put off until May?"
+/// A longer question also states something: "Can you help me plan the move to Porto that I put off
+/// until May?"
 const PLAIN_QUESTION_WORDS: f32 = 20.0;
 
-/// How far a text is nothing but a question, from 0 to 1.
+/// Returns 1 for a text that is one short question, 0 for a text that is no question. From 20 words
+/// on, the value falls with the square of the length.
 pub(super) fn only_asks(content: &str) -> f32 {
     if !is_one_question(content) {
         return 0.0;
@@ -104,7 +116,7 @@ pub(super) fn only_asks(content: &str) -> f32 {
     (PLAIN_QUESTION_WORDS / text::count_words(content).max(1) as f32).min(1.0).powi(2)
 }
 
-/// One sentence, and it asks.
+/// True for one sentence that ends in a question mark.
 fn is_one_question(content: &str) -> bool {
     let content = content.trim();
     let mut pairs = content.chars().zip(content.chars().skip(1));
@@ -112,27 +124,29 @@ fn is_one_question(content: &str) -> bool {
         && !pairs.any(|(mark, next)| ".!?".contains(mark) && next.is_whitespace())
 }
 
-/// Whom a question names.
+/// The speaker that a question names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// As `text::name` writes names.
+    /// The name as `text::name` normalises names.
     pub name: String,
-    /// The question as that person would put it: people say "I" of themselves, and are asked about by name.
+    /// The question with "I" and "my" in place of the name. Speakers write "I" of themselves, so
+    /// the vector of this form is nearer to their memories.
     pub in_first_person: String,
 }
 
-/// The one speaker that a question names, of those who are one among the names that it might hold. Nobody if there are several: it is then
-/// about what they have in common.
+/// Returns the only known speaker that the question names, or `None` if the question names none or
+/// several: a question about several is about their common ground. `speakers` returns those of the
+/// possible names that are speakers.
 pub fn named<E>(
     question: &str,
     speakers: impl Fn(&BTreeSet<String>) -> Result<Vec<String>, E>,
 ) -> Result<Option<Named>, E> {
-    let mut places = places_of_words(question);
-    places.truncate(WORDS_MAX);
+    let places = places_of_words(question);
     let mut found: Vec<(String, usize, usize)> = Vec::new();
     for first in 0..places.len() {
         for last in first..places.len().min(first + NAME_WORDS_MAX) {
-            let (begin, end) = (places[first].0, places[last].1);
+            let begin = places[first].0;
+            let end = places[last].1;
             if first < last || may_be_name(&question[begin..end], first) {
                 found.push((text::name(&question[begin..end]), begin, end));
             }
@@ -144,7 +158,8 @@ pub fn named<E>(
     if found.iter().any(|(other, ..)| *other != name) {
         return Ok(None);
     }
-    let (mut in_first_person, mut rest) = (String::new(), 0);
+    let mut in_first_person = String::new();
+    let mut rest = 0;
     for (_, begin, end) in found {
         in_first_person.push_str(&question[rest..begin]);
         let possessive =
@@ -156,15 +171,18 @@ pub fn named<E>(
     Ok(Some(Named { name, in_first_person }))
 }
 
-/// "Will" and "May" are names only where a capital says so.
+/// False for function words such as "will" and "may", unless a capital inside the question makes
+/// them names.
 fn may_be_name(word: &str, place: usize) -> bool {
     let lower = word.to_lowercase();
     !text::is_stop_word(&lower)
         || (place > 0 && lower.len() > 1 && word.starts_with(char::is_uppercase))
 }
 
+/// Returns the byte ranges of the first words.
 fn places_of_words(question: &str) -> Vec<(usize, usize)> {
-    let (mut places, mut begun) = (Vec::new(), None);
+    let mut places = Vec::new();
+    let mut begun = None;
     for (at, c) in question.char_indices().chain([(question.len(), ' ')]) {
         match begun {
             None if c.is_alphanumeric() => begun = Some(at),
@@ -193,7 +211,7 @@ mod tests {
             "what was YOUR advice",
             "had you known?",
         ] {
-            assert!(Wording::of(asks).about_assistant, "{asks}");
+            assert!(QuestionWording::of(asks).about_assistant, "{asks}");
         }
         for plain in [
             "What did I say about Rome?",
@@ -201,7 +219,7 @@ mod tests {
             "the youth recommended it",
             "answer in French",
         ] {
-            assert!(!Wording::of(plain).about_assistant, "{plain}");
+            assert!(!QuestionWording::of(plain).about_assistant, "{plain}");
         }
     }
 
@@ -217,7 +235,8 @@ mod tests {
             ("you may know, in 2023", false),
             ("in Mayfair", false),
         ] {
-            assert_eq!(Wording::of(question).names_the_month_of(at), expected, "{question}");
+            let wording = QuestionWording::of(question);
+            assert_eq!(wording.names_the_month_of(at), expected, "{question}");
         }
     }
 
@@ -245,13 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_names_one_speaker_is_put_in_their_words() {
+    fn a_question_that_names_one_speaker_is_put_in_the_first_person() {
         let speakers = ["anna", "bo", "mary ann", "will"];
         let check = |question: &str, expected: Option<(&str, &str)>| {
-            let known = |names: &BTreeSet<String>| {
-                speakers.map(str::to_owned).into_iter().filter(|one| names.contains(one)).collect()
-            };
-            let found = named(question, |names| Ok::<_, Infallible>(known(names))).unwrap();
+            let found = named(question, |names| {
+                let speakers = speakers.map(str::to_owned).into_iter();
+                Ok::<_, Infallible>(speakers.filter(|one| names.contains(one)).collect())
+            })
+            .unwrap();
             let found =
                 found.as_ref().map(|found| (found.name.as_str(), found.in_first_person.as_str()));
             assert_eq!(found, expected, "{question}");

@@ -1,4 +1,4 @@
-//! Reads the tables of a profile that concern ranking, and checks them: `[rank]` and `[fade]`.
+//! Parses the tables `[rank]` and `[fade]` of a profile. Unknown keys are an error.
 
 use super::terms::{Points, Written as Terms};
 use super::{Fade, Mix, Relevance, Shape, Weights};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct WrittenFade {
     shape: Shape,
     uses_prolong: bool,
-    /// `default` holds for the kinds that are not named.
+    /// By kind; `default` applies to all other kinds.
     half_life_days: HalfLives,
     exempt: Vec<String>,
 }
@@ -22,8 +22,8 @@ struct HalfLives {
     by_kind: BTreeMap<String, f32>,
 }
 
-/// Everything in `[rank]` but the constants of BM25, which belong to the index. Keys that are none of
-/// these are weights of terms.
+/// `[rank]` without the constants of BM25, which belong to the index. All other keys are weights of
+/// terms.
 #[derive(Deserialize)]
 pub struct WrittenRank {
     assistant: f32,
@@ -38,7 +38,7 @@ pub struct WrittenRank {
     terms: Terms,
 }
 
-/// Overrides for chats in which one person speaks.
+/// `[rank.single_speaker]`: overrides for chats in which one person speaks.
 #[derive(Deserialize)]
 struct WrittenMix {
     assistant: Option<f32>,

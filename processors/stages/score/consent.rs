@@ -1,10 +1,12 @@
-//! Finds the reason for which a text may not be kept: the user's wish, or a category that the profile forbids. Only words decide, so that nobody
-//! has to trust a guess; a wish is read clause by clause, since "I don't remember this" is none.
+//! Finds the reason why a text may not be kept: a wish of the user, or a category that the profile
+//! forbids. Fixed wordings decide (`config/languages/*.toml`), so the result can be checked against
+//! a list. A wish must fill its clause: "I don't remember this" contains "don't remember this" and
+//! is no wish.
 
 use crate::domain::Category;
 use crate::text::wordings::{Found, NEVER, WISHES, Wish, fold};
 
-/// The user's wish about this text or the one before it.
+/// Finds the user's wish about this text or the text before. [`Wish::Unsay`] takes precedence.
 pub fn wish(text: &str) -> Option<Wish> {
     let folded = fold(text);
     let mut wish = None;
@@ -16,7 +18,7 @@ pub fn wish(text: &str) -> Option<Wish> {
     wish
 }
 
-/// The first of these categories that has a word in the text.
+/// Returns the first of these categories that has a word in the text.
 pub fn forbidden(text: &str, categories: &[Category]) -> Option<Category> {
     if categories.is_empty() {
         return None;
@@ -25,7 +27,7 @@ pub fn forbidden(text: &str, categories: &[Category]) -> Option<Category> {
     NEVER.find(&folded).map(|found| found.what).find(|category| categories.contains(category))
 }
 
-/// Words that may stand before a wish in its clause, and behind it.
+/// Words that may precede a wish in its clause.
 const BEFORE: &[&str] = &[
     "please", "pls", "and", "but", "ok", "okay", "so", "oh", "hey", "actually", "also", "well",
     "wait", "sorry", "no", "just", "bitte", "und", "aber", "ach", "also", "por", "favor", "y",
@@ -33,6 +35,7 @@ const BEFORE: &[&str] = &[
     "mas", "olha", "per", "favore", "ma", "ti", "prego", "this", "is", "that's", "it's", "das",
     "ist", "esto", "es", "c'est", "isso", "ora", "can", "could", "you", "let's", "kannst", "du",
 ];
+/// Words that may follow a wish in its clause.
 const BEHIND: &[&str] = &[
     "please", "pls", "ok", "okay", "though", "for", "now", "just", "thanks", "thank", "you",
     "then", "at", "all", "ever", "anywhere", "bitte", "ja", "danke", "por", "favor", "vale",
@@ -42,11 +45,13 @@ const BEHIND: &[&str] = &[
 ];
 /// Prepositions that introduce the subject of a wish.
 const ABOUT: &[&str] = &["about", "uber", "sobre", "su", "de"];
-/// Bytes of a clause that are read on either side of a wish: thirty words. Reading to the next border takes 13 s for 64 KiB without one.
+/// Bytes that are read on either side of a wish: thirty words. Without this limit, 64 KiB of text
+/// without a border take 13 s.
 const CLAUSE_BYTES_MAX: usize = 200;
 const BORDERS: [char; 13] = ['.', ',', '!', '?', ';', ':', '\n', '(', ')', '"', '-', '…', '¡'];
 
-/// A prohibition is a clause by itself; "off the record" may also only begin or end one.
+/// True if the wording is a wish in its context. A prohibition must be the whole clause; "off the
+/// record" may also begin or end a longer one. Languages without spaces are not checked.
 fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
     if !found.language.is_spaced() {
         return true;
@@ -67,6 +72,7 @@ fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
     }
 }
 
+/// True for a wording with a negation: "don't remember this".
 fn forbids(wording: &str) -> bool {
     const NEGATIONS: &[&str] = &[
         "don't",
@@ -98,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn people_say_no_in_every_language() {
+    fn a_wish_to_keep_nothing_is_found_in_every_language() {
         check(
             Some(Wish::Unsaid),
             &[
@@ -127,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn people_take_back_what_they_said_in_every_language() {
+    fn a_wish_to_forget_the_last_turn_is_found_in_every_language() {
         check(
             Some(Wish::Unsay),
             &[
@@ -165,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_category_is_found_in_each_language_and_only_where_it_is_forbidden() {
+    fn a_forbidden_category_is_found_in_each_language() {
         let said: [(Category, [&str; 8]); 5] = [
             (
                 Category::Health,

@@ -1,41 +1,52 @@
-//! Whether a surprise is enough to be kept, and why, in words. Knows nothing of the text: it explains from the numbers alone.
+//! Compares a surprise with the threshold and writes the reason.
+//!
+//! 1. [`threshold`] is the quantile `1 - keep_share` of the user's last 200 totals and 20 prior
+//!    totals, but at most `fixed`.
+//! 2. A part that keeps or drops whatever the total ([`Effect::Keeps`], [`Effect::Drops`]) decides
+//!    first, in the order of [`PARTS`].
+//! 3. Else [`verdict`] keeps a total at or above the threshold.
+//!
+//! The reason is written from the points alone; the text is not an argument.
 
 use super::parts::{Effect, PARTS};
 use crate::domain::Surprise;
 
-/// Recent totals that the running quantile is taken over: 50 and 400 differ by two points of the share stored.
+/// Number of recent totals in the running quantile. Between 50 and 400, the share that is stored
+/// changes by two percentage points.
 pub const WINDOW: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// Kept at or above, however much else this user says that is as good.
+    /// A total at or above this value is always kept.
     pub fixed: f32,
-    /// Or if it is among this share of the user's best: a fixed value alone starves those who chat lightly.
+    /// A total within this best share of the user's recent totals is kept too. With a fixed value
+    /// alone, nearly nothing is kept for users of light conversations.
     pub keep_share: f32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub keep: bool,
-    /// Without the outcome: what a person reads after "kept:" or "dropped:".
+    /// The text after "kept:" or "dropped:".
     pub reason: String,
-    /// The sort of reason, in a word that can be counted.
+    /// The sort of reason, as a metric label.
     pub class: &'static str,
 }
 
-/// Stands in for what a new user has not said yet, and is outweighed within a session.
+/// Totals assumed for a new user, outweighed by real ones within a session.
 const PRIOR_TOTALS: [f32; 20] = [
     -0.2, -0.1, 0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7,
     0.75, 0.8, 0.9,
 ];
 
-/// What a total must reach. `recent_totals` are the user's, oldest first, with the one to be judged as the last.
+/// Returns the total that a candidate must reach. `recent_totals` are the user's, oldest first, and
+/// end with the candidate's own.
 pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
     let recent = &recent_totals[recent_totals.len().saturating_sub(WINDOW)..];
     let mut totals = Vec::with_capacity(PRIOR_TOTALS.len() + recent.len());
     totals.extend(PRIOR_TOTALS.iter().chain(recent).filter(|total| total.is_finite()));
-    // A little less, so that a share that is no round number in binary does not ask for one more.
+    // 1e-3 less, so that a share without an exact binary form is not rounded up to one more.
     let below = ((1.0 - gate.keep_share) * totals.len() as f32 - 1e-3).ceil().max(1.0) as usize - 1;
     let at = below.min(totals.len() - 1);
     let (_, quantile, _) = totals.select_nth_unstable_by(at, f32::total_cmp);
@@ -64,8 +75,8 @@ pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
     Verdict { keep: false, reason, class }
 }
 
-/// Whatever the total: what changes an earlier memory, what is to be done from now on, an answer, which may be one word, a statement; and
-/// against it what is nothing but small talk.
+/// Finds the part that decides whatever the total: a change of an earlier memory, an instruction,
+/// small talk, an answer (which may be one word), a statement, or an uncovered language.
 fn always(surprise: &Surprise) -> Option<(&'static str, Effect)> {
     PARTS.iter().find_map(|part| {
         let points = points(surprise, part.name);
@@ -78,7 +89,8 @@ fn always(surprise: &Surprise) -> Option<(&'static str, Effect)> {
     })
 }
 
-/// What explains most comes first: a greeting is short, too.
+/// Finds the first part with negative points that explains a drop. The order of [`PARTS`] puts the
+/// more specific reason first: a greeting is short, too.
 fn explanation(surprise: &Surprise) -> Option<(&'static str, &'static str)> {
     PARTS.iter().find_map(|part| match part.effect {
         Effect::Explains(reason) if points(surprise, part.name) < 0.0 => Some((part.name, reason)),
@@ -86,7 +98,7 @@ fn explanation(surprise: &Surprise) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// By its sort, where it has one.
+/// Names the sort of small talk, if a part for this sort has points.
 fn small_talk(surprise: &Surprise) -> &'static str {
     let sorts = ["greeting", "thanks", "acknowledgement", "about_other"];
     let named = PARTS
@@ -96,12 +108,12 @@ fn small_talk(surprise: &Surprise) -> &'static str {
     named.map_or("small talk", |part| part.words)
 }
 
-/// What is counted under an older name stays there.
+/// Keeps the metric label `change`, which is older than the part's present name.
 fn class(name: &'static str) -> &'static str {
     if name == "contradiction" { "change" } else { name }
 }
 
-/// "rare words and a time (specificity .21, time .10)"
+/// Writes the two parts with the most points: "rare words and a time (specificity .21, time .10)".
 fn strongest(surprise: &Surprise) -> String {
     let mut gains: Vec<_> = surprise.points.iter().filter(|point| point.1 > 0.0).collect();
     gains.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -137,9 +149,9 @@ fn points(surprise: &Surprise, name: &str) -> f32 {
     surprise.points.iter().find(|point| point.0 == name).map_or(0.0, |point| point.1)
 }
 
-/// ".23", "-.05", "1.20"
+/// Writes two decimals without a leading zero: ".23", "-.05", "1.20".
 fn two_digits(x: f32) -> String {
-    // To the digit what `{x:.2}` writes: a hundred times a number of 32 bits is exact in 64.
+    // Gives the digits of `{x:.2}`: a hundred times a 32-bit float is exact in 64 bits.
     let hundredths = (f64::from(x).abs() * 100.0).round_ties_even();
     if !(0.0..100.0).contains(&hundredths) {
         return format!("{x:.2}");

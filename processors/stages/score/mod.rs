@@ -1,5 +1,14 @@
-//! How surprising a candidate is, in parts that each have a name, and whether that is enough. Pure: what the user said before comes
-//! as an argument, and what is kept in the end is decided by the caller, who alone knows what is already stored.
+//! Computes the surprise of a candidate and compares the total with a threshold.
+//!
+//! 1. [`Said::of`] prepares the text: code removed, words and stems, the features of `reading.rs`,
+//!    and the class of `speech.rs`.
+//! 2. [`surprise`] measures every part of [`parts::PARTS`] against the [`Ground`] (vectors, the
+//!    last turns, the user's own words) and adds up `weight × measure`.
+//! 3. [`threshold`] takes a quantile of the user's recent totals, and [`verdict`] keeps or drops.
+//!
+//! Pure: earlier turns come as arguments. The caller knows the store and has the last word, for
+//! example if the candidate is already stored. The five other systems in `seeds/` have gates of
+//! their own.
 
 mod consent;
 mod gate;
@@ -28,7 +37,7 @@ use speech::Speech;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A candidate's text, read once: by its wording, and as words with their stems.
+/// A candidate's text with everything that is computed from the text alone.
 pub struct Said<'a> {
     reading: Reading<'a>,
     words: Rc<Words>,
@@ -37,7 +46,7 @@ pub struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// `rarity` knows which words are English, where a text is too short to tell.
+    /// `rarity` recognises English words in a text that is too short for language detection.
     pub fn of(text: &'a str, rarity: &Rarity) -> Said<'a> {
         let reading = Reading::of(text);
         let words = Words::again(&reading.prose);
@@ -46,45 +55,50 @@ impl<'a> Said<'a> {
         Said { reading, words, stems, speech }
     }
 
-    /// Of the words that carry meaning, in order, repetitions kept; code is left out.
+    /// Returns the stems of the content words, in order, with repetitions and without code.
     pub fn stems(&self) -> &Stems {
         &self.stems
     }
 }
 
-/// What a candidate is compared with.
+/// The context that a candidate is compared with.
 pub struct Ground<'a> {
+    /// The candidate's own vector.
     pub vector: &'a Vector,
-    /// The best standard cosine to the user's earlier memories; 0 if there are none.
+    /// The best standard cosine to the user's earlier memories; 0 without memories.
     pub nearest: f32,
     /// The last turns of this session, oldest first.
     pub recent: &'a [SaidBefore],
     pub speaker: &'a str,
     pub role: Role,
-    /// Another value of something said before is given here.
+    /// The candidate gives a slot of an earlier memory another value.
     pub linked: bool,
     pub rarity: &'a Rarity,
-    /// Puts the encoder's cosines on the standard scale.
+    /// Converts the encoder's cosines to the standard scale.
     pub spread: Spread,
-    /// What the user said so far, this text not among it.
+    /// Counts of the user's words before this candidate.
     pub own_words: &'a OwnWords,
 }
 
-/// The rarity of a word in the language counts like so many words of the user's own. From 30 to 3,000 makes little difference.
+/// Weight of the language's word frequencies, in words of the user's own. Values from 30 to 3,000
+/// make little difference.
 const PRIOR_WORDS: f32 = 300.0;
-/// Words summed up: a long text is not rarer for each further word.
+/// Number of words that are added up, so that a longer text is not rarer for its length alone.
 const RAREST_WORDS: usize = 10;
+/// Turns that the context switch looks back on.
 const CONTEXT_TURNS: usize = 6;
-/// Whoever greets in more words says something besides.
+/// A longer text that greets has other content too, and is not scored as a greeting.
 const GREETING_WORDS_MAX: usize = 15;
-/// A request in more words, or without a mark, tells what it is about.
+/// A longer request carries content of its own, and is not scored as a bare question.
 const BARE_QUESTION_WORDS_MAX: usize = 15;
+/// A text with fewer different words is short.
 const SHORT_WORDS: usize = 4;
-/// A question is answered if it stands at the end of what the other said.
+/// The end of the turn before, in which a question mark makes the candidate an answer.
 const ANSWER_TAIL_CHARS: usize = 120;
-/// Whoever answers an assistant in more words is judged by what they say.
+/// A longer answer to an assistant is scored like any other text.
 const ANSWER_WORDS_MAX: usize = 12;
 
+/// Measures all parts and adds up their points.
 pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surprise {
     let cosines: Vec<f32> = ground
         .recent
@@ -121,8 +135,12 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
     surprise
 }
 
-/// Of each stem the rarest form, of those the rarest ten, in bits of self-information: by how common the word is, and by how often this
-/// user has said it.
+/// Adds up the bits of the ten rarest stems, each by its rarest form.
+///
+/// `bits = log2((own total + 300) / (own count + 300 · 2^-language bits))`: the
+/// [self-information](https://en.wikipedia.org/wiki/Information_content) of the stem by the user's
+/// own counts, with the language's frequencies as 300 words of
+/// [prior](https://en.wikipedia.org/wiki/Additive_smoothing).
 fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
     let all = ground.own_words.total() as f32 + PRIOR_WORDS;
     let mut bits_of_stem =
@@ -138,8 +156,9 @@ fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
     bits.iter().take(RAREST_WORDS).sum()
 }
 
-/// The turn right before is another speaker's and ends in a question. An assistant ends nearly every turn in one, so what answers it must
-/// be short and say something: "Lisbon!", not "Yes, please".
+/// True if another speaker's turn right before ends in a question. An assistant ends nearly every
+/// turn with one, so an answer to an assistant must also be short and without praise or "you":
+/// "Lisbon!". The row `answer` excludes small talk such as "Yes, please".
 fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
     let asks = |content: &str| {
         content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'))
@@ -153,7 +172,8 @@ fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
     })
 }
 
-/// Counts different words, and stops as soon as they are enough. Where a script has no spaces, two of its pairs make about a word.
+/// True for fewer than four different words. In a script without spaces, two pairs of characters
+/// count as one word.
 fn is_short<'w>(words: impl Iterator<Item = &'w str>) -> bool {
     let (mut seen, mut halves) = (Vec::with_capacity(2 * SHORT_WORDS), 0);
     for word in words {
@@ -186,7 +206,7 @@ pub mod tests {
         }
     }
 
-    /// What of the shipped profile these tests need, so that they hold for what is shipped.
+    /// The part of the shipped profile that these tests need: they test the shipped numbers.
     #[derive(serde::Deserialize)]
     pub struct Shipped {
         pub gate: Gate,

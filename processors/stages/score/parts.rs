@@ -1,5 +1,8 @@
-//! The table of the parts of surprise: one row is one part, with its name in the profile, its words in a reason, what it does to a verdict and
-//! how it is measured. Weights are the profile's, keyed by the names of this table.
+//! Defines the parts of surprise in one table. A row holds the part's name in profiles and metrics,
+//! its words in a reason, its effect on the verdict, and the function that measures the part.
+//!
+//! `surprise = Σ weight × measure`, with measures from 0 to 1 and weights from the profile's
+//! `[weights]`. A new part is a new row, a weight in every profile, and `PART_COUNT` plus one.
 
 use super::speech::SmallTalk;
 use super::{Ground, Said, answers, is_short, rarest_bits};
@@ -7,44 +10,47 @@ use crate::domain::Role;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-/// Measurements that the parts are computed from.
+/// The inputs of the measures.
 pub struct Seen<'a> {
     pub text: &'a Said<'a>,
     pub ground: &'a Ground<'a>,
-    /// The best cosine to anything said before, and to the last turns.
+    /// The best standard cosine to the user's earlier memories and turns.
     pub nearest: f32,
+    /// The best standard cosine to the last turns of the session.
     pub nearest_in_context: f32,
     pub greets: bool,
     pub only_asks: bool,
 }
 
-pub struct Part {
-    /// As in the profile's `[weights]`, in decisions and in metrics.
+pub struct SurprisePart {
+    /// The key in the profile's `[weights]`, in decisions and in metrics.
     pub name: &'static str,
-    /// As in "kept: rare words and a time".
+    /// The wording in a reason: "kept: rare words and a time".
     pub words: &'static str,
     pub effect: Effect,
     /// 0 to 1.
     pub measure: fn(&Seen<'_>) -> f32,
 }
 
-/// Effect of a part on the verdict, besides its points.
+/// The effect of a part on the verdict, besides its points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     None,
-    /// Kept whatever the total, for this reason.
+    /// Keeps the candidate whatever the total, for this reason.
     Keeps(&'static str),
-    /// Dropped whatever the total, unless a row above keeps it.
+    /// Drops the candidate whatever the total, unless a row above keeps it.
     Drops(&'static str),
-    /// The reason of a drop that the total decides.
+    /// Gives the reason of a drop that the total decides.
     Explains(&'static str),
 }
 
-/// Bits of the ten rarest words of a rich turn.
+/// Bits at which specificity is 1: the ten rarest words of a rich turn.
 const SPECIFICITY_FULL: f32 = 140.0;
-/// Unrelated turns are about that far apart.
+/// Distance (1 - cosine) at which novelty is 1: about that of unrelated turns.
 pub const NOVELTY_FULL: f32 = 0.6;
+/// Distance from the last turns at which the context switch is 1.
 pub const CONTEXT_FULL: f32 = 0.8;
+/// Above this cosine a candidate is a repetition.
 pub const REPETITION_COSINE: f32 = 0.95;
 
 const fn part(
@@ -52,74 +58,75 @@ const fn part(
     words: &'static str,
     effect: Effect,
     measure: fn(&Seen<'_>) -> f32,
-) -> Part {
-    Part { name, words, effect, measure }
+) -> SurprisePart {
+    SurprisePart { name, words, effect, measure }
 }
 
 use Effect::{Drops, Explains, Keeps, None as Nothing};
 
-/// Order matters: of the rows that keep or drop, and of those that explain, the first one that has points gives the reason.
-pub static PARTS: [Part; PART_COUNT] = [
+/// Order matters: the reason comes from the first row with points among those that keep or drop,
+/// else among those that explain.
+pub static PARTS: [SurprisePart; PART_COUNT] = [
     part("specificity", "rare words", Nothing, |seen| {
         share(rarest_bits(seen.text, seen.ground) / SPECIFICITY_FULL)
     }),
     part("novelty", "something new", Nothing, |seen| share((1.0 - seen.nearest) / NOVELTY_FULL)),
     part("contradiction", "a change", Keeps("changes what was said before"), |seen| {
-        held(seen.ground.linked)
+        f32::from(seen.ground.linked)
     }),
     part("emphasis", "emphasis", Nothing, |seen| seen.text.reading.emphasis()),
     part("context_switch", "another subject", Nothing, |seen| {
         share((1.0 - seen.nearest_in_context) / CONTEXT_FULL)
     }),
     part("fact", "a fact", Nothing, |seen| share(seen.text.reading.facts() as f32 / 2.0)),
-    part("mine", "what is one's own", Nothing, |seen| held(seen.text.reading.mine())),
-    part("time", "a time", Nothing, |seen| held(seen.text.reading.time())),
-    part("number", "a number", Nothing, |seen| held(seen.text.reading.number())),
+    part("mine", "a possession", Nothing, |seen| f32::from(seen.text.reading.mine())),
+    part("time", "a time", Nothing, |seen| f32::from(seen.text.reading.time())),
+    part("number", "a number", Nothing, |seen| f32::from(seen.text.reading.number())),
     part("name", "a name", Nothing, |seen| share(seen.text.reading.names() as f32 / 2.0)),
-    part("decision", "a decision", Nothing, |seen| held(seen.text.reading.decision())),
-    part("correction", "a correction", Nothing, |seen| held(seen.text.reading.correction())),
-    part("never", "what one never did", Nothing, |seen| held(seen.text.reading.never())),
+    part("decision", "a decision", Nothing, |seen| f32::from(seen.text.reading.decision())),
+    part("correction", "a correction", Nothing, |seen| f32::from(seen.text.reading.correction())),
+    part("never", "a thing never done", Nothing, |seen| f32::from(seen.text.reading.never())),
     part("instruction", "an instruction", Keeps("an instruction"), |seen| {
-        held(seen.text.reading.instruction())
+        f32::from(seen.text.reading.instruction())
     }),
     part("small_talk", "small talk", Drops("small talk"), |seen| {
-        held(seen.text.speech.small_talk.is_some())
+        f32::from(seen.text.speech.small_talk.is_some())
     }),
     part("answer", "an answer", Keeps("answers a question"), |seen| {
-        held(
+        f32::from(
             !seen.greets
                 && !seen.only_asks
                 && seen.text.speech.small_talk.is_none()
                 && answers(seen.text, seen.ground),
         )
     }),
-    part("statement", "a statement", Keeps("says something of the speaker or theirs"), |seen| {
-        held(seen.ground.role == Role::User && seen.text.speech.states)
+    part("statement", "a statement", Keeps("a statement about the speaker"), |seen| {
+        f32::from(seen.ground.role == Role::User && seen.text.speech.states)
     }),
     part(
         "unjudged",
-        "words that are not known",
-        Keeps("in words that no list knows, so it is not judged"),
-        |seen| held(seen.ground.role == Role::User && seen.text.speech.unjudged),
+        "an unknown language",
+        Keeps("not judged: the language is not covered"),
+        |seen| f32::from(seen.ground.role == Role::User && seen.text.speech.unjudged),
     ),
     part("repetition", "a repetition", Explains("nothing new"), |seen| {
-        held(seen.nearest > REPETITION_COSINE)
+        f32::from(seen.nearest > REPETITION_COSINE)
     }),
     part("greeting", "a greeting", Explains("a greeting"), |seen| {
-        held(seen.greets || is(seen, SmallTalk::Greeting))
+        f32::from(seen.greets || is(seen, SmallTalk::Greeting))
     }),
-    part("thanks", "thanks", Explains("thanks"), |seen| held(is(seen, SmallTalk::Thanks))),
+    part("thanks", "thanks", Explains("thanks"), |seen| f32::from(is(seen, SmallTalk::Thanks))),
     part("acknowledgement", "an acknowledgement", Explains("an acknowledgement"), |seen| {
-        held(is(seen, SmallTalk::Acknowledgement))
+        f32::from(is(seen, SmallTalk::Acknowledgement))
     }),
     part("question_only", "a bare question", Explains("only a question"), |seen| {
-        held(seen.only_asks)
+        f32::from(seen.only_asks)
     }),
     part("about_other", "praise", Explains("praise, or about the other"), |seen| {
-        share(seen.text.reading.share_about_other().max(held(is(seen, SmallTalk::Praise))))
+        share(seen.text.reading.share_about_other().max(f32::from(is(seen, SmallTalk::Praise))))
     }),
     part("short", "few words", Explains("few words"), |seen| {
-        held(
+        f32::from(
             is_short(seen.text.words.content())
                 && !seen.text.reading.state()
                 && !seen.text.speech.states,
@@ -132,7 +139,8 @@ fn is(seen: &Seen<'_>, small_talk: SmallTalk) -> bool {
     seen.text.speech.small_talk == Some(small_talk)
 }
 
-/// Weight of each part, in the order of the table. Only a profile makes them, so no second set can drift from it.
+/// The weight of each part, in the order of the table. `Deserialize` is the only constructor, so no
+/// second set of numbers can drift from the profiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights([f32; PART_COUNT]);
 
@@ -141,19 +149,18 @@ impl Weights {
         self.0[place]
     }
 
-    /// Without what drops whatever the total: for a gate that keeps everything.
+    /// Removes the parts that drop whatever the total, for a gate that keeps everything.
     pub fn open(&mut self) {
-        let drops = PARTS.iter().map(|part| matches!(part.effect, Drops(_)));
-        self.0
-            .iter_mut()
-            .zip(drops)
-            .filter(|(_, drops)| *drops)
-            .for_each(|(weight, _)| *weight = 0.0);
+        for (weight, part) in self.0.iter_mut().zip(&PARTS) {
+            if matches!(part.effect, Drops(_)) {
+                *weight = 0.0;
+            }
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Weights {
-    /// Every part by its name, and no other.
+    /// Reads a weight for every part and refuses other names.
     fn deserialize<D: Deserializer<'de>>(written: D) -> Result<Weights, D::Error> {
         use serde::de::Error;
         let mut written: BTreeMap<String, f32> = BTreeMap::deserialize(written)?;
@@ -164,20 +171,16 @@ impl<'de> Deserialize<'de> for Weights {
         }
         match written.keys().next() {
             Some(unknown) => Err(D::Error::custom(format!(
-                "unknown field `{unknown}`, there is no such part of surprise"
+                "unknown field `{unknown}`: no part of surprise has this name"
             ))),
             None => Ok(Weights(weights)),
         }
     }
 }
 
-/// 0 to 1; what is no number counts as nothing.
+/// Clamps to 0..=1; NaN becomes 0.
 fn share(x: f32) -> f32 {
     if x > 0.0 { x.min(1.0) } else { 0.0 }
-}
-
-fn held(holds: bool) -> f32 {
-    if holds { 1.0 } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
-//! The wordings that `reading.rs` looks for, in lower-case ASCII. Word lists and nothing else: `mod.rs` says what a match is worth.
+//! Lists the English patterns that `reading.rs` searches for in lower-case ASCII text. Words may be
+//! added freely; `parts.rs` decides the value of a match.
+//!
+//! Invariant: every pattern is compiled without Unicode classes, which keeps the regex engine on
+//! its fast path.
 
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
 
-/// What a text is searched for anywhere, as places in `ANYWHERE`.
+/// Patterns that may stand anywhere in a text. Order matters: a variant's number is its place in
+/// [`ANYWHERE`].
 #[derive(Clone, Copy)]
-pub enum Wording {
+pub enum Pattern {
     FirstPerson,
     Greeting,
     Time,
@@ -21,9 +26,9 @@ pub enum Wording {
     Emphatic,
 }
 
-/// All of them in one pass over the text: one by one each would be a pass of its own.
+/// Matches all of [`Pattern`] in one pass over the text instead of thirteen.
 pub static ANYWHERE: LazyLock<RegexSet> = LazyLock::new(|| {
-    let wordings = [
+    let patterns = [
         &FIRST_PERSON,
         &GREETING,
         &TIME,
@@ -38,21 +43,31 @@ pub static ANYWHERE: LazyLock<RegexSet> = LazyLock::new(|| {
         &STRONG,
         &EMPHATIC,
     ];
-    let wordings = wordings.map(|wording| wording.as_str());
-    RegexSetBuilder::new(wordings).unicode(false).build().expect("each of them was compiled before")
+    let patterns = patterns.map(|pattern| pattern.as_str());
+    RegexSetBuilder::new(patterns)
+        .unicode(false)
+        .build()
+        .expect("each pattern compiles alone, and together they fit the default size limit")
 });
 
-pub static FIRST_PERSON: LazyLock<Regex> =
-    LazyLock::new(|| words(&["i(?:'m|'ve|'d|'ll)?", "my|mine|me", "we(?:'re|'ve)?", "our|us"]));
-pub static SECOND_PERSON: LazyLock<Regex> =
-    LazyLock::new(|| words(&["you(?:'re|'ve|'d|'ll)?", "your", "ya"]));
+pub const WEEKDAYS: &str = "(?:mon|tues|wednes|thurs|fri|satur|sun)days?";
+/// Without May, which lower case cannot distinguish from the verb.
+pub const MONTHS: &str =
+    "january|february|march|april|june|july|august|september|october|november|december";
 
-/// "Can you help" says nothing about the other.
+pub static FIRST_PERSON: LazyLock<Regex> =
+    LazyLock::new(|| any_word(&["i(?:'m|'ve|'d|'ll)?", "my|mine|me", "we(?:'re|'ve)?", "our|us"]));
+pub static SECOND_PERSON: LazyLock<Regex> =
+    LazyLock::new(|| any_word(&["you(?:'re|'ve|'d|'ll)?", "your", "ya"]));
+
+/// Requests such as "can you help", whose "you" is no remark about the other speaker.
 pub static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
+    any_word(&[
         concat!(
-            "(?:can|could|would|will|should|do|did|have|are) (?:you|i|we)(?: (?:please|also|maybe|just))? ",
-            "(?:help|explain|give|show|provide|suggest|recommend|review|check|write|remind|offer|walk|break|clarify|make|create",
+            "(?:can|could|would|will|should|do|did|have|are) (?:you|i|we)",
+            "(?: (?:please|also|maybe|just))? ",
+            "(?:help|explain|give|show|provide|suggest|recommend|review|check|write|remind|offer",
+            "|walk|break|clarify|make|create",
             "|verify|point|guide|list|summari[sz]e|describe|assist|validate|think)",
         ),
         "help me",
@@ -60,66 +75,85 @@ pub static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 pub static PRAISE: LazyLock<Regex> = LazyLock::new(|| {
-    first(&[
-        "thanks?|thank you|thx|congrats|congratulations|wow|whoa|awesome|amazing|cool|nice|great|perfect|sounds",
-        "that(?:'s| is| sounds| must| seems)|glad|good (?:luck|job|idea|for you)|way to go|you(?:'re| are)|love (?:that|it)",
-        "so (?:happy|glad|proud|excited)|aww+|haha+|lol|got it|makes sense|no (?:problem|worries)|of course|absolutely|exactly",
-        "definitely|totally|i agree|appreciate|i'm (?:so |really )?(?:glad|happy|proud|sorry|excited) (?:for|to hear|that you|you)",
+    at_start(&[
+        "thanks?|thank you|thx|congrats|congratulations|wow|whoa|awesome|amazing|cool|nice|great",
+        "perfect|sounds",
+        "that(?:'s| is| sounds| must| seems)|glad|good (?:luck|job|idea|for you)|way to go",
+        "you(?:'re| are)|love (?:that|it)",
+        "so (?:happy|glad|proud|excited)|aww+|haha+|lol|got it|makes sense|no (?:problem|worries)",
+        "of course|absolutely|exactly",
+        "definitely|totally|i agree|appreciate",
+        "i'm (?:so |really )?(?:glad|happy|proud|sorry|excited) (?:for|to hear|that you|you)",
         "way|keep (?:it )?up|best of luck|can't wait to (?:see|hear)",
     ])
 });
 
 pub static GREETING_FIRST: LazyLock<Regex> = LazyLock::new(|| {
-    first(&[
-        "hi|hey|hello|bye|goodbye|good (?:morning|afternoon|night|evening)|take care|see (?:you|ya)|catch (?:you|ya)",
+    at_start(&[
+        "hi|hey|hello|bye|goodbye|good (?:morning|afternoon|night|evening)|take care",
+        "see (?:you|ya)|catch (?:you|ya)",
         "talk (?:to you )?(?:soon|later)|ttyl|long time no",
     ])
 });
 pub static GREETING: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
-        "how are you|how have you been|what's up|talk (?:to you )?(?:soon|later)|see (?:you|ya)|take care|catch (?:you|ya) later",
+    any_word(&[
+        "how are you|how have you been|what's up|talk (?:to you )?(?:soon|later)|see (?:you|ya)",
+        "take care|catch (?:you|ya) later",
         "good to (?:see|hear)|nice to (?:see|hear|meet)",
     ])
 });
 
 pub static TIME: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
-        "yesterday|today|tonight|tomorrow|last|next|ago|weekends?|weeks?|months?|years?|recently|since|deadline|due|birthday|anniversary",
-        "(?:mon|tues|wednes|thurs|fri|satur|sun)days?",
-        "january|february|march|april|june|july|august|september|october|november|december",
+    any_word(&[
+        "yesterday|today|tonight|tomorrow|last|next|ago|weekends?|weeks?|months?|years?|recently",
+        "since|deadline|due|birthday|anniversary",
+        WEEKDAYS,
+        MONTHS,
         "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec",
         r"(?:19|20)\d\d|\d{1,2}(?::\d\d)? ?[ap]\.?m",
     ])
 });
 
 pub static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
-        "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundred|thousand|dozen|couple",
+    any_word(&[
+        "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty",
+        "hundred|thousand|dozen|couple",
         "once|twice|first|second|third",
     ])
 });
 
+/// Beginnings of facts about the speaker: "I moved", "we bought", "I'm a".
 pub static FACT: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
+    any_word(&[
         concat!(
             r"(?:i|we)(?:'m| am| was|'ve| have| had| are|'re| were)?",
             r"(?: \w+ly| just| also| never| always| still| already| kinda| now| even| both)* ",
-            r"(?:am|was|have|had|has|been|live|lived|work|worked|working|moved|moving|prefer|love|loved|like|hate|enjoy|enjoyed",
-            r"|started|stopped|quit|bought|got|own|use|used|using|study|studied|studying|teach|went|visited|met|joined|attended",
-            r"|signed|finished|completed|made|built|wrote|read|watched|learned|adopted|married|born|plan|planned|planning|going",
-            r"|decided|scheduled|booked|switched|changed|updated|added|need|want|hope|found|took|saw|won|lost|set|grew|named",
+            r"(?:am|was|have|had|has|been|live|lived|work|worked|working|moved|moving|prefer|love",
+            r"|loved|like|hate|enjoy|enjoyed",
+            r"|started|stopped|quit|bought|got|own|use|used|using|study|studied|studying|teach",
+            r"|went|visited|met|joined|attended",
+            r"|signed|finished|completed|made|built|wrote|read|watched|learned|adopted|married",
+            r"|born|plan|planned|planning|going",
+            r"|decided|scheduled|booked|switched|changed|updated|added|need|want|hope|found|took",
+            r"|saw|won|lost|set|grew|named",
             r"|allergic|vegan|vegetarian)",
         ),
-        "i'm (?:a|an|the|from|in|on|at|into|not a|based|trying|allergic|vegan|vegetarian|married|single|scared|afraid)",
+        concat!(
+            "i'm (?:a|an|the|from|in|on|at|into|not a|based|trying|allergic|vegan|vegetarian",
+            "|married|single|scared|afraid)",
+        ),
         "call me|my name",
     ])
 });
 
+/// Lasting states of the speaker: "I live in", "my favourite".
 pub static STATE: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
+    any_word(&[
         concat!(
-            r"(?:i|we)(?:'m| am|'ve|'re| are| have)?(?: \w+ly| just| also| now| still| never| always| no longer| don't)* ",
-            r"(?:live|living|moved|work|prefer|own|use|speak|teach|study|based|born|allergic|vegan|vegetarian|married|single|divorced)",
+            r"(?:i|we)(?:'m| am|'ve|'re| are| have)?",
+            r"(?: \w+ly| just| also| now| still| never| always| no longer| don't)* ",
+            r"(?:live|living|moved|work|prefer|own|use|speak|teach|study|based|born|allergic",
+            r"|vegan|vegetarian|married|single|divorced)",
         ),
         "i'm (?:an?|the|from|not an?)|call me|my name|(?:my|our) favou?rite",
         r"(?:my|our) \w+(?: \w+)?(?:'s| is| are) (?:called|named)|my \w+'s name",
@@ -127,62 +161,78 @@ pub static STATE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 pub static MINE: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:my|our)\s+\w+"));
-pub static NEVER: LazyLock<Regex> = LazyLock::new(|| words(&["(?:i|we)(?:'ve| have)? never"]));
+pub static NEVER: LazyLock<Regex> = LazyLock::new(|| any_word(&["(?:i|we)(?:'ve| have)? never"]));
 
 pub static DECISION: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
+    any_word(&[
         "(?:we|i)(?:'ve| have)? (?:decided|agreed|chose|picked|settled|resolved|committed)",
         "let's (?:use|go with|stick|keep|do|make|switch|call|move)",
-        "(?:i|we)(?:'ll| will|'m going to|'m gonna|'re going to) (?:use|go with|take|start|keep|buy|move|switch|stay)",
+        concat!(
+            "(?:i|we)(?:'ll| will|'m going to|'m gonna|'re going to) ",
+            "(?:use|go with|take|start|keep|buy|move|switch|stay)",
+        ),
         "decided (?:to|on|against)",
     ])
 });
 
 pub static CORRECTION: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
-        "actually|no longer|not anymore|any ?more|instead|changed my mind|correction|i meant|i was wrong|turns out|used to|rather than",
-        "switch(?:ed|ing)? (?:to|from)|(?:mov|chang)ed (?:to|from)|rescheduled|postponed|pushed back|updated? to",
-        "(?:is|are|was|has been|been) now|new (?:deadline|date|address|number|job|phone|email|plan|target|goal)",
+    any_word(&[
+        "actually|no longer|not anymore|any ?more|instead|changed my mind|correction|i meant",
+        "i was wrong|turns out|used to|rather than",
+        "switch(?:ed|ing)? (?:to|from)|(?:mov|chang)ed (?:to|from)|rescheduled|postponed",
+        "pushed back|updated? to",
+        "(?:is|are|was|has been|been) now",
+        "new (?:deadline|date|address|number|job|phone|email|plan|target|goal)",
         "(?:increas|reduc|dropp|improv|extend)ed to|extended by",
     ])
 });
 
 pub static ORDER_FIRST: LazyLock<Regex> = LazyLock::new(|| {
-    first(&[
-        "(?:please )?(?:always|never|remember|note|don't forget|do not forget|make sure|from now on|keep in mind|important)",
+    at_start(&[
+        concat!(
+            "(?:please )?(?:always|never|remember|note|don't forget|do not forget|make sure",
+            "|from now on|keep in mind|important)",
+        ),
         "(?:please )?for (?:the )?(?:future|record)",
     ])
 });
+/// Orders anywhere in a text. The group `recollection` matches in "I remember that day".
 pub static ORDER: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
-        r"(?<told>(?:i|you|we|they|he|she|to|still|always|can't|don't|'ll) )?(?:remember (?:that|this|to)|keep in mind)",
+    any_word(&[
+        concat!(
+            r"(?<recollection>(?:i|you|we|they|he|she|to|still|always|can't|don't|'ll) )?",
+            r"(?:remember (?:that|this|to)|keep in mind)",
+        ),
         "from now on|don't forget|for future reference|when(?:ever)? i ask|i want you to",
         "please (?:always|never|remember|note|use)",
     ])
 });
 
-const STRONG_WORDS: &str = "always|never|must|important|crucial|critical|essential|urgent|remember|don't forget|allergic|favou?rite";
-pub static STRONG: LazyLock<Regex> = LazyLock::new(|| words(&[STRONG_WORDS]));
+const STRONG_WORDS: &str = concat!(
+    "always|never|must|important|crucial|critical|essential|urgent|remember|don't forget",
+    "|allergic|favou?rite",
+);
+pub static STRONG: LazyLock<Regex> = LazyLock::new(|| any_word(&[STRONG_WORDS]));
 pub static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
-    words(&[
+    any_word(&[
         STRONG_WORDS,
         "best|worst|hate|love|absolutely|extremely|really|so much|definitely|seriously",
     ])
 });
 
-/// Any of these, as whole words.
-pub fn words(alternatives: &[&str]) -> Regex {
+/// Matches any of the alternatives as whole words.
+pub fn any_word(alternatives: &[&str]) -> Regex {
     compiled(&format!(r"\b(?:{})\b", alternatives.join("|")))
 }
 
-/// Any of these at the very beginning.
-pub fn first(alternatives: &[&str]) -> Regex {
+/// Matches any of the alternatives at the beginning of the text.
+pub fn at_start(alternatives: &[&str]) -> Regex {
     compiled(&format!(r"^(?:{})\b", alternatives.join("|")))
 }
 
-pub fn compiled(wording: &str) -> Regex {
-    RegexBuilder::new(wording)
+pub fn compiled(pattern: &str) -> Regex {
+    RegexBuilder::new(pattern)
         .unicode(false)
         .build()
-        .expect("the wordings are constants that every test compiles")
+        .expect("the patterns are constants, and the tests compile each of them")
 }

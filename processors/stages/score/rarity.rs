@@ -1,22 +1,35 @@
-//! How rare a word is, in bits, without a frequency table of our own: a WordPiece vocabulary lists words by falling frequency.
-//! Knows nothing of any user's own words.
+//! Estimates the rarity of an English word in bits of
+//! [self-information](https://en.wikipedia.org/wiki/Information_content), without a frequency
+//! table: the encoder's WordPiece vocabulary lists words by falling frequency.
+//!
+//! 1. A word in the vocabulary has `bits = log2(rank) + 3.4`, by
+//!    [Zipf's law](https://en.wikipedia.org/wiki/Zipf%27s_law) with `p = 1 / (rank · ln 28500)`.
+//! 2. Another word is split as WordPiece does (longest piece first) and has
+//!    `bits = log2(28500) + 3.4 + 2 · (pieces - 1)`.
+//! 3. A pair of characters of a script without spaces has 6 bits.
+//! 4. Without an English vocabulary, the length of the word stands in for the rank.
+//!
+//! The user's own words are counted in `rarest_bits` of `mod.rs`.
 
 use crate::text;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// By Zipf's law p(rank) = 1 / (rank · ln 28500), so the bits are log2(rank) plus log2(ln 28500).
+/// log2(ln 28500).
 const ZIPF_BITS: f32 = 3.4;
-/// About the number of ranked entries: a word that the vocabulary has to split is rarer than all of them.
+/// About the number of ranked entries. A word that the vocabulary must split is rarer than all of
+/// them.
 const RANK_LAST: f32 = 28_500.0;
 const BITS_PER_FURTHER_PIECE: f32 = 2.0;
-/// A word with a character that the vocabulary lacks is as rare as can be.
+/// Pieces assumed for a word with a character that the vocabulary lacks.
 const PIECES_OF_UNSPELLABLE: u32 = 9;
 
-/// Two characters of a script without spaces. A character carries half of what a word does, and of three characters in a row there are two pairs.
+/// Bits of two characters of a script without spaces. A character carries half the information of a
+/// word, and three characters in a row make two pairs.
 const BITS_UNSPACED: f32 = 6.0;
 
-/// Without a vocabulary: a function word's bits, and how length stands in for rank ("tea" 12, "lisbon" 15, nine letters 18).
+/// Bits without a vocabulary: a fixed number for function words, else 9 plus the letters, up to 18
+/// ("tea" 12, "lisbon" 15).
 const FLAT_STOP_WORD_BITS: f32 = 6.0;
 const FLAT_BITS: f32 = 9.0;
 const FLAT_BITS_MAX: f32 = 18.0;
@@ -26,7 +39,7 @@ pub struct Rarity {
 }
 
 struct Ranks {
-    /// From 1 on. Marks, digits and letters before the first word count as rank 1.
+    /// Ranks from 1 on. Marks, digits and letters before the first word ("the") have rank 1.
     starts: HashMap<Box<str>, u32, RandomState>,
     /// The pieces that only continue a word, without their "##".
     continuing: HashMap<Box<str>, u32, RandomState>,
@@ -34,15 +47,15 @@ struct Ranks {
 }
 
 impl Rarity {
-    /// The lines of a WordPiece vocabulary. One that is not in English WordPiece order tells nothing of rank: then as `flat`.
+    /// Reads the lines of a WordPiece vocabulary. A vocabulary without "the" is not English
+    /// WordPiece and gives no ranks: the result is then [`Rarity::flat`].
     pub fn from_vocabulary(vocabulary: &[String]) -> Rarity {
         let Some(first) = vocabulary.iter().position(|entry| entry == "the") else {
             return Rarity::flat();
         };
-        let (mut starts, mut continuing) = (
-            HashMap::with_capacity_and_hasher(vocabulary.len(), RandomState::default()),
-            HashMap::default(),
-        );
+        let mut starts =
+            HashMap::with_capacity_and_hasher(vocabulary.len(), RandomState::default());
+        let mut continuing = HashMap::default();
         for (n, entry) in vocabulary.iter().enumerate() {
             let rank = (n + 1).saturating_sub(first).max(1) as u32;
             match entry.strip_prefix("##") {
@@ -54,17 +67,17 @@ impl Rarity {
         Rarity { ranks: Some(Ranks { starts, continuing, piece_bytes_max }) }
     }
 
-    /// Without a model: longer words are rarer, function words are common.
+    /// Works without a vocabulary: longer words are rarer, function words are common.
     pub fn flat() -> Rarity {
         Rarity { ranks: None }
     }
 
-    /// True if the vocabulary has the lower-case word whole. Without a vocabulary none is.
+    /// True if the vocabulary has the lower-case word as one entry. False without a vocabulary.
     pub fn knows(&self, word: &str) -> bool {
         self.ranks.as_ref().is_some_and(|ranks| ranks.starts.contains_key(word))
     }
 
-    /// Of a lower-case word.
+    /// Returns the bits of a lower-case word.
     pub fn bits(&self, word: &str) -> f32 {
         match &self.ranks {
             _ if text::is_unspaced(word) => BITS_UNSPACED,
@@ -87,9 +100,11 @@ impl Ranks {
         }
     }
 
-    /// How many pieces the word is spelled with: the longest first, as WordPiece does it.
+    /// Counts the pieces of the word, the longest possible first, as
+    /// [WordPiece](https://huggingface.co/learn/llm-course/chapter6/6) does.
     fn pieces(&self, word: &str) -> u32 {
-        let (mut pieces, mut rest) = (0, word);
+        let mut pieces = 0;
+        let mut rest = word;
         while !rest.is_empty() {
             let known = if pieces == 0 { &self.starts } else { &self.continuing };
             let longest = rest.floor_char_boundary(self.piece_bytes_max);
@@ -99,7 +114,8 @@ impl Ranks {
             else {
                 return PIECES_OF_UNSPELLABLE;
             };
-            (pieces, rest) = (pieces + 1, &rest[end..]);
+            pieces += 1;
+            rest = &rest[end..];
         }
         pieces.max(1)
     }

@@ -1,20 +1,30 @@
-//! What can be told from a text's wording alone: facts, times, names, greetings, questions. English; elsewhere these parts stay 0.
+//! Extracts the features that a text's wording shows: facts, times, names, greetings, questions.
+//! The rows of [`super::parts::PARTS`] turn these features into points.
+//!
+//! 1. Drop code blocks.
+//! 2. Convert the rest to lower-case ASCII ([`Reading::plain`]), with `_` for each letter that has
+//!    no ASCII form.
+//! 3. Match all of [`ANYWHERE`] in one pass, and run a single pattern again only if the pass found
+//!    that pattern.
+//!
+//! Limit: the patterns are English. For other languages these features stay 0; `speech.rs` covers
+//! them.
 
 use super::patterns::*;
 use regex::SetMatches;
 use std::borrow::Cow;
 
-/// A text as the patterns read it.
+/// A text, prepared for the patterns.
 pub struct Reading<'a> {
-    /// Without code: its numbers and names are no facts about the user.
+    /// The text without code, whose numbers and names are no facts about the user.
     pub prose: Cow<'a, str>,
     pub words: usize,
-    /// The prose in lower-case ASCII, so that the regex engine never leaves its quick path.
+    /// The prose in lower-case ASCII.
     pub plain: String,
     found: SetMatches,
 }
 
-/// The whole text is one question.
+/// True if the whole text is one question.
 pub fn is_question(text: &str) -> bool {
     let plain = plain(&prose(text));
     let mut sentences = sentences(&plain);
@@ -28,88 +38,88 @@ impl<'a> Reading<'a> {
         Reading { words: count_words(&plain), found: ANYWHERE.matches(&plain), prose, plain }
     }
 
-    fn holds(&self, wording: Wording) -> bool {
-        self.found.matched(wording as usize)
+    fn has(&self, pattern: Pattern) -> bool {
+        self.found.matched(pattern as usize)
     }
 
     fn sentences(&self) -> impl Iterator<Item = &str> {
         sentences(&self.plain)
     }
 
-    /// What "I moved", "we bought", "I'm a" begin: at most 2 are counted.
+    /// Counts the beginnings of facts ("I moved", "we bought", "I'm a"), up to 2.
     pub fn facts(&self) -> usize {
-        if self.holds(Wording::Fact) { FACT.find_iter(&self.plain).take(2).count() } else { 0 }
+        if self.has(Pattern::Fact) { FACT.find_iter(&self.plain).take(2).count() } else { 0 }
     }
 
-    /// A lasting state of the speaker, worth keeping in however few words.
+    /// True for a lasting state of the speaker, which exempts a text from the deduction for few
+    /// words.
     pub fn state(&self) -> bool {
-        self.holds(Wording::State)
+        self.has(Pattern::State)
     }
 
     pub fn mine(&self) -> bool {
-        self.holds(Wording::Mine)
+        self.has(Pattern::Mine)
             && MINE.find_iter(&self.plain).any(|found| {
                 !matches!(last_word(found.as_str()), "god" | "gosh" | "pleasure" | "bad")
             })
     }
 
     pub fn time(&self) -> bool {
-        self.holds(Wording::Time)
+        self.has(Pattern::Time)
     }
 
     pub fn number(&self) -> bool {
-        self.plain.bytes().any(|byte| byte.is_ascii_digit()) || self.holds(Wording::Number)
+        self.plain.bytes().any(|byte| byte.is_ascii_digit()) || self.has(Pattern::Number)
     }
 
     pub fn decision(&self) -> bool {
-        self.holds(Wording::Decision)
+        self.has(Pattern::Decision)
     }
 
     pub fn correction(&self) -> bool {
-        self.holds(Wording::Correction)
+        self.has(Pattern::Correction)
     }
 
     pub fn never(&self) -> bool {
-        self.holds(Wording::Never)
+        self.has(Pattern::Never)
     }
 
-    /// "Do you remember that day?" asks, and "I remember that day" tells: neither is an order.
+    /// True for an order. "Do you remember that day?" and "I remember that day" are none.
     pub fn instruction(&self) -> bool {
         ORDER_FIRST.is_match(opening(&self.plain))
-            || self.holds(Wording::Order)
-                && ORDER.captures_iter(&self.plain).any(|found| found.name("told").is_none())
+            || self.has(Pattern::Order)
+                && ORDER
+                    .captures_iter(&self.plain)
+                    .any(|found| found.name("recollection").is_none())
     }
 
     pub fn greeting(&self) -> bool {
-        GREETING_FIRST.is_match(opening(&self.plain)) || self.holds(Wording::Greeting)
+        GREETING_FIRST.is_match(opening(&self.plain)) || self.has(Pattern::Greeting)
     }
 
-    /// Nothing but questions, and none about the speaker.
+    /// True if the text consists of questions, none of them about the speaker.
     pub fn only_asks(&self) -> bool {
         self.plain.contains('?')
             && self.sentences().all(asks)
             && self.sentences().next().is_some()
-            && !self.holds(Wording::FirstPerson)
+            && !self.has(Pattern::FirstPerson)
     }
 
     /// 0 to 1.
     pub fn emphasis(&self) -> f32 {
-        let strong = if self.holds(Wording::Strong) { 0.5 } else { 0.0 };
-        let emphatic = if self.holds(Wording::Emphatic) {
+        let strong = if self.has(Pattern::Strong) { 0.5 } else { 0.0 };
+        let emphatic = if self.has(Pattern::Emphatic) {
             EMPHATIC.find_iter(&self.plain).take(2).count()
         } else {
             0
         };
         let marks = self.plain.bytes().filter(|byte| *byte == b'!').take(2).count() as f32;
-        let shouted = if may_shout(&self.prose) && self.prose.split_whitespace().any(is_shouted) {
-            0.2
-        } else {
-            0.0
-        };
+        let shouted = if self.prose.split_whitespace().any(is_shouted) { 0.2 } else { 0.0 };
         (strong + 0.2 * emphatic as f32 + 0.1 * marks + shouted).min(1.0)
     }
 
-    /// The share of the words in sentences that praise, or speak of "you" without "I".
+    /// Returns the share of the words that stand in sentences of praise, or in sentences with "you"
+    /// and without "I".
     pub fn share_about_other(&self) -> f32 {
         let words: usize = self
             .sentences()
@@ -122,21 +132,18 @@ impl<'a> Reading<'a> {
     fn is_about_other(&self, sentence: &str) -> bool {
         PRAISE.is_match(opening(sentence))
             || (SECOND_PERSON.is_match(sentence)
-                && !(self.holds(Wording::FirstPerson) && FIRST_PERSON.is_match(sentence))
+                && !(self.has(Pattern::FirstPerson) && FIRST_PERSON.is_match(sentence))
                 && SECOND_PERSON.is_match(&REQUEST.replace_all(sentence, " ")))
     }
 
-    /// Different capitalised words inside a sentence: at most 2 are counted.
+    /// Counts the different capitalised words inside sentences, up to 2.
     pub fn names(&self) -> usize {
         let mut first = None;
         let mut before = ['.', ' '];
         for word in self.prose.split_inclusive(|c: char| !is_name_char(c)) {
-            // Most words are known by their first letter to be no name.
-            if word.starts_with(char::is_uppercase) && !begins_sentence(before) {
-                let name = word.trim_end_matches(|c: char| !c.is_alphanumeric());
-                if is_name(name) && *first.get_or_insert(name) != name {
-                    return 2;
-                }
+            let name = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+            if is_name(name) && !begins_sentence(before) && *first.get_or_insert(name) != name {
+                return 2;
             }
             let mut last = word.chars().rev();
             if let Some(c) = last.next() {
@@ -151,7 +158,7 @@ fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '\'' | '’' | '-')
 }
 
-/// "Lisbon", "O'Neill", "R2d2"; not "NASA", which may be shouted, and not "I'm".
+/// True for "Lisbon", "O'Neill", "R2d2"; false for "NASA", which may be shouted, and for "I'm".
 fn is_name(word: &str) -> bool {
     let mut chars = word.chars();
     let first = chars.next().is_some_and(char::is_uppercase);
@@ -161,28 +168,21 @@ fn is_name(word: &str) -> bool {
         && !word.starts_with("I’")
 }
 
-/// By the two characters before: also a quotation or a bracket begins one.
+/// True if the two characters before a word end a sentence or open a quotation or a bracket.
 fn begins_sentence([before, last]: [char; 2]) -> bool {
     matches!(last, '"' | '\'' | '(' | '[' | '“' | '‘' | '\n')
         || (last.is_whitespace()
             && matches!(before, '.' | '!' | '?' | ':' | '"' | '\'' | '”' | '\n'))
 }
 
-/// Three bytes in a row that are neither small letters nor space: quicker found than words, and few texts have them.
-fn may_shout(prose: &str) -> bool {
-    let mut row = 0;
-    prose.bytes().any(|byte| {
-        row = if byte.is_ascii_lowercase() || byte.is_ascii_whitespace() { 0 } else { row + 1 };
-        row == 3
-    })
-}
-
+/// True for a word of three characters or more in capitals.
 fn is_shouted(word: &str) -> bool {
     word.chars().nth(2).is_some()
         && word.chars().any(char::is_uppercase)
         && !word.chars().any(char::is_lowercase)
 }
 
+/// True if a question mark ends the sentence. Space, quotation marks and a bracket may follow.
 pub fn asks(sentence: &str) -> bool {
     sentence
         .trim_end_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\'' | ')'))
@@ -191,16 +191,17 @@ pub fn asks(sentence: &str) -> bool {
 
 // ---------------------------------------------------------------- preparing the text
 
+/// Drops the blocks between pairs of "```".
 fn prose(text: &str) -> Cow<'_, str> {
-    // One sign is found quicker than three of them.
-    if !text.contains('`') {
+    if !text.contains("```") {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.split("```").step_by(2).collect::<Vec<_>>().join(" "))
 }
 
-/// Lower-case ASCII: straight apostrophes, ASCII sentence marks, and `_` for every letter that has no place there, so that the "i"
-/// of another language's word is not taken for an English one.
+/// Converts to lower-case ASCII: straight apostrophes, ASCII sentence marks, and `_` for every
+/// other letter. Without the `_`, the "i" in a word of another language would match as an English
+/// "I".
 fn plain(prose: &str) -> String {
     if prose.is_ascii() {
         return prose.to_ascii_lowercase();
@@ -223,7 +224,8 @@ fn plain(prose: &str) -> String {
     plain
 }
 
-/// Pieces with a word in them, cut behind a sentence mark that a space follows, and at line ends.
+/// Splits at line ends and after sentence marks that a space follows. Pieces without a word are
+/// skipped.
 pub fn sentences(plain: &str) -> impl Iterator<Item = &str> {
     let mut before = ' ';
     let pieces = plain.split(move |c: char| {
@@ -235,11 +237,12 @@ pub fn sentences(plain: &str) -> impl Iterator<Item = &str> {
     pieces.map(str::trim).filter(|piece| piece.bytes().any(is_word_byte))
 }
 
+/// Skips everything before the first word.
 pub fn opening(plain: &str) -> &str {
     plain.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 
-/// Of a wording that ends in a word.
+/// Returns the last word of a match that ends in a word.
 fn last_word(found: &str) -> &str {
     found.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default()
 }
@@ -255,14 +258,6 @@ fn is_word_byte(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn whoever_shouts_may_shout(word in "[A-Z0-9a-zÄäЖж!'.-]{1,6}") {
-            prop_assert!(may_shout(&word) || !is_shouted(&word));
-        }
-    }
 
     fn check(part: fn(&Reading<'static>) -> bool, yes: &[&'static str], no: &[&'static str]) {
         for (texts, expected) in [(yes, true), (no, false)] {
@@ -273,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn wording_tells_what_a_text_holds() {
+    fn the_patterns_find_each_feature() {
         check(
             Reading::mine,
             &["My sister called", "with our dog"],
@@ -296,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_told_from_a_recollection() {
+    fn a_recollection_is_no_order() {
         check(
             Reading::instruction,
             &[
@@ -327,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_and_nothing_else_is_a_question() {
+    fn a_question_is_one_sentence_that_asks() {
         for (text, expected) in [
             ("How are you?", true),
             ("Hey Mel, what's new? 😊", true),

@@ -1,37 +1,48 @@
-//! Whether one text says the same as another, word for word or nearly. Stricter than nearness: "port 5432" and "port 5433" are near.
+//! Decides if two texts make the same statement. Stricter than cosine: "port 5432" and "port 5433"
+//! have nearly the same vector.
+//!
+//! 1. Texts with the same words are the same.
+//! 2. Texts with different numbers or negations are different.
+//! 3. Else the [Jaccard index](https://en.wikipedia.org/wiki/Jaccard_index) of their stems decides:
+//!    `|A ∩ B| / |A ∪ B|` must reach the profile's `overlap`, or 1 outside English, whose negations
+//!    are the only ones known here.
 
 use crate::text::{self, Language, Words};
 use std::collections::BTreeSet;
 
-/// Words that turn a statement round, or give it another value, whatever else is shared.
-const TURNING: &[&str] = &["not", "no", "never", "without", "t", "except", "nor"];
+/// English words that negate or limit a statement. The "t" comes from "don't".
+const NEGATIONS: &[&str] = &["not", "no", "never", "without", "t", "except", "nor"];
 
-/// The share of common stems is high enough, and no number and no negation differs.
+/// True if the stems overlap enough, and no number and no negation differs.
 pub fn says_the_same(a: &str, b: &str, overlap: f32) -> bool {
-    let (lower_a, lower_b) = (a.to_lowercase(), b.to_lowercase());
+    let lower_a = a.to_lowercase();
+    let lower_b = b.to_lowercase();
     if text::words(&lower_a).eq(text::words(&lower_b)) {
         return true;
     }
     if decisive(&lower_a) != decisive(&lower_b) {
         return false;
     }
-    let (a, b) = (Words::again(a), Words::of(b));
+    let a = Words::again(a);
+    let b = Words::of(b);
     let language = a.language().or_else(|| b.language()).unwrap_or(Language::ENGLISH);
-    let (stems_a, stems_b) = (a.stems_in(language), b.stems_in(language));
-    // What turns a statement round is not known of other languages: there all stems must be the same.
-    let is_known =
+    let stems_a = a.stems_in(language);
+    let stems_b = b.stems_in(language);
+    let is_english =
         language == Language::ENGLISH && !a.content().chain(b.content()).any(text::is_unspaced);
-    shared(&stems_a.iter().collect(), &stems_b.iter().collect())
-        >= if is_known { overlap } else { overlap.max(1.0) }
+    let least = if is_english { overlap } else { overlap.max(1.0) };
+    jaccard(&stems_a.iter().collect(), &stems_b.iter().collect()) >= least
 }
 
+/// Returns the words that must be equal in both texts: negations, and words with a digit.
 fn decisive(lower: &str) -> BTreeSet<&str> {
     text::words(lower)
-        .filter(|word| TURNING.contains(word) || word.contains(|c: char| c.is_numeric()))
+        .filter(|word| NEGATIONS.contains(word) || word.contains(|c: char| c.is_numeric()))
         .collect()
 }
 
-fn shared(a: &BTreeSet<&str>, b: &BTreeSet<&str>) -> f32 {
+/// Returns 0 for two empty sets.
+fn jaccard(a: &BTreeSet<&str>, b: &BTreeSet<&str>) -> f32 {
     let all = a.union(b).count();
     if all == 0 { 0.0 } else { a.intersection(b).count() as f32 / all as f32 }
 }
@@ -41,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_statement_is_the_same() {
+    fn numbers_and_negations_make_similar_texts_different() {
         for (a, b, same) in [
             ("I prefer Python", "i prefer python!", true),
             (

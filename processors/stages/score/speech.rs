@@ -1,5 +1,21 @@
-//! Classifies a text as speech, in any language: small talk, a statement of the speaker's, a bare question, or in words that nobody here
-//! knows. Principle: what cannot be judged is kept, since a wrong drop costs more than a memory too many.
+//! Classifies a text as small talk, a statement about the speaker, a bare question, or unjudged, in
+//! any language. Used by the rows `small_talk`, `statement`, `unjudged` and `short` of
+//! [`super::parts::PARTS`].
+//!
+//! 1. English of more than 100 bytes goes straight to step 5: small talk is short.
+//! 2. A text without a letter or a digit (an emoji, "...") is small talk.
+//! 3. One Aho-Corasick pass over the folded text finds the wordings of all covered languages
+//!    (`config/languages/*.toml`).
+//! 4. The language follows from the script (kana, Han), else from `Words::language`, else from the
+//!    function words found, else from the encoder's vocabulary. A text of up to 100 bytes is small
+//!    talk if its wordings of small talk cover every word; beside a greeting or thanks, one word (a
+//!    name) may stay uncovered.
+//! 5. English is read clause by clause (`statement.rs`). Another covered language states something
+//!    if the first person, a trait, a digit, a negation or enough words are found.
+//! 6. A language that is not covered, or that is unknown, gives `unjudged`.
+//!
+//! Invariant: a text that cannot be judged is kept. A memory that was dropped wrongly costs more
+//! than a memory too many.
 
 use super::rarity::Rarity;
 use super::reading::Reading;
@@ -9,7 +25,7 @@ use crate::text::wordings::{
 };
 use crate::text::{self, Words};
 
-/// Small talk by what it mostly is.
+/// Sorts of small talk. Order matters: a text with wordings of two sorts counts as the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmallTalk {
     Greeting,
@@ -22,136 +38,139 @@ pub enum SmallTalk {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Speech {
-    /// The whole text is nothing else.
+    /// The sort, if the whole text is small talk.
     pub small_talk: Option<SmallTalk>,
-    /// Says something of the speaker or of theirs.
+    /// A clause or more is about the speaker, or about people and things of theirs.
     pub states: bool,
-    /// In a language that is not covered, or that cannot be told.
+    /// The language is not covered, or could not be detected.
     pub unjudged: bool,
-    /// Nothing but questions and requests.
+    /// The text consists of questions and requests.
     pub only_asks: bool,
 }
 
-/// Small talk is short. Longer texts are not looked through for it.
+/// Longer texts are not searched for small talk.
 const SMALL_TALK_BYTES_MAX: usize = 100;
-/// One word may stand beside a greeting or thanks: a name.
+/// Uncovered words beside a greeting or thanks: a name.
 const NAME_WORDS_MAX: usize = 1;
-/// A text of so many words says something, where verbs may carry the first person in their endings.
+/// Words that make a statement in languages whose verb endings carry the first person.
 const STATEMENT_WORDS: usize = 4;
-/// In scripts without spaces.
-const STATEMENT_SIGNS: usize = 7;
-/// Words, or signs in scripts without spaces, that say something behind a yes or no.
-const ANSWER_LEFT: usize = 2;
-/// A question this long tells something besides.
-const TELLING_QUESTION_SIGNS: usize = 16;
-/// English words by the encoder's vocabulary, where a text is too short to tell its language by.
+/// The same in characters, for scripts without spaces.
+const STATEMENT_CHARS: usize = 7;
+/// Words, or characters of scripts without spaces, that make a statement after a yes or no.
+const ANSWER_REST: usize = 2;
+/// From this length on, a question in a script without spaces also counts as a statement.
+const LONG_QUESTION_CHARS: usize = 16;
+/// Words of a text that the encoder's vocabulary may prove to be English.
 const SHORT_ENGLISH_WORDS: usize = 3;
 
 pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> Speech {
     let is_english = words.language() == Some(text::Language::ENGLISH);
     let prose = &reading.prose;
     if is_english && prose.len() > SMALL_TALK_BYTES_MAX {
-        return of_english(reading);
+        return english(reading);
     }
     if !prose.chars().any(char::is_alphanumeric) {
         return Speech { small_talk: Some(SmallTalk::Filler), ..Speech::default() };
     }
     let folded = fold(prose);
     let found: Vec<Found<Sign>> = SPEECH.find(&folded).collect();
-    let told =
-        if is_english { Told::Surely(ENGLISH) } else { language(prose, words, &found, rarity) };
+    let language =
+        if is_english { Detected::Surely(ENGLISH) } else { detect(prose, words, &found, rarity) };
     if folded.len() <= SMALL_TALK_BYTES_MAX
-        && let Some(small_talk) =
-            small_talk(&folded, &found, told).or_else(|| drawn_out_small_talk(&folded, told))
+        && let Some(small_talk) = small_talk(&folded, &found, language)
+            .or_else(|| drawn_out_small_talk(&folded, language))
     {
         return Speech { small_talk: Some(small_talk), ..Speech::default() };
     }
-    match told {
-        Told::Not => Speech { unjudged: true, ..Speech::default() },
-        Told::Surely(ENGLISH) | Told::Perhaps(ENGLISH) => of_english(reading),
-        Told::Surely(language) => of_another(reading, language, &folded, &found),
-        Told::Perhaps(language) => {
-            let speech = of_another(reading, language, &folded, &found);
+    match language {
+        Detected::No => Speech { unjudged: true, ..Speech::default() },
+        Detected::Surely(ENGLISH) | Detected::Perhaps(ENGLISH) => english(reading),
+        Detected::Surely(language) => other_language(reading, language, &folded, &found),
+        Detected::Perhaps(language) => {
+            let speech = other_language(reading, language, &folded, &found);
             Speech { unjudged: !speech.states && !speech.only_asks, ..speech }
         }
     }
 }
 
-fn of_english(reading: &Reading<'_>) -> Speech {
+fn english(reading: &Reading<'_>) -> Speech {
     let Statements { states, only_asks } = statements(&reading.plain);
     Speech { states, only_asks, ..Speech::default() }
 }
 
+/// The language of a text, with the certainty of its detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Detected {
     Surely(Covered),
-    /// By a word or two.
+    /// From a word or two.
     Perhaps(Covered),
-    /// Not covered, or it cannot be told.
-    Not,
+    /// Not covered, or unknown.
+    No,
 }
 
-fn language(prose: &str, words: &Words, found: &[Found<Sign>], rarity: &Rarity) -> Told {
-    let letters = prose.chars().filter(|c| c.is_alphabetic());
-    let (mut all, mut kana, mut han, mut latin) = (0, 0, 0, 0);
-    for c in letters {
-        all += 1;
+fn detect(prose: &str, words: &Words, found: &[Found<Sign>], rarity: &Rarity) -> Detected {
+    let mut letters = 0;
+    let mut kana = 0;
+    let mut han = 0;
+    let mut latin = 0;
+    for c in prose.chars().filter(|c| c.is_alphabetic()) {
+        letters += 1;
         match c {
             '\u{3040}'..='\u{30ff}' => kana += 1,
             '\u{3400}'..='\u{9fff}' => han += 1,
             _ => latin += usize::from(c < '\u{250}' || ('\u{1e00}'..'\u{1f00}').contains(&c)),
         }
     }
-    if 2 * (kana + han) >= all && kana + han > 0 {
-        return Told::Surely(if kana > 0 { JAPANESE } else { CHINESE });
+    if 2 * (kana + han) >= letters && kana + han > 0 {
+        return Detected::Surely(if kana > 0 { JAPANESE } else { CHINESE });
     }
-    if 2 * latin < all {
-        return Told::Not;
+    if 2 * latin < letters {
+        return Detected::No;
     }
     if let Some(language) = words.language() {
-        return Covered::named(&language.to_string()).map_or(Told::Not, Told::Surely);
+        return Covered::named(&language.to_string()).map_or(Detected::No, Detected::Surely);
     }
     let mut hits = [0; LANGUAGES];
-    found
-        .iter()
-        .filter(|one| one.what == Sign::Word)
-        .for_each(|one| hits[one.language.place()] += 1);
+    for one in found.iter().filter(|one| one.what == Sign::Word) {
+        hits[one.language.place()] += 1;
+    }
     let most = hits.into_iter().max().unwrap_or_default();
-    let mut best = Covered::all().filter(|language| hits[language.place()] == most);
     if most > 0 {
+        let mut best = Covered::all().filter(|language| hits[language.place()] == most);
         return match (best.next(), best.next()) {
-            (Some(language), None) => Told::Perhaps(language),
-            _ => Told::Not,
+            (Some(language), None) => Detected::Perhaps(language),
+            _ => Detected::No,
         };
     }
-    let is_short_english = || {
-        let mut all = words.content();
-        prose.is_ascii() && all.len() <= SHORT_ENGLISH_WORDS && all.all(|word| rarity.knows(word))
-    };
-    if is_short_english() { Told::Perhaps(ENGLISH) } else { Told::Not }
+    let mut content = words.content();
+    let is_short_english = prose.is_ascii()
+        && content.len() <= SHORT_ENGLISH_WORDS
+        && content.all(|word| rarity.knows(word));
+    if is_short_english { Detected::Perhaps(ENGLISH) } else { Detected::No }
 }
 
-/// Every word of the text is one of small talk: in its language, in English, which all mix in, or in any one where that is not sure.
-fn small_talk(folded: &str, found: &[Found<Sign>], told: Told) -> Option<SmallTalk> {
-    let languages = || {
-        Covered::all().filter(|language| match told {
-            Told::Surely(surely) => *language == surely,
-            _ => true,
-        })
+/// Returns the sort of small talk if every word of the text belongs to a wording of small talk, in
+/// its language or in English, which speakers of all languages mix in. An unsure language is tried
+/// as each of them.
+fn small_talk(folded: &str, found: &[Found<Sign>], language: Detected) -> Option<SmallTalk> {
+    let languages: Vec<Covered> = match language {
+        Detected::Surely(language) => vec![language],
+        _ => Covered::all().collect(),
     };
-    // Order matters: what one language knows whole is not taken for another one's word and a name.
-    let most_left = [0, NAME_WORDS_MAX];
-    most_left
-        .into_iter()
-        .find_map(|most| languages().find_map(|language| talk_in(language, folded, found, most)))
+    // Order matters: a language that covers the whole text comes before one that covers all but a
+    // name.
+    [0, NAME_WORDS_MAX].into_iter().find_map(|uncovered_max| {
+        languages.iter().find_map(|language| small_talk_in(*language, folded, found, uncovered_max))
+    })
 }
 
-/// "dankee", "holaa": `fold` leaves a letter that is written twice, as "Kaffee" needs it.
-fn drawn_out_small_talk(folded: &str, told: Told) -> Option<SmallTalk> {
+/// Repeats the search with doubled letters at the ends of words written once: "dankee", "holaa".
+/// `fold` keeps a doubled letter, as in "Kaffee".
+fn drawn_out_small_talk(folded: &str, language: Detected) -> Option<SmallTalk> {
     let mut shorter = String::with_capacity(folded.len());
-    let mut signs = folded.chars().peekable();
-    while let Some(c) = signs.next() {
-        let ends_word = signs.peek().is_none_or(|next| !next.is_alphanumeric());
+    let mut chars = folded.chars().peekable();
+    while let Some(c) = chars.next() {
+        let ends_word = chars.peek().is_none_or(|next| !next.is_alphanumeric());
         if !(ends_word && c.is_alphabetic() && shorter.ends_with(c)) {
             shorter.push(c);
         }
@@ -160,44 +179,59 @@ fn drawn_out_small_talk(folded: &str, told: Told) -> Option<SmallTalk> {
         return None;
     }
     let found: Vec<Found<Sign>> = SPEECH.find(&shorter).collect();
-    small_talk(&shorter, &found, told)
+    small_talk(&shorter, &found, language)
 }
 
-/// Wordings of small talk in this language and in English, and which bytes of the text they cover.
-fn talk(
-    language: Covered,
-    folded: &str,
-    found: &[Found<Sign>],
-) -> (Vec<(usize, usize, SmallTalk)>, Vec<bool>) {
-    let own = found.iter().filter(|one| one.language == language || one.language == ENGLISH);
-    let own: Vec<_> = own.filter_map(|one| Some((one.start, one.end, kind(one.what)?))).collect();
+/// A wording of small talk, by its bytes in the folded text.
+struct Phrase {
+    start: usize,
+    end: usize,
+    kind: SmallTalk,
+}
+
+impl Phrase {
+    fn is_within(&self, other: &Phrase) -> bool {
+        other.start <= self.start
+            && self.end <= other.end
+            && other.end - other.start > self.end - self.start
+    }
+}
+
+/// Returns the wordings of small talk in this language and in English, and for each byte of the
+/// text whether one of them covers that byte.
+fn phrases(language: Covered, folded: &str, found: &[Found<Sign>]) -> (Vec<Phrase>, Vec<bool>) {
+    let phrases: Vec<Phrase> = found
+        .iter()
+        .filter(|one| one.language == language || one.language == ENGLISH)
+        .filter_map(|one| Some(Phrase { start: one.start, end: one.end, kind: kind(one.what)? }))
+        .collect();
     let mut covered = vec![false; folded.len()];
-    own.iter().for_each(|(start, end, _)| covered[*start..*end].fill(true));
-    (own, covered)
+    for phrase in &phrases {
+        covered[phrase.start..phrase.end].fill(true);
+    }
+    (phrases, covered)
 }
 
-fn talk_in(
+fn small_talk_in(
     language: Covered,
     folded: &str,
     found: &[Found<Sign>],
-    most_left: usize,
+    uncovered_max: usize,
 ) -> Option<SmallTalk> {
-    let (own, covered) = talk(language, folded, found);
+    let (phrases, covered) = phrases(language, folded, found);
     // "na gut" is no greeting, though "na" is one.
-    let is_part = |one: &(usize, usize, SmallTalk)| {
-        own.iter()
-            .any(|other| other.0 <= one.0 && one.1 <= other.1 && other.1 - other.0 > one.1 - one.0)
-    };
-    let best =
-        own.iter().filter(|one| !is_part(one)).map(|one| one.2).min_by_key(|kind| *kind as u8);
-    let left = left(language, folded, &covered);
-    // "gracias, ya no fumo": beside news a word is no name.
+    let first_kind = phrases
+        .iter()
+        .filter(|phrase| !phrases.iter().any(|other| phrase.is_within(other)))
+        .map(|phrase| phrase.kind)
+        .min_by_key(|kind| *kind as u8);
+    // "gracias, ya no fumo": beside a piece of news, an uncovered word is no name.
     let is_news = found
         .iter()
         .any(|one| one.language == language && matches!(one.what, Sign::Change | Sign::State));
-    let may_name = matches!(best, Some(SmallTalk::Greeting | SmallTalk::Thanks)) && !is_news;
-    let most = if may_name { most_left } else { 0 };
-    best.filter(|_| left <= most)
+    let may_name = matches!(first_kind, Some(SmallTalk::Greeting | SmallTalk::Thanks)) && !is_news;
+    let uncovered_max = if may_name { uncovered_max } else { 0 };
+    first_kind.filter(|_| uncovered(language, folded, &covered) <= uncovered_max)
 }
 
 fn kind(sign: Sign) -> Option<SmallTalk> {
@@ -211,81 +245,92 @@ fn kind(sign: Sign) -> Option<SmallTalk> {
     }
 }
 
-fn left(language: Covered, folded: &str, covered: &[bool]) -> usize {
-    if language.is_spaced() { words_left(folded, covered) } else { signs_left(folded, covered) }
+/// Counts the uncovered words, or characters in scripts without spaces.
+fn uncovered(language: Covered, folded: &str, covered: &[bool]) -> usize {
+    if language.is_spaced() {
+        uncovered_words(folded, covered)
+    } else {
+        folded.char_indices().filter(|(at, c)| c.is_alphanumeric() && !covered[*at]).count()
+    }
 }
 
-/// Words of which a part is not covered. One with a digit counts twice: it is no name.
-fn words_left(folded: &str, covered: &[bool]) -> usize {
-    let (mut left, mut start) = (0, None);
-    let ends = folded.char_indices().chain([(folded.len(), ' ')]);
-    for (at, c) in ends {
+/// Counts the words with an uncovered byte. A word with a digit counts twice, so that it never
+/// passes as a name.
+fn uncovered_words(folded: &str, covered: &[bool]) -> usize {
+    let mut count = 0;
+    let mut start = None;
+    for (at, c) in folded.char_indices().chain([(folded.len(), ' ')]) {
         match start {
             None if c.is_alphanumeric() => start = Some(at),
             Some(begin) if !c.is_alphanumeric() => {
                 if covered[begin..at].contains(&false) {
-                    left += if folded[begin..at].bytes().any(|byte| byte.is_ascii_digit()) {
-                        2
-                    } else {
-                        1
-                    };
+                    count += if has_digit(&folded[begin..at]) { 2 } else { 1 };
                 }
                 start = None;
             }
             _ => {}
         }
     }
-    left
+    count
 }
 
-fn signs_left(folded: &str, covered: &[bool]) -> usize {
-    folded.char_indices().filter(|(at, c)| c.is_alphanumeric() && !covered[*at]).count()
+fn has_digit(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// In languages whose verbs carry the first person, or which leave it out, only what is short or asks can be told to state nothing.
-fn of_another(
+/// Classifies a text of a covered language besides English. Their verbs carry the first person in
+/// the ending, or leave the person out, so only a short text or a question is sure to state nothing.
+fn other_language(
     reading: &Reading<'_>,
     language: Covered,
     folded: &str,
     found: &[Found<Sign>],
 ) -> Speech {
-    let signs = || found.iter().filter(|one| one.language == language);
-    let any = |sign: Sign| signs().any(|one| one.what == sign);
-    let phatic: Vec<_> = signs().filter(|one| one.what == Sign::Phatic).collect();
-    let speaks_of_self = signs().any(|one| {
+    let own: Vec<&Found<Sign>> = found.iter().filter(|one| one.language == language).collect();
+    let phatic: Vec<&Found<Sign>> =
+        own.iter().copied().filter(|one| one.what == Sign::Phatic).collect();
+    let speaks_of_self = own.iter().any(|one| {
         one.what == Sign::FirstPerson
             && !phatic.iter().any(|phatic| phatic.start <= one.start && one.end <= phatic.end)
     });
-    let tells =
-        speaks_of_self || any(Sign::State) || folded.bytes().any(|byte| byte.is_ascii_digit());
+    let is_about_self = speaks_of_self || has_sign(&own, Sign::State) || has_digit(folded);
     let length = folded.chars().filter(|c| c.is_alphanumeric()).count();
-    let (own, covered) = talk(language, folded, found);
+    let (phrases, covered) = phrases(language, folded, found);
     // "どう" asks, and "どうも" greets.
-    let mut questions = signs().filter(|one| {
+    let mut questions = own.iter().filter(|one| {
         one.what == Sign::Question
-            && !own.iter().any(|(start, end, _)| *start <= one.start && one.end < *end)
+            && !phrases.iter().any(|other| other.start <= one.start && one.end < other.end)
     });
-    let (is_long, asks_openly) = if language.is_spaced() {
-        (folded.split_whitespace().count() >= STATEMENT_WORDS, questions.any(|one| one.start == 0))
+    let is_long;
+    let has_question;
+    if language.is_spaced() {
+        is_long = folded.split_whitespace().count() >= STATEMENT_WORDS;
+        has_question = questions.any(|one| one.start == 0);
     } else {
-        (length >= STATEMENT_SIGNS, questions.next().is_some())
-    };
-    let may_only_ask = language.is_spaced() || length < TELLING_QUESTION_SIGNS;
-    let only_asks =
-        !tells && may_only_ask && (reading.only_asks() || asks_openly && !folded.contains(". "));
-    let says_no = any(Sign::Negation)
+        is_long = length >= STATEMENT_CHARS;
+        has_question = questions.next().is_some();
+    }
+    let may_only_ask = language.is_spaced() || length < LONG_QUESTION_CHARS;
+    let only_asks = !is_about_self
+        && may_only_ask
+        && (reading.only_asks() || has_question && !folded.contains(". "));
+    let negates = has_sign(&own, Sign::Negation)
         && folded.split_whitespace().count() > 1
         && phatic.is_empty()
         && language.is_spaced();
-    // "sì, sono medico", "はい、医者です": who says yes or no and goes on says something of themselves.
-    let begins_with_answer =
-        own.iter().any(|(start, _, kind)| *start == 0 && *kind == SmallTalk::Acknowledgement);
-    let goes_on = begins_with_answer && left(language, folded, &covered) >= ANSWER_LEFT;
+    // "sì, sono medico", "はい、医者です": more words after a yes or no are about the speaker.
+    let answers_first =
+        phrases.iter().any(|phrase| phrase.start == 0 && phrase.kind == SmallTalk::Acknowledgement);
+    let goes_on = answers_first && uncovered(language, folded, &covered) >= ANSWER_REST;
     Speech {
-        states: tells || !only_asks && (is_long || says_no || goes_on),
+        states: is_about_self || !only_asks && (is_long || negates || goes_on),
         only_asks,
         ..Speech::default()
     }
+}
+
+fn has_sign(found: &[&Found<Sign>], sign: Sign) -> bool {
+    found.iter().any(|one| one.what == sign)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Plain statements and small talk in each language, as anybody might put them. None of them stands in an evaluation file.
+//! Plain statements and small talk in each covered language. None of the sentences stands in an
+//! evaluation file.
 
 use super::super::reading::Reading;
 use super::*;
@@ -7,7 +8,7 @@ fn speech(text: &str) -> Speech {
     read(&Reading::of(text), &Words::of(text), &Rarity::flat())
 }
 
-/// Kept whatever its score.
+/// Checks that the gate keeps each text whatever its score.
 fn states(texts: &[&str]) {
     for text in texts {
         let speech = speech(text);
@@ -24,7 +25,7 @@ fn is_small_talk(expected: SmallTalk, texts: &[&str]) {
     }
 }
 
-/// Left to the score.
+/// Checks that the score decides about each text.
 fn states_nothing(texts: &[&str]) {
     for text in texts {
         let speech = speech(text);
@@ -33,7 +34,7 @@ fn states_nothing(texts: &[&str]) {
 }
 
 #[test]
-fn a_plain_english_statement_is_one_however_short() {
+fn a_short_english_statement_is_recognised() {
     states(&[
         "I have asthma.",
         "I'm 34.",
@@ -108,7 +109,7 @@ fn a_plain_english_statement_is_one_however_short() {
 }
 
 #[test]
-fn english_small_talk_is_told_by_its_sort() {
+fn english_small_talk_is_classified_by_its_sort() {
     is_small_talk(
         SmallTalk::Greeting,
         &[
@@ -392,7 +393,7 @@ fn a_letter_drawn_out_makes_small_talk_no_statement() {
 }
 
 #[test]
-fn a_yes_or_no_that_goes_on_states_something() {
+fn more_words_after_a_yes_or_no_make_a_statement() {
     states(&[
         "sì, sono medico",
         "はい、医者です",
@@ -406,7 +407,7 @@ fn a_yes_or_no_that_goes_on_states_something() {
 }
 
 #[test]
-fn what_no_list_covers_is_kept_unless_it_is_small_talk_of_a_known_sort() {
+fn a_text_of_an_uncovered_language_is_kept_unless_it_is_known_small_talk() {
     states(&[
         "Mam dwa koty",
         "Mieszkam w Gdańsku",
