@@ -15,14 +15,14 @@
 mod contradictions;
 mod plan;
 
-pub use contradictions::{Judging, Options as JudgingOptions};
+pub use contradictions::{Judging, Options as ConflictOptions};
 
-use crate::domain::{MarkKey, Now, Seen, UserKey};
+use crate::domain::{MemoryVersion, Now, SigningKey, UserKey};
 use crate::fault::Result;
 use crate::memory::Reads;
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
-use crate::ports::broker::Outgoing;
+use crate::ports::broker::OutgoingRecord;
 use crate::profile::Profiles;
 use crate::shard::Shard;
 use crate::stages::reply::{self, Proposal};
@@ -38,7 +38,7 @@ pub struct Options {
     /// Name of the events topic.
     pub events: String,
     /// Signs proposals, so that ingest can refuse forged ones.
-    pub marks: MarkKey,
+    pub marks: SigningKey,
     /// Users looked at in one round and shard.
     pub users_max: usize,
     /// Proposals published in one round, after which no further user is looked at.
@@ -68,13 +68,13 @@ impl Compact {
     }
 
     /// Adds the model that compares statements.
-    pub fn with_judging(mut self, judging: Option<Judging>) -> Compact {
+    pub fn with_conflict_model(mut self, judging: Option<Judging>) -> Compact {
         self.contradictions = judging.map(Contradictions::new);
         self
     }
 
     /// Runs one round over the open shards and returns its proposals.
-    pub fn step(&mut self, now: Now) -> Result<Vec<Outgoing>> {
+    pub fn step(&mut self, now: Now) -> Result<Vec<OutgoingRecord>> {
         let began = Instant::now();
         let mut events = Vec::new();
         self.contradictions.iter_mut().for_each(Contradictions::begin);
@@ -88,7 +88,7 @@ impl Compact {
         Ok(events)
     }
 
-    fn shard(&mut self, shard: &Shard, now: Now, events: &mut Vec<Outgoing>) -> Result<()> {
+    fn shard(&mut self, shard: &Shard, now: Now, events: &mut Vec<OutgoingRecord>) -> Result<()> {
         let partition = shard.partition;
         let users = shard.store.users(self.resume.get(&partition), self.options.users_max)?;
         let all = users.len();
@@ -98,7 +98,7 @@ impl Compact {
                 break;
             }
             // A tenant memory was asked for explicitly and does not fade.
-            if !key.is_everyone() {
+            if !key.is_tenant() {
                 let snapshot = snapshot(shard, &key)?;
                 let profile = self.profiles.of(&key);
                 let mut plan = plan(&snapshot, profile, now.events);
@@ -132,7 +132,7 @@ impl Compact {
         key: &UserKey,
         plan: Plan,
         now: Now,
-        events: &mut Vec<Outgoing>,
+        events: &mut Vec<OutgoingRecord>,
     ) {
         for prune in plan.prunes {
             let id = id_of("prune", &prune.memories);
@@ -173,7 +173,7 @@ impl Compact {
 
 /// Derives the id of a proposal from its memories and their versions. A worker that is interrupted
 /// and repeats a proposal gives it the same id, so ingest applies the proposal once.
-fn id_of(kind: &str, seen: &[Seen]) -> String {
+fn id_of(kind: &str, seen: &[MemoryVersion]) -> String {
     let name: String = seen.iter().map(|one| format!("{}@{} ", one.id, one.version)).collect();
     format!("{kind}-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }

@@ -17,18 +17,21 @@ mod time;
 mod vector;
 mod word_counts;
 
-pub use cosine_scale::Spread;
+pub use cosine_scale::CosineScale;
 pub use decision::{Decision, Outcome, Surprise};
 pub use event::{
-    Action, Category, Event, Forget, Position, Remember, Revise, Role, Seen, Signal, Turn, Update,
+    Action, Category, Event, Forget, MemoryVersion, Position, Remember, Revise, Role, Signal, Turn,
+    Update,
 };
-pub use key::{NAME_BYTES_MAX, NotAName, UserKey};
+pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{
-    Around, Kind, Memory, MemoryId, Metadata, Neighbour, Revision, SaidBefore, Scope,
+    ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision, Scope,
 };
 pub use partition::partition_of;
-pub use request::{Ask, Cursor, Explain, Format, List, Match, Recall, ReplyTo, Request, Unsaid};
-pub use signature::{KEY_BYTES_MIN, MARK, MarkKey, Marked};
+pub use request::{
+    Cursor, Explain, Format, List, Match, Recall, ReplyTo, Request, RequestKind, UnsetFields,
+};
+pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};
 pub use time::{Now, Time};
 pub use vector::{Vector, dot, for_this_processor, product};
-pub use word_counts::OwnWords;
+pub use word_counts::UserWordCounts;

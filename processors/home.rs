@@ -6,7 +6,7 @@
 //! derived and begins empty.
 
 use crate::fault::{Fault, Result, StopName};
-use crate::stages::index::{self, Index, Room};
+use crate::stages::index::{self, Index, VectorBlocks};
 use crate::stages::store::{self, Identity, InMemory, Opened, Store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Home {
     pub fn index(
         &self,
         options: index::Options,
-        room: Arc<Room>,
+        room: Arc<VectorBlocks>,
         identity: &Identity,
     ) -> Result<Index> {
         match self {

@@ -15,12 +15,12 @@ mod redaction;
 #[cfg(test)]
 mod tests;
 
-use crate::domain::{Decision, Event, Spread, Time, Vector};
+use crate::domain::{CosineScale, Decision, Event, Time, Vector};
 use crate::fault::{Fault, Reject, Result, StopName};
 use crate::memory::{self, Command, Forgotten, Judges, Settings};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
-use crate::ports::broker::{Outgoing, Record};
+use crate::ports::broker::{OutgoingRecord, Record};
 use crate::ports::embedder::TokenCounter;
 use crate::ports::embedder::pool::{Pending, Pool};
 use crate::profile::Profiles;
@@ -29,10 +29,10 @@ use crate::stages::decode;
 use crate::stages::reply::{self, Freshness};
 use crate::stages::score::Rarity;
 use crate::stages::store::changelog::META;
-use crate::stages::store::{Mark, Place};
+use crate::stages::store::{ChangelogPosition, Checkpoint};
 use crate::text::Words;
 use batch::{Batch, Count};
-use flood::Flood;
+use flood::DeadLetterBreaker;
 use prepare::{Draft, Route};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -62,8 +62,8 @@ pub struct Ingest {
     pub tokens: TokenCounter,
     pub rarity: Rarity,
     /// Puts the encoder's cosines on the standard scale.
-    pub spread: Spread,
-    pub flood: Flood,
+    pub spread: CosineScale,
+    pub flood: DeadLetterBreaker,
     pub metrics: Arc<Metrics>,
 }
 
@@ -71,9 +71,9 @@ pub struct Ingest {
 #[derive(Default)]
 pub struct Effects {
     /// Decisions, dead letters, forwarded records, the change feed.
-    pub outputs: Vec<Outgoing>,
+    pub outputs: Vec<OutgoingRecord>,
     pub writes: Vec<Write>,
-    pub replies: Vec<Outgoing>,
+    pub replies: Vec<OutgoingRecord>,
     /// The newest time an event of this batch had.
     pub newest: Option<Time>,
     /// A tick asks the compaction worker for a round, at this time.
@@ -101,8 +101,8 @@ pub struct Write {
 
 impl Write {
     /// Makes the batch visible. `changelog` is the position of its meta record, if there is one.
-    pub fn carry_out(self, changelog: Option<Place>) -> Result<Duration> {
-        let mark = Mark { applied: self.applied, changelog };
+    pub fn carry_out(self, changelog: Option<ChangelogPosition>) -> Result<Duration> {
+        let mark = Checkpoint { applied: self.applied, changelog };
         let took = self.shard.apply(self.effects, mark)?;
         self.shard.forget_decisions(|known| {
             self.forgotten.iter().any(|forgotten| forgotten.covers(known))
@@ -229,7 +229,7 @@ impl Ingest {
                 let copy = decode::forwarded(
                     &draft.record,
                     *home,
-                    decode::Way::ToUser,
+                    decode::ForwardReason::ToUser,
                     &self.options.decode,
                 );
                 batch.outputs.push(copy);
@@ -241,7 +241,7 @@ impl Ingest {
             }
         };
         // A replay of published records is silent: none of them is put aside now.
-        if offset >= batch.shard.told_until() {
+        if offset >= batch.shard.published_offset() {
             self.flood.saw(partition, offset, rejected)?;
         }
         Ok(())
@@ -306,7 +306,7 @@ impl Ingest {
     /// Encodes a batch. A shard that lost its store replays records whose outputs were published
     /// before; it publishes nothing again.
     fn finish(&self, effects: &mut Effects, mut batch: Batch<'_>, shard: Arc<Shard>) -> Result<()> {
-        let is_replay = batch.applied < shard.told_until();
+        let is_replay = batch.applied < shard.published_offset();
         let outputs = std::mem::take(&mut batch.outputs);
         let replies = std::mem::take(&mut batch.replies);
         effects.newest = effects.newest.max(batch.newest);
@@ -323,7 +323,7 @@ impl Ingest {
 
     /// The records that a batch publishes: every decision, the new state of each memory and, with a
     /// changelog, of every other record.
-    fn outputs(&self, write: &Write) -> Vec<Outgoing> {
+    fn outputs(&self, write: &Write) -> Vec<OutgoingRecord> {
         let decided = self.options.decisions.as_str();
         let with_text = self.options.with_text;
         let topic = self.options.memories.as_str();
@@ -343,7 +343,7 @@ impl Ingest {
             outputs.push(reply::memory_state(memory, bytes, topic, partition));
         }
         for (key, id) in &touched.removed {
-            outputs.push(reply::memory_gone(key, *id, topic, partition));
+            outputs.push(reply::memory_tombstone(key, *id, topic, partition));
         }
         if self.options.changelog {
             for (name, state) in batch.states() {

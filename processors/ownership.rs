@@ -41,11 +41,11 @@ mod tests;
 use crate::fault::{Fault, Result, StopName};
 use crate::home::Home;
 use crate::metrics::Metrics;
-use crate::ports::broker::{Log, Ownership, Start};
+use crate::ports::broker::{Log, RebalanceListener, Start};
 use crate::ports::clock::Clock;
 use crate::restore::{self, Progress};
 use crate::shard::{self, Restoring, Shard};
-use crate::stages::index::Counts;
+use crate::stages::index::CacheCounts;
 use crate::stages::store::Identity;
 use crossbeam_channel::Sender;
 use parking_lot::{Mutex, RwLock};
@@ -56,7 +56,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// Identifies this deployment to its stores. A store of another log or of another encoder is
 /// refused, because its records would mean something else.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Deployment {
     pub home: Home,
     pub cluster: String,
     pub topic: String,
@@ -65,7 +65,7 @@ pub struct Place {
     pub dimensions: u32,
 }
 
-impl Place {
+impl Deployment {
     pub fn identity(&self, partition: i32) -> Identity {
         Identity {
             cluster: self.cluster.clone(),
@@ -87,7 +87,7 @@ pub struct Changelog {
 
 /// The registry of owned partitions. One per process, shared by all threads.
 pub struct Shards {
-    place: Place,
+    place: Deployment,
     options: shard::Options,
     /// `None` with `store.durability = "local"`: shards are opened from disk and not restored.
     changelog: Option<Changelog>,
@@ -111,7 +111,7 @@ pub struct Shards {
 
 impl Shards {
     pub fn new(
-        place: Place,
+        place: Deployment,
         options: shard::Options,
         changelog: Option<Changelog>,
         clock: Arc<dyn Clock>,
@@ -168,7 +168,7 @@ impl Shards {
     }
 
     /// Returns the size and the use of the vector cache that all open shards share.
-    pub fn vector_counts(&self) -> Counts {
+    pub fn vector_counts(&self) -> CacheCounts {
         self.options.room.counts()
     }
 
@@ -204,7 +204,7 @@ impl Shards {
             Ok(shard) => {
                 // With `local` a batch is committed after its outputs were acknowledged, so the
                 // committed offset is the published offset.
-                shard.was_told_until(committed);
+                shard.note_published(committed);
                 self.restored.lock().push(partition);
             }
             Err(fault) => self.fail(fault),
@@ -257,7 +257,7 @@ fn log_findings(partition: i32, found: &shard::Opened) {
     }
 }
 
-impl Ownership for Shards {
+impl RebalanceListener for Shards {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         for (partition, committed) in partitions {
             if *partition >= self.place.partitions {

@@ -20,16 +20,16 @@ pub mod rerank;
 pub mod returned;
 pub mod word_vectors;
 
-use crate::domain::{Ask, Now, ReplyTo, Request, Spread, Time};
+use crate::domain::{CosineScale, Now, ReplyTo, Request, RequestKind, Time};
 use crate::fault::{Reject, RejectCode};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
-use crate::ports::broker::{Outgoing, Record};
+use crate::ports::broker::{OutgoingRecord, Record};
 use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::embedder::{Embedder, TokenCounter};
 use crate::profile::Profiles;
 use crate::shard::Shard;
-use crate::stages::decode::{self, Hop, Way};
+use crate::stages::decode::{self, ForwardReason, Hop};
 use crate::stages::reply::{self, Answer, Freshness};
 use rerank::Reranking;
 use returned::Returned;
@@ -59,8 +59,8 @@ pub struct Recall {
     pub shards: Arc<Shards>,
     pub encoder: Box<dyn Embedder>,
     /// Converts the encoder's cosines to the standard scale. `with_spread` replaces the default,
-    /// [`Spread::STANDARD`].
-    pub spread: Spread,
+    /// [`CosineScale::STANDARD`].
+    pub spread: CosineScale,
     pub tokens: TokenCounter,
     pub metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
@@ -105,7 +105,7 @@ impl Recall {
             profiles,
             shards,
             encoder,
-            spread: Spread::STANDARD,
+            spread: CosineScale::STANDARD,
             tokens,
             metrics,
             clock: Arc::new(SystemClock),
@@ -117,7 +117,7 @@ impl Recall {
         }
     }
 
-    pub fn with_spread(self, spread: Spread) -> Recall {
+    pub fn with_spread(self, spread: CosineScale) -> Recall {
         Recall { spread, ..self }
     }
 
@@ -127,7 +127,7 @@ impl Recall {
     }
 
     /// Takes a request, if there is one, and answers the waiting requests that can go on.
-    pub fn step(&mut self, now: Now, record: Option<Record>) -> Vec<Outgoing> {
+    pub fn step(&mut self, now: Now, record: Option<Record>) -> Vec<OutgoingRecord> {
         let mut out = self.answer_waiting(now);
         if let Some(record) = record {
             self.read.insert(record.partition, record.offset + 1);
@@ -139,7 +139,7 @@ impl Recall {
     }
 
     /// Returns the records that later steps would have sent. Called once, at shutdown.
-    pub fn last_words(&mut self) -> Vec<Outgoing> {
+    pub fn drain(&mut self) -> Vec<OutgoingRecord> {
         self.returned.all(&self.options.returned)
     }
 
@@ -165,7 +165,7 @@ impl Recall {
         self.read.retain(|partition, _| !partitions.contains(partition));
     }
 
-    fn take(&mut self, now: Now, record: Record) -> Vec<Outgoing> {
+    fn take(&mut self, now: Now, record: Record) -> Vec<OutgoingRecord> {
         let began = Instant::now();
         let decoded = decode::request(&record, &self.options.decode);
         let to = decoded.reply.unwrap_or_default();
@@ -193,7 +193,7 @@ impl Recall {
         to: &ReplyTo,
         reject: &Reject,
         began: Instant,
-    ) -> Vec<Outgoing> {
+    ) -> Vec<OutgoingRecord> {
         self.metrics.answered("unreadable", reject.code.status(), began.elapsed());
         let refusal = reply::refusal(to, reject, None);
         if reject.code == RejectCode::ForbiddenReply {
@@ -210,7 +210,7 @@ impl Recall {
         hop: Option<&Hop>,
         request: &Request,
         began: Instant,
-    ) -> Vec<Outgoing> {
+    ) -> Vec<OutgoingRecord> {
         if hop.is_some() {
             let reject =
                 Reject::new(RejectCode::Misrouted, "still on the wrong partition after one hop");
@@ -223,12 +223,12 @@ impl Recall {
         vec![decode::forwarded(
             record,
             request.key.partition(self.shards.partitions()),
-            Way::ToUser,
+            ForwardReason::ToUser,
             &self.options.decode,
         )]
     }
 
-    fn answer_or_wait(&mut self, now: Now, pending: PendingRequest) -> Option<Outgoing> {
+    fn answer_or_wait(&mut self, now: Now, pending: PendingRequest) -> Option<OutgoingRecord> {
         if now.wall > pending.request.deadline {
             return Some(self.refuse(
                 &pending,
@@ -250,7 +250,7 @@ impl Recall {
         }
     }
 
-    fn wait(&mut self, now: Now, pending: PendingRequest, offset: i64) -> Option<Outgoing> {
+    fn wait(&mut self, now: Now, pending: PendingRequest, offset: i64) -> Option<OutgoingRecord> {
         if self.waiting.len() >= self.options.waiting_max {
             let reject = Reject::new(
                 RejectCode::Overloaded,
@@ -276,7 +276,7 @@ impl Recall {
 
     /// Answers the waiting requests that can go on, and refuses those that have waited too long, in
     /// the order of their arrival.
-    fn answer_waiting(&mut self, now: Now) -> Vec<Outgoing> {
+    fn answer_waiting(&mut self, now: Now) -> Vec<OutgoingRecord> {
         let mut out = Vec::new();
         for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
             match self.shard(pending.partition) {
@@ -306,7 +306,7 @@ impl Recall {
         self.shards.get(partition)
     }
 
-    fn answer(&mut self, now: Now, shard: &Shard, pending: PendingRequest) -> Outgoing {
+    fn answer(&mut self, now: Now, shard: &Shard, pending: PendingRequest) -> OutgoingRecord {
         let name = pending.request.ask.name();
         let clock = self.clock.clone();
         let at_start_ms = clock.steady_ms();
@@ -344,17 +344,19 @@ impl Recall {
         shard: &Shard,
         request: &Request,
         left_ms: &dyn Fn() -> i64,
-    ) -> Result<(Answer, ask::Seen), Reject> {
+    ) -> Result<(Answer, ask::ShardState), Reject> {
         match &request.ask {
-            Ask::Recall(recall) => self.recall(now, shard, request, recall, left_ms),
-            Ask::List(list) => self.list(shard, &request.key, list),
-            Ask::Get { memory, history } => self.get(shard, &request.key, *memory, *history),
-            Ask::Explain(explain) => self.explain(shard, &request.key, explain),
-            Ask::Stats => self.stats(shard, &request.key),
+            RequestKind::Recall(recall) => self.recall(now, shard, request, recall, left_ms),
+            RequestKind::List(list) => self.list(shard, &request.key, list),
+            RequestKind::Get { memory, history } => {
+                self.get(shard, &request.key, *memory, *history)
+            }
+            RequestKind::Explain(explain) => self.explain(shard, &request.key, explain),
+            RequestKind::Stats => self.stats(shard, &request.key),
         }
     }
 
-    fn refuse(&self, pending: &PendingRequest, reject: &Reject) -> Outgoing {
+    fn refuse(&self, pending: &PendingRequest, reject: &Reject) -> OutgoingRecord {
         self.metrics.answered(
             pending.request.ask.name(),
             reject.code.status(),

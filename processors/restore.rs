@@ -9,7 +9,7 @@
 //! 2. Begin behind the store's checkpoint, or at the first record of the topic.
 //! 3. Write a checkpoint that says where and when this restore began ([`Store::apply`]).
 //! 4. Read record by record ([`read`]) and collect them in a [`Batch`]. Two threads write ahead of
-//!    the checkpoint: one the memories, one everything else ([`Store::apply_ahead`]).
+//!    the checkpoint: one the memories, one everything else ([`Store::apply_restored`]).
 //! 5. After each batch, wait for both threads and move the checkpoint forward.
 //! 6. At the end taken in step 1, clear the store's `ahead` marker ([`Store::caught_up`]).
 //!
@@ -34,7 +34,7 @@ use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::Log;
 use crate::ports::clock::Clock;
-use crate::stages::store::{Finished, Mark, Place, Store};
+use crate::stages::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
 use read::{Span, each};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use write::{Batch, Writer};
@@ -122,7 +122,10 @@ pub fn restore(
     let begun = checkpoint_at_begin(store, from, clock.wall());
     // Order matters: records are written ahead of the checkpoint, so the checkpoint must already
     // say since when they may be there. Without it their age would be unknown after a crash.
-    store.apply(Finished::default(), Mark { applied: store.applied(), changelog: Some(begun) })?;
+    store.apply(
+        EncodedBatch::default(),
+        Checkpoint { applied: store.applied(), changelog: Some(begun) },
+    )?;
     let records = std::thread::scope(|scope| {
         let memories = Writer::start(scope, store);
         let others = Writer::start(scope, store);
@@ -144,8 +147,8 @@ pub fn restore(
 
 /// The position that the store already has; for a new store, the position before its first record,
 /// with the present time as its age.
-fn checkpoint_at_begin(store: &Store, from: i64, now: Time) -> Place {
-    store.changelog().unwrap_or(Place { offset: from - 1, at: now })
+fn checkpoint_at_begin(store: &Store, from: i64, now: Time) -> ChangelogPosition {
+    store.changelog().unwrap_or(ChangelogPosition { offset: from - 1, at: now })
 }
 
 #[cfg(test)]
@@ -220,7 +223,7 @@ mod tests {
         let records = InMemory::default();
         let store =
             Store::over(records.clone(), &identity).expect("empty records open with any identity");
-        store.apply_ahead(&Changes::default()).expect("a store in memory takes every change");
+        store.apply_restored(&Changes::default()).expect("a store in memory takes every change");
         let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
         restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock)
             .expect_err("the log cannot be read");

@@ -24,8 +24,8 @@ use crate::domain::{Decision, MemoryId, Position, UserKey, Vector};
 use crate::fault::Result;
 use crate::memory::reads::{Neighbours, Reads, StagedVectors};
 use crate::memory::staged::StagedChanges;
-use crate::stages::index::{self, Index, Room};
-use crate::stages::store::{self, Mark, Store, Upserted};
+use crate::stages::index::{self, Index, VectorBlocks};
+use crate::stages::store::{self, Checkpoint, Store, Upserted};
 use parking_lot::{RwLock, RwLockReadGuard};
 use recent::RecentDecisions;
 use searched::has_same_words;
@@ -39,7 +39,7 @@ pub struct Options {
     pub store: store::Options,
     pub index: index::Options,
     /// The vector cache that all shards opened with these options share.
-    pub room: Arc<Room>,
+    pub room: Arc<VectorBlocks>,
     pub decisions_recent_max: usize,
 }
 
@@ -86,7 +86,7 @@ impl Shard {
 
     /// Makes the effects of one batch visible, all at once, and returns the time this took under
     /// the lock.
-    pub fn apply(&self, effects: Effects, mark: Mark) -> Result<Duration> {
+    pub fn apply(&self, effects: Effects, mark: Checkpoint) -> Result<Duration> {
         let applied = mark.applied;
         let _alone = self.view.write();
         let began = Instant::now();
@@ -153,11 +153,11 @@ impl Shard {
     }
 
     /// The published offset of this life of the shard. The store keeps none.
-    pub fn told_until(&self) -> i64 {
+    pub fn published_offset(&self) -> i64 {
         self.published.load(Ordering::Acquire)
     }
 
-    pub fn was_told_until(&self, offset: i64) {
+    pub fn note_published(&self, offset: i64) {
         self.published.fetch_max(offset, Ordering::AcqRel);
     }
 
@@ -199,8 +199,8 @@ impl Shard {
 /// The effects of one batch on a shard: encoded records for the store, and the changed memories
 /// for the index and the change feed.
 pub struct Effects {
-    pub batch: store::Finished,
-    pub touched: store::Touched,
+    pub batch: store::EncodedBatch,
+    pub touched: store::TouchedMemories,
 }
 
 impl Effects {

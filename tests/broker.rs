@@ -8,10 +8,11 @@ use crate::support::{PATIENCE, eventually, kafka};
 use keepsake::domain::UserKey;
 use keepsake::fault::Fault;
 use keepsake::ports::broker::{
-    Broker, Consumer, Membership, Outgoing, Ownership, Polled, Record, Start, Transactor, Unwritten,
+    Broker, Consumer, Membership, OutgoingRecord, Polled, RebalanceListener, Record, Start,
+    TransactError, Transactor,
 };
 use keepsake::ports::kafka::{Connection, TopicSpec};
-use keepsake::ports::memory::{Cluster, Mishap};
+use keepsake::ports::memory::{Cluster, InjectedFault};
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
@@ -34,7 +35,7 @@ struct Setup {
     leave_open: LeaveOpen,
 }
 
-type LeaveOpen = Box<dyn Fn(&str, &Outgoing)>;
+type LeaveOpen = Box<dyn Fn(&str, &OutgoingRecord)>;
 
 const PARTITIONS: i32 = 4;
 const RECORD_BYTES_MAX: usize = 1_000;
@@ -47,20 +48,20 @@ impl Setup {
         }
         cluster.limit_records("narrow", RECORD_BYTES_MAX).expect("the topic was made above");
         let broker = Box::new(cluster.connect("test"));
-        let leave_open = move |id: &str, record: &Outgoing| {
+        let leave_open = move |id: &str, record: &OutgoingRecord| {
             let broker = cluster.connect(id);
             let mut transactor =
                 broker.transactor(id, "events", "changelog").expect("makes a transactor");
             transactor.renew().expect("renews");
             let member =
                 broker.join("of-its-own", "events", Owner::new(Start::Committed)).expect("joins");
-            cluster.next(Mishap::TimeOutBefore);
+            cluster.next(InjectedFault::TimeOutBefore);
             let outcome = transactor.transact(
                 std::slice::from_ref(record),
                 &[],
                 &membership(member.as_ref()),
             );
-            assert!(matches!(outcome, Err(Unwritten::Unknown(_))), "{outcome:?}");
+            assert!(matches!(outcome, Err(TransactError::Unknown(_))), "{outcome:?}");
         };
         let [events, changelog, narrow, group] =
             ["events", "changelog", "narrow", "keepsake"].map(str::to_owned);
@@ -89,7 +90,7 @@ impl Setup {
             topic(&narrow, 1, narrowed),
         ];
         broker.create_topics(&topics).expect("makes topics");
-        let leave_open = move |id: &str, record: &Outgoing| {
+        let leave_open = move |id: &str, record: &OutgoingRecord| {
             let mut config = ClientConfig::new();
             config.set("bootstrap.servers", &servers).set("transactional.id", id);
             let producer: BaseProducer = config.create().expect("makes a transactional producer");
@@ -110,7 +111,7 @@ impl Setup {
         }
     }
 
-    fn publish(&self, records: impl IntoIterator<Item = Outgoing>) {
+    fn publish(&self, records: impl IntoIterator<Item = OutgoingRecord>) {
         let mut producer = self.broker.producer("test").expect("makes a producer");
         records.into_iter().for_each(|record| producer.send(&record).expect("sends"));
         producer.flush(PATIENCE).expect("the broker acknowledges all records");
@@ -149,7 +150,7 @@ impl Setup {
         self.broker.transactor(&id, &self.events, &self.changelog).expect("makes a transactor")
     }
 
-    fn change(&self, text: &str) -> Outgoing {
+    fn change(&self, text: &str) -> OutgoingRecord {
         aimed(&self.changelog, 0, text)
     }
 
@@ -197,7 +198,7 @@ impl Owner {
     }
 }
 
-impl Ownership for Owner {
+impl RebalanceListener for Owner {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         self.committed.lock().extend(partitions.iter().copied());
         for (partition, _) in partitions {
@@ -223,12 +224,12 @@ const WAIT: Duration = Duration::from_millis(20);
 /// Polls without a record after which a consumer counts as silent.
 const SILENCE: usize = 15;
 
-fn aimed(topic: &str, partition: i32, text: &str) -> Outgoing {
-    Outgoing {
+fn aimed(topic: &str, partition: i32, text: &str) -> OutgoingRecord {
+    OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),
         value: Some(text.into()),
-        ..Outgoing::default()
+        ..OutgoingRecord::default()
     }
 }
 
@@ -300,14 +301,14 @@ fn settle(consumers: &mut [&mut Box<dyn Consumer>], is_so: impl Fn() -> bool) {
 /// generation after all partitions are assigned.
 fn write(
     transactor: &mut dyn Transactor,
-    records: &[Outgoing],
+    records: &[OutgoingRecord],
     read: &[(i32, i64)],
     member: &mut dyn Consumer,
 ) -> BTreeMap<i32, i64> {
     eventually("the transaction is written", || {
         match transactor.transact(records, read, &membership(member)) {
             Ok(written) => Some(written.changelog),
-            Err(Unwritten::Nothing(_)) => {
+            Err(TransactError::Nothing(_)) => {
                 member.poll(WAIT).expect("polls");
                 None
             }
@@ -374,7 +375,7 @@ fn records_without_a_partition_go_to_the_partition_of_the_key(on: &Setup) {
             UserKey::new("acme", &format!("user-{n}")).expect("tenant and user are valid names")
         })
         .collect();
-    let keyed = |user: &UserKey| Outgoing {
+    let keyed = |user: &UserKey| OutgoingRecord {
         partition: None,
         key: Some(user.as_str().into()),
         ..aimed(&on.events, 0, user.as_str())
@@ -436,7 +437,7 @@ fn a_log_is_read_from_any_offset(on: &Setup) {
 fn a_header_reader_gets_key_header_and_presence_of_the_value(on: &Setup) {
     let other = ("other".to_owned(), b"spared".to_vec());
     let state = |state: &str| ("state".to_owned(), state.as_bytes().to_vec());
-    let record = |key: &str, value: Option<&str>, headers: Vec<(String, Vec<u8>)>| Outgoing {
+    let record = |key: &str, value: Option<&str>, headers: Vec<(String, Vec<u8>)>| OutgoingRecord {
         key: Some(key.into()),
         value: value.map(Into::into),
         headers,
@@ -495,7 +496,7 @@ fn a_record_too_long_for_the_topic_is_not_retried(on: &Setup) {
     transactor.renew().expect("renews");
     let outcome =
         transactor.transact(&[on.change("beside"), long], &[(0, 1)], &membership(member.as_ref()));
-    assert!(matches!(outcome, Err(Unwritten::Fault(Fault::Stop(_)))), "{outcome:?}");
+    assert!(matches!(outcome, Err(TransactError::Fault(Fault::Stop(_)))), "{outcome:?}");
     transactor.renew().expect("renews");
     write(transactor.as_mut(), &[on.change("alone")], &[], member.as_mut());
     assert_eq!(texts(&on.changes()), ["alone"]);
@@ -590,7 +591,7 @@ fn a_fenced_transactor_writes_nothing(on: &Setup) {
     write(old.as_mut(), &[on.change("old")], &[], member.as_mut());
     new.renew().expect("renews");
     let outcome = old.transact(&[on.change("late")], &[(0, 7)], &membership(member.as_ref()));
-    assert!(matches!(outcome, Err(Unwritten::Fenced(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(TransactError::Fenced(_))), "{outcome:?}");
     write(new.as_mut(), &[on.change("new")], &[], member.as_mut());
     assert_eq!(texts(&on.changes()), ["old", "new"]);
     member.close();
@@ -606,7 +607,7 @@ fn a_stale_membership_writes_nothing(on: &Setup) {
     let mut transactor = on.transactor("writes");
     transactor.renew().expect("renews");
     let outcome = transactor.transact(&[on.change("stale")], &[(0, 7)], &stale);
-    assert!(matches!(outcome, Err(Unwritten::Nothing(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(TransactError::Nothing(_))), "{outcome:?}");
     write(transactor.as_mut(), &[on.change("fresh")], &[(1, 3)], first.as_mut());
     assert_eq!(texts(&on.changes()), ["fresh"]);
     let leaving = std::thread::spawn(move || first.close());

@@ -6,12 +6,12 @@ use crate::support::in_process::InProcess;
 use crate::support::service::fault_of_empty_model_directory;
 use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, eventually, root};
-use keepsake::compact::{Compact, Judging, JudgingOptions};
-use keepsake::domain::{Now, Spread, Time};
+use keepsake::compact::{Compact, ConflictOptions, Judging};
+use keepsake::domain::{CosineScale, Now, Time};
 use keepsake::fault::{Fault, Result};
-use keepsake::ports::broker::Outgoing;
+use keepsake::ports::broker::OutgoingRecord;
 use keepsake::ports::clock::ManualClock;
-use keepsake::ports::cross_encoder::Judge;
+use keepsake::ports::cross_encoder::ContradictionJudge;
 use keepsake::wire::Moment;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ struct Colours {
     compared: Arc<Mutex<Vec<(String, String)>>>,
 }
 
-impl Judge for Colours {
+impl ContradictionJudge for Colours {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         if self.fails {
             return Err(Fault::retry("a planned failure"));
@@ -100,7 +100,7 @@ impl Statements {
 
     /// A compaction worker that starts now.
     fn worker(&self, judge: Colours) -> Compact {
-        let options = JudgingOptions {
+        let options = ConflictOptions {
             probability: 0.9,
             cosine: 0.35,
             earlier_max: 3,
@@ -111,18 +111,18 @@ impl Statements {
         self.service.compaction(Some(Judging {
             judge: Box::new(judge),
             clock: Arc::new(self.clock.clone()),
-            spread: Spread::STANDARD,
+            spread: CosineScale::STANDARD,
             options,
         }))
     }
 
-    fn round(&self, worker: &mut Compact) -> Vec<Outgoing> {
+    fn round(&self, worker: &mut Compact) -> Vec<OutgoingRecord> {
         let now = self.now();
         worker.step(Now { wall: now, events: now }).expect("a shard in memory is readable")
     }
 
     /// The proposals of a worker that starts now.
-    fn proposals(&self) -> Vec<Outgoing> {
+    fn proposals(&self) -> Vec<OutgoingRecord> {
         self.round(&mut self.worker(self.judge()))
     }
 

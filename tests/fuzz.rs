@@ -4,13 +4,13 @@
 //! `PROPTEST_CASES=1000000 cargo test --test integration fuzz` tries more records.
 
 use keepsake::config::Layers;
-use keepsake::domain::{Action, OwnWords, Role, SaidBefore, Spread, Vector};
+use keepsake::domain::{Action, ContextTurn, CosineScale, Role, UserWordCounts, Vector};
 use keepsake::ports::broker::Record;
 use keepsake::profile::Profiles;
 use keepsake::run::options;
 use keepsake::stages::decode;
-use keepsake::stages::score::{self, Ground, Rarity, Said};
-use keepsake::stages::split::{self, Candidate, Earlier};
+use keepsake::stages::score::{self, Rarity, ScoredText, ScoringContext};
+use keepsake::stages::split::{self, Candidate, EarlierText};
 use proptest::prelude::*;
 use serde_json::json;
 use std::sync::LazyLock;
@@ -18,8 +18,8 @@ use std::sync::LazyLock;
 struct Setting {
     decode: decode::Options,
     split: split::Options,
-    weights: score::Weights,
-    gate: score::Gate,
+    weights: score::SurpriseWeights,
+    gate: score::GateOptions,
 }
 
 static SETTING: LazyLock<Setting> = LazyLock::new(|| {
@@ -52,12 +52,12 @@ fn through(value: Vec<u8>, before: &str) -> Option<String> {
 fn judged(candidate: &Candidate, before: &str) -> String {
     let vector = Vector::of(&[0.6, 0.8]);
     let rarity = Rarity::flat();
-    let mut own_words = OwnWords::default();
-    let reading = Said::of(&candidate.text, &rarity);
+    let mut own_words = UserWordCounts::default();
+    let reading = ScoredText::of(&candidate.text, &rarity);
     reading.stems().iter().for_each(|stem| own_words.add(stem));
-    let earlier = Earlier { content: before, cosine: 0.9, opposed: 0 };
+    let earlier = EarlierText { content: before, cosine: 0.9, opposed: 0 };
     let conflicts = split::conflicts(&candidate.text, &[earlier]);
-    let asked = SaidBefore {
+    let asked = ContextTurn {
         speaker: "bot".into(),
         role: Role::Assistant,
         content: before.into(),
@@ -66,7 +66,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         question: 0.0,
         memory: None,
     };
-    let ground = Ground {
+    let ground = ScoringContext {
         vector: &vector,
         nearest: 0.5,
         recent: &[asked],
@@ -74,7 +74,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         role: Role::User,
         linked: !conflicts.is_empty(),
         rarity: &rarity,
-        spread: Spread::STANDARD,
+        spread: CosineScale::STANDARD,
         own_words: &own_words,
     };
     let surprise = score::surprise(&reading, &ground, &SETTING.weights);
@@ -84,7 +84,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         surprise.total.is_finite() && !verdict.reason.is_empty() && !verdict.class.is_empty(),
         "{candidate:?}"
     );
-    let same = score::says_the_same(&candidate.text, before, 0.8);
+    let same = score::is_same_statement(&candidate.text, before, 0.8);
     format!(
         "{candidate:?} {surprise:?} {verdict:?} {same} {conflicts:?} {}",
         split::may_conflict(&candidate.text)

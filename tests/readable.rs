@@ -7,9 +7,9 @@
 
 use crate::support::{Broker, Message, Running, entries, files_below, read, root};
 use keepsake::memory::Reads;
-use keepsake::stages::index::{self, Index, Room};
-use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, is_marks_key, named};
-use keepsake::stages::store::{self, Changes, Finished, Identity, Mark, Store};
+use keepsake::stages::index::{self, Index, VectorBlocks};
+use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, is_signing_key, named};
+use keepsake::stages::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
     for line in lines.lines() {
         let record: Value = serde_json::from_str(line).expect("a line of JSON");
         let name = record["key"].as_str().expect("a name");
-        if is_marks_key(name.as_bytes()) {
+        if is_signing_key(name.as_bytes()) {
             continue;
         }
         if name == META {
@@ -79,7 +79,10 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
         }
     }
     store
-        .apply(Finished { changes, ..Finished::default() }, Mark { applied, changelog: None })
+        .apply(
+            EncodedBatch { changes, ..EncodedBatch::default() },
+            Checkpoint { applied, changelog: None },
+        )
         .expect("memory");
     (store, applied)
 }
@@ -113,8 +116,9 @@ fn law_readable_forever() {
         assert_eq!(contents(&opened.store), expected, "{name}");
 
         let generation = format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition);
-        let index = Index::open(&copy.path().join("index"), INDEX, Room::new(0), &generation)
-            .expect("an index of any format opens");
+        let index =
+            Index::open(&copy.path().join("index"), INDEX, VectorBlocks::new(0), &generation)
+                .expect("an index of any format opens");
         match index.text.discarded() {
             None => {
                 with_current_index += 1;

@@ -12,8 +12,8 @@ use keepsake::config::{Config, Layers};
 use keepsake::domain::{Outcome, Time};
 use keepsake::home::{Home, shard_dir};
 use keepsake::metrics::Metrics;
-use keepsake::ownership::{self, Place, Shards};
-use keepsake::ports::broker::{Ownership, Record};
+use keepsake::ownership::{self, Deployment, Shards};
+use keepsake::ports::broker::{RebalanceListener, Record};
 use keepsake::ports::clock::ManualClock;
 use keepsake::ports::embedder::Model;
 use keepsake::profile::Profiles;
@@ -73,7 +73,7 @@ impl Sample {
     fn open(&self) -> InProcess {
         let Identity { cluster, topic, partitions, model, dimensions, .. } = self.identity.clone();
         let home = Home::Directory(self.dir.path().to_owned());
-        let place = Place { home, cluster, topic, partitions, model, dimensions };
+        let place = Deployment { home, cluster, topic, partitions, model, dimensions };
         let (wanted, _to_restore) = crossbeam_channel::bounded(1);
         let log = Arc::new(self.changelog.clone());
         let changelog =

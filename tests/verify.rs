@@ -10,7 +10,7 @@ use keepsake::memory::{Reads, Staged};
 use keepsake::ports::embedder::Model;
 use keepsake::ports::kafka::Connection;
 use keepsake::run::options;
-use keepsake::stages::store::{self, Changes, Identity, Mark, Store};
+use keepsake::stages::store::{self, Changes, Checkpoint, Identity, Store};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn tamper(place: &Place, key: &UserKey, change: impl Fn(&mut Staged<'_>, Memory)
     change(&mut staged, memory.clone());
     let (batch, _) = store.encode(staged.into_changes()).expect("a disk");
     store
-        .apply(batch, Mark { applied: store.applied(), changelog: store.changelog() })
+        .apply(batch, Checkpoint { applied: store.applied(), changelog: store.changelog() })
         .expect("the store of a stopped shard is writable");
     store.flush().expect("the store of a stopped shard is writable");
     (partition, memory)
@@ -110,7 +110,7 @@ fn check_unfinished_restore(place: Place, further: &Place) -> Place {
         UserKey::new("zoo", "ada").expect("tenant and user are valid names").partition(3);
     let put_ahead = |changes: &Changes| {
         let store = opened(&place, partition);
-        store.apply_ahead(changes).expect("the store of a stopped shard is writable");
+        store.apply_restored(changes).expect("the store of a stopped shard is writable");
         store.flush().expect("the store of a stopped shard is writable");
     };
     let before = opened(&place, partition)

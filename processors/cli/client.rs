@@ -4,7 +4,9 @@
 use crate::config::Config;
 use crate::domain::UserKey;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Broker, Consumer, Headers, Outgoing, Polled, Producer, Start, header};
+use crate::ports::broker::{
+    Broker, Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header,
+};
 use crate::ports::kafka::Connection;
 use crate::run;
 use serde_json::Value;
@@ -98,14 +100,15 @@ impl Client {
     /// Publishes the same event to every partition, so that a tick wakes every process.
     pub fn publish_everywhere(&mut self, event: &Value) -> Result<()> {
         for partition in 0..self.partitions {
-            let outgoing = Outgoing { partition: Some(partition), ..self.without_reply(event) };
+            let outgoing =
+                OutgoingRecord { partition: Some(partition), ..self.without_reply(event) };
             self.producer.send(&outgoing)?;
         }
         self.flush()
     }
 
-    fn without_reply(&self, event: &Value) -> Outgoing {
-        Outgoing { headers: Vec::new(), ..self.message(self.events.clone(), event) }
+    fn without_reply(&self, event: &Value) -> OutgoingRecord {
+        OutgoingRecord { headers: Vec::new(), ..self.message(self.events.clone(), event) }
     }
 
     pub fn flush(&mut self) -> Result<()> {
@@ -137,7 +140,7 @@ impl Client {
     }
 
     /// Builds a message with the key of its user and the headers that ask for a reply.
-    fn message(&self, topic: String, value: &Value) -> Outgoing {
+    fn message(&self, topic: String, value: &Value) -> OutgoingRecord {
         let tenant = value["tenant"].as_str().unwrap_or("default");
         let user = value["user"].as_str().unwrap_or_default();
         let key = format!("{tenant}/{user}");
@@ -146,16 +149,16 @@ impl Client {
             ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
             ("kafka_correlationId".into(), Uuid::new_v4().into_bytes().to_vec()),
         ];
-        Outgoing {
+        OutgoingRecord {
             topic,
             key: Some(key.into_bytes()),
             value: Some(value.to_string().into_bytes()),
             headers,
-            ..Outgoing::default()
+            ..OutgoingRecord::default()
         }
     }
 
-    fn exchange(&mut self, outgoing: Outgoing, within: Duration) -> Result<ClientReply> {
+    fn exchange(&mut self, outgoing: OutgoingRecord, within: Duration) -> Result<ClientReply> {
         let correlation =
             header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
         let began = Instant::now();

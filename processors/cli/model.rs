@@ -71,7 +71,7 @@ struct Threshold {
 
 const THRESHOLDS: [Threshold; 5] = [
     Threshold { rule: "score: not wholly a new subject", cosine: 1.0 - score::CONTEXT_FULL },
-    Threshold { rule: "split: may contradict", cosine: split::NEAR_ENOUGH },
+    Threshold { rule: "split: may contradict", cosine: split::CONFLICT_COSINE_MIN },
     Threshold { rule: "score: not wholly new", cosine: 1.0 - score::NOVELTY_FULL },
     Threshold { rule: "ingest: an assistant may repeat a memory", cosine: ECHO_COSINE },
     Threshold { rule: "score: repetition", cosine: score::REPETITION_COSINE },
@@ -137,7 +137,7 @@ fn text(measurement: &Measurement, written: Option<&PathBuf>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Spread;
+    use crate::domain::CosineScale;
     use crate::ports::embedder::Embedder;
     use std::io::{self, Write};
     use std::path::Path;
@@ -193,7 +193,7 @@ mod tests {
             return;
         };
         let measurement = measured(Some(directory.into()));
-        assert_eq!(measurement.measured.spread(), Spread::STANDARD);
+        assert_eq!(measurement.measured.spread(), CosineScale::STANDARD);
         assert_eq!((measurement.language, measurement.measured.centre.len()), ("en", 0));
         check_rules(&measurement);
     }

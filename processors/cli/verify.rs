@@ -12,7 +12,7 @@ use super::show::{self, Output};
 use crate::config::Config;
 use crate::fault::{Fault, Result, StopName};
 use crate::home::{self, Home};
-use crate::ownership::Place;
+use crate::ownership::Deployment;
 use crate::ports::broker::{Broker, Log};
 use crate::ports::clock::SystemClock;
 use crate::ports::embedder::Model;
@@ -93,7 +93,7 @@ impl VerifyCommand {
         let names: Vec<String> = run::topics(config).into_iter().map(|topic| topic.name).collect();
         let partitions = run::check_topics(config, &connection.partitions(&names)?)?;
         let model = Model::open(&options::embedder(config))?;
-        let place = Place {
+        let place = Deployment {
             home: Home::Directory(dir.clone()),
             cluster,
             topic: config.topics.events(),
@@ -123,7 +123,7 @@ impl VerifyCommand {
     }
 
     /// Returns the partitions to verify: those given, or all that have a shard here.
-    fn partitions(&self, dir: &Path, place: &Place) -> Result<Vec<i32>> {
+    fn partitions(&self, dir: &Path, place: &Deployment) -> Result<Vec<i32>> {
         let here: Vec<i32> = (0..place.partitions)
             .filter(|partition| {
                 home::shard_dir(dir, &place.identity(*partition)).join("store").is_dir()
@@ -154,7 +154,7 @@ fn invalid(what: impl Into<String>) -> Fault {
 struct Verification<'a> {
     config: &'a Config,
     dir: &'a Path,
-    place: &'a Place,
+    place: &'a Deployment,
     log: &'a dyn Log,
 }
 

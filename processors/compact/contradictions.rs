@@ -11,10 +11,10 @@
 //! the next round continues.
 
 use super::plan::{Snapshot, seen};
-use crate::domain::{Memory, MemoryId, Revise, Scope, Seen, Spread, Time};
+use crate::domain::{CosineScale, Memory, MemoryId, MemoryVersion, Revise, Scope, Time};
 use crate::fault::Result;
 use crate::ports::clock::Clock;
-use crate::ports::cross_encoder::Judge;
+use crate::ports::cross_encoder::ContradictionJudge;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -38,9 +38,9 @@ pub struct Options {
 
 /// The model with its limits.
 pub struct Judging {
-    pub judge: Box<dyn Judge>,
+    pub judge: Box<dyn ContradictionJudge>,
     pub clock: Arc<dyn Clock>,
-    pub spread: Spread,
+    pub spread: CosineScale,
     pub options: Options,
 }
 
@@ -157,7 +157,7 @@ impl Judging {
         else {
             return Ok(None);
         };
-        let revises: Vec<Seen> = likely.iter().map(|(older, _)| seen(older)).collect();
+        let revises: Vec<MemoryVersion> = likely.iter().map(|(older, _)| seen(older)).collect();
         let reason = format!(
             "contradicts what was said before, by conflict.model with a probability of \
              {probability:.2}"

@@ -5,9 +5,9 @@
 //! 3. Summarise each session that has been idle long enough, from its memories that hold and are
 //!    not pruned in this round.
 
-use crate::domain::{Memory, MemoryId, Revise, Seen, Time, Vector};
+use crate::domain::{Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
 use crate::memory::Session;
-use crate::ports::summarizer::{Extractive, Said};
+use crate::ports::summarizer::{ExtractiveSummarizer, SessionTurn};
 use crate::profile::Profile;
 use crate::stages::rank;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +34,14 @@ pub struct Plan {
 }
 
 pub struct PlannedPrune {
-    pub memories: Vec<Seen>,
+    pub memories: Vec<MemoryVersion>,
     pub reason: String,
 }
 
 pub struct PlannedSummary {
     pub session: String,
     pub content: String,
-    pub covers: Vec<Seen>,
+    pub covers: Vec<MemoryVersion>,
 }
 
 /// Plans prunes and summaries. Revisions come from a model and are added by the caller.
@@ -58,8 +58,8 @@ pub fn plan(snapshot: &Snapshot, profile: &Profile, now: Time) -> Plan {
 }
 
 /// The id and the version of a memory. Ingest skips a proposal whose versions are outdated.
-pub fn seen(memory: &Memory) -> Seen {
-    Seen { id: memory.id, version: memory.version }
+pub fn seen(memory: &Memory) -> MemoryVersion {
+    MemoryVersion { id: memory.id, version: memory.version }
 }
 
 fn prunes(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<PlannedPrune> {
@@ -76,7 +76,7 @@ fn prunes(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<PlannedPrune
     }
     kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.id.cmp(&b.1.id)));
     let over = kept.len().saturating_sub(limits.count_max);
-    let weakest: Vec<Seen> = kept[..over].iter().map(|(_, memory)| seen(memory)).collect();
+    let weakest: Vec<MemoryVersion> = kept[..over].iter().map(|(_, memory)| seen(memory)).collect();
     let too_old =
         format!("older than {} days and faded below {}", limits.age_days, limits.strength);
     let too_many = format!("the weakest beyond {} memories", limits.count_max);
@@ -84,7 +84,7 @@ fn prunes(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<PlannedPrune
 }
 
 /// Splits the memories over as many events as needed, so that no event grows with the user.
-fn in_parts(memories: &[Seen], reason: &str) -> impl Iterator<Item = PlannedPrune> {
+fn in_parts(memories: &[MemoryVersion], reason: &str) -> impl Iterator<Item = PlannedPrune> {
     memories
         .chunks(PRUNED_TOGETHER)
         .map(|part| PlannedPrune { memories: part.to_vec(), reason: reason.to_owned() })
@@ -137,16 +137,19 @@ fn summary(
         return None;
     }
     memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
-    let turns: Vec<Said> = memories
+    let turns: Vec<SessionTurn> = memories
         .iter()
-        .map(|memory| Said {
+        .map(|memory| SessionTurn {
             content: memory.content.clone(),
             surprise: memory.surprise.as_ref().map_or(memory.importance, |surprise| surprise.total),
             vector: snapshot.vectors.get(&memory.id).cloned().unwrap_or_default(),
             at: memory.created_at,
         })
         .collect();
-    let summarizer = Extractive { turns_max: profile.summary.quotes_max, ..Extractive::default() };
+    let summarizer = ExtractiveSummarizer {
+        turns_max: profile.summary.quotes_max,
+        ..ExtractiveSummarizer::default()
+    };
     Some(PlannedSummary {
         session: session.to_owned(),
         content: summarizer.summarise(&turns),

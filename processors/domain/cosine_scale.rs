@@ -10,7 +10,7 @@
 
 /// Mean and standard deviation of the cosines that an encoder gives unrelated texts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct CosineScale {
     /// The mean cosine of unrelated texts.
     pub unrelated: f32,
     /// The standard deviation of those cosines.
@@ -21,24 +21,25 @@ pub struct Spread {
 /// cosines are related, up to identical texts, whose cosine is 1 for every encoder.
 const KNEE: f32 = 3.0;
 
-impl Spread {
+impl CosineScale {
     /// The spread of all-MiniLM-L6-v2. All thresholds for a cosine (novelty, context switch,
     /// repetition, merge, conflicts) are written on this scale.
-    pub const STANDARD: Spread = Spread { unrelated: 0.061, deviation: 0.073 };
+    pub const STANDARD: CosineScale = CosineScale { unrelated: 0.061, deviation: 0.073 };
 
     /// Returns the cosine that the standard encoder would give two texts that are equally far
     /// apart. 1 stays 1, and the order of any two cosines stays.
     ///
     /// Invariant: cosines of the standard encoder itself stay the same to the bit.
     pub fn standard(self, cosine: f32) -> f32 {
-        if self == Spread::STANDARD {
+        if self == CosineScale::STANDARD {
             return cosine;
         }
         let knee = self.knee();
-        let standard_knee = Spread::STANDARD.knee();
+        let standard_knee = CosineScale::STANDARD.knee();
         if cosine <= knee {
             let deviations = (cosine - self.unrelated) / self.deviation;
-            return (Spread::STANDARD.unrelated + deviations * Spread::STANDARD.deviation)
+            return (CosineScale::STANDARD.unrelated
+                + deviations * CosineScale::STANDARD.deviation)
                 .max(-1.0);
         }
         standard_knee + (cosine - knee) / (1.0 - knee) * (1.0 - standard_knee)
@@ -59,19 +60,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NARROW: Spread = Spread { unrelated: 0.8, deviation: 0.02 };
+    const NARROW: CosineScale = CosineScale { unrelated: 0.8, deviation: 0.02 };
 
     #[test]
     fn cosines_of_the_standard_encoder_stay_the_same() {
         for cosine in [-1.0f32, -0.123, 0.0, 0.061, 0.6, 0.95, 1.0, f32::NAN] {
-            assert_eq!(Spread::STANDARD.standard(cosine).to_bits(), cosine.to_bits());
+            assert_eq!(CosineScale::STANDARD.standard(cosine).to_bits(), cosine.to_bits());
         }
     }
 
     #[test]
     fn unrelated_texts_map_to_the_standard_mean_and_identical_texts_to_1() {
         let unrelated = NARROW.standard(NARROW.unrelated);
-        assert!((unrelated - Spread::STANDARD.unrelated).abs() < 1e-6, "{unrelated}");
+        assert!((unrelated - CosineScale::STANDARD.unrelated).abs() < 1e-6, "{unrelated}");
         assert!((NARROW.standard(1.0) - 1.0).abs() < 1e-6);
         assert!(
             (NARROW.standard(0.84) - (0.061 + 2.0 * 0.073)).abs() < 1e-5,
@@ -81,11 +82,11 @@ mod tests {
 
     #[test]
     fn impossible_figures_are_refused() {
-        assert!(NARROW.is_possible() && Spread::STANDARD.is_possible());
+        assert!(NARROW.is_possible() && CosineScale::STANDARD.is_possible());
         for (unrelated, deviation) in
             [(0.8, 0.0), (0.8, 0.1), (1.0, 0.01), (f32::NAN, 0.1), (0.1, f32::NAN), (-1.0, 0.1)]
         {
-            assert!(!Spread { unrelated, deviation }.is_possible(), "{unrelated} {deviation}");
+            assert!(!CosineScale { unrelated, deviation }.is_possible(), "{unrelated} {deviation}");
         }
     }
 
@@ -97,7 +98,7 @@ mod tests {
             a in -1.0f32..1.0,
             b in -1.0f32..1.0,
         ) {
-            let spread = Spread { unrelated, deviation };
+            let spread = CosineScale { unrelated, deviation };
             let lower = a.min(b);
             let higher = a.max(b);
             prop_assert!(spread.standard(lower) <= spread.standard(higher) + 1e-6);

@@ -35,8 +35,8 @@ pub enum Action {
     Forget(Forget),
     Feedback { memories: Vec<MemoryId>, signal: Signal },
     Tick,
-    Prune { memories: Vec<Seen>, reason: String },
-    Summary { content: String, covers: Vec<Seen> },
+    Prune { memories: Vec<MemoryVersion>, reason: String },
+    Summary { content: String, covers: Vec<MemoryVersion> },
     Revise(Revise),
 }
 
@@ -50,7 +50,7 @@ impl Action {
 /// A memory and the version that a proposal was based on. If the memory has changed since, the
 /// proposal is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct MemoryVersion {
     pub id: MemoryId,
     pub version: u32,
 }
@@ -58,8 +58,8 @@ pub struct Seen {
 /// A proposal of the compaction worker: `memory` probably revises the earlier `revises`.
 #[derive(Clone, Debug)]
 pub struct Revise {
-    pub memory: Seen,
-    pub revises: Vec<Seen>,
+    pub memory: MemoryVersion,
+    pub revises: Vec<MemoryVersion>,
     pub probability: f32,
     pub reason: String,
 }

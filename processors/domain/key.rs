@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A tenant's or user's name that no key can hold, with the field and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAName {
+pub struct InvalidName {
     pub field: &'static str,
     pub why: &'static str,
 }
@@ -23,14 +23,14 @@ pub struct UserKey {
 }
 
 impl UserKey {
-    pub fn new(tenant: &str, user: &str) -> Result<UserKey, NotAName> {
+    pub fn new(tenant: &str, user: &str) -> Result<UserKey, InvalidName> {
         check_name("tenant", tenant)?;
         check_name("user", user)?;
         Ok(UserKey::joined(tenant, user))
     }
 
     /// Builds the key of a tenant's shared memories. The user part is empty, and no user's name is.
-    pub fn everyone_of(tenant: &str) -> Result<UserKey, NotAName> {
+    pub fn of_tenant(tenant: &str) -> Result<UserKey, InvalidName> {
         check_name("tenant", tenant)?;
         Ok(UserKey::joined(tenant, ""))
     }
@@ -42,7 +42,7 @@ impl UserKey {
     }
 
     /// Returns the key of the shared memories of this user's tenant.
-    pub fn everyone(&self) -> UserKey {
+    pub fn tenant_key(&self) -> UserKey {
         UserKey::joined(self.tenant(), "")
     }
 
@@ -64,7 +64,7 @@ impl UserKey {
         &self.text[self.slash + 1..]
     }
 
-    pub fn is_everyone(&self) -> bool {
+    pub fn is_tenant(&self) -> bool {
         self.user().is_empty()
     }
 
@@ -90,7 +90,7 @@ impl fmt::Display for UserKey {
     }
 }
 
-fn check_name(field: &'static str, name: &str) -> Result<(), NotAName> {
+fn check_name(field: &'static str, name: &str) -> Result<(), InvalidName> {
     let why = if name.is_empty() {
         "is empty"
     } else if name.len() > NAME_BYTES_MAX {
@@ -102,7 +102,7 @@ fn check_name(field: &'static str, name: &str) -> Result<(), NotAName> {
     } else {
         return Ok(());
     };
-    Err(NotAName { field, why })
+    Err(InvalidName { field, why })
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
         }
         let key = UserKey::new("acme", "zoë").expect("a plain name");
         assert_eq!((key.tenant(), key.user(), key.as_str()), ("acme", "zoë", "acme/zoë"));
-        for key in [key.clone(), key.everyone()] {
+        for key in [key.clone(), key.tenant_key()] {
             assert_eq!(UserKey::parse(key.as_str()), Some(key));
         }
         for bad in ["", "/", "acme", "/zoë", "acme/zoë/", "acme/z\u{1f}"] {

@@ -102,7 +102,7 @@ pub struct Memory {
     pub revised_by: Option<MemoryId>,
     pub conflicts_with: Vec<MemoryId>,
     pub archived: bool,
-    /// Number of changes. A proposal names the version that it was made from, see [`super::Seen`].
+    /// Number of changes. A proposal names the version that it was made from, see [`super::MemoryVersion`].
     pub version: u32,
     /// The offset of the event on this shard that last changed the memory. The index compares its
     /// own checkpoint with this offset.
@@ -121,7 +121,7 @@ pub struct Memory {
     /// Earlier contents, oldest first. Bounded in number.
     pub history: Vec<Revision>,
     /// Neighbours of the turn that became this memory. Empty for a memory without a turn.
-    pub around: Around,
+    pub around: NeighbourTurns,
 }
 
 impl Memory {
@@ -139,22 +139,22 @@ pub struct Revision {
 /// The turns next to a memory's own, whether they were kept or not. They are part of the search
 /// document: an answer is also found by the words of a question that was dropped.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Around {
-    pub before: Option<Neighbour>,
+pub struct NeighbourTurns {
+    pub before: Option<NeighbourTurn>,
     /// The turn before `before`, without its vector.
-    pub earlier: Option<Neighbour>,
+    pub earlier: Option<NeighbourTurn>,
     /// Set only if the next turn became no memory. A memory of that turn would hold this one as its
     /// own `before`.
-    pub after: Option<Neighbour>,
+    pub after: Option<NeighbourTurn>,
 }
 
-impl Around {
-    pub fn all(&self) -> impl Iterator<Item = &Neighbour> {
+impl NeighbourTurns {
+    pub fn all(&self) -> impl Iterator<Item = &NeighbourTurn> {
         self.before.iter().chain(&self.earlier).chain(&self.after)
     }
 
     /// Removes the neighbours that `matches` selects. Returns false if there were none.
-    pub fn forget(&mut self, matches: impl Fn(&Neighbour) -> bool) -> bool {
+    pub fn forget(&mut self, matches: impl Fn(&NeighbourTurn) -> bool) -> bool {
         let before = self.all().count();
         for neighbour in [&mut self.before, &mut self.earlier, &mut self.after] {
             neighbour.take_if(|neighbour| matches(neighbour));
@@ -165,7 +165,7 @@ impl Around {
 
 /// A turn as the memories next to it store it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Neighbour {
+pub struct NeighbourTurn {
     pub source: Position,
     pub speaker: Arc<str>,
     /// The first words of the turn.
@@ -179,7 +179,7 @@ pub struct Neighbour {
 /// A turn of the context window: the next turn of the session is compared with these to find out
 /// whether it is new, an answer, or a change of subject.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SaidBefore {
+pub struct ContextTurn {
     pub speaker: Arc<str>,
     /// `User` for turns stored by a version that did not store the role.
     pub role: Role,

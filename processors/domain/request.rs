@@ -20,12 +20,12 @@ pub struct Request {
     pub key: UserKey,
     pub deadline: Time,
     pub min_offset: Option<i64>,
-    pub ask: Ask,
+    pub ask: RequestKind,
 }
 
 #[derive(Clone, Debug, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub enum Ask {
+pub enum RequestKind {
     Recall(Box<Recall>),
     List(List),
     Get { memory: MemoryId, history: bool },
@@ -33,7 +33,7 @@ pub enum Ask {
     Stats,
 }
 
-impl Ask {
+impl RequestKind {
     /// Returns the `type` of the request, as the contract spells it.
     pub fn name(&self) -> &'static str {
         self.into()
@@ -59,7 +59,7 @@ pub struct Recall {
     pub history: Vec<String>,
     /// Memories whose relevance is lower are left out.
     pub min_relevance: f32,
-    pub unsaid: Unsaid,
+    pub unsaid: UnsetFields,
 }
 
 /// Strength of the best memory as an answer to the question, in increasing order.
@@ -84,7 +84,7 @@ impl Match {
 
 /// Marks the fields that a recall leaves unset, so that the profile's default applies to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unsaid {
+pub struct UnsetFields {
     pub limit: bool,
     pub format: bool,
 }

@@ -20,11 +20,11 @@ pub const KEY_BYTES_MIN: usize = 32;
 const VERSION: &[u8] = b"keepsake mark 1";
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct MarkKey(Arc<[u8]>);
+pub struct SigningKey(Arc<[u8]>);
 
 /// The signed parts of a record, and its place.
 #[derive(Clone, Copy)]
-pub struct Marked<'a> {
+pub struct SignedParts<'a> {
     pub topic: &'a str,
     pub partition: i32,
     pub key: Option<&'a [u8]>,
@@ -33,17 +33,17 @@ pub struct Marked<'a> {
     pub headers: &'a [(String, Vec<u8>)],
 }
 
-impl MarkKey {
-    pub fn of(text: &str) -> MarkKey {
-        MarkKey(text.as_bytes().into())
+impl SigningKey {
+    pub fn of(text: &str) -> SigningKey {
+        SigningKey(text.as_bytes().into())
     }
 
-    pub fn sign(&self, marked: &Marked<'_>) -> Vec<u8> {
+    pub fn sign(&self, marked: &SignedParts<'_>) -> Vec<u8> {
         hex::encode(self.digest(marked).finalize().into_bytes()).into_bytes()
     }
 
     /// Verifies a signature in constant time: an almost correct one takes as long as any other.
-    pub fn fits(&self, mark: &[u8], marked: &Marked<'_>) -> bool {
+    pub fn fits(&self, mark: &[u8], marked: &SignedParts<'_>) -> bool {
         hex::decode(mark).is_ok_and(|mark| self.digest(marked).verify_slice(&mark).is_ok())
     }
 
@@ -51,7 +51,7 @@ impl MarkKey {
     ///
     /// Invariant: two different records, or two places, never give the same bytes, since each part
     /// is preceded by its length.
-    fn digest(&self, marked: &Marked<'_>) -> Hmac<Sha256> {
+    fn digest(&self, marked: &SignedParts<'_>) -> Hmac<Sha256> {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         digest.update(VERSION);
@@ -75,7 +75,7 @@ fn add(digest: &mut Hmac<Sha256>, part: Option<&[u8]>) {
 }
 
 /// Hides the key from logs and panic messages.
-impl fmt::Debug for MarkKey {
+impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MarkKey(…)")
     }
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn law_nobody_suffers_from_a_forged_signature_since_each_is_valid_for_one_record_at_one_place()
     {
-        let ours = MarkKey::of("a key of at least thirty-two bytes");
+        let ours = SigningKey::of("a key of at least thirty-two bytes");
         let via = headers(&[("keepsake-via", "1:5"), ("x", "y")]);
-        let record = Marked {
+        let record = SignedParts {
             topic: "events",
             partition: 2,
             key: Some(b"acme/zoe"),
@@ -106,24 +106,24 @@ mod tests {
         let with_mark = [via.clone(), headers(&[(MARK, "whatever")])].concat();
         assert!(
             ours.fits(&mark, &record)
-                && ours.fits(&mark, &Marked { headers: &with_mark, ..record })
+                && ours.fits(&mark, &SignedParts { headers: &with_mark, ..record })
         );
         let other_via = headers(&[("keepsake-via", "1:6"), ("x", "y")]);
         let moved = headers(&[("keepsake-via", "1:5x"), ("", "y")]);
         for other in [
-            Marked { topic: "event", ..record },
-            Marked { partition: 3, ..record },
-            Marked { key: Some(b"acme/zo"), ..record },
-            Marked { key: None, ..record },
-            Marked { value: Some(b"{} "), ..record },
-            Marked { value: None, ..record },
-            Marked { headers: &other_via, ..record },
-            Marked { headers: &moved, ..record },
-            Marked { headers: &[], ..record },
+            SignedParts { topic: "event", ..record },
+            SignedParts { partition: 3, ..record },
+            SignedParts { key: Some(b"acme/zo"), ..record },
+            SignedParts { key: None, ..record },
+            SignedParts { value: Some(b"{} "), ..record },
+            SignedParts { value: None, ..record },
+            SignedParts { headers: &other_via, ..record },
+            SignedParts { headers: &moved, ..record },
+            SignedParts { headers: &[], ..record },
         ] {
             assert!(!ours.fits(&mark, &other));
         }
-        assert!(!MarkKey::of("another key of at least 32 bytes..").fits(&mark, &record));
+        assert!(!SigningKey::of("another key of at least 32 bytes..").fits(&mark, &record));
         for forged in [&b""[..], b"keepsake", &mark[..62], &[b'0'; 64], b"\xff\xff"] {
             assert!(!ours.fits(forged, &record));
         }
@@ -131,6 +131,6 @@ mod tests {
 
     #[test]
     fn a_key_is_never_shown() {
-        assert_eq!(format!("{:?}", MarkKey::of("secret")), "MarkKey(…)");
+        assert_eq!(format!("{:?}", SigningKey::of("secret")), "MarkKey(…)");
     }
 }

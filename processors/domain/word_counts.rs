@@ -23,7 +23,7 @@ const BYTES: usize = COUNTERS / 2;
 
 /// Counts of words, two in each byte.
 #[derive(Clone, PartialEq)]
-pub struct OwnWords {
+pub struct UserWordCounts {
     counts: [u8; BYTES],
     /// Number of counters that are not 0.
     used: usize,
@@ -31,19 +31,19 @@ pub struct OwnWords {
     total: u32,
 }
 
-impl Default for OwnWords {
-    fn default() -> OwnWords {
-        OwnWords { counts: [0; BYTES], used: 0, total: 0 }
+impl Default for UserWordCounts {
+    fn default() -> UserWordCounts {
+        UserWordCounts { counts: [0; BYTES], used: 0, total: 0 }
     }
 }
 
-impl std::fmt::Debug for OwnWords {
+impl std::fmt::Debug for UserWordCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} words in {} counters", self.total, self.used)
     }
 }
 
-impl OwnWords {
+impl UserWordCounts {
     /// Returns the count of a word: at most 15, and too high if another word has the same counter.
     pub fn count(&self, stem: &str) -> u32 {
         u32::from(self.at(counter(stem)))
@@ -105,8 +105,8 @@ impl OwnWords {
     }
 
     /// Reads packed counts, or returns `None` if the bytes have another format.
-    pub fn unpacked(total: u32, bytes: &[u8]) -> Option<OwnWords> {
-        let mut words = OwnWords { total, ..OwnWords::default() };
+    pub fn unpacked(total: u32, bytes: &[u8]) -> Option<UserWordCounts> {
+        let mut words = UserWordCounts { total, ..UserWordCounts::default() };
         if let Ok(counts) = bytes.try_into() {
             words.counts = counts;
         } else {
@@ -135,14 +135,14 @@ fn counter(stem: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn after(stems: impl IntoIterator<Item = String>) -> OwnWords {
-        let mut words = OwnWords::default();
+    fn after(stems: impl IntoIterator<Item = String>) -> UserWordCounts {
+        let mut words = UserWordCounts::default();
         stems.into_iter().for_each(|stem| words.add(&stem));
         words
     }
 
-    fn round_trip(words: &OwnWords) -> Option<OwnWords> {
-        OwnWords::unpacked(words.total(), &words.packed())
+    fn round_trip(words: &UserWordCounts) -> Option<UserWordCounts> {
+        UserWordCounts::unpacked(words.total(), &words.packed())
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn bytes_of_another_format_are_refused() {
         for bytes in [&[1][..], &[0xff, 0xff], &[0; BYTES + 1]] {
-            assert_eq!(OwnWords::unpacked(1, bytes), None);
+            assert_eq!(UserWordCounts::unpacked(1, bytes), None);
         }
     }
 }

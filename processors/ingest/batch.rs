@@ -5,7 +5,7 @@ use crate::domain::{Decision, Outcome, Time};
 use crate::fault::{RejectCode, Result};
 use crate::memory::{Forgotten, Handled, Reads, Staged};
 use crate::metrics::Metrics;
-use crate::ports::broker::Outgoing;
+use crate::ports::broker::OutgoingRecord;
 use crate::shard::{Effects, Shard};
 use crate::stages::decode::Hop;
 use std::collections::HashSet;
@@ -20,8 +20,8 @@ pub struct Batch<'a> {
     unexplained: HashSet<usize>,
     forgotten: Vec<Forgotten>,
     /// Dead letters and copies. Decisions and states are added at the end.
-    pub outputs: Vec<Outgoing>,
-    pub replies: Vec<Outgoing>,
+    pub outputs: Vec<OutgoingRecord>,
+    pub replies: Vec<OutgoingRecord>,
     pub newest: Option<Time>,
     pub compact_at: Option<Time>,
     pub counts: Vec<Count>,

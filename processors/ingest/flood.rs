@@ -12,7 +12,7 @@ pub struct Limits {
     pub window: usize,
 }
 
-pub struct Flood {
+pub struct DeadLetterBreaker {
     limits: Limits,
     in_a_row: usize,
     /// Of the last records, oldest first: whether each became a dead letter.
@@ -22,9 +22,15 @@ pub struct Flood {
     counted: HashMap<i32, i64>,
 }
 
-impl Flood {
-    pub fn new(limits: Limits) -> Flood {
-        Flood { limits, in_a_row: 0, last: VecDeque::new(), letters: 0, counted: HashMap::new() }
+impl DeadLetterBreaker {
+    pub fn new(limits: Limits) -> DeadLetterBreaker {
+        DeadLetterBreaker {
+            limits,
+            in_a_row: 0,
+            last: VecDeque::new(),
+            letters: 0,
+            counted: HashMap::new(),
+        }
     }
 
     /// Counts a record once, with why it became a dead letter if it did. A fault means that this one must not become one.
@@ -74,7 +80,8 @@ mod tests {
 
     /// How many of these records pass, `x` becoming a dead letter.
     fn passed(limits: Limits, records: &str) -> usize {
-        let (mut flood, reject) = (Flood::new(limits), Reject::new(RejectCode::NotJson, "no"));
+        let (mut flood, reject) =
+            (DeadLetterBreaker::new(limits), Reject::new(RejectCode::NotJson, "no"));
         let fault = |(offset, c): (usize, char)| {
             flood.saw(0, offset as i64, (c == 'x').then_some(&reject)).is_err()
         };
@@ -109,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_read_again_is_counted_once() {
-        let mut flood = Flood::new(Limits { in_a_row_max: 3, share_max: 1.0, window: 10 });
+        let mut flood =
+            DeadLetterBreaker::new(Limits { in_a_row_max: 3, share_max: 1.0, window: 10 });
         let reject = Reject::new(RejectCode::NotJson, "no");
         for _ in 0..5 {
             for (partition, offset) in [(0, 7), (1, 7), (0, 8)] {

@@ -9,7 +9,7 @@ use crate::memory::withheld::Withheld;
 use crate::memory::{Command, Part, Prepared, PreparedTurn};
 use crate::ports::broker::Record;
 use crate::profile::Treatment;
-use crate::stages::decode::{self, Hop, Way};
+use crate::stages::decode::{self, ForwardReason, Hop};
 use crate::stages::split::{self, Candidate};
 
 /// Records that are prepared and encoded before the first of them is applied: enough for every
@@ -106,9 +106,11 @@ impl Ingest {
         let is_home = matches!(event.action, Action::Tick) || home == record.partition;
         let way = hop.map(|hop| hop.way);
         let is_ours = match way {
-            None | Some(Way::ToUser) => is_home,
-            Some(Way::ToOrder) => event.key.everyone().partition(partitions) == record.partition,
-            Some(Way::InOrder) => true,
+            None | Some(ForwardReason::ToUser) => is_home,
+            Some(ForwardReason::ToOrder) => {
+                event.key.tenant_key().partition(partitions) == record.partition
+            }
+            Some(ForwardReason::InOrder) => true,
         };
         if !is_ours && hop.is_some() {
             let why = "still on a wrong partition after one hop";
@@ -117,7 +119,7 @@ impl Ingest {
         if !is_ours {
             return Route::Forward(home);
         }
-        let is_first = matches!(way, None | Some(Way::ToUser));
+        let is_first = matches!(way, None | Some(ForwardReason::ToUser));
         // Copies for other shards are counted where they came from.
         self.redact(&mut event, is_first.then_some(counts));
         let profile = self.profiles.of(&event.key);
@@ -136,7 +138,7 @@ impl Ingest {
             withheld,
             part: if is_first { Part::First } else { Part::InOrder },
             is_home,
-            is_ordered_here: way == Some(Way::ToOrder),
+            is_ordered_here: way == Some(ForwardReason::ToOrder),
         })
     }
 
@@ -221,7 +223,7 @@ impl Undecided {
             part: self.part,
             is_home: self.is_home,
             is_ordered_here: self.is_ordered_here,
-            is_sent_again: hop.is_none() && decode::was_sent_before(record),
+            is_sent_again: hop.is_none() && decode::is_repetition(record),
         }
     }
 }

@@ -9,13 +9,13 @@ use crate::config::Layers;
 use crate::domain::UserKey;
 use crate::home::Home;
 use crate::memory::Reads;
-use crate::ownership::Place;
+use crate::ownership::Deployment;
 use crate::ports::clock::ManualClock;
 use crate::ports::embedder::pool;
 use crate::ports::embedder::{Model, ModelChoice};
 use crate::run;
 use crate::shard;
-use crate::stages::index::{self, Bm25, Document, Room, Text, TextIndex};
+use crate::stages::index::{self, Bm25, Document, SearchText, TextIndex, VectorBlocks};
 use crate::text;
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ impl Bench {
         let (encoder, worker) = pool::pool(64);
         let session = model.session().expect("needs nothing");
         std::thread::spawn(move || worker.run(session));
-        let place = Place {
+        let place = Deployment {
             home: Home::Directory(dir.path().to_owned()),
             cluster: "test".into(),
             topic: "keepsake.events".into(),
@@ -81,8 +81,8 @@ impl Bench {
             encoder,
             tokens: model.tokens(),
             rarity: Rarity::flat(),
-            spread: Spread::STANDARD,
-            flood: Flood::new(run::options::flood(&config)),
+            spread: CosineScale::STANDARD,
+            flood: DeadLetterBreaker::new(run::options::flood(&config)),
             metrics,
         };
         Bench { ingest, next: [0; PARTITIONS as usize], dir }
@@ -107,7 +107,7 @@ impl Bench {
         }
     }
 
-    pub(super) fn step(&mut self, records: Vec<Record>) -> (Vec<Outgoing>, Vec<Decision>) {
+    pub(super) fn step(&mut self, records: Vec<Record>) -> (Vec<OutgoingRecord>, Vec<Decision>) {
         let effects = self.ingest.step(records).expect("a machine without a world has no faults");
         let decisions = effects.writes.iter().flat_map(|write| write.decisions.clone()).collect();
         for write in effects.writes {
@@ -117,7 +117,7 @@ impl Bench {
     }
 
     /// What the step has forwarded arrives, and what that has forwarded, until nothing is on its way.
-    pub(super) fn settle(&mut self, mut outputs: Vec<Outgoing>) -> Vec<Decision> {
+    pub(super) fn settle(&mut self, mut outputs: Vec<OutgoingRecord>) -> Vec<Decision> {
         let mut decided = Vec::new();
         while !outputs.is_empty() {
             let records: Vec<Record> =
@@ -130,7 +130,7 @@ impl Bench {
     }
 
     /// The record that a forwarded one becomes at the end of its partition.
-    pub(super) fn arrived(&mut self, out: Outgoing) -> Option<Record> {
+    pub(super) fn arrived(&mut self, out: OutgoingRecord) -> Option<Record> {
         let partition = out.partition.filter(|_| out.topic == "keepsake.events")?;
         let placed = self.record_on(partition, &Value::Null);
         Some(Record { key: out.key, value: out.value, headers: out.headers, ..placed })
@@ -262,7 +262,7 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
         bench.outcomes(&[json!({"type": "forget", "user": "ada", "query": "Berlin"})]),
         ["forgotten"]
     );
-    assert!(Words::are_forgotten());
+    assert!(Words::cache_is_absent());
     let key = UserKey::new("default", "ada").expect("a name");
     let shard = bench.ingest.shards.get(key.partition(PARTITIONS)).expect("open");
     assert_eq!(
@@ -282,7 +282,7 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
 
 /// What a user's memories know of the turns around them.
 fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
-    let words = |neighbour: &Option<crate::domain::Neighbour>| {
+    let words = |neighbour: &Option<crate::domain::NeighbourTurn>| {
         neighbour.as_ref().map(|one| one.words.to_string())
     };
     let mut memories = bench.memories("ada");
@@ -332,7 +332,7 @@ fn a_turn_that_is_dropped_is_known_by_the_memories_around_it() {
 fn law_forgotten_stays_forgotten_in_texts_that_were_read_lately() {
     let mut bench = Bench::new();
     bench.outcomes(&BERGEN.map(turn));
-    assert!(Words::are_forgotten(), "by ingest");
+    assert!(Words::cache_is_absent(), "by ingest");
     let (dir, key) =
         (tempfile::tempdir().expect("a disk"), UserKey::new("default", "ada").expect("a name"));
     let options = index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 100 };
@@ -341,12 +341,12 @@ fn law_forgotten_stays_forgotten_in_texts_that_were_read_lately() {
         || bench.memories("ada").into_iter().for_each(|memory| index.put(shard::document(memory)));
     put();
     index.settle(1).expect("a disk");
-    assert!(Words::are_forgotten(), "by the index on its way to disk");
+    assert!(Words::cache_is_absent(), "by the index on its way to disk");
     put();
     assert!(index.documents(&key).expect("a disk").0 > 1);
-    assert!(Words::are_forgotten(), "by the index that was asked");
+    assert!(Words::cache_is_absent(), "by the index that was asked");
     put();
-    assert!(Words::are_forgotten(), "by the index that is asked often");
+    assert!(Words::cache_is_absent(), "by the index that is asked often");
 }
 
 #[test]
@@ -359,9 +359,9 @@ fn an_index_that_is_opened_loses_what_a_user_does_not_have_though_another_has_th
     shards.close(partition);
     let options = index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 100 };
     let home = Home::Directory(bench.dir.path().to_owned());
-    let index = home.index(options, Room::new(0), &identity).expect("a disk");
+    let index = home.index(options, VectorBlocks::new(0), &identity).expect("a disk");
     let of_another = UserKey::new("default", "bo").expect("a name");
-    index.text.put(Document::new(memory.id, of_another, Text::default));
+    index.text.put(Document::new(memory.id, of_another, SearchText::default));
     index.text.settle(memory.changed + 1).expect("a disk");
     assert_eq!(index.text.ids().expect("a disk").len(), 2);
     drop(index);
@@ -414,7 +414,7 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
         );
         let event = forget(&bench);
         assert_eq!(bench.outcomes(&[event]), ["forgotten"]);
-        assert!(Words::are_forgotten());
+        assert!(Words::cache_is_absent());
         assert_eq!(
             said(&bench).iter().filter(|text| text.contains(word)).count(),
             0,
@@ -535,7 +535,8 @@ fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
 #[test]
 fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
     let mut bench = Bench::new();
-    bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+    bench.ingest.flood =
+        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let bad = json!({"type": "turn", "content": "no user"});
     let few: Vec<Record> = (0..3).map(|_| bench.record_on(1, &bad)).collect();
     assert_eq!(bench.step(few).0.len(), 3, "the exception is a dead letter");
@@ -551,14 +552,15 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
         assert_eq!(stop.name, StopName::DeadLetterFlood);
         // As after a restart, with the same records again.
         bench.ingest.flood =
-            Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+            DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     }
     assert_eq!(
         (bench.ingest.shards.get(1).expect("open").applied(), bench.digest()),
         before,
         "nothing of the batch was taken"
     );
-    bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
+    bench.ingest.flood =
+        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
     let (outputs, decisions) = bench.step(batch);
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();
     assert_eq!((letters, decisions.len()), (4, 1), "with a higher limit each is one dead letter");
@@ -567,10 +569,11 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
 #[test]
 fn dead_letters_that_were_told_long_ago_are_no_flood() {
     let mut bench = Bench::new();
-    bench.ingest.flood = Flood::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+    bench.ingest.flood =
+        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let records: Vec<Record> =
         (0..10).map(|_| bench.record_on(1, &json!({"type": "turn"}))).collect();
-    bench.ingest.shards.get(1).expect("open").was_told_until(10);
+    bench.ingest.shards.get(1).expect("open").note_published(10);
     assert_eq!(bench.step(records).0.len(), 0);
 }
 
@@ -810,7 +813,7 @@ fn where_a_batch_ends_changes_nothing_under_any_profile() {
 fn a_shard_that_lost_its_store_reads_the_log_again_in_silence() {
     let mut bench = Bench::new();
     let record = bench.record(&remember("the key is under the mat"));
-    bench.ingest.shards.get(record.partition).expect("open").was_told_until(record.offset + 1);
+    bench.ingest.shards.get(record.partition).expect("open").note_published(record.offset + 1);
     let (outputs, decisions) = bench.step(vec![record]);
     assert_eq!((outputs.len(), decisions.len(), bench.memories("ada").len()), (0, 1, 1));
 }

@@ -4,8 +4,8 @@
 use super::prepared::Command;
 use super::staged::Staged;
 use crate::domain::{
-    Around, Decision, Event, Kind, Memory, MemoryId, Outcome, Position, Role, Scope, Spread,
-    UserKey, Vector,
+    CosineScale, Decision, Event, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position, Role,
+    Scope, UserKey, Vector,
 };
 use crate::fault::{Reject, RejectCode, Result};
 use crate::profile::Profile;
@@ -16,7 +16,7 @@ use crate::stages::score::Rarity;
 pub struct Settings<'a> {
     pub rarity: &'a Rarity,
     /// Puts the encoder's cosines on the standard scale.
-    pub spread: Spread,
+    pub spread: CosineScale,
     pub partitions: i32,
     pub forget_query_max: usize,
     pub history_max: usize,
@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
 
     /// Whether this partition gives the changes of the tenant's memories their order.
     pub fn gives_order(&self) -> bool {
-        self.key().everyone().partition(self.settings.partitions) == self.partition
+        self.key().tenant_key().partition(self.settings.partitions) == self.partition
     }
 
     /// Whether the tenant's memories may be changed now.
@@ -97,7 +97,7 @@ impl<'a> Context<'a> {
         let own = if is_first { staged.memory(self.key(), id)? } else { None };
         match own {
             Some(own) => Ok(Some(own)),
-            None => staged.memory(&self.key().everyone(), id),
+            None => staged.memory(&self.key().tenant_key(), id),
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
             profile: self.profile.name.clone(),
             covers: Vec::new(),
             history: Vec::new(),
-            around: Around::default(),
+            around: NeighbourTurns::default(),
         }
     }
 

@@ -1,9 +1,9 @@
 //! The result of an event beside the staged records: decisions, copies for other partitions, and
 //! the decisions that must not be explained any more.
 
-use crate::domain::{Decision, MemoryId, Outcome, Position, Spread, Time, UserKey, Vector};
+use crate::domain::{CosineScale, Decision, MemoryId, Outcome, Position, Time, UserKey, Vector};
 use crate::fault::Reject;
-use crate::stages::decode::Way;
+use crate::stages::decode::ForwardReason;
 use crate::text::{Language, Words};
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,7 +17,7 @@ pub struct Handled {
     /// The event is refused because it names a memory of nobody.
     pub not_found: Option<Reject>,
     /// Copies of the record for other partitions, in this order.
-    pub copies: Vec<(i32, Way)>,
+    pub copies: Vec<(i32, ForwardReason)>,
     /// Memories of an event that was sent on: with them its id is remembered before it is decided.
     pub sent_on: Option<Vec<MemoryId>>,
     pub forgotten: Vec<Forgotten>,
@@ -75,7 +75,7 @@ pub const FORGET_COSINE: f32 = 0.75;
 pub struct Meaning {
     pub words: Words,
     pub vector: Option<Vector>,
-    pub spread: Spread,
+    pub spread: CosineScale,
 }
 
 impl Meaning {

@@ -108,7 +108,7 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Profile>) -
         event.action,
         Command::Prune { .. } | Command::Summary { .. } | Command::Revise(_)
     );
-    let is_tenants_proposal = cx.part == Part::First && is_proposal && cx.key().is_everyone();
+    let is_tenants_proposal = cx.part == Part::First && is_proposal && cx.key().is_tenant();
     if cx.is_ordered_here || is_tenants_proposal {
         tenant::copy_to_all(cx, &mut handled);
     }

@@ -13,7 +13,7 @@ use crate::domain::{
     Kind, Memory, MemoryId, Outcome, Recall, Remember, Surprise, Time, Turn, Vector,
 };
 use crate::fault::Result;
-use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked};
+use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits};
 use crate::stages::split::{Candidate, Slot};
 use crate::text::Stems;
 use std::any::Any;
@@ -52,7 +52,7 @@ pub trait Policy: Any + Send + Sync {
     }
 
     /// Orders the admitted hits, best first, at most as many as asked for.
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order;
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits;
 
     /// The policy's own prompt block, if it has one.
     fn render(
@@ -60,7 +60,7 @@ pub trait Policy: Any + Send + Sync {
         _ranked: &[Ranked],
         _budget: usize,
         _count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<Prompt> {
+    ) -> Option<PromptBlock> {
         None
     }
 

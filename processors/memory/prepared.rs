@@ -4,7 +4,7 @@
 use super::context::Part;
 use super::withheld::Withheld;
 use crate::domain::{
-    Event, Forget, MemoryId, Remember, Revise, Seen, Signal, Turn, Update, Vector,
+    Event, Forget, MemoryId, MemoryVersion, Remember, Revise, Signal, Turn, Update, Vector,
 };
 use crate::stages::split::Candidate;
 
@@ -27,8 +27,8 @@ pub enum Command {
     Update { update: Update, vector: Option<Vector> },
     Forget { forget: Forget, vector: Option<Vector> },
     Feedback { memories: Vec<MemoryId>, signal: Signal },
-    Prune { memories: Vec<Seen>, reason: String },
-    Summary { content: String, vector: Vector, covers: Vec<Seen> },
+    Prune { memories: Vec<MemoryVersion>, reason: String },
+    Summary { content: String, vector: Vector, covers: Vec<MemoryVersion> },
     Revise(Revise),
     Tick,
 }

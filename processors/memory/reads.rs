@@ -2,7 +2,9 @@
 //! implemented by the store and by `Staged`, so a handler sees the changes of its own batch as if
 //! they were stored. `Neighbours` is implemented by the vector index.
 
-use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, Time, UserKey, Vector};
+use crate::domain::{
+    ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector,
+};
 use crate::fault::Result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,12 +37,12 @@ pub struct SlotHolder {
 /// The context window of a session: its last turns, oldest first, and the number of the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContextWindow {
-    pub said: Vec<SaidBefore>,
+    pub said: Vec<ContextTurn>,
     pub next: u64,
 }
 
 impl ContextWindow {
-    pub fn push(&mut self, said: SaidBefore) {
+    pub fn push(&mut self, said: ContextTurn) {
         if self.said.len() as u64 == CONTEXT_TURNS {
             self.said.remove(0);
         }
@@ -56,7 +58,7 @@ pub struct GateState {
     pub ids: u64,
     /// The last totals, oldest first, in whole thousandths: the same wherever a batch ended.
     pub thousandths: Vec<i16>,
-    pub words: Arc<OwnWords>,
+    pub words: Arc<UserWordCounts>,
 }
 
 impl GateState {

@@ -9,7 +9,9 @@ use super::reads::{
     ContextWindow, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore, Session,
     SlotHolder, Slots, StagedVectors,
 };
-use crate::domain::{Memory, MemoryId, OwnWords, Position, SaidBefore, Time, UserKey, Vector};
+use crate::domain::{
+    ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector,
+};
 use crate::fault::Result;
 use crate::text::Stems;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +115,7 @@ impl<'a> Staged<'a> {
         &mut self,
         key: &UserKey,
         session: Option<&str>,
-        said: &SaidBefore,
+        said: &ContextTurn,
     ) -> Result<()> {
         let name = session.unwrap_or_default();
         if self.staged(key).is_none_or(|user| !user.windows.contains_key(name)) {
@@ -141,7 +143,7 @@ impl<'a> Staged<'a> {
     }
 
     /// Counts of the words that the user used.
-    pub fn own_words(&self, key: &UserKey) -> Result<Arc<OwnWords>> {
+    pub fn own_words(&self, key: &UserKey) -> Result<Arc<UserWordCounts>> {
         Ok(self.gate(key)?.words.clone())
     }
 
@@ -231,7 +233,7 @@ impl<'a> Staged<'a> {
     pub fn forget_said(
         &mut self,
         key: &UserKey,
-        is_meant: &dyn Fn(&SaidBefore) -> bool,
+        is_meant: &dyn Fn(&ContextTurn) -> bool,
     ) -> Result<()> {
         for (session, window) in self.windows(key)? {
             if window.said.iter().any(is_meant) {

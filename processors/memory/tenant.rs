@@ -14,13 +14,13 @@ use super::reads::Reads;
 use super::staged::Staged;
 use crate::domain::{Forget, Memory, MemoryId, UserKey};
 use crate::fault::Result;
-use crate::stages::decode::Way;
+use crate::stages::decode::ForwardReason;
 
 /// Copies the event from the tenant's partition to all others. Each decides for itself, since
 /// shards may differ.
 pub fn copy_to_all(cx: &Context<'_>, handled: &mut Handled) {
     let others = (0..cx.settings.partitions).filter(|partition| *partition != cx.partition);
-    handled.copies.extend(others.map(|partition| (partition, Way::InOrder)));
+    handled.copies.extend(others.map(|partition| (partition, ForwardReason::InOrder)));
 }
 
 /// Sends an event that changes the tenant's memories to the tenant's partition. Returns true if
@@ -30,8 +30,8 @@ pub fn send_on(cx: &Context<'_>, handled: &mut Handled) -> bool {
         copy_to_all(cx, handled);
         return true;
     }
-    let home = cx.key().everyone().partition(cx.settings.partitions);
-    handled.copies.push((home, Way::ToOrder));
+    let home = cx.key().tenant_key().partition(cx.settings.partitions);
+    handled.copies.push((home, ForwardReason::ToOrder));
     false
 }
 
@@ -54,7 +54,7 @@ pub fn has_its_turn(
 /// Finds the tenant memories that a `forget` means: the one with its id; for a session or for
 /// everything, those that this user created.
 pub fn meant_of_tenant(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<Vec<Memory>> {
-    let everyone = key.everyone();
+    let everyone = key.tenant_key();
     let mut meant = Vec::new();
     let session = match forget {
         Forget::Query(_) => return Ok(meant),

@@ -8,7 +8,7 @@ use super::handled::{Forgotten, Handled};
 use super::reads::Reads;
 use super::staged::Staged;
 use crate::domain::{
-    Category, Decision, Memory, Outcome, Position, Role, SaidBefore, Turn, Vector,
+    Category, ContextTurn, Decision, Memory, Outcome, Position, Role, Turn, Vector,
 };
 use crate::fault::Result;
 use crate::profile::Profile;
@@ -29,8 +29,8 @@ impl Withheld {
     pub fn of(turn: &Turn, profile: &Profile) -> Option<Withheld> {
         if profile.policy.needs().wishes && turn.role == Role::User {
             match score::wish(&turn.content) {
-                Some(Wish::Unsaid) => return Some(Withheld::Asked),
-                Some(Wish::Unsay) => return Some(Withheld::TakenBack),
+                Some(Wish::SkipThisTurn) => return Some(Withheld::Asked),
+                Some(Wish::ForgetLastTurn) => return Some(Withheld::TakenBack),
                 None => {}
             }
         }
@@ -87,7 +87,7 @@ pub fn withhold_echo(
 fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -> Result<Decision> {
     let key = cx.key();
     let window = staged.window(key, cx.session())?;
-    let is_user = |said: &SaidBefore| said.role == Role::User;
+    let is_user = |said: &ContextTurn| said.role == Role::User;
     let first = window.said.iter().rposition(is_user).unwrap_or(window.said.len());
     let turns: HashSet<Position> =
         window.said[first..].iter().filter_map(|said| said.source.clone()).collect();
@@ -120,7 +120,7 @@ fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -
 /// Adds a turn without words to the context window, so that the next turn is not taken for an answer
 /// to the turn before the gap.
 fn leave_a_gap(cx: &Context<'_>, staged: &mut Staged<'_>, turn: &Turn) -> Result<()> {
-    let gap = SaidBefore {
+    let gap = ContextTurn {
         speaker: turn.speaker.as_deref().unwrap_or(turn.role.as_str()).into(),
         role: turn.role,
         content: "".into(),

@@ -11,8 +11,8 @@ use std::path::Path;
 
 const PARTITIONS: i32 = 2;
 
-fn place(home: Home) -> Place {
-    Place {
+fn place(home: Home) -> Deployment {
+    Deployment {
         home,
         cluster: "c".into(),
         topic: "events".into(),

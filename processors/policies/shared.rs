@@ -5,14 +5,16 @@
 pub mod samples;
 pub mod wording;
 
-use crate::domain::{Kind, Memory, MemoryId, Outcome, Role, SaidBefore, Surprise, Time};
+use crate::domain::{ContextTurn, Kind, Memory, MemoryId, Outcome, Role, Surprise, Time};
 use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::policy::{Judgement, Lifecycle, Links, Said};
 use crate::memory::reads::Reads;
 use crate::memory::staged::Staged;
 use crate::profile::Treatment;
-use crate::stages::rank::{Hit, Order, Question, Ranked, admitted, better_first, is_superseded};
+use crate::stages::rank::{
+    Hit, Question, Ranked, RankedHits, admitted, better_first, is_superseded,
+};
 use crate::stages::score::Rarity;
 use crate::text;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ pub struct Ground<'a> {
     /// The user's memories without the archive, oldest first.
     pub memories: &'a [Memory],
     /// The last turns of this session, oldest first.
-    pub recent: &'a [SaidBefore],
+    pub recent: &'a [ContextTurn],
     /// The cosine to the centroid of the user's memories; `None` where there is no memory.
     pub nearness_to_all: Option<f32>,
     pub rarity: &'a Rarity,
@@ -148,11 +150,11 @@ pub fn order(
     question: &Question<'_>,
     at: Time,
     ranked: impl Fn(Vec<Hit>, Time) -> Vec<Ranked>,
-) -> Order {
+) -> RankedHits {
     hits.retain(|hit| admitted(&hit.memory, question));
     let mut ranked = ranked(hits, question.as_of.unwrap_or(at));
     ranked.truncate(question.limit);
-    Order { ranked, matched: None }
+    RankedHits { ranked, matched: None }
 }
 
 /// The number of memories in an answer: as the request says, else the document's.

@@ -8,7 +8,7 @@ use crate::memory::context::Context;
 use crate::memory::policy::{Asked, Judgement, Links, Said, Wish};
 use crate::memory::staged::Staged;
 use crate::policies::shared::{self, Judged, Reading};
-use crate::stages::rank::{Hit, Order, Question};
+use crate::stages::rank::{Hit, Question, RankedHits};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Policy for Longest {
         Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
     }
 
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         shared::order(hits, question, at, |hits, at| {
             let age = |hit: &Hit| shared::days_since_access(&hit.memory, at);
             let ranked = hits.into_iter().map(|hit| {

@@ -38,7 +38,7 @@ pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
 
 /// A record to be written. Without a `partition`, the client chooses by murmur2 of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct OutgoingRecord {
     pub topic: String,
     pub partition: Option<i32>,
     pub timestamp_ms: Option<i64>,
@@ -61,7 +61,7 @@ pub enum Start {
 
 /// Receives the group's assignments. A group consumer calls it inside the rebalance, on the thread
 /// that polls.
-pub trait Ownership: Send + Sync {
+pub trait RebalanceListener: Send + Sync {
     /// These partitions are now assigned to this process. The argument holds the group's committed
     /// offset of each, the result the place where reading begins.
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)>;
@@ -104,7 +104,7 @@ pub trait Consumer: Send {
 
 /// Writes records. `send` only queues a record; `flush` reports whether all of them were written.
 pub trait Producer: Send {
-    fn send(&mut self, record: &Outgoing) -> Result<()>;
+    fn send(&mut self, record: &OutgoingRecord) -> Result<()>;
     /// Waits until every record sent is acknowledged.
     fn flush(&mut self, within: Duration) -> Result<()>;
     /// Handles the acknowledgements that have arrived, without waiting, and returns how many are
@@ -125,26 +125,26 @@ pub trait Transactor: Send {
     /// holds back every reader of the topic.
     fn transact(
         &mut self,
-        records: &[Outgoing],
+        records: &[OutgoingRecord],
         read: &[(i32, i64)],
         member: &Membership,
-    ) -> std::result::Result<Written, Unwritten>;
+    ) -> std::result::Result<CommittedOffsets, TransactError>;
 
     /// Ends the transaction that an earlier process of the same name left open, and starts a new
-    /// epoch. Called once before the first transaction, and after every `Unwritten` except
+    /// epoch. Called once before the first transaction, and after every `TransactError` except
     /// `Nothing`.
     fn renew(&mut self) -> Result<()>;
 }
 
 /// The offset of the last record written to each partition of the changelog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct CommittedOffsets {
     pub changelog: BTreeMap<i32, i64>,
 }
 
 /// Why a transaction did not succeed, and whether it may be in the log.
 #[derive(Clone, Debug)]
-pub enum Unwritten {
+pub enum TransactError {
     /// The transaction was aborted and nothing of it is in the log. The caller may try again,
     /// unless the membership has changed.
     Nothing(String),
@@ -190,7 +190,7 @@ pub trait Broker: Send + Sync {
         &self,
         group: &str,
         topic: &str,
-        owner: Arc<dyn Ownership>,
+        owner: Arc<dyn RebalanceListener>,
     ) -> Result<Box<dyn Consumer>>;
     /// Opens a reader of assigned partitions. Offsets are committed under `group`, which no
     /// consumer subscribes with.

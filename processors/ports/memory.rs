@@ -19,7 +19,7 @@ mod writer;
 
 pub use log::Tombstones;
 
-use super::broker::{Broker, Consumer, Log, Ownership, Producer, Record, Transactor};
+use super::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Record, Transactor};
 use super::clock::{Clock, ManualClock};
 use crate::fault::Result;
 use parking_lot::{Mutex, MutexGuard};
@@ -32,7 +32,7 @@ use writer::MemoryProducer;
 /// A fault to inject, once: the first call that can suffer it does. The faults of transactions wait
 /// for the next transaction that the broker lets begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
+pub enum InjectedFault {
     /// The transaction is committed, and its writer gets no answer.
     LoseAcknowledgement,
     /// The commit does not reach the broker. The transaction stays open until it expires or its id
@@ -56,9 +56,14 @@ pub enum Mishap {
     LoseDelivery,
 }
 
-impl Mishap {
+impl InjectedFault {
     fn strikes_transactions(self) -> bool {
-        !matches!(self, Mishap::RefusePoll | Mishap::DuplicateDelivery | Mishap::LoseDelivery)
+        !matches!(
+            self,
+            InjectedFault::RefusePoll
+                | InjectedFault::DuplicateDelivery
+                | InjectedFault::LoseDelivery
+        )
     }
 }
 
@@ -115,7 +120,7 @@ impl Cluster {
     }
 
     /// Plans a fault.
-    pub fn next(&self, mishap: Mishap) {
+    pub fn next(&self, mishap: InjectedFault) {
         self.lock().plan_mishap(mishap);
     }
 
@@ -193,7 +198,7 @@ impl Broker for Connection {
         &self,
         group: &str,
         topic: &str,
-        owner: Arc<dyn Ownership>,
+        owner: Arc<dyn RebalanceListener>,
     ) -> Result<Box<dyn Consumer>> {
         Ok(Box::new(MemoryConsumer::member(
             self.with_topic(topic)?,

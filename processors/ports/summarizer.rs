@@ -18,7 +18,7 @@ use crate::text;
 
 /// A turn of the session. The order of the turns in a list does not matter.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct SessionTurn {
     pub content: String,
     pub surprise: f32,
     pub vector: Vector,
@@ -27,7 +27,7 @@ pub struct Said {
 
 /// Summarises by choosing turns and never rewriting them, so a summary holds no invented statement.
 #[derive(Clone, Debug)]
-pub struct Extractive {
+pub struct ExtractiveSummarizer {
     pub turns_max: usize,
     pub chars_max: usize,
     /// From 0, which chooses by surprise alone, to 1, which chooses only turns unlike the chosen
@@ -35,17 +35,17 @@ pub struct Extractive {
     pub diversity: f32,
 }
 
-impl Default for Extractive {
+impl Default for ExtractiveSummarizer {
     /// Five turns hold 60 % of the facts that later questions need if they are chosen by surprise;
     /// the longest five hold 52 %, the five most central 27 %.
-    fn default() -> Extractive {
-        Extractive { turns_max: 5, chars_max: 600, diversity: 0.3 }
+    fn default() -> ExtractiveSummarizer {
+        ExtractiveSummarizer { turns_max: 5, chars_max: 600, diversity: 0.3 }
     }
 }
 
-impl Extractive {
+impl ExtractiveSummarizer {
     /// Returns the summary, or an empty text if the session has no turns with text.
-    pub fn summarise(&self, said: &[Said]) -> String {
+    pub fn summarise(&self, said: &[SessionTurn]) -> String {
         let mut chosen = self.chosen(said);
         chosen.sort_by_key(|place| (said[*place].at, *place));
         let turns: Vec<&str> = chosen.iter().map(|place| said[*place].content.trim()).collect();
@@ -61,7 +61,7 @@ impl Extractive {
     }
 
     /// Chooses turns by maximal marginal relevance and returns their places in `said`.
-    fn chosen(&self, said: &[Said]) -> Vec<usize> {
+    fn chosen(&self, said: &[SessionTurn]) -> Vec<usize> {
         let most = said.iter().map(|turn| turn.surprise).fold(f32::MIN_POSITIVE, f32::max);
         let mut repeats = vec![0f32; said.len()];
         let mut left: Vec<usize> =
@@ -84,7 +84,7 @@ impl Extractive {
 }
 
 /// Returns the turn of the greatest worth; of two equal ones, the earlier.
-fn best_of(places: &[usize], said: &[Said], worth: impl Fn(usize) -> f32) -> usize {
+fn best_of(places: &[usize], said: &[SessionTurn], worth: impl Fn(usize) -> f32) -> usize {
     let best = places.iter().copied().max_by(|a, b| {
         worth(*a).total_cmp(&worth(*b)).then((said[*b].at, *b).cmp(&(said[*a].at, *a)))
     });
@@ -113,12 +113,20 @@ mod tests {
     const EAST: [f32; 2] = [1.0, 0.0];
     const NORTH: [f32; 2] = [0.0, 1.0];
 
-    fn said(at: i64, content: &str, surprise: f32, towards: [f32; 2]) -> Said {
-        Said { content: content.into(), surprise, vector: Vector::of(&towards), at: Time(at) }
+    fn said(at: i64, content: &str, surprise: f32, towards: [f32; 2]) -> SessionTurn {
+        SessionTurn {
+            content: content.into(),
+            surprise,
+            vector: Vector::of(&towards),
+            at: Time(at),
+        }
     }
 
-    fn check(turns_max: usize, said: &[Said], expected: &str) {
-        assert_eq!(Extractive { turns_max, ..Extractive::default() }.summarise(said), expected);
+    fn check(turns_max: usize, said: &[SessionTurn], expected: &str) {
+        assert_eq!(
+            ExtractiveSummarizer { turns_max, ..ExtractiveSummarizer::default() }.summarise(said),
+            expected
+        );
     }
 
     #[test]
@@ -164,9 +172,13 @@ mod tests {
             said(2, &long, 0.8, NORTH),
             said(3, &format!("{long}!"), 0.7, EAST),
         ];
-        let summary = Extractive::default().summarise(&turns);
+        let summary = ExtractiveSummarizer::default().summarise(&turns);
         assert_eq!(summary.chars().count(), 600);
         assert!(summary.starts_with("short\né") && summary.ends_with('…'));
-        assert_eq!(Extractive { chars_max: 0, ..Extractive::default() }.summarise(&turns), "");
+        assert_eq!(
+            ExtractiveSummarizer { chars_max: 0, ..ExtractiveSummarizer::default() }
+                .summarise(&turns),
+            ""
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The files of profiles: the built-in ones, those of a user's own, and what one says that it does not have different from another.
 
-use super::written::Written;
+use super::written::WrittenProfile;
 use super::{Profile, retired};
 use crate::fault::{Fault, Result, StopName};
 
@@ -37,7 +37,7 @@ pub fn load(name: &str) -> Result<Profile> {
     if let Some(base) = table.remove("base") {
         table = over(based_on(name, &base)?, table);
     }
-    let written: Written =
+    let written: WrittenProfile =
         serde_path_to_error::deserialize(table.clone()).map_err(|e| invalid(name, &e))?;
     written.checked(name, &table).map_err(|why| invalid(name, &why))
 }
@@ -123,7 +123,7 @@ mod tests {
     fn over_lynkr(text: &str) -> Result<toml::Table> {
         let table: toml::Table = text.parse().expect("a test's own");
         let table = over(based_on("mine", &"lynkr".into())?, table);
-        let written: Written = table.clone().try_into().map_err(|e| invalid("mine", &e))?;
+        let written: WrittenProfile = table.clone().try_into().map_err(|e| invalid("mine", &e))?;
         written.checked("mine", &table).map_err(|why| invalid("mine", &why))?;
         Ok(table["gate"]["rule"]["lynkr"].as_table().expect("a table").clone())
     }

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct WrittenProfile {
     policy: String,
     redact: WrittenRedact,
     split: WrittenSplit,
@@ -112,7 +112,7 @@ impl WrittenRetrieval {
     }
 }
 
-impl Written {
+impl WrittenProfile {
     /// Makes the policy from `table`, which is the whole profile.
     pub fn checked(self, name: &str, table: &toml::Table) -> Result<Profile, String> {
         self.check_owner_of_rules()?;

@@ -13,8 +13,8 @@
 //! (`shard.view()`), so that a commit in between is not half visible.
 
 use super::Recall;
-use super::hits::{Sought, hits_of};
-use super::rerank::Order;
+use super::hits::{PreparedQuestion, find_hits};
+use super::rerank::QueryResult;
 use crate::domain::{
     Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Recall as Question,
     Request, Scope, Time, UserKey, Vector,
@@ -24,7 +24,7 @@ use crate::memory::Reads;
 use crate::profile::Profile;
 use crate::shard::Shard;
 use crate::stages::rank::{self, Hit, Ranked};
-use crate::stages::reply::{Answer, Found, Stats};
+use crate::stages::reply::{Answer, RecalledMemory, Stats};
 use crate::text;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,26 +36,26 @@ const FILTERED_CANDIDATES: usize = 10_000;
 const LEANING_TERMS: usize = 3;
 
 /// The state of the shard from which an answer was made.
-pub struct Seen {
+pub struct ShardState {
     pub applied: i64,
     pub stale: bool,
     pub partial: bool,
 }
 
-impl Seen {
-    fn of(shard: &Shard) -> Seen {
-        Seen { applied: shard.applied(), stale: shard.is_stale(), partial: false }
+impl ShardState {
+    fn of(shard: &Shard) -> ShardState {
+        ShardState { applied: shard.applied(), stale: shard.is_stale(), partial: false }
     }
 }
 
 /// The memories found for a question, and the information of the question's words.
-struct Collected {
+struct QueryHits {
     hits: Vec<Hit>,
     information: f32,
-    seen: Seen,
+    seen: ShardState,
 }
 
-type Answered = Result<(Answer, Seen), Reject>;
+type AnswerResult = Result<(Answer, ShardState), Reject>;
 
 impl Recall {
     /// Answers the queries in their order until `left_ms()` is negative. The reply is then partial.
@@ -66,7 +66,7 @@ impl Recall {
         request: &Request,
         asked: &Question,
         left_ms: &dyn Fn() -> i64,
-    ) -> Answered {
+    ) -> AnswerResult {
         let profile = self.profile(&request.key, asked.profile.as_deref())?;
         if asked.format == Format::Template && profile.template.is_none() {
             return Err(Reject::of_field(
@@ -76,7 +76,7 @@ impl Recall {
         }
         let needs = profile.policy.needs();
         let asked = &profile.policy.complete(asked);
-        let (mut orders, mut seen, mut matched) = (Vec::new(), Seen::of(shard), None);
+        let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
         let is_reranked = self.is_reranking() && needs.reranking;
         let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
         for query in &asked.queries {
@@ -93,7 +93,7 @@ impl Recall {
                 .filter(|_| profile.retrieval.first_person)
                 .map_or(&question, |named| &named.in_first_person);
             let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
-            let Collected { hits, information, seen: state } = self
+            let QueryHits { hits, information, seen: state } = self
                 .collect(shard, &request.key, asked, &profile, &sought, left_ms)
                 .map_err(broken)?;
             let speaker = named.as_ref().map(|named| named.name.as_str());
@@ -104,8 +104,8 @@ impl Recall {
             };
             let order = profile.policy.rank(hits, &asked, now.events);
             matched = matched.max(order.matched);
-            orders.push(Order { ranked: order.ranked, question });
-            seen = Seen { partial: seen.partial || state.partial, ..state };
+            orders.push(QueryResult { ranked: order.ranked, question });
+            seen = ShardState { partial: seen.partial || state.partial, ..state };
         }
         let orders = match is_reranked {
             true => self.rerank(orders, profile.policy.superseded_factor(), left_ms()),
@@ -130,7 +130,7 @@ impl Recall {
         }
         if matched == Some(Match::None) {
             // Irrelevant memories do not belong in a model's prompt.
-            prompt = rank::Prompt::default();
+            prompt = rank::PromptBlock::default();
         }
         let memories = ranked.into_iter().map(found).collect();
         let answer = Answer::Recalled {
@@ -149,7 +149,7 @@ impl Recall {
         question: &str,
         as_said: &str,
         profile: &Profile,
-    ) -> Result<Sought, Fault> {
+    ) -> Result<PreparedQuestion, Fault> {
         let vector = Vector::of(&self.encoder.encode(as_said)?);
         let word_vectors = if profile.policy.needs().word_vectors {
             self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
@@ -157,7 +157,7 @@ impl Recall {
             Vec::new()
         };
         let terms_max = self.options.terms_max;
-        Ok(Sought {
+        Ok(PreparedQuestion {
             words: text::Words::of(question),
             vector,
             word_vectors,
@@ -174,9 +174,9 @@ impl Recall {
         key: &UserKey,
         asked: &Question,
         profile: &Profile,
-        sought: &Sought,
+        sought: &PreparedQuestion,
         left_ms: &dyn Fn() -> i64,
-    ) -> Result<Collected, Fault> {
+    ) -> Result<QueryHits, Fault> {
         let is_filtered = !asked.kinds.is_empty()
             || !asked.metadata.is_empty()
             || asked.as_of.is_some()
@@ -185,13 +185,14 @@ impl Recall {
         let limit =
             if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
         let _still = shard.view();
-        let mut collected = Collected { hits: Vec::new(), information: 0.0, seen: Seen::of(shard) };
-        for (n, key) in [key.clone(), key.everyone()].iter().enumerate() {
+        let mut collected =
+            QueryHits { hits: Vec::new(), information: 0.0, seen: ShardState::of(shard) };
+        for (n, key) in [key.clone(), key.tenant_key()].iter().enumerate() {
             if n > 0 && left_ms() < 0 {
                 collected.seen.partial = true;
                 break;
             }
-            let (hits, information) = hits_of(shard, key, profile, sought, limit)?;
+            let (hits, information) = find_hits(shard, key, profile, sought, limit)?;
             collected.hits.extend(hits);
             collected.information = collected.information.max(information);
         }
@@ -212,10 +213,10 @@ impl Recall {
     }
 
     /// Lists memories, newest first, one page at a time.
-    pub(super) fn list(&self, shard: &Shard, key: &UserKey, list: &List) -> Answered {
+    pub(super) fn list(&self, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
         let _still = shard.view();
         let mut memories = Vec::new();
-        for key in [key.clone(), key.everyone()] {
+        for key in [key.clone(), key.tenant_key()] {
             shard
                 .store
                 .memories(&key, &mut |memory| {
@@ -233,7 +234,7 @@ impl Recall {
         let more = memories.len() > list.limit;
         memories.truncate(list.limit);
         let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
-        Ok((Answer::Listed { memories, after }, Seen::of(shard)))
+        Ok((Answer::Listed { memories, after }, ShardState::of(shard)))
     }
 
     pub(super) fn get(
@@ -242,13 +243,13 @@ impl Recall {
         key: &UserKey,
         id: MemoryId,
         history: bool,
-    ) -> Answered {
+    ) -> AnswerResult {
         let _still = shard.view();
         let memory = find(shard, key, id)?;
-        Ok((Answer::Memory { memory, history }, Seen::of(shard)))
+        Ok((Answer::Memory { memory, history }, ShardState::of(shard)))
     }
 
-    pub(super) fn explain(&self, shard: &Shard, key: &UserKey, explain: &Explain) -> Answered {
+    pub(super) fn explain(&self, shard: &Shard, key: &UserKey, explain: &Explain) -> AnswerResult {
         let _still = shard.view();
         let (decisions, memory) = match explain {
             Explain::Memory(id) => {
@@ -272,10 +273,10 @@ impl Recall {
                 (decisions, memory)
             }
         };
-        Ok((Answer::Explained { decisions, memory }, Seen::of(shard)))
+        Ok((Answer::Explained { decisions, memory }, ShardState::of(shard)))
     }
 
-    pub(super) fn stats(&self, shard: &Shard, key: &UserKey) -> Answered {
+    pub(super) fn stats(&self, shard: &Shard, key: &UserKey) -> AnswerResult {
         let _still = shard.view();
         let (mut stats, mut importance) = (Stats::default(), 0.0);
         let count = |map: &mut BTreeMap<String, u64>, word: &str| {
@@ -299,7 +300,7 @@ impl Recall {
         stats.average_importance =
             if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
         stats.decisions = shard.outcomes_of(key);
-        Ok((Answer::Stats(stats), Seen::of(shard)))
+        Ok((Answer::Stats(stats), ShardState::of(shard)))
     }
 }
 
@@ -316,14 +317,14 @@ fn annotate(
         return Ok(());
     }
     let newer: Vec<Arc<Memory>> =
-        shard.store.recalled(key, &newer)?.into_iter().flatten().collect();
+        shard.store.cached_memories(key, &newer)?.into_iter().flatten().collect();
     let newer = newer.iter().filter(|memory| as_of.is_none_or(|as_of| memory.valid_from <= as_of));
     rank::annotate(ranked, &newer.map(Arc::as_ref).collect::<Vec<_>>());
     Ok(())
 }
 
-fn found(one: Ranked) -> Found {
-    Found {
+fn found(one: Ranked) -> RecalledMemory {
+    RecalledMemory {
         memory: one.memory,
         score: one.score,
         relevance: one.relevance,
@@ -373,7 +374,7 @@ fn find(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
     let own = shard.store.memory(key, id).map_err(broken)?;
     let found = match own {
         Some(memory) => Some(memory),
-        None => shard.store.memory(&key.everyone(), id).map_err(broken)?,
+        None => shard.store.memory(&key.tenant_key(), id).map_err(broken)?,
     };
     found.ok_or_else(|| Reject {
         field: Some("memory".into()),

@@ -1,37 +1,37 @@
 //! Finds the hits for a question in a shard, each with its scores.
 //!
 //! 1. BM25 over the user's documents, and the nearest vectors, give up to `limit` ids each.
-//! 2. Both scores are computed for every id, and [`rank::most_relevant`] keeps `limit` of them.
+//! 2. Both scores are computed for every id, and [`rank::preselected`] keeps `limit` of them.
 //! 3. Their memories are read from the store.
 //! 4. Steps 2 and 3 are repeated once for the successors and revisions of the hits: for a question
 //!    about Berlin, the answer is Lisbon.
 
-use crate::domain::{Memory, MemoryId, Neighbour, Spread, UserKey, Vector};
+use crate::domain::{CosineScale, Memory, MemoryId, NeighbourTurn, UserKey, Vector};
 use crate::fault::Fault;
 use crate::memory::reads::StagedVectors;
 use crate::profile::Profile;
 use crate::shard::Shard;
-use crate::stages::index::Words;
-use crate::stages::rank::{self, Hit, Near};
+use crate::stages::index::WordScores;
+use crate::stages::rank::{self, Hit, HitScore};
 use crate::text;
 use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A question, prepared for the text index and the vector index.
-pub struct Sought {
-    /// Words of the question in the original wording: names are good search terms.
+pub struct PreparedQuestion {
+    /// WordScores of the question in the original wording: names are good search terms.
     pub words: text::Words,
     /// Vector of the question in the first person of the speaker that the question names.
     pub vector: Vector,
     /// Vectors of the single words; empty if the profile does not use them.
     pub word_vectors: Vec<Vector>,
-    pub spread: Spread,
+    pub spread: CosineScale,
     /// The greatest number of different words that are searched.
     pub terms_max: usize,
 }
 
-impl Sought {
+impl PreparedQuestion {
     /// Returns the search terms, and true if all of them are of one language.
     fn terms(&self, shard: &Shard, key: &UserKey) -> Result<(Vec<String>, bool), Fault> {
         let mut terms = self.words.searched(|| shard.index.text.languages(key))?;
@@ -48,14 +48,14 @@ impl Sought {
 }
 
 /// Returns the hits, and the information of the question's words among this user's documents.
-pub fn hits_of(
+pub fn find_hits(
     shard: &Shard,
     key: &UserKey,
     profile: &Profile,
-    sought: &Sought,
+    sought: &PreparedQuestion,
     limit: usize,
 ) -> Result<(Vec<Hit>, f32), Fault> {
-    let Sought { vector, word_vectors, spread, .. } = sought;
+    let PreparedQuestion { vector, word_vectors, spread, .. } = sought;
     let mut load = || shard.vectors(key);
     let (terms, is_in_one_language) = sought.terms(shard, key)?;
     let scored = shard.index.text.scored(key, &terms, profile.retrieval.words)?;
@@ -67,17 +67,17 @@ pub fn hits_of(
     let (mut hits, mut read): (Vec<Hit>, HashSet<MemoryId, RandomState>) = Default::default();
     for _ in 0..2 {
         let cosines = shard.index.vectors.cosines(key, &mut load, vector, &next)?;
-        let found: Vec<(MemoryId, Words, f32)> = next
+        let found: Vec<(MemoryId, WordScores, f32)> = next
             .iter()
             .zip(cosines)
             .zip(scored.of(&next))
             .map(|((id, cosine), words)| (*id, words, spread.standard(cosine)))
             .collect();
-        let near: Vec<Near> = found
+        let near: Vec<HitScore> = found
             .iter()
-            .map(|(_, words, cosine)| Near { words: words.own, cosine: *cosine })
+            .map(|(_, words, cosine)| HitScore { words: words.own, cosine: *cosine })
             .collect();
-        let found: Vec<_> = rank::most_relevant(&near, profile.retrieval.dense, limit)
+        let found: Vec<_> = rank::preselected(&near, profile.retrieval.dense, limit)
             .into_iter()
             .map(|place| found[place])
             .collect();
@@ -91,7 +91,8 @@ pub fn hits_of(
                 .for_each(|(nearest, cosine)| *nearest = nearest.max(spread.standard(cosine)));
         }
         let first = hits.len();
-        let memories = shard.store.recalled(key, &ids)?.into_iter().zip(found).zip(nearest_words);
+        let memories =
+            shard.store.cached_memories(key, &ids)?.into_iter().zip(found).zip(nearest_words);
         hits.extend(memories.filter_map(|((memory, (_, words, cosine)), nearest_word)| {
             Some(Hit { nearest_word, ..hit(memory?, words, is_in_one_language, cosine, sought) })
         }));
@@ -110,12 +111,12 @@ pub fn hits_of(
 
 fn hit(
     memory: Arc<Memory>,
-    words: Words,
+    words: WordScores,
     is_in_one_language: bool,
     cosine: f32,
-    sought: &Sought,
+    sought: &PreparedQuestion,
 ) -> Hit {
-    let beside = |neighbour: &Option<Neighbour>, words: f32| Near {
+    let beside = |neighbour: &Option<NeighbourTurn>, words: f32| HitScore {
         words,
         cosine: neighbour.as_ref().map_or(0.0, |neighbour| {
             sought.spread.standard(neighbour.vector.cosine(&sought.vector))
@@ -123,7 +124,7 @@ fn hit(
     };
     let (before, after) =
         (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
-    let own = Near { words: words.own, cosine };
+    let own = HitScore { words: words.own, cosine };
     Hit {
         own,
         nearest_word: 0.0,

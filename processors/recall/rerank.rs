@@ -32,7 +32,7 @@ pub struct Reranking {
 }
 
 /// A query in the form that was searched, and its ranked memories.
-pub struct Order {
+pub struct QueryResult {
     pub question: String,
     pub ranked: Vec<Ranked>,
 }
@@ -62,7 +62,7 @@ impl Recall {
     /// Reranks all queries or none: scores before and after a rerank cannot be compared.
     pub(super) fn rerank(
         &mut self,
-        orders: Vec<Order>,
+        orders: Vec<QueryResult>,
         superseded: f32,
         left_ms: i64,
     ) -> Vec<Vec<Ranked>> {
@@ -81,7 +81,7 @@ impl Recall {
 impl Reranking {
     fn scores(
         &mut self,
-        orders: &[Order],
+        orders: &[QueryResult],
         left_ms: i64,
         metrics: &Metrics,
     ) -> Option<Vec<Vec<f32>>> {
@@ -108,7 +108,7 @@ impl Reranking {
 
     /// Returns the pairs by query and place, short texts first: the model pads a batch to its
     /// longest text, and the time of the first batches is then a lower bound for the others.
-    fn pairs(&self, orders: &[Order]) -> Vec<(usize, usize)> {
+    fn pairs(&self, orders: &[QueryResult]) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for (number, order) in orders.iter().enumerate() {
             let count = order.ranked.len().min(self.options.top);
@@ -122,7 +122,7 @@ impl Reranking {
 
     fn read(
         &mut self,
-        orders: &[Order],
+        orders: &[QueryResult],
         pairs: &[(usize, usize)],
         left_ms: i64,
     ) -> Result<RerankOutcome> {
@@ -156,7 +156,7 @@ impl Reranking {
     }
 }
 
-impl Order {
+impl QueryResult {
     /// Returns the query and the memory's text after the speaker's name, without which an "I" could
     /// be anybody.
     fn pair(&self, place: usize) -> (&str, String) {

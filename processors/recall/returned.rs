@@ -3,8 +3,8 @@
 //!
 //! Limit: counts of a process that dies are lost. They are uses, not memories.
 
-use crate::domain::{MarkKey, MemoryId, Time, UserKey};
-use crate::ports::broker::Outgoing;
+use crate::domain::{MemoryId, SigningKey, Time, UserKey};
+use crate::ports::broker::OutgoingRecord;
 use crate::stages::reply::{self, Proposal};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Options {
     pub events: String,
     /// The key of the signature by which ingest recognises these events as Keepsake's own.
-    pub marks: MarkKey,
+    pub marks: SigningKey,
     /// The longest time that a count waits for others.
     pub wait_ms: i64,
     /// From this many memories on, the counts are sent at once.
@@ -62,7 +62,7 @@ impl Returned {
 
     /// Returns one event for each user, once the first count has waited `wait_ms` or `memories_max`
     /// is reached.
-    pub fn due(&mut self, wall: Time, options: &Options) -> Vec<Outgoing> {
+    pub fn due(&mut self, wall: Time, options: &Options) -> Vec<OutgoingRecord> {
         if self.memories == 0 {
             return Vec::new();
         }
@@ -74,7 +74,7 @@ impl Returned {
     }
 
     /// Returns all counts as events, and starts again from zero.
-    pub fn all(&mut self, options: &Options) -> Vec<Outgoing> {
+    pub fn all(&mut self, options: &Options) -> Vec<OutgoingRecord> {
         let mut events = Vec::new();
         for (key, counts) in std::mem::take(self).by_user {
             let id = format!("returned-{}-{}", counts.partition, counts.first);
@@ -100,7 +100,7 @@ mod tests {
     fn options() -> Options {
         Options {
             events: "keepsake.events".into(),
-            marks: MarkKey::of("ours"),
+            marks: SigningKey::of("ours"),
             wait_ms: 1000,
             memories_max: 4,
         }

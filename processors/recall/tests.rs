@@ -5,8 +5,8 @@ use crate::config::Layers;
 use crate::fault::Result;
 use crate::home::{Home, MemoryHome};
 use crate::ingest::Ingest;
-use crate::ingest::flood::Flood;
-use crate::ownership::Place;
+use crate::ingest::flood::DeadLetterBreaker;
+use crate::ownership::Deployment;
 use crate::ports::clock::ManualClock;
 use crate::ports::embedder::{Model, pool};
 use crate::run;
@@ -53,7 +53,7 @@ impl Bench {
             Model::open(&run::options::embedder(&config)).expect("the hash model has no files");
         let clock = ManualClock::at(NOW);
         let metrics = Arc::new(Metrics::new());
-        let place = Place {
+        let place = Deployment {
             home: Home::Memory(MemoryHome::default()),
             cluster: "test".into(),
             topic: config.topics.events(),
@@ -77,8 +77,8 @@ impl Bench {
             encoder: pool::in_place(model.session().expect("the hash model has no files")),
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
-            spread: Spread::STANDARD,
-            flood: Flood::new(run::options::flood(&config)),
+            spread: CosineScale::STANDARD,
+            flood: DeadLetterBreaker::new(run::options::flood(&config)),
             metrics: metrics.clone(),
         };
         let session = model.session().expect("the hash model has no files");

@@ -3,7 +3,7 @@
 use super::Progress;
 use crate::fault::Result;
 use crate::ports::broker::{Log, Polled, Record};
-use crate::stages::store::changelog::{self, META, STATE_HEADER, is_marks_key};
+use crate::stages::store::changelog::{self, META, STATE_HEADER, is_signing_key};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub fn changed_since(log: &dyn Log, partition: i32, from: i64) -> Result<BTreeSe
     let span = Span { partition, from, end: log.end(partition)?, until: None };
     each(log, &span, &Progress::default(), &mut |record| {
         let name = record.key.unwrap_or_default();
-        if name != META.as_bytes() && !is_marks_key(&name) {
+        if name != META.as_bytes() && !is_signing_key(&name) {
             keys.insert(changelog::named(name)?.key);
         }
         Ok(())

@@ -7,8 +7,8 @@
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::Record;
 use crate::ports::clock::Clock;
-use crate::stages::store::changelog::{self, META, Named, STATE_HEADER, is_marks_key};
-use crate::stages::store::{Changes, Finished, Mark, Place, Store};
+use crate::stages::store::changelog::{self, META, STATE_HEADER, StoreKey, is_signing_key};
+use crate::stages::store::{ChangelogPosition, Changes, Checkpoint, EncodedBatch, Store};
 use crossbeam_channel::{Receiver, Sender};
 use std::thread::Scope;
 
@@ -34,7 +34,7 @@ impl Writer {
         let (outcomes, written) = crossbeam_channel::unbounded();
         scope.spawn(move || {
             for changes in to_write {
-                let outcome = store.apply_ahead(&changes);
+                let outcome = store.apply_restored(&changes);
                 let failed = outcome.is_err();
                 if outcomes.send(outcome).is_err() || failed {
                     break;
@@ -120,10 +120,10 @@ impl<'a> Batch<'a> {
             self.applied = changelog::applied_of(meta, self.store.identity())?;
             return Ok(());
         }
-        if is_marks_key(&name) {
+        if is_signing_key(&name) {
             return Ok(()); // belongs to the service, not to this shard
         }
-        let Named { key, is_memory } = changelog::named(name)?;
+        let StoreKey { key, is_memory } = changelog::named(name)?;
         let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
         let changes = if is_memory { &mut self.memories } else { &mut self.others };
         match (record.value, state) {
@@ -161,8 +161,8 @@ impl<'a> Batch<'a> {
         self.other_writer.wait()?;
         self.checkpointed = self.records;
         let at = clock.wall();
-        let changelog = Some(Place { offset: self.next - 1, at });
-        self.store.apply(Finished::default(), Mark { applied: self.applied, changelog })
+        let changelog = Some(ChangelogPosition { offset: self.next - 1, at });
+        self.store.apply(EncodedBatch::default(), Checkpoint { applied: self.applied, changelog })
     }
 
     fn write_memories(&mut self) -> Result<()> {

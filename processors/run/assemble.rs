@@ -5,7 +5,7 @@
 
 use super::dir::{begin_empty, instance_id, lock_dir, store_dir};
 use super::ingesting::{Durability, IngestLoop};
-use super::pace::Pace;
+use super::pace::BatchSize;
 use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging};
 use crate::config::Config;
@@ -13,9 +13,9 @@ use crate::domain::Time;
 use crate::fault::Result;
 use crate::home::Home;
 use crate::ingest::Ingest;
-use crate::ingest::flood::Flood;
+use crate::ingest::flood::DeadLetterBreaker;
 use crate::metrics::Metrics;
-use crate::ownership::{Changelog, Place, Shards};
+use crate::ownership::{Changelog, Deployment, Shards};
 use crate::ports::broker::Broker;
 use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::cross_encoder::{JudgeModel, RerankerModel};
@@ -72,7 +72,7 @@ impl Service {
         if config.kafka.is_embedded() {
             begin_empty(&dir, &connection.servers)?;
         }
-        let place = Place {
+        let place = Deployment {
             cluster: connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?,
             partitions: topics::ready_topics(&config, &connection, embedded.as_ref())?,
             topic: config.topics.events(),
@@ -174,7 +174,7 @@ impl Service {
                 .vocabulary()
                 .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: models.encoder.spread(),
-            flood: Flood::new(options::flood(config)),
+            flood: DeadLetterBreaker::new(options::flood(config)),
             metrics: parts.metrics.clone(),
         };
         let events = config.topics.events();
@@ -185,7 +185,7 @@ impl Service {
             replier: connection.producer("keepsake-receipts")?,
             compactor,
             limits: config.ingest.clone(),
-            pace: Pace::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
+            pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
             acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
             behind: BTreeSet::new(),
             fenced: 0,
@@ -238,7 +238,7 @@ impl Service {
             parts.shards.clone(),
             parts.metrics.clone(),
         )
-        .with_judging(judging);
+        .with_conflict_model(judging);
         let compact_loop = loops::CompactLoop {
             producer: connection.producer("keepsake-compact")?,
             asked,

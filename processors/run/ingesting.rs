@@ -19,16 +19,17 @@
 
 use super::Shared;
 use super::loops::{CLOSE, LOOK_UP, deliver, send, try_again};
-use super::pace::Pace;
+use super::pace::BatchSize;
 use crate::config;
 use crate::domain::Time;
 use crate::fault::{Fault, Result, StopName};
 use crate::ingest::{Effects, Ingest, Write};
 use crate::ports::broker::{
-    Consumer, Log, Outgoing, Polled, Producer, Record, Transactor, Unwritten, Written,
+    CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Producer, Record, TransactError,
+    Transactor,
 };
 use crate::shard::Shard;
-use crate::stages::store::Place;
+use crate::stages::store::ChangelogPosition;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +43,7 @@ pub struct IngestLoop {
     pub replier: Box<dyn Producer>,
     pub compactor: crossbeam_channel::Sender<Time>,
     pub limits: config::Ingest,
-    pub pace: Pace,
+    pub pace: BatchSize,
     pub acknowledge: Duration,
     /// Paused partitions that must be resumed behind the offset that their shard has applied.
     pub behind: BTreeSet<i32>,
@@ -241,8 +242,10 @@ impl IngestLoop {
         for write in writes {
             let shard = write.shard.clone();
             let applied = write.applied;
-            let place =
-                written.changelog.get(&shard.partition).map(|offset| Place { offset: *offset, at });
+            let place = written
+                .changelog
+                .get(&shard.partition)
+                .map(|offset| ChangelogPosition { offset: *offset, at });
             let took = write.carry_out(place)?;
             ingest.metrics.shard_applied(
                 shard.partition,
@@ -252,7 +255,7 @@ impl IngestLoop {
             );
             ingest.metrics.behind(shard.partition, shard.behind());
             read.push((shard.partition, applied + 1));
-            if shard.index.text.is_settling_due() {
+            if shard.index.text.is_flush_due() {
                 shard.settle()?;
             }
         }
@@ -277,13 +280,13 @@ impl IngestLoop {
         &mut self,
         ingest: &Ingest,
         shared: &Shared,
-        outputs: Vec<Outgoing>,
+        outputs: Vec<OutgoingRecord>,
         writes: &[Write],
-    ) -> Result<Option<Written>> {
+    ) -> Result<Option<CommittedOffsets>> {
         let transactor = match &mut self.durability {
             Durability::Local(producer) => {
                 deliver(producer.as_mut(), outputs, self.acknowledge, shared, "ingest")?;
-                return Ok(Some(Written::default()));
+                return Ok(Some(CommittedOffsets::default()));
             }
             Durability::Changelog(transactor) => transactor,
         };
@@ -301,18 +304,18 @@ impl IngestLoop {
                 self.fenced = 0;
                 return Ok(Some(written));
             }
-            Err(Unwritten::Nothing(why)) => {
+            Err(TransactError::Nothing(why)) => {
                 tracing::warn!(why, "transaction aborted: its events are read again");
                 self.read_again(ingest);
             }
-            Err(Unwritten::Unknown(why)) => {
+            Err(TransactError::Unknown(why)) => {
                 tracing::warn!(
                     why,
                     "outcome of a transaction is unknown: restoring from the changelog"
                 );
                 self.restart_from_log(ingest, shared)?;
             }
-            Err(Unwritten::Fenced(why)) => {
+            Err(TransactError::Fenced(why)) => {
                 self.fenced += 1;
                 if self.fenced > FENCED_MAX {
                     let what = format!(
@@ -324,7 +327,7 @@ impl IngestLoop {
                 tracing::warn!(why, "transaction fenced: starting again from the log");
                 self.restart_from_log(ingest, shared)?;
             }
-            Err(Unwritten::Fault(fault)) => return Err(fault),
+            Err(TransactError::Fault(fault)) => return Err(fault),
         }
         Ok(None)
     }
@@ -353,12 +356,12 @@ impl IngestLoop {
     }
 }
 
-fn outcome_name(outcome: &std::result::Result<Written, Unwritten>) -> &'static str {
+fn outcome_name(outcome: &std::result::Result<CommittedOffsets, TransactError>) -> &'static str {
     match outcome {
         Ok(_) => "committed",
-        Err(Unwritten::Nothing(_)) => "aborted",
-        Err(Unwritten::Unknown(_)) => "unknown",
-        Err(Unwritten::Fenced(_)) => "fenced",
-        Err(Unwritten::Fault(_)) => "fault",
+        Err(TransactError::Nothing(_)) => "aborted",
+        Err(TransactError::Unknown(_)) => "unknown",
+        Err(TransactError::Fenced(_)) => "fenced",
+        Err(TransactError::Fault(_)) => "fault",
     }
 }

@@ -9,9 +9,9 @@ use crate::compact::Compact;
 use crate::domain::Time;
 use crate::fault::{Fault, Result};
 use crate::ownership::Shards;
-use crate::ports::broker::{Consumer, Outgoing, Polled, Producer, Start};
+use crate::ports::broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
 use crate::recall::Recall;
-use crate::stages::index::Counts;
+use crate::stages::index::CacheCounts;
 use crossbeam_channel::RecvTimeoutError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) const CLOSE: Duration = Duration::from_secs(5);
 /// restart.
 pub(super) fn deliver(
     producer: &mut dyn Producer,
-    outputs: Vec<Outgoing>,
+    outputs: Vec<OutgoingRecord>,
     within: Duration,
     shared: &Shared,
     thread: &str,
@@ -71,7 +71,7 @@ pub(super) fn try_again(fault: Fault, shared: &Shared) -> Result<()> {
 
 /// Sends a reply. A reply that the Kafka client does not accept is only logged, because its sender
 /// repeats the request after a timeout.
-pub(super) fn send(producer: &mut dyn Producer, reply: Outgoing) {
+pub(super) fn send(producer: &mut dyn Producer, reply: OutgoingRecord) {
     if let Err(fault) = producer.send(&reply) {
         tracing::warn!(%fault, topic = reply.topic, "cannot send a reply");
     }
@@ -117,7 +117,7 @@ impl RecallLoop {
                 self.commit(&recall, &mut committed);
             }
         }
-        for outgoing in recall.last_words() {
+        for outgoing in recall.drain() {
             send(self.producer.as_mut(), outgoing);
         }
         let _ = self.producer.flush(CLOSE);
@@ -231,7 +231,7 @@ impl FlushLoop {
         for shard in self.shards.all() {
             shared.metrics.store_size(shard.partition, shard.store.bytes_on_disk());
         }
-        let Counts { bytes, hits, misses } = self.shards.vector_counts();
+        let CacheCounts { bytes, hits, misses } = self.shards.vector_counts();
         shared.metrics.vector_cache(bytes as u64, hits, misses);
     }
 }

@@ -11,12 +11,12 @@
 //! Limit: the key is as safe as the memories topic, where only the service may write.
 
 use crate::config::Config;
-use crate::domain::{KEY_BYTES_MIN, MarkKey};
+use crate::domain::{KEY_BYTES_MIN, SigningKey};
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::broker::{Broker, Log, Producer};
 use crate::restore;
 use crate::stages::reply;
-use crate::stages::store::changelog::{MARKS_KEY, STATE_HEADER};
+use crate::stages::store::changelog::{SIGNING_KEY_PREFIX, STATE_HEADER};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,9 +32,9 @@ static OF_THIS_PROCESS: LazyLock<String> = LazyLock::new(random);
 const PARTITION: i32 = 0;
 
 /// Returns the key of the configuration, or else a random key of this process.
-pub fn key(config: &Config) -> MarkKey {
+pub fn key(config: &Config) -> SigningKey {
     let given = &config.topics.marks_key;
-    MarkKey::of(if given.is_empty() { &OF_THIS_PROCESS } else { given })
+    SigningKey::of(if given.is_empty() { &OF_THIS_PROCESS } else { given })
 }
 
 /// Returns the key that all processes of the service share through the memories topic. `dir` holds
@@ -90,7 +90,7 @@ impl Keeper<'_> {
 
     /// Returns the first key from this offset on, with its offset.
     fn found(&self, from: i64, until: Option<i64>) -> Result<Option<(i64, String)>> {
-        let record = restore::first_named(self.log, PARTITION, from, until, MARKS_KEY)?;
+        let record = restore::first_named(self.log, PARTITION, from, until, SIGNING_KEY_PREFIX)?;
         let key = record
             .as_ref()
             .and_then(|record| record.header(STATE_HEADER))
@@ -99,7 +99,7 @@ impl Keeper<'_> {
     }
 
     fn publish(&mut self, key: &str) -> Result<()> {
-        let name = format!("{MARKS_KEY}{}", uuid::Uuid::new_v4().simple());
+        let name = format!("{SIGNING_KEY_PREFIX}{}", uuid::Uuid::new_v4().simple());
         self.producer.send(&reply::shard_state(
             name,
             Some(key.as_bytes()),
@@ -211,7 +211,7 @@ mod tests {
         let second = "2".repeat(64);
         let mut producer = cluster.connect("both").producer("both").expect("a producer");
         for (name, key) in [("a", &first), ("b", &second)] {
-            let name = format!("{MARKS_KEY}{name}");
+            let name = format!("{SIGNING_KEY_PREFIX}{name}");
             producer
                 .send(&reply::shard_state(name, Some(key.as_bytes()), TOPIC, PARTITION))
                 .expect("sent");

@@ -47,9 +47,9 @@ fn cross_encoder(
     })
 }
 
-pub fn judging(config: &Config) -> compact::JudgingOptions {
+pub fn judging(config: &Config) -> compact::ConflictOptions {
     let conflict = &config.conflict;
-    compact::JudgingOptions {
+    compact::ConflictOptions {
         probability: conflict.probability,
         cosine: conflict.cosine,
         earlier_max: conflict.earlier_max,
@@ -78,7 +78,7 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
             documents_bytes_max: (config.index.document_cache_bytes / partitions.max(1) as usize)
                 .max(DOCUMENT_CACHE_LEAST),
         },
-        room: index::Room::new(config.index.vector_cache_bytes),
+        room: index::VectorBlocks::new(config.index.vector_cache_bytes),
         decisions_recent_max: config.limits.decisions_recent_max,
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-pub struct Pace {
+pub struct BatchSize {
     batch: Duration,
     max: usize,
     records: usize,
@@ -17,9 +17,9 @@ pub struct Pace {
 /// down to one record. Also the size of the first batch.
 const LEAST: usize = 100;
 
-impl Pace {
-    pub fn new(batch_ms: u64, max: usize) -> Pace {
-        Pace { batch: Duration::from_millis(batch_ms), max, records: LEAST.min(max) }
+impl BatchSize {
+    pub fn new(batch_ms: u64, max: usize) -> BatchSize {
+        BatchSize { batch: Duration::from_millis(batch_ms), max, records: LEAST.min(max) }
     }
 
     pub fn records(&self) -> usize {
@@ -46,7 +46,7 @@ mod tests {
 
     /// The size after 30 batches, if each batch and each record takes this many microseconds.
     fn settled(max: usize, batch_us: u64, record_us: u64) -> usize {
-        let mut pace = Pace::new(1000, max);
+        let mut pace = BatchSize::new(1000, max);
         for _ in 0..30 {
             let records = pace.records();
             let decided = Duration::from_micros(record_us * records as u64);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn one_slow_batch_halves_the_size_and_the_limit_holds_from_the_first() {
-        let mut pace = Pace::new(1000, 4000);
+        let mut pace = BatchSize::new(1000, 4000);
         for records in [100, 200] {
             pace.carried_out(records, Duration::ZERO, Duration::ZERO);
         }
@@ -81,7 +81,7 @@ mod tests {
         pace.carried_out(400, Duration::from_secs(600), Duration::from_secs(600));
         assert_eq!(pace.records(), 200);
         for max in [1, 3, 500] {
-            assert!(Pace::new(1000, max).records() <= max && settled(max, 0, 0) == max);
+            assert!(BatchSize::new(1000, max).records() <= max && settled(max, 0, 0) == max);
         }
     }
 }

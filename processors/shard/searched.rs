@@ -1,7 +1,7 @@
 //! Builds the search document of a memory: its text, date, speaker and neighbouring turns.
 
-use crate::domain::{Around, Memory, Role, Time};
-use crate::stages::index::{Document, Text};
+use crate::domain::{Memory, NeighbourTurns, Role, Time};
+use crate::stages::index::{Document, SearchText};
 use crate::text::{self, Language, Stems, Words};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub fn document(memory: Memory) -> Document {
 /// used or linked need not be indexed again.
 pub fn has_same_words(one: &Memory, other: &Memory) -> bool {
     fn searched(memory: &Memory) -> (Time, Role, Option<&str>, &str, [Option<&str>; 3]) {
-        let Around { before, earlier, after } = &memory.around;
+        let NeighbourTurns { before, earlier, after } = &memory.around;
         let around =
             [before, earlier, after].map(|neighbour| neighbour.as_ref().map(|one| &*one.words));
         (memory.created_at, memory.role, memory.speaker.as_deref(), &memory.content, around)
@@ -46,7 +46,7 @@ impl Searched {
             role,
             speaker,
             content,
-            around: Around { before, earlier, after },
+            around: NeighbourTurns { before, earlier, after },
             ..
         } = memory;
         let around = [before, earlier, after].map(|neighbour| neighbour.map(|one| one.words));
@@ -55,7 +55,7 @@ impl Searched {
 
     /// Stems the date, the speaker and the text as the memory's own words, and each neighbouring
     /// turn apart from them.
-    fn text(&self) -> Text {
+    fn text(&self) -> SearchText {
         let day = text::day(self.created_at);
         let speaker = self.speaker.as_deref();
         let content = Words::again(&self.content);
@@ -68,7 +68,7 @@ impl Searched {
         let own = frame
             .stems_in(Language::ENGLISH)
             .and(&content.stems_in(language.unwrap_or(Language::ENGLISH)));
-        Text {
+        SearchText {
             own,
             before,
             earlier,

@@ -1,7 +1,7 @@
 //! Finds phrases of eight languages in a text: first person, small talk, wishes not to be
 //! remembered, and sensitive categories. The lists are data, in `config/languages/*.toml`.
 //!
-//! 1. Each list of each language file is assigned a meaning, for example [`Sign::Greeting`].
+//! 1. Each list of each language file is assigned a meaning, for example [`PhraseKind::Greeting`].
 //! 2. One [Aho-Corasick](https://docs.rs/aho-corasick) automaton per group ([`SPEECH`], [`WISHES`],
 //!    [`NEVER`]) holds the phrases of all languages, so one pass over a text finds all of them.
 //! 3. Text and phrases are compared after [`fold`]: lower case, no accents, and no drawn-out
@@ -31,21 +31,21 @@ const FILES: [(&str, &str); 8] = [
 
 /// A covered language, as an index into `FILES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Covered(u8);
+pub struct CoveredLanguage(u8);
 
 pub const LANGUAGES: usize = FILES.len();
-pub const ENGLISH: Covered = Covered(0);
-pub const JAPANESE: Covered = Covered(6);
-pub const CHINESE: Covered = Covered(7);
+pub const ENGLISH: CoveredLanguage = CoveredLanguage(0);
+pub const JAPANESE: CoveredLanguage = CoveredLanguage(6);
+pub const CHINESE: CoveredLanguage = CoveredLanguage(7);
 
-impl Covered {
-    pub fn all() -> impl Iterator<Item = Covered> {
-        (0..LANGUAGES as u8).map(Covered)
+impl CoveredLanguage {
+    pub fn all() -> impl Iterator<Item = CoveredLanguage> {
+        (0..LANGUAGES as u8).map(CoveredLanguage)
     }
 
     /// Looks up a language by its English name, for example "German".
-    pub fn named(name: &str) -> Option<Covered> {
-        Covered::all().find(|language| LISTS[language.place()].name == name)
+    pub fn named(name: &str) -> Option<CoveredLanguage> {
+        CoveredLanguage::all().find(|language| LISTS[language.place()].name == name)
     }
 
     /// Returns the language code, for example "de".
@@ -104,7 +104,7 @@ struct Never {
 
 /// The kinds of phrases by which a turn is classified as small talk or statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum PhraseKind {
     /// A function word. Identifies the language of a short text.
     Word,
     FirstPerson,
@@ -127,42 +127,45 @@ pub enum Sign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Do not remember this turn: "off the record".
-    Unsaid,
+    SkipThisTurn,
     /// Forget the previous turn: "forget what I just said".
-    Unsay,
+    ForgetLastTurn,
 }
 
 /// A match of a phrase, with its byte range in the folded text.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<T> {
-    pub language: Covered,
+pub struct PhraseMatch<T> {
+    pub language: CoveredLanguage,
     pub what: T,
     pub start: usize,
     pub end: usize,
 }
 
-pub static SPEECH: LazyLock<Finder<Sign>> = LazyLock::new(|| {
+pub static SPEECH: LazyLock<Finder<PhraseKind>> = LazyLock::new(|| {
     Finder::of(|lists| {
         vec![
-            (Sign::Word, &lists.words),
-            (Sign::FirstPerson, &lists.first_person),
-            (Sign::State, &lists.states),
-            (Sign::Phatic, &lists.phatic),
-            (Sign::Negation, &lists.negation),
-            (Sign::Change, &lists.change),
-            (Sign::Question, &lists.question),
-            (Sign::Greeting, &lists.greeting),
-            (Sign::Thanks, &lists.thanks),
-            (Sign::Acknowledgement, &lists.acknowledgement),
-            (Sign::Praise, &lists.praise),
-            (Sign::Filler, &lists.filler),
+            (PhraseKind::Word, &lists.words),
+            (PhraseKind::FirstPerson, &lists.first_person),
+            (PhraseKind::State, &lists.states),
+            (PhraseKind::Phatic, &lists.phatic),
+            (PhraseKind::Negation, &lists.negation),
+            (PhraseKind::Change, &lists.change),
+            (PhraseKind::Question, &lists.question),
+            (PhraseKind::Greeting, &lists.greeting),
+            (PhraseKind::Thanks, &lists.thanks),
+            (PhraseKind::Acknowledgement, &lists.acknowledgement),
+            (PhraseKind::Praise, &lists.praise),
+            (PhraseKind::Filler, &lists.filler),
         ]
     })
 });
 
 pub static WISHES: LazyLock<Finder<Wish>> = LazyLock::new(|| {
     Finder::of(|lists| {
-        vec![(Wish::Unsaid, &lists.wishes.unsaid), (Wish::Unsay, &lists.wishes.unsay)]
+        vec![
+            (Wish::SkipThisTurn, &lists.wishes.unsaid),
+            (Wish::ForgetLastTurn, &lists.wishes.unsay),
+        ]
     })
 });
 
@@ -192,13 +195,13 @@ fn parsed(code: &str, text: &str) -> Lists {
 pub struct Finder<T> {
     automaton: AhoCorasick,
     /// Language and meaning of each pattern, by pattern id.
-    meanings: Vec<(Covered, T)>,
+    meanings: Vec<(CoveredLanguage, T)>,
 }
 
 impl<T: Copy> Finder<T> {
     fn of(lists_of: impl Fn(&'static Lists) -> Vec<(T, &'static Vec<String>)>) -> Finder<T> {
         let (mut patterns, mut meanings) = (Vec::new(), Vec::new());
-        for (language, lists) in Covered::all().zip(LISTS.iter()) {
+        for (language, lists) in CoveredLanguage::all().zip(LISTS.iter()) {
             for (what, wordings) in lists_of(lists) {
                 patterns.extend(wordings.iter().map(|wording| fold(wording)));
                 meanings.resize(patterns.len(), (language, what));
@@ -212,14 +215,14 @@ impl<T: Copy> Finder<T> {
     }
 
     /// Lists every phrase in a folded text, overlapping ones included, in time linear in the text.
-    pub fn find<'f>(&'f self, folded: &'f str) -> impl Iterator<Item = Found<T>> + 'f {
+    pub fn find<'f>(&'f self, folded: &'f str) -> impl Iterator<Item = PhraseMatch<T>> + 'f {
         self.automaton.find_overlapping_iter(folded).filter_map(|found| {
             let (language, what) = self.meanings[found.pattern().as_usize()];
             let start = found.start();
             let end = found.end();
             let is_whole_words =
                 !language.is_spaced() || is_border(folded, start) && is_border(folded, end);
-            is_whole_words.then_some(Found { language, what, start, end })
+            is_whole_words.then_some(PhraseMatch { language, what, start, end })
         })
     }
 }
@@ -335,13 +338,13 @@ mod tests {
         let greets = |text: &str| {
             SPEECH
                 .find(&fold(text))
-                .any(|found| found.what == Sign::Greeting && found.language != CHINESE)
+                .any(|found| found.what == PhraseKind::Greeting && found.language != CHINESE)
         };
         assert!(greets("oh, hallo!") && !greets("hallodri"));
         assert!(
             SPEECH
                 .find(&fold("他说你好吗"))
-                .any(|found| found.what == Sign::Greeting && found.language == CHINESE)
+                .any(|found| found.what == PhraseKind::Greeting && found.language == CHINESE)
         );
     }
 }

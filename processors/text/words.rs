@@ -111,7 +111,7 @@ impl Words {
     }
 
     #[cfg(test)]
-    pub fn are_forgotten() -> bool {
+    pub fn cache_is_absent() -> bool {
         TEXTS.with_borrow(Option::is_none)
     }
 
@@ -476,7 +476,7 @@ mod tests {
             })
         });
         assert_eq!(ended.expect_err("panics").downcast_ref(), Some(&"the work failed"));
-        assert!(Words::are_forgotten() && !is_cached("text 3") && cached().is_empty());
+        assert!(Words::cache_is_absent() && !is_cached("text 3") && cached().is_empty());
     }
 
     fn cached() -> Vec<String> {

@@ -2,7 +2,9 @@
 //! them.
 
 use keepsake::fault::Result;
-use keepsake::ports::broker::{Log, Membership, Outgoing, Transactor, Unwritten, Written};
+use keepsake::ports::broker::{
+    CommittedOffsets, Log, Membership, OutgoingRecord, TransactError, Transactor,
+};
 use keepsake::stages::store::changelog::META;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ pub struct Saboteur {
     inner: Box<dyn Transactor>,
     bug: Bug,
     memories: Arc<dyn Log>,
-    metas: BTreeMap<i32, Outgoing>,
+    metas: BTreeMap<i32, OutgoingRecord>,
 }
 
 impl Saboteur {
@@ -40,7 +42,7 @@ impl Saboteur {
     }
 
     /// The records as the bug changes them.
-    fn sabotaged(&mut self, records: &[Outgoing]) -> Vec<Outgoing> {
+    fn sabotaged(&mut self, records: &[OutgoingRecord]) -> Vec<OutgoingRecord> {
         let mut records = records.to_vec();
         match self.bug {
             Bug::MetaOfTheBatchBefore => {
@@ -57,8 +59,8 @@ impl Saboteur {
         records
     }
 
-    fn written(&self, records: &[Outgoing]) -> Written {
-        Written {
+    fn written(&self, records: &[OutgoingRecord]) -> CommittedOffsets {
+        CommittedOffsets {
             changelog: records
                 .iter()
                 .filter(|record| is_meta(record))
@@ -69,26 +71,26 @@ impl Saboteur {
     }
 }
 
-fn is_meta(record: &Outgoing) -> bool {
+fn is_meta(record: &OutgoingRecord) -> bool {
     record.key.as_deref() == Some(META.as_bytes())
 }
 
 impl Transactor for Saboteur {
     fn transact(
         &mut self,
-        records: &[Outgoing],
+        records: &[OutgoingRecord],
         read: &[(i32, i64)],
         member: &Membership,
-    ) -> std::result::Result<Written, Unwritten> {
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         let records = self.sabotaged(records);
         match (self.inner.transact(&records, read, member), self.bug) {
-            (Err(Unwritten::Unknown(why)), Bug::UnknownIsCommitted) => {
-                self.renew().map_err(|_| Unwritten::Unknown(why))?;
+            (Err(TransactError::Unknown(why)), Bug::UnknownIsCommitted) => {
+                self.renew().map_err(|_| TransactError::Unknown(why))?;
                 Ok(self.written(&records))
             }
-            (Err(Unwritten::Unknown(why)), Bug::UnknownIsAborted) => {
-                self.renew().map_err(|_| Unwritten::Unknown(why.clone()))?;
-                Err(Unwritten::Nothing(why))
+            (Err(TransactError::Unknown(why)), Bug::UnknownIsAborted) => {
+                self.renew().map_err(|_| TransactError::Unknown(why.clone()))?;
+                Err(TransactError::Nothing(why))
             }
             (outcome, _) => outcome,
         }

@@ -6,24 +6,24 @@ use super::interruptions::{InterruptedConsumer, InterruptedLog, Interruptions};
 use super::stream::PARTITIONS;
 use crate::support::in_process::hash_model;
 use crossbeam_channel::Receiver;
-use keepsake::compact::{Compact, Judging, JudgingOptions};
+use keepsake::compact::{Compact, ConflictOptions, Judging};
 use keepsake::config::{Config, Layers};
-use keepsake::domain::{Spread, Time};
+use keepsake::domain::{CosineScale, Time};
 use keepsake::fault::Result;
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
-use keepsake::ingest::flood::Flood;
+use keepsake::ingest::flood::DeadLetterBreaker;
 use keepsake::metrics::Metrics;
-use keepsake::ownership::{Changelog, Place, Shards};
-use keepsake::ports::broker::{Broker, Log, Ownership};
+use keepsake::ownership::{Changelog, Deployment, Shards};
+use keepsake::ports::broker::{Broker, Log, RebalanceListener};
 use keepsake::ports::clock::{Clock, ManualClock};
-use keepsake::ports::cross_encoder::Judge;
+use keepsake::ports::cross_encoder::ContradictionJudge;
 use keepsake::ports::embedder::{Model, pool};
 use keepsake::ports::memory::{Cluster, Connection};
 use keepsake::profile::Profiles;
 use keepsake::run::ingesting::{Durability, IngestLoop};
 use keepsake::run::loops::CompactLoop;
-use keepsake::run::pace::Pace;
+use keepsake::run::pace::BatchSize;
 use keepsake::run::{Shared, options};
 use keepsake::stages::score::Rarity;
 use std::collections::{BTreeSet, VecDeque};
@@ -70,7 +70,7 @@ impl Kit {
         changelog: Option<Changelog>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Shards> {
-        let place = Place {
+        let place = Deployment {
             home: Home::Memory(home.clone()),
             cluster: "sim".into(),
             topic: self.config.topics.events(),
@@ -95,18 +95,18 @@ impl Kit {
             encoder: pool::in_place(self.model.session().expect("the hash encoder needs no files")),
             tokens: self.model.tokens(),
             rarity: Rarity::flat(),
-            spread: Spread::STANDARD,
-            flood: Flood::new(options::flood(&self.config)),
+            spread: CosineScale::STANDARD,
+            flood: DeadLetterBreaker::new(options::flood(&self.config)),
             metrics: self.metrics.clone(),
         }
     }
 
     fn judging(&self) -> Judging {
-        let options = JudgingOptions { cosine: 0.0, ..options::judging(&self.config) };
+        let options = ConflictOptions { cosine: 0.0, ..options::judging(&self.config) };
         Judging {
             judge: Box::new(ThirdOfAllPairs),
             clock: Arc::new(ManualClock::default()),
-            spread: Spread::STANDARD,
+            spread: CosineScale::STANDARD,
             options,
         }
     }
@@ -115,7 +115,7 @@ impl Kit {
 /// A contradiction judge that finds one in about a third of all pairs, the same ones each time.
 struct ThirdOfAllPairs;
 
-impl Judge for ThirdOfAllPairs {
+impl ContradictionJudge for ThirdOfAllPairs {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         Ok(pairs
             .iter()
@@ -268,7 +268,7 @@ impl Process {
             durability: Durability::Changelog(transactor),
             replier: connection.producer("receipts")?,
             compactor,
-            pace: Pace::new(3_600_000, start.batch_records_max),
+            pace: BatchSize::new(3_600_000, start.batch_records_max),
             limits,
             acknowledge: Duration::ZERO,
             behind: BTreeSet::new(),
@@ -283,7 +283,7 @@ impl Process {
                 shards.clone(),
                 kit.metrics.clone(),
             )
-            .with_judging(Some(kit.judging())),
+            .with_conflict_model(Some(kit.judging())),
             compact_loop: CompactLoop {
                 producer: connection.producer("compact")?,
                 asked,

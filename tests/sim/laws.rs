@@ -13,7 +13,7 @@ use keepsake::domain::{Memory, MemoryId, Time, UserKey};
 use keepsake::home::MemoryHome;
 use keepsake::memory::Reads;
 use keepsake::ownership::{Changelog, Shards};
-use keepsake::ports::broker::{Broker, Headers, Outgoing, Ownership, Record, header};
+use keepsake::ports::broker::{Broker, Headers, OutgoingRecord, RebalanceListener, Record, header};
 use keepsake::ports::clock::ManualClock;
 use keepsake::run::options;
 use keepsake::shard::Shard;
@@ -30,7 +30,7 @@ type At = (i32, i64);
 type Body = (Option<Vec<u8>>, Option<Vec<u8>>, Headers);
 
 /// How often each record was written to one topic, by partition and body.
-type Written = BTreeMap<(i32, Body), usize>;
+type CommittedOffsets = BTreeMap<(i32, Body), usize>;
 
 /// The last value of each key of the change feed, by partition and key.
 type Feed = BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>;
@@ -38,9 +38,9 @@ type Feed = BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>;
 /// Shards and outputs of a faultless run over the events: no crash, and each event is read once.
 struct Fold {
     shards: Arc<Shards>,
-    decisions: Written,
-    dead_letters: Written,
-    forwarded: Written,
+    decisions: CommittedOffsets,
+    dead_letters: CommittedOffsets,
+    forwarded: CommittedOffsets,
     feed: Feed,
 }
 
@@ -106,9 +106,9 @@ impl Fold {
         let mut ingest = kit.ingest(&shards);
         let mut fold = Fold {
             shards: shards.clone(),
-            decisions: Written::new(),
-            dead_letters: Written::new(),
-            forwarded: Written::new(),
+            decisions: CommittedOffsets::new(),
+            dead_letters: CommittedOffsets::new(),
+            forwarded: CommittedOffsets::new(),
             feed: Feed::new(),
         };
         for (partition, records) in end.events.iter().enumerate() {
@@ -130,8 +130,8 @@ impl Fold {
         Ok(fold)
     }
 
-    fn add(&mut self, topics: &Topics, output: Outgoing) {
-        let Outgoing { topic, partition, key, value, headers, .. } = output;
+    fn add(&mut self, topics: &Topics, output: OutgoingRecord) {
+        let OutgoingRecord { topic, partition, key, value, headers, .. } = output;
         if topic == topics.decisions() {
             count(&mut self.decisions, 0, (key, value, headers));
         } else if topic == topics.dead_letters() {
@@ -383,7 +383,7 @@ fn forgotten_stays_forgotten(world: &World<'_>, end: &End) -> Law {
 /// All shards hold the same tenant memories, except for the offset of the last change, which is
 /// each shard's own.
 fn tenant_memories_are_equal_on_all_shards(end: &End) -> Law {
-    let everyone = UserKey::everyone_of(TENANT).expect("the tenant has a valid name");
+    let everyone = UserKey::of_tenant(TENANT).expect("the tenant has a valid name");
     let mut first: Option<BTreeMap<MemoryId, Memory>> = None;
     for shard in &end.shards {
         let mut held = BTreeMap::new();
@@ -486,7 +486,7 @@ fn value_text(value: Option<&Option<Vec<u8>>>) -> String {
 }
 
 /// Fails at the first record that was not written as often as in the fold.
-fn compare(what: &str, ours: &Written, theirs: &Written) -> Law {
+fn compare(what: &str, ours: &CommittedOffsets, theirs: &CommittedOffsets) -> Law {
     let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     for key in keys {
         let here = ours.get(key).copied().unwrap_or(0);
@@ -507,8 +507,8 @@ fn compare(what: &str, ours: &Written, theirs: &Written) -> Law {
 fn written<'r>(
     records: impl Iterator<Item = &'r Record>,
     partition: fn(&Record) -> i32,
-) -> Written {
-    let mut all = Written::new();
+) -> CommittedOffsets {
+    let mut all = CommittedOffsets::new();
     for record in records {
         let body = (record.key.clone(), record.value.clone(), record.headers.clone());
         count(&mut all, partition(record), body);
@@ -516,7 +516,7 @@ fn written<'r>(
     all
 }
 
-fn count(written: &mut Written, partition: i32, body: Body) {
+fn count(written: &mut CommittedOffsets, partition: i32, body: Body) {
     *written.entry((partition, body)).or_default() += 1;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::workload::Dice;
 use keepsake::domain::{MemoryId, Position, UserKey};
-use keepsake::ports::broker::{Headers, Outgoing};
+use keepsake::ports::broker::{Headers, OutgoingRecord};
 use serde_json::{Value, json};
 
 pub const TENANT: &str = "sim";
@@ -43,7 +43,7 @@ impl Sent {
 
 /// An event that is not sent yet.
 pub struct Next {
-    pub outgoing: Outgoing,
+    pub outgoing: OutgoingRecord,
     pub partition: i32,
     user: usize,
     event: Value,
@@ -128,13 +128,13 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
     } else {
         event.to_string().into_bytes()
     };
-    let outgoing = Outgoing {
+    let outgoing = OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),
         key: Some(key.as_str().into()),
         value: Some(value),
         headers: if dice.below(2) == 0 { receipt_headers(n) } else { Vec::new() },
-        ..Outgoing::default()
+        ..OutgoingRecord::default()
     };
     Next { outgoing, partition, user, event, is_broken, secret }
 }

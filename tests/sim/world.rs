@@ -15,7 +15,7 @@ use keepsake::fault::Fault;
 use keepsake::home::MemoryHome;
 use keepsake::ports::broker::Broker;
 use keepsake::ports::clock::ManualClock;
-use keepsake::ports::memory::{Cluster, Connection, Mishap, Tombstones};
+use keepsake::ports::memory::{Cluster, Connection, InjectedFault, Tombstones};
 use std::collections::BTreeMap;
 
 const NAMES: [&str; 2] = ["ann", "bob"];
@@ -253,19 +253,19 @@ impl<'k> World<'k> {
 
     fn plan_mishap(&mut self) -> Step {
         let mishap = match self.dice.below(12) {
-            0..=1 => Mishap::LoseAcknowledgement,
-            2..=3 => Mishap::TimeOutBefore,
-            4 => Mishap::CommitLate,
-            5 => Mishap::Abort,
-            6 => Mishap::DieAfterRecords(self.dice.below(12) as usize),
-            7 => Mishap::DieBeforeCommit,
-            8 => Mishap::DieAfterCommit,
-            9 => Mishap::RefusePoll,
-            10 => Mishap::DuplicateDelivery,
-            _ => Mishap::LoseDelivery,
+            0..=1 => InjectedFault::LoseAcknowledgement,
+            2..=3 => InjectedFault::TimeOutBefore,
+            4 => InjectedFault::CommitLate,
+            5 => InjectedFault::Abort,
+            6 => InjectedFault::DieAfterRecords(self.dice.below(12) as usize),
+            7 => InjectedFault::DieBeforeCommit,
+            8 => InjectedFault::DieAfterCommit,
+            9 => InjectedFault::RefusePoll,
+            10 => InjectedFault::DuplicateDelivery,
+            _ => InjectedFault::LoseDelivery,
         };
         // The sending client is not under test: its events must be at the offsets that it records.
-        if matches!(mishap, Mishap::LoseDelivery) && self.sent.len() < self.events {
+        if matches!(mishap, InjectedFault::LoseDelivery) && self.sent.len() < self.events {
             return Ok(());
         }
         self.say(format!("next: {mishap:?}"));

@@ -1,7 +1,7 @@
 //! A changelog in memory: the records that a shard is restored from, and those written after them.
 
 use keepsake::fault::{Fault, Result, StopName};
-use keepsake::ports::broker::{Consumer, Log, Membership, Outgoing, Polled, Record, Start};
+use keepsake::ports::broker::{Consumer, Log, Membership, OutgoingRecord, Polled, Record, Start};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Changelog {
     }
 
     /// Appends records and returns the offset of the last one.
-    pub fn write<'a>(&self, outgoing: impl Iterator<Item = &'a Outgoing>) -> i64 {
+    pub fn write<'a>(&self, outgoing: impl Iterator<Item = &'a OutgoingRecord>) -> i64 {
         let mut records = self.0.lock();
         for out in outgoing {
             let offset = records.last().map_or(0, |last| last.offset + 1);

@@ -6,13 +6,13 @@
 use super::changelog::Changelog;
 use keepsake::compact::{Compact, Judging};
 use keepsake::config::{Config, Layers};
-use keepsake::domain::{Decision, Now, Spread, Time};
+use keepsake::domain::{CosineScale, Decision, Now, Time};
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
-use keepsake::ingest::flood::Flood;
+use keepsake::ingest::flood::DeadLetterBreaker;
 use keepsake::metrics::Metrics;
-use keepsake::ownership::{Place, Shards};
-use keepsake::ports::broker::{Outgoing, Record};
+use keepsake::ownership::{Deployment, Shards};
+use keepsake::ports::broker::{OutgoingRecord, Record};
 use keepsake::ports::clock::ManualClock;
 use keepsake::ports::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
 use keepsake::profile::Profiles;
@@ -66,7 +66,7 @@ impl InProcess {
         let config = layers.checked().expect("the defaults are valid");
         let metrics = Arc::new(Metrics::new());
         let embedder = session();
-        let place = Place {
+        let place = Deployment {
             home: Home::Memory(MemoryHome::default()),
             cluster: "in-process".into(),
             topic: config.topics.events(),
@@ -97,8 +97,8 @@ impl InProcess {
             encoder: pool::in_place(session()),
             tokens: tokens.clone(),
             rarity: Rarity::flat(),
-            spread: Spread::STANDARD,
-            flood: Flood::new(options::flood(config)),
+            spread: CosineScale::STANDARD,
+            flood: DeadLetterBreaker::new(options::flood(config)),
             metrics: metrics.clone(),
         };
         let recall = Recall::new(
@@ -135,7 +135,7 @@ impl InProcess {
     pub fn compaction(&self, judging: Option<Judging>) -> Compact {
         let options = options::compact(&self.config);
         Compact::new(options, self.profiles.clone(), self.shards.clone(), self.metrics.clone())
-            .with_judging(judging)
+            .with_conflict_model(judging)
     }
 
     /// Applies an event and returns the outcome of its first decision.
@@ -150,8 +150,8 @@ impl InProcess {
 
     /// Applies a record that the service itself has written, for example a proposal, and returns
     /// the outcome of its first decision.
-    pub fn outcome_of_own_record(&mut self, own: &Outgoing) -> &'static str {
-        let Outgoing { topic, key, value, headers, .. } = own.clone();
+    pub fn outcome_of_own_record(&mut self, own: &OutgoingRecord) -> &'static str {
+        let OutgoingRecord { topic, key, value, headers, .. } = own.clone();
         let record =
             Record { topic, key, value, headers, offset: self.offset, ..Record::default() };
         self.apply(record)[0].outcome.as_str()
@@ -165,7 +165,7 @@ impl InProcess {
         let place = self
             .changelog
             .as_ref()
-            .map(|(log, at)| store::Place { offset: log.write(memories), at: *at });
+            .map(|(log, at)| store::ChangelogPosition { offset: log.write(memories), at: *at });
         let mut decisions = Vec::new();
         for write in effects.writes {
             decisions.extend(write.decisions.clone());

@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::fault::Result;
-use crate::ports::broker::{Broker, Consumer, Outgoing, Polled, Producer, Record, Start};
+use crate::ports::broker::{Broker, Consumer, OutgoingRecord, Polled, Producer, Record, Start};
 use crate::ports::kafka::Connection;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Echo {
     }
 }
 
-fn reply(record: Record) -> Outgoing {
+fn reply(record: Record) -> OutgoingRecord {
     let topic = record.header("kafka_replyTopic").unwrap_or_default();
     let topic = String::from_utf8_lossy(topic).into_owned();
     let partition = record
@@ -47,12 +47,12 @@ fn reply(record: Record) -> Outgoing {
         .map(i32::from_be_bytes);
     let headers =
         record.headers.into_iter().filter(|(name, _)| name == "kafka_correlationId").collect();
-    Outgoing {
+    OutgoingRecord {
         topic,
         partition,
         key: record.key,
         value: record.value,
         headers,
-        ..Outgoing::default()
+        ..OutgoingRecord::default()
     }
 }

@@ -10,7 +10,7 @@ use crate::ports::clock::SystemClock;
 use crate::ports::embedder::Model;
 use crate::restore::{Progress, restore};
 use crate::run::options;
-use crate::stages::store::{self, Changes, Finished, Identity, Mark, Store};
+use crate::stages::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
 use clap::Args;
 use std::time::{Duration, Instant};
 
@@ -120,7 +120,7 @@ fn restore_one(trial: &Trial, identity: &Identity, log: &dyn Log) -> Result<Rest
 fn write_one_by_one(trial: &Trial, identity: &Identity, changes: &Changes) -> Result<Duration> {
     let store = open_empty(trial, identity)?;
     let began = Instant::now();
-    store.apply_ahead(changes)?;
+    store.apply_restored(changes)?;
     store.flush()?;
     Ok(began.elapsed())
 }
@@ -135,8 +135,8 @@ fn write_batches(trial: &Trial, identity: &Identity, changes: Changes) -> Result
             records: records.by_ref().take(trial.config.store.restore_batch_max).collect(),
         };
         store.apply(
-            Finished { changes, ..Finished::default() },
-            Mark { applied: 0, changelog: None },
+            EncodedBatch { changes, ..EncodedBatch::default() },
+            Checkpoint { applied: 0, changelog: None },
         )?;
     }
     store.flush()?;

@@ -10,13 +10,13 @@ use super::messages::{self, remember};
 use super::report::{BenchReport, RatioTarget, progress};
 use super::speech::ChatGenerator;
 use crate::config::Config;
-use crate::domain::{Now, Spread};
+use crate::domain::{CosineScale, Now};
 use crate::fault::{Fault, Result};
 use crate::home::Home;
 use crate::ingest::Ingest;
-use crate::ingest::flood::Flood;
+use crate::ingest::flood::DeadLetterBreaker;
 use crate::metrics::Metrics;
-use crate::ownership::{Place, Shards};
+use crate::ownership::{Deployment, Shards};
 use crate::ports::broker::Record;
 use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::embedder::{Embedder, TokenCounter, pool};
@@ -127,7 +127,7 @@ impl LoneShard {
         let mut config = config.clone();
         config.store.durability = crate::config::DurabilityMode::Local;
         let metrics = Arc::new(Metrics::new());
-        let place = Place {
+        let place = Deployment {
             home: Home::Directory(dir.to_owned()),
             cluster: "bench".into(),
             topic: config.topics.events(),
@@ -151,8 +151,8 @@ impl LoneShard {
             encoder: pool::in_place(Box::new(Noise)),
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
-            spread: Spread::STANDARD,
-            flood: Flood::new(options::flood(&config)),
+            spread: CosineScale::STANDARD,
+            flood: DeadLetterBreaker::new(options::flood(&config)),
             metrics: metrics.clone(),
         };
         let recall = recall::Recall::new(
@@ -189,7 +189,7 @@ impl LoneShard {
             for write in self.ingest.step(records)?.writes {
                 let shard = write.shard.clone();
                 write.carry_out(None)?;
-                if shard.index.text.is_settling_due() {
+                if shard.index.text.is_flush_due() {
                     shard.settle()?;
                 }
             }

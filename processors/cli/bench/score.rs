@@ -5,16 +5,18 @@ use super::messages;
 use super::report::{BenchReport, RatioTarget, progress};
 use super::speech::ChatGenerator;
 use crate::config::Config;
-use crate::domain::{Action, Event, OwnWords, Role, SaidBefore, Spread, Turn, UserKey, Vector};
+use crate::domain::{
+    Action, ContextTurn, CosineScale, Event, Role, Turn, UserKey, UserWordCounts, Vector,
+};
 use crate::fault::{Fault, Result, StopName};
 use crate::policies::keepsake::{self, Keepsake};
 use crate::ports::broker::Record;
 use crate::ports::embedder::{Model, TokenCounter};
 use crate::profile::{Profile, Profiles};
 use crate::run::options;
-use crate::stages::score::{self, Ground, Rarity, Said, Verdict};
-use crate::stages::split::change::{Before, News};
-use crate::stages::split::{self, Candidate, Earlier};
+use crate::stages::score::{self, GateVerdict, Rarity, ScoredText, ScoringContext};
+use crate::stages::split::change::{EarlierStatement, PossibleRevision};
+use crate::stages::split::{self, Candidate, EarlierText};
 use crate::stages::{decode, redact};
 use clap::Args;
 use std::collections::VecDeque;
@@ -165,14 +167,14 @@ impl Pipeline {
 
     /// Judges a candidate in the steps of ingest: look for contradictions and revisions among the
     /// memories, compute the surprise, compare the surprise with the threshold.
-    fn judge(&self, candidate: &Candidate, vector: &Vector, history: &mut History) -> Verdict {
-        let said = Said::of(&candidate.text, &self.rarity);
+    fn judge(&self, candidate: &Candidate, vector: &Vector, history: &mut History) -> GateVerdict {
+        let said = ScoredText::of(&candidate.text, &self.rarity);
         let conflicts = if split::may_conflict(&candidate.text) {
             split::conflicts(&candidate.text, &history.contradiction_candidates())
         } else {
             Vec::new()
         };
-        if let Some(news) = News::of(&candidate.text) {
+        if let Some(news) = PossibleRevision::of(&candidate.text) {
             let candidates = history.revision_candidates();
             black_box(
                 news.revisions(&candidates, self.profile.change.order, &|stem| {
@@ -180,7 +182,7 @@ impl Pipeline {
                 }),
             );
         }
-        let ground = Ground {
+        let ground = ScoringContext {
             vector,
             nearest: 0.5,
             recent: history.recent.make_contiguous(),
@@ -188,7 +190,7 @@ impl Pipeline {
             role: Role::User,
             linked: !(candidate.slots.is_empty() && conflicts.is_empty()),
             rarity: &self.rarity,
-            spread: Spread::STANDARD,
+            spread: CosineScale::STANDARD,
             own_words: &history.own_words,
         };
         let surprise = score::surprise(&said, &ground, &self.policy.weights);
@@ -208,22 +210,25 @@ impl Pipeline {
 /// Stands in for the records a shard holds of a user who has talked for a while.
 #[derive(Default)]
 struct History {
-    own_words: OwnWords,
+    own_words: UserWordCounts,
     totals: VecDeque<f32>,
     /// Context window of the session.
-    recent: VecDeque<SaidBefore>,
+    recent: VecDeque<ContextTurn>,
     /// Memories that a new turn may contradict.
     memories: VecDeque<String>,
 }
 
 impl History {
-    fn contradiction_candidates(&self) -> Vec<Earlier<'_>> {
-        self.memories.iter().map(|content| Earlier { content, cosine: 0.5, opposed: 0 }).collect()
+    fn contradiction_candidates(&self) -> Vec<EarlierText<'_>> {
+        self.memories
+            .iter()
+            .map(|content| EarlierText { content, cosine: 0.5, opposed: 0 })
+            .collect()
     }
 
-    fn revision_candidates(&self) -> Vec<Before<'_>> {
+    fn revision_candidates(&self) -> Vec<EarlierStatement<'_>> {
         let near = self.memories.iter().take(REVISION_CANDIDATES);
-        near.map(|content| Before {
+        near.map(|content| EarlierStatement {
             content,
             nearness: 2.0,
             is_nearest: false,
@@ -234,7 +239,7 @@ impl History {
 
     fn push_turn(&mut self, turn: &Turn, vector: &Vector) {
         push(&mut self.memories, turn.content.clone(), CONTRADICTION_CANDIDATES);
-        let said = SaidBefore {
+        let said = ContextTurn {
             speaker: turn.role.as_str().into(),
             role: turn.role,
             content: turn.content.as_str().into(),

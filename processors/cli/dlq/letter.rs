@@ -5,7 +5,7 @@ use crate::cli::show;
 use crate::config::Config;
 use crate::domain::MARK;
 use crate::fault::RejectCode;
-use crate::ports::broker::{Headers, Outgoing, Record, header};
+use crate::ports::broker::{Headers, OutgoingRecord, Record, header};
 use crate::stages::decode::REDRIVEN;
 use crate::text::shortened;
 use clap::Args;
@@ -102,7 +102,7 @@ impl DeadLetter {
     }
 
     /// Builds the original record, or returns the reason why it cannot be sent again.
-    pub fn restored(&self, topics: &SourceTopics) -> Result<Outgoing, String> {
+    pub fn restored(&self, topics: &SourceTopics) -> Result<OutgoingRecord, String> {
         let topic = self.topic();
         if topic.is_empty() {
             return Err(format!(
@@ -125,7 +125,7 @@ impl DeadLetter {
                 .to_owned());
         }
         let is_event = topic == *events;
-        Ok(Outgoing {
+        Ok(OutgoingRecord {
             topic: topic.into_owned(),
             partition: None,
             // An event without a field `at` takes its time from the timestamp. A request with the

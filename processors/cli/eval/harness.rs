@@ -13,9 +13,9 @@ use crate::domain::{Decision, Now, Time};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::{Home, MemoryHome};
 use crate::ingest::Ingest;
-use crate::ingest::flood::Flood;
+use crate::ingest::flood::DeadLetterBreaker;
 use crate::metrics::Metrics;
-use crate::ownership::{Place, Shards};
+use crate::ownership::{Deployment, Shards};
 use crate::ports::broker::Record;
 use crate::ports::clock::ManualClock;
 use crate::ports::cross_encoder::RerankerModel;
@@ -146,7 +146,7 @@ impl<'k> Life<'k> {
     ) -> Result<Life<'k>> {
         let config = &kit.config;
         let model = &kit.model;
-        let place = Place {
+        let place = Deployment {
             home: Home::Memory(MemoryHome::default()),
             cluster: "eval".into(),
             topic: config.topics.events(),
@@ -174,7 +174,7 @@ impl<'k> Life<'k> {
                 .vocabulary()
                 .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: model.spread(),
-            flood: Flood::new(options::flood(config)),
+            flood: DeadLetterBreaker::new(options::flood(config)),
             metrics: kit.metrics.clone(),
         };
         let recall = Recall::new(
@@ -223,7 +223,7 @@ impl<'k> Life<'k> {
                 let shard = write.shard.clone();
                 decisions.extend(write.decisions.iter().cloned());
                 write.carry_out(None)?;
-                if shard.index.text.is_settling_due() {
+                if shard.index.text.is_flush_due() {
                     shard.settle()?;
                 }
             }

@@ -5,7 +5,7 @@ use crate::fault::Result;
 use crate::home;
 use crate::memory::Reads;
 use crate::shard;
-use crate::stages::index::{self, Index, Room};
+use crate::stages::index::{self, Index, VectorBlocks};
 use crate::stages::store::Store;
 use std::collections::HashSet;
 use std::path::Path;
@@ -61,7 +61,8 @@ pub fn check(
     if !dir.exists() {
         return Ok(result);
     }
-    let index = Index::open(dir, options, Room::new(0), &home::generation(store.identity()))?;
+    let index =
+        Index::open(dir, options, VectorBlocks::new(0), &home::generation(store.identity()))?;
     let applied = store.applied();
     // Without a checkpoint, or with the checkpoint of a store that was set aside, the next start
     // indexes everything again.

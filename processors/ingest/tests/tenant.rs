@@ -3,7 +3,7 @@
 use super::{Bench, PARTITIONS};
 use crate::domain::{Decision, MARK, Memory, Outcome, UserKey};
 use crate::memory::Reads;
-use crate::ports::broker::{Outgoing, Record};
+use crate::ports::broker::{OutgoingRecord, Record};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ impl Bench {
 
     /// What each shard holds of the tenant's memories, without the offset at which it last changed there.
     fn of_tenant(&self) -> Vec<Vec<Memory>> {
-        let everyone = UserKey::everyone_of(TENANT).expect("a name");
+        let everyone = UserKey::of_tenant(TENANT).expect("a name");
         let of = |partition| {
             let (shard, mut found) =
                 (self.ingest.shards.get(partition).expect("all are open"), Vec::new());
@@ -92,7 +92,7 @@ fn what_a_tenant_sees_is_the_same_on_every_shard_and_decided_once() {
 
 #[test]
 fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
-    let everyone = UserKey::everyone_of(TENANT).expect("a name");
+    let everyone = UserKey::of_tenant(TENANT).expect("a name");
     let mut bench = Bench::new();
     let (orders, away): (Vec<i32>, Vec<i32>) =
         (0..PARTITIONS).partition(|p| everyone.partition(PARTITIONS) == *p);
@@ -118,7 +118,7 @@ fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
 fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_letter() {
     let mut bench = Bench::new();
     let away = (0..PARTITIONS)
-        .find(|p| UserKey::everyone_of(TENANT).expect("a name").partition(PARTITIONS) != *p);
+        .find(|p| UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS) != *p);
     let user = user_on(away.expect("two others"));
     let mut event = house("The office closes at six.", &user);
     event["id"] = "e-1".into();
@@ -153,7 +153,7 @@ fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_let
 fn an_event_that_is_sent_twice_before_it_had_its_turn_is_told_as_a_duplicate_with_its_memory() {
     let mut bench = Bench::new();
     let away = (0..PARTITIONS)
-        .find(|p| UserKey::everyone_of(TENANT).expect("a name").partition(PARTITIONS) != *p);
+        .find(|p| UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS) != *p);
     let user = user_on(away.expect("two others"));
     let mut event = house("The office closes at six.", &user);
     event["id"] = "e-1".into();
@@ -252,7 +252,7 @@ proptest! {
             let turn = turns.next().expect("it goes round") as usize;
             let Some(partition) = ready.get(turn % ready.len().max(1)).copied() else { break };
             let record = waiting[partition].remove(0);
-            let forwarded: Vec<Outgoing> = bench.step(vec![record]).0;
+            let forwarded: Vec<OutgoingRecord> = bench.step(vec![record]).0;
             for record in forwarded.into_iter().filter_map(|out| bench.arrived(out)) {
                 waiting[record.partition as usize].push(record);
             }

@@ -23,7 +23,7 @@ pub fn feedback(
     for id in memories {
         let Some(mut memory) = cx.named(staged, *id)? else { continue };
         known.push(*id);
-        let is_tenants = memory.key.is_everyone();
+        let is_tenants = memory.key.is_tenant();
         is_shared |= is_tenants;
         if is_tenants && !cx.may_change_tenant() {
             continue; // the copy that comes back in its turn changes it

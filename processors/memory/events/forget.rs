@@ -25,7 +25,7 @@ pub fn forget(
     let of_tenant = tenant::meant_of_tenant(staged, key, forget)?;
     if cx.part == Part::InOrder {
         // The sender was answered when the event came first.
-        erase(cx, staged, &mut handled, &key.everyone(), of_tenant)?;
+        erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?;
         return Ok(handled);
     }
     let follows = tenant::is_on_its_way(staged, key, forget)?;
@@ -51,7 +51,7 @@ pub fn forget(
         Forget::Everything => doomed = all_where(cx, staged, |_| true)?,
     }
     let mut ids = erase(cx, staged, &mut handled, key, doomed)?;
-    ids.extend(erase(cx, staged, &mut handled, &key.everyone(), of_tenant)?);
+    ids.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
     if matches!(forget, Forget::Everything) {
         staged.forget_user(key)?;
         handled.forgotten.push(Forgotten::OfUser(key.clone()));

@@ -1,6 +1,6 @@
 //! Archives memories that the compaction worker proposes to archive, if they are as it saw them.
 
-use crate::domain::{Decision, Memory, MemoryId, Outcome, Seen};
+use crate::domain::{Decision, Memory, MemoryId, MemoryVersion, Outcome};
 use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::handled::Handled;
@@ -10,7 +10,7 @@ use crate::memory::staged::Staged;
 pub fn prune(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
-    seen: &[Seen],
+    seen: &[MemoryVersion],
     reason: &str,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
@@ -32,7 +32,11 @@ pub fn prune(
 }
 
 /// The active memories whose versions are still those that a proposal saw.
-pub fn unchanged(cx: &Context<'_>, staged: &Staged<'_>, seen: &[Seen]) -> Result<Vec<Memory>> {
+pub fn unchanged(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    seen: &[MemoryVersion],
+) -> Result<Vec<Memory>> {
     let mut unchanged = Vec::new();
     for one in seen {
         let memory = staged.memory(cx.key(), one.id)?;

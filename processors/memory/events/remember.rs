@@ -51,7 +51,7 @@ pub fn remember(
     };
     if asked.scope == Scope::Tenant {
         memory.author = Some(cx.key().user().to_owned());
-        memory.key = cx.key().everyone();
+        memory.key = cx.key().tenant_key();
     }
     let mut decision = Decision {
         candidate: Some(memory.content.clone()),

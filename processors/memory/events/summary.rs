@@ -2,7 +2,7 @@
 //! changed since, the summary is outdated and is planned again.
 
 use super::prune::unchanged;
-use crate::domain::{Decision, Kind, Outcome, Seen, Vector};
+use crate::domain::{Decision, Kind, MemoryVersion, Outcome, Vector};
 use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::handled::Handled;
@@ -15,7 +15,7 @@ pub fn summary(
     staged: &mut Staged<'_>,
     content: &str,
     vector: &Vector,
-    covers: &[Seen],
+    covers: &[MemoryVersion],
 ) -> Result<Handled> {
     let mut handled = Handled::default();
     let unchanged = unchanged(cx, staged, covers)?.len();

@@ -4,7 +4,8 @@
 //!   withheld? → for each candidate: shadow, judge, apply → extract → context window
 
 use crate::domain::{
-    Around, Decision, Memory, MemoryId, Neighbour, Outcome, Role, SaidBefore, Signal, Turn, Vector,
+    ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Signal,
+    Turn, Vector,
 };
 use crate::fault::Result;
 use crate::memory::context::Context;
@@ -178,7 +179,7 @@ fn add_to_context(
 ) -> Result<()> {
     let turn = &prepared.turn;
     let vector = prepared.candidates.first().map(|(_, vector)| vector.clone());
-    let said = SaidBefore {
+    let said = ContextTurn {
         speaker: speaker(turn).into(),
         role: turn.role,
         content: begin_and_end(&turn.content).into(),
@@ -196,7 +197,7 @@ fn add_to_context(
 
 /// Adds the words of a turn that became no memory to the memory of the turn before, which can then
 /// be found by them.
-fn lend_words(cx: &Context<'_>, staged: &mut Staged<'_>, said: &SaidBefore) -> Result<()> {
+fn lend_words(cx: &Context<'_>, staged: &mut Staged<'_>, said: &ContextTurn) -> Result<()> {
     let window = staged.window(cx.key(), cx.session())?;
     let Some(id) = window.said.last().and_then(|before| before.memory) else { return Ok(()) };
     let Some(mut memory) = staged.memory(cx.key(), id)? else { return Ok(()) };
@@ -208,16 +209,16 @@ fn lend_words(cx: &Context<'_>, staged: &mut Staged<'_>, said: &SaidBefore) -> R
 }
 
 /// The last turns of the session as a memory stores them.
-fn around(recent: &[SaidBefore]) -> Around {
+fn around(recent: &[ContextTurn]) -> NeighbourTurns {
     let mut last = recent.iter().rev();
     let before = last.next().and_then(neighbour);
     let earlier = last.next().and_then(neighbour);
-    let earlier = earlier.map(|earlier| Neighbour { vector: Vector::default(), ..earlier });
-    Around { before, earlier, after: None }
+    let earlier = earlier.map(|earlier| NeighbourTurn { vector: Vector::default(), ..earlier });
+    NeighbourTurns { before, earlier, after: None }
 }
 
-fn neighbour(said: &SaidBefore) -> Option<Neighbour> {
-    Some(Neighbour {
+fn neighbour(said: &ContextTurn) -> Option<NeighbourTurn> {
+    Some(NeighbourTurn {
         source: said.source.clone()?,
         speaker: said.speaker.clone(),
         words: first_words(&said.content),

@@ -31,7 +31,7 @@ pub fn update(
         handled.decide(cx.decision_about(&memory, Outcome::Refused, reason));
         return Ok(handled);
     }
-    let is_tenants = memory.key.is_everyone();
+    let is_tenants = memory.key.is_tenant();
     if is_tenants && !tenant::has_its_turn(cx, staged, &mut handled, memory.id) {
         return Ok(handled);
     }

@@ -9,7 +9,7 @@ use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::reads::{Reads, SlotHolder};
 use crate::memory::staged::Staged;
-use crate::stages::split::{self, DENIALS, Earlier};
+use crate::stages::split::{self, DENIALS, EarlierText};
 
 /// Neighbours fetched if a turn may contradict one of them. An assistant repeats a statement in
 /// many memories, so the user's own may stand far behind.
@@ -40,7 +40,9 @@ pub struct Statement<'a> {
 /// Returns the contradicted memories, the strongest contradiction first.
 pub fn opposed(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Result<Vec<Opposed>> {
     let mut earlier: Vec<(Memory, f32)> = Vec::new();
-    for (id, cosine) in new.near.iter().take_while(|(_, cosine)| *cosine >= split::NEAR_ENOUGH) {
+    for (id, cosine) in
+        new.near.iter().take_while(|(_, cosine)| *cosine >= split::CONFLICT_COSINE_MIN)
+    {
         let found = staged.memory(cx.key(), *id)?;
         let comparable = found.filter(|memory| is_comparable(cx, memory, new.turn));
         earlier.extend(comparable.map(|memory| (memory, *cosine)));
@@ -49,22 +51,22 @@ pub fn opposed(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
         }
     }
     let denials = staged.slots_under(cx.key(), DENIALS, DENIALS_MAX)?;
-    for SlotHolder { memory: id, .. } in split::told(new.text, &denials) {
+    for SlotHolder { memory: id, .. } in split::possibly_contradicted(new.text, &denials) {
         if earlier.iter().any(|(memory, _)| memory.id == *id) {
             continue;
         }
         let vector = staged.vector(cx.key(), *id)?;
         let cosine =
             vector.map_or(0.0, |vector| cx.settings.spread.standard(new.vector.cosine(&vector)));
-        if cosine >= split::NEAR_ENOUGH {
+        if cosine >= split::CONFLICT_COSINE_MIN {
             let found = staged.memory(cx.key(), *id)?;
             let comparable = found.filter(|memory| is_comparable(cx, memory, new.turn));
             earlier.extend(comparable.map(|memory| (memory, cosine)));
         }
     }
-    let compared: Vec<Earlier<'_>> = earlier
+    let compared: Vec<EarlierText<'_>> = earlier
         .iter()
-        .map(|(memory, cosine)| Earlier {
+        .map(|(memory, cosine)| EarlierText {
             content: &memory.content,
             cosine: *cosine,
             opposed: memory.conflicts_with.len(),

@@ -11,7 +11,7 @@ use crate::memory::links::slots;
 use crate::memory::reads::Reads;
 use crate::memory::staged::Staged;
 use crate::stages::split;
-use crate::stages::split::change::{Before, News, Revision, nearness};
+use crate::stages::split::change::{EarlierStatement, PossibleRevision, Revision, nearness};
 
 /// Neighbours fetched: their cosines show how far this person's memories lie apart.
 pub const NEIGHBOURS: usize = 256;
@@ -34,7 +34,7 @@ pub struct Revised {
 /// A new statement that earlier memories are compared with.
 #[derive(Clone, Copy)]
 pub struct Statement<'a> {
-    pub news: &'a News,
+    pub news: &'a PossibleRevision,
     pub role: Role,
     pub speaker: Option<&'a str>,
     pub vector: &'a Vector,
@@ -57,10 +57,10 @@ pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
     earlier.retain(|(memory, _)| is_open(cx, memory) && !new.closed.contains(&memory.id));
     earlier.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
     earlier.truncate(COMPARED_MAX);
-    let before: Vec<Before<'_>> = earlier
+    let before: Vec<EarlierStatement<'_>> = earlier
         .iter()
         .enumerate()
-        .map(|(place, (memory, cosine))| Before {
+        .map(|(place, (memory, cosine))| EarlierStatement {
             content: &memory.content,
             nearness: nearness(*cosine),
             is_nearest: place == 0,
@@ -121,14 +121,14 @@ pub fn unlink_old_words(
     content: &str,
     vector: Option<&Vector>,
 ) -> Result<()> {
-    let news = News::of(content);
+    let news = PossibleRevision::of(content);
     let slots = split::slots(content);
     let linked: Vec<MemoryId> = memory.supersedes.iter().chain(&memory.revises).copied().collect();
     for id in linked {
         let Some(old) = staged.memory(cx.key(), id)? else { continue };
         let replaces = split::slots(&old.content)
             .iter()
-            .any(|old| slots.iter().any(|new| split::replaces(new, old)));
+            .any(|old| slots.iter().any(|new| split::supersedes(new, old)));
         let still_revises = match &news {
             Some(news) => would_revise(cx, staged, news, vector, &old)?,
             None => false,
@@ -145,13 +145,13 @@ pub fn unlink_old_words(
 fn would_revise(
     cx: &Context<'_>,
     staged: &Staged<'_>,
-    news: &News,
+    news: &PossibleRevision,
     vector: Option<&Vector>,
     old: &Memory,
 ) -> Result<bool> {
     let vectors = vector.zip(staged.vector(cx.key(), old.id)?);
     let cosine = vectors.map_or(0.0, |(new, old)| cx.settings.spread.standard(new.cosine(&old)));
-    let before = Before {
+    let before = EarlierStatement {
         content: &old.content,
         nearness: nearness(&[])(cosine),
         is_nearest: true,

@@ -27,7 +27,8 @@ pub fn replaced(staged: &Staged<'_>, key: &UserKey, slots: &[Slot]) -> Result<Ve
         for name in BTreeSet::from([slot.name.as_str(), family]) {
             let Some(holder) = staged.slot(key, name)? else { continue };
             let old = Slot { name: name.to_owned(), value: holder.value, cue: false };
-            if split::replaces(slot, &old) && !found.iter().any(|known| known.id == holder.memory) {
+            if split::supersedes(slot, &old) && !found.iter().any(|known| known.id == holder.memory)
+            {
                 let memory = staged.memory(key, holder.memory)?;
                 found.extend(memory.filter(|memory| memory.valid_to.is_none()));
             }

@@ -13,7 +13,7 @@ use crate::memory::context::Context;
 use crate::memory::handled::Handled;
 use crate::memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Said, Wish};
 use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked};
+use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits};
 
 /// The reason of a message that waits for its extraction, and its kind where the sender gave none.
 const WAITS: &str = "waits for the next extraction";
@@ -74,7 +74,7 @@ impl Policy for Alma {
         Recall { limit: shared::limit(asked, self.rank.limit, usize::MAX), ..asked.clone() }
     }
 
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
     }
 
@@ -83,7 +83,7 @@ impl Policy for Alma {
         ranked: &[Ranked],
         budget: usize,
         count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<Prompt> {
+    ) -> Option<PromptBlock> {
         Some(rank::block(&self.rank, ranked, budget, count_tokens))
     }
 }

@@ -3,7 +3,7 @@
 use crate::domain::{Memory, Time};
 use crate::policies::shared::{best_first, days_since_access, summed};
 use crate::stages::rank::frame::xml_text;
-use crate::stages::rank::{Hit, Prompt, Question, Ranked};
+use crate::stages::rank::{Hit, PromptBlock, Question, Ranked};
 use serde::Deserialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ pub(super) fn block(
     ranked: &[Ranked],
     budget: usize,
     count_tokens: &dyn Fn(&str) -> usize,
-) -> Prompt {
+) -> PromptBlock {
     let mut context = Context { lines: BTreeMap::new() };
     let mut left = budget;
     for part in PARTS {
@@ -116,9 +116,9 @@ pub(super) fn block(
                 context.lines.values().flatten().map(|(place, _)| *place).collect();
             taken.sort_unstable();
             return if taken.is_empty() {
-                Prompt::default()
+                PromptBlock::default()
             } else {
-                Prompt { text, tokens, taken }
+                PromptBlock { text, tokens, taken }
             };
         }
         // The whole may be longer than its parts were counted.

@@ -15,9 +15,9 @@ use crate::memory::policy::{Judgement, Learned, Lifecycle, Links, Said};
 use crate::memory::reads::Reads;
 use crate::memory::staged::Staged;
 use crate::profile::Treatment;
-use crate::stages::score::{self, Ground, Verdict};
+use crate::stages::score::{self, GateVerdict, ScoringContext};
 use crate::stages::split;
-use crate::stages::split::change::News;
+use crate::stages::split::change::PossibleRevision;
 use crate::text;
 use std::collections::HashSet;
 
@@ -42,9 +42,9 @@ pub fn judge(
     said: Said<'_>,
 ) -> Result<Judgement> {
     let Said { turn, candidate, vector, .. } = said;
-    let measured = score::Said::of(&candidate.text, cx.settings.rarity);
+    let measured = score::ScoredText::of(&candidate.text, cx.settings.rarity);
     let may_conflict = split::may_conflict(&candidate.text);
-    let news = if turn.role == Role::User { News::of(&candidate.text) } else { None };
+    let news = if turn.role == Role::User { PossibleRevision::of(&candidate.text) } else { None };
     let neighbours = if may_conflict || news.is_some() {
         conflicts::NEIGHBOURS.max(revisions::NEIGHBOURS)
     } else {
@@ -79,7 +79,7 @@ pub fn judge(
     }
     let window = staged.window(cx.key(), cx.session())?;
     let own_words = staged.own_words(cx.key())?;
-    let ground = Ground {
+    let ground = ScoringContext {
         vector,
         nearest: near.first().map_or(0.0, |(_, cosine)| *cosine),
         recent: &window.said,
@@ -131,20 +131,20 @@ fn verdict(
     said: Said<'_>,
     surprise: &crate::domain::Surprise,
     threshold: f32,
-) -> Verdict {
+) -> GateVerdict {
     let verdict = score::verdict(surprise, threshold);
     if verdict.keep || cx.profile.treatment(said.turn.role) != Treatment::Keep {
         return verdict;
     }
     let reason = format!("every {} turn is kept", said.turn.role.as_str());
-    Verdict { keep: true, reason, class: "role" }
+    GateVerdict { keep: true, reason, class: "role" }
 }
 
 /// Outcome, class and reason: merged, dropped, superseded or kept.
 fn concluded(
     cx: &Context<'_>,
     said: Said<'_>,
-    verdict: &Verdict,
+    verdict: &GateVerdict,
     same: Option<&Same>,
     links: &Links,
 ) -> (Outcome, &'static str, String) {
@@ -195,7 +195,7 @@ fn same(
         let may_be_same = is_echo || memory.role == turn.role && memory.speaker == turn.speaker;
         if may_be_same
             && memory.valid_to.is_none()
-            && score::says_the_same(&candidate.text, &memory.content, merge.overlap)
+            && score::is_same_statement(&candidate.text, &memory.content, merge.overlap)
         {
             return Ok(Some(Same { memory, cosine }));
         }

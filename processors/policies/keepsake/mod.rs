@@ -13,19 +13,19 @@ use crate::memory::context::Context;
 use crate::memory::links::{revisions, slots};
 use crate::memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
 use crate::memory::staged::Staged;
-use crate::stages::rank::{self, Hit, Order, Question};
+use crate::stages::rank::{self, Hit, Question, RankedHits};
 use crate::stages::score;
-use crate::stages::split::change::News;
+use crate::stages::split::change::PossibleRevision;
 use serde::Deserialize;
 use std::any::Any;
 use std::sync::Arc;
 
 #[derive(Clone)]
 pub struct Keepsake {
-    pub gate: score::Gate,
-    pub weights: score::Weights,
+    pub gate: score::GateOptions,
+    pub weights: score::SurpriseWeights,
     pub merge: Merge,
-    pub rank: rank::Weights,
+    pub rank: rank::RankOptions,
     /// Names the weights of the total, and the treatment of roles.
     totals: String,
 }
@@ -45,7 +45,7 @@ impl Keepsake {
     pub fn read(tables: &Tables) -> std::result::Result<Keepsake, String> {
         let fade: rank::WrittenFade = tables.read(&["fade"])?;
         let rank: rank::WrittenRank = tables.read_without(&["rank"], NOT_RANKING)?;
-        let weights: score::Weights = tables.read(&["weights"])?;
+        let weights: score::SurpriseWeights = tables.read(&["weights"])?;
         Ok(Keepsake {
             gate: tables.read_without(&["gate"], &["rule"])?,
             merge: tables.read(&["merge"])?,
@@ -92,7 +92,7 @@ impl Policy for Keepsake {
         Ok(Wish { kind: candidate.kind.clone(), confidence: 1.0, same: None, links })
     }
 
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         rank::order(hits, question, &self.rank, at)
     }
 
@@ -117,7 +117,7 @@ fn revised(
     vector: &Vector,
     links: &Links,
 ) -> Result<Vec<revisions::Revised>> {
-    let Some(news) = News::of(&asked.content) else { return Ok(Vec::new()) };
+    let Some(news) = PossibleRevision::of(&asked.content) else { return Ok(Vec::new()) };
     let at = cx.event.at;
     let closes = |old: &&crate::domain::Memory| {
         slots::closes(at, &asked.content, old) && !slots::is_late(at, old)

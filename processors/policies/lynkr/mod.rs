@@ -11,7 +11,7 @@ use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
 use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked, framed};
+use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits, framed};
 
 pub struct Lynkr {
     gate: gate::Gate,
@@ -42,7 +42,7 @@ impl Policy for Lynkr {
         Recall { limit, ..asked.clone() }
     }
 
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
     }
 
@@ -51,7 +51,7 @@ impl Policy for Lynkr {
         ranked: &[Ranked],
         budget: usize,
         count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<Prompt> {
+    ) -> Option<PromptBlock> {
         Some(framed(ranked, &rank::frame(&self.rank), budget, count_tokens))
     }
 }

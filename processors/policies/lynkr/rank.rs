@@ -99,7 +99,7 @@ fn label(kind: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Kind, Memory, Recall, Unsaid};
+    use crate::domain::{Kind, Memory, Recall, UnsetFields};
     use crate::memory::Policy;
     use crate::policies::lynkr::Lynkr;
     use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
@@ -207,8 +207,11 @@ mod tests {
     #[test]
     fn five_are_returned_unless_asked_for_and_never_more_than_twenty() {
         let asked = |limit, unsaid| {
-            let recall =
-                Recall { limit, unsaid: Unsaid { limit: unsaid, format: true }, ..recall("q") };
+            let recall = Recall {
+                limit,
+                unsaid: UnsetFields { limit: unsaid, format: true },
+                ..recall("q")
+            };
             policy(rank()).complete(&recall).limit
         };
         assert_eq!((asked(7, true), asked(7, false), asked(100, false)), (5, 7, 20));

@@ -3,7 +3,7 @@
 use crate::domain::{Kind, Memory, MemoryId, Role, Surprise};
 use crate::policies::shared::wording::{is_courtesy, specifics};
 use crate::policies::shared::{Ground, Judged, held, listed};
-use crate::stages::score::says_the_same;
+use crate::stages::score::is_same_statement;
 use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -94,7 +94,7 @@ fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
     memories
         .iter()
         .rev()
-        .find(|memory| says_the_same(text, &memory.content, gate.same_overlap))
+        .find(|memory| is_same_statement(text, &memory.content, gate.same_overlap))
         .map(|memory| memory.id)
 }
 

@@ -11,7 +11,7 @@ use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
 use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, Order, Question};
+use crate::stages::rank::{Hit, Question, RankedHits};
 
 pub struct MemoryPlatform {
     gate: gate::Gate,
@@ -41,7 +41,7 @@ impl Policy for MemoryPlatform {
         Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
     }
 
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
     }
 }

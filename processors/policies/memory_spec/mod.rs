@@ -11,7 +11,7 @@ use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
 use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked, framed};
+use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits, framed};
 
 pub struct MemorySpec {
     gate: gate::Gate,
@@ -46,7 +46,7 @@ impl Policy for MemorySpec {
         Recall { limit, ..asked.clone() }
     }
 
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         shared::order(hits, question, at, |hits, _| rank::ranked(&self.rank, hits, question))
     }
 
@@ -55,7 +55,7 @@ impl Policy for MemorySpec {
         ranked: &[Ranked],
         budget: usize,
         count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<Prompt> {
+    ) -> Option<PromptBlock> {
         Some(framed(ranked, &rank::frame(), budget, count_tokens))
     }
 }

@@ -72,7 +72,7 @@ fn write(one: &Ranked) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Kind, Recall, Time, Unsaid};
+    use crate::domain::{Kind, Recall, Time, UnsetFields};
     use crate::memory::Policy;
     use crate::policies::memory_spec::MemorySpec;
     use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn five_within_2000_tokens_are_the_defaults() {
         let recall =
-            Recall { limit: 99, unsaid: Unsaid { limit: true, format: true }, ..recall("q") };
+            Recall { limit: 99, unsaid: UnsetFields { limit: true, format: true }, ..recall("q") };
         assert_eq!((policy(rank()).complete(&recall).limit, recall.token_budget), (5, 2000));
     }
 

@@ -2,8 +2,8 @@
 
 use super::Ground;
 use crate::domain::{
-    Around, Kind, Memory, MemoryId, Metadata, Position, Role, SaidBefore, Scope, Time, UserKey,
-    Vector,
+    ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Role, Scope, Time,
+    UserKey, Vector,
 };
 use crate::stages::score::Rarity;
 use std::sync::LazyLock;
@@ -27,7 +27,7 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
         Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
     let at = Time(i64::from(number));
     Memory {
-        around: Around::default(),
+        around: NeighbourTurns::default(),
         id: MemoryId::of(&source, 0),
         key: UserKey::new("default", "anna").expect("a plain name"),
         author: None,
@@ -65,8 +65,8 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
     }
 }
 
-pub fn said(content: &str) -> SaidBefore {
-    SaidBefore {
+pub fn said(content: &str) -> ContextTurn {
+    ContextTurn {
         role: Role::User,
         speaker: "user".into(),
         content: content.into(),

@@ -11,7 +11,7 @@ use crate::fault::Result;
 use crate::memory::context::Context;
 use crate::memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
 use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, Order, Prompt, Question, Ranked, framed};
+use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits, framed};
 
 pub struct Talome {
     gate: gate::Gate,
@@ -53,7 +53,7 @@ impl Policy for Talome {
         Recall { limit, ..asked.clone() }
     }
 
-    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> Order {
+    fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         shared::order(hits, question, at, |hits, at| rank::ranked(&self.rank, hits, question, at))
     }
 
@@ -62,7 +62,7 @@ impl Policy for Talome {
         ranked: &[Ranked],
         budget: usize,
         count_tokens: &dyn Fn(&str) -> usize,
-    ) -> Option<Prompt> {
+    ) -> Option<PromptBlock> {
         Some(framed(ranked, &rank::frame(), budget, count_tokens))
     }
 }

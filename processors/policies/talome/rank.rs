@@ -51,7 +51,7 @@ fn write(one: &Ranked) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Memory, Recall, Unsaid};
+    use crate::domain::{Memory, Recall, UnsetFields};
     use crate::memory::Policy;
     use crate::policies::talome::Talome;
     use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_top_ten_are_returned_in_the_documents_section() {
-        let unsaid = Recall { unsaid: Unsaid { limit: true, format: true }, ..recall("q") };
+        let unsaid = Recall { unsaid: UnsetFields { limit: true, format: true }, ..recall("q") };
         assert_eq!((rank().top, policy(rank()).complete(&unsaid).limit), (10, 10));
         let ranked = order_of(&[
             of(1, "User prefers Jellyfin over Plex", |_| ()),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Judges pairs of statements, the earlier one first.
-pub trait Judge: Send {
+pub trait ContradictionJudge: Send {
     /// Returns the probability of a contradiction for each pair, in their order.
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>>;
 }
@@ -33,7 +33,7 @@ impl JudgeModel {
         Ok(JudgeModel { directory, labels, contradiction })
     }
 
-    pub fn session(&self) -> Result<Box<dyn Judge>> {
+    pub fn session(&self) -> Result<Box<dyn ContradictionJudge>> {
         Ok(Box::new(JudgeSession {
             model: self.directory.session()?,
             labels: self.labels,
@@ -76,7 +76,7 @@ struct JudgeSession {
     contradiction: usize,
 }
 
-impl Judge for JudgeSession {
+impl ContradictionJudge for JudgeSession {
     fn contradiction(&mut self, pairs: &[(&str, &str)]) -> Result<Vec<f32>> {
         let rows = self.model.read(pairs)?;
         Ok(rows.chunks(self.labels).map(|row| softmax_at(row, self.contradiction)).collect())

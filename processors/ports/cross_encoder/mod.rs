@@ -1,5 +1,5 @@
 //! Runs models that read two texts together: a [`Reranker`] scores how well a text answers a
-//! question, a [`Judge`] whether two statements contradict each other.
+//! question, a [`ContradictionJudge`] whether two statements contradict each other.
 //!
 //! Both are one kind of model, opened by `onnx.rs`. No module here knows memories or time; the
 //! caller decides which pairs are worth reading.
@@ -8,7 +8,7 @@ mod judge;
 mod onnx;
 mod reranker;
 
-pub use judge::{Judge, JudgeModel};
+pub use judge::{ContradictionJudge, JudgeModel};
 pub use reranker::{Reranker, RerankerModel};
 
 use std::path::PathBuf;

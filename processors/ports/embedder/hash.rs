@@ -5,7 +5,7 @@
 //! depend on every constant and hash here: a change needs a new `NAME`.
 
 use super::{Embedder, unit};
-use crate::domain::Spread;
+use crate::domain::CosineScale;
 use crate::fault::Result;
 use crate::text;
 
@@ -13,7 +13,7 @@ use crate::text;
 pub const DIMENSIONS: usize = 256;
 pub const NAME: &str = "hash-256";
 /// Measured values. A test measures again.
-pub const SPREAD: Spread = Spread { unrelated: 0.002, deviation: 0.073 };
+pub const SPREAD: CosineScale = CosineScale { unrelated: 0.002, deviation: 0.073 };
 
 /// Weight of a pair of words. A pair is more specific than its words, but occurs only in the same
 /// wording.

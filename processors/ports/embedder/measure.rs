@@ -12,7 +12,7 @@
 
 use super::spread::Measured;
 use super::{Embedder, centred};
-use crate::domain::Spread;
+use crate::domain::CosineScale;
 use crate::fault::Result;
 
 /// Everyday texts: on each line a language, a text and for some a paraphrase. Texts of one language
@@ -103,20 +103,20 @@ impl Encoded {
 }
 
 /// Returns the language with the lowest mean cosine, with mean and deviation over all its pairs.
-fn spread_of(vectors: &[Encoded]) -> (&'static str, Spread) {
-    let mut best: Option<(&'static str, Spread)> = None;
+fn spread_of(vectors: &[Encoded]) -> (&'static str, CosineScale) {
+    let mut best: Option<(&'static str, CosineScale)> = None;
     for group in vectors.chunk_by(|a, b| a.language == b.language) {
         let cosines: Vec<f64> = pairs(group).map(|(_, cosine)| f64::from(cosine)).collect();
         let count = cosines.len().max(1) as f64;
         let mean = cosines.iter().sum::<f64>() / count;
         let variance = cosines.iter().map(|cosine| (cosine - mean).powi(2)).sum::<f64>() / count;
         let found =
-            Spread { unrelated: rounded(mean, 1e3), deviation: rounded(variance.sqrt(), 1e3) };
+            CosineScale { unrelated: rounded(mean, 1e3), deviation: rounded(variance.sqrt(), 1e3) };
         if best.is_none_or(|(_, best)| found.unrelated < best.unrelated) {
             best = Some((group[0].language, found));
         }
     }
-    best.unwrap_or(("", Spread::STANDARD))
+    best.unwrap_or(("", CosineScale::STANDARD))
 }
 
 /// Returns the cosine of every pair of texts of one language.

@@ -12,7 +12,7 @@ mod onnx;
 pub mod pool;
 mod spread;
 
-use crate::domain::Spread;
+use crate::domain::CosineScale;
 use crate::fault::Result;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Model {
     }
 
     /// Returns the mean and deviation of this encoder's cosines of unrelated texts.
-    pub fn spread(&self) -> Spread {
+    pub fn spread(&self) -> CosineScale {
         match &self.loaded {
             Loaded::Directory(directory) => directory.spread(),
             Loaded::Hash => hash::SPREAD,

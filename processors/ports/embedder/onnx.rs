@@ -6,7 +6,7 @@
 
 use super::spread::Measured;
 use super::{Embedder, Options, centred, unit};
-use crate::domain::Spread;
+use crate::domain::CosineScale;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::onnx::{self, Graph, LimitedTokenizer, ModelFiles, Signature};
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ pub struct EncoderDirectory {
     name: Arc<str>,
     threads: usize,
     dimensions: usize,
-    spread: Spread,
+    spread: CosineScale,
     /// Subtracted from every vector, unless empty.
     centre: Arc<[f32]>,
     /// The session that `open` tried out, for the first caller of `session`.
@@ -53,7 +53,7 @@ impl EncoderDirectory {
             vocabulary: path.join("vocab.txt"),
             threads: options.threads,
             dimensions: 0,
-            spread: Spread::STANDARD,
+            spread: CosineScale::STANDARD,
             centre: Arc::default(),
             spare: Mutex::new(None),
         };
@@ -125,7 +125,7 @@ impl EncoderDirectory {
         &self.name
     }
 
-    pub fn spread(&self) -> Spread {
+    pub fn spread(&self) -> CosineScale {
         self.spread
     }
 

@@ -4,7 +4,7 @@
 //! `keepsake model measure` or the model set-up writes the file; opening an encoder reads it. The
 //! field names are a file format.
 
-use crate::domain::Spread;
+use crate::domain::CosineScale;
 use crate::fault::{Fault, Result, StopName};
 use crate::ports::onnx;
 use serde::{Deserialize, Serialize};
@@ -71,8 +71,8 @@ impl Measured {
         })
     }
 
-    pub fn spread(&self) -> Spread {
-        Spread { unrelated: self.unrelated, deviation: self.deviation }
+    pub fn spread(&self) -> CosineScale {
+        CosineScale { unrelated: self.unrelated, deviation: self.deviation }
     }
 
     fn check(&self, model: &str, dimensions: usize) -> std::result::Result<(), String> {

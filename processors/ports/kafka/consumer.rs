@@ -7,7 +7,7 @@
 
 use super::throttle::LogThrottle;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Consumer, Membership, Ownership, Polled, Record, Start};
+use crate::ports::broker::{Consumer, Membership, Polled, RebalanceListener, Record, Start};
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{
     BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
@@ -25,12 +25,12 @@ const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct ConsumerCallbacks {
     topic: String,
-    owner: Option<Arc<dyn Ownership>>,
+    owner: Option<Arc<dyn RebalanceListener>>,
     throttle: LogThrottle,
 }
 
 impl ConsumerCallbacks {
-    pub fn of_group(topic: &str, owner: Arc<dyn Ownership>) -> ConsumerCallbacks {
+    pub fn of_group(topic: &str, owner: Arc<dyn RebalanceListener>) -> ConsumerCallbacks {
         ConsumerCallbacks {
             topic: topic.to_owned(),
             owner: Some(owner),
@@ -93,7 +93,7 @@ impl ConsumerContext for ConsumerCallbacks {
 
 /// Asks the owner where each partition begins. Replaces `Committed` by the group's offset, which is
 /// known here, so that librdkafka needs no second request.
-fn begins(committed: &[(i32, Option<i64>)], owner: &dyn Ownership) -> Vec<(i32, Start)> {
+fn begins(committed: &[(i32, Option<i64>)], owner: &dyn RebalanceListener) -> Vec<(i32, Start)> {
     let mut starts = owner.assigned(committed);
     for (partition, start) in starts.iter_mut().filter(|(_, start)| *start == Start::Committed) {
         let known = committed.iter().find(|(other, _)| other == partition);

@@ -12,7 +12,7 @@ mod producer;
 mod throttle;
 mod transactor;
 
-use super::broker::{Broker, Consumer, Log, Ownership, Producer, Transactor};
+use super::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Transactor};
 use crate::fault::{Fault, Result, StopName};
 use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
 use log::KafkaLog;
@@ -327,7 +327,7 @@ impl Broker for Connection {
         &self,
         group: &str,
         topic: &str,
-        owner: Arc<dyn Ownership>,
+        owner: Arc<dyn RebalanceListener>,
     ) -> Result<Box<dyn Consumer>> {
         let mut config = self.consumer(&format!("{group}-ingest"), group);
         // Every partition is assigned with an explicit offset. If that offset is gone, continuing

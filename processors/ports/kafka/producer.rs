@@ -3,7 +3,7 @@
 
 use super::throttle::LogThrottle;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Outgoing, Producer};
+use crate::ports::broker::{OutgoingRecord, Producer};
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -86,7 +86,7 @@ const QUEUE_FULL_WAIT: Duration = Duration::from_secs(30);
 const ACKNOWLEDGED_LOOK: Duration = Duration::from_micros(100);
 
 impl Producer for KafkaProducer {
-    fn send(&mut self, outgoing: &Outgoing) -> Result<()> {
+    fn send(&mut self, outgoing: &OutgoingRecord) -> Result<()> {
         let give_up = Instant::now() + QUEUE_FULL_WAIT;
         loop {
             match self.producer.send(record(outgoing)) {
@@ -150,7 +150,7 @@ fn too_large(what: &str) -> Fault {
     )
 }
 
-fn record(outgoing: &Outgoing) -> BaseRecord<'_, [u8], [u8]> {
+fn record(outgoing: &OutgoingRecord) -> BaseRecord<'_, [u8], [u8]> {
     let mut record = BaseRecord::to(&outgoing.topic);
     record.partition = outgoing.partition;
     record.timestamp = outgoing.timestamp_ms;

@@ -2,7 +2,7 @@
 //! can fail.
 //!
 //! A transaction runs in five steps: begin, send all records, flush, add the input offsets, commit.
-//! A failure ends as one of [`Unwritten`]:
+//! A failure ends as one of [`TransactError`]:
 //!
 //! - `Nothing`: the broker confirmed the abort.
 //! - `Fenced`: another producer has the same transactional id.
@@ -12,7 +12,9 @@
 
 use super::producer::{KafkaProducer, ProducerCallbacks};
 use crate::fault::{Fault, Result};
-use crate::ports::broker::{Membership, Outgoing, Producer as _, Transactor, Unwritten, Written};
+use crate::ports::broker::{
+    CommittedOffsets, Membership, OutgoingRecord, Producer as _, TransactError, Transactor,
+};
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::ConsumerGroupMetadata;
@@ -57,20 +59,20 @@ impl KafkaTransactor {
 impl Transactor for KafkaTransactor {
     fn transact(
         &mut self,
-        records: &[Outgoing],
+        records: &[OutgoingRecord],
         read: &[(i32, i64)],
         member: &Membership,
-    ) -> std::result::Result<Written, Unwritten> {
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         let member =
             member.0.downcast_ref().expect("the consumer of the same broker made the membership");
         let offsets = read_until(&self.topic, read);
         let Some(open) = &mut self.open else {
-            return Err(Unwritten::Unknown("the producer is being replaced".into()));
+            return Err(TransactError::Unknown("the producer is being replaced".into()));
         };
         let outcome = open.transact(records, &offsets, member);
         if matches!(
             outcome,
-            Err(Unwritten::Unknown(_) | Unwritten::Fenced(_) | Unwritten::Fault(_))
+            Err(TransactError::Unknown(_) | TransactError::Fenced(_) | TransactError::Fault(_))
         ) {
             // Order matters: the producer is destroyed before anybody looks in the log for the
             // transaction.
@@ -101,10 +103,10 @@ impl Transactor for KafkaTransactor {
 impl Open {
     fn transact(
         &mut self,
-        records: &[Outgoing],
+        records: &[OutgoingRecord],
         offsets: &TopicPartitionList,
         member: &ConsumerGroupMetadata,
-    ) -> std::result::Result<Written, Unwritten> {
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         self.offsets_written.lock().clear();
         self.producer
             .producer
@@ -122,42 +124,42 @@ impl Open {
             .map_err(|error| self.unwritten("marks as read", error))?;
         producer.commit_transaction(WITHIN).map_err(|error| self.unwritten("commits", error))?;
         let changelog = std::mem::take(&mut *self.offsets_written.lock());
-        Ok(Written { changelog })
+        Ok(CommittedOffsets { changelog })
     }
 
-    fn undelivered(&self, fault: Fault) -> Unwritten {
+    fn undelivered(&self, fault: Fault) -> TransactError {
         match fault {
             Fault::Retry(retry) => self.aborted(retry.what),
             stop => {
                 // The process ends after this fault. If the abort does not arrive, the broker ends
                 // the transaction after its timeout.
                 let _ = self.producer.producer.abort_transaction(WITHIN);
-                Unwritten::Fault(stop)
+                TransactError::Fault(stop)
             }
         }
     }
 
-    fn unwritten(&self, step: &str, error: KafkaError) -> Unwritten {
+    fn unwritten(&self, step: &str, error: KafkaError) -> TransactError {
         let KafkaError::Transaction(failure) = &error else {
-            return Unwritten::Unknown(format!("{step}: {error}"));
+            return TransactError::Unknown(format!("{step}: {error}"));
         };
         let what = format!("{step}: {}", failure.string());
         if is_fenced(&error) {
-            Unwritten::Fenced(what)
+            TransactError::Fenced(what)
         } else if failure.txn_requires_abort() && !failure.is_fatal() {
             self.aborted(what)
         } else {
-            Unwritten::Unknown(what)
+            TransactError::Unknown(what)
         }
     }
 
     /// Aborts the transaction. Nothing is written if the broker confirms the abort.
-    fn aborted(&self, what: String) -> Unwritten {
+    fn aborted(&self, what: String) -> TransactError {
         match self.producer.producer.abort_transaction(WITHIN) {
-            Ok(()) => Unwritten::Nothing(what),
+            Ok(()) => TransactError::Nothing(what),
             // An undelivered record may be the first sign of being fenced.
-            Err(error) if is_fenced(&error) => Unwritten::Fenced(format!("{what}: {error}")),
-            Err(error) => Unwritten::Unknown(format!("{what}; and the abort: {error}")),
+            Err(error) if is_fenced(&error) => TransactError::Fenced(format!("{what}: {error}")),
+            Err(error) => TransactError::Unknown(format!("{what}; and the abort: {error}")),
         }
     }
 }

@@ -4,9 +4,9 @@
 use super::group::MemberNumber;
 use super::log::PartitionLog;
 use super::state::{ClusterState, GroupId};
-use super::{Connection, Mishap};
+use super::{Connection, InjectedFault};
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Consumer, Log, Membership, Ownership, Polled, Start};
+use crate::ports::broker::{Consumer, Log, Membership, Polled, RebalanceListener, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct ReadPosition {
 
 /// Membership in a group, as far as the consumer knows.
 struct GroupMember {
-    owner: Arc<dyn Ownership>,
+    owner: Arc<dyn RebalanceListener>,
     number: MemberNumber,
     /// The generation of the last poll.
     generation: i64,
@@ -63,7 +63,7 @@ impl MemoryConsumer {
     pub fn member(
         connection: Connection,
         group: GroupId,
-        owner: Arc<dyn Ownership>,
+        owner: Arc<dyn RebalanceListener>,
     ) -> Result<MemoryConsumer> {
         let mut state = connection.alive()?;
         let number = state.join(connection.number, &group);
@@ -166,7 +166,7 @@ impl MemoryConsumer {
 impl Consumer for MemoryConsumer {
     /// Returns at once: in the simulation, waiting brings no record.
     fn poll(&mut self, _: Duration) -> Result<Polled> {
-        if self.connection.alive()?.mishap(|mishap| mishap == Mishap::RefusePoll).is_some() {
+        if self.connection.alive()?.mishap(|mishap| mishap == InjectedFault::RefusePoll).is_some() {
             return Err(Fault::retry(format!("polls {}: refused", self.group.topic)));
         }
         self.rebalance()?;

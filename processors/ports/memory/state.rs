@@ -1,13 +1,13 @@
 //! Holds the whole simulated cluster as one value behind one lock. Calls no owner of partitions,
 //! since the lock is held.
 
-use super::Mishap;
+use super::InjectedFault;
 use super::group::{Group, MemberNumber};
 use super::log::{PartitionLog, TransactionNumber};
 use super::transactor::TransactionalId;
 use crate::domain::partition_of;
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Outgoing, Record};
+use crate::ports::broker::{OutgoingRecord, Record};
 use crate::ports::clock::Clock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct ClusterState {
     offsets: BTreeMap<(GroupId, i32), i64>,
     /// By transactional id.
     pub transactional_ids: BTreeMap<String, TransactionalId>,
-    mishaps: VecDeque<Mishap>,
+    mishaps: VecDeque<InjectedFault>,
     connections: Vec<ConnectionState>,
     /// The last number given to a member or a transaction.
     numbers: u64,
@@ -110,7 +110,7 @@ impl ClusterState {
     /// and offset.
     pub fn append(
         &mut self,
-        outgoing: &Outgoing,
+        outgoing: &OutgoingRecord,
         transaction: Option<TransactionNumber>,
     ) -> Result<(i32, i64)> {
         let timestamp_ms = outgoing.timestamp_ms.unwrap_or_else(|| self.clock.wall().0);
@@ -214,7 +214,7 @@ impl ClusterState {
 
     // ---------------------------------------------------------------- mishaps
 
-    pub fn plan_mishap(&mut self, mishap: Mishap) {
+    pub fn plan_mishap(&mut self, mishap: InjectedFault) {
         self.mishaps.push_back(mishap);
     }
 
@@ -223,7 +223,7 @@ impl ClusterState {
     }
 
     /// Takes the first planned fault that this call can suffer.
-    pub fn mishap(&mut self, can: impl Fn(Mishap) -> bool) -> Option<Mishap> {
+    pub fn mishap(&mut self, can: impl Fn(InjectedFault) -> bool) -> Option<InjectedFault> {
         let found = self.mishaps.iter().position(|mishap| can(*mishap))?;
         self.mishaps.remove(found)
     }
@@ -235,7 +235,7 @@ impl ClusterState {
 }
 
 impl Topic {
-    fn partition_for(&mut self, outgoing: &Outgoing) -> i32 {
+    fn partition_for(&mut self, outgoing: &OutgoingRecord) -> i32 {
         let count = self.partitions.len();
         match (outgoing.partition, &outgoing.key) {
             (Some(partition), _) => partition,
@@ -252,7 +252,7 @@ fn missing(what: impl std::fmt::Display) -> Fault {
     Fault::retry(format!("{what} does not exist"))
 }
 
-fn bytes(outgoing: &Outgoing) -> usize {
+fn bytes(outgoing: &OutgoingRecord) -> usize {
     let own = [&outgoing.key, &outgoing.value].into_iter().flatten().map(Vec::len).sum::<usize>();
     own + outgoing.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::fault::Fault;
-use crate::ports::broker::{Membership, Outgoing, Polled, Start, Unwritten, Written};
+use crate::ports::broker::{
+    CommittedOffsets, Membership, OutgoingRecord, Polled, Start, TransactError,
+};
 use std::time::Duration;
 
 const WAIT: Duration = Duration::ZERO;
@@ -19,7 +21,7 @@ impl Owner {
     }
 }
 
-impl Ownership for Owner {
+impl RebalanceListener for Owner {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         self.calls.lock().push(format!("assigned {partitions:?}"));
         partitions.iter().map(|(partition, _)| (*partition, Start::Committed)).collect()
@@ -55,19 +57,23 @@ impl Instance {
 
     /// Writes two records to partition 0 of the changelog and commits an offset of partition 0 of
     /// the events.
-    fn write(&mut self, text: &str, read: i64) -> std::result::Result<Written, Unwritten> {
+    fn write(
+        &mut self,
+        text: &str,
+        read: i64,
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         let records = [change(&format!("{text}1")), change(&format!("{text}2"))];
         let membership = self.membership();
         self.transactor.transact(&records, &[(0, read)], &membership)
     }
 }
 
-fn change(text: &str) -> Outgoing {
-    Outgoing {
+fn change(text: &str) -> OutgoingRecord {
+    OutgoingRecord {
         topic: "changelog".into(),
         partition: Some(0),
         value: Some(text.into()),
-        ..Outgoing::default()
+        ..OutgoingRecord::default()
     }
 }
 
@@ -94,8 +100,8 @@ fn standing(cluster: &Cluster) -> Standing {
     (cluster.committed("keepsake", "events", 0), (log.stable_end(0).unwrap(), log.end(0).unwrap()))
 }
 
-fn is_unknown(outcome: &std::result::Result<Written, Unwritten>) -> bool {
-    matches!(outcome, Err(Unwritten::Unknown(_)))
+fn is_unknown(outcome: &std::result::Result<CommittedOffsets, TransactError>) -> bool {
+    matches!(outcome, Err(TransactError::Unknown(_)))
 }
 
 #[test]
@@ -114,7 +120,7 @@ fn a_committed_transaction_holds_its_records_and_offsets() {
 fn a_lost_acknowledgement_leaves_a_committed_transaction_with_an_unknown_outcome() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
-    cluster.next(Mishap::LoseAcknowledgement);
+    cluster.next(InjectedFault::LoseAcknowledgement);
     assert!(is_unknown(&ann.write("a", 7)));
     assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("a1 a2", (Some(7), (3, 3))));
     assert!(is_unknown(&ann.write("b", 8)), "not before it is renewed");
@@ -127,7 +133,7 @@ fn a_lost_acknowledgement_leaves_a_committed_transaction_with_an_unknown_outcome
 fn a_transaction_without_a_commit_is_aborted_when_its_id_is_renewed() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
-    cluster.next(Mishap::TimeOutBefore);
+    cluster.next(InjectedFault::TimeOutBefore);
     assert!(is_unknown(&ann.write("a", 7)));
     assert_eq!(standing(&cluster), (None, (0, 2)));
     ann.transactor.renew().unwrap();
@@ -138,7 +144,7 @@ fn a_transaction_without_a_commit_is_aborted_when_its_id_is_renewed() {
 fn a_transaction_without_a_commit_is_aborted_when_it_expires() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
-    cluster.next(Mishap::TimeOutBefore);
+    cluster.next(InjectedFault::TimeOutBefore);
     assert!(is_unknown(&ann.write("a", 7)));
     cluster.expire_transactions();
     assert_eq!(standing(&cluster), (None, (3, 3)));
@@ -152,7 +158,7 @@ fn a_transaction_without_a_commit_is_aborted_when_it_expires() {
 fn a_late_commit_becomes_visible_when_its_id_is_renewed() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
-    cluster.next(Mishap::CommitLate);
+    cluster.next(InjectedFault::CommitLate);
     assert!(is_unknown(&ann.write("a", 7)));
     assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("", (None, (0, 2))));
     ann.transactor.renew().unwrap();
@@ -163,8 +169,8 @@ fn a_late_commit_becomes_visible_when_its_id_is_renewed() {
 fn an_aborted_transaction_leaves_nothing_and_may_be_repeated() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
-    cluster.next(Mishap::Abort);
-    assert!(matches!(ann.write("a", 7), Err(Unwritten::Nothing(_))));
+    cluster.next(InjectedFault::Abort);
+    assert!(matches!(ann.write("a", 7), Err(TransactError::Nothing(_))));
     assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("", (None, (3, 3))));
     ann.write("a", 7).unwrap();
     assert_eq!(changes(&cluster), "a1 a2");
@@ -172,16 +178,16 @@ fn an_aborted_transaction_leaves_nothing_and_may_be_repeated() {
 
 #[test]
 fn a_connection_that_dies_in_a_transaction_leaves_it_open_or_committed() {
-    check_death(Mishap::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
-    check_death(Mishap::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
-    check_death(Mishap::DieBeforeCommit, "", (None, (0, 2)), (None, (3, 3)));
-    check_death(Mishap::DieAfterCommit, "a1 a2", (Some(7), (3, 3)), (Some(7), (3, 3)));
+    check_death(InjectedFault::DieAfterRecords(0), "", (None, (0, 0)), (None, (0, 0)));
+    check_death(InjectedFault::DieAfterRecords(1), "", (None, (0, 1)), (None, (2, 2)));
+    check_death(InjectedFault::DieBeforeCommit, "", (None, (0, 2)), (None, (3, 3)));
+    check_death(InjectedFault::DieAfterCommit, "a1 a2", (Some(7), (3, 3)), (Some(7), (3, 3)));
 }
 
 /// The committed offset, and the stable end and end of the changelog.
 type Standing = (Option<i64>, (i64, i64));
 
-fn check_death(mishap: Mishap, changelog: &str, then: Standing, after_expiry: Standing) {
+fn check_death(mishap: InjectedFault, changelog: &str, then: Standing, after_expiry: Standing) {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     cluster.next(mishap);
@@ -221,7 +227,7 @@ fn an_expelled_member_cannot_write_and_is_notified_when_it_polls() {
     cluster.expel("ann");
     let mut bob = Instance::start(&cluster, "bob");
     assert_eq!(bob.owner.calls(), ["assigned [(0, None), (1, None)]"]);
-    assert!(matches!(ann.write("a", 7), Err(Unwritten::Nothing(_))));
+    assert!(matches!(ann.write("a", 7), Err(TransactError::Nothing(_))));
     ann.consumer.commit(&[(0, 5)]).unwrap();
     assert_eq!(cluster.committed("keepsake", "events", 0), None, "nor commit");
     bob.write("b", 3).unwrap();
@@ -241,7 +247,7 @@ fn a_member_of_an_old_generation_can_write_after_its_next_poll() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");
     let _bob = Instance::start(&cluster, "bob");
-    assert!(matches!(ann.write("a", 7), Err(Unwritten::Nothing(_))));
+    assert!(matches!(ann.write("a", 7), Err(TransactError::Nothing(_))));
     ann.consumer.poll(WAIT).unwrap();
     ann.write("b", 7).unwrap();
     assert_eq!(changes(&cluster), "b1 b2");
@@ -251,7 +257,8 @@ fn a_member_of_an_old_generation_can_write_after_its_next_poll() {
 fn a_plain_record_reported_as_lost_may_be_written_or_not() {
     let cluster = cluster();
     let mut producer = cluster.connect("ann").producer("ann").unwrap();
-    for (mishap, expected) in [(Mishap::DuplicateDelivery, "x x"), (Mishap::LoseDelivery, "x x x")]
+    for (mishap, expected) in
+        [(InjectedFault::DuplicateDelivery, "x x"), (InjectedFault::LoseDelivery, "x x x")]
     {
         cluster.next(mishap);
         producer.send(&change("x")).unwrap();
@@ -267,10 +274,10 @@ fn a_planned_failure_of_a_poll_happens_once() {
     let cluster = cluster();
     let mut reader = cluster.connect("ann").reader("answers", "events").unwrap();
     reader.assign(&[(0, Start::At(0))]).unwrap();
-    cluster.next(Mishap::RefusePoll);
+    cluster.next(InjectedFault::RefusePoll);
     assert!(matches!(reader.poll(WAIT), Err(Fault::Retry(_))));
     assert!(matches!(reader.poll(WAIT), Ok(Polled::End { partition: 0 })));
-    cluster.next(Mishap::RefusePoll);
+    cluster.next(InjectedFault::RefusePoll);
     cluster.heal();
     assert!(matches!(reader.poll(WAIT), Ok(Polled::Nothing)));
 }
@@ -293,7 +300,7 @@ struct Busy {
     guest: Mutex<Option<Box<dyn Consumer>>>,
 }
 
-impl Ownership for Busy {
+impl RebalanceListener for Busy {
     fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
         let end = self.connection.log("events").unwrap().end(0).unwrap();
         partitions.iter().map(|(partition, _)| (*partition, Start::At(end))).collect()

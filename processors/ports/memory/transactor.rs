@@ -4,9 +4,11 @@
 use super::log::{Ending, TransactionNumber};
 use super::reader::MemberProof;
 use super::state::{ClusterState, GroupId};
-use super::{Connection, Mishap};
+use super::{Connection, InjectedFault};
 use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Membership, Outgoing, Transactor, Unwritten, Written};
+use crate::ports::broker::{
+    CommittedOffsets, Membership, OutgoingRecord, TransactError, Transactor,
+};
 use std::collections::BTreeSet;
 
 /// The broker's record of a transactional id.
@@ -54,35 +56,37 @@ impl MemoryTransactor {
 
     fn attempt(
         &self,
-        records: &[Outgoing],
+        records: &[OutgoingRecord],
         read: &[(i32, i64)],
         member: &Membership,
-    ) -> std::result::Result<Written, Unwritten> {
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         let mut state = self.connection.alive().map_err(|fault| unknown(&fault.to_string()))?;
         state.admits(&self.id, self.epoch)?;
         let Some(proof) = member.0.downcast_ref::<MemberProof>() else {
             let what = "the membership belongs to another broker";
-            return Err(Unwritten::Fault(Fault::stop(StopName::BrokerRefuses, what)));
+            return Err(TransactError::Fault(Fault::stop(StopName::BrokerRefuses, what)));
         };
-        let mishap = state.mishap(Mishap::strikes_transactions);
+        let mishap = state.mishap(InjectedFault::strikes_transactions);
         let sent = match mishap {
-            Some(Mishap::DieAfterRecords(sent)) => sent.min(records.len()),
+            Some(InjectedFault::DieAfterRecords(sent)) => sent.min(records.len()),
             _ => records.len(),
         };
         let written = state.write(&self.id, &records[..sent], &self.changelog)?;
         let is_member = state.is_member(proof);
         let offsets = (GroupId::new(&proof.group.name, &self.topic), read.to_vec());
         match mishap {
-            Some(Mishap::DieAfterRecords(_) | Mishap::DieBeforeCommit) => {
+            Some(InjectedFault::DieAfterRecords(_) | InjectedFault::DieBeforeCommit) => {
                 state.kill(self.connection.number);
                 return Err(unknown("the connection died before the commit"));
             }
-            Some(Mishap::TimeOutBefore) => return Err(unknown("timed out before the commit")),
-            Some(Mishap::Abort) => {
-                state.decide(&self.id, Ending::Abort);
-                return Err(Unwritten::Nothing("the broker aborted it".to_owned()));
+            Some(InjectedFault::TimeOutBefore) => {
+                return Err(unknown("timed out before the commit"));
             }
-            Some(Mishap::CommitLate) if is_member => {
+            Some(InjectedFault::Abort) => {
+                state.decide(&self.id, Ending::Abort);
+                return Err(TransactError::Nothing("the broker aborted it".to_owned()));
+            }
+            Some(InjectedFault::CommitLate) if is_member => {
                 state.prepare(&self.id, offsets);
                 return Err(unknown("timed out in the commit"));
             }
@@ -94,17 +98,17 @@ impl MemoryTransactor {
             Ok(written)
         } else {
             state.decide(&self.id, Ending::Abort);
-            Err(Unwritten::Nothing(format!(
+            Err(TransactError::Nothing(format!(
                 "the group {} has another generation, or we are not in it",
                 proof.group.name
             )))
         };
         match mishap {
-            Some(Mishap::DieAfterCommit) => {
+            Some(InjectedFault::DieAfterCommit) => {
                 state.kill(self.connection.number);
                 Err(unknown("the connection died before the answer"))
             }
-            Some(Mishap::LoseAcknowledgement) => Err(unknown("the answer did not come")),
+            Some(InjectedFault::LoseAcknowledgement) => Err(unknown("the answer did not come")),
             _ => outcome,
         }
     }
@@ -113,12 +117,12 @@ impl MemoryTransactor {
 impl Transactor for MemoryTransactor {
     fn transact(
         &mut self,
-        records: &[Outgoing],
+        records: &[OutgoingRecord],
         read: &[(i32, i64)],
         member: &Membership,
-    ) -> std::result::Result<Written, Unwritten> {
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         let outcome = self.attempt(records, read, member);
-        if !matches!(outcome, Ok(_) | Err(Unwritten::Nothing(_))) {
+        if !matches!(outcome, Ok(_) | Err(TransactError::Nothing(_))) {
             self.epoch = None;
         }
         outcome
@@ -135,12 +139,12 @@ impl Transactor for MemoryTransactor {
     }
 }
 
-fn unknown(what: &str) -> Unwritten {
-    Unwritten::Unknown(what.to_owned())
+fn unknown(what: &str) -> TransactError {
+    TransactError::Unknown(what.to_owned())
 }
 
 impl ClusterState {
-    fn admits(&self, id: &str, epoch: Option<i64>) -> std::result::Result<(), Unwritten> {
+    fn admits(&self, id: &str, epoch: Option<i64>) -> std::result::Result<(), TransactError> {
         let Some(epoch) = epoch else {
             return Err(unknown("not renewed since the last failure"));
         };
@@ -149,7 +153,7 @@ impl ClusterState {
             Some(name) if name.is_expired && name.epoch == epoch + 1 => {
                 Err(unknown("the broker gave up waiting for us"))
             }
-            _ => Err(Unwritten::Fenced(format!("another has begun to write as {id}"))),
+            _ => Err(TransactError::Fenced(format!("another has begun to write as {id}"))),
         }
     }
 
@@ -157,11 +161,11 @@ impl ClusterState {
     fn write(
         &mut self,
         id: &str,
-        records: &[Outgoing],
+        records: &[OutgoingRecord],
         changelog: &str,
-    ) -> std::result::Result<Written, Unwritten> {
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
         let number = TransactionNumber(self.number());
-        let mut written = Written::default();
+        let mut written = CommittedOffsets::default();
         self.transactional_id(id).open =
             Some(OpenTransaction { number, touched: BTreeSet::new(), prepared: None });
         for record in records {
@@ -170,8 +174,8 @@ impl ClusterState {
                 Err(fault) => {
                     self.decide(id, Ending::Abort);
                     return Err(match fault {
-                        Fault::Retry(retry) => Unwritten::Nothing(retry.what),
-                        stop => Unwritten::Fault(stop),
+                        Fault::Retry(retry) => TransactError::Nothing(retry.what),
+                        stop => TransactError::Fault(stop),
                     });
                 }
             };

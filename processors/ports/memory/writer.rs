@@ -1,9 +1,9 @@
 //! Implements the plain producer of the simulated cluster. A record is in the log when sent;
 //! `flush` reports whether all were written.
 
-use super::{Connection, Mishap};
+use super::{Connection, InjectedFault};
 use crate::fault::{Fault, Result};
-use crate::ports::broker::{Outgoing, Producer};
+use crate::ports::broker::{OutgoingRecord, Producer};
 use std::time::Duration;
 
 pub struct MemoryProducer {
@@ -36,9 +36,9 @@ impl MemoryProducer {
 
 impl Producer for MemoryProducer {
     /// Sends a record. As with Kafka, a refusal is reported by a later call.
-    fn send(&mut self, record: &Outgoing) -> Result<()> {
+    fn send(&mut self, record: &OutgoingRecord) -> Result<()> {
         let mut state = self.connection.alive()?;
-        if state.mishap(|mishap| mishap == Mishap::LoseDelivery).is_some() {
+        if state.mishap(|mishap| mishap == InjectedFault::LoseDelivery).is_some() {
             self.refused.push(Fault::retry(format!("writes to {}: lost on the way", record.topic)));
             return Ok(());
         }
@@ -52,7 +52,7 @@ impl Producer for MemoryProducer {
     fn flush(&mut self, _: Duration) -> Result<()> {
         let sent = std::mem::take(&mut self.unacknowledged);
         let mut state = self.connection.alive()?;
-        if sent > 0 && state.mishap(|mishap| mishap == Mishap::DuplicateDelivery).is_some() {
+        if sent > 0 && state.mishap(|mishap| mishap == InjectedFault::DuplicateDelivery).is_some() {
             self.refused.push(Fault::retry("the acknowledgement did not come"));
         }
         drop(state);

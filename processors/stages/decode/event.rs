@@ -11,8 +11,8 @@ use super::fields::{
 };
 use super::{Hop, Options, headers};
 use crate::domain::{
-    Action, Event, Forget, MemoryId, Position, Remember, Revise, Role, Scope, Seen, Signal, Time,
-    Turn, Update, UserKey,
+    Action, Event, Forget, MemoryId, MemoryVersion, Position, Remember, Revise, Role, Scope,
+    Signal, Time, Turn, Update, UserKey,
 };
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::Record;
@@ -96,12 +96,11 @@ fn is_proposal(name: &str) -> bool {
 fn key(name: &str, common: &wire::Common) -> Result<UserKey, Reject> {
     let tenant = common.tenant.as_deref().unwrap_or("default");
     if name == "tick" {
-        return UserKey::everyone_of(tenant).map_err(not_a_name);
+        return UserKey::of_tenant(tenant).map_err(not_a_name);
     }
     let user = required("user", common.user.as_deref())?;
     let shared = is_proposal(name) && user.is_empty();
-    if shared { UserKey::everyone_of(tenant) } else { UserKey::new(tenant, user) }
-        .map_err(not_a_name)
+    if shared { UserKey::of_tenant(tenant) } else { UserKey::new(tenant, user) }.map_err(not_a_name)
 }
 
 fn position(record: &Record) -> Position {
@@ -233,19 +232,22 @@ fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
     let revise: wire::Revise = fields(message.body)?;
     let newer = required("memory", revise.memory)?;
     Ok(Action::Revise(Revise {
-        memory: Seen { id: memory(newer.id), version: newer.version },
+        memory: MemoryVersion { id: memory(newer.id), version: newer.version },
         revises: seen("revises", revise.revises)?,
         probability: required("probability", share("probability", revise.probability)?)?,
         reason: required("reason", revise.reason)?,
     }))
 }
 
-fn seen(field: &str, list: Option<Vec<wire::Seen>>) -> Result<Vec<Seen>, Reject> {
+fn seen(field: &str, list: Option<Vec<wire::Seen>>) -> Result<Vec<MemoryVersion>, Reject> {
     let list = required(field, list)?;
     if list.is_empty() {
         return Err(Reject::of_field(field, "is empty"));
     }
-    Ok(list.into_iter().map(|seen| Seen { id: memory(seen.id), version: seen.version }).collect())
+    Ok(list
+        .into_iter()
+        .map(|seen| MemoryVersion { id: memory(seen.id), version: seen.version })
+        .collect())
 }
 
 fn memory(id: wire::Id) -> MemoryId {

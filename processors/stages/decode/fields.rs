@@ -1,7 +1,7 @@
 //! Checks of fields that several messages have. Every [`Reject`] from here names its field.
 
 use super::Options;
-use crate::domain::{Kind, Metadata, NotAName, Time};
+use crate::domain::{InvalidName, Kind, Metadata, Time};
 use crate::fault::{Reject, RejectCode};
 use crate::text::shortened;
 use crate::wire::Moment;
@@ -120,7 +120,7 @@ pub fn count(
         .ok_or_else(|| Reject::of_field(field, format!("is less than {least}: {value}")))
 }
 
-pub fn not_a_name(error: NotAName) -> Reject {
+pub fn not_a_name(error: InvalidName) -> Reject {
     Reject::of_field(error.field, error.why)
 }
 

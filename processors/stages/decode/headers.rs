@@ -7,17 +7,17 @@
 //! |---|---|
 //! | `keepsake-origin` | position of the sender's own record, `topic:partition:offset` |
 //! | `keepsake-via` | position from which the record was last forwarded, `partition:offset` |
-//! | `keepsake-tenant` | `order` or `copy`, see [`Way`] |
+//! | `keepsake-tenant` | `order` or `copy`, see [`ForwardReason`] |
 //! | `keepsake-hops` | number of times the record was forwarded |
 //! | `keepsake-mark` | signature over the record and these headers |
 //!
 //! Invariant: a hop without a valid signature is ignored. Otherwise a stranger's headers could make
 //! genuine forwarded records look like repetitions.
 
-use super::{Hop, Options, Way};
-use crate::domain::{MARK, Marked, Position, ReplyTo, Time};
+use super::{ForwardReason, Hop, Options};
+use crate::domain::{MARK, Position, ReplyTo, SignedParts, Time};
 use crate::fault::{Reject, RejectCode};
-use crate::ports::broker::{Outgoing, Record};
+use crate::ports::broker::{OutgoingRecord, Record};
 use crate::text::shortened;
 use regex::{RegexSet, RegexSetBuilder};
 use std::str::{FromStr, from_utf8};
@@ -112,7 +112,7 @@ pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
 /// Returns true if Keepsake signed this record for this topic and partition.
 pub fn is_own(record: &Record, options: &Options) -> bool {
     let Record { topic, partition, key, value, headers, .. } = record;
-    let marked = Marked {
+    let marked = SignedParts {
         topic,
         partition: *partition,
         key: key.as_deref(),
@@ -131,7 +131,7 @@ pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) 
     }
     let origin = record.header(ORIGIN).and_then(parsed_origin);
     let via = record.header(VIA).and_then(parsed_via);
-    let way = record.header(TENANT).map_or(Some(Way::ToUser), Way::named);
+    let way = record.header(TENANT).map_or(Some(ForwardReason::ToUser), ForwardReason::named);
     match (origin, via, way) {
         (None, ..) => (None, Some(Reject::of_field(ORIGIN, "is not topic:partition:offset"))),
         (_, None, _) => (None, Some(Reject::of_field(VIA, "is not partition:offset"))),
@@ -151,7 +151,7 @@ fn hops(record: &Record) -> usize {
 
 /// Returns true if the record was already in the log once: Keepsake forwarded it, or `dlq redrive`
 /// sent it again.
-pub fn was_sent_before(record: &Record) -> bool {
+pub fn is_repetition(record: &Record) -> bool {
     hops(record) > 0 || record.header(REDRIVEN).is_some()
 }
 
@@ -167,7 +167,12 @@ pub fn may_be_forwarded(record: &Record) -> Result<(), Reject> {
 
 /// Copies a record for another partition of its topic, with a signed hop. The origin of a record
 /// that was forwarded before stays.
-pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options) -> Outgoing {
+pub fn forwarded(
+    record: &Record,
+    to_partition: i32,
+    way: ForwardReason,
+    options: &Options,
+) -> OutgoingRecord {
     let origin = format!("{}:{}:{}", record.topic, record.partition, record.offset);
     let known = record.header(ORIGIN).filter(|_| is_own(record, options));
     let origin = known.map_or(origin.into_bytes(), <[u8]>::to_vec);
@@ -178,7 +183,7 @@ pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options
     headers.push((HOPS.to_owned(), (hops(record).min(HOPS_MAX) + 1).to_string().into_bytes()));
     headers.extend(way.name().map(|name| (TENANT.to_owned(), name.into())));
     let Record { topic, key, value, .. } = record;
-    let marked = Marked {
+    let marked = SignedParts {
         topic,
         partition: to_partition,
         key: key.as_deref(),
@@ -187,7 +192,7 @@ pub fn forwarded(record: &Record, to_partition: i32, way: Way, options: &Options
     };
     let signature = options.marks.sign(&marked);
     headers.push((MARK.to_owned(), signature));
-    Outgoing {
+    OutgoingRecord {
         topic: topic.clone(),
         partition: Some(to_partition),
         timestamp_ms: Some(record.timestamp_ms),

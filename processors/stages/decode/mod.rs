@@ -14,9 +14,9 @@ mod fields;
 mod headers;
 mod request;
 
-pub use headers::{AllowedTopics, REDRIVEN, forwarded, may_be_forwarded, was_sent_before};
+pub use headers::{AllowedTopics, REDRIVEN, forwarded, is_repetition, may_be_forwarded};
 
-use crate::domain::{Event, MarkKey, Position, ReplyTo, Request};
+use crate::domain::{Event, Position, ReplyTo, Request, SigningKey};
 use crate::fault::Reject;
 use crate::ports::broker::Record;
 use headers::{Address, Problem};
@@ -36,7 +36,7 @@ pub struct Options {
     /// worker.
     pub trust_proposals: bool,
     /// Key that signs the records Keepsake writes to itself.
-    pub marks: MarkKey,
+    pub marks: SigningKey,
     pub recall_limit: usize,
     pub list_limit: usize,
     pub limit_max: usize,
@@ -68,14 +68,14 @@ pub struct Hop {
     /// Position from which Keepsake last forwarded the record.
     pub via_partition: i32,
     pub via_offset: i64,
-    pub way: Way,
+    pub way: ForwardReason,
     /// Timestamp of the record in milliseconds.
     pub at_ms: i64,
 }
 
 /// Why a record was forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ForwardReason {
     /// To the partition of the user, because the sender wrote to another one.
     ToUser,
     /// To the partition of the tenant, which puts changes of tenant memories in order.
@@ -84,18 +84,18 @@ pub enum Way {
     InOrder,
 }
 
-impl Way {
-    /// Returns the value of the header. [`Way::ToUser`] has no header.
+impl ForwardReason {
+    /// Returns the value of the header. [`ForwardReason::ToUser`] has no header.
     fn name(self) -> Option<&'static str> {
         match self {
-            Way::ToUser => None,
-            Way::ToOrder => Some("order"),
-            Way::InOrder => Some("copy"),
+            ForwardReason::ToUser => None,
+            ForwardReason::ToOrder => Some("order"),
+            ForwardReason::InOrder => Some("copy"),
         }
     }
 
-    fn named(name: &[u8]) -> Option<Way> {
-        [Way::ToOrder, Way::InOrder]
+    fn named(name: &[u8]) -> Option<ForwardReason> {
+        [ForwardReason::ToOrder, ForwardReason::InOrder]
             .into_iter()
             .find(|way| way.name().map(str::as_bytes) == Some(name))
     }

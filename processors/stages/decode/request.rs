@@ -1,6 +1,6 @@
 //! Decodes a record of the recalls topic: recall, list, get, explain and stats.
 //!
-//! Each type has a function from its body to an [`Ask`], named in `ask_named`. Fields that a
+//! Each type has a function from its body to an [`RequestKind`], named in `ask_named`. Fields that a
 //! request leaves out take their defaults from [`Options`].
 
 use super::envelope::{self, Envelope};
@@ -10,7 +10,8 @@ use super::fields::{
 };
 use super::{Options, headers};
 use crate::domain::{
-    Ask, Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, Time, Unsaid, UserKey,
+    Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, RequestKind, Time,
+    UnsetFields, UserKey,
 };
 use crate::fault::{Reject, RejectCode};
 use crate::ports::broker::Record;
@@ -37,7 +38,7 @@ struct RequestBody<'a> {
     options: &'a Options,
 }
 
-type ReadAsk = fn(&RequestBody<'_>) -> Result<Ask, Reject>;
+type ReadAsk = fn(&RequestBody<'_>) -> Result<RequestKind, Reject>;
 
 fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
     Ok(match name {
@@ -45,7 +46,7 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
         "list" => list,
         "get" => get,
         "explain" => explain,
-        "stats" => |_| Ok(Ask::Stats),
+        "stats" => |_| Ok(RequestKind::Stats),
         _ => {
             let message =
                 brief(&format!("is not a request (recall, list, get, explain, stats): {name}"));
@@ -58,15 +59,15 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
     })
 }
 
-fn recall(message: &RequestBody<'_>) -> Result<Ask, Reject> {
+fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let options = message.options;
     let recall: wire::Recall = fields(message.body)?;
     let queries = queries(recall.query, recall.queries, options)?;
     if recall.as_of_offset.is_some_and(|offset| offset < 0) {
         return Err(Reject::of_field("as_of_offset", "is less than 0"));
     }
-    Ok(Ask::Recall(Box::new(Recall {
-        unsaid: Unsaid { limit: recall.limit.is_none(), format: recall.format.is_none() },
+    Ok(RequestKind::Recall(Box::new(Recall {
+        unsaid: UnsetFields { limit: recall.limit.is_none(), format: recall.format.is_none() },
         queries,
         session: message.session.clone(),
         limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),
@@ -104,7 +105,7 @@ fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Rej
     turns.into_iter().skip(skipped).map(|turn| content("history", turn.content, options)).collect()
 }
 
-fn list(message: &RequestBody<'_>) -> Result<Ask, Reject> {
+fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let list: wire::List = fields(message.body)?;
     let after = match list.after.filter(|text| !text.is_empty()) {
         None => None,
@@ -112,7 +113,7 @@ fn list(message: &RequestBody<'_>) -> Result<Ask, Reject> {
             Reject::of_field("after", "is not a cursor from the reply to a list request")
         })?),
     };
-    Ok(Ask::List(List {
+    Ok(RequestKind::List(List {
         session: message.session.clone(),
         kinds: kinds(list.kinds, message.options)?,
         limit: count("limit", list.limit, 1, message.options.list_limit)?
@@ -128,18 +129,22 @@ fn cursor(text: &str) -> Option<Cursor> {
     Some(Cursor { created_at: Time(created_at.parse().ok()?), id: MemoryId::parse(id)? })
 }
 
-fn get(message: &RequestBody<'_>) -> Result<Ask, Reject> {
+fn get(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let get: wire::Get = fields(message.body)?;
     let memory = MemoryId(required("memory", get.memory)?.0);
-    Ok(Ask::Get { memory, history: get.history.unwrap_or(false) })
+    Ok(RequestKind::Get { memory, history: get.history.unwrap_or(false) })
 }
 
-fn explain(message: &RequestBody<'_>) -> Result<Ask, Reject> {
+fn explain(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     let explain: wire::Explain = fields(message.body)?;
     match (explain.memory, explain.event) {
-        (Some(memory), None) => Ok(Ask::Explain(Explain::Memory(MemoryId(memory.0)))),
+        (Some(memory), None) => Ok(RequestKind::Explain(Explain::Memory(MemoryId(memory.0)))),
         (None, Some(wire::Position { topic, partition, offset })) => {
-            Ok(Ask::Explain(Explain::Event(Position { topic: topic.into(), partition, offset })))
+            Ok(RequestKind::Explain(Explain::Event(Position {
+                topic: topic.into(),
+                partition,
+                offset,
+            })))
         }
         (None, None) => Err(Reject::of_field("memory", "is missing, as is event")),
         (Some(_), Some(_)) => {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::{
-    Action, Ask, Explain, Forget, Format, MARK, MarkKey, Marked, MemoryId, Scope, Signal, Time,
+    Action, Explain, Forget, Format, MARK, MemoryId, RequestKind, Scope, Signal, SignedParts,
+    SigningKey, Time,
 };
 use crate::fault::RejectCode;
 use crate::ports::broker::{Headers, header};
@@ -21,7 +22,7 @@ impl Options {
             replies_topic: "keepsake.replies".into(),
             default_deadline_ms: 5_000,
             trust_proposals: false,
-            marks: MarkKey::of(KEY),
+            marks: SigningKey::of(KEY),
             recall_limit: 5,
             list_limit: 50,
             limit_max: 100,
@@ -50,14 +51,14 @@ fn record(value: impl Into<Vec<u8>>, headers: &[(&str, &[u8])]) -> Record {
 /// Returns the record with Keepsake's signature.
 fn marked(mut record: Record) -> Record {
     let Record { topic, partition, key, value, headers, .. } = &record;
-    let marked = Marked {
+    let marked = SignedParts {
         topic,
         partition: *partition,
         key: key.as_deref(),
         value: value.as_deref(),
         headers,
     };
-    let signature = MarkKey::of(KEY).sign(&marked);
+    let signature = SigningKey::of(KEY).sign(&marked);
     record.headers.push((MARK.to_owned(), signature));
     record
 }
@@ -72,7 +73,7 @@ fn request_of(value: &Value, headers: &[(&str, &[u8])]) -> Request {
         .expect("a good request")
 }
 
-fn ask_of(value: Value) -> Ask {
+fn ask_of(value: Value) -> RequestKind {
     request_of(&value, &[]).ask
 }
 
@@ -307,7 +308,7 @@ fn proposals_need_keepsakes_signature() {
     let own = marked(record(prune.to_string(), &[]));
     let ours = decoded(&own).expect("a good event");
     assert!(
-        ours.key.is_everyone()
+        ours.key.is_tenant()
             && matches!(ours.action, Action::Prune { memories, .. } if memories[0].version == 4)
     );
     let untrusted = (RejectCode::Untrusted, None);
@@ -382,7 +383,8 @@ fn lists_in_a_message_are_bounded() {
 
 #[test]
 fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
-    let Ask::Recall(short) = ask_of(json!({"type": "recall", "user": "zoe", "query": "where?"}))
+    let RequestKind::Recall(short) =
+        ask_of(json!({"type": "recall", "user": "zoe", "query": "where?"}))
     else {
         panic!()
     };
@@ -396,7 +398,7 @@ fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
     );
     let history: Vec<Value> =
         (0..10).map(|n| json!({"role": "user", "content": n.to_string()})).collect();
-    let Ask::Recall(long) = ask_of(json!({
+    let RequestKind::Recall(long) = ask_of(json!({
         "type": "recall",
         "user": "zoe",
         "query": "a",
@@ -422,7 +424,7 @@ fn a_recall_gets_the_defaults_and_keeps_to_the_limits() {
 
 #[test]
 fn every_request_becomes_its_question() {
-    let Ask::List(list) =
+    let RequestKind::List(list) =
         ask_of(json!({"type": "list", "user": "zoe", "after": format!("-5.{MEMORY}")}))
     else {
         panic!()
@@ -430,12 +432,14 @@ fn every_request_becomes_its_question() {
     assert_eq!((list.limit, list.after.map(|cursor| cursor.created_at)), (50, Some(Time(-5))));
     assert!(matches!(
         ask_of(json!({"type": "get", "user": "zoe", "memory": "no-such-memory"})),
-        Ask::Get { history: false, .. }
+        RequestKind::Get { history: false, .. }
     ));
     let event = json!({"topic": "keepsake.events", "partition": 3, "offset": 7});
     let explain = ask_of(json!({"type": "explain", "user": "zoe", "event": event}));
-    assert!(matches!(explain, Ask::Explain(Explain::Event(position)) if position.offset == 7));
-    assert!(matches!(ask_of(json!({"type": "stats", "user": "zoe"})), Ask::Stats));
+    assert!(
+        matches!(explain, RequestKind::Explain(Explain::Event(position)) if position.offset == 7)
+    );
+    assert!(matches!(ask_of(json!({"type": "stats", "user": "zoe"})), RequestKind::Stats));
 }
 
 #[test]
@@ -649,7 +653,7 @@ fn a_forwarded_record_keeps_its_origin() {
     let mut first =
         record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("a", b"1"), ("a", b"2")]);
     first.key = None;
-    let sent = forwarded(&first, 5, Way::ToUser, &Options::for_tests());
+    let sent = forwarded(&first, 5, ForwardReason::ToUser, &Options::for_tests());
     assert_eq!(
         (sent.topic.as_str(), sent.partition, sent.timestamp_ms),
         ("keepsake.events", Some(5), Some(1_000_000))
@@ -665,7 +669,7 @@ fn a_forwarded_record_keeps_its_origin() {
         origin: origin.clone(),
         via_partition: 3,
         via_offset: 42,
-        way: Way::ToUser,
+        way: ForwardReason::ToUser,
         at_ms: 1_000_000,
     };
     assert_eq!(decoded.hop, Some(hop.clone()));
@@ -673,12 +677,12 @@ fn a_forwarded_record_keeps_its_origin() {
     let again = Record {
         partition: 7,
         offset: 1,
-        headers: forwarded(&arrived, 7, Way::InOrder, &Options::for_tests()).headers,
+        headers: forwarded(&arrived, 7, ForwardReason::InOrder, &Options::for_tests()).headers,
         ..first
     };
     assert_eq!(
         event(&again, &Options::for_tests()).hop,
-        Some(Hop { via_partition: 5, via_offset: 900, way: Way::InOrder, ..hop })
+        Some(Hop { via_partition: 5, via_offset: 900, way: ForwardReason::InOrder, ..hop })
     );
     assert_eq!(again.headers.len(), 7, "the hop headers are replaced, not accumulated");
 }
@@ -699,7 +703,7 @@ fn a_hop_without_a_valid_signature_is_ignored() {
         let decoded = event(&forged, &Options::for_tests());
         assert_eq!(decoded.hop, None);
         assert_eq!(decoded.outcome.expect("a good event").source.offset, 42);
-        let forwarded = forwarded(&forged, 7, Way::ToUser, &Options::for_tests());
+        let forwarded = forwarded(&forged, 7, ForwardReason::ToUser, &Options::for_tests());
         assert_eq!(
             header(&forwarded.headers, "keepsake-origin"),
             Some(&b"keepsake.events:3:42"[..]),
@@ -840,7 +844,7 @@ proptest! {
         let record = Record { headers, timestamp_ms, ..record(value, &[]) };
         let options = Options::for_tests();
         let _ = event(&record, &options);
-        let sent = forwarded(&record, 1, Way::InOrder, &options);
+        let sent = forwarded(&record, 1, ForwardReason::InOrder, &options);
         prop_assert!(request(&record, &options).reply.is_some(), "every request is answered");
         prop_assert_eq!(sent.value, record.value);
     }

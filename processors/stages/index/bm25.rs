@@ -16,7 +16,7 @@
 //! 2. [`Bm25::scored`] computes for every row `own + previous * shortness * previous turns`. The
 //!    two turns before count as one field with its own `n` and mean; `shortness` lowers their part
 //!    for documents with more than `short_words` words.
-//! 3. [`Scored::best`] selects the highest scores. [`Scored::of`] computes the remaining numbers
+//! 3. [`ScoredDocuments::best`] selects the highest scores. [`ScoredDocuments::of`] computes the remaining numbers
 //!    (`before`, `after`, `shared`) for the few documents that a ranking looks at.
 
 use super::TopK;
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Slots of the id pre-filter in [`Scored::of`]. 400 ids fill about 1 % of 32,768 one-byte slots,
+/// Slots of the id pre-filter in [`ScoredDocuments::of`]. 400 ids fill about 1 % of 32,768 one-byte slots,
 /// which fit in the L1 cache.
 const FILTER_SLOTS: usize = 1 << 15;
 
@@ -82,7 +82,7 @@ pub struct WordMatches<'q> {
 
 /// Scores of the words of one document.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Words {
+pub struct WordScores {
     /// BM25 of the own words plus the weighted BM25 of the turns before.
     pub own: f32,
     /// BM25 of the turn before, as if that turn were one of the user's documents.
@@ -95,7 +95,7 @@ pub struct Words {
 }
 
 /// The own score of every document of a user, and the matches to compute more for a few of them.
-pub struct Scored<'q> {
+pub struct ScoredDocuments<'q> {
     bm25: Bm25,
     matches: QueryMatches<'q>,
     /// By row.
@@ -224,7 +224,7 @@ fn inverse_document_frequency(matching: usize, documents: usize) -> f64 {
     (1.0 + (documents as f64 - matching + 0.5) / (matching + 0.5)).ln()
 }
 
-impl Scored<'_> {
+impl ScoredDocuments<'_> {
     /// The best documents that contain a query word, best first; among equal scores the smaller id
     /// comes first.
     pub fn best(&self, limit: usize) -> Vec<(MemoryId, f32)> {
@@ -248,7 +248,7 @@ impl Scored<'_> {
     }
 
     /// The scores of these documents, in the order of `ids`; zeros for an id of another user.
-    pub fn of(&self, ids: &[MemoryId]) -> Vec<Words> {
+    pub fn of(&self, ids: &[MemoryId]) -> Vec<WordScores> {
         if ids.is_empty() {
             return Vec::new();
         }
@@ -257,7 +257,7 @@ impl Scored<'_> {
         // Most rows are none of `ids`: the pre-filter rejects them sooner than the map.
         let mut may_be = [false; FILTER_SLOTS];
         ids.iter().for_each(|id| may_be[filter_slot(id)] = true);
-        let mut words = vec![Words::default(); ids.len()];
+        let mut words = vec![WordScores::default(); ids.len()];
         let ids = self.matches.rows.columns().into_iter().flat_map(|columns| &columns.ids);
         (0..).zip(ids).filter(|(_, id)| may_be[filter_slot(id)]).for_each(|(row, id)| {
             if let Some(place) = place.get(id) {
@@ -269,7 +269,7 @@ impl Scored<'_> {
 
     /// The neighbouring turns are measured with the frequencies and the mean length of the user's
     /// own documents, because those turns belong to the same user.
-    fn words_of(&self, row: u32) -> Words {
+    fn words_of(&self, row: u32) -> WordScores {
         let documents = self.matches.rows.len();
         let lengths = self.matches.rows.of(row).lengths;
         let mut before = 0.0;
@@ -284,7 +284,12 @@ impl Scored<'_> {
             shared += word.count(TextField::Own, row).map_or(0.0, |_| weight);
         }
         let shared = (total > 0.0).then(|| (shared / total) as f32);
-        Words { own: self.own[row as usize], before: before as f32, after: after as f32, shared }
+        WordScores {
+            own: self.own[row as usize],
+            before: before as f32,
+            after: after as f32,
+            shared,
+        }
     }
 
     fn neighbour(
@@ -301,7 +306,7 @@ impl Scored<'_> {
 }
 
 impl Bm25 {
-    pub fn scored(self, matches: QueryMatches) -> Scored {
+    pub fn scored(self, matches: QueryMatches) -> ScoredDocuments {
         let rows = &matches.rows;
         let documents = rows.len();
         let mut own_total = 0;
@@ -336,7 +341,7 @@ impl Bm25 {
                 (own + f64::from(self.previous) * shortness * previous) as f32
             })
             .collect();
-        Scored { bm25: self, matches, own, own_mean }
+        ScoredDocuments { bm25: self, matches, own, own_mean }
     }
 
     /// The saturated and length-normalised term frequency, at most `k1 + 1`. Multiplied by the mean

@@ -10,7 +10,7 @@ use crate::text::{Language, Stems};
 /// The words of a search document. Stems stand in any order and keep repetitions; `text::Words`
 /// makes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Text {
+pub struct SearchText {
     pub own: Stems,
     /// Stems of the turn before.
     pub before: Stems,
@@ -31,7 +31,7 @@ pub struct Text {
 pub struct Document {
     pub id: MemoryId,
     pub key: UserKey,
-    text: Box<dyn Fn() -> Text + Send + Sync>,
+    text: Box<dyn Fn() -> SearchText + Send + Sync>,
 }
 
 /// The field of a search document in which a stem stands.
@@ -82,17 +82,17 @@ impl Document {
     pub fn new(
         id: MemoryId,
         key: UserKey,
-        text: impl Fn() -> Text + Send + Sync + 'static,
+        text: impl Fn() -> SearchText + Send + Sync + 'static,
     ) -> Document {
         Document { id, key, text: Box::new(text) }
     }
 
-    pub fn text(&self) -> Text {
+    pub fn text(&self) -> SearchText {
         (self.text)()
     }
 }
 
-impl Text {
+impl SearchText {
     /// The stems of each field, in the order of [`TextField::ALL`].
     pub fn fields(&self) -> [&Stems; TextField::ALL.len()] {
         [&self.own, &self.before, &self.earlier, &self.after]
@@ -117,7 +117,7 @@ const OTHER_BITS: u32 = 10;
 impl Lengths {
     /// Invariant: each length fits its bits, so that a document has the same lengths in memory and
     /// on disk, and `own` is at least 1, so that a mean is never zero.
-    fn of(text: &Text) -> Lengths {
+    fn of(text: &SearchText) -> Lengths {
         Lengths {
             own: text.own.len().clamp(1, (1 << OWN_BITS) - 1) as u32,
             before: other_length(text.before.len()),
@@ -171,11 +171,11 @@ mod tests {
             earlier in 0usize..2000,
             words in 0usize..2000,
         ) {
-            let text = Text {
+            let text = SearchText {
                 before: stems(before),
                 earlier: stems(earlier),
                 words,
-                ..Text::default()
+                ..SearchText::default()
             };
             let lengths = Lengths { own: own.clamp(1, (1 << 24) - 1) as u32, ..Lengths::of(&text) };
             prop_assert_eq!(Lengths::unpacked(lengths.packed()), lengths);

@@ -226,7 +226,7 @@ impl Postings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Text;
+    use super::super::SearchText;
     use super::*;
     use crate::domain::Position;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn put(segment: &mut MemSegment, n: i64, terms: &str) {
-        let text = Text { own: terms.split_whitespace().collect(), ..Text::default() };
+        let text = SearchText { own: terms.split_whitespace().collect(), ..SearchText::default() };
         segment.put(Arc::new(Document::new(id(n), key(), move || text.clone())));
     }
 
@@ -281,7 +281,7 @@ mod tests {
         segment.remove(&of_another, id(1));
         assert!(segment.hides(&of_another)(id(1)) && !segment.hides(&key())(id(1)));
         put(&mut segment, 1, "berlin");
-        segment.put(Arc::new(Document::new(id(1), of_another.clone(), Text::default)));
+        segment.put(Arc::new(Document::new(id(1), of_another.clone(), SearchText::default)));
         check(&segment, "berlin", &[(1, 1)]);
         assert_eq!(segment.changes().filter(|(_, _, document)| document.is_some()).count(), 2);
         segment.remove(&of_another, id(1));
@@ -300,7 +300,7 @@ mod tests {
             let reads = reads.clone();
             let text = move || {
                 reads.fetch_add(1, Ordering::Relaxed);
-                Text { own: ["berlin"].into_iter().collect(), ..Text::default() }
+                SearchText { own: ["berlin"].into_iter().collect(), ..SearchText::default() }
             };
             segment.put(Arc::new(Document::new(id(n), key, text)));
         };
@@ -329,10 +329,10 @@ mod tests {
             segment.put(Arc::new(Document::new(
                 id(n),
                 users[n as usize % 3].clone(),
-                Text::default,
+                SearchText::default,
             )));
         }
-        segment.put(Arc::new(Document::new(id(3), users[0].clone(), Text::default)));
+        segment.put(Arc::new(Document::new(id(3), users[0].clone(), SearchText::default)));
         segment.remove(&users[0], id(6));
         let put: Vec<&Document> =
             segment.changes().filter_map(|(_, _, document)| document).collect();

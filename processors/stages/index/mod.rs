@@ -24,10 +24,10 @@ mod text;
 mod tokens;
 mod vectors;
 
-pub use bm25::{Bm25, Scored, Words};
-pub use document::{Document, Text};
+pub use bm25::{Bm25, ScoredDocuments, WordScores};
+pub use document::{Document, SearchText};
 pub use text::TextIndex;
-pub use vectors::{Counts, Room, Vectors};
+pub use vectors::{CacheCounts, VectorBlocks, Vectors};
 
 use crate::domain::{MemoryId, UserKey, Vector};
 use crate::fault::Result;
@@ -53,13 +53,18 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn open(dir: &Path, options: Options, room: Arc<Room>, generation: &str) -> Result<Index> {
+    pub fn open(
+        dir: &Path,
+        options: Options,
+        room: Arc<VectorBlocks>,
+        generation: &str,
+    ) -> Result<Index> {
         // A directory of its own: an index that cannot be kept is removed with its whole directory.
         let text = TextIndex::open(&dir.join("text"), options, generation)?;
         Ok(Index { text, vectors: Vectors::new(room) })
     }
 
-    pub fn in_memory(options: Options, room: Arc<Room>) -> Index {
+    pub fn in_memory(options: Options, room: Arc<VectorBlocks>) -> Index {
         Index { text: TextIndex::in_memory(options), vectors: Vectors::new(room) }
     }
 

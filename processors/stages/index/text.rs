@@ -23,7 +23,7 @@
 //! Invariant: every document is seen exactly once at any moment, also during a flush.
 
 use super::Options;
-use super::bm25::{Bm25, QueryMatches, Scored};
+use super::bm25::{Bm25, QueryMatches, ScoredDocuments};
 use super::disk::{IndexDir, OpenedDir, unreadable};
 use super::document::{Document, LANGUAGE, SPEAKER, language_term, speaker_term};
 use super::mem_segment::MemSegment;
@@ -104,7 +104,7 @@ impl TextIndex {
         key: &UserKey,
         query_terms: &'q [String],
         bm25: Bm25,
-    ) -> Result<Scored<'q>> {
+    ) -> Result<ScoredDocuments<'q>> {
         let matches = self.layers.read().find(key, query_terms)?;
         Ok(bm25.scored(matches))
     }
@@ -136,7 +136,7 @@ impl TextIndex {
         layers.flushing.written() + layers.fresh.written()
     }
 
-    pub fn is_settling_due(&self) -> bool {
+    pub fn is_flush_due(&self) -> bool {
         self.pending() >= self.tail_max
     }
 
@@ -258,7 +258,7 @@ fn ids_put(segment: &MemSegment) -> impl Iterator<Item = (UserKey, MemoryId)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Text, Words};
+    use super::super::{SearchText, WordScores};
     use super::*;
     use crate::domain::Position;
     use crate::text::Stems;
@@ -288,12 +288,12 @@ mod tests {
     }
 
     /// Parses `own|before|earlier|after`.
-    fn text(written: &str) -> Text {
+    fn text(written: &str) -> SearchText {
         let mut fields = written.split('|').map(stems);
         let own = fields.next().unwrap_or_default();
         let words = own.len();
         let mut next = || fields.next().unwrap_or_default();
-        Text {
+        SearchText {
             own,
             before: next(),
             earlier: next(),
@@ -319,7 +319,7 @@ mod tests {
         index.scored(&user(user_number), &split(query), BM25).unwrap().best(limit)
     }
 
-    type ModelIndex = BTreeMap<(UserKey, MemoryId), Text>;
+    type ModelIndex = BTreeMap<(UserKey, MemoryId), SearchText>;
 
     fn open(dir: &TempDir) -> TextIndex {
         TextIndex::open(dir.path(), OPTIONS, "one").unwrap()
@@ -401,8 +401,12 @@ mod tests {
         shares
     }
 
-    fn expected(model: &ModelIndex, key: &UserKey, query: &[String]) -> Vec<(MemoryId, Words)> {
-        let documents: Vec<(&MemoryId, &Text)> = model
+    fn expected(
+        model: &ModelIndex,
+        key: &UserKey,
+        query: &[String],
+    ) -> Vec<(MemoryId, WordScores)> {
+        let documents: Vec<(&MemoryId, &SearchText)> = model
             .iter()
             .filter(|((owner, _), _)| owner == key)
             .map(|((_, id), text)| (id, text))
@@ -422,7 +426,7 @@ mod tests {
             let own = of_own[n] + f64::from(BM25.previous) * shortness * previous[n];
             let [own, before, after, shared] =
                 [own, of_before[n], of_after[n], shared[n]].map(|score| score as f32);
-            expected.push((**id, Words { own, before, after, shared: Some(shared) }));
+            expected.push((**id, WordScores { own, before, after, shared: Some(shared) }));
         }
         expected
     }
@@ -436,7 +440,7 @@ mod tests {
         (a - b).abs() <= 1e-5 * a.abs().max(b.abs())
     }
 
-    fn are_about(a: &Words, b: &Words) -> bool {
+    fn are_about(a: &WordScores, b: &WordScores) -> bool {
         is_about(a.own, b.own)
             && is_about(a.before, b.before)
             && is_about(a.after, b.after)
@@ -482,14 +486,14 @@ mod tests {
                     check_best(&search(index, user_number, query, limit), &own, limit, &about);
                 }
                 let (ids, words): (Vec<_>, Vec<_>) =
-                    all.into_iter().chain([(id(999), Words::default())]).unzip();
+                    all.into_iter().chain([(id(999), WordScores::default())]).unzip();
                 let found = index.scored(&key, &split(query), BM25).unwrap().of(&ids);
                 let same = found.len() == words.len()
                     && found.iter().zip(&words).all(|(a, b)| are_about(a, b));
                 assert!(same, "{about}: {found:?}, expected {words:?}");
                 let wordless = index.scored(&key, &[], BM25).unwrap().of(&ids);
                 assert!(
-                    wordless.iter().all(|words| *words == Words::default()),
+                    wordless.iter().all(|words| *words == WordScores::default()),
                     "{about}: {wordless:?}"
                 );
             }
@@ -507,7 +511,7 @@ mod tests {
     }
 
     fn in_language(n: usize, user_number: usize, language: Option<Language>) -> Document {
-        Document::new(id(n), user(user_number), move || Text { language, ..text("berlin") })
+        Document::new(id(n), user(user_number), move || SearchText { language, ..text("berlin") })
     }
 
     #[test]
@@ -608,7 +612,8 @@ mod tests {
     fn change_of_layer(index: &TextIndex, layer: usize) {
         for n in 0..2 * COMBINATIONS {
             for user_number in [n % 2, 1 - n % 2] {
-                let text = move || Text { speaker: Some(name(layer, n)), ..text(LAYERS[layer]) };
+                let text =
+                    move || SearchText { speaker: Some(name(layer, n)), ..text(LAYERS[layer]) };
                 match change_in(n, user_number, layer) {
                     LayerChange::Nothing => (),
                     LayerChange::Put => index.put(Document::new(id(n), user(user_number), text)),
@@ -692,7 +697,7 @@ mod tests {
         assert!(found.len() > 50);
         let ids = found.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         let of_another = crowded.scored(&user(1), &split("berlin rent"), BM25).unwrap().of(&ids);
-        assert_eq!(of_another, vec![Words::default(); ids.len()]);
+        assert_eq!(of_another, vec![WordScores::default(); ids.len()]);
     }
 
     #[test]
@@ -701,7 +706,7 @@ mod tests {
         let index = open(&dir);
         let by = |n, speaker: &str| {
             let speaker = (!speaker.is_empty()).then(|| speaker.to_owned());
-            let text = Text { own: stems("mary"), speaker, ..Text::default() };
+            let text = SearchText { own: stems("mary"), speaker, ..SearchText::default() };
             index.put(Document::new(id(n), user(0), move || text.clone()));
         };
         let of = |user_number, name: &str| {
@@ -735,7 +740,7 @@ mod tests {
         index.put(document(1, 0, "berlin"));
         index.put(document(2, 0, "berlin"));
         index.remove(&user(0), id(2));
-        assert!(index.is_settling_due());
+        assert!(index.is_flush_due());
         assert!(index.settle(41).unwrap());
         assert!(!index.settle(41).unwrap());
         index.put(document(3, 0, "berlin"));

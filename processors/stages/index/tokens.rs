@@ -10,7 +10,7 @@
 //! The detour through a string is for speed: tantivy would write a list of tokens as JSON and parse
 //! that JSON again on the way to its writer, which is most of the cost of indexing a document.
 
-use super::document::Text;
+use super::document::SearchText;
 use crate::domain::UserKey;
 use crate::text::Stems;
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
@@ -30,7 +30,7 @@ pub fn user_term(key: &UserKey, stem: &str) -> String {
 }
 
 /// The key, then the stems field by field, then the speaker and the language.
-pub fn joined(key: &UserKey, text: &Text) -> String {
+pub fn joined(key: &UserKey, text: &SearchText) -> String {
     let mut joined = key.as_str().to_owned();
     for field in text.fields() {
         joined.push_str(field.joined());
@@ -114,7 +114,7 @@ mod tests {
         UserKey::new("acme", "ana b").unwrap()
     }
 
-    fn tokens_of(text: Text) -> Vec<(usize, String)> {
+    fn tokens_of(text: SearchText) -> Vec<(usize, String)> {
         let text = joined(&key(), &text);
         let mut found = Vec::new();
         KeyedTokenizer::default()
@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn every_stem_has_the_users_key_before_and_the_key_is_a_term_alone() {
-        assert_eq!(tokens_of(Text::default()), [(0, "acme/ana b".into())]);
+        assert_eq!(tokens_of(SearchText::default()), [(0, "acme/ana b".into())]);
         assert_eq!(
-            tokens_of(Text { own: stems(&["berlin", "", "flat"]), ..Text::default() }),
+            tokens_of(SearchText { own: stems(&["berlin", "", "flat"]), ..SearchText::default() }),
             [
                 (0, "acme/ana b".into()),
                 (0, user_term(&key(), "berlin")),
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn the_same_stem_in_another_field_is_the_same_term_at_another_position() {
-        let text = Text {
+        let text = SearchText {
             own: stems(&["flat"]),
             before: stems(&["flat", "rent"]),
             after: stems(&["flat"]),
             speaker: Some("ana".into()),
-            ..Text::default()
+            ..SearchText::default()
         };
         let expected = [(0, "flat"), (1, "flat"), (1, "rent"), (3, "flat"), (4, "\u{4}ana")];
         let expected = expected.map(|(field, stem)| (field, user_term(&key(), stem)));

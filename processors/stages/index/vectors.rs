@@ -17,7 +17,7 @@
 //!    block. A block that is not cached needs no change, because the next miss reads the store.
 //! 4. [`Unseen`] overlays the changes of a batch that is not committed yet.
 //!
-//! Invariant: `Counts::bytes` equals the sum of [`Block::bytes`] over the cached blocks and is at
+//! Invariant: `CacheCounts::bytes` equals the sum of [`Block::bytes`] over the cached blocks and is at
 //! most `bytes_max`.
 
 use super::TopK;
@@ -36,7 +36,7 @@ pub type Load<'l> = dyn FnMut() -> Result<Vec<(MemoryId, Vector)>> + 'l;
 
 /// The vectors of one shard.
 pub struct Vectors {
-    room: Arc<Room>,
+    room: Arc<VectorBlocks>,
     /// Unique among all shards that ever shared the cache.
     shard: u64,
     /// Counts changes, so that a block read before a change is not cached after the change.
@@ -45,14 +45,14 @@ pub struct Vectors {
 
 /// The vector cache that all shards of a process share: a user with many vectors needs more than an
 /// even share of each shard.
-pub struct Room {
+pub struct VectorBlocks {
     cache: Mutex<BlockCache>,
     bytes_max: usize,
     shards: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CacheCounts {
     pub hits: u64,
     pub misses: u64,
     pub bytes: usize,
@@ -63,28 +63,28 @@ type BlockKey = (u64, UserKey);
 
 struct BlockCache {
     blocks: LruCache<BlockKey, Arc<Block>>,
-    counts: Counts,
+    counts: CacheCounts,
 }
 
-impl Room {
-    pub fn new(bytes_max: usize) -> Arc<Room> {
-        let cache = BlockCache { blocks: LruCache::unbounded(), counts: Counts::default() };
-        Arc::new(Room { cache: Mutex::new(cache), bytes_max, shards: AtomicU64::new(0) })
+impl VectorBlocks {
+    pub fn new(bytes_max: usize) -> Arc<VectorBlocks> {
+        let cache = BlockCache { blocks: LruCache::unbounded(), counts: CacheCounts::default() };
+        Arc::new(VectorBlocks { cache: Mutex::new(cache), bytes_max, shards: AtomicU64::new(0) })
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CacheCounts {
         self.cache.lock().counts
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for VectorBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Room({} bytes)", self.bytes_max)
     }
 }
 
 impl Vectors {
-    pub fn new(room: Arc<Room>) -> Vectors {
+    pub fn new(room: Arc<VectorBlocks>) -> Vectors {
         let shard = room.shards.fetch_add(1, Ordering::Relaxed);
         Vectors { room, shard, changes: AtomicU64::new(0) }
     }
@@ -312,7 +312,7 @@ mod tests {
             ),
             bytes_max in prop::sample::select(vec![0, 600, 2_000, 1_000_000]),
         ) {
-            let vectors = Vectors::new(Room::new(bytes_max));
+            let vectors = Vectors::new(VectorBlocks::new(bytes_max));
             let mut stores = vec![StoredVectors::new(); 4];
             for (n, memory, seed) in steps {
                 let (key, store) = (user(n), &mut stores[n]);
@@ -339,7 +339,7 @@ mod tests {
             ),
             seen in 0..60usize,
         ) {
-            let vectors = Vectors::new(Room::new(1_000_000));
+            let vectors = Vectors::new(VectorBlocks::new(1_000_000));
             let key = user(0);
             let mut store = StoredVectors::new();
             let mut staged = StagedVectors::new();
@@ -353,7 +353,7 @@ mod tests {
                     (memory, None) => staged.insert(id(*memory), None),
                 };
             }
-            let all = Vectors::new(Room::new(1_000_000));
+            let all = Vectors::new(VectorBlocks::new(1_000_000));
             for limit in [0, 3, 100] {
                 let query = vector(999);
                 let near = vectors.nearest(&key, &mut load_seen, &query, limit, &staged).unwrap();
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_block_read_before_a_change_is_not_cached_after_the_change() {
-        let vectors = Vectors::new(Room::new(1_000_000));
+        let vectors = Vectors::new(VectorBlocks::new(1_000_000));
         let key = user(0);
         let mut store = StoredVectors::from([(id(1), vector(1))]);
         let mut read_then_overtaken = || {
@@ -393,7 +393,7 @@ mod tests {
     fn a_cached_user_is_not_read_again_and_the_least_recent_goes_first() {
         let store: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
         let one = bytes_of(&store);
-        let vectors = Vectors::new(Room::new(2 * one));
+        let vectors = Vectors::new(VectorBlocks::new(2 * one));
         for n in [0, 1, 0, 2] {
             check(&vectors, &user(n), &store);
         }
@@ -412,7 +412,7 @@ mod tests {
         let stores: Vec<StoredVectors> =
             (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
         let one = bytes_of(&stores[0]);
-        let room = Room::new(2 * one);
+        let room = VectorBlocks::new(2 * one);
         let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&room))).collect();
         for _ in 0..2 {
             shards.iter().zip(&stores).for_each(|(vectors, store)| check(vectors, &user(0), store));
@@ -430,7 +430,7 @@ mod tests {
     fn a_user_who_outgrows_the_cache_does_not_evict_the_others() {
         let mut many: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
         let few = StoredVectors::from([(id(0), vector(0))]);
-        let vectors = Vectors::new(Room::new(bytes_of(&many) + bytes_of(&few)));
+        let vectors = Vectors::new(VectorBlocks::new(bytes_of(&many) + bytes_of(&few)));
         check(&vectors, &user(1), &few);
         check(&vectors, &user(0), &many);
         assert_eq!(vectors.room.counts().bytes, bytes_of(&many) + bytes_of(&few));
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_vector_of_another_width_has_no_neighbours() {
-        let vectors = Vectors::new(Room::new(1_000_000));
+        let vectors = Vectors::new(VectorBlocks::new(1_000_000));
         let store = StoredVectors::from([(id(1), vector(1))]);
         check(&vectors, &user(0), &store);
         vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));

@@ -29,13 +29,13 @@ mod written;
 pub use admit::{admitted, is_superseded};
 pub use arrange::{annotate, better_first};
 pub use fade::{Fade, Shape, recency, strength};
-pub use prompt::{Prompt, block, framed};
-pub use relevance::{NoMatch, Relevance};
+pub use prompt::{PromptBlock, block, framed};
+pub use relevance::{NoMatchLevels, Relevance};
 pub use rerank::reranked;
-pub use score::most_relevant;
+pub use score::preselected;
 pub use template::Template;
 pub use terms::{Points, TERMS, Term};
-pub use wording::{Named, named};
+pub use wording::{NamedSpeaker, named};
 pub use written::{WrittenFade, WrittenRank};
 
 use crate::domain::{Kind, Match, Memory, MemoryId, Metadata, Recall, Role, Time};
@@ -49,21 +49,21 @@ use std::sync::Arc;
 pub struct Hit {
     pub memory: Arc<Memory>,
     /// Scores of the memory itself.
-    pub own: Near,
+    pub own: HitScore,
     /// The share of the question's words, weighted by rarity, that the memory contains. `None` if
     /// unknown.
     pub shared: Option<f32>,
     /// The greatest cosine of the memory to a single word of the question.
     pub nearest_word: f32,
     /// Scores of the turn before; zeros if there was none.
-    pub before: Near,
+    pub before: HitScore,
     /// Scores of the turn after, if that turn became no memory; else zeros.
-    pub after: Near,
+    pub after: HitScore,
 }
 
 /// The scores of a text for a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Near {
+pub struct HitScore {
     /// BM25; 0 without a common word.
     pub words: f32,
     pub cosine: f32,
@@ -120,11 +120,11 @@ impl<'a> Question<'a> {
 
 /// The numbers of a profile for ranking.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Weights {
+pub struct RankOptions {
     /// Used if two people or more speak.
-    pub several: Mix,
+    pub several: TermWeights,
     /// Used if one person speaks, to an assistant or alone.
-    pub single: Mix,
+    pub single: TermWeights,
     /// Limits the effect of recency, importance and confidence together to this share of a score,
     /// up or down.
     pub bound: f32,
@@ -140,7 +140,7 @@ pub struct Weights {
 /// The weights of the terms, the scale of BM25, and the factor on memories of an assistant or a
 /// tool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mix {
+pub struct TermWeights {
     pub points: Points,
     /// BM25 is divided by the best memory's, but by no less than this multiple of the question's
     /// `information`. Otherwise a match of one common word could count as much as a perfect match.
@@ -150,7 +150,7 @@ pub struct Mix {
 
 /// The ranked memories, and the match; `None` if the policy does not estimate relevance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Order {
+pub struct RankedHits {
     pub ranked: Vec<Ranked>,
     pub matched: Option<Match>,
 }
@@ -204,7 +204,7 @@ impl Ranked {
 
 /// Returns the admitted hits, best first, up to `question.limit`. Invariant: the order of `hits`
 /// does not change the result.
-pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) -> Order {
+pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Time) -> RankedHits {
     let successors = successors(&hits);
     let at = question.as_of.unwrap_or(now);
     let mut ranked =
@@ -219,7 +219,7 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &Weights, now: Time) 
     ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);
-    Order { ranked, matched }
+    RankedHits { ranked, matched }
 }
 
 /// The share of the floor that applies before a rerank: the cross-encoder is there to raise
@@ -295,7 +295,7 @@ fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
 mod tests {
     use super::samples::{ask, hit, memory, nothing, weights};
     use super::*;
-    use crate::domain::{Neighbour, Vector};
+    use crate::domain::{NeighbourTurn, Vector};
     use proptest::prelude::*;
 
     const NOW: Time = Time(1_700_000_000_000);
@@ -357,7 +357,7 @@ mod tests {
         let likely = Question { min_relevance: 0.5, ..ask("q", &none) };
         assert_eq!(
             order(hits, &likely, &weights, NOW),
-            Order { ranked: vec![], matched: Some(Match::None) }
+            RankedHits { ranked: vec![], matched: Some(Match::None) }
         );
     }
 
@@ -462,7 +462,7 @@ mod tests {
             &ask("q", &none),
             &["now 12 boats", "we have 10 boats", "pizza"],
         );
-        let without_floor = Weights { floor: 0.0, ..weights() };
+        let without_floor = RankOptions { floor: 0.0, ..weights() };
         let far =
             order(boats("now 12 boats", 3.0, 0.3).to_vec(), &ask("q", &none), &without_floor, NOW)
                 .ranked;
@@ -479,7 +479,7 @@ mod tests {
         let hits = |cosine| {
             let mut next_to_another = hit(1, "tea", 9.0, 0.9);
             next_to_another.before = next_to_another.own;
-            let before = Neighbour {
+            let before = NeighbourTurn {
                 speaker: "user".into(),
                 words: "tea".into(),
                 question: 0.0,
@@ -493,9 +493,9 @@ mod tests {
         check(&hits(0.9 * (floor - 0.02)), &ask("q", &nothing()), &["tea"]);
     }
 
-    fn turn_before() -> Neighbour {
+    fn turn_before() -> NeighbourTurn {
         let source = memory(9, "").source;
-        Neighbour {
+        NeighbourTurn {
             source,
             speaker: "".into(),
             words: "".into(),
@@ -568,7 +568,7 @@ mod tests {
         fn showing_old_versions_does_not_reorder_the_valid_ones(hits in tangled_hits()) {
             let none = nothing();
             let ids = |explain| {
-                let weights = Weights { floor: 0.6, ..weights() };
+                let weights = RankOptions { floor: 0.6, ..weights() };
                 let order = order(hits.clone(), &Question { explain, ..ask("q", &none) }, &weights, NOW);
                 order.ranked.into_iter().filter(|one| !one.superseded).map(|one| (one.memory.id, one.score)).collect::<Vec<_>>()
             };

@@ -20,7 +20,7 @@ const BYTES_A_TOKEN: usize = 8;
 
 /// A finished block. Invariant: `tokens` is the caller's count of `text`, and at most the budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prompt {
+pub struct PromptBlock {
     pub text: String,
     pub tokens: usize,
     /// Places of the memories inside, in the ranking, ascending.
@@ -36,7 +36,7 @@ pub fn block(
     policy: &dyn Policy,
     budget: usize,
     count_tokens: &dyn Fn(&str) -> usize,
-) -> Prompt {
+) -> PromptBlock {
     let is_open = asked.unsaid.format;
     if let Some(template) = template.filter(|_| is_open || asked.format == Format::Template) {
         return framed(ranked, &template.frame(), budget, count_tokens);
@@ -50,9 +50,9 @@ fn prompt(
     format: Format,
     budget: usize,
     count_tokens: &dyn Fn(&str) -> usize,
-) -> Prompt {
+) -> PromptBlock {
     Frame::of(format)
-        .map_or_else(Prompt::default, |frame| framed(ranked, &frame, budget, count_tokens))
+        .map_or_else(PromptBlock::default, |frame| framed(ranked, &frame, budget, count_tokens))
 }
 
 /// Builds the block in this frame. A memory that is too long is skipped, and shorter ones after it
@@ -62,19 +62,19 @@ pub fn framed(
     frame: &Frame,
     budget: usize,
     count_tokens: &dyn Fn(&str) -> usize,
-) -> Prompt {
+) -> PromptBlock {
     if let Some(all) = all_of_them(ranked, frame, budget, count_tokens) {
         return all;
     }
     let mut pieces = fitting(ranked, frame, budget, count_tokens);
     loop {
         if pieces.is_empty() {
-            return Prompt::default();
+            return PromptBlock::default();
         }
         let text = frame.around(pieces.iter().map(|piece| (piece.section, piece.text.as_str())));
         let tokens = count_tokens(&text);
         if tokens <= budget {
-            return Prompt { text, tokens, taken: places(&pieces) };
+            return PromptBlock { text, tokens, taken: places(&pieces) };
         }
         drop_last(&mut pieces, tokens - budget);
     }
@@ -87,7 +87,7 @@ fn all_of_them(
     frame: &Frame,
     budget: usize,
     count_tokens: &dyn Fn(&str) -> usize,
-) -> Option<Prompt> {
+) -> Option<PromptBlock> {
     let written = |place: usize| ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
     let texts: Vec<(u8, String)> = in_sections(ranked, frame).into_iter().map(written).collect();
     let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
@@ -96,7 +96,7 @@ fn all_of_them(
     }
     let text = frame.around(texts.iter().map(|(section, text)| (*section, text.as_str())));
     let tokens = count_tokens(&text);
-    (tokens <= budget).then(|| Prompt { text, tokens, taken: (0..ranked.len()).collect() })
+    (tokens <= budget).then(|| PromptBlock { text, tokens, taken: (0..ranked.len()).collect() })
 }
 
 struct Piece {
@@ -282,9 +282,12 @@ mod tests {
     #[test]
     fn nothing_remembered_is_no_block_at_all() {
         for format in FORMATS {
-            assert_eq!(prompt(&[], format, 1000, &words), Prompt::default());
+            assert_eq!(prompt(&[], format, 1000, &words), PromptBlock::default());
         }
-        assert_eq!(prompt(&[ranked("fact", "tea")], Format::None, 1000, &words), Prompt::default());
+        assert_eq!(
+            prompt(&[ranked("fact", "tea")], Format::None, 1000, &words),
+            PromptBlock::default()
+        );
     }
 
     #[test]
@@ -321,7 +324,7 @@ mod tests {
             prop_assert!(block.tokens <= budget);
             prop_assert!(block.taken.is_sorted());
             if block.text.is_empty() {
-                prop_assert_eq!(block, Prompt::default());
+                prop_assert_eq!(block, PromptBlock::default());
             } else {
                 prop_assert_eq!(block.tokens, count(&block.text));
                 let found = match FORMATS.get(which) {

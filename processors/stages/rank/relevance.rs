@@ -35,13 +35,13 @@ pub struct Relevance {
     pub above: f32,
     /// The least relevance of the best memory for a good match.
     pub good: f32,
-    pub none: NoMatch,
+    pub none: NoMatchLevels,
 }
 
 /// The levels below which the match is none. Each memory must be below both.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NoMatch {
+pub struct NoMatchLevels {
     pub cosine: f32,
     /// Share of the question's information that the words of one memory cover.
     pub words: f32,

@@ -1,9 +1,9 @@
 //! Sample memories, hits and questions for the tests of this stage.
 
-use super::{Hit, Near, Question, Ranked, Weights, WrittenFade, WrittenRank};
+use super::{Hit, HitScore, Question, RankOptions, Ranked, WrittenFade, WrittenRank};
 use crate::domain::{
-    Around, Format, Kind, Memory, MemoryId, Metadata, Position, Recall, Role, Scope, Time, Unsaid,
-    UserKey,
+    Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Recall, Role, Scope, Time,
+    UnsetFields, UserKey,
 };
 use std::sync::Arc;
 
@@ -45,18 +45,18 @@ pub fn memory(number: u32, content: &str) -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![],
-        around: Around::default(),
+        around: NeighbourTurns::default(),
     }
 }
 
 pub fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
     Hit {
         memory: memory(number, content).into(),
-        own: Near { words, cosine },
+        own: HitScore { words, cosine },
         shared: Some(1.0),
         nearest_word: 0.0,
-        before: Near::default(),
-        after: Near::default(),
+        before: HitScore::default(),
+        after: HitScore::default(),
     }
 }
 
@@ -110,7 +110,7 @@ pub fn recall(query: &str) -> Recall {
         explain: false,
         history: vec![],
         min_relevance: 0.0,
-        unsaid: Unsaid::default(),
+        unsaid: UnsetFields::default(),
     }
 }
 
@@ -121,7 +121,7 @@ pub fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
 }
 
 /// Reads the weights of the built-in default profile.
-pub fn weights() -> Weights {
+pub fn weights() -> RankOptions {
     let profile: toml::Table = include_str!("../../../config/profiles/keepsake.toml")
         .parse()
         .expect("the built-in profiles are valid TOML");

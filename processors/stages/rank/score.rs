@@ -18,7 +18,7 @@ use super::admit::{is_superseded, lends_context};
 use super::fade::{recency, unit};
 use super::terms::HitMeasures;
 use super::wording::{QuestionWording, has_time_word, only_asks};
-use super::{Hit, Mix, Near, Question, Ranked, Signals, Weights};
+use super::{Hit, HitScore, Question, RankOptions, Ranked, Signals, TermWeights};
 use crate::domain::{Memory, Position, Role, Time};
 use crate::text;
 use foldhash::fast::RandomState;
@@ -30,7 +30,7 @@ pub(super) fn scored(
     hits: Vec<Hit>,
     may_answer: impl Fn(&Hit) -> bool,
     question: &Question,
-    weights: &Weights,
+    weights: &RankOptions,
     at: Time,
 ) -> Vec<Ranked> {
     let answers: Vec<bool> = hits.iter().map(may_answer).collect();
@@ -59,7 +59,7 @@ fn is_of_named_speaker(memory: &Memory, question: &Question) -> bool {
 
 /// Chooses up to `limit` hits before their memories are read from the store, by `dense` and `words`
 /// alone, where `weight` is the share of `dense`. Returns places in `near`, in no order.
-pub fn most_relevant(near: &[Near], weight: f32, limit: usize) -> Vec<usize> {
+pub fn preselected(near: &[HitScore], weight: f32, limit: usize) -> Vec<usize> {
     let cosine_max = near.iter().map(|near| finite(near.cosine)).fold(0.0, f32::max);
     let words_max = near.iter().map(|near| finite(near.words)).fold(0.0, f32::max);
     let mut places: Vec<(f32, usize)> = near
@@ -80,8 +80,8 @@ pub fn most_relevant(near: &[Near], weight: f32, limit: usize) -> Vec<usize> {
 
 /// The levels that each hit is measured against, and the weights.
 struct Scale<'w> {
-    weights: &'w Weights,
-    mix: &'w Mix,
+    weights: &'w RankOptions,
+    mix: &'w TermWeights,
     weight: RelevanceWeights,
     wording: QuestionWording,
     cosine_max: f32,
@@ -168,7 +168,7 @@ impl<'w> Scale<'w> {
     fn of<'h>(
         hits: impl Iterator<Item = &'h Hit>,
         question: &Question,
-        weights: &'w Weights,
+        weights: &'w RankOptions,
     ) -> Scale<'w> {
         let (valid, old): (Vec<&Hit>, Vec<&Hit>) =
             hits.partition(|hit| !is_superseded(&hit.memory, question));
@@ -191,15 +191,15 @@ impl<'w> Scale<'w> {
         }
     }
 
-    fn dense(&self, near: &Near) -> f32 {
+    fn dense(&self, near: &HitScore) -> f32 {
         share(finite(near.cosine), self.cosine_max)
     }
 
-    fn words(&self, near: &Near) -> f32 {
+    fn words(&self, near: &HitScore) -> f32 {
         share(finite(near.words), self.words_full)
     }
 
-    fn relevance(&self, near: &Near) -> f32 {
+    fn relevance(&self, near: &HitScore) -> f32 {
         self.weight.dense * self.dense(near) + self.weight.words * self.words(near)
     }
 
@@ -336,7 +336,7 @@ mod tests {
     use super::super::TERMS;
     use super::super::samples::{ask, hit, nothing, weights};
     use super::*;
-    use crate::domain::{Neighbour, Vector};
+    use crate::domain::{NeighbourTurn, Vector};
     use proptest::prelude::*;
 
     #[test]
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn the_most_relevant_are_the_best_of_either_engine() {
         let near = [(1.0, 0.9), (9.0, 0.0), (5.5, 0.4), (1.0, 0.1), (f32::NAN, f32::NAN)]
-            .map(|(words, cosine)| Near { words, cosine });
+            .map(|(words, cosine)| HitScore { words, cosine });
         for (limit, expected) in [
             (1, vec![0]),
             (2, vec![0, 2]),
@@ -415,7 +415,7 @@ mod tests {
             (4, vec![0, 1, 2, 3]),
             (9, vec![0, 1, 2, 3, 4]),
         ] {
-            let mut places = most_relevant(&near, weights().several.points.of("dense"), limit);
+            let mut places = preselected(&near, weights().several.points.of("dense"), limit);
             places.sort_unstable();
             assert_eq!(places, expected, "{limit}");
         }
@@ -459,7 +459,7 @@ mod tests {
     fn by_itself_is_the_part_of_cosine_and_bm25() {
         let mut subject = hit(1, "I was there in May 2023", 3.0, 0.5);
         (subject.nearest_word, subject.before) = (0.3, subject.own);
-        let turn = Neighbour {
+        let turn = NeighbourTurn {
             source: subject.memory.source.clone(),
             speaker: "assistant".into(),
             words: "".into(),
@@ -496,7 +496,7 @@ mod tests {
             subject.memory_mut().confidence = confidence;
             let at = Time(day * 86_400_000);
             let [plain, nudged] = [0.0, bound].map(|bound| {
-                let weights = Weights { bound, ..weights() };
+                let weights = RankOptions { bound, ..weights() };
                 let hits = vec![subject.clone()];
                 scored(hits, |_| true, &ask("q", &nothing()), &weights, at)[0].score
             });

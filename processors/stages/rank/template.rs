@@ -330,7 +330,7 @@ pub(super) mod tests {
     use super::super::prompt::block;
     use super::super::samples::{memory, policy, recall};
     use super::*;
-    use crate::domain::{Kind, Recall, Time, Unsaid};
+    use crate::domain::{Kind, Recall, Time, UnsetFields};
     use proptest::prelude::*;
 
     pub fn template(text: &str) -> Result<Template, String> {
@@ -439,7 +439,7 @@ pub(super) mod tests {
     #[test]
     fn a_recall_without_a_format_gets_the_template() {
         let template = template("memory = '* {content}'").expect("a template");
-        let without = Recall { unsaid: Unsaid { format: true, limit: false }, ..recall("q") };
+        let without = Recall { unsaid: UnsetFields { format: true, limit: false }, ..recall("q") };
         let list = [ranked("fact", "tea")];
         assert_eq!(
             block(&list, &without, Some(&template), &policy(), 1_000, &str::len).text,

@@ -77,7 +77,7 @@ pub struct Points([f32; TERMS.len()]);
 
 impl Points {
     /// `words` gets the weight that `dense` leaves: `1 - dense`.
-    pub fn new(written: &Written) -> Points {
+    pub fn new(written: &WrittenTerms) -> Points {
         Points(TERMS.each_ref().map(|term| match term.name {
             "words" => 1.0 - written.of("dense"),
             name => written.of(name),
@@ -98,23 +98,23 @@ impl Points {
 
 /// The weights as written in a profile. A missing term has weight 0.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written(BTreeMap<String, f32>);
+pub struct WrittenTerms(BTreeMap<String, f32>);
 
-impl Written {
+impl WrittenTerms {
     fn of(&self, name: &str) -> f32 {
         self.0.get(name).copied().unwrap_or(0.0)
     }
 
     /// Returns these weights, with the other's for terms that are missing here.
-    pub fn over(&self, other: &Written) -> Written {
-        Written(
+    pub fn over(&self, other: &WrittenTerms) -> WrittenTerms {
+        WrittenTerms(
             other.0.iter().chain(&self.0).map(|(name, weight)| (name.clone(), *weight)).collect(),
         )
     }
 }
 
-impl<'de> Deserialize<'de> for Written {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written, D::Error> {
+impl<'de> Deserialize<'de> for WrittenTerms {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WrittenTerms, D::Error> {
         let written = BTreeMap::<String, f32>::deserialize(deserializer)?;
         let unknown = written.keys().find(|name| {
             // The weight of `words` follows from that of `dense`.
@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for Written {
         });
         match unknown {
             Some(name) => Err(de::Error::custom(format!("unknown field `{name}`"))),
-            None => Ok(Written(written)),
+            None => Ok(WrittenTerms(written)),
         }
     }
 }
@@ -131,13 +131,14 @@ impl<'de> Deserialize<'de> for Written {
 mod tests {
     use super::*;
 
-    fn written(pairs: &[(&str, f32)]) -> Written {
-        Written(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect())
+    fn written(pairs: &[(&str, f32)]) -> WrittenTerms {
+        WrittenTerms(pairs.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect())
     }
 
     #[test]
     fn a_weight_of_no_term_is_an_error_that_names_it() {
-        let read = |text: &str| toml::from_str::<Written>(text).map_err(|fault| fault.to_string());
+        let read =
+            |text: &str| toml::from_str::<WrittenTerms>(text).map_err(|fault| fault.to_string());
         assert!(read("dense = 0.5\nmonth = 0.2").is_ok());
         for bad in ["charm", "words"] {
             let fault = read(&format!("{bad} = 0.5")).unwrap_err();

@@ -126,7 +126,7 @@ fn is_one_question(content: &str) -> bool {
 
 /// The speaker that a question names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedSpeaker {
     /// The name as `text::name` normalises names.
     pub name: String,
     /// The question with "I" and "my" in place of the name. Speakers write "I" of themselves, so
@@ -140,7 +140,7 @@ pub struct Named {
 pub fn named<E>(
     question: &str,
     speakers: impl Fn(&BTreeSet<String>) -> Result<Vec<String>, E>,
-) -> Result<Option<Named>, E> {
+) -> Result<Option<NamedSpeaker>, E> {
     let places = places_of_words(question);
     let mut found: Vec<(String, usize, usize)> = Vec::new();
     for first in 0..places.len() {
@@ -168,7 +168,7 @@ pub fn named<E>(
         rest = end + possessive.map_or(0, str::len);
     }
     in_first_person.push_str(&question[rest..]);
-    Ok(Some(Named { name, in_first_person }))
+    Ok(Some(NamedSpeaker { name, in_first_person }))
 }
 
 /// False for function words such as "will" and "may", unless a capital inside the question makes

@@ -1,7 +1,7 @@
 //! Parses the tables `[rank]` and `[fade]` of a profile. Unknown keys are an error.
 
-use super::terms::{Points, Written as Terms};
-use super::{Fade, Mix, Relevance, Shape, Weights};
+use super::terms::{Points, WrittenTerms as Terms};
+use super::{Fade, RankOptions, Relevance, Shape, TermWeights};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -60,21 +60,21 @@ impl WrittenFade {
 }
 
 impl WrittenRank {
-    pub fn checked(self, fade: Fade) -> Weights {
-        let several = Mix {
+    pub fn checked(self, fade: Fade) -> RankOptions {
+        let several = TermWeights {
             points: Points::new(&self.terms),
             words_full: self.words_full,
             assistant: self.assistant,
         };
         let single = self.single_speaker.map_or_else(
             || several.clone(),
-            |written| Mix {
+            |written| TermWeights {
                 points: Points::new(&written.terms.over(&self.terms)),
                 words_full: written.words_full.unwrap_or(self.words_full),
                 assistant: written.assistant.unwrap_or(self.assistant),
             },
         );
-        Weights {
+        RankOptions {
             several,
             single,
             bound: self.bound,

@@ -13,12 +13,12 @@ pub use proposal::{
     Proposal, feedback_returned, proposal_prune, proposal_revise, proposal_summary,
 };
 pub use record::{
-    dead_letter, decision, memory_gone, memory_state, shadow, shard_meta, shard_state,
+    dead_letter, decision, memory_state, memory_tombstone, shadow, shard_meta, shard_state,
 };
 
 use crate::domain::{Cursor, Decision, Match, Memory, ReplyTo, Time};
 use crate::fault::Reject;
-use crate::ports::broker::{Headers, Outgoing};
+use crate::ports::broker::{Headers, OutgoingRecord};
 use crate::wire;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Default for Freshness {
 }
 
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct RecalledMemory {
     pub memory: Arc<Memory>,
     pub score: f32,
     /// The probability that the memory answers the question, if the policy estimates one.
@@ -58,7 +58,7 @@ pub struct Found {
 #[derive(Clone, Debug)]
 pub enum Answer {
     Recalled {
-        memories: Vec<Found>,
+        memories: Vec<RecalledMemory>,
         /// Strength of the best memory as an answer, if the policy estimates relevance.
         matched: Option<Match>,
         prompt: String,
@@ -103,13 +103,13 @@ pub fn applied(
     partition: i32,
     offset: i64,
     freshness: &Freshness,
-) -> Outgoing {
+) -> OutgoingRecord {
     let decisions = decisions.iter().map(|decision| view::decision(decision, true)).collect();
     ok(to, "applied", wire::Applied { decisions, partition, offset }, freshness)
 }
 
 /// Builds the reply to a request.
-pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> Outgoing {
+pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingRecord {
     match answer {
         Answer::Recalled { memories, matched, prompt, tokens, budget_used, explain } => {
             let body = wire::Recalled {
@@ -143,7 +143,7 @@ pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> Outgoing 
 }
 
 /// Builds the error reply to a refused record. `freshness` is `None` if no shard was read.
-pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> Outgoing {
+pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> OutgoingRecord {
     let error = wire::ErrorDetail {
         code: reject.code.as_str(),
         message: &reject.message,
@@ -158,12 +158,17 @@ pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> 
     published_to(to, &reply)
 }
 
-fn ok(to: &ReplyTo, name: &'static str, body: impl Serialize, freshness: &Freshness) -> Outgoing {
+fn ok(
+    to: &ReplyTo,
+    name: &'static str,
+    body: impl Serialize,
+    freshness: &Freshness,
+) -> OutgoingRecord {
     let freshness = view::freshness(freshness);
     published_to(to, &wire::Reply { name, status: "ok", body, freshness })
 }
 
-fn published_to(to: &ReplyTo, reply: &wire::Reply<impl Serialize>) -> Outgoing {
+fn published_to(to: &ReplyTo, reply: &wire::Reply<impl Serialize>) -> OutgoingRecord {
     let mut headers: Headers = to.echo.clone();
     for (name, value) in [
         ("content-type", JSON.to_owned()),
@@ -173,7 +178,7 @@ fn published_to(to: &ReplyTo, reply: &wire::Reply<impl Serialize>) -> Outgoing {
     ] {
         headers.push((name.to_owned(), value.into_bytes()));
     }
-    Outgoing {
+    OutgoingRecord {
         topic: to.topic.clone(),
         partition: to.partition,
         timestamp_ms: None,

@@ -5,8 +5,10 @@
 //! ingest processor stays the only writer of a shard. Each is signed for its partition.
 
 use super::{JSON, json, view};
-use crate::domain::{MARK, MarkKey, Marked, MemoryId, Revise, Seen, Signal, Time, UserKey};
-use crate::ports::broker::Outgoing;
+use crate::domain::{
+    MARK, MemoryId, MemoryVersion, Revise, Signal, SignedParts, SigningKey, Time, UserKey,
+};
+use crate::ports::broker::OutgoingRecord;
 use crate::wire;
 
 /// The common fields of these events. The id is derived from the content, so that an equal second
@@ -19,10 +21,14 @@ pub struct Proposal<'a> {
     pub id: &'a str,
     pub at: Time,
     /// Key of the signature, by which `stages/decode` accepts the event.
-    pub marks: &'a MarkKey,
+    pub marks: &'a SigningKey,
 }
 
-pub fn proposal_prune(proposal: &Proposal<'_>, memories: &[Seen], reason: &str) -> Outgoing {
+pub fn proposal_prune(
+    proposal: &Proposal<'_>,
+    memories: &[MemoryVersion],
+    reason: &str,
+) -> OutgoingRecord {
     let event = wire::OwnEvent {
         memories: Some(wire::Listing::Seen(view::seen(memories))),
         reason: Some(reason),
@@ -35,8 +41,8 @@ pub fn proposal_summary(
     proposal: &Proposal<'_>,
     session: &str,
     content: &str,
-    covers: &[Seen],
-) -> Outgoing {
+    covers: &[MemoryVersion],
+) -> OutgoingRecord {
     let event = wire::OwnEvent {
         session: Some(session),
         content: Some(content),
@@ -46,7 +52,7 @@ pub fn proposal_summary(
     published(proposal, &event)
 }
 
-pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> Outgoing {
+pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> OutgoingRecord {
     let event = wire::OwnEvent {
         memory: view::seen(&[revise.memory]).pop(),
         revises: Some(view::seen(&revise.revises)),
@@ -57,7 +63,7 @@ pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> Outgoing {
     published(proposal, &event)
 }
 
-pub fn feedback_returned(proposal: &Proposal<'_>, memories: &[MemoryId]) -> Outgoing {
+pub fn feedback_returned(proposal: &Proposal<'_>, memories: &[MemoryId]) -> OutgoingRecord {
     let event = wire::OwnEvent {
         signal: Some(Signal::Returned.as_str()),
         memories: Some(wire::Listing::Ids(view::ids(memories))),
@@ -77,12 +83,12 @@ fn common<'a>(name: &'static str, proposal: &Proposal<'a>) -> wire::OwnEvent<'a>
     }
 }
 
-fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> Outgoing {
+fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> OutgoingRecord {
     let Proposal { topic, partition, key, marks, .. } = *proposal;
     let key = key.as_str().as_bytes();
     let value = json(event);
     let mut headers = vec![("content-type".to_owned(), JSON.into())];
-    let mark = marks.sign(&Marked {
+    let mark = marks.sign(&SignedParts {
         topic,
         partition,
         key: Some(key),
@@ -90,7 +96,7 @@ fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> Outgoing {
         headers: &headers,
     });
     headers.push((MARK.to_owned(), mark));
-    Outgoing {
+    OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),
         timestamp_ms: None,

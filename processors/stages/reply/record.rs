@@ -5,7 +5,7 @@
 use super::{JSON, json, view};
 use crate::domain::{Decision, Memory, MemoryId, UserKey};
 use crate::fault::Reject;
-use crate::ports::broker::{Headers, Outgoing, Record};
+use crate::ports::broker::{Headers, OutgoingRecord, Record};
 use crate::wire;
 
 /// Header that separates memories from the other records of a shard on the same topic.
@@ -13,18 +13,18 @@ const RECORD: &str = "keepsake-record";
 /// Header with the stored bytes, from which another process restores the shard.
 const STATE: &str = "keepsake-state";
 
-pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
+pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> OutgoingRecord {
     decision_record(decision.key.as_str(), &view::decision(decision, with_text), topic)
 }
 
 /// Builds the decision of the shadow profile, marked as such.
-pub fn shadow(decision: &Decision, topic: &str, with_text: bool) -> Outgoing {
+pub fn shadow(decision: &Decision, topic: &str, with_text: bool) -> OutgoingRecord {
     let shadow = wire::Decision { shadow: true, ..view::decision(decision, with_text) };
     decision_record(decision.key.as_str(), &shadow, topic)
 }
 
-fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> Outgoing {
-    Outgoing {
+fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> OutgoingRecord {
+    OutgoingRecord {
         topic: topic.to_owned(),
         // The client chooses by the user's key, for any number of partitions of the decisions
         // topic.
@@ -45,8 +45,8 @@ pub fn memory_state(
     state: Option<&[u8]>,
     topic: &str,
     partition: i32,
-) -> Outgoing {
-    let mut record = memory_gone(&memory.key, memory.id, topic, partition);
+) -> OutgoingRecord {
+    let mut record = memory_tombstone(&memory.key, memory.id, topic, partition);
     record.value = Some(json(&view::whole_memory(memory)));
     record.headers.push(("content-type".to_owned(), JSON.into()));
     record.headers.extend(state.map(|state| (STATE.to_owned(), state.to_vec())));
@@ -55,11 +55,16 @@ pub fn memory_state(
 
 /// Builds a changelog record of other state of a shard. Readers of the topic as a change feed get
 /// JSON with nothing but the type.
-pub fn shard_state(name: String, state: Option<&[u8]>, topic: &str, partition: i32) -> Outgoing {
+pub fn shard_state(
+    name: String,
+    state: Option<&[u8]>,
+    topic: &str,
+    partition: i32,
+) -> OutgoingRecord {
     let value = state.map(|_| br#"{"type":"state"}"#.to_vec());
     let mut headers = vec![(RECORD.to_owned(), b"state".to_vec())];
     headers.extend(state.map(|state| (STATE.to_owned(), state.to_vec())));
-    Outgoing {
+    OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),
         timestamp_ms: None,
@@ -70,8 +75,8 @@ pub fn shard_state(name: String, state: Option<&[u8]>, topic: &str, partition: i
 }
 
 /// Builds the meta record of a batch.
-pub fn shard_meta(name: &str, meta: Vec<u8>, topic: &str, partition: i32) -> Outgoing {
-    Outgoing {
+pub fn shard_meta(name: &str, meta: Vec<u8>, topic: &str, partition: i32) -> OutgoingRecord {
+    OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),
         timestamp_ms: None,
@@ -82,8 +87,13 @@ pub fn shard_meta(name: &str, meta: Vec<u8>, topic: &str, partition: i32) -> Out
 }
 
 /// Builds the tombstone of a memory.
-pub fn memory_gone(key: &UserKey, id: MemoryId, topic: &str, partition: i32) -> Outgoing {
-    Outgoing {
+pub fn memory_tombstone(
+    key: &UserKey,
+    id: MemoryId,
+    topic: &str,
+    partition: i32,
+) -> OutgoingRecord {
+    OutgoingRecord {
         topic: topic.to_owned(),
         partition: Some(partition),
         timestamp_ms: None,
@@ -95,11 +105,11 @@ pub fn memory_gone(key: &UserKey, id: MemoryId, topic: &str, partition: i32) -> 
 
 /// Builds a dead letter: the record unchanged, with the reason in the headers of Kafka Connect and
 /// of Spring Kafka, which other tools read.
-pub fn dead_letter(record: &Record, reject: &Reject, stage: &str, topic: &str) -> Outgoing {
+pub fn dead_letter(record: &Record, reject: &Reject, stage: &str, topic: &str) -> OutgoingRecord {
     let mut headers = record.headers.clone();
     headers.extend(connect_headers(record, reject, stage));
     headers.extend(spring_headers(record, reject));
-    Outgoing {
+    OutgoingRecord {
         topic: topic.to_owned(),
         partition: None,
         timestamp_ms: None,

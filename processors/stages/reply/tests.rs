@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::{
-    Around, Kind, MARK, MarkKey, Marked, MemoryId, Metadata, Outcome, Position, Revise, Revision,
-    Role, Scope, Seen, Surprise, UserKey,
+    Kind, MARK, MemoryId, MemoryVersion, Metadata, NeighbourTurns, Outcome, Position, Revise,
+    Revision, Role, Scope, SignedParts, SigningKey, Surprise, UserKey,
 };
 use crate::fault::RejectCode;
 use crate::ports::broker::{Record, header};
@@ -68,7 +68,7 @@ fn a_memory() -> Memory {
             content: "My cat came along.".into(),
             until: Time(1_767_323_100_000),
         }],
-        around: Around::default(),
+        around: NeighbourTurns::default(),
     }
 }
 
@@ -106,17 +106,17 @@ fn freshness() -> Freshness {
     Freshness { applied_offset: 1312, stale: true, took_us: 2140, ..Freshness::default() }
 }
 
-fn value(sent: &Outgoing) -> Value {
+fn value(sent: &OutgoingRecord) -> Value {
     serde_json::from_slice(sent.value.as_deref().expect("a value")).expect("JSON")
 }
 
-fn text<'a>(sent: &'a Outgoing, name: &str) -> Option<&'a str> {
+fn text<'a>(sent: &'a OutgoingRecord, name: &str) -> Option<&'a str> {
     header(&sent.headers, name).map(|bytes| std::str::from_utf8(bytes).expect("text"))
 }
 
 /// Checks the parts that all replies share, and the given fields of this one.
 #[track_caller]
-fn check(sent: &Outgoing, status: &str, expected: Value) {
+fn check(sent: &OutgoingRecord, status: &str, expected: Value) {
     assert_eq!(
         (sent.topic.as_str(), sent.partition, sent.key.as_deref()),
         ("web.replies", Some(2), Some(&b"any key"[..]))
@@ -173,9 +173,9 @@ fn an_event_gets_its_receipt() {
 
 #[test]
 fn a_recall_shows_the_terms_of_scores_only_if_requested() {
-    fn answer_of(explain: bool) -> Outgoing {
+    fn answer_of(explain: bool) -> OutgoingRecord {
         let terms = vec![("words", 0.38), ("cosine", 0.41)];
-        let found = Found {
+        let found = RecalledMemory {
             memory: a_memory().into(),
             score: 0.934_567_8,
             relevance: Some(0.25),
@@ -224,7 +224,7 @@ fn a_recall_shows_the_terms_of_scores_only_if_requested() {
 
 #[test]
 fn list_get_and_stats_are_answered() {
-    fn ask(question: Answer) -> Outgoing {
+    fn ask(question: Answer) -> OutgoingRecord {
         answer(&reply_to(), &question, &freshness())
     }
     let last = ask(Answer::Listed { memories: vec![a_memory()], after: None });
@@ -345,7 +345,7 @@ fn a_dead_letter_is_the_record_and_two_sets_of_headers() {
 fn a_memory_is_on_its_users_partition_until_its_tombstone() {
     let memory = a_memory();
     let state = memory_state(&memory, None, "keepsake.memories", 3);
-    let gone = memory_gone(&memory.key, memory.id, "keepsake.memories", 3);
+    let gone = memory_tombstone(&memory.key, memory.id, "keepsake.memories", 3);
     assert_eq!(state.key, Some(format!("acme/zoe/{}", memory.id).into_bytes()));
     assert_eq!((&state.key, state.partition), (&gone.key, gone.partition));
     assert_eq!(
@@ -362,8 +362,8 @@ fn a_memory_is_on_its_users_partition_until_its_tombstone() {
 
 #[test]
 fn proposals_carry_a_valid_signature_and_their_id() {
-    let key = key().everyone();
-    let marks = MarkKey::of("ours");
+    let key = key().tenant_key();
+    let marks = SigningKey::of("ours");
     let proposal = Proposal {
         topic: "keepsake.events",
         partition: 2,
@@ -372,7 +372,7 @@ fn proposals_carry_a_valid_signature_and_their_id() {
         at: Time(1_000),
         marks: &marks,
     };
-    let seen = [Seen { id: memory_id(0), version: 4 }];
+    let seen = [MemoryVersion { id: memory_id(0), version: 4 }];
     let id = memory_id(0).to_string();
     for (sent, expected) in [
         (
@@ -407,7 +407,7 @@ fn proposals_carry_a_valid_signature_and_their_id() {
         ),
     ] {
         let key = sent.key.as_deref();
-        let marked = Marked {
+        let marked = SignedParts {
             topic: "keepsake.events",
             partition: 2,
             key,

@@ -1,8 +1,8 @@
 //! Maps domain values to the structs of `wire.rs`. Each function maps one value and borrows as much
 //! as possible. A new field of the contract is filled here.
 
-use super::{Found, Freshness, Stats};
-use crate::domain::{Cursor, Decision, Memory, MemoryId, Position, Seen, Surprise, Time};
+use super::{Freshness, RecalledMemory, Stats};
+use crate::domain::{Cursor, Decision, Memory, MemoryId, MemoryVersion, Position, Surprise, Time};
 use crate::wire;
 
 pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
@@ -28,7 +28,7 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
     }
 }
 
-pub fn found(found: &Found, explain: bool) -> wire::Memory<'_> {
+pub fn found(found: &RecalledMemory, explain: bool) -> wire::Memory<'_> {
     wire::Memory {
         score: Some(wire::Number(found.score)),
         note: found.note.as_deref(),
@@ -130,7 +130,7 @@ pub fn freshness(freshness: &Freshness) -> wire::Freshness {
     }
 }
 
-pub fn seen(list: &[Seen]) -> Vec<wire::Seen> {
+pub fn seen(list: &[MemoryVersion]) -> Vec<wire::Seen> {
     list.iter().map(|seen| wire::Seen { id: id(seen.id), version: seen.version }).collect()
 }
 

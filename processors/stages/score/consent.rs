@@ -4,14 +4,14 @@
 //! is no wish.
 
 use crate::domain::Category;
-use crate::text::wordings::{Found, NEVER, WISHES, Wish, fold};
+use crate::text::wordings::{NEVER, PhraseMatch, WISHES, Wish, fold};
 
-/// Finds the user's wish about this text or the text before. [`Wish::Unsay`] takes precedence.
+/// Finds the user's wish about this text or the text before. [`Wish::ForgetLastTurn`] takes precedence.
 pub fn wish(text: &str) -> Option<Wish> {
     let folded = fold(text);
     let mut wish = None;
     for found in WISHES.find(&folded) {
-        if wish != Some(Wish::Unsay) && is_meant(&folded, &found) {
+        if wish != Some(Wish::ForgetLastTurn) && is_meant(&folded, &found) {
             wish = Some(found.what);
         }
     }
@@ -52,7 +52,7 @@ const BORDERS: [char; 13] = ['.', ',', '!', '?', ';', ':', '\n', '(', ')', '"', 
 
 /// True if the wording is a wish in its context. A prohibition must be the whole clause; "off the
 /// record" may also begin or end a longer one. Languages without spaces are not checked.
-fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
+fn is_meant(folded: &str, found: &PhraseMatch<Wish>) -> bool {
     if !found.language.is_spaced() {
         return true;
     }
@@ -66,9 +66,9 @@ fn is_meant(folded: &str, found: &Found<Wish>) -> bool {
     let ends =
         next.is_some_and(|word| ABOUT.contains(&word)) || words.all(|word| BEHIND.contains(&word));
     match found.what {
-        Wish::Unsay => begins && ends,
-        Wish::Unsaid if forbids(&folded[found.start..found.end]) => begins && ends,
-        Wish::Unsaid => begins || ends,
+        Wish::ForgetLastTurn => begins && ends,
+        Wish::SkipThisTurn if forbids(&folded[found.start..found.end]) => begins && ends,
+        Wish::SkipThisTurn => begins || ends,
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_wish_to_keep_nothing_is_found_in_every_language() {
         check(
-            Some(Wish::Unsaid),
+            Some(Wish::SkipThisTurn),
             &[
                 "I'm pregnant. Don't remember this.",
                 "Please don't store that, ok",
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_wish_to_forget_the_last_turn_is_found_in_every_language() {
         check(
-            Some(Wish::Unsay),
+            Some(Wish::ForgetLastTurn),
             &[
                 "Forget what I just said.",
                 "please forget what i just said about my job",

@@ -17,7 +17,7 @@ pub const WINDOW: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Gate {
+pub struct GateOptions {
     /// A total at or above this value is always kept.
     pub fixed: f32,
     /// A total within this best share of the user's recent totals is kept too. With a fixed value
@@ -26,7 +26,7 @@ pub struct Gate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct GateVerdict {
     pub keep: bool,
     /// The text after "kept:" or "dropped:".
     pub reason: String,
@@ -42,7 +42,7 @@ const PRIOR_TOTALS: [f32; 20] = [
 
 /// Returns the total that a candidate must reach. `recent_totals` are the user's, oldest first, and
 /// end with the candidate's own.
-pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
+pub fn threshold(gate: &GateOptions, recent_totals: &[f32]) -> f32 {
     let recent = &recent_totals[recent_totals.len().saturating_sub(WINDOW)..];
     let mut totals = Vec::with_capacity(PRIOR_TOTALS.len() + recent.len());
     totals.extend(PRIOR_TOTALS.iter().chain(recent).filter(|total| total.is_finite()));
@@ -53,13 +53,13 @@ pub fn threshold(gate: &Gate, recent_totals: &[f32]) -> f32 {
     quantile.min(gate.fixed)
 }
 
-pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
+pub fn verdict(surprise: &Surprise, threshold: f32) -> GateVerdict {
     if let Some((name, effect)) = always(surprise) {
         return match effect {
             Effect::Keeps(reason) => {
-                Verdict { keep: true, reason: reason.to_owned(), class: class(name) }
+                GateVerdict { keep: true, reason: reason.to_owned(), class: class(name) }
             }
-            _ => Verdict {
+            _ => GateVerdict {
                 keep: false,
                 reason: format!("only {}", small_talk(surprise)),
                 class: class(name),
@@ -67,12 +67,12 @@ pub fn verdict(surprise: &Surprise, threshold: f32) -> Verdict {
         };
     }
     if surprise.total >= threshold {
-        return Verdict { keep: true, reason: strongest(surprise), class: "surprising" };
+        return GateVerdict { keep: true, reason: strongest(surprise), class: "surprising" };
     }
     let (class, why) = explanation(surprise).unwrap_or(("generic", "nothing out of the ordinary"));
     let reason =
         [why, ": ", &two_digits(surprise.total), ", below ", &two_digits(threshold)].concat();
-    Verdict { keep: false, reason, class }
+    GateVerdict { keep: false, reason, class }
 }
 
 /// Finds the part that decides whatever the total: a change of an earlier memory, an instruction,
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_new_user_is_judged_by_the_prior() {
         assert_eq!(threshold(&shipped().gate, &[]), 0.25);
-        assert_eq!(threshold(&Gate { fixed: 0.1, ..shipped().gate }, &[]), 0.1);
+        assert_eq!(threshold(&GateOptions { fixed: 0.1, ..shipped().gate }, &[]), 0.1);
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn any_share_and_window_give_a_threshold() {
         for (keep_share, expected) in [(1.0, -0.2), (0.0, 0.9), (-1.0, 0.9), (2.0, -0.2)] {
-            let gate = Gate { fixed: 1.0, keep_share };
+            let gate = GateOptions { fixed: 1.0, keep_share };
             assert_eq!(threshold(&gate, &[f32::NAN]), expected, "{keep_share}");
         }
     }

@@ -1,8 +1,8 @@
 //! Computes the surprise of a candidate and compares the total with a threshold.
 //!
-//! 1. [`Said::of`] prepares the text: code removed, words and stems, the features of `reading.rs`,
+//! 1. [`ScoredText::of`] prepares the text: code removed, words and stems, the features of `reading.rs`,
 //!    and the class of `speech.rs`.
-//! 2. [`surprise`] measures every part of [`parts::PARTS`] against the [`Ground`] (vectors, the
+//! 2. [`surprise`] measures every part of [`parts::PARTS`] against the [`ScoringContext`] (vectors, the
 //!    last turns, the user's own words) and adds up `weight × measure`.
 //! 3. [`threshold`] takes a quantile of the user's recent totals, and [`verdict`] keeps or drops.
 //!
@@ -22,37 +22,37 @@ mod statement;
 
 pub use crate::text::wordings::Wish;
 pub use consent::{forbidden, wish};
-pub use gate::{Gate, Verdict, WINDOW, threshold, verdict};
-pub use parts::{CONTEXT_FULL, NOVELTY_FULL, REPETITION_COSINE, Weights};
+pub use gate::{GateOptions, GateVerdict, WINDOW, threshold, verdict};
+pub use parts::{CONTEXT_FULL, NOVELTY_FULL, REPETITION_COSINE, SurpriseWeights};
 pub use rarity::Rarity;
 pub use reading::is_question;
-pub use repetition::says_the_same;
+pub use repetition::is_same_statement;
 
-use crate::domain::{OwnWords, Role, SaidBefore, Spread, Surprise, Vector};
+use crate::domain::{ContextTurn, CosineScale, Role, Surprise, UserWordCounts, Vector};
 use crate::text::{self, Stems, Words};
 use foldhash::fast::RandomState;
-use parts::{PARTS, Seen};
+use parts::{PARTS, SurpriseInputs};
 use reading::Reading;
-use speech::Speech;
+use speech::SpeechClass;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// A candidate's text with everything that is computed from the text alone.
-pub struct Said<'a> {
+pub struct ScoredText<'a> {
     reading: Reading<'a>,
     words: Rc<Words>,
     stems: Stems,
-    speech: Speech,
+    speech: SpeechClass,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ScoredText<'a> {
     /// `rarity` recognises English words in a text that is too short for language detection.
-    pub fn of(text: &'a str, rarity: &Rarity) -> Said<'a> {
+    pub fn of(text: &'a str, rarity: &Rarity) -> ScoredText<'a> {
         let reading = Reading::of(text);
         let words = Words::again(&reading.prose);
         let stems = words.stems();
         let speech = speech::read(&reading, &words, rarity);
-        Said { reading, words, stems, speech }
+        ScoredText { reading, words, stems, speech }
     }
 
     /// Returns the stems of the content words, in order, with repetitions and without code.
@@ -62,22 +62,22 @@ impl<'a> Said<'a> {
 }
 
 /// The context that a candidate is compared with.
-pub struct Ground<'a> {
+pub struct ScoringContext<'a> {
     /// The candidate's own vector.
     pub vector: &'a Vector,
     /// The best standard cosine to the user's earlier memories; 0 without memories.
     pub nearest: f32,
     /// The last turns of this session, oldest first.
-    pub recent: &'a [SaidBefore],
+    pub recent: &'a [ContextTurn],
     pub speaker: &'a str,
     pub role: Role,
     /// The candidate gives a slot of an earlier memory another value.
     pub linked: bool,
     pub rarity: &'a Rarity,
     /// Converts the encoder's cosines to the standard scale.
-    pub spread: Spread,
+    pub spread: CosineScale,
     /// Counts of the user's words before this candidate.
-    pub own_words: &'a OwnWords,
+    pub own_words: &'a UserWordCounts,
 }
 
 /// Weight of the language's word frequencies, in words of the user's own. Values from 30 to 3,000
@@ -99,14 +99,18 @@ const ANSWER_TAIL_CHARS: usize = 120;
 const ANSWER_WORDS_MAX: usize = 12;
 
 /// Measures all parts and adds up their points.
-pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surprise {
+pub fn surprise(
+    text: &ScoredText<'_>,
+    ground: &ScoringContext<'_>,
+    weights: &SurpriseWeights,
+) -> Surprise {
     let cosines: Vec<f32> = ground
         .recent
         .iter()
         .map(|turn| ground.spread.standard(turn.vector.cosine(ground.vector)))
         .collect();
     let best = |cosines: &[f32]| cosines.iter().copied().fold(0.0, f32::max);
-    let seen = Seen {
+    let seen = SurpriseInputs {
         text,
         ground,
         nearest: best(&cosines).max(ground.nearest),
@@ -141,7 +145,7 @@ pub fn surprise(text: &Said<'_>, ground: &Ground<'_>, weights: &Weights) -> Surp
 /// [self-information](https://en.wikipedia.org/wiki/Information_content) of the stem by the user's
 /// own counts, with the language's frequencies as 300 words of
 /// [prior](https://en.wikipedia.org/wiki/Additive_smoothing).
-fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
+fn rarest_bits(text: &ScoredText<'_>, ground: &ScoringContext<'_>) -> f32 {
     let all = ground.own_words.total() as f32 + PRIOR_WORDS;
     let mut bits_of_stem =
         HashMap::with_capacity_and_hasher(text.stems.len(), RandomState::default());
@@ -159,7 +163,7 @@ fn rarest_bits(text: &Said<'_>, ground: &Ground<'_>) -> f32 {
 /// True if another speaker's turn right before ends in a question. An assistant ends nearly every
 /// turn with one, so an answer to an assistant must also be short and without praise or "you":
 /// "Lisbon!". The row `answer` excludes small talk such as "Yes, please".
-fn answers(text: &Said<'_>, ground: &Ground<'_>) -> bool {
+fn answers(text: &ScoredText<'_>, ground: &ScoringContext<'_>) -> bool {
     let asks = |content: &str| {
         content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'))
     };
@@ -193,9 +197,9 @@ pub mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said(speaker: &str, content: &str, vector: &Vector) -> SaidBefore {
+    fn said(speaker: &str, content: &str, vector: &Vector) -> ContextTurn {
         let (speaker, content, vector) = (speaker.into(), content.into(), vector.clone());
-        SaidBefore {
+        ContextTurn {
             speaker,
             role: Role::User,
             content,
@@ -209,8 +213,8 @@ pub mod tests {
     /// The part of the shipped profile that these tests need: they test the shipped numbers.
     #[derive(serde::Deserialize)]
     pub struct Shipped {
-        pub gate: Gate,
-        pub weights: Weights,
+        pub gate: GateOptions,
+        pub weights: SurpriseWeights,
     }
 
     pub fn shipped() -> Shipped {
@@ -226,13 +230,13 @@ pub mod tests {
         Vector::of(&(0..8).map(|m| held(n == m)).collect::<Vec<_>>())
     }
 
-    fn scored(text: &str, recent: &[SaidBefore]) -> Surprise {
-        scored_after(text, recent, &OwnWords::default())
+    fn scored(text: &str, recent: &[ContextTurn]) -> Surprise {
+        scored_after(text, recent, &UserWordCounts::default())
     }
 
-    fn scored_after(text: &str, recent: &[SaidBefore], own_words: &OwnWords) -> Surprise {
+    fn scored_after(text: &str, recent: &[ContextTurn], own_words: &UserWordCounts) -> Surprise {
         let (vector, rarity) = (axis(0), Rarity::flat());
-        let ground = Ground {
+        let ground = ScoringContext {
             vector: &vector,
             nearest: 0.0,
             recent,
@@ -240,10 +244,10 @@ pub mod tests {
             role: Role::User,
             linked: false,
             rarity: &rarity,
-            spread: Spread::STANDARD,
+            spread: CosineScale::STANDARD,
             own_words,
         };
-        surprise(&Said::of(text, &rarity), &ground, &shipped().weights)
+        surprise(&ScoredText::of(text, &rarity), &ground, &shipped().weights)
     }
 
     fn point(surprise: &Surprise, name: &str) -> f32 {
@@ -302,7 +306,7 @@ pub mod tests {
 
     #[test]
     fn an_assistants_closing_question_is_answered_only_by_what_is_short_and_says_something() {
-        let asked = [SaidBefore {
+        let asked = [ContextTurn {
             role: Role::Assistant,
             ..said("bot", "Here you are. Where do you live?", &axis(1))
         }];
@@ -345,7 +349,7 @@ pub mod tests {
 
     #[test]
     fn a_users_commonplace_is_not_rare() {
-        let (mut sailor, text) = (OwnWords::default(), "The spinnaker tore.");
+        let (mut sailor, text) = (UserWordCounts::default(), "The spinnaker tore.");
         for _ in 0..10 {
             ["spinnak", "sail", "harbour"].into_iter().for_each(|stem| sailor.add(stem));
         }
@@ -373,11 +377,11 @@ pub mod tests {
             nearest in any::<f32>(),
             linked: bool,
         ) {
-            let (vector, rarity, own_words) = (axis(0), Rarity::flat(), OwnWords::default());
+            let (vector, rarity, own_words) = (axis(0), Rarity::flat(), UserWordCounts::default());
             let recent = [said("tom", &text, &axis(1)), said("tom", "so?", &Vector::default())];
-            let (spread, own_words) = (Spread::STANDARD, &own_words);
+            let (spread, own_words) = (CosineScale::STANDARD, &own_words);
             let ground =
-                Ground {
+                ScoringContext {
                     vector: &vector,
                     nearest,
                     recent: &recent,
@@ -388,7 +392,7 @@ pub mod tests {
                     spread,
                     own_words,
                 };
-            let surprise = surprise(&Said::of(&text, &rarity), &ground, &shipped().weights);
+            let surprise = surprise(&ScoredText::of(&text, &rarity), &ground, &shipped().weights);
             let Surprise { novelty, contradiction, specificity, emphasis, context_switch, .. } = surprise;
             for factor in [novelty, contradiction, specificity, emphasis, context_switch] {
                 prop_assert!((0.0..=1.0).contains(&factor), "{surprise:?}");

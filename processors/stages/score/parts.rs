@@ -5,15 +5,15 @@
 //! `[weights]`. A new part is a new row, a weight in every profile, and `PART_COUNT` plus one.
 
 use super::speech::SmallTalk;
-use super::{Ground, Said, answers, is_short, rarest_bits};
+use super::{ScoredText, ScoringContext, answers, is_short, rarest_bits};
 use crate::domain::Role;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// The inputs of the measures.
-pub struct Seen<'a> {
-    pub text: &'a Said<'a>,
-    pub ground: &'a Ground<'a>,
+pub struct SurpriseInputs<'a> {
+    pub text: &'a ScoredText<'a>,
+    pub ground: &'a ScoringContext<'a>,
     /// The best standard cosine to the user's earlier memories and turns.
     pub nearest: f32,
     /// The best standard cosine to the last turns of the session.
@@ -29,7 +29,7 @@ pub struct SurprisePart {
     pub words: &'static str,
     pub effect: Effect,
     /// 0 to 1.
-    pub measure: fn(&Seen<'_>) -> f32,
+    pub measure: fn(&SurpriseInputs<'_>) -> f32,
 }
 
 /// The effect of a part on the verdict, besides its points.
@@ -57,7 +57,7 @@ const fn part(
     name: &'static str,
     words: &'static str,
     effect: Effect,
-    measure: fn(&Seen<'_>) -> f32,
+    measure: fn(&SurpriseInputs<'_>) -> f32,
 ) -> SurprisePart {
     SurprisePart { name, words, effect, measure }
 }
@@ -135,16 +135,16 @@ pub static PARTS: [SurprisePart; PART_COUNT] = [
 ];
 const PART_COUNT: usize = 25;
 
-fn is(seen: &Seen<'_>, small_talk: SmallTalk) -> bool {
+fn is(seen: &SurpriseInputs<'_>, small_talk: SmallTalk) -> bool {
     seen.text.speech.small_talk == Some(small_talk)
 }
 
 /// The weight of each part, in the order of the table. `Deserialize` is the only constructor, so no
 /// second set of numbers can drift from the profiles.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Weights([f32; PART_COUNT]);
+pub struct SurpriseWeights([f32; PART_COUNT]);
 
-impl Weights {
+impl SurpriseWeights {
     pub fn of(&self, place: usize) -> f32 {
         self.0[place]
     }
@@ -159,9 +159,9 @@ impl Weights {
     }
 }
 
-impl<'de> Deserialize<'de> for Weights {
+impl<'de> Deserialize<'de> for SurpriseWeights {
     /// Reads a weight for every part and refuses other names.
-    fn deserialize<D: Deserializer<'de>>(written: D) -> Result<Weights, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(written: D) -> Result<SurpriseWeights, D::Error> {
         use serde::de::Error;
         let mut written: BTreeMap<String, f32> = BTreeMap::deserialize(written)?;
         let mut weights = [0.0; PART_COUNT];
@@ -173,7 +173,7 @@ impl<'de> Deserialize<'de> for Weights {
             Some(unknown) => Err(D::Error::custom(format!(
                 "unknown field `{unknown}`: no part of surprise has this name"
             ))),
-            None => Ok(Weights(weights)),
+            None => Ok(SurpriseWeights(weights)),
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn read(text: &str) -> Result<Weights, toml::de::Error> {
+    fn read(text: &str) -> Result<SurpriseWeights, toml::de::Error> {
         toml::from_str(text)
     }
 

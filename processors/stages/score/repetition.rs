@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const NEGATIONS: &[&str] = &["not", "no", "never", "without", "t", "except", "nor"];
 
 /// True if the stems overlap enough, and no number and no negation differs.
-pub fn says_the_same(a: &str, b: &str, overlap: f32) -> bool {
+pub fn is_same_statement(a: &str, b: &str, overlap: f32) -> bool {
     let lower_a = a.to_lowercase();
     let lower_b = b.to_lowercase();
     if text::words(&lower_a).eq(text::words(&lower_b)) {
@@ -66,7 +66,7 @@ mod tests {
             ("I live in Berlin", "My sister lives in Lisbon", false),
             ("ok", "so", false),
         ] {
-            assert_eq!(says_the_same(a, b, 0.8), same, "{a} / {b}");
+            assert_eq!(is_same_statement(a, b, 0.8), same, "{a} / {b}");
         }
     }
 }

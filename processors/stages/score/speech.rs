@@ -21,7 +21,7 @@ use super::rarity::Rarity;
 use super::reading::Reading;
 use super::statement::{Statements, statements};
 use crate::text::wordings::{
-    CHINESE, Covered, ENGLISH, Found, JAPANESE, LANGUAGES, SPEECH, Sign, fold,
+    CHINESE, CoveredLanguage, ENGLISH, JAPANESE, LANGUAGES, PhraseKind, PhraseMatch, SPEECH, fold,
 };
 use crate::text::{self, Words};
 
@@ -37,7 +37,7 @@ pub enum SmallTalk {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Speech {
+pub struct SpeechClass {
     /// The sort, if the whole text is small talk.
     pub small_talk: Option<SmallTalk>,
     /// A clause or more is about the speaker, or about people and things of theirs.
@@ -63,52 +63,57 @@ const LONG_QUESTION_CHARS: usize = 16;
 /// Words of a text that the encoder's vocabulary may prove to be English.
 const SHORT_ENGLISH_WORDS: usize = 3;
 
-pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> Speech {
+pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> SpeechClass {
     let is_english = words.language() == Some(text::Language::ENGLISH);
     let prose = &reading.prose;
     if is_english && prose.len() > SMALL_TALK_BYTES_MAX {
         return english(reading);
     }
     if !prose.chars().any(char::is_alphanumeric) {
-        return Speech { small_talk: Some(SmallTalk::Filler), ..Speech::default() };
+        return SpeechClass { small_talk: Some(SmallTalk::Filler), ..SpeechClass::default() };
     }
     let folded = fold(prose);
-    let found: Vec<Found<Sign>> = SPEECH.find(&folded).collect();
+    let found: Vec<PhraseMatch<PhraseKind>> = SPEECH.find(&folded).collect();
     let language =
         if is_english { Detected::Surely(ENGLISH) } else { detect(prose, words, &found, rarity) };
     if folded.len() <= SMALL_TALK_BYTES_MAX
         && let Some(small_talk) = small_talk(&folded, &found, language)
             .or_else(|| drawn_out_small_talk(&folded, language))
     {
-        return Speech { small_talk: Some(small_talk), ..Speech::default() };
+        return SpeechClass { small_talk: Some(small_talk), ..SpeechClass::default() };
     }
     match language {
-        Detected::No => Speech { unjudged: true, ..Speech::default() },
+        Detected::No => SpeechClass { unjudged: true, ..SpeechClass::default() },
         Detected::Surely(ENGLISH) | Detected::Perhaps(ENGLISH) => english(reading),
         Detected::Surely(language) => other_language(reading, language, &folded, &found),
         Detected::Perhaps(language) => {
             let speech = other_language(reading, language, &folded, &found);
-            Speech { unjudged: !speech.states && !speech.only_asks, ..speech }
+            SpeechClass { unjudged: !speech.states && !speech.only_asks, ..speech }
         }
     }
 }
 
-fn english(reading: &Reading<'_>) -> Speech {
+fn english(reading: &Reading<'_>) -> SpeechClass {
     let Statements { states, only_asks } = statements(&reading.plain);
-    Speech { states, only_asks, ..Speech::default() }
+    SpeechClass { states, only_asks, ..SpeechClass::default() }
 }
 
 /// The language of a text, with the certainty of its detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detected {
-    Surely(Covered),
+    Surely(CoveredLanguage),
     /// From a word or two.
-    Perhaps(Covered),
+    Perhaps(CoveredLanguage),
     /// Not covered, or unknown.
     No,
 }
 
-fn detect(prose: &str, words: &Words, found: &[Found<Sign>], rarity: &Rarity) -> Detected {
+fn detect(
+    prose: &str,
+    words: &Words,
+    found: &[PhraseMatch<PhraseKind>],
+    rarity: &Rarity,
+) -> Detected {
     let mut letters = 0;
     let mut kana = 0;
     let mut han = 0;
@@ -128,15 +133,16 @@ fn detect(prose: &str, words: &Words, found: &[Found<Sign>], rarity: &Rarity) ->
         return Detected::No;
     }
     if let Some(language) = words.language() {
-        return Covered::named(&language.to_string()).map_or(Detected::No, Detected::Surely);
+        return CoveredLanguage::named(&language.to_string())
+            .map_or(Detected::No, Detected::Surely);
     }
     let mut hits = [0; LANGUAGES];
-    for one in found.iter().filter(|one| one.what == Sign::Word) {
+    for one in found.iter().filter(|one| one.what == PhraseKind::Word) {
         hits[one.language.place()] += 1;
     }
     let most = hits.into_iter().max().unwrap_or_default();
     if most > 0 {
-        let mut best = Covered::all().filter(|language| hits[language.place()] == most);
+        let mut best = CoveredLanguage::all().filter(|language| hits[language.place()] == most);
         return match (best.next(), best.next()) {
             (Some(language), None) => Detected::Perhaps(language),
             _ => Detected::No,
@@ -152,10 +158,14 @@ fn detect(prose: &str, words: &Words, found: &[Found<Sign>], rarity: &Rarity) ->
 /// Returns the sort of small talk if every word of the text belongs to a wording of small talk, in
 /// its language or in English, which speakers of all languages mix in. An unsure language is tried
 /// as each of them.
-fn small_talk(folded: &str, found: &[Found<Sign>], language: Detected) -> Option<SmallTalk> {
-    let languages: Vec<Covered> = match language {
+fn small_talk(
+    folded: &str,
+    found: &[PhraseMatch<PhraseKind>],
+    language: Detected,
+) -> Option<SmallTalk> {
+    let languages: Vec<CoveredLanguage> = match language {
         Detected::Surely(language) => vec![language],
-        _ => Covered::all().collect(),
+        _ => CoveredLanguage::all().collect(),
     };
     // Order matters: a language that covers the whole text comes before one that covers all but a
     // name.
@@ -178,7 +188,7 @@ fn drawn_out_small_talk(folded: &str, language: Detected) -> Option<SmallTalk> {
     if shorter.len() == folded.len() {
         return None;
     }
-    let found: Vec<Found<Sign>> = SPEECH.find(&shorter).collect();
+    let found: Vec<PhraseMatch<PhraseKind>> = SPEECH.find(&shorter).collect();
     small_talk(&shorter, &found, language)
 }
 
@@ -199,7 +209,11 @@ impl Phrase {
 
 /// Returns the wordings of small talk in this language and in English, and for each byte of the
 /// text whether one of them covers that byte.
-fn phrases(language: Covered, folded: &str, found: &[Found<Sign>]) -> (Vec<Phrase>, Vec<bool>) {
+fn phrases(
+    language: CoveredLanguage,
+    folded: &str,
+    found: &[PhraseMatch<PhraseKind>],
+) -> (Vec<Phrase>, Vec<bool>) {
     let phrases: Vec<Phrase> = found
         .iter()
         .filter(|one| one.language == language || one.language == ENGLISH)
@@ -213,9 +227,9 @@ fn phrases(language: Covered, folded: &str, found: &[Found<Sign>]) -> (Vec<Phras
 }
 
 fn small_talk_in(
-    language: Covered,
+    language: CoveredLanguage,
     folded: &str,
-    found: &[Found<Sign>],
+    found: &[PhraseMatch<PhraseKind>],
     uncovered_max: usize,
 ) -> Option<SmallTalk> {
     let (phrases, covered) = phrases(language, folded, found);
@@ -226,27 +240,27 @@ fn small_talk_in(
         .map(|phrase| phrase.kind)
         .min_by_key(|kind| *kind as u8);
     // "gracias, ya no fumo": beside a piece of news, an uncovered word is no name.
-    let is_news = found
-        .iter()
-        .any(|one| one.language == language && matches!(one.what, Sign::Change | Sign::State));
+    let is_news = found.iter().any(|one| {
+        one.language == language && matches!(one.what, PhraseKind::Change | PhraseKind::State)
+    });
     let may_name = matches!(first_kind, Some(SmallTalk::Greeting | SmallTalk::Thanks)) && !is_news;
     let uncovered_max = if may_name { uncovered_max } else { 0 };
     first_kind.filter(|_| uncovered(language, folded, &covered) <= uncovered_max)
 }
 
-fn kind(sign: Sign) -> Option<SmallTalk> {
+fn kind(sign: PhraseKind) -> Option<SmallTalk> {
     match sign {
-        Sign::Greeting => Some(SmallTalk::Greeting),
-        Sign::Thanks => Some(SmallTalk::Thanks),
-        Sign::Acknowledgement => Some(SmallTalk::Acknowledgement),
-        Sign::Praise => Some(SmallTalk::Praise),
-        Sign::Filler => Some(SmallTalk::Filler),
+        PhraseKind::Greeting => Some(SmallTalk::Greeting),
+        PhraseKind::Thanks => Some(SmallTalk::Thanks),
+        PhraseKind::Acknowledgement => Some(SmallTalk::Acknowledgement),
+        PhraseKind::Praise => Some(SmallTalk::Praise),
+        PhraseKind::Filler => Some(SmallTalk::Filler),
         _ => None,
     }
 }
 
 /// Counts the uncovered words, or characters in scripts without spaces.
-fn uncovered(language: Covered, folded: &str, covered: &[bool]) -> usize {
+fn uncovered(language: CoveredLanguage, folded: &str, covered: &[bool]) -> usize {
     if language.is_spaced() {
         uncovered_words(folded, covered)
     } else {
@@ -282,23 +296,24 @@ fn has_digit(text: &str) -> bool {
 /// the ending, or leave the person out, so only a short text or a question is sure to state nothing.
 fn other_language(
     reading: &Reading<'_>,
-    language: Covered,
+    language: CoveredLanguage,
     folded: &str,
-    found: &[Found<Sign>],
-) -> Speech {
-    let own: Vec<&Found<Sign>> = found.iter().filter(|one| one.language == language).collect();
-    let phatic: Vec<&Found<Sign>> =
-        own.iter().copied().filter(|one| one.what == Sign::Phatic).collect();
+    found: &[PhraseMatch<PhraseKind>],
+) -> SpeechClass {
+    let own: Vec<&PhraseMatch<PhraseKind>> =
+        found.iter().filter(|one| one.language == language).collect();
+    let phatic: Vec<&PhraseMatch<PhraseKind>> =
+        own.iter().copied().filter(|one| one.what == PhraseKind::Phatic).collect();
     let speaks_of_self = own.iter().any(|one| {
-        one.what == Sign::FirstPerson
+        one.what == PhraseKind::FirstPerson
             && !phatic.iter().any(|phatic| phatic.start <= one.start && one.end <= phatic.end)
     });
-    let is_about_self = speaks_of_self || has_sign(&own, Sign::State) || has_digit(folded);
+    let is_about_self = speaks_of_self || has_sign(&own, PhraseKind::State) || has_digit(folded);
     let length = folded.chars().filter(|c| c.is_alphanumeric()).count();
     let (phrases, covered) = phrases(language, folded, found);
     // "どう" asks, and "どうも" greets.
     let mut questions = own.iter().filter(|one| {
-        one.what == Sign::Question
+        one.what == PhraseKind::Question
             && !phrases.iter().any(|other| other.start <= one.start && one.end < other.end)
     });
     let is_long;
@@ -314,7 +329,7 @@ fn other_language(
     let only_asks = !is_about_self
         && may_only_ask
         && (reading.only_asks() || has_question && !folded.contains(". "));
-    let negates = has_sign(&own, Sign::Negation)
+    let negates = has_sign(&own, PhraseKind::Negation)
         && folded.split_whitespace().count() > 1
         && phatic.is_empty()
         && language.is_spaced();
@@ -322,14 +337,14 @@ fn other_language(
     let answers_first =
         phrases.iter().any(|phrase| phrase.start == 0 && phrase.kind == SmallTalk::Acknowledgement);
     let goes_on = answers_first && uncovered(language, folded, &covered) >= ANSWER_REST;
-    Speech {
+    SpeechClass {
         states: is_about_self || !only_asks && (is_long || negates || goes_on),
         only_asks,
-        ..Speech::default()
+        ..SpeechClass::default()
     }
 }
 
-fn has_sign(found: &[&Found<Sign>], sign: Sign) -> bool {
+fn has_sign(found: &[&PhraseMatch<PhraseKind>], sign: PhraseKind) -> bool {
     found.iter().any(|one| one.what == sign)
 }
 

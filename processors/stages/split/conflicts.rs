@@ -27,7 +27,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
 /// An earlier text with its cosine to the new one.
-pub struct Earlier<'a> {
+pub struct EarlierText<'a> {
     pub content: &'a str,
     pub cosine: f32,
     /// Number of texts that already conflict with this one.
@@ -44,7 +44,7 @@ pub struct Conflict {
 }
 
 /// Least cosine of two texts in conflict.
-pub const NEAR_ENOUGH: f32 = 0.35;
+pub const CONFLICT_COSINE_MIN: f32 = 0.35;
 /// Earlier texts that one number or one denial may contradict, because people repeat a fact.
 const CONFLICTS_MAX: usize = 3;
 
@@ -56,13 +56,13 @@ pub fn may_conflict(text: &str) -> bool {
 
 /// Returns the conflicts of `text` with earlier texts, strongest first, at most one for each
 /// earlier text.
-pub fn conflicts(text: &str, earlier: &[Earlier<'_>]) -> Vec<Conflict> {
+pub fn conflicts(text: &str, earlier: &[EarlierText<'_>]) -> Vec<Conflict> {
     if earlier.is_empty() {
         return Vec::new();
     }
     let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
-    let new = Sought::of_new(&plain).read(text, &text.to_ascii_lowercase());
-    let sought = Sought::against(&new);
+    let new = SoughtWords::of_new(&plain).read(text, &text.to_ascii_lowercase());
+    let sought = SoughtWords::against(&new);
     let earlier: Vec<_> = earlier
         .iter()
         .zip(&plain)
@@ -116,30 +116,30 @@ enum Says {
     Deed(BTreeSet<String>),
 }
 
-type Read<'a> = [(&'a Earlier<'a>, Vec<Claim>)];
+type Read<'a> = [(&'a EarlierText<'a>, Vec<Claim>)];
 
 /// The parts of a text that are worth reading. Most earlier texts have nothing that could
 /// contradict a new one, and reading is the expensive step.
-enum Sought<'a> {
+enum SoughtWords<'a> {
     /// In a new text: anything that could contradict one of the earlier texts.
     New { numbers: bool, deeds: bool },
     /// In an earlier text: anything that the new clauses could contradict.
     Against { numbers: Vec<(&'a Claim, &'a Number)>, deeds: bool, denials: bool },
 }
 
-impl<'a> Sought<'a> {
+impl<'a> SoughtWords<'a> {
     /// Takes the earlier texts in lower case.
-    fn of_new(plain: &[String]) -> Sought<'a> {
-        Sought::New {
+    fn of_new(plain: &[String]) -> SoughtWords<'a> {
+        SoughtWords::New {
             numbers: plain.iter().any(|plain| may_number(plain)),
             deeds: plain.iter().any(|plain| plain.contains("never")),
         }
     }
 
-    fn against(new: &'a [Claim]) -> Sought<'a> {
+    fn against(new: &'a [Claim]) -> SoughtWords<'a> {
         let each =
             new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
-        Sought::Against {
+        SoughtWords::Against {
             numbers: each.filter(|(clause, number)| is_new(clause.is_change, number)).collect(),
             deeds: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
             denials: new.iter().any(|clause| matches!(clause.says, Says::Deed(_))),
@@ -168,12 +168,13 @@ impl<'a> Sought<'a> {
         } else {
             Default::default()
         };
-        let is_change =
-            matches!(self, Sought::New { .. }) && !numbers.is_empty() && CHANGE.is_match(&plain);
+        let is_change = matches!(self, SoughtWords::New { .. })
+            && !numbers.is_empty()
+            && CHANGE.is_match(&plain);
         // Stems are computed only for clauses with a number that can be compared.
         let needs_stems = numbers.iter().any(|number| match self {
-            Sought::New { .. } => is_new(is_change, number),
-            Sought::Against { numbers, .. } => {
+            SoughtWords::New { .. } => is_new(is_change, number),
+            SoughtWords::Against { numbers, .. } => {
                 numbers.iter().any(|(clause, new)| is_comparable(new, number, &clause.about))
             }
         });
@@ -184,8 +185,8 @@ impl<'a> Sought<'a> {
 
     fn is_numbers(&self) -> bool {
         match self {
-            Sought::New { numbers, .. } => *numbers,
-            Sought::Against { numbers, .. } => !numbers.is_empty(),
+            SoughtWords::New { numbers, .. } => *numbers,
+            SoughtWords::Against { numbers, .. } => !numbers.is_empty(),
         }
     }
 
@@ -193,8 +194,8 @@ impl<'a> Sought<'a> {
     /// text can contradict any earlier text.
     fn may_hold_deed(&self, plain: &str) -> bool {
         let (deeds, denials) = match self {
-            Sought::New { deeds, .. } => (*deeds, true),
-            Sought::Against { deeds, denials, .. } => (*deeds, *denials),
+            SoughtWords::New { deeds, .. } => (*deeds, true),
+            SoughtWords::Against { deeds, denials, .. } => (*deeds, *denials),
         };
         deeds || denials && plain.contains("never")
     }
@@ -238,7 +239,7 @@ fn alike(family: Family) -> Alike {
 
 /// The similarity required if the new clause names the former value ("from 10 to 12"), which is
 /// nearly certain evidence.
-const FROM_TO: Alike = Alike { cosine: NEAR_ENOUGH, overlap: 0.0, shared: 0 };
+const FROM_TO: Alike = Alike { cosine: CONFLICT_COSINE_MIN, overlap: 0.0, shared: 0 };
 const FROM_TO_BONUS: f32 = 0.5;
 /// An earlier clause with the same value and a strength within this margin means that nothing
 /// changed.
@@ -575,7 +576,7 @@ mod tests {
         ) {
             let earlier: Vec<_> = before
                 .iter()
-                .map(|content| Earlier { content, cosine: 0.6, opposed: 0 })
+                .map(|content| EarlierText { content, cosine: 0.6, opposed: 0 })
                 .collect();
             let all_read: Vec<_> =
                 earlier.iter().map(|one| (one, read_in_full(one.content))).collect();
@@ -584,7 +585,7 @@ mod tests {
     }
 
     fn conflict(earlier: &str, new: &str) -> Option<String> {
-        let before = Earlier { content: earlier, cosine: 0.6, opposed: 0 };
+        let before = EarlierText { content: earlier, cosine: 0.6, opposed: 0 };
         assert!(conflicts(new, &[]).is_empty(), "{new:?} says nothing otherwise than itself");
         conflicts(new, &[before]).into_iter().next().map(|conflict| conflict.why)
     }
@@ -696,7 +697,7 @@ mod tests {
             conflict("I never played tennis", "I played tennis with Anna").expect("a conflict");
         assert_eq!(why, "tells what \"I never played tennis\" denied");
         let (a, b) = ("We have 10 boats and 3 docks for the fleet.", "The fleet has 10 boats");
-        let earlier = [a, b].map(|content| Earlier { content, cosine: 0.7, opposed: 0 });
+        let earlier = [a, b].map(|content| EarlierText { content, cosine: 0.7, opposed: 0 });
         let found = conflicts("Now we have 12 boats and 4 docks for the fleet", &earlier);
         assert_eq!(
             found.iter().map(|conflict| conflict.earlier).collect::<BTreeSet<_>>(),
@@ -710,7 +711,7 @@ mod tests {
         let number = |cosine| {
             conflicts(
                 "We now have 12 boats",
-                &[Earlier { content: "We have 10 boats", cosine, opposed: 9 }],
+                &[EarlierText { content: "We have 10 boats", cosine, opposed: 9 }],
             )
             .len()
         };
@@ -718,7 +719,7 @@ mod tests {
         let denial = |opposed| {
             conflicts(
                 "I played tennis",
-                &[Earlier { content: "I never played tennis", cosine: 0.6, opposed }],
+                &[EarlierText { content: "I never played tennis", cosine: 0.6, opposed }],
             )
             .len()
         };

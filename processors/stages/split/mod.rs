@@ -23,8 +23,8 @@ mod slots;
 mod statements;
 mod tokens;
 
-pub use conflicts::{Conflict, Earlier, NEAR_ENOUGH, conflicts, may_conflict};
-pub use slots::{DENIALS, replaces, slots, told};
+pub use conflicts::{CONFLICT_COSINE_MIN, Conflict, EarlierText, conflicts, may_conflict};
+pub use slots::{DENIALS, possibly_contradicted, slots, supersedes};
 
 use crate::domain::Kind;
 

@@ -12,7 +12,7 @@
 //! 6. Set `cue` if the clause has a change word, or the clause before withdrew something.
 //!
 //! For example "I changed my mind. I prefer Go over Python." gives `prefers:go|python = go` with
-//! `cue`. An earlier "I prefer Python" gave `prefers = python`, and [`replaces`] returns true for
+//! `cue`. An earlier "I prefer Python" gave `prefers = python`, and [`supersedes`] returns true for
 //! the two: the comparison names Python and chooses something else.
 //!
 //! Limit: only direct statements count. "My sister lives in Lisbon" is not about the speaker.
@@ -65,7 +65,7 @@ fn denial(denied: BTreeSet<String>) -> Slot {
 /// slots. A cheap filter before [`conflicts`](super::conflicts()).
 ///
 /// Invariant: never excludes a denial that `conflicts` would find contradicted.
-pub fn told<'d, T>(chunk: &str, denials: &'d [(String, T)]) -> Vec<&'d T> {
+pub fn possibly_contradicted<'d, T>(chunk: &str, denials: &'d [(String, T)]) -> Vec<&'d T> {
     if denials.is_empty() {
         return Vec::new();
     }
@@ -89,7 +89,7 @@ fn may_contradict(stems: &Stems, denial: &str) -> bool {
 
 /// Returns true if `new` gives another value to the thing that `old` is about. "Lisbon" after
 /// "Lisbon, Portugal" is the same value.
-pub fn replaces(new: &Slot, old: &Slot) -> bool {
+pub fn supersedes(new: &Slot, old: &Slot) -> bool {
     let comparable = if new.name == old.name {
         new.cue || !MANY_AT_ONCE.contains(&new.name.as_str())
     } else {
@@ -257,7 +257,7 @@ fn key(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conflicts::{Earlier, conflicts};
+    use super::super::conflicts::{EarlierText, conflicts};
     use super::*;
     use proptest::prelude::*;
 
@@ -272,7 +272,7 @@ mod tests {
 
     fn is_change_of(new: &str, old: &str) -> bool {
         let old = slots(old);
-        slots(new).iter().any(|new| old.iter().any(|old| replaces(new, old)))
+        slots(new).iter().any(|new| old.iter().any(|old| supersedes(new, old)))
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
             ("my_is:play", "I played", false),
         ] {
             assert_eq!(
-                told(text, &[(name.to_owned(), ())]).len(),
+                possibly_contradicted(text, &[(name.to_owned(), ())]).len(),
                 usize::from(expected),
                 "{name}, {text}"
             );
@@ -422,8 +422,8 @@ mod tests {
             let before = format!("I have never {}", denied.join(" "));
             let new = format!("I have {}.{rest}", done.join(" "));
             let names: Vec<_> = slots(&before).into_iter().map(|slot| (slot.name, ())).collect();
-            let found = conflicts(&new, &[Earlier { content: &before, cosine: 0.9, opposed: 0 }]);
-            prop_assert!(found.is_empty() || !told(&new, &names).is_empty(), "{before}: {new}");
+            let found = conflicts(&new, &[EarlierText { content: &before, cosine: 0.9, opposed: 0 }]);
+            prop_assert!(found.is_empty() || !possibly_contradicted(&new, &names).is_empty(), "{before}: {new}");
         }
     }
 
@@ -448,7 +448,7 @@ mod tests {
             ("Dallas, Texas", "Austin, Texas", true),
             ("not Berlin", "Lisbon", false),
         ] {
-            assert_eq!(replaces(&slot(new), &slot(old)), expected, "{old:?} → {new:?}");
+            assert_eq!(supersedes(&slot(new), &slot(old)), expected, "{old:?} → {new:?}");
         }
     }
 }

@@ -20,7 +20,7 @@
 //! 2. Check each meta record against the own [`Identity`] ([`applied_of`]).
 //! 3. Take the offset of the last meta record as the checkpoint.
 
-use super::encode::Finished;
+use super::encode::EncodedBatch;
 use super::format;
 use super::keys;
 use super::{Identity, check_identity};
@@ -36,7 +36,7 @@ pub const STATE_HEADER: &str = "keepsake-state";
 const VIA: &str = "via";
 /// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key of
 /// every user's record has one, so the two never collide.
-pub const MARKS_KEY: &str = "marks-key.";
+pub const SIGNING_KEY_PREFIX: &str = "marks-key.";
 
 /// The meta record: checkpoint, log and encoder of a shard.
 #[derive(Serialize, Deserialize)]
@@ -53,7 +53,7 @@ struct Meta {
     dimensions: u32,
 }
 
-impl Finished {
+impl EncodedBatch {
     /// The new bytes of a memory that this batch changed.
     pub fn memory(&self, key: &UserKey, id: MemoryId) -> Option<&[u8]> {
         self.changes.records.get(&keys::memory(key, id))?.as_deref()
@@ -83,13 +83,13 @@ fn state_name(key: &[u8]) -> Option<String> {
     Some(format!("{user}/{}.{}", char::from(*tag), hex::encode(rest)))
 }
 
-pub fn is_marks_key(name: &[u8]) -> bool {
-    name.starts_with(MARKS_KEY.as_bytes()) && !name.contains(&b'/')
+pub fn is_signing_key(name: &[u8]) -> bool {
+    name.starts_with(SIGNING_KEY_PREFIX.as_bytes()) && !name.contains(&b'/')
 }
 
 /// The store key of a changelog record.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct StoreKey {
     pub key: Vec<u8>,
     /// Whether the record is a memory with a vector.
     pub is_memory: bool,
@@ -97,7 +97,7 @@ pub struct Named {
 
 /// Maps a changelog key to the key of the store. A restore maps a million keys, so the bytes of the
 /// name are reused for the result.
-pub fn named(mut name: Vec<u8>) -> Result<Named> {
+pub fn named(mut name: Vec<u8>) -> Result<StoreKey> {
     let Some(parsed) = std::str::from_utf8(&name).ok().and_then(parsed_name) else {
         return Err(unknown(format!(
             "the changelog has a record named {:?}",
@@ -105,14 +105,14 @@ pub fn named(mut name: Vec<u8>) -> Result<Named> {
         )));
     };
     Ok(match parsed {
-        ParsedName::Via(partition) => Named { key: keys::via(partition), is_memory: false },
+        ParsedName::Via(partition) => StoreKey { key: keys::via(partition), is_memory: false },
         ParsedName::Memory { user_bytes, id } => {
             name.truncate(user_bytes);
-            Named { key: keys::under(name, keys::MEMORY, id.into_bytes()), is_memory: true }
+            StoreKey { key: keys::under(name, keys::MEMORY, id.into_bytes()), is_memory: true }
         }
         ParsedName::State { user_bytes, tag, rest } => {
             name.truncate(user_bytes);
-            Named { key: keys::under(name, tag, rest), is_memory: false }
+            StoreKey { key: keys::under(name, tag, rest), is_memory: false }
         }
     })
 }
@@ -197,14 +197,14 @@ mod tests {
             keys::session(&zoe, "monday"),
             keys::gate(&zoe),
             keys::slot(&zoe, "home"),
-            keys::seen(&zoe.everyone(), "id-1"),
+            keys::seen(&zoe.tenant_key(), "id-1"),
             keys::via(12),
         ];
         for key in keys {
             let name = state_name(&key).unwrap();
             assert_eq!(
                 named(name.clone().into_bytes()).unwrap(),
-                Named { key, is_memory: false },
+                StoreKey { key, is_memory: false },
                 "{name}"
             );
         }
@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn the_changelog_key_of_a_memory_is_its_readable_id() {
         let id = MemoryId(uuid::Uuid::from_u128(7));
-        for user in [key("zoe"), key("zoe").everyone()] {
+        for user in [key("zoe"), key("zoe").tenant_key()] {
             assert_eq!(state_name(&keys::memory(&user, id)), None);
             let key = keys::memory(&user, id);
             assert_eq!(
                 named(format!("{user}/{id}").into_bytes()).unwrap(),
-                Named { key, is_memory: true }
+                StoreKey { key, is_memory: true }
             );
         }
         assert_eq!(state_name(&keys::applied()), None);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The bytes of a batch, and the decoded records that the next batch will probably read.
 #[derive(Default)]
-pub struct Finished {
+pub struct EncodedBatch {
     pub changes: Changes,
     pub windows: Vec<(Vec<u8>, Arc<ContextWindow>)>,
     pub gates: Vec<(Vec<u8>, Arc<GateState>)>,
@@ -27,15 +27,19 @@ pub struct Upserted {
 
 /// Memories and vectors of a batch for the index and the change feed, in key order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Touched {
+pub struct TouchedMemories {
     pub upserted: Vec<Upserted>,
     pub removed: Vec<(UserKey, MemoryId)>,
     pub vectors: Vec<(UserKey, MemoryId, Vector)>,
 }
 
 /// Reads from `below` only the stored form of memories whose vector stays.
-pub fn encode(staged: StagedChanges, below: &dyn Records) -> Result<(Finished, Touched)> {
-    let mut batch = Batch { below, finished: Finished::default(), touched: Touched::default() };
+pub fn encode(
+    staged: StagedChanges,
+    below: &dyn Records,
+) -> Result<(EncodedBatch, TouchedMemories)> {
+    let mut batch =
+        Batch { below, finished: EncodedBatch::default(), touched: TouchedMemories::default() };
     for (partition, offset) in staged.vias {
         batch.put(keys::via(partition), format::offset_bytes(offset));
     }
@@ -47,8 +51,8 @@ pub fn encode(staged: StagedChanges, below: &dyn Records) -> Result<(Finished, T
 
 struct Batch<'a> {
     below: &'a dyn Records,
-    finished: Finished,
-    touched: Touched,
+    finished: EncodedBatch,
+    touched: TouchedMemories,
 }
 
 impl Batch<'_> {

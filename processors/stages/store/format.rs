@@ -22,8 +22,8 @@
 use super::Identity;
 
 use crate::domain::{
-    Around, Kind, Memory, MemoryId, Neighbour, OwnWords, Position, Revision, Role, SaidBefore,
-    Scope, Surprise, Time, UserKey, Vector,
+    ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision, Role,
+    Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
 use crate::fault::{Fault, Result, StopName};
 use crate::memory::reads::{GateState, SeenBefore, Session, SlotHolder};
@@ -338,7 +338,7 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         profile: record.profile.into(),
         covers: ids(&record.covers),
         history: record.history.iter().map(|(content, until)| revision(content, *until)).collect(),
-        around: Around::default(),
+        around: NeighbourTurns::default(),
     })
 }
 
@@ -387,7 +387,7 @@ struct NeighbourV2<'a> {
     question: f32,
 }
 
-fn around_v2(around: &Around) -> AroundV2<'_> {
+fn around_v2(around: &NeighbourTurns) -> AroundV2<'_> {
     AroundV2 {
         before: around.before.as_ref().map(neighbour_v2),
         earlier: around.earlier.as_ref().map(neighbour_v2),
@@ -395,13 +395,17 @@ fn around_v2(around: &Around) -> AroundV2<'_> {
     }
 }
 
-fn around(record: &AroundV2<'_>, beside: &Position) -> Around {
+fn around(record: &AroundV2<'_>, beside: &Position) -> NeighbourTurns {
     let of =
         |record: &Option<NeighbourV2<'_>>| record.as_ref().map(|record| neighbour(record, beside));
-    Around { before: of(&record.before), earlier: of(&record.earlier), after: of(&record.after) }
+    NeighbourTurns {
+        before: of(&record.before),
+        earlier: of(&record.earlier),
+        after: of(&record.after),
+    }
 }
 
-fn neighbour_v2(neighbour: &Neighbour) -> NeighbourV2<'_> {
+fn neighbour_v2(neighbour: &NeighbourTurn) -> NeighbourV2<'_> {
     NeighbourV2 {
         partition: neighbour.source.partition,
         offset: neighbour.source.offset,
@@ -413,8 +417,8 @@ fn neighbour_v2(neighbour: &Neighbour) -> NeighbourV2<'_> {
     }
 }
 
-fn neighbour(record: &NeighbourV2<'_>, beside: &Position) -> Neighbour {
-    Neighbour {
+fn neighbour(record: &NeighbourV2<'_>, beside: &Position) -> NeighbourTurn {
+    NeighbourTurn {
         source: Position {
             topic: beside.topic.clone(),
             partition: record.partition,
@@ -529,7 +533,7 @@ struct SaidV2<'a> {
     role: u8,
 }
 
-pub fn said_bytes(number: u64, said: &SaidBefore) -> Vec<u8> {
+pub fn said_bytes(number: u64, said: &ContextTurn) -> Vec<u8> {
     let vector = VectorV1 { scale: said.vector.scale, values: &unsigned(&said.vector) };
     let record = SaidV2 {
         said: SaidV1 { number, speaker: &said.speaker, content: &said.content, vector },
@@ -541,7 +545,7 @@ pub fn said_bytes(number: u64, said: &SaidBefore) -> Vec<u8> {
     encode(&record, 80 + said.speaker.len() + said.content.len() + said.vector.values.len())
 }
 
-pub fn said(bytes: &[u8]) -> Result<(u64, SaidBefore)> {
+pub fn said(bytes: &[u8]) -> Result<(u64, ContextTurn)> {
     let record = match body(bytes)? {
         (VERSION_1, body) => SaidV2 {
             said: from_body(body)?,
@@ -559,7 +563,7 @@ pub fn said(bytes: &[u8]) -> Result<(u64, SaidBefore)> {
         memory,
         role,
     } = record;
-    let said = SaidBefore {
+    let said = ContextTurn {
         speaker: speaker.into(),
         role: choice_at(&ROLES, role)?,
         content: content.into(),
@@ -602,7 +606,7 @@ struct GateV2<'a> {
     #[serde(serialize_with = "as_bytes")]
     thousandths: &'a [u8],
     words_total: u32,
-    /// [`OwnWords::packed`].
+    /// [`UserWordCounts::packed`].
     #[serde(serialize_with = "as_bytes")]
     words: &'a [u8],
 }
@@ -624,11 +628,11 @@ pub fn gate(bytes: &[u8]) -> Result<GateState> {
     let (ids, thousandths, words) = match body(bytes)? {
         (VERSION_1, body) => {
             let GateV1 { ids, thousandths } = from_body(body)?;
-            (ids, thousandths, Some(OwnWords::default()))
+            (ids, thousandths, Some(UserWordCounts::default()))
         }
         (_, body) => {
             let GateV2 { ids, thousandths, words_total, words } = from_body(body)?;
-            (ids, thousandths, OwnWords::unpacked(words_total, words))
+            (ids, thousandths, UserWordCounts::unpacked(words_total, words))
         }
     };
     let words = words.ok_or_else(|| unreadable("the word counts of a gate state are damaged"))?;
@@ -767,7 +771,7 @@ mod tests {
 
     #[test]
     fn small_records_decode_to_the_encoded_ones() {
-        let was = SaidBefore {
+        let was = ContextTurn {
             speaker: "zoë".into(),
             role: Role::Assistant,
             content: "hello".into(),
@@ -827,7 +831,7 @@ mod tests {
     fn records_of_format_1_are_read_and_carried_over() {
         let was = Memory {
             author: None,
-            around: Around::default(),
+            around: NeighbourTurns::default(),
             revises: vec![],
             revised_by: None,
             ..a_memory(7, "one")
@@ -896,7 +900,7 @@ mod tests {
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
             [&[4, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
         );
-        let around = Around {
+        let around = NeighbourTurns {
             before: None,
             earlier: None,
             after: Some(a_neighbour(&a_memory(1, "").source)),

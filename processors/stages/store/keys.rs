@@ -180,11 +180,7 @@ pub fn user_of(bytes: &[u8]) -> Option<UserKey> {
     let tenant = std::str::from_utf8(parts.next()?).ok()?;
     let user = std::str::from_utf8(parts.next()?).ok()?;
     parts.next()?;
-    if user.is_empty() {
-        UserKey::everyone_of(tenant).ok()
-    } else {
-        UserKey::new(tenant, user).ok()
-    }
+    if user.is_empty() { UserKey::of_tenant(tenant).ok() } else { UserKey::new(tenant, user).ok() }
 }
 
 /// A key greater than every record of the user and less than those of the next user.
@@ -212,7 +208,7 @@ mod tests {
             UserKey::new("a", "bc").unwrap(),
             UserKey::new("ab", "c").unwrap(),
             UserKey::new("a", "b!").unwrap(),
-            UserKey::everyone_of("a").unwrap(),
+            UserKey::of_tenant("a").unwrap(),
         ];
         for one in &keys {
             for other in keys.iter().filter(|other| *other != one) {
@@ -232,7 +228,7 @@ mod tests {
     fn the_key_of_a_memory_gives_the_id() {
         let zoe = UserKey::new("acme", "zoë").unwrap();
         let id = MemoryId(Uuid::from_u128(7));
-        for key in [zoe.clone(), zoe.everyone()] {
+        for key in [zoe.clone(), zoe.tenant_key()] {
             assert_eq!(id_of_memory(&memory(&key, id)), Some(id));
         }
         for bytes in
@@ -245,7 +241,7 @@ mod tests {
     #[test]
     fn the_key_of_a_record_gives_the_user() {
         let zoe = UserKey::new("acme", "zoë").unwrap();
-        for key in [zoe.clone(), zoe.everyone()] {
+        for key in [zoe.clone(), zoe.tenant_key()] {
             assert_eq!(user_of(&session(&key, "a/b\u{0}c")), Some(key.clone()));
             assert_eq!(user_of(&behind(&key)), Some(key));
         }

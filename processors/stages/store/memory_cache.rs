@@ -6,7 +6,7 @@
 //! counts the batches; `of` compares the count before and after reading, under the lock.
 
 use super::keys;
-use crate::domain::{Memory, MemoryId, Neighbour, UserKey};
+use crate::domain::{Memory, MemoryId, NeighbourTurn, UserKey};
 use crate::fault::Result;
 use foldhash::fast::RandomState;
 use lru::LruCache;
@@ -128,7 +128,7 @@ fn bytes_of(memory: &Memory) -> usize {
         + 20 * PIECE
 }
 
-fn bytes_of_neighbour(neighbour: &Neighbour) -> usize {
+fn bytes_of_neighbour(neighbour: &NeighbourTurn) -> usize {
     neighbour.speaker.len()
         + neighbour.words.len()
         + neighbour.vector.values.len()

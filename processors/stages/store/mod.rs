@@ -23,7 +23,7 @@ mod tests;
 mod user_cache;
 
 pub use disk::Options;
-pub use encode::{Finished, Touched, Upserted};
+pub use encode::{EncodedBatch, TouchedMemories, Upserted};
 pub use keys::is_memory;
 pub use records::{Changes, InMemory};
 
@@ -75,14 +75,14 @@ pub struct Opened {
 /// The checkpoint of a shard: the offset of the last applied event, and the matching position in
 /// the changelog if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct Checkpoint {
     pub applied: i64,
-    pub changelog: Option<Place>,
+    pub changelog: Option<ChangelogPosition>,
 }
 
 /// A changelog offset, and the time when this store reached that offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ChangelogPosition {
     pub offset: i64,
     pub at: Time,
 }
@@ -93,7 +93,7 @@ pub struct Store {
     user_cache: UserCache,
     memory_cache: MemoryCache,
     applied: AtomicI64,
-    changelog: Option<Place>,
+    changelog: Option<ChangelogPosition>,
     /// All records are of an older format so far.
     is_older: AtomicBool,
     /// Records may be ahead of the checkpoint, because a restore has not ended.
@@ -188,7 +188,8 @@ impl Store {
         let changelog = records
             .get(&keys::changelog())
             .and_then(|bytes| bytes.map(|bytes| format::place(&bytes)).transpose());
-        let changelog = damaged_if_unreadable(changelog)?.map(|(offset, at)| Place { offset, at });
+        let changelog =
+            damaged_if_unreadable(changelog)?.map(|(offset, at)| ChangelogPosition { offset, at });
         let is_ahead =
             AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
         Ok(Store {
@@ -214,7 +215,7 @@ impl Store {
 
     /// The changelog position when the store was opened. `None` without a changelog, or before the
     /// first record of one.
-    pub fn changelog(&self) -> Option<Place> {
+    pub fn changelog(&self) -> Option<ChangelogPosition> {
         self.changelog
     }
 
@@ -226,11 +227,11 @@ impl Store {
     /// Applies a finished batch. Invariant: records and checkpoint are one batch, so that they
     /// agree after any crash. The first batch in a newer format writes the identity anew, so that
     /// an older program stops there.
-    pub fn apply(&self, batch: Finished, mark: Mark) -> Result<()> {
-        let Finished { mut changes, windows, gates } = batch;
-        let Mark { applied, changelog } = mark;
+    pub fn apply(&self, batch: EncodedBatch, mark: Checkpoint) -> Result<()> {
+        let EncodedBatch { mut changes, windows, gates } = batch;
+        let Checkpoint { applied, changelog } = mark;
         changes.put(keys::applied(), format::offset_bytes(applied));
-        if let Some(Place { offset, at }) = changelog {
+        if let Some(ChangelogPosition { offset, at }) = changelog {
             changes.put(keys::changelog(), format::place_bytes(offset, at));
         }
         if self.is_older.load(Ordering::Acquire) {
@@ -247,7 +248,7 @@ impl Store {
     /// Applies restored records ahead of the checkpoint. Until `apply` moves the checkpoint, nobody
     /// may read the store, and a crash leaves the old checkpoint, from which the restore runs
     /// again. `is_ahead` stays true until `caught_up`.
-    pub fn apply_ahead(&self, changes: &Changes) -> Result<()> {
+    pub fn apply_restored(&self, changes: &Changes) -> Result<()> {
         if !self.is_ahead() {
             self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
             self.is_ahead.store(true, Ordering::Release);
@@ -275,12 +276,16 @@ impl Store {
     }
 
     /// Encodes a batch, and lists its memories for the index and the change feed.
-    pub fn encode(&self, staged: StagedChanges) -> Result<(Finished, Touched)> {
+    pub fn encode(&self, staged: StagedChanges) -> Result<(EncodedBatch, TouchedMemories)> {
         encode::encode(staged, &*self.records)
     }
 
     /// Returns these memories of the user in the order of `ids`, recent ones from the cache.
-    pub fn recalled(&self, key: &UserKey, ids: &[MemoryId]) -> Result<Vec<Option<Arc<Memory>>>> {
+    pub fn cached_memories(
+        &self,
+        key: &UserKey,
+        ids: &[MemoryId],
+    ) -> Result<Vec<Option<Arc<Memory>>>> {
         self.memory_cache.of(key, ids, &|id| self.memory(key, id))
     }
 

@@ -208,7 +208,7 @@ impl Store {
 }
 
 /// A context window from its numbered turns, which lie in a ring.
-fn window(mut turns: Vec<(u64, crate::domain::SaidBefore)>) -> ContextWindow {
+fn window(mut turns: Vec<(u64, crate::domain::ContextTurn)>) -> ContextWindow {
     turns.sort_by_key(|(number, _)| *number);
     debug_assert!(turns.len() as u64 <= CONTEXT_TURNS, "a ring has six places");
     let next = turns.last().map_or(0, |(number, _)| number + 1);

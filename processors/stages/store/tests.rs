@@ -22,10 +22,10 @@ pub fn a_vector(seed: usize) -> Vector {
 }
 
 /// The turn before that source.
-pub fn a_neighbour(source: &Position) -> Neighbour {
+pub fn a_neighbour(source: &Position) -> NeighbourTurn {
     let source = Position { offset: source.offset - 1, ..source.clone() };
     let vector = Vector { scale: 1.0, values: [-1, 2].into() };
-    Neighbour { source, speaker: "zoë".into(), words: "hello".into(), vector, question: 0.5 }
+    NeighbourTurn { source, speaker: "zoë".into(), words: "hello".into(), vector, question: 0.5 }
 }
 
 pub fn a_memory(offset: i64, content: &str) -> Memory {
@@ -73,13 +73,13 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
         profile: "keepsake".into(),
         covers: vec![],
         history: vec![Revision { content: "earlier".into(), until: Time(5) }],
-        around: Around { before: Some(a_neighbour(&source)), ..Around::default() },
+        around: NeighbourTurns { before: Some(a_neighbour(&source)), ..NeighbourTurns::default() },
         source,
     }
 }
 
-pub(super) fn mark(applied: i64) -> Mark {
-    Mark { applied, changelog: None }
+pub(super) fn mark(applied: i64) -> Checkpoint {
+    Checkpoint { applied, changelog: None }
 }
 
 pub(super) fn identity() -> Identity {
@@ -140,8 +140,8 @@ impl Neighbours for NoIndex {
     }
 }
 
-fn said(content: impl Into<String>) -> SaidBefore {
-    SaidBefore {
+fn said(content: impl Into<String>) -> ContextTurn {
+    ContextTurn {
         speaker: "zoë".into(),
         role: Role::User,
         content: content.into().into(),
@@ -245,7 +245,7 @@ enum Step {
     Remove(i64),
     Said(u8),
     Slot(u8, bool),
-    Seen(u8),
+    MemoryVersion(u8),
     ForgetSession(u8),
     ForgetUser,
 }
@@ -256,7 +256,7 @@ fn some_step() -> impl Strategy<Value = Step> {
         2 => (0..6i64).prop_map(Step::Remove),
         4 => (0..3u8).prop_map(Step::Said),
         2 => (0..4u8, any::<bool>()).prop_map(|(n, put)| Step::Slot(n, put)),
-        1 => (0..4u8).prop_map(Step::Seen),
+        1 => (0..4u8).prop_map(Step::MemoryVersion),
         1 => (0..3u8).prop_map(Step::ForgetSession),
         1 => Just(Step::ForgetUser),
     ]
@@ -278,7 +278,9 @@ fn take(staged: &mut Staged<'_>, key: &UserKey, step: &Step) {
             staged.put_slot(key, &slot(n), &SlotHolder { memory, value: "x".into() })
         }
         Step::Slot(n, false) => staged.remove_slot(key, &slot(n)),
-        Step::Seen(n) => staged.put_seen(key, &format!("e{n}"), &seen_at(i64::from(*n))).unwrap(),
+        Step::MemoryVersion(n) => {
+            staged.put_seen(key, &format!("e{n}"), &seen_at(i64::from(*n))).unwrap()
+        }
         Step::ForgetSession(n) => staged.forget_session(key, &format!("s{n}")),
         Step::ForgetUser => staged.forget_user(key).unwrap(),
     }
@@ -468,7 +470,7 @@ fn a_scan_of_a_user_meets_no_record_of_another() {
         let keys = ["zo", "zoe", "zoe!", "zoë"]
             .map(key)
             .into_iter()
-            .chain([key("zoe").everyone(), UserKey::new("acm", "e").unwrap()]);
+            .chain([key("zoe").tenant_key(), UserKey::new("acm", "e").unwrap()]);
         let keys: Vec<UserKey> = keys.collect();
         write(store, 0, |staged| {
             keys.iter().zip(0..).for_each(|(key, n)| write_all(staged, key, n))
@@ -494,7 +496,7 @@ fn users_are_walked_page_by_page_and_none_is_missed() {
         let mut expected: Vec<UserKey> = names
             .map(key)
             .into_iter()
-            .chain([key("a").everyone(), UserKey::new("b", "x").unwrap()])
+            .chain([key("a").tenant_key(), UserKey::new("b", "x").unwrap()])
             .collect();
         write(store, 0, |staged| {
             expected.iter().zip(0..).for_each(|(key, n)| write_all(staged, key, n))
@@ -766,7 +768,7 @@ fn a_newer_store_stops_by_name_and_stays_as_it_was() {
     let store = open(&shard).unwrap().store;
     let mut changes = Changes::default();
     changes.put(keys::identity(), vec![format::VERSION + 1, 42]);
-    store.apply(Finished { changes, ..Finished::default() }, mark(8)).unwrap();
+    store.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark(8)).unwrap();
     drop(store);
     assert_eq!(stop_of(open(&shard)).0, StopName::StoreNewer);
     let disk = open_records(&shard);
@@ -800,7 +802,7 @@ fn an_older_store_gets_the_new_format_before_the_first_record_applied_ahead() {
     below.apply(&Changes::of(keys::identity(), Some(older))).unwrap();
     below.flush().unwrap();
     let store = Store::over(below.clone(), &identity()).unwrap();
-    store.apply_ahead(&Changes::of(b"a/b/g".to_vec(), Some(vec![format::VERSION]))).unwrap();
+    store.apply_restored(&Changes::of(b"a/b/g".to_vec(), Some(vec![format::VERSION]))).unwrap();
     assert_eq!(store.applied(), -1, "records applied ahead do not move the checkpoint");
     let without_its_last = below.found_after_crash(1);
     assert_eq!(without_its_last.get(b"a/b/g").unwrap(), None);
@@ -855,7 +857,9 @@ fn a_cached_memory_follows_every_batch() {
     let zoe = key("zoe");
     let first = a_memory(1, "likes tea");
     let recalled = || {
-        store.recalled(&zoe, &[first.id]).unwrap()[0].as_ref().map(|memory| memory.content.clone())
+        store.cached_memories(&zoe, &[first.id]).unwrap()[0]
+            .as_ref()
+            .map(|memory| memory.content.clone())
     };
     write(&store, 1, |staged| staged.put_memory(first.clone()));
     assert_eq!(recalled().as_deref(), Some("likes tea"));

@@ -4,7 +4,7 @@
 use super::super::reading::Reading;
 use super::*;
 
-fn speech(text: &str) -> Speech {
+fn speech(text: &str) -> SpeechClass {
     read(&Reading::of(text), &Words::of(text), &Rarity::flat())
 }
 

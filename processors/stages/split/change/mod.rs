@@ -1,9 +1,9 @@
 //! Estimates the probability that a statement revises an earlier one of the same person, whatever
 //! the wording.
 //!
-//! 1. [`News::of`] reads the new text. Unless the text has a cue ("no longer", "switched to") or a
+//! 1. [`PossibleRevision::of`] reads the new text. Unless the text has a cue ("no longer", "switched to") or a
 //!    number, and states something, there is nothing to compare.
-//! 2. [`News::revisions`] skips earlier texts whose cosine is less than one standard deviation
+//! 2. [`PossibleRevision::revisions`] skips earlier texts whose cosine is less than one standard deviation
 //!    above the mean of that person's memories ([`nearness`]), and texts that could not reach the
 //!    required probability even if every feature of the pair were in favour.
 //! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
@@ -30,7 +30,7 @@ use generic::is_generic;
 use statement::{Clause, Statement};
 
 /// An earlier text of the same person.
-pub struct Before<'a> {
+pub struct EarlierStatement<'a> {
     pub content: &'a str,
     /// Cosine to the new text, in standard deviations above the mean of that person's memories.
     pub nearness: f32,
@@ -100,22 +100,23 @@ mod weight {
 }
 
 /// A new text that may revise earlier ones.
-pub struct News(Statement);
+pub struct PossibleRevision(Statement);
 
-impl News {
+impl PossibleRevision {
     /// Reads a text. `None` if the text cannot revise anything, as most texts.
-    pub fn of(content: &str) -> Option<News> {
+    pub fn of(content: &str) -> Option<PossibleRevision> {
         let statement = Statement::new(content);
         let is_thin = statement.stems.len() < 2 && statement.numbers.is_empty();
         let announces = statement.cues != 0 || !statement.numbers.is_empty();
-        (announces && !is_thin && statement.states_something()).then_some(News(statement))
+        (announces && !is_thin && statement.states_something())
+            .then_some(PossibleRevision(statement))
     }
 
     /// Returns the earlier texts that this text revises with a probability of at least `least`, in
     /// their order. `bits` returns the rarity of a stem.
     pub fn revisions(
         &self,
-        earlier: &[Before<'_>],
+        earlier: &[EarlierStatement<'_>],
         least: f32,
         bits: &dyn Fn(&str) -> f32,
     ) -> Vec<Revision> {
@@ -144,7 +145,7 @@ impl News {
     /// Returns true if an earlier text at this nearness could be revised with a probability of
     /// `least`, assuming every feature in favour. Most could not, and reading an earlier text takes
     /// 4 µs.
-    fn may_reach(&self, least: f32, before: &Before<'_>, rare: &[&str]) -> bool {
+    fn may_reach(&self, least: f32, before: &EarlierStatement<'_>, rare: &[&str]) -> bool {
         let new = &self.0;
         let most = new.evidence(before)
             + when(!rare.is_empty(), weight::RARE_WORD)
@@ -181,7 +182,7 @@ fn logistic(sum: f32) -> f32 {
 
 impl Statement {
     /// Sums the weights that are known before the earlier text is read.
-    fn evidence(&self, before: &Before<'_>) -> f32 {
+    fn evidence(&self, before: &EarlierStatement<'_>) -> f32 {
         weight::BASE
             + weight::NEARNESS * before.nearness.min(NEARNESS_MAX)
             + when(before.is_nearest, weight::NEAREST)
@@ -256,7 +257,7 @@ impl<'s> Pair<'s> {
 
     /// Returns the probability of a revision, or `None` if there is neither a cue nor another
     /// number.
-    fn probability(&self, before: &Before<'_>) -> Option<f32> {
+    fn probability(&self, before: &EarlierStatement<'_>) -> Option<f32> {
         let new = self.new;
         if new.cues == 0 && !self.is_other_number {
             return None;
@@ -342,10 +343,11 @@ mod tests {
         nearness: f32,
         is_nearest: bool,
     ) -> f32 {
-        let before = Before { content: earlier, nearness, is_nearest, is_same_session: false };
+        let before =
+            EarlierStatement { content: earlier, nearness, is_nearest, is_same_session: false };
         // Every word but the shortest counts as rare, as for a user without a vocabulary.
         let bits = |stem: &str| if stem.len() > 2 { 14.0 } else { 9.0 };
-        let found = News::of(later).map(|news| news.revisions(&[before], least, &bits));
+        let found = PossibleRevision::of(later).map(|news| news.revisions(&[before], least, &bits));
         found.and_then(|found| found.first().map(|revision| revision.probability)).unwrap_or(0.0)
     }
 
@@ -453,13 +455,17 @@ mod tests {
             "revises \"I smoke ten a day.\": says \"i quit\", both speak of smoking"
         );
         assert!((found.probability - 0.77).abs() < 0.01, "{}", found.probability);
-        assert!(News::of("I like tea.").is_none());
+        assert!(PossibleRevision::of("I like tea.").is_none());
     }
 
     fn revision(earlier: &str, later: &str) -> Revision {
-        let before =
-            Before { content: earlier, nearness: 4.0, is_nearest: true, is_same_session: false };
-        News::of(later).expect("news").revisions(&[before], 0.0, &|_| 14.0).remove(0)
+        let before = EarlierStatement {
+            content: earlier,
+            nearness: 4.0,
+            is_nearest: true,
+            is_same_session: false,
+        };
+        PossibleRevision::of(later).expect("news").revisions(&[before], 0.0, &|_| 14.0).remove(0)
     }
 
     #[test]
