@@ -1,5 +1,6 @@
 //! The machine without threads and without a broker: records in, effects out, applied by hand.
 
+mod faults;
 mod shadow;
 mod tenant;
 mod withheld;
