@@ -34,6 +34,18 @@ fn an_extraction_leaves_the_decision_about_parts_over_the_limit_as_it_is() {
     }
 }
 
+#[test]
+fn the_reason_of_a_superseding_decision_is_about_a_closed_memory() {
+    let mut bench = Bench::new();
+    let both = "I live in Berlin, and since the spring I work at Siemens with my sister Anna.";
+    bench.outcomes(&[remember("I work at Acme."), remember(both), remember("I live in Bonn.")]);
+    let record = bench.record(&turn("I live in Lisbon and I work at Bosch."));
+    let (_, decisions) = bench.step(vec![record]);
+    let decision = &decisions[0];
+    assert_eq!(decision.outcome.as_str(), "superseded", "{decision:#?}");
+    assert!(decision.reason.starts_with("takes the place of"), "{}", decision.reason);
+}
+
 /// The counters of events and decisions.
 fn counted(bench: &Bench) -> Vec<String> {
     let page = bench.ingest.metrics.page();

@@ -159,20 +159,19 @@ fn concluded(
     if !verdict.keep {
         return (Outcome::Dropped, verdict.class, verdict.reason.clone());
     }
-    let mut outcome = Outcome::Kept;
-    let mut reason = None;
-    for old in &links.replaced {
-        let is_closed = slots::closes(cx.event.at, &said.candidate.text, old);
-        let verb = if is_closed { "takes the place of" } else { "says otherwise than" };
-        if is_closed {
-            outcome = Outcome::Superseded;
-        }
-        reason = Some(format!("{verb} \"{}\"", text::shortened(&old.content, 60)));
+    let mut replaced = links.replaced.iter();
+    let is_closed = |old: &&Memory| slots::closes(cx.event.at, &said.candidate.text, old);
+    if let Some(closed) = replaced.clone().find(is_closed) {
+        let reason = format!("takes the place of \"{}\"", text::shortened(&closed.content, 60));
+        return (Outcome::Superseded, verdict.class, reason);
     }
+    let linked = replaced
+        .next()
+        .map(|old| format!("says otherwise than \"{}\"", text::shortened(&old.content, 60)));
     let opposed = links.opposed.first().map(|Opposed { why, .. }| why.clone());
     let revised = links.revised.first().map(|Revised { why, .. }| why.clone());
-    let reason = reason.or(opposed).or(revised).unwrap_or_else(|| verdict.reason.clone());
-    (outcome, verdict.class, reason)
+    let reason = linked.or(opposed).or(revised).unwrap_or_else(|| verdict.reason.clone());
+    (Outcome::Kept, verdict.class, reason)
 }
 
 /// Finds the memory in which the same person made the same statement. An assistant's turn repeats
