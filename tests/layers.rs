@@ -30,6 +30,38 @@ const PROCESSORS: [&str; 9] = [
 
 const WALLS: &[Wall] = &[
     Wall {
+        of: &["memory/", "policies/"],
+        but: &[],
+        never: &PROCESSORS,
+        why: "the kernel and the policies decide, and must not use a processor",
+    },
+    Wall {
+        of: &["memory/", "policies/"],
+        but: &[],
+        never: &[
+            "crate::ports",
+            "crate::home",
+            "crate::metrics",
+            "crate::wire",
+            "stages::store",
+            "stages::index",
+            "stages::reply",
+            "std::fs",
+            "std::net",
+            "std::io",
+            "std::thread",
+            "now()",
+            "tokio",
+        ],
+        why: "the kernel and the policies do no I/O, read no clock and start no thread",
+    },
+    Wall {
+        of: &["memory/"],
+        but: &[],
+        never: &["crate::policies"],
+        why: "the kernel knows the trait and none of its policies",
+    },
+    Wall {
         of: &["stages/"],
         but: &[],
         never: &PROCESSORS,

@@ -37,9 +37,18 @@ pub fn load(name: &str) -> Result<Profile> {
     if let Some(base) = table.remove("base") {
         table = over(based_on(name, &base)?, table);
     }
+    name_policy(&mut table);
     let written: WrittenProfile =
         serde_path_to_error::deserialize(table.clone()).map_err(|e| invalid(name, &e))?;
     written.checked(name, &table).map_err(|why| invalid(name, &why))
+}
+
+/// Names the policy of a profile that was written before profiles named one: the owner of its rule.
+fn name_policy(table: &mut toml::Table) {
+    let rules = table.get("gate").and_then(|gate| gate.get("rule")).and_then(toml::Value::as_table);
+    let owner = rules.and_then(|rules| rules.keys().next()).map_or("keepsake", String::as_str);
+    let owner = toml::Value::from(owner);
+    table.entry("policy").or_insert(owner);
 }
 
 fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
@@ -119,6 +128,10 @@ mod tests {
         }
     }
 
+    fn as_built_in(name: &str) -> toml::Table {
+        based_on("mine", &name.into()).expect("the profile is built in")
+    }
+
     /// A profile with this text over the built-in profile of Lynkr.
     fn over_lynkr(text: &str) -> Result<toml::Table> {
         let table: toml::Table = text.parse().expect("a test's own");
@@ -140,6 +153,10 @@ mod tests {
         assert!(misspelled.to_string().contains("gate.rule.lynkr"), "{misspelled}");
         let unread = over_lynkr("policy = \"keepsake\"").err().expect("nobody reads them");
         assert!(unread.to_string().contains("set policy = \"lynkr\""), "{unread}");
+        let mut nameless = as_built_in("lynkr");
+        nameless.remove("policy");
+        name_policy(&mut nameless);
+        assert_eq!(nameless["policy"].as_str(), Some("lynkr"));
         assert!(based_on("mine", &"nobody".into()).is_err());
         assert!(based_on("lynkr", &"lynkr".into()).is_err());
     }
