@@ -4,7 +4,7 @@
 //!
 //! 1. Walk the users of each open shard, a bounded number, from where the last round stopped.
 //! 2. Take a snapshot of the user's memories under the shard's view lock.
-//! 3. Plan prunes and summaries from the snapshot ([`plan`]), and revisions with a model
+//! 3. Plan prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a model
 //!    ([`contradictions`]).
 //! 4. Publish the plan as events ([`Compact::step`] returns them).
 //!

@@ -5,8 +5,10 @@
 //! compared. The mapping has two straight parts that meet at the knee, three deviations above the
 //! mean:
 //!
-//!     cosine <= knee   same distance from `unrelated`, measured in deviations
-//!     cosine >  knee   linear from the knee to 1
+//! ```text
+//! cosine <= knee   same distance from `unrelated`, measured in deviations
+//! cosine >  knee   linear from the knee to 1
+//! ```
 
 /// Mean and standard deviation of the cosines that an encoder gives unrelated texts.
 #[derive(Clone, Copy, Debug, PartialEq)]

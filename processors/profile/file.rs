@@ -149,9 +149,9 @@ mod tests {
         assert_eq!(number(&as_it_is, "threshold"), 0.3);
         assert_eq!(number(&stricter, "threshold"), 0.5);
         assert_eq!(number(&stricter, "novelty"), number(&as_it_is, "novelty"));
-        let misspelled = over_lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").err().expect("no such");
+        let misspelled = over_lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").expect_err("no such");
         assert!(misspelled.to_string().contains("gate.rule.lynkr"), "{misspelled}");
-        let unread = over_lynkr("policy = \"keepsake\"").err().expect("nobody reads them");
+        let unread = over_lynkr("policy = \"keepsake\"").expect_err("nobody reads them");
         assert!(unread.to_string().contains("set policy = \"lynkr\""), "{unread}");
         let mut nameless = as_built_in("lynkr");
         nameless.remove("policy");

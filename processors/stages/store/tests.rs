@@ -825,7 +825,8 @@ fn put_identity(dir: &Path, bytes: Option<Vec<u8>>) {
 
 #[test]
 fn a_damaged_store_is_set_aside_not_lost() {
-    let damages: [(&str, fn(&Path)); 5] = [
+    type Damage = (&'static str, fn(&Path));
+    let damages: [Damage; 5] = [
         ("random bytes", |path| fs::write(path.join("db"), [0xa5; 5_000]).unwrap()),
         ("config", |path| fs::write(path.join("conf"), "segment_size: no\n0123").unwrap()),
         ("no identity", |path| put_identity(path, None)),
