@@ -311,8 +311,9 @@ impl Recall {
         let clock = self.clock.clone();
         let at_start_ms = clock.steady_ms();
         let at_most_ms = pending.request.deadline.ms_since(now.wall);
-        let left_ms = || at_most_ms - (clock.steady_ms() - at_start_ms);
-        match self.ask(now, shard, &pending.request, &left_ms) {
+        match self
+            .ask(now, shard, &pending.request, &|| at_most_ms - (clock.steady_ms() - at_start_ms))
+        {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
                     applied_offset: seen.applied,

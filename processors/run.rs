@@ -76,7 +76,7 @@ impl Service {
         work: impl FnOnce(Arc<Shared>) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let shared = self.shared.clone();
-        let run = move || {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let result = catch_unwind(AssertUnwindSafe(|| work(shared.clone())));
             let result = result.unwrap_or_else(|_| {
                 let what = format!("thread {name} panicked: its message is in the log above");
@@ -85,11 +85,9 @@ impl Service {
             if let Err(fault) = result {
                 shared.fail(fault.about(name));
             }
-        };
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(run)
-            .map_err(|error| Fault::retry(format!("cannot start thread {name}: {error}")))?;
+        });
+        let thread =
+            thread.map_err(|error| Fault::retry(format!("cannot start thread {name}: {error}")))?;
         self.threads.push((name, thread));
         Ok(())
     }

@@ -249,13 +249,16 @@ mod tests {
             std::fs::copy(directory.join(file), brought.path().join(file))
                 .expect("the set-up made it");
         }
-        let library = Some(directory.join("libonnxruntime.so"));
-        let open = |directory: &Path| {
-            let options =
-                embedder::Options { library: library.clone(), ..options(Some(directory.into())) };
-            embedder::Model::open(&options).expect("it opens")
-        };
-        let (as_set_up, unmeasured) = (open(&directory), open(brought.path()));
+        let library = directory.join("libonnxruntime.so");
+        fn open(library: &Path, directory: &Path) -> embedder::Model {
+            let options = embedder::Options {
+                library: Some(library.into()),
+                ..options(Some(directory.into()))
+            };
+            embedder::Model::open(&options).expect("the model opens")
+        }
+        let as_set_up = open(&library, &directory);
+        let unmeasured = open(&library, brought.path());
         assert_ne!(
             as_set_up.name(),
             unmeasured.name(),
@@ -266,7 +269,7 @@ mod tests {
         assert!((written.deviation - found.deviation).abs() <= 0.002, "{written:?} {found:?}");
 
         measurement.measured.write(brought.path()).expect("a directory of ours");
-        let mut fitted = open(brought.path()).session().expect("a session opens");
+        let mut fitted = open(&library, brought.path()).session().expect("a session opens");
         let sister = "Ich habe eine Schwester in Berlin.";
         assert!(cosine(fitted.as_mut(), sister, "My sister lives in Berlin.") > 0.5);
         assert!(cosine(fitted.as_mut(), sister, "我对芒果过敏。") < 0.3);

@@ -216,15 +216,16 @@ fn print_decision(decision: &Value) {
 
 /// Parses `topic:partition:offset`. The topic may contain colons.
 fn position(text: &str) -> Result<Value> {
-    let invalid = || {
+    let parsed = text.rsplit_once(':').and_then(|(rest, offset)| {
+        let (topic, partition) = rest.rsplit_once(':')?;
+        let partition: i64 = partition.parse().ok()?;
+        let offset: i64 = offset.parse().ok()?;
+        Some(json!({"topic": topic, "partition": partition, "offset": offset}))
+    });
+    parsed.ok_or_else(|| {
         let what = format!("--event {text}: must be topic:partition:offset");
         Fault::stop(StopName::ConfigInvalid, what)
-    };
-    let (rest, offset) = text.rsplit_once(':').ok_or_else(invalid)?;
-    let (topic, partition) = rest.rsplit_once(':').ok_or_else(invalid)?;
-    let partition: i64 = partition.parse().map_err(|_| invalid())?;
-    let offset: i64 = offset.parse().map_err(|_| invalid())?;
-    Ok(json!({"topic": topic, "partition": partition, "offset": offset}))
+    })
 }
 
 #[derive(Args)]

@@ -11,7 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 pub fn run(config: &Config) -> Result<ExitCode> {
-    let about = |e: std::io::Error| Fault::retry(format!("listen for signals: {e}"));
+    fn about(e: std::io::Error) -> Fault {
+        Fault::retry(format!("listen for signals: {e}"))
+    }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(about)?;
     // Order matters: the signal handlers are installed before the service starts, so that a signal

@@ -97,17 +97,14 @@ impl WhatIfCommand {
 
 /// Reads events, and conversations as events, from a file.
 fn from_file(file: &Path, config: &Config) -> Result<Vec<Record>> {
-    let invalid = |what: String| {
-        Fault::stop(StopName::ConfigInvalid, format!("--data {}: {what}", file.display()))
-    };
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
+    let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e.to_string()))?;
     let mut records = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let value: Value =
-            serde_json::from_str(line).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
+            serde_json::from_str(line).map_err(|e| invalid_line(file, number, &e))?;
         if value["turns"].is_array() {
-            let conversation: data::Conversation = serde_json::from_value(value)
-                .map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
+            let conversation: data::Conversation =
+                serde_json::from_value(value).map_err(|e| invalid_line(file, number, &e))?;
             let turns = conversation.turns.iter();
             let topic = config.topics.events();
             records.extend(turns.map(|turn| event(&topic, &conversation.name, turn)));
@@ -122,6 +119,14 @@ fn from_file(file: &Path, config: &Config) -> Result<Vec<Record>> {
         }
     }
     Ok(records)
+}
+
+fn invalid_line(file: &Path, number: usize, error: &serde_json::Error) -> Fault {
+    invalid(file, &format!("line {}: {error}", number + 1))
+}
+
+fn invalid(file: &Path, what: &str) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, format!("--data {}: {what}", file.display()))
 }
 
 /// Outcome of a turn under one profile, from the candidate with the best outcome.

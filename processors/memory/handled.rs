@@ -90,7 +90,8 @@ impl Meaning {
     }
 
     pub fn is_near(&self, vector: &Vector) -> bool {
-        let standard = |meant: &Vector| self.spread.standard(meant.cosine(vector));
-        self.vector.as_ref().is_some_and(|meant| standard(meant) >= FORGET_COSINE)
+        self.vector
+            .as_ref()
+            .is_some_and(|meant| self.spread.standard(meant.cosine(vector)) >= FORGET_COSINE)
     }
 }

@@ -72,8 +72,7 @@ pub fn apply(
     if let Some(memories) = handled.sent_on.take() {
         remember_id(cx, staged, memories)?;
     } else if cx.part == Part::First && !handled.decisions.is_empty() {
-        let is_duplicate = |decision: &Decision| decision.outcome == Outcome::Duplicate;
-        if !handled.decisions.iter().any(is_duplicate) {
+        if handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate) {
             let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
             remember_id(cx, staged, memories.collect())?;
         }

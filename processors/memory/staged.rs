@@ -392,10 +392,9 @@ impl Reads for Staged<'_> {
         let mut ids = self.below.ids_before(key, oldest_kept)?;
         if let Some(user) = self.staged(key) {
             ids.retain(|id| !user.seen.contains_key(id));
-            let old = |(id, seen): (&String, &Option<(u64, SeenBefore)>)| {
+            ids.extend(user.seen.iter().filter_map(|(id, seen)| {
                 seen.as_ref().filter(|(number, _)| *number < oldest_kept).map(|_| id.clone())
-            };
-            ids.extend(user.seen.iter().filter_map(old));
+            }));
         }
         Ok(ids)
     }

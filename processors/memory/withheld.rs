@@ -87,8 +87,8 @@ pub fn withhold_echo(
 fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -> Result<Decision> {
     let key = cx.key();
     let window = staged.window(key, cx.session())?;
-    let is_user = |said: &ContextTurn| said.role == Role::User;
-    let first = window.said.iter().rposition(is_user).unwrap_or(window.said.len());
+    let last_of_user = window.said.iter().rposition(|said| said.role == Role::User);
+    let first = last_of_user.unwrap_or(window.said.len());
     let turns: HashSet<Position> =
         window.said[first..].iter().filter_map(|said| said.source.clone()).collect();
     let mut doomed: Vec<Memory> = Vec::new();

@@ -116,8 +116,9 @@ impl Recall {
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
         let budget = asked.token_budget.min(self.options.token_budget_max);
         let template = profile.template.as_ref();
-        let count = |text: &str| self.tokens.count(text);
-        let mut prompt = rank::block(&ranked, asked, template, &*profile.policy, budget, &count);
+        let mut prompt = rank::block(&ranked, asked, template, &*profile.policy, budget, &|text| {
+            self.tokens.count(text)
+        });
         if asked.format != Format::None {
             // The reply lists the memories that the block holds: one budget for both.
             let taken = std::mem::take(&mut prompt.taken);
@@ -279,9 +280,9 @@ impl Recall {
     pub(super) fn stats(&self, shard: &Shard, key: &UserKey) -> AnswerResult {
         let _still = shard.view();
         let (mut stats, mut importance) = (Stats::default(), 0.0);
-        let count = |map: &mut BTreeMap<String, u64>, word: &str| {
+        fn count(map: &mut BTreeMap<String, u64>, word: &str) {
             *map.entry(word.to_owned()).or_default() += 1
-        };
+        }
         shard
             .store
             .memories(key, &mut |memory| {

@@ -116,21 +116,23 @@ fn hit(
     cosine: f32,
     sought: &PreparedQuestion,
 ) -> Hit {
-    let beside = |neighbour: &Option<NeighbourTurn>, words: f32| HitScore {
-        words,
-        cosine: neighbour.as_ref().map_or(0.0, |neighbour| {
-            sought.spread.standard(neighbour.vector.cosine(&sought.vector))
-        }),
-    };
-    let (before, after) =
-        (beside(&memory.around.before, words.before), beside(&memory.around.after, words.after));
-    let own = HitScore { words: words.own, cosine };
     Hit {
-        own,
+        own: HitScore { words: words.own, cosine },
         nearest_word: 0.0,
         shared: words.shared.filter(|_| is_in_one_language),
-        before,
-        after,
+        before: neighbour_score(&memory.around.before, words.before, sought),
+        after: neighbour_score(&memory.around.after, words.after, sought),
         memory,
     }
+}
+
+fn neighbour_score(
+    neighbour: &Option<NeighbourTurn>,
+    words: f32,
+    sought: &PreparedQuestion,
+) -> HitScore {
+    let cosine = neighbour
+        .as_ref()
+        .map_or(0.0, |neighbour| sought.spread.standard(neighbour.vector.cosine(&sought.vector)));
+    HitScore { words, cosine }
 }

@@ -75,9 +75,11 @@ impl ScaleBench {
         ));
         let all = first + OWN;
         let others = self.memories - first;
-        // Spread evenly among the memories of the neighbours, as in a log of many users.
-        let is_own = |n: usize| (n + 1) * OWN / all > n * OWN / all;
-        shard.load(all, |n| if is_own(n) { "own".to_owned() } else { neighbour(n) })?;
+        shard.load(all, |n| {
+            // Spread evenly among the memories of the neighbours, as in a log of many users.
+            let is_own = (n + 1) * OWN / all > n * OWN / all;
+            if is_own { "own".to_owned() } else { neighbour(n) }
+        })?;
         let few = shard.ask(|_| "own".to_owned(), WARM_UP, self.recalls)?;
         progress(format!("loading {others} more of the others"));
         shard.load(others, neighbour)?;

@@ -72,7 +72,9 @@ pub fn chat(play: &mut Play) -> Result<()> {
 
 /// Reads a line; `None` at the end of the input.
 fn read_line() -> Result<Option<String>> {
-    let about = |e: std::io::Error| Fault::retry(format!("read standard input: {e}"));
+    fn about(e: std::io::Error) -> Fault {
+        Fault::retry(format!("read standard input: {e}"))
+    }
     let mut out = anstream::stdout();
     write!(out, "{NAME}you>{PLAIN} ").and_then(|()| out.flush()).map_err(about)?;
     let mut bytes = Vec::new();

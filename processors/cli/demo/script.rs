@@ -173,7 +173,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_line_occurs() {
-        let lines = || SESSIONS.iter().flat_map(|session| session.lines);
+        fn lines() -> impl Iterator<Item = &'static ScriptLine> {
+            SESSIONS.iter().flat_map(|session| session.lines.iter())
+        }
         assert!(lines().any(|line| matches!(line, Remember(_))));
         assert!(lines().any(|line| matches!(line, Forget(_))));
         assert!(lines().filter(|line| matches!(line, Assistant(_))).count() >= 3);

@@ -137,17 +137,19 @@ mod tests {
     #[test]
     fn an_incomplete_record_of_a_killed_run_is_cut_off() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || VectorCache::open(dir.path(), "model", 2).unwrap();
+        fn open(dir: &tempfile::TempDir) -> VectorCache {
+            VectorCache::open(dir.path(), "model", 2).unwrap()
+        }
         let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let cache = open();
+        let cache = open(&dir);
         cache.put(a, &[0.6, 0.8]).unwrap();
         cache.file.lock().as_mut().unwrap().write_all(&[7; 30]).unwrap();
         drop(cache);
-        let cache = open();
+        let cache = open(&dir);
         assert_eq!((keys(&cache), cache.get(&a), cache.get(&b)), (1, Some(vec![0.6, 0.8]), None));
         cache.put(b, &[1.0, 0.0]).unwrap();
         assert_eq!(
-            open().get(&b),
+            open(&dir).get(&b),
             Some(vec![1.0, 0.0]),
             "a second run reads the file while the first one writes it"
         );

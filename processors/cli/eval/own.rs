@@ -86,28 +86,29 @@ fn meets(memory: &Value, expected: &str) -> bool {
 }
 
 fn read(file: &Path) -> Result<Vec<OwnQuestion>> {
-    let invalid = |what: String| {
-        Fault::stop(StopName::ConfigInvalid, format!("--own {}: {what}", file.display()))
-    };
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
+    let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e.to_string()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let questions = lines.map(|(number, line)| {
-        let question: OwnQuestion =
-            serde_json::from_str(line).map_err(|e| invalid(format!("line {}: {e}", number + 1)))?;
+        let question: OwnQuestion = serde_json::from_str(line)
+            .map_err(|e| invalid(file, &format!("line {}: {e}", number + 1)))?;
         let is_blank = question.expect.is_empty()
             || question.expect.iter().any(|expected| expected.trim().is_empty());
         if is_blank {
-            Err(invalid(format!("line {}: `expect` is empty", number + 1)))
+            Err(invalid(file, &format!("line {}: `expect` is empty", number + 1)))
         } else {
             Ok(question)
         }
     });
     let questions: Vec<OwnQuestion> = questions.collect::<Result<_>>()?;
     if questions.is_empty() {
-        Err(invalid("there is no question in this file".into()))
+        Err(invalid(file, "there is no question in this file"))
     } else {
         Ok(questions)
     }
+}
+
+fn invalid(file: &Path, what: &str) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, format!("--own {}: {what}", file.display()))
 }
 
 fn report(answered: &[OwnAnswer]) -> EvalReport {

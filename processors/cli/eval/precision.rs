@@ -220,11 +220,12 @@ fn user() -> String {
 }
 
 fn read<T: DeserializeOwned>(file: &Path) -> Result<T> {
-    let invalid = |why: String| {
-        Fault::stop(StopName::ConfigInvalid, format!("read {}: {why}", file.display()))
-    };
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))
+    let text = std::fs::read_to_string(file).map_err(|e| unreadable(file, &e))?;
+    serde_json::from_str(&text).map_err(|e| unreadable(file, &e))
+}
+
+fn unreadable(file: &Path, error: &dyn std::fmt::Display) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, format!("read {}: {error}", file.display()))
 }
 
 #[cfg(test)]

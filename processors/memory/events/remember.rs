@@ -61,8 +61,7 @@ pub fn remember(
     };
     // A memory of a session or of the tenant replaces none of the user's.
     let links = if asked.scope == Scope::User { wish.links } else { Links::default() };
-    let closes = |old: &Memory| slots::closes(memory.valid_from, &memory.content, old);
-    if links.replaced.iter().any(closes) {
+    if links.replaced.iter().any(|old| slots::closes(memory.valid_from, &memory.content, old)) {
         decision.outcome = Outcome::Superseded;
     }
     decision.related = links.related().collect();

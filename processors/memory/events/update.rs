@@ -23,8 +23,8 @@ pub fn update(
         handled.not_found = Some(reject);
         return Ok(handled);
     };
-    let never = |content| withheld::never(content, cx.profile);
-    let forbidden = update.content.as_deref().and_then(never);
+    let forbidden =
+        update.content.as_deref().and_then(|content| withheld::never(content, cx.profile));
     if let Some(category) = forbidden.filter(|_| cx.part == Part::First) {
         // Nothing of the update is applied: half of the changes would look like all of them.
         let reason = withheld::never_reason(category);

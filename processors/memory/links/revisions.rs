@@ -236,7 +236,9 @@ impl Centre {
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+    fn dot(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(x, y)| x * y).sum()
+    }
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f32::EPSILON)
 }
 

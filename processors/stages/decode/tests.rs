@@ -155,10 +155,12 @@ fn a_long_turn_keeps_every_field() {
 
 #[test]
 fn every_event_becomes_its_action() {
-    let of = |value: Value| event_of(&value, &[]).action;
+    fn action_of(value: Value) -> Action {
+        event_of(&value, &[]).action
+    }
     let id = MemoryId::parse(MEMORY).expect("a UUID");
     let Action::Remember(remember) =
-        of(json!({"type": "remember", "user": "zoe", "content": "tea", "scope": "tenant"}))
+        action_of(json!({"type": "remember", "user": "zoe", "content": "tea", "scope": "tenant"}))
     else {
         panic!()
     };
@@ -167,7 +169,7 @@ fn every_event_becomes_its_action() {
         (1.0, None, Scope::Tenant)
     );
     let Action::Update(update) =
-        of(json!({"type": "update", "user": "zoe", "memory": MEMORY, "metadata": {}}))
+        action_of(json!({"type": "update", "user": "zoe", "memory": MEMORY, "metadata": {}}))
     else {
         panic!()
     };
@@ -175,7 +177,7 @@ fn every_event_becomes_its_action() {
         (update.memory, update.content, update.metadata.map(|m| m.len())),
         (id, None, Some(0))
     );
-    let Action::Feedback { memories, signal: Signal::Wrong } = of(json!({
+    let Action::Feedback { memories, signal: Signal::Wrong } = action_of(json!({
         "type": "feedback",
         "user": "zoe",
         "memory": MEMORY,
@@ -196,7 +198,7 @@ fn every_event_becomes_its_action() {
             .as_object_mut()
             .expect("an object")
             .extend(target.as_object().expect("an object").clone());
-        let Action::Forget(forget) = of(message) else { panic!() };
+        let Action::Forget(forget) = action_of(message) else { panic!() };
         let name = match forget {
             Forget::Memory(_) => "memory",
             Forget::Session(_) => "session",
@@ -211,13 +213,13 @@ fn every_event_becomes_its_action() {
 
 #[test]
 fn a_bad_event_is_rejected_with_code_and_field() {
-    let turn = |extra: Value| {
+    fn turn(extra: Value) -> String {
         let mut turn = json!({"type": "turn", "user": "zoe", "content": "x"});
         turn.as_object_mut()
             .expect("an object")
             .extend(extra.as_object().expect("an object").clone());
         turn.to_string()
-    };
+    }
     let unknown = (RejectCode::UnknownType, Some("type"));
     check_event(vec![0xff; (1 << 20) + 1], &[], (RejectCode::TooLarge, None));
     check_event(b"{\"type\":\"\xff\"}", &[], (RejectCode::NotUtf8, None));

@@ -296,28 +296,27 @@ mod tests {
     fn words_are_computed_for_a_user_who_is_searched_or_has_many_rows() {
         let mut segment = MemSegment::default();
         let reads = Arc::new(AtomicUsize::new(0));
-        let put = |segment: &mut MemSegment, n: i64, key: UserKey| {
+        let document = |n: i64, key: UserKey| {
             let reads = reads.clone();
-            let text = move || {
+            Arc::new(Document::new(id(n), key, move || {
                 reads.fetch_add(1, Ordering::Relaxed);
                 SearchText { own: ["berlin"].into_iter().collect(), ..SearchText::default() }
-            };
-            segment.put(Arc::new(Document::new(id(n), key, text)));
+            }))
         };
         let of_another = UserKey::new("acme", "bo").unwrap();
-        (0..3).for_each(|n| put(&mut segment, n, key()));
-        put(&mut segment, 1, key());
-        put(&mut segment, 3, of_another.clone());
+        (0..3).for_each(|n| segment.put(document(n, key())));
+        segment.put(document(1, key()));
+        segment.put(document(3, of_another.clone()));
         assert_eq!((reads.load(Ordering::Relaxed), segment.changes().count()), (0, 4));
         check(&segment, "berlin", &[(0, 1), (2, 1), (1, 1)]);
         assert_eq!(reads.load(Ordering::Relaxed), 3);
-        put(&mut segment, 4, key());
+        segment.put(document(4, key()));
         assert_eq!(reads.load(Ordering::Relaxed), 4);
         check(&segment, "berlin", &[(0, 1), (2, 1), (1, 1), (4, 1)]);
-        (5..3 + UNREAD_MAX as i64).for_each(|n| put(&mut segment, n, of_another.clone()));
+        (5..3 + UNREAD_MAX as i64).for_each(|n| segment.put(document(n, of_another.clone())));
         assert_eq!(reads.load(Ordering::Relaxed), 4);
-        put(&mut segment, 1000, of_another.clone());
-        put(&mut segment, 1001, of_another);
+        segment.put(document(1000, of_another.clone()));
+        segment.put(document(1001, of_another));
         assert_eq!(reads.load(Ordering::Relaxed), 4 + UNREAD_MAX + 1);
     }
 

@@ -323,12 +323,13 @@ pub mod tests {
              note=\"revised on 1 June, 2024: &quot;I moved (to Lisbon)&quot;\">\
              I live in Berlin</memory>\n",
         );
-        let wish = |note| {
-            ranked("Call me Max", |one| {
-                (one.memory_mut().kind, one.note) = (Kind::new("preference"), note)
-            })
-        };
-        assert_eq!((wishes_first(&wish(None)), wishes_first(&wish(note))), (0, 1));
+        for (note, section) in [(None, 0), (note, 1)] {
+            let wish = ranked("Call me Max", |one| {
+                one.memory_mut().kind = Kind::new("preference");
+                one.note = note;
+            });
+            assert_eq!(wishes_first(&wish), section);
+        }
     }
 
     #[test]

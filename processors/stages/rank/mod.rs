@@ -257,18 +257,18 @@ fn cut_far_behind(
     let has_valid = ranked.iter().any(|one| !one.superseded);
     let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
     let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
-    let is_near = |one: &Ranked| one.score >= floor * best || successors.contains(&one.memory.id);
-    let mut kept: HashMap<MemoryId, f32, RandomState> =
-        ranked.iter().filter(|one| is_near(one)).map(|one| (one.memory.id, one.score)).collect();
+    let mut kept: HashMap<MemoryId, f32, RandomState> = ranked
+        .iter()
+        .filter(|one| one.score >= floor * best || successors.contains(&one.memory.id))
+        .map(|one| (one.memory.id, one.score))
+        .collect();
     // Keeps a newer statement with the older one that it revises. Terminates: `kept` only grows.
     loop {
-        let stands_before = |newer: &Ranked, id: &MemoryId| {
-            kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older))
-        };
-        let revises_kept =
-            |one: &&Ranked| one.memory.revises.iter().any(|older| stands_before(one, older));
-        let newer: Vec<(MemoryId, f32)> =
-            ranked.iter().filter(revises_kept).map(|one| (one.memory.id, one.score)).collect();
+        let newer: Vec<(MemoryId, f32)> = ranked
+            .iter()
+            .filter(|one| revises_kept(one, &kept))
+            .map(|one| (one.memory.id, one.score))
+            .collect();
         let before = kept.len();
         kept.extend(newer);
         if kept.len() == before {
@@ -276,6 +276,15 @@ fn cut_far_behind(
         }
     }
     ranked.retain(|one| kept.contains_key(&one.memory.id));
+}
+
+/// Returns true if `newer` revises a kept memory and is near enough to be placed before it.
+fn revises_kept(newer: &Ranked, kept: &HashMap<MemoryId, f32, RandomState>) -> bool {
+    newer
+        .memory
+        .revises
+        .iter()
+        .any(|id| kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older)))
 }
 
 /// Keeps the first of several memories with the same words of the same speaker, up to `limit`. An
@@ -343,10 +352,9 @@ mod tests {
 
     #[test]
     fn a_question_about_nothing_that_was_said_has_no_match_but_loses_nothing() {
-        let far = |number, words: &str, cosine| Hit {
-            shared: Some(0.0),
-            ..hit(number, words, 0.0, cosine)
-        };
+        fn far(number: u32, words: &str, cosine: f32) -> Hit {
+            Hit { shared: Some(0.0), ..hit(number, words, 0.0, cosine) }
+        }
         let hits = vec![far(1, "tea", 0.05), far(2, "rain", -0.2), far(3, "broken", f32::NAN)];
         let (none, weights) = (nothing(), weights());
         let answer = order(hits.clone(), &ask("q", &none), &weights, NOW);
@@ -372,20 +380,20 @@ mod tests {
 
     #[test]
     fn what_an_assistant_said_comes_behind_unless_it_is_asked_for() {
-        let said = |role| edited(hit(1, "answer", 9.0, 0.6), |memory| memory.role = role);
+        let answer = edited(hit(1, "answer", 9.0, 0.6), |memory| memory.role = Role::Assistant);
         let own = hit(2, "own", 4.0, 0.4);
         let none = nothing();
         check(
-            &[said(Role::Assistant), own.clone()],
+            &[answer.clone(), own.clone()],
             &ask("which bike is good?", &none),
             &["own", "answer"],
         );
         check(
-            &[said(Role::Assistant), own],
+            &[answer.clone(), own],
             &ask("which bike did you recommend?", &none),
             &["answer", "own"],
         );
-        let alone = ranked(vec![said(Role::Assistant)], &ask("which bike is good?", &none));
+        let alone = ranked(vec![answer], &ask("which bike is good?", &none));
         assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
     }
 
@@ -415,15 +423,16 @@ mod tests {
 
     #[test]
     fn what_replaced_a_near_memory_answers_for_it_in_other_words() {
-        let replaced = |number, text: &str, by, words, cosine| {
-            edited(hit(number, text, words, cosine), |memory| {
-                (memory.superseded_by, memory.valid_to) = (Some(id(by)), Some(Time(10)))
+        fn replaced(by: u32, hit: Hit) -> Hit {
+            edited(hit, |memory| {
+                memory.superseded_by = Some(id(by));
+                memory.valid_to = Some(Time(10));
             })
-        };
+        }
         let none = nothing();
         let chain = [
-            replaced(1, "Berlin", 2, 9.0, 0.9),
-            replaced(2, "Porto", 3, 0.0, 0.02),
+            replaced(2, hit(1, "Berlin", 9.0, 0.9)),
+            replaced(3, hit(2, "Porto", 0.0, 0.02)),
             hit(3, "Lisbon", 0.0, 0.02),
         ];
         check(&chain, &ask("q", &none), &["Lisbon"]);
@@ -434,28 +443,27 @@ mod tests {
         );
         let beside = [chain[0].clone(), hit(2, "Lisbon", 0.0, 0.02), hit(4, "Anna", 5.0, 0.5)];
         check(&beside, &ask("q", &none), &["Anna", "Lisbon"]);
-        let far = [replaced(1, "Berlin", 2, 0.0, 0.02), hit(2, "Lisbon", 0.0, 0.02)];
+        let far = [replaced(2, hit(1, "Berlin", 0.0, 0.02)), hit(2, "Lisbon", 0.0, 0.02)];
         check(&far, &ask("q", &none), &["Lisbon"]);
     }
 
     #[test]
     fn two_that_claim_to_replace_each_other_are_still_returned_once() {
-        let mutual = |number, text: &str, other| {
+        let hits = [(1, "a", 2), (2, "b", 1), (3, "c", 3)].map(|(number, text, other)| {
             edited(hit(number, text, 1.0, 0.5), |memory| memory.superseded_by = Some(id(other)))
-        };
-        let hits = [mutual(1, "a", 2), mutual(2, "b", 1), mutual(3, "c", 3)];
+        });
         assert_eq!(contents(&hits, &Question { explain: true, ..ask("q", &nothing()) }).len(), 3);
     }
 
     #[test]
     fn of_two_values_in_conflict_the_newer_comes_first_if_it_answers_nearly_as_well() {
-        let boats = |newer: &str, words, cosine| {
+        fn boats(newer: &str, words: f32, cosine: f32) -> [Hit; 3] {
             let older = edited(hit(1, "we have 10 boats", 9.0, 0.9), |memory| {
                 memory.conflicts_with = vec![id(3)]
             });
             let newer = edited(hit(3, newer, words, cosine), |memory| memory.created_at = Time(5));
             [older, hit(2, "pizza", 8.0, 0.85), newer]
-        };
+        }
         let none = nothing();
         check(
             &boats("now 12 boats", 7.0, 0.7),
@@ -476,7 +484,7 @@ mod tests {
 
     #[test]
     fn a_memory_that_stands_alone_is_not_cut_for_what_the_best_one_gets_from_its_neighbours() {
-        let hits = |cosine| {
+        fn hits(cosine: f32) -> [Hit; 2] {
             let mut next_to_another = hit(1, "tea", 9.0, 0.9);
             next_to_another.before = next_to_another.own;
             let before = NeighbourTurn {
@@ -487,7 +495,7 @@ mod tests {
             };
             next_to_another.memory_mut().around.before = Some(before);
             [next_to_another, hit(2, "alone", 9.0 * cosine / 0.9, cosine)]
-        };
+        }
         let floor = weights().floor;
         check(&hits(0.9 * (floor + 0.02)), &ask("q", &nothing()), &["tea", "alone"]);
         check(&hits(0.9 * (floor - 0.02)), &ask("q", &nothing()), &["tea"]);
@@ -506,11 +514,11 @@ mod tests {
 
     #[test]
     fn a_newer_statement_is_kept_with_what_it_revises_unless_it_is_of_another_matter() {
-        let newer = |revises: u32| {
-            edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)])
-        };
-        let hits =
-            |revises| [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer(revises)];
+        fn hits(revises: u32) -> [Hit; 3] {
+            let newer =
+                edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)]);
+            [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer]
+        }
         // More was asked than any of them says.
         let none = nothing();
         let asked = Question { information: 20.0, ..ask("q", &none) };
@@ -526,13 +534,10 @@ mod tests {
 
     #[test]
     fn the_same_words_of_the_same_person_come_once() {
-        let by = |number, name: &str| {
+        let hits = [(1, "Anna"), (2, "Anna"), (3, "Bo")].map(|(number, name)| {
             edited(hit(number, "I like tea", 3.0, 0.5), |memory| memory.speaker = Some(name.into()))
-        };
-        assert_eq!(
-            contents(&[by(1, "Anna"), by(2, "Anna"), by(3, "Bo")], &ask("q", &nothing())).len(),
-            2
-        );
+        });
+        assert_eq!(contents(&hits, &ask("q", &nothing())).len(), 2);
     }
 
     #[test]
@@ -566,14 +571,17 @@ mod tests {
 
         #[test]
         fn showing_old_versions_does_not_reorder_the_valid_ones(hits in tangled_hits()) {
-            let none = nothing();
-            let ids = |explain| {
-                let weights = RankOptions { floor: 0.6, ..weights() };
-                let order = order(hits.clone(), &Question { explain, ..ask("q", &none) }, &weights, NOW);
-                order.ranked.into_iter().filter(|one| !one.superseded).map(|one| (one.memory.id, one.score)).collect::<Vec<_>>()
-            };
-            prop_assert_eq!(ids(true), ids(false));
+            prop_assert_eq!(valid_ids(&hits, true), valid_ids(&hits, false));
         }
+    }
+
+    fn valid_ids(hits: &[Hit], explain: bool) -> Vec<(MemoryId, f32)> {
+        let none = nothing();
+        let question = Question { explain, ..ask("q", &none) };
+        let weights = RankOptions { floor: 0.6, ..weights() };
+        let ranked = order(hits.to_vec(), &question, &weights, NOW).ranked;
+        let valid = ranked.into_iter().filter(|one| !one.superseded);
+        valid.map(|one| (one.memory.id, one.score)).collect()
     }
 
     fn other_memory() -> impl Strategy<Value = Option<u32>> {

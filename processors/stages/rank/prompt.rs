@@ -88,8 +88,10 @@ fn all_of_them(
     budget: usize,
     count_tokens: &dyn Fn(&str) -> usize,
 ) -> Option<PromptBlock> {
-    let written = |place: usize| ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
-    let texts: Vec<(u8, String)> = in_sections(ranked, frame).into_iter().map(written).collect();
+    let texts: Vec<(u8, String)> = in_sections(ranked, frame)
+        .into_iter()
+        .map(|place| ((frame.section)(&ranked[place]), frame.memory(&ranked[place])))
+        .collect();
     let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
     if ranked.is_empty() || bytes / BYTES_A_TOKEN > budget {
         return None;
@@ -143,12 +145,15 @@ fn fitting(
 
 fn pieces(ranked: &[Ranked], frame: &Frame, count_tokens: &dyn Fn(&str) -> usize) -> Vec<Piece> {
     let between = count_tokens(frame.between);
-    let piece = |place: usize| {
-        let (section, text) = ((frame.section)(&ranked[place]), frame.memory(&ranked[place]));
-        let tokens = count_tokens(&text).saturating_add(between);
-        Piece { place, section, text, tokens }
-    };
-    in_sections(ranked, frame).into_iter().map(piece).collect()
+    in_sections(ranked, frame)
+        .into_iter()
+        .map(|place| {
+            let section = (frame.section)(&ranked[place]);
+            let text = frame.memory(&ranked[place]);
+            let tokens = count_tokens(&text).saturating_add(between);
+            Piece { place, section, text, tokens }
+        })
+        .collect()
 }
 
 /// Returns the limit of each section in the first round: its share of the budget, or all that the
@@ -160,10 +165,13 @@ fn limits(waiting: &[Piece], frame: &Frame, room: usize) -> BTreeMap<u8, usize> 
         *wanted = wanted.saturating_add(piece.tokens);
     }
     let all = wanted.values().fold(0, |sum: usize, tokens| sum.saturating_add(*tokens));
-    let limit = |section: u8, own: usize| {
-        ((frame.share(section) * room as f32) as usize).max(room.saturating_sub(all - own))
-    };
-    wanted.iter().map(|(section, own)| (*section, limit(*section, *own))).collect()
+    wanted
+        .iter()
+        .map(|(section, own)| {
+            let share = (frame.share(*section) * room as f32) as usize;
+            (*section, share.max(room.saturating_sub(all - own)))
+        })
+        .collect()
 }
 
 /// Returns the places of the memories by section, and in ranked order within each section.
@@ -263,7 +271,9 @@ mod tests {
         let covered = vec![list[0].memory.id];
         list[40..].iter_mut().for_each(|one| one.memory_mut().covers = covered.clone());
         // .5, .35 and .15 of 40 words. A section that wants less leaves its rest to the others.
-        let block = |list: &[Ranked]| prompt(list, Format::Compact, 40, &words).taken;
+        fn block(list: &[Ranked]) -> Vec<usize> {
+            prompt(list, Format::Compact, 40, &words).taken
+        }
         assert_eq!(block(&list), [0..10, 20..27, 40..43].into_iter().flatten().collect::<Vec<_>>());
         assert_eq!(block(&list[..40]), [0..13, 20..27].into_iter().flatten().collect::<Vec<_>>());
         assert_eq!(
@@ -294,11 +304,10 @@ mod tests {
     fn counting_stays_linear_even_when_the_whole_is_longer_than_its_parts() {
         let list: Vec<Ranked> = (0..500).map(|_| ranked("fact", "tea")).collect();
         let counted = Cell::new(0);
-        let squared = |text: &str| {
+        let block = prompt(&list, Format::Compact, 400, &|text: &str| {
             counted.set(counted.get() + 1);
             text.lines().count().pow(2)
-        };
-        let block = prompt(&list, Format::Compact, 400, &squared);
+        });
         assert!(block.tokens <= 400 && !block.taken.is_empty());
         assert!(counted.get() < 1100, "{} counts", counted.get());
     }

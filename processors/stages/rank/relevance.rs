@@ -219,13 +219,11 @@ mod tests {
                 1..30,
             ),
         ) {
-            let ranked = |with_old: bool| -> Vec<Ranked> {
-                let numbered = (1..).zip(&hits).filter(|(_, (.., old))| with_old || !old);
-                numbered.map(|(number, (score, cosine, word, old))| {
-                    Ranked { superseded: *old, ..found(number, *score, *cosine, *word, Some(0.0)) }
-                }).collect()
-            };
-            let (mut all, mut valid) = (ranked(true), ranked(false));
+            let mut all: Vec<Ranked> = (1..).zip(&hits).map(|(number, (score, cosine, word, old))| {
+                Ranked { superseded: *old, ..found(number, *score, *cosine, *word, Some(0.0)) }
+            }).collect();
+            let mut valid: Vec<Ranked> =
+                all.iter().filter(|one| !one.superseded).cloned().collect();
             shipped().estimate(&mut all);
             shipped().estimate(&mut valid);
             for one in &all {

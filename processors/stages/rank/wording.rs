@@ -265,17 +265,16 @@ mod tests {
 
     #[test]
     fn a_question_that_names_one_speaker_is_put_in_the_first_person() {
-        let speakers = ["anna", "bo", "mary ann", "will"];
-        let check = |question: &str, expected: Option<(&str, &str)>| {
+        fn check(question: &str, expected: Option<(&str, &str)>) {
             let found = named(question, |names| {
-                let speakers = speakers.map(str::to_owned).into_iter();
+                let speakers = ["anna", "bo", "mary ann", "will"].map(str::to_owned).into_iter();
                 Ok::<_, Infallible>(speakers.filter(|one| names.contains(one)).collect())
             })
             .unwrap();
             let found =
                 found.as_ref().map(|found| (found.name.as_str(), found.in_first_person.as_str()));
             assert_eq!(found, expected, "{question}");
-        };
+        }
         check("Where does Anna live?", Some(("anna", "Where does I live?")));
         check("What is Anna's cat called, anna?", Some(("anna", "What is my cat called, I?")));
         check("When did Mary Ann’s sister come?", Some(("mary ann", "When did my sister come?")));

@@ -156,11 +156,10 @@ fn two_digits(x: f32) -> String {
     if !(0.0..100.0).contains(&hundredths) {
         return format!("{x:.2}");
     }
-    let digit = |value: u8| char::from(b'0' + value);
-    let (sign, hundredths) = (if x.is_sign_negative() { "-." } else { "." }, hundredths as u8);
+    let hundredths = hundredths as u8;
     let mut digits = String::with_capacity(4);
-    digits.push_str(sign);
-    digits.extend([digit(hundredths / 10), digit(hundredths % 10)]);
+    digits.push_str(if x.is_sign_negative() { "-." } else { "." });
+    digits.extend([hundredths / 10, hundredths % 10].map(|digit| char::from(b'0' + digit)));
     digits
 }
 

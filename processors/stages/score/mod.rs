@@ -109,12 +109,11 @@ pub fn surprise(
         .iter()
         .map(|turn| ground.spread.standard(turn.vector.cosine(ground.vector)))
         .collect();
-    let best = |cosines: &[f32]| cosines.iter().copied().fold(0.0, f32::max);
     let seen = SurpriseInputs {
         text,
         ground,
-        nearest: best(&cosines).max(ground.nearest),
-        nearest_in_context: best(&cosines[cosines.len().saturating_sub(CONTEXT_TURNS)..]),
+        nearest: largest(&cosines).max(ground.nearest),
+        nearest_in_context: largest(&cosines[cosines.len().saturating_sub(CONTEXT_TURNS)..]),
         greets: text.reading.greeting() && text.reading.words <= GREETING_WORDS_MAX,
         only_asks: text.reading.only_asks()
             || text.speech.only_asks && text.reading.words <= BARE_QUESTION_WORDS_MAX,
@@ -160,20 +159,26 @@ fn rarest_bits(text: &ScoredText<'_>, ground: &ScoringContext<'_>) -> f32 {
     bits.iter().take(RAREST_WORDS).sum()
 }
 
+/// Returns the largest cosine, or 0 if none is above 0.
+fn largest(cosines: &[f32]) -> f32 {
+    cosines.iter().copied().fold(0.0, f32::max)
+}
+
 /// True if another speaker's turn right before ends in a question. An assistant ends nearly every
 /// turn with one, so an answer to an assistant must also be short and without praise or "you":
 /// "Lisbon!". The row `answer` excludes small talk such as "Yes, please".
 fn answers(text: &ScoredText<'_>, ground: &ScoringContext<'_>) -> bool {
-    let asks = |content: &str| {
-        content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'))
-    };
     let is_direct =
         || text.reading.words <= ANSWER_WORDS_MAX && text.reading.share_about_other() == 0.0;
     ground.recent.last().is_some_and(|before| {
         *before.speaker != *ground.speaker
-            && asks(&before.content)
+            && ends_in_question(&before.content)
             && (before.role != Role::Assistant || is_direct())
     })
+}
+
+fn ends_in_question(content: &str) -> bool {
+    content.chars().rev().take(ANSWER_TAIL_CHARS).any(|c| matches!(c, '?' | '？' | '؟'))
 }
 
 /// True for fewer than four different words. In a script without spaces, two pairs of characters
@@ -295,13 +300,16 @@ pub mod tests {
 
     #[test]
     fn only_another_speakers_question_is_answered() {
-        let asked = |speaker, content| {
-            point(&scored("Lisbon!", &[said(speaker, content, &axis(1))]), "answer") > 0.0
-        };
-        assert!(asked("tom", "Where do you live?"));
-        assert!(!asked("kim", "Where do you live?"));
-        assert!(!asked("tom", "I see."));
-        assert!(!asked("tom", &format!("Really? {}", "Then I went on and on. ".repeat(10))));
+        let long = format!("Really? {}", "Then I went on and on. ".repeat(10));
+        for (speaker, before, expected) in [
+            ("tom", "Where do you live?", true),
+            ("kim", "Where do you live?", false),
+            ("tom", "I see.", false),
+            ("tom", &long, false),
+        ] {
+            let surprise = scored("Lisbon!", &[said(speaker, before, &axis(1))]);
+            assert_eq!(point(&surprise, "answer") > 0.0, expected, "{speaker}: {before}");
+        }
     }
 
     #[test]
@@ -310,9 +318,8 @@ pub mod tests {
             role: Role::Assistant,
             ..said("bot", "Here you are. Where do you live?", &axis(1))
         }];
-        let answers = |text: &str| point(&scored(text, &asked), "answer") > 0.0;
         for text in ["Lisbon!", "In Lisbon, near the river", "42", "我住在里斯本"] {
-            assert!(answers(text), "{text}");
+            assert!(point(&scored(text, &asked), "answer") > 0.0, "{text}");
         }
         let long = "I am trying to set up a small web shop, and I wonder how to lay out the tables of its database";
         for text in [
@@ -323,7 +330,7 @@ pub mod tests {
             "What do you think?",
             long,
         ] {
-            assert!(!answers(text), "{text}");
+            assert_eq!(point(&scored(text, &asked), "answer"), 0.0, "{text}");
         }
     }
 

@@ -292,12 +292,11 @@ mod tests {
         for text in ["a\n\n", "a. ", "a", "```\na\n", "字", " ", "```\n\n```\n\n"] {
             let text = text.repeat(65_536 / text.len());
             let (calls, bytes) = (Cell::new(0), Cell::new(0));
-            let count = |part: &str| {
+            chunks(&text, &Options { tokens_min: 50, tokens_max: 300 }, &|part: &str| {
                 calls.set(calls.get() + 1);
                 bytes.set(bytes.get() + part.len());
                 part.len()
-            };
-            chunks(&text, &Options { tokens_min: 50, tokens_max: 300 }, &count);
+            });
             assert!(calls.get() < 4_000, "{} counts of {:?}", calls.get(), &text[..6]);
             assert!(bytes.get() < 16 * text.len(), "{} bytes of {:?}", bytes.get(), &text[..6]);
         }

@@ -549,18 +549,19 @@ mod tests {
     ];
 
     fn read_in_full(text: &str) -> Vec<Claim> {
-        let clause = |text: String| {
-            let plain = text.to_ascii_lowercase();
-            let (numbers, rest) = numbers(&plain);
-            Claim {
-                is_change: CHANGE.is_match(&plain),
-                says: says(&plain),
-                about: about(&rest),
-                numbers,
-                text,
-            }
-        };
-        claims(&prose(text)).into_iter().map(clause).collect()
+        claims(&prose(text)).into_iter().map(claim_read_in_full).collect()
+    }
+
+    fn claim_read_in_full(text: String) -> Claim {
+        let plain = text.to_ascii_lowercase();
+        let (numbers, rest) = numbers(&plain);
+        Claim {
+            is_change: CHANGE.is_match(&plain),
+            says: says(&plain),
+            about: about(&rest),
+            numbers,
+            text,
+        }
     }
 
     fn said() -> impl Strategy<Value = String> {
@@ -708,22 +709,14 @@ mod tests {
 
     #[test]
     fn far_texts_and_denials_that_were_answered_are_left_alone() {
-        let number = |cosine| {
-            conflicts(
-                "We now have 12 boats",
-                &[EarlierText { content: "We have 10 boats", cosine, opposed: 9 }],
-            )
-            .len()
-        };
-        assert_eq!((number(0.6), number(0.2)), (1, 0));
-        let denial = |opposed| {
-            conflicts(
-                "I played tennis",
-                &[EarlierText { content: "I never played tennis", cosine: 0.6, opposed }],
-            )
-            .len()
-        };
-        assert_eq!((denial(2), denial(3)), (1, 0));
+        for (cosine, expected) in [(0.6, 1), (0.2, 0)] {
+            let earlier = EarlierText { content: "We have 10 boats", cosine, opposed: 9 };
+            assert_eq!(conflicts("We now have 12 boats", &[earlier]).len(), expected, "{cosine}");
+        }
+        for (opposed, expected) in [(2, 1), (3, 0)] {
+            let earlier = EarlierText { content: "I never played tennis", cosine: 0.6, opposed };
+            assert_eq!(conflicts("I played tennis", &[earlier]).len(), expected, "{opposed}");
+        }
     }
 
     #[test]

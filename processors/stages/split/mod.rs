@@ -132,7 +132,6 @@ mod tests {
             tokens_max in 1usize..60,
         ) {
             let options = Options { tokens_min: tokens_max / 4, tokens_max };
-            let count_tokens = |text: &str| without_space(text).chars().count();
             let found = candidates(&content, None, &options, &count_tokens);
             for (n, candidate) in found.iter().enumerate() {
                 prop_assert_eq!(candidate.span as usize, n);
@@ -144,6 +143,10 @@ mod tests {
                 found.iter().map(|candidate| without_space(&candidate.text)).collect();
             prop_assert_eq!(parts, without_space(&clean::clean(&content)));
         }
+    }
+
+    fn count_tokens(text: &str) -> usize {
+        without_space(text).chars().count()
     }
 
     fn without_space(text: &str) -> String {

@@ -425,10 +425,10 @@ mod tests {
 
     #[test]
     fn the_old_value_belongs_to_the_new_one() {
-        let old = |clause: &str| {
+        fn old(clause: &str) -> Vec<(f64, Option<f64>)> {
             let plain = clause.to_ascii_lowercase();
-            numbers(&plain).0.iter().map(|number| (number.value, number.old)).collect::<Vec<_>>()
-        };
+            numbers(&plain).0.iter().map(|number| (number.value, number.old)).collect()
+        }
         assert_eq!(old("it grew from 10 to 12 boats"), [(12.0, Some(10.0))]);
         assert_eq!(old("it went from 10 boats to 12 boats"), [(12.0, Some(10.0))]);
         assert_eq!(old("cut from $300 to $250"), [(250.0, Some(300.0))]);
@@ -438,11 +438,14 @@ mod tests {
 
     #[test]
     fn how_often_belongs_to_a_count() {
-        let rate = |clause: &str| numbers(clause).0[0].rate;
-        assert_eq!(rate("I write 500 words a day"), Some("day"));
-        assert_eq!(rate("30 pages/week"), Some("week"));
-        assert_eq!(rate("my monthly budget is $300"), Some("month"));
-        assert_eq!(rate("I wrote 500 words"), None);
+        for (clause, rate) in [
+            ("I write 500 words a day", Some("day")),
+            ("30 pages/week", Some("week")),
+            ("my monthly budget is $300", Some("month")),
+            ("I wrote 500 words", None),
+        ] {
+            assert_eq!(numbers(clause).0[0].rate, rate, "{clause}");
+        }
     }
 
     #[test]

@@ -440,7 +440,9 @@ mod tests {
 
     #[test]
     fn values_compare_without_case_and_by_whole_words() {
-        let slot = |value: &str| Slot { name: "lives_in".into(), value: value.into(), cue: false };
+        fn slot(value: &str) -> Slot {
+            Slot { name: "lives_in".into(), value: value.into(), cue: false }
+        }
         for (new, old, expected) in [
             ("Lisbon, Portugal", "lisbon", false),
             ("LISBON", "Lisbon", false),

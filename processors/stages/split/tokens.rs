@@ -34,12 +34,17 @@ pub fn tokens(plain: &str) -> Vec<Token<'_>> {
 /// digit follows.
 fn number_length(rest: &str) -> usize {
     let bytes = rest.as_bytes();
-    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     (0..)
         .find(|&at| {
-            !(is_digit(at) || matches!(bytes.get(at), Some(b',' | b'.')) && is_digit(at + 1))
+            let is_part = is_digit_at(bytes, at)
+                || matches!(bytes.get(at), Some(b',' | b'.')) && is_digit_at(bytes, at + 1);
+            !is_part
         })
         .unwrap_or(bytes.len())
+}
+
+fn is_digit_at(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at).is_some_and(u8::is_ascii_digit)
 }
 
 /// Returns the text of a token, empty behind the last one.
@@ -106,9 +111,9 @@ mod tests {
 
     #[test]
     fn commas_and_points_belong_to_a_number_if_a_digit_follows() {
-        let texts = |plain: &str| {
-            tokens(plain).iter().map(|token| token.text.to_owned()).collect::<Vec<_>>()
-        };
+        fn texts(plain: &str) -> Vec<String> {
+            tokens(plain).iter().map(|token| token.text.to_owned()).collect()
+        }
         assert_eq!(texts("$1,200.50, not 3."), ["$", "1,200.50", ",", "not", "3", "."]);
         assert_eq!(
             texts("i'm at 5km/day – größe 7"),

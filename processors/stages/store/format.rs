@@ -812,14 +812,17 @@ mod tests {
 
     #[test]
     fn a_newer_format_and_unreadable_bytes_stop_under_different_names() {
-        let stopped = |bytes: &[u8]| match memory(&key("zoe"), a_memory(1, "").id, bytes) {
-            Err(Fault::Stop(stop)) => stop.name,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(stopped(&[VERSION + 1, 1, 2, 3]), StopName::StoreNewer);
-        assert_eq!(stopped(&[VERSION, 1]), StopName::StoreUnreadable);
-        assert_eq!(stopped(&[]), StopName::StoreUnreadable);
-        assert_eq!(stopped(&[0]), StopName::StoreUnreadable);
+        for (bytes, expected) in [
+            (&[VERSION + 1, 1, 2, 3][..], StopName::StoreNewer),
+            (&[VERSION, 1], StopName::StoreUnreadable),
+            (&[], StopName::StoreUnreadable),
+            (&[0], StopName::StoreUnreadable),
+        ] {
+            match memory(&key("zoe"), a_memory(1, "").id, bytes) {
+                Err(Fault::Stop(stop)) => assert_eq!(stop.name, expected, "{bytes:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// A record of format 1, made from the structs that are still written today.

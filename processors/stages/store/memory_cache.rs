@@ -178,8 +178,11 @@ mod tests {
                 cache.forget([&changed[..]].into_iter());
                 for user in 0..3 {
                     let ids: Vec<_> = (0..8).map(id).collect();
-                    let read = |id| Ok(records.get(&(user, id)).cloned());
-                    let found = cache.of(&memory_of(user, 0, 0).key, &ids, &read).unwrap();
+                    let found = cache
+                        .of(&memory_of(user, 0, 0).key, &ids, &|id| {
+                            Ok(records.get(&(user, id)).cloned())
+                        })
+                        .unwrap();
                     let expected: Vec<_> = ids
                         .iter()
                         .map(|id| records.get(&(user, *id)).cloned().map(Arc::new))
@@ -198,13 +201,14 @@ mod tests {
     fn a_cached_memory_is_not_read_again_and_the_least_recent_goes_first() {
         let cache = MemoryCache::new(2 * bytes_of(&memory_of(0, 0, 0)));
         let reads = RefCell::new(Vec::new());
-        let read = |asked| {
-            let n = (0..3).find(|n| id(*n) == asked);
-            reads.borrow_mut().extend(n);
-            Ok(n.map(|n| memory_of(0, n, 0)))
-        };
         for n in [0, 1, 0, 1, 0, 2, 0, 1] {
-            cache.of(&memory_of(0, n, 0).key, &[id(n)], &read).unwrap();
+            cache
+                .of(&memory_of(0, n, 0).key, &[id(n)], &|asked| {
+                    let n = (0..3).find(|n| id(*n) == asked);
+                    reads.borrow_mut().extend(n);
+                    Ok(n.map(|n| memory_of(0, n, 0)))
+                })
+                .unwrap();
         }
         assert_eq!(*reads.borrow(), [0, 1, 2, 1]);
     }
@@ -212,17 +216,17 @@ mod tests {
     #[test]
     fn a_memory_read_before_a_change_is_not_cached_after_the_change() {
         let cache = MemoryCache::new(1_000_000);
-        let ask = |uses, meanwhile: &dyn Fn()| {
+        fn ask(cache: &MemoryCache, uses: u32, meanwhile: &dyn Fn()) -> Option<u32> {
             let found = cache.of(&memory_of(0, 1, 0).key, &[id(1)], &|_| {
                 let read = Ok(Some(memory_of(0, 1, uses)));
                 meanwhile();
                 read
             });
             found.unwrap()[0].as_ref().map(|memory| memory.uses)
-        };
+        }
         let changed = keys::memory(&memory_of(0, 1, 0).key, id(1));
-        assert_eq!(ask(0, &|| cache.forget([&changed[..]].into_iter())), Some(0));
-        assert_eq!(ask(1, &|| ()), Some(1));
-        assert_eq!(ask(2, &|| ()), Some(1));
+        assert_eq!(ask(&cache, 0, &|| cache.forget([&changed[..]].into_iter())), Some(0));
+        assert_eq!(ask(&cache, 1, &|| ()), Some(1));
+        assert_eq!(ask(&cache, 2, &|| ()), Some(1));
     }
 }

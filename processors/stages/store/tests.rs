@@ -263,7 +263,9 @@ fn some_step() -> impl Strategy<Value = Step> {
 }
 
 fn take(staged: &mut Staged<'_>, key: &UserKey, step: &Step) {
-    let slot = |n: &u8| format!("never:{n}");
+    fn slot(n: &u8) -> String {
+        format!("never:{n}")
+    }
     match step {
         Step::Put(n, true) => {
             staged.put_memory_and_vector(memory_of(key, *n, "tea"), &a_vector(*n as usize))
@@ -375,45 +377,46 @@ fn a_crash_loses_a_part_of_records_applied_one_by_one() {
 #[test]
 fn a_crash_loses_whole_batches_and_none_that_was_flushed() {
     let records = InMemory::default();
-    let put = |value: u8| {
+    fn put(records: &InMemory, value: u8) {
         let mut changes = Changes::default();
         changes.put(b"a".to_vec(), vec![value]);
         changes.put(vec![b'b', value], vec![value]);
         records.apply(&changes).unwrap();
-    };
-    let check = |lost: usize, expected: u8| {
+    }
+    fn check(records: &InMemory, lost: usize, expected: u8) {
         let found = records.found_after_crash(lost);
         assert_eq!(found.get(b"a").unwrap(), Some(vec![expected]), "{lost} lost");
         assert_eq!(scanned(&found, b"b", usize::MAX).len(), expected as usize, "{lost} lost");
-    };
-    put(1);
+    }
+    put(&records, 1);
     records.flush().unwrap();
-    put(2);
-    put(3);
+    put(&records, 2);
+    put(&records, 3);
     for (lost, expected) in [(0, 3), (1, 2), (2, 1), (9, 1)] {
-        check(lost, expected);
+        check(&records, lost, expected);
     }
     records.flush().unwrap();
-    check(9, 3);
+    check(&records, 9, 3);
 }
 
 #[test]
 fn a_large_value_replaced_by_a_small_one_leaves_no_pieces() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open_records(dir.path());
-    let put = |value: Option<usize>| {
-        let value = value.map(|length| vec![7; length]);
+    for (length, pieces) in [
+        (Some(PIECE_BYTES - 1), 1),
+        (Some(PIECE_BYTES), 2),
+        (Some(PIECE_BYTES * 5 + 1), 6),
+        (Some(PIECE_BYTES * 2), 3),
+        (Some(3), 1),
+        (Some(PIECE_BYTES * 3), 4),
+        (None, 0),
+    ] {
+        let value = length.map(|length| vec![7; length]);
         disk.apply(&Changes { records: [(b"k".to_vec(), value.clone())].into() }).unwrap();
         assert_eq!(disk.get(b"k").unwrap(), value);
-        disk.raw_records()
-    };
-    assert_eq!(put(Some(PIECE_BYTES - 1)), 1);
-    assert_eq!(put(Some(PIECE_BYTES)), 2);
-    assert_eq!(put(Some(PIECE_BYTES * 5 + 1)), 6);
-    assert_eq!(put(Some(PIECE_BYTES * 2)), 3);
-    assert_eq!(put(Some(3)), 1);
-    assert_eq!(put(Some(PIECE_BYTES * 3)), 4);
-    assert_eq!(put(None), 0);
+        assert_eq!(disk.raw_records(), pieces, "{length:?}");
+    }
 }
 
 #[test]
@@ -558,10 +561,10 @@ fn only_the_last_totals_are_kept() {
 fn a_users_own_words_are_counted_from_batch_to_batch() {
     on_both(|store| {
         let zoe = key("zoe");
-        let counted = |staged: &Staged<'_>| {
-            let words = staged.own_words(&zoe).unwrap();
+        fn counted(staged: &Staged<'_>) -> (u32, u32, u32) {
+            let words = staged.own_words(&key("zoe")).unwrap();
             (words.count("tea"), words.count("boat"), words.total())
-        };
+        }
         for batch in 0..3 {
             write(store, batch, |staged| {
                 staged.add_own_words(&zoe, &["tea"].into_iter().collect()).unwrap();
@@ -857,19 +860,18 @@ fn a_cached_memory_follows_every_batch() {
     let store = Store::in_memory(&identity());
     let zoe = key("zoe");
     let first = a_memory(1, "likes tea");
-    let recalled = || {
-        store.cached_memories(&zoe, &[first.id]).unwrap()[0]
-            .as_ref()
-            .map(|memory| memory.content.clone())
-    };
+    fn recalled(store: &Store, memory: &Memory) -> Option<String> {
+        let found = store.cached_memories(&memory.key, &[memory.id]).unwrap();
+        found[0].as_ref().map(|memory| memory.content.clone())
+    }
     write(&store, 1, |staged| staged.put_memory(first.clone()));
-    assert_eq!(recalled().as_deref(), Some("likes tea"));
+    assert_eq!(recalled(&store, &first).as_deref(), Some("likes tea"));
     write(&store, 2, |staged| {
         staged.put_memory(Memory { content: "likes mate".into(), ..first.clone() })
     });
-    assert_eq!(recalled().as_deref(), Some("likes mate"));
+    assert_eq!(recalled(&store, &first).as_deref(), Some("likes mate"));
     write(&store, 3, |staged| staged.forget_user(&zoe).unwrap());
-    assert_eq!(recalled(), None);
+    assert_eq!(recalled(&store, &first), None);
 }
 
 /// Reads between any two changes of a batch.
@@ -883,11 +885,11 @@ fn a_batch_reads_its_own_changes_of_slots() {
             [&zoe, &ada].into_iter().for_each(|user| staged.put_slot(user, "never:fly", &holder))
         });
         let mut staged = staged(store);
-        let check = |staged: &Staged<'_>, expected: &[&str]| {
-            let found = staged.slots_under(&zoe, "never:", 3).unwrap();
+        fn check(staged: &Staged<'_>, expected: &[&str]) {
+            let found = staged.slots_under(&key("zoe"), "never:", 3).unwrap();
             assert!(found.iter().map(|(name, _)| name).eq(expected), "{found:?}");
-            assert_eq!(staged.slots_under(&ada, "never:", 3).unwrap().len(), 1);
-        };
+            assert_eq!(staged.slots_under(&key("ada"), "never:", 3).unwrap().len(), 1);
+        }
         check(&staged, &["never:fly"]);
         for (put, expected) in [
             ("never:ski", &["never:fly", "never:ski"][..]),
@@ -920,17 +922,17 @@ fn the_cached_records_of_a_user_follow_every_batch() {
     on_both(|store| {
         let zoe = key("zoe");
         let ada = key("ada");
-        let slots = |key: &UserKey| {
+        fn slots(store: &Store, key: &UserKey) -> Vec<String> {
             let found = staged(store).slots_under(key, "never:", 3).unwrap();
-            found.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
-        };
-        let known = |key: &UserKey| {
+            found.iter().map(|(name, _)| name.clone()).collect()
+        }
+        fn known(store: &Store, key: &UserKey) -> (u32, usize) {
             let staged = staged(store);
             (staged.own_words(key).unwrap().total(), staged.scores(key).unwrap().len())
-        };
+        }
         let holder = SlotHolder { memory: memory_of(&key("zoe"), 1, "").id, value: "x".into() };
         for user in [&zoe, &ada] {
-            assert_eq!((slots(user), known(user)), (vec![], (0, 0)));
+            assert_eq!((slots(store, user), known(store, user)), (vec![], (0, 0)));
             write(store, 1, |staged| {
                 staged.put_slot(user, "never:fly", &holder);
                 staged.push_score(user, 0.5).unwrap();
@@ -940,7 +942,10 @@ fn the_cached_records_of_a_user_follow_every_batch() {
                     [("never:fly".to_owned(), holder.clone())]
                 );
             });
-            assert_eq!((slots(user), known(user)), (vec!["never:fly".to_owned()], (2, 1)));
+            assert_eq!(
+                (slots(store, user), known(store, user)),
+                (vec!["never:fly".to_owned()], (2, 1))
+            );
         }
         // The cache takes nothing from a dropped staged.
         let mut given_up = staged(store);
@@ -948,7 +953,10 @@ fn the_cached_records_of_a_user_follow_every_batch() {
         given_up.push_score(&zoe, 0.5).unwrap();
         assert_eq!(given_up.slots_under(&zoe, "never:", 3).unwrap().len(), 2);
         drop(given_up);
-        assert_eq!((slots(&zoe), known(&zoe)), (vec!["never:fly".to_owned()], (2, 1)));
+        assert_eq!(
+            (slots(store, &zoe), known(store, &zoe)),
+            (vec!["never:fly".to_owned()], (2, 1))
+        );
         write(store, 2, |staged| {
             ["never:a", "never:b", "never:c", "new"]
                 .iter()
@@ -956,15 +964,18 @@ fn the_cached_records_of_a_user_follow_every_batch() {
             staged.push_score(&zoe, 0.5).unwrap();
         });
         assert_eq!(
-            (slots(&zoe), known(&zoe)),
+            (slots(store, &zoe), known(store, &zoe)),
             (["never:a", "never:b", "never:c"].map(str::to_owned).to_vec(), (2, 2))
         );
         write(store, 3, |staged| {
             ["never:a", "never:b"].into_iter().for_each(|name| staged.remove_slot(&zoe, name))
         });
-        assert_eq!(slots(&zoe), ["never:c", "never:fly"]);
+        assert_eq!(slots(store, &zoe), ["never:c", "never:fly"]);
         write(store, 4, |staged| staged.forget_user(&zoe).unwrap());
-        assert_eq!((slots(&zoe), known(&zoe)), (vec![], (0, 0)));
-        assert_eq!((slots(&ada), known(&ada)), (vec!["never:fly".to_owned()], (2, 1)));
+        assert_eq!((slots(store, &zoe), known(store, &zoe)), (vec![], (0, 0)));
+        assert_eq!(
+            (slots(store, &ada), known(store, &ada)),
+            (vec!["never:fly".to_owned()], (2, 1))
+        );
     });
 }

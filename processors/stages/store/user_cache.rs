@@ -62,8 +62,7 @@ impl UserCache {
             } else if let Some(ring) = keys::ring_of(record) {
                 self.windows.remove(ring);
             } else if let Some((of_user, name)) = keys::slot_of(record) {
-                let begins = |slots: &SlotsAnswer| name.starts_with(slots.beginning.as_bytes());
-                self.slots.remove_if(of_user, begins);
+                self.slots.remove_if(of_user, |slots| name.starts_with(slots.beginning.as_bytes()));
             }
         }
         self.windows.put_all(windows);

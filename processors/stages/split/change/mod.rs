@@ -345,10 +345,13 @@ mod tests {
     ) -> f32 {
         let before =
             EarlierStatement { content: earlier, nearness, is_nearest, is_same_session: false };
-        // Every word but the shortest counts as rare, as for a user without a vocabulary.
-        let bits = |stem: &str| if stem.len() > 2 { 14.0 } else { 9.0 };
         let found = PossibleRevision::of(later).map(|news| news.revisions(&[before], least, &bits));
         found.and_then(|found| found.first().map(|revision| revision.probability)).unwrap_or(0.0)
+    }
+
+    /// Counts every word but the shortest as rare, as for a user without a vocabulary.
+    fn bits(stem: &str) -> f32 {
+        if stem.len() > 2 { 14.0 } else { 9.0 }
     }
 
     /// Returns the number of pairs of a kind that are linked from this probability on, and the
