@@ -71,11 +71,12 @@ pub fn apply(
     }
     if let Some(memories) = handled.sent_on.take() {
         remember_id(cx, staged, memories)?;
-    } else if cx.part == Part::First && !handled.decisions.is_empty() {
-        if handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate) {
-            let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
-            remember_id(cx, staged, memories.collect())?;
-        }
+    } else if cx.part == Part::First
+        && !handled.decisions.is_empty()
+        && handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate)
+    {
+        let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
+        remember_id(cx, staged, memories.collect())?;
     }
     Ok(handled)
 }
