@@ -33,7 +33,7 @@ impl Fault {
         Fault::Stop(Stop { name, what: what.into() })
     }
 
-    /// Prefixes the message with its context, for example `reads the shard of partition 3: …`.
+    /// Prefixes the message with the context, for example `reads the shard of partition 3: …`.
     pub fn about(self, context: impl fmt::Display) -> Fault {
         match self {
             Fault::Retry(retry) => Fault::retry(format!("{context}: {}", retry.what)),

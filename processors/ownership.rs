@@ -25,7 +25,7 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `open`, `restoring` | ingest (rebalance), restore | every thread |
-//! | `standing_by` | standby | restore, before it opens the same files |
+//! | `standing_by` | standby | restore, before opening the same files |
 //! | `restored` | restore | ingest |
 //! | `unsent`, `polled_at` | ingest | ingest; recall |
 //! | `fault` | ingest, restore | ingest |
@@ -172,7 +172,7 @@ impl Shards {
         self.options.room.counts()
     }
 
-    /// Opens a shard as it lies on disk, without its changelog.
+    /// Opens a shard from disk, without the changelog.
     pub fn open(&self, partition: i32) -> Result<Arc<Shard>> {
         let shard = self.open_shard(partition, None)?;
         let mut open = self.open.write();
@@ -202,7 +202,7 @@ impl Shards {
     fn open_now(&self, partition: i32, committed: i64) {
         match self.open(partition) {
             Ok(shard) => {
-                // With `local` a batch is committed after its outputs were acknowledged, so the
+                // With `local` a batch is committed after the outputs were acknowledged, so the
                 // committed offset is the published offset.
                 shard.note_published(committed);
                 self.restored.lock().push(partition);
@@ -211,7 +211,7 @@ impl Shards {
         }
     }
 
-    /// Flushes a shard and removes it from the registry. A reader that still holds the shard
+    /// Flushes a shard and removes the shard from the registry. A reader that still holds the shard
     /// finishes first; its files close with the last reference.
     pub fn close(&self, partition: i32) {
         let mut open = self.open.write();

@@ -72,7 +72,7 @@ pub struct Recall {
     returned: Returned,
 }
 
-/// A decoded request with its position and the address of its reply.
+/// A decoded request with the position and the address of the reply.
 struct PendingRequest {
     request: Request,
     to: ReplyTo,

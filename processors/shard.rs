@@ -1,4 +1,4 @@
-//! Holds the state of one partition: its store and its index, changed together and read together.
+//! Holds the state of one partition: the store and the index, changed together and read together.
 //!
 //! A batch becomes visible in [`Shard::apply`], in this order:
 //!

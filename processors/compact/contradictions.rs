@@ -36,7 +36,7 @@ pub struct Options {
     pub compared_max: usize,
 }
 
-/// The model with its limits.
+/// The model with the limits.
 pub struct Judging {
     pub judge: Box<dyn ContradictionJudge>,
     pub clock: Arc<dyn Clock>,
@@ -85,7 +85,7 @@ impl Contradictions {
         self.outcome = Outcome::Done;
     }
 
-    /// Returns the outcome of the round and its duration in ms.
+    /// Returns the outcome of the round and the duration in ms.
     pub(super) fn ended(&self) -> (Outcome, i64) {
         (self.outcome, self.spent_ms())
     }

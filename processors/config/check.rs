@@ -8,7 +8,7 @@ const PARTITIONS_MAX: i32 = 1024;
 /// Least memory in bytes that tantivy accepts for a writer thread.
 const WRITER_BYTES_MIN: usize = 15_000_000;
 
-/// Returns the first violated rule, with the path of its option.
+/// Returns the first violated rule, with the path of the option.
 pub fn check(config: &Config) -> Result<(), String> {
     let positive = [
         ("ingest.batch_records_max", config.ingest.batch_records_max),

@@ -5,7 +5,7 @@
 //! 3. the environment (`KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS`);
 //! 4. flags of the command line ([`Layers::set`]).
 //!
-//! Every value keeps its origin, so that an error and `config show` can name it.
+//! Every value keeps the origin, so that an error and `config show` can name the layer.
 
 use super::{Config, DEFAULTS, invalid};
 use crate::fault::Result;
@@ -59,7 +59,7 @@ impl Layers {
         }
     }
 
-    /// Sets one value from text. The type of its default decides how the text is read.
+    /// Sets one value from text. The type of the default decides how the text is read.
     pub fn set(&mut self, path: &str, text: &str, origin: &str) -> Result<()> {
         let number = text.trim();
         let value = match find(&self.merged, path) {
@@ -80,7 +80,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Reads the merged layers into a [`Config`] and checks its values.
+    /// Reads the merged layers into a [`Config`] and checks the values.
     pub fn checked(&self) -> Result<Config> {
         let config: Config = serde_path_to_error::deserialize(self.merged.clone()).map_err(
             |e: serde_path_to_error::Error<toml::de::Error>| {
@@ -120,7 +120,7 @@ fn environment_path(name: &str) -> String {
     }
 }
 
-/// Returns every value of nested tables with its dotted path.
+/// Returns every value of nested tables with the dotted path.
 pub(super) fn leaves(table: &Table) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for (name, value) in table {
@@ -160,7 +160,7 @@ fn put(table: &mut Table, path: &str, value: Value) {
     }
 }
 
-/// Splits the text of a list at its commas.
+/// Splits the text of a list at the commas.
 fn list(text: &str) -> Value {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())

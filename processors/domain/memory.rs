@@ -70,7 +70,7 @@ impl Scope {
 
 pub type Metadata = BTreeMap<String, String>;
 
-/// A memory as it is stored.
+/// A memory as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
     pub id: MemoryId,
@@ -116,7 +116,7 @@ pub struct Memory {
     pub threshold: Option<f32>,
     pub reason: String,
     pub profile: Arc<str>,
-    /// For a summary: the memories that it summarises.
+    /// For a summary: the summarised memories.
     pub covers: Vec<MemoryId>,
     /// Earlier contents, oldest first. Bounded in number.
     pub history: Vec<Revision>,
@@ -141,7 +141,7 @@ pub struct Revision {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NeighbourTurns {
     pub before: Option<NeighbourTurn>,
-    /// The turn before `before`, without its vector.
+    /// The turn before `before`, without the vector.
     pub earlier: Option<NeighbourTurn>,
     /// Set only if the next turn became no memory. A memory of that turn would hold this one as its
     /// own `before`.

@@ -3,7 +3,7 @@
 use super::{Kind, MemoryId, Metadata, Position, Time, UserKey};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-/// The address of a reply and the headers that it must carry.
+/// The address of a reply and the headers that the reply must carry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplyTo {
     pub topic: String,

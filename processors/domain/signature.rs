@@ -22,7 +22,7 @@ const VERSION: &[u8] = b"keepsake mark 1";
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey(Arc<[u8]>);
 
-/// The signed parts of a record, and its place.
+/// The signed parts of a record, and the place.
 #[derive(Clone, Copy)]
 pub struct SignedParts<'a> {
     pub topic: &'a str,
@@ -47,7 +47,7 @@ impl SigningKey {
         hex::decode(mark).is_ok_and(|mark| self.digest(marked).verify_slice(&mark).is_ok())
     }
 
-    /// Digests a record and its place.
+    /// Digests a record and the place.
     ///
     /// Invariant: two different records, or two places, never give the same bytes, since each part
     /// is preceded by its length.
@@ -67,7 +67,7 @@ impl SigningKey {
     }
 }
 
-/// Adds one part behind its length. `u64::MAX` in place of the length means that the part is
+/// Adds one part behind the length. `u64::MAX` in place of the length means that the part is
 /// absent.
 fn add(digest: &mut Hmac<Sha256>, part: Option<&[u8]>) {
     digest.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Publishes one turn and prints Keepsake's first decision on it:
+//! Publishes one turn and prints Keepsake's first decision on that turn:
 //!
 //! ```text
 //! cargo run --example publish -- localhost:9092 ada "I moved to Lisbon last month."
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Publishes `text` as a turn of `user` and waits for the first decision on it.
+/// Publishes `text` as a turn of `user` and waits for the first decision on that turn.
 pub fn publish(
     brokers: &str,
     prefix: &str,

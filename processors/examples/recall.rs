@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends a recall request and waits for its reply.
+/// Sends a recall request and waits for the reply.
 pub fn recall(
     brokers: &str,
     prefix: &str,

@@ -68,7 +68,7 @@ impl Forgotten {
     }
 }
 
-/// A memory at least this near to the query of a `forget` is meant, whatever its words.
+/// A memory at least this near to the query of a `forget` is meant, whatever the words.
 pub const FORGET_COSINE: f32 = 0.75;
 
 /// The query of a `forget`.

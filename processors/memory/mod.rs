@@ -38,7 +38,7 @@ pub struct Judges<'a> {
     pub shadow: Option<&'a Profile>,
 }
 
-/// Applies an event: looks up its id, handles it, and remembers the id.
+/// Applies an event: looks up the id, handles the event, and remembers the id.
 pub fn apply(
     settings: Settings<'_>,
     judges: Judges<'_>,

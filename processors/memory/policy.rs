@@ -93,7 +93,7 @@ pub struct Needs {
     pub decides_later: bool,
 }
 
-/// A candidate of a turn, with its vector.
+/// A candidate of a turn, with the vector.
 #[derive(Clone, Copy)]
 pub struct Said<'a> {
     pub turn: &'a Turn,
@@ -103,7 +103,7 @@ pub struct Said<'a> {
     pub has_foreign_totals: bool,
 }
 
-/// A text to remember, with the kind and slots that its wording gives, and its vector.
+/// A text to remember, with the kind and slots that the wording gives, and the vector.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub asked: &'a Remember,

@@ -35,7 +35,7 @@ pub enum Command {
 
 pub struct PreparedTurn {
     pub turn: Turn,
-    /// The first parts, as many as the limit allows, each with its vector.
+    /// The first parts, as many as the limit allows, each with a vector.
     pub candidates: Vec<(Candidate, Vector)>,
     /// Number of all parts.
     pub parts: usize,

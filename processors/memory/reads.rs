@@ -34,7 +34,7 @@ pub struct SlotHolder {
     pub value: String,
 }
 
-/// The context window of a session: its last turns, oldest first, and the number of the next.
+/// The context window of a session: the last turns, oldest first, and the number of the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContextWindow {
     pub said: Vec<ContextTurn>,
@@ -112,7 +112,7 @@ pub trait Reads {
 
     fn gate(&self, key: &UserKey) -> Result<Arc<GateState>>;
 
-    /// The number of a sender's id, and its event.
+    /// The number of a sender's id, and the event.
     fn numbered(&self, key: &UserKey, id: &str) -> Result<Option<(u64, SeenBefore)>>;
 
     /// The sender's ids with a number below `oldest_kept`.

@@ -110,7 +110,7 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    /// Adds a turn to the context window of its session.
+    /// Adds a turn to the context window of the session.
     pub fn push_turn(
         &mut self,
         key: &UserKey,

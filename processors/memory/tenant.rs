@@ -76,7 +76,7 @@ pub fn meant_of_tenant(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> R
 }
 
 /// Whether a memory that the user asked to share with the tenant is on its way, so that a `forget`
-/// has to follow it.
+/// has to follow that memory.
 pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
     Ok(matches!(forget, Forget::Session(_) | Forget::Everything) && staged.awaits(key, i64::MAX)?)
 }

@@ -1,4 +1,4 @@
-//! Creates each metric and registers it in one step, and keeps a list of all names and help texts.
+//! Creates and registers each metric in one step, and keeps a list of all names and help texts.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -23,7 +23,7 @@ pub const COUNTS: &[f64] =
 
 const VALID: &str = "names and labels are constants of `metrics.rs`, and a test registers them all";
 
-/// A registry, and the name and help of every metric registered through it.
+/// A registry, and the name and help of every metric registered there.
 #[derive(Default)]
 pub struct Registered {
     registry: Registry,

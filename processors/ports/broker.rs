@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub type Headers = Vec<(String, Vec<u8>)>;
 
-/// A record as it was read.
+/// A record as read from the log.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub topic: String,
@@ -145,7 +145,7 @@ pub struct CommittedOffsets {
 /// Why a transaction did not succeed, and whether it may be in the log.
 #[derive(Clone, Debug)]
 pub enum TransactError {
-    /// The transaction was aborted and nothing of it is in the log. The caller may try again,
+    /// The transaction was aborted and none of its records is in the log. The caller may try again,
     /// unless the membership has changed.
     Nothing(String),
     /// The answer did not arrive, or the client gave up: the transaction may be in the log or not.

@@ -69,7 +69,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The newest time of any event so far. A late event does not move it back.
+/// The newest time of any event so far. A late event does not move the clock back.
 pub struct EventTime {
     newest_ms: AtomicI64,
 }

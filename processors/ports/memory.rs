@@ -83,7 +83,7 @@ impl Cluster {
         Cluster { state: Arc::new(Mutex::new(ClusterState::new(clock))) }
     }
 
-    /// Creates a topic, unless it exists.
+    /// Creates a topic, unless the topic exists.
     pub fn create(&self, topic: &str, partitions: i32) {
         self.lock().create(topic, partitions);
     }

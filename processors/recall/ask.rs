@@ -305,7 +305,7 @@ impl Recall {
     }
 }
 
-/// Adds to each revised memory a note with the day and the words of its revision. The revision is
+/// Adds to each revised memory a note with the day and the words of the revision. The revision is
 /// read now, so that a forgotten or changed text is not quoted.
 fn annotate(
     shard: &Shard,
@@ -344,7 +344,7 @@ fn in_context(query: &str, history: &[String]) -> String {
     }
 }
 
-/// Merges the results of several queries: each memory with its best score.
+/// Merges the results of several queries: each memory with the best score.
 fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
     if answers.len() == 1 {
         return answers.pop().unwrap_or_default();

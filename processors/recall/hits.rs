@@ -1,4 +1,4 @@
-//! Finds the hits for a question in a shard, each with its scores.
+//! Finds the hits for a question in a shard, each with the scores.
 //!
 //! 1. BM25 over the user's documents, and the nearest vectors, give up to `limit` ids each.
 //! 2. Both scores are computed for every id, and [`rank::preselected`] keeps `limit` of them.

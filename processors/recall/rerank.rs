@@ -24,14 +24,14 @@ pub struct Options {
     pub budget_ms: i64,
 }
 
-/// The cross-encoder session of the recall thread, with its limits.
+/// The cross-encoder session of the recall thread, with the limits.
 pub struct Reranking {
     pub model: Box<dyn Reranker>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
 }
 
-/// A query in the form that was searched, and its ranked memories.
+/// A query in the form that was searched, and the ranked memories.
 pub struct QueryResult {
     pub question: String,
     pub ranked: Vec<Ranked>,

@@ -55,7 +55,7 @@ impl WordVectors {
 mod tests {
     use super::*;
 
-    /// Counts the texts that it encodes.
+    /// Counts the encoded texts.
     struct CountingEncoder(usize);
 
     impl Embedder for CountingEncoder {

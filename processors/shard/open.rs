@@ -37,7 +37,7 @@ pub struct Opened {
     pub index_discarded: Option<String>,
 }
 
-/// The changelog of a shard, and the progress to report while it is read.
+/// The changelog of a shard, and the progress to report during the read.
 pub struct Restoring<'a> {
     pub log: &'a dyn Log,
     pub options: &'a restore::Options,

@@ -1,11 +1,11 @@
-//! Detects the language of a text, to choose the stemmer for its words.
+//! Detects the language of a text, to choose the stemmer for the words.
 //!
 //! 1. `Signs` counts English stop words and non-ASCII letters while the text is split. Most texts
 //!    are recognised as English by these counts alone.
 //! 2. The others go to [`whatlang`](https://docs.rs/whatlang), which looks at the first 300 bytes
 //!    and must be confident enough. Code, markup and tables are skipped.
-//! 3. A word in Greek, Cyrillic, Arabic or Tamil letters takes the stemmer of its script,
-//!    whatever the language of its text.
+//! 3. A word in Greek, Cyrillic, Arabic or Tamil letters takes the stemmer of that script,
+//!    whatever the language of the text.
 //!
 //! This file does not keep track of the languages a user has spoken; the index does.
 
@@ -44,7 +44,7 @@ static DETECTOR: LazyLock<Detector> = LazyLock::new(|| {
     Detector::with_allowlist(known.collect())
 });
 
-/// Confidence of the detector from which its answer is used. With this value and
+/// Confidence of the detector from which the answer is used. With this value and
 /// [`CONFIDENCE_MIN_UNLIKE_ENGLISH`], half of single sentences in a dozen languages are detected
 /// and hardly one wrongly; of three sentences together nine in ten are. None of 7,000 English turns
 /// and questions is taken for another language.
@@ -55,7 +55,7 @@ const CONFIDENCE_MIN_UNLIKE_ENGLISH: f64 = 0.3;
 const WORDS_WITHOUT_STOP_WORD: usize = 5;
 /// Fewer words do not identify a language.
 const WORDS_MIN: usize = 3;
-/// Bytes that the detector reads. More do not change the answer, and this bounds its time.
+/// Bytes that the detector reads. More do not change the answer, and the limit bounds the time.
 const DETECTED_BYTES_MAX: usize = 300;
 
 impl Language {
@@ -83,7 +83,7 @@ impl std::fmt::Display for Language {
     }
 }
 
-/// Counts over the words of a text from which its language is estimated.
+/// Counts over the words of a text from which the language is estimated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Signs {
     words: usize,

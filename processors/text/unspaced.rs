@@ -22,7 +22,7 @@ enum Script {
 }
 
 /// Returns true if a word or part of a word begins in such a script. Korean counts although Korean
-/// has spaces: most of its words end in a particle, and pairs match without it.
+/// has spaces: most words end in a particle, and pairs match without the particle.
 pub fn is_unspaced(word: &str) -> bool {
     !word.as_bytes().first().is_some_and(u8::is_ascii)
         && word.chars().next().and_then(script).is_some()
@@ -30,8 +30,8 @@ pub fn is_unspaced(word: &str) -> bool {
 
 /// Calls `each` with the parts of a lower-case word, one run of a single script after the other:
 ///
-/// - a run in another script (Latin, Cyrillic, …): the run as it is;
-/// - a longer run: its overlapping pairs of grapheme clusters;
+/// - a run in another script (Latin, Cyrillic, …): the unchanged run;
+/// - a longer run: the overlapping pairs of grapheme clusters;
 /// - a run of one character: that character, unless it is Hiragana, where it is a particle;
 /// - Chinese: each character by itself too, because many are words.
 pub fn parts<'w>(word: &'w str, mut each: impl FnMut(&'w str)) {
@@ -91,7 +91,7 @@ fn is_without_spaces(c: char) -> bool {
     script(c).is_some_and(|script| script != Script::Hangul)
 }
 
-/// Looks up the script of a character by its [Unicode block](https://www.unicode.org/charts/).
+/// Looks up the script of a character by the [Unicode block](https://www.unicode.org/charts/).
 /// `None` for scripts that put spaces between words.
 fn script(c: char) -> Option<Script> {
     match c {

@@ -43,7 +43,7 @@ impl CoveredLanguage {
         (0..LANGUAGES as u8).map(CoveredLanguage)
     }
 
-    /// Looks up a language by its English name, for example "German".
+    /// Looks up a language by the English name, for example "German".
     pub fn named(name: &str) -> Option<CoveredLanguage> {
         CoveredLanguage::all().find(|language| LISTS[language.place()].name == name)
     }
@@ -132,7 +132,7 @@ pub enum Wish {
     ForgetLastTurn,
 }
 
-/// A match of a phrase, with its byte range in the folded text.
+/// A match of a phrase, with the byte range in the folded text.
 #[derive(Clone, Copy, Debug)]
 pub struct PhraseMatch<T> {
     pub language: CoveredLanguage,

@@ -1,6 +1,6 @@
 //! Turns a text into content words and stems, the terms that are scored, indexed and searched.
 //!
-//! 1. Lower-case the text and cut it into runs of letters and digits (`words`).
+//! 1. Lower-case the text and cut the result into runs of letters and digits (`words`).
 //! 2. Drop English stop words and words of more than 40 characters.
 //! 3. Cut words of scripts without spaces into pairs of characters (`unspaced::parts`).
 //! 4. Estimate the language from counts taken on the way (`Signs`).
@@ -253,7 +253,7 @@ pub fn terms_of_english(text: &str) -> Stems {
     builder.finish()
 }
 
-/// Stems a lower-case word as English, or by its script if its letters are not Latin.
+/// Stems a lower-case word as English, or by the script if the letters are not Latin.
 pub fn stem(word: &str) -> String {
     with_stem(word, str::to_owned)
 }

@@ -112,7 +112,7 @@ fn neighbour(n: usize) -> String {
     messages::user(n, NEIGHBOURS)
 }
 
-/// One shard with the processors that write and read it.
+/// One shard with the processors that write and read the shard.
 struct LoneShard {
     ingest: Ingest,
     recall: recall::Recall,

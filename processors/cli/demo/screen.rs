@@ -187,7 +187,7 @@ impl Screen {
         ));
     }
 
-    /// Prints the prompt block as a model would read it.
+    /// Prints the prompt block as given to a model.
     pub fn block(&self, reply: &Value) {
         for line in text(reply, "prompt").lines() {
             wrapped(line, WIDTH - 5)

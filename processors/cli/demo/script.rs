@@ -112,7 +112,7 @@ pub struct ScriptQuestion {
     pub format: &'static str,
     /// With `explain`, superseded memories are returned too.
     pub explain: bool,
-    /// Shows the prompt block as the model would read it.
+    /// Shows the prompt block as given to the model.
     pub block: bool,
     /// Points out the interesting part of the answer.
     pub remark: &'static str,

@@ -74,7 +74,7 @@ impl DeadLetter {
         self.header("exception.class.name")
     }
 
-    /// Returns the reason as the summary names it.
+    /// Returns the reason as named in the summary.
     pub fn reason_for_people(&self) -> String {
         match self.reason() {
             reason if reason.is_empty() => "not by keepsake".to_owned(),

@@ -25,7 +25,7 @@ const PRECISION: &str = "precision";
 const PLAIN: [&str; 2] = ["plain", "plain-multi"];
 const NEVER_SAID: &str = "never-said";
 
-/// One file of conversations, with the labels from the files beside it.
+/// One file of conversations, with the labels from the neighbouring files.
 struct EvalSet {
     name: String,
     conversations: Vec<Conversation>,

@@ -236,7 +236,7 @@ impl<'k> Life<'k> {
         Ok(self.answer(question)?.ranking())
     }
 
-    /// Returns the reply to a question, as a client would receive it.
+    /// Returns the reply to a question, as sent to a client.
     pub fn answer(&mut self, question: &str) -> Result<RecallAnswer> {
         self.answer_to(question, &json!({}))
     }

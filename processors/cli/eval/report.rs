@@ -18,7 +18,7 @@ pub fn number(value: f64) -> Value {
     if value.is_finite() { json!((value * 1e6).round() / 1e6) } else { Value::Null }
 }
 
-/// A share as a person reads it.
+/// A share as written for a person.
 pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { "–".to_owned() }
 }

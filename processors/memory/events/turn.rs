@@ -170,7 +170,7 @@ fn confirm(cx: &Context<'_>, staged: &mut Staged<'_>, mut memory: Memory) {
     staged.put_memory(memory);
 }
 
-/// Adds the turn to the context window of its session, whether it became a memory or not.
+/// Adds the turn to the context window of the session, whether it became a memory or not.
 fn add_to_context(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,

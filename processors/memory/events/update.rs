@@ -1,4 +1,4 @@
-//! Changes a memory as its sender asks: its words, kind, importance, confidence or metadata.
+//! Changes a memory as the sender asks: the words, kind, importance, confidence or metadata.
 
 use crate::domain::{Memory, Outcome, Revision, Scope, Update, Vector};
 use crate::fault::Result;

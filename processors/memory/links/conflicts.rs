@@ -21,7 +21,7 @@ const DENIALS_MAX: usize = 64;
 /// A memory that this many contradict is a member of a list and not a contradiction.
 const OPPOSED_MAX: usize = 16;
 
-/// An earlier memory, and the reason why the new one contradicts it.
+/// An earlier memory, and the reason why the new one contradicts that memory.
 pub struct Opposed {
     pub memory: Memory,
     pub why: String,

@@ -84,7 +84,7 @@ fn states_one_fact(content: &str) -> bool {
     !is_joined && split::slots(content).len() <= 1 && text::words(content).count() <= ONE_FACT_WORDS
 }
 
-/// Makes an open memory the holder of its slots.
+/// Makes an open memory the holder of the memory's slots.
 pub fn hold(staged: &mut Staged<'_>, memory: &Memory, slots: &[Slot]) {
     if memory.valid_to.is_some() {
         return;

@@ -19,7 +19,7 @@ pub struct Options {
     pub option: &'static str,
     /// The directory with `model.onnx` and `tokenizer.json`.
     pub model: PathBuf,
-    /// The shared library of ONNX Runtime, if it is not in the model's directory.
+    /// The shared library of ONNX Runtime, if the library is not in the model's directory.
     pub library: Option<PathBuf>,
     /// Limits the tokens of a pair, special tokens included. The longer text is cut.
     pub tokens_max: usize,

@@ -42,7 +42,7 @@ pub enum ModelChoice {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub model: ModelChoice,
-    /// The shared library of ONNX Runtime, if it is not in the model's directory.
+    /// The shared library of ONNX Runtime, if the library is not in the model's directory.
     pub library: Option<PathBuf>,
     /// Limits the tokens of a text, special tokens included. The rest of the text is not encoded.
     pub tokens_max: usize,
@@ -71,7 +71,7 @@ impl Model {
         Ok(Model { loaded })
     }
 
-    /// Opens the encoder without reading `spread.json`, in order to measure it.
+    /// Opens the encoder without reading `spread.json`, for a measurement.
     pub fn open_unmeasured(options: &Options) -> Result<Model> {
         match &options.model {
             ModelChoice::Directory(path) => Ok(Model {

@@ -48,7 +48,7 @@ pub struct Topic {
 /// The default of Kafka's `max.message.bytes`.
 const RECORD_BYTES_MAX: usize = 1_048_588;
 
-/// One connection, and the members that joined through it.
+/// One connection, and the members that joined through that connection.
 struct ConnectionState {
     name: String,
     is_dead: bool,
@@ -75,7 +75,7 @@ impl ClusterState {
 
     // ---------------------------------------------------------------- topics
 
-    /// Creates a topic, unless it exists.
+    /// Creates a topic, unless the topic exists.
     pub fn create(&mut self, topic: &str, partitions: i32) {
         self.topics.entry(topic.to_owned()).or_insert_with(|| Topic {
             partitions: (0..partitions).map(|_| PartitionLog::default()).collect(),

@@ -30,7 +30,7 @@ struct OpenTransaction {
     prepared: Option<Offsets>,
 }
 
-/// A group and the offsets to commit for it.
+/// A group and the offsets to commit for the group.
 type Offsets = (GroupId, Vec<(i32, i64)>);
 
 pub struct MemoryTransactor {

@@ -1,4 +1,4 @@
-//! Unwraps the value of a record into one JSON object and its type.
+//! Unwraps the value of a record into one JSON object and the type.
 //!
 //! A body arrives as plain JSON, with the [Confluent
 //! prefix](https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format)

@@ -1,7 +1,7 @@
 //! Decodes a record of the events topic: turns, commands, and the compaction worker's proposals.
 //!
 //! Each type has a function from its body to an [`Action`], named in `action_named`. To add a type,
-//! add its wire struct, its function and its name there. Proposals are accepted only with
+//! add the wire struct, the function and the name there. Proposals are accepted only with
 //! Keepsake's own signature, unless `trust_proposals` is set.
 
 use super::envelope::{self, Envelope};
@@ -20,7 +20,7 @@ use crate::wire;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Decodes an event. Its id is that of the body or else of the envelope, and its time that of the
+/// Decodes an event. The id is that of the body or else of the envelope, and the time that of the
 /// body, the envelope or else the record.
 pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
     let Envelope { name, id, at, body } = envelope::open(record, options)?;

@@ -123,7 +123,7 @@ pub fn is_own(record: &Record, options: &Options) -> bool {
 }
 
 /// Reads the hop of a forwarded record, or the reason why the hop is malformed. A record without a
-/// valid signature has no hop, whatever its headers contain.
+/// valid signature has no hop, whatever the headers contain.
 pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
     if (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) || !is_own(record, options)
     {
@@ -142,7 +142,7 @@ pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) 
     }
 }
 
-/// Returns how often the record was forwarded, by its header. The count is used even without a
+/// Returns how often the record was forwarded, by the header. The count is used even without a
 /// valid signature: processes with different keys reject each other's signatures, and would forward
 /// a record to each other for ever.
 fn hops(record: &Record) -> usize {

@@ -47,7 +47,7 @@ pub struct Options {
     pub deadline_ms_max: i64,
     /// Memories that one feedback event may name.
     pub feedback_max: usize,
-    /// Turns read of a request's history, counted from its end.
+    /// Turns read of a request's history, counted from the end.
     pub history_turns_max: usize,
 }
 
@@ -103,7 +103,7 @@ impl ForwardReason {
 
 /// Decodes a record of the events topic. An event is answered only if its sender named a reply
 /// topic. A forbidden reply topic only moves the reply to the default topic, because a change must
-/// not be lost over its receipt.
+/// not be lost over the receipt.
 pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
     let Address { to, asked, problem } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);

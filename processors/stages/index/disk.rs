@@ -153,7 +153,7 @@ impl IndexDir {
 }
 
 impl Drop for IndexDir {
-    /// Waits for the running merge: a merge writes its result and removes files, and the next owner
+    /// Waits for the running merge: a merge writes the result and removes files, and the next owner
     /// of the directory would miss one of them.
     fn drop(&mut self) {
         if let Some(writer) = self.writer.take() {

@@ -102,7 +102,7 @@ impl Vectors {
         let block = self.block(key, load)?;
         let mut best = TopK::new(limit);
         block.each_cosine(query, |id, cosine| {
-            // The cheap comparison first: it rejects most vectors.
+            // The cheap comparison first, which rejects most vectors.
             if best.may_take(cosine) && !staged.contains_key(id) {
                 best.offer(id, cosine);
             }

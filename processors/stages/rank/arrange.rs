@@ -5,7 +5,7 @@
 //!    revise it (with at least .25 of its score) or conflict with it (with at least .4 of the best
 //!    score), also by way of others.
 //! 3. Walk the sorted list. Place a memory without a successor after its newer ones, and each of
-//!    them before the old versions that it supersedes.
+//!    them before the superseded old versions.
 //! 4. Append the rest: versions that name each other as successor in a circle.
 //!
 //! ```text
@@ -39,7 +39,7 @@ const REVISING_LITERAL_SHARE: f32 = 0.6;
 /// Length of the quotation in a note.
 const QUOTED_CHARS: usize = 80;
 
-/// Adds to each revised memory a note with the day and the words of its revision, from `newer`.
+/// Adds to each revised memory a note with the day and the words of the revision, from `newer`.
 pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
     for one in ranked.iter_mut().filter(|one| !one.superseded) {
         let found = newer.iter().find(|newer| Some(newer.id) == one.memory.revised_by);
@@ -53,7 +53,7 @@ pub fn annotate(ranked: &mut [Ranked], newer: &[&Memory]) {
     }
 }
 
-/// True if the scores let a statement stand before the one that it revises.
+/// True if the scores let a statement stand before the revised one.
 pub fn is_before_revised(newer: f32, older: f32) -> bool {
     newer >= REVISING_SHARE * older
 }
@@ -161,7 +161,7 @@ impl Links {
     }
 
     /// Links two memories in conflict if `new` is the newer value. A denial ("I never …") and the
-    /// deed that it denies have no newer value: the score alone orders them.
+    /// denied deed have no newer value: the score alone orders them.
     fn oppose(&mut self, old: usize, new: usize, ranked: &[Ranked], least: f32) {
         let older = &ranked[old];
         let newer = &ranked[new];

@@ -126,7 +126,7 @@ pub fn wishes_first(one: &Ranked) -> u8 {
 }
 
 /// The label in front also keeps a `#`, `>` or `-` of the memory from the start of the line, where
-/// Markdown would interpret it.
+/// Markdown would interpret that character.
 fn markdown(one: &Ranked) -> String {
     let label: Vec<String> = facts(one)
         .into_iter()

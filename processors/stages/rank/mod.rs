@@ -44,7 +44,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A memory that the text index or the vector index found, with the scores of both for the memory
-/// and for the turns around it.
+/// and for the turns around that memory.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub memory: Arc<Memory>,
@@ -163,7 +163,7 @@ pub struct Signals {
     pub shared: Option<f32>,
 }
 
-/// A memory with its score and the numbers that made the score.
+/// A memory with the score and the numbers that made the score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     pub memory: Arc<Memory>,

@@ -5,7 +5,7 @@
 //! 2. Else each section takes memories up to its share of the budget, in ranked order.
 //! 3. Memories that still fit take the rest of the budget.
 //! 4. While the whole block exceeds the budget, drop memories from the end: its tokens may be more
-//!    than the sum of its parts.
+//!    than the sum of the parts.
 //!
 //! The caller passes the function that counts tokens. Memories are never cut.
 
@@ -270,7 +270,7 @@ mod tests {
         list.extend((0..20).map(|_| ranked("summary", "s")));
         let covered = vec![list[0].memory.id];
         list[40..].iter_mut().for_each(|one| one.memory_mut().covers = covered.clone());
-        // .5, .35 and .15 of 40 words. A section that wants less leaves its rest to the others.
+        // .5, .35 and .15 of 40 words. A section that wants less leaves the rest to the others.
         fn block(list: &[Ranked]) -> Vec<usize> {
             prompt(list, Format::Compact, 40, &words).taken
         }

@@ -132,7 +132,7 @@ pub fn weights() -> RankOptions {
     rank.try_into::<WrittenRank>().expect("[rank] parses").checked(fade.checked())
 }
 
-/// The default profile's policy, as it is built in.
+/// The default profile's policy, as built in.
 pub fn policy() -> crate::policies::keepsake::Keepsake {
     let profile: toml::Table =
         include_str!("../../../config/profiles/keepsake.toml").parse().expect("it is built in");

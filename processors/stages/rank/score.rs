@@ -97,7 +97,7 @@ struct RelevanceWeights {
     answer: f32,
 }
 
-/// Relevance of a hit without its neighbours.
+/// Relevance of a hit without the neighbours.
 struct OwnRelevance {
     dense: f32,
     words: f32,

@@ -234,7 +234,7 @@ fn begins_markup(line: &[Letter], place: usize) -> bool {
     letter.is_memory && MARKUP.contains(letter.c) && (place == 0 || line[place - 1].c == '\n')
 }
 
-/// A character of a rendered line, with its origin.
+/// A character of a rendered line, with the origin.
 struct Letter {
     c: char,
     is_memory: bool,
@@ -267,7 +267,7 @@ fn ended(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
-/// Splits a line at its placeholders, `{name}`. `{{` and `}}` are literal braces.
+/// Splits a line at the placeholders, `{name}`. `{{` and `}}` are literal braces.
 fn parts(option: &str, text: &str, known: &[(&str, Placeholder)]) -> Result<Vec<LinePart>, String> {
     let mut parts = Vec::new();
     let mut literal = String::new();

@@ -87,7 +87,7 @@ fn in_run(text: &str, run: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-/// Cuts a run at its separators.
+/// Cuts a run at the separators.
 fn groups(text: &str, run: &Range<usize>) -> Vec<Range<usize>> {
     let mut groups = Vec::new();
     let mut start = run.start;

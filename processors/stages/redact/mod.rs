@@ -3,7 +3,7 @@
 //!
 //! 1. Run each rule of the profile that the text could match at all.
 //! 2. Merge overlapping matches. The earlier rule in [`Rule`] gives the name.
-//! 3. Replace each match by a placeholder with the name of its rule.
+//! 3. Replace each match by a placeholder with the name of the rule.
 //! 4. Repeat until no rule matches: removing one secret can expose another beside it.
 //!
 //! Invariant: redacting a redacted text changes nothing. No I/O, no state.

@@ -138,7 +138,7 @@ pub fn ids(list: &[MemoryId]) -> Vec<wire::Id> {
     list.iter().copied().map(id).collect()
 }
 
-/// Writes a cursor. The text is opaque to clients, which only send it back.
+/// Writes a cursor. The text is opaque to clients, which only send the text back.
 pub fn cursor(cursor: &Cursor) -> String {
     format!("{}.{}", cursor.created_at.0, cursor.id)
 }

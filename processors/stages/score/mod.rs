@@ -138,7 +138,7 @@ pub fn surprise(
     surprise
 }
 
-/// Adds up the bits of the ten rarest stems, each by its rarest form.
+/// Adds up the bits of the ten rarest stems, each by the rarest form.
 ///
 /// `bits = log2((own total + 300) / (own count + 300 · 2^-language bits))`: the
 /// [self-information](https://en.wikipedia.org/wiki/Information_content) of the stem by the user's

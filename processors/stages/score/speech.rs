@@ -98,7 +98,7 @@ fn english(reading: &Reading<'_>) -> SpeechClass {
     SpeechClass { states, only_asks, ..SpeechClass::default() }
 }
 
-/// The language of a text, with the certainty of its detection.
+/// The language of a text, with the certainty of the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detected {
     Surely(CoveredLanguage),
@@ -192,7 +192,7 @@ fn drawn_out_small_talk(folded: &str, language: Detected) -> Option<SmallTalk> {
     small_talk(&shorter, &found, language)
 }
 
-/// A wording of small talk, by its bytes in the folded text.
+/// A wording of small talk, by the bytes in the folded text.
 struct Phrase {
     start: usize,
     end: usize,

@@ -42,13 +42,13 @@ pub fn chunks<'a>(
         .collect()
 }
 
-/// A range of the text with the number of its tokens.
+/// A range of the text with the number of tokens.
 struct Piece {
     range: Range<usize>,
     tokens: usize,
 }
 
-/// The text with its limits in tokens.
+/// The text with the limits in tokens.
 struct Measure<'a> {
     text: &'a str,
     min: usize,

@@ -26,7 +26,7 @@ use regex::Regex;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
-/// An earlier text with its cosine to the new one.
+/// An earlier text with the cosine to the new one.
 pub struct EarlierText<'a> {
     pub content: &'a str,
     pub cosine: f32,
@@ -100,7 +100,7 @@ fn strongest(mut found: Vec<Conflict>, margin: f32) -> Vec<Conflict> {
 struct Claim {
     text: String,
     numbers: Vec<Number>,
-    /// Stems of the clause without its numbers and without [`GENERIC`] words.
+    /// Stems of the clause without numbers and without [`GENERIC`] words.
     about: BTreeSet<String>,
     /// The clause has a change word. Computed only for clauses of a new text with numbers.
     is_change: bool,
@@ -201,7 +201,7 @@ impl<'a> SoughtWords<'a> {
     }
 }
 
-/// Returns true for a number that can contradict another: its clause has a change word, or names
+/// Returns true for a number that can contradict another: the clause has a change word, or names
 /// the former value.
 fn is_new(is_change: bool, number: &Number) -> bool {
     is_change || number.old.is_some()

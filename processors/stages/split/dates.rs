@@ -11,7 +11,7 @@ pub struct DateOrTime {
     pub until: usize,
 }
 
-/// Returns the number of a month, given its name or abbreviation in lower case.
+/// Returns the number of a month, given the name or abbreviation in lower case.
 pub fn month(word: &str) -> Option<f64> {
     let name = if word == "sept" { "september" } else { word };
     let place = MONTHS.iter().position(|month| *month == name || month[..3] == *name)?;

@@ -1,4 +1,4 @@
-//! Labels a candidate with a kind (preference, decision, event, …) by patterns over its wording.
+//! Labels a candidate with a kind (preference, decision, event, …) by patterns over the wording.
 //!
 //! Clients filter memories by kind; the gate does not use kinds to keep or drop a turn. The
 //! patterns are English, and a text that matches none is a `fact`. To change the label of a

@@ -1,4 +1,4 @@
-//! Splits the text of a turn into candidates, each with its kind and its slots.
+//! Splits the text of a turn into candidates, each with a kind and slots.
 //!
 //! 1. `clean` normalises characters, line ends and empty lines.
 //! 2. `chunk` cuts the text into pieces that the encoder can read whole. Most turns are one piece.

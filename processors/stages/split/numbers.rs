@@ -35,7 +35,7 @@ pub struct Number {
     /// The unit, or the stem of the head noun. Numbers are comparable only if their keys are equal.
     pub key: String,
     pub value: f64,
-    /// The number with its noun or unit, as written.
+    /// The number with the noun or unit, as written.
     pub said: String,
     /// All stems of the noun phrase, for a [`Family::Count`].
     pub phrase: BTreeSet<String>,

@@ -17,7 +17,7 @@
 //! 2. Raise [`VERSION`] and describe the change there.
 //! 3. Read older versions: `body` returns the version of a record, and a part that an older version
 //!    lacks gets a default.
-//! 4. Add the former version to the tests: its bytes must still decode.
+//! 4. Add the former version to the tests: the bytes must still decode.
 
 use super::Identity;
 
@@ -521,7 +521,7 @@ struct SaidV1<'a> {
     vector: VectorV1<'a>,
 }
 
-/// A turn with its source, the memory it became, and its role.
+/// A turn with the source, the resulting memory, and the role.
 #[derive(Serialize, Deserialize)]
 struct SaidV2<'a> {
     #[serde(borrow)]

@@ -122,7 +122,7 @@ pub fn is_gate(record: &[u8]) -> bool {
     tag_of(record).is_some_and(|(_, tag, rest)| tag == GATE && rest.is_empty())
 }
 
-/// The ring of a context window, from the key of one of its turns.
+/// The ring of a context window, from the key of one of the turns.
 pub fn ring_of(record: &[u8]) -> Option<&[u8]> {
     tag_of(record).filter(|(_, tag, _)| *tag == TURN)?;
     record.split_last().map(|(_place, ring)| ring)
@@ -161,7 +161,7 @@ fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Whether this is the key of a memory with its vector.
+/// Whether this is the key of a memory with a vector.
 pub fn is_memory(bytes: &[u8]) -> bool {
     user_of(bytes).is_some_and(|key| bytes[user(&key).len()..].first() == Some(&MEMORY))
 }

@@ -12,7 +12,7 @@ use crate::memory::reads::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Visits a key behind its prefix, and its value. May fail.
+/// Visits a key behind the prefix, and the value. May fail.
 pub type TryVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
 
 impl Store {
@@ -207,7 +207,7 @@ impl Store {
     }
 }
 
-/// A context window from its numbered turns, which lie in a ring.
+/// A context window from the numbered turns, which lie in a ring.
 fn window(mut turns: Vec<(u64, crate::domain::ContextTurn)>) -> ContextWindow {
     turns.sort_by_key(|(number, _)| *number);
     debug_assert!(turns.len() as u64 <= CONTEXT_TURNS, "a ring has six places");

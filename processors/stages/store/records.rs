@@ -23,7 +23,7 @@ pub trait Records: Send + Sync {
     /// The first key greater than `key`.
     fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Applies a batch. Invariant: after a crash either all of a batch is there or none of it.
+    /// Applies a batch. Invariant: after a crash either all of a batch is there or nothing.
     fn apply(&self, changes: &Changes) -> Result<()>;
 
     /// Applies a batch record by record; several threads may do so at a time. A crash leaves a part

@@ -98,7 +98,7 @@ impl<V> RecordCache<V> {
         }
     }
 
-    /// Reads a record and caches it, unless a batch was applied meanwhile.
+    /// Reads and caches a record, unless a batch was applied meanwhile.
     pub fn read(&self, key: Vec<u8>, read: impl FnOnce() -> Result<V>) -> Result<Arc<V>> {
         let epoch = self.epoch.load(Ordering::Acquire);
         let value = Arc::new(read()?);

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 /// A set of aspects, one bit for each line of `aspects.txt`.
 pub type Aspects = u32;
 
-/// Returns the aspects of a word, given its English stem.
+/// Returns the aspects of a word, given the English stem.
 pub fn aspects_of(stem: &str) -> Aspects {
     TABLE.by_stem.get(stem).copied().unwrap_or(0)
 }

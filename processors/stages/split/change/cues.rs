@@ -25,7 +25,7 @@ pub const NOT: Cues = 16;
 /// Kinds that announce a change by themselves.
 pub const STRONG: Cues = CORRECTED | ENDED | CHANGED;
 
-/// A phrase found in a clause, with the range of its words.
+/// A phrase found in a clause, with the range of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cue {
     pub kind: Cues,
@@ -59,7 +59,7 @@ pub fn cues_unspaced(text: &str) -> Cues {
     UNSPACED.iter().filter(|(phrase, _)| text.contains(phrase)).fold(0, |all, (_, kind)| all | kind)
 }
 
-/// A phrase of `cues.txt` behind its first word.
+/// A phrase of `cues.txt` behind the first word.
 struct Phrase {
     rest: Vec<PhraseWord>,
     kind: Cues,

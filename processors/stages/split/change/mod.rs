@@ -9,14 +9,14 @@
 //! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
 //!    number, another day, another person.
 //! 4. A [logistic regression](https://en.wikipedia.org/wiki/Logistic_regression) over the features
-//!    gives the probability. Its weights are in `weight`.
+//!    gives the probability. The weights are in `weight`.
 //!
 //! For example "I quit, not one cigarette." after "I smoke ten a day.", the nearest memory at 4
 //! deviations: base -7.2, nearness +4.2, nearest +0.5, cue "quit" +1.25, first person +0.5 and
 //! +0.4, shared aspect smoking +1.3, another number +0.6, length -0.33. The sum 1.22 gives a
 //! probability of 0.77.
 //!
-//! A revision is a proposal. The newer memory is ranked first, and no memory is closed for it.
+//! A revision is a proposal. The newer memory is ranked first, and no memory is closed.
 
 mod aspects;
 mod cues;

@@ -4,7 +4,7 @@
 /// A set of kinds of people, one bit for each row of [`KINDS`].
 pub type People = u32;
 
-/// Kinds of people, each with the words for it.
+/// Kinds of people, each with the words for that kind.
 const KINDS: [&[&str]; 20] = [
     &["mother", "mom", "mum", "mama"],
     &["father", "dad", "papa"],
@@ -28,7 +28,7 @@ const KINDS: [&[&str]; 20] = [
     &["ex"],
 ];
 
-/// Words at the beginning of a clause among which its subject is searched.
+/// Words at the beginning of a clause among which the subject is searched.
 pub const SUBJECT_WITHIN: usize = 4;
 /// Pronouns that end the search for a subject: a clause that begins with one names no relative or
 /// friend as its subject.
@@ -37,7 +37,7 @@ pub const PRONOUNS: [&str; 15] = [
     "she", "it", "it's",
 ];
 
-/// Lists every word for a person with the bit of its kind.
+/// Lists every word for a person with the bit of the kind.
 pub fn words() -> impl Iterator<Item = (&'static str, People)> {
     KINDS
         .iter()

@@ -75,12 +75,12 @@ pub struct Clause {
 const BYTES_MAX: usize = 4_096;
 
 impl Statement {
-    /// Reads a new text, including its cues.
+    /// Reads a new text, including the cues.
     pub fn new(content: &str) -> Statement {
         Statement::read(content, true)
     }
 
-    /// Reads an earlier text, without its cues: a change that an earlier text announced has
+    /// Reads an earlier text, without the cues: a change that an earlier text announced has
     /// happened.
     pub fn earlier(content: &str) -> Statement {
         Statement::read(content, false)
@@ -220,7 +220,7 @@ fn sentences(lower: &str) -> impl Iterator<Item = &str> {
 const JOINTS: [&str; 8] =
     [", so i", ", so it", ", so we", ", and i", ", and we", ", so my", ", and he", ", and she"];
 
-/// Cuts a clause in two before its first joint.
+/// Cuts a clause in two before the first joint.
 fn cut_at_joint(part: &str) -> impl Iterator<Item = &str> {
     let joint = part
         .match_indices(',')
