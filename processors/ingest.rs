@@ -1,15 +1,15 @@
-//! The ingest processor: event → decode → redact → split → encode → score → decide → commit → store →
-//! index → reply. The only writer of a shard.
+//! The ingest processor: event → decode → redact → split → encode → score → decide → commit → store
+//! → index → reply. The only writer of a shard.
 //!
 //!   prepare   decode, route, redact and split several records; encode their texts together
-//!   apply     hand each event to the kernel (`memory`), in order, over the staged state of its shard
-//!   publish   turn decisions, dead letters, copies and replies into records
+//!   apply     hand each event to the kernel (`memory`), in order, over the staged state of its
+//!   shard publish   turn decisions, dead letters, copies and replies into records
 //!
 //! `step` does no I/O besides reading shards and asking the encoder pool. The thread in `run.rs`
 //! commits the outputs, applies the writes and sends the replies.
 
 mod batch;
-pub mod flood;
+pub mod breaker;
 mod prepare;
 mod redaction;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use crate::stages::store::changelog::META;
 use crate::stages::store::{ChangelogPosition, Checkpoint};
 use crate::text::Words;
 use batch::{Batch, Count};
-use flood::DeadLetterBreaker;
+use breaker::DeadLetterBreaker;
 use prepare::{Draft, Route};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -44,7 +44,8 @@ pub struct Options {
     pub events: Arc<str>,
     pub decisions: String,
     pub memories: String,
-    /// Whether the memories topic is what shards are restored from, not only what others may follow.
+    /// Whether the memories topic is what shards are restored from, not only what others may
+    /// follow.
     pub changelog: bool,
     pub dead_letters: String,
     pub decode: decode::Options,
@@ -67,7 +68,8 @@ pub struct Ingest {
     pub metrics: Arc<Metrics>,
 }
 
-/// What one step wants done. Order matters: outputs are acknowledged, then shards change, then replies are sent.
+/// What one step wants done. Order matters: outputs are acknowledged, then shards change, then
+/// replies are sent.
 #[derive(Default)]
 pub struct Effects {
     /// Decisions, dead letters, forwarded records, the change feed.

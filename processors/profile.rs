@@ -1,4 +1,5 @@
-//! A profile as written (`config/profiles/*.toml`) → the options of each stage. A profile is data: nothing asks for its name.
+//! A profile as written (`config/profiles/*.toml`) → the options of each stage. A profile is data:
+//! nothing asks for its name.
 
 mod file;
 mod retired;
@@ -203,7 +204,8 @@ impl Profiles {
         })
     }
 
-    /// The same with another bound for a user's memories: an evaluation looks at which ones go first.
+    /// The same with another bound for a user's memories: an evaluation looks at which ones go
+    /// first.
     pub fn with_memories_max(&self, count: usize) -> Profiles {
         self.with(|profile| profile.prune.count_max = count)
     }

@@ -1,6 +1,7 @@
-//! Which texts of an event are redacted: all that is kept, published or encoded. Order matters: before anything looks at them.
-//! Names stay as they are (tenant, user, session, id, kind, names of metadata): they decide whose and where. So does what is to be
-//! forgotten, which is neither kept nor published.
+//! Which texts of an event are redacted: all that is kept, published or encoded. Order matters:
+//! before anything looks at them. Names stay as they are (tenant, user, session, id, kind, names of
+//! metadata): they decide whose and where. So does what is to be forgotten, which is neither kept
+//! nor published.
 
 use super::Ingest;
 use super::batch::Count;

@@ -116,7 +116,8 @@ impl Bench {
         (effects.outputs, decisions)
     }
 
-    /// What the step has forwarded arrives, and what that has forwarded, until nothing is on its way.
+    /// What the step has forwarded arrives, and what that has forwarded, until nothing is on its
+    /// way.
     pub(super) fn settle(&mut self, mut outputs: Vec<OutgoingRecord>) -> Vec<Decision> {
         let mut decided = Vec::new();
         while !outputs.is_empty() {
@@ -536,7 +537,7 @@ fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
 fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
     let mut bench = Bench::new();
     bench.ingest.flood =
-        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+        DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let bad = json!({"type": "turn", "content": "no user"});
     let few: Vec<Record> = (0..3).map(|_| bench.record_on(1, &bad)).collect();
     assert_eq!(bench.step(few).0.len(), 3, "the exception is a dead letter");
@@ -551,8 +552,11 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
         };
         assert_eq!(stop.name, StopName::DeadLetterFlood);
         // As after a restart, with the same records again.
-        bench.ingest.flood =
-            DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+        bench.ingest.flood = DeadLetterBreaker::new(breaker::Limits {
+            in_a_row_max: 3,
+            share_max: 1.0,
+            window: 100,
+        });
     }
     assert_eq!(
         (bench.ingest.shards.get(1).expect("open").applied(), bench.digest()),
@@ -560,7 +564,7 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
         "nothing of the batch was taken"
     );
     bench.ingest.flood =
-        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
+        DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
     let (outputs, decisions) = bench.step(batch);
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();
     assert_eq!((letters, decisions.len()), (4, 1), "with a higher limit each is one dead letter");
@@ -570,7 +574,7 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
 fn dead_letters_that_were_told_long_ago_are_no_flood() {
     let mut bench = Bench::new();
     bench.ingest.flood =
-        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+        DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let records: Vec<Record> =
         (0..10).map(|_| bench.record_on(1, &json!({"type": "turn"}))).collect();
     bench.ingest.shards.get(1).expect("open").note_published(10);
@@ -753,7 +757,8 @@ fn where_a_batch_ends_changes_nothing() {
     );
 }
 
-/// More than are encoded together; after the first half, what came last comes again, as after a rebalance.
+/// More than are encoded together; after the first half, what came last comes again, as after a
+/// rebalance.
 #[test]
 fn hundreds_of_records_are_decided_together_as_they_are_one_by_one() {
     let [mut together, mut apart] = [Bench::new(), Bench::new()];

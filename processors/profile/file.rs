@@ -1,4 +1,5 @@
-//! The files of profiles: the built-in ones, those of a user's own, and what one says that it does not have different from another.
+//! The files of profiles: the built-in ones, those of a user's own, and what one says that it does
+//! not have different from another.
 
 use super::written::WrittenProfile;
 use super::{Profile, retired};
@@ -60,7 +61,8 @@ fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
     }
 }
 
-/// Options replace options. Two levels deep and not deeper, so that a table that is an option, like half-lives by kind, is replaced whole.
+/// Options replace options. Two levels deep and not deeper, so that a table that is an option, like
+/// half-lives by kind, is replaced whole.
 fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
     for (name, section) in profile {
         match (base.get_mut(&name), section) {

@@ -1,6 +1,8 @@
-//! Names the keys that profiles once had, with what takes the place of each: somebody's own profile outlives the version it was written for.
+//! Names the keys that profiles once had, with what takes the place of each: somebody's own profile
+//! outlives the version it was written for.
 
-/// A key that no profile has any more. It is never taken away from this table, and no new key has its name.
+/// A key that no profile has any more. It is never taken away from this table, and no new key has
+/// its name.
 struct Retired {
     table: &'static str,
     key: &'static str,

@@ -1,4 +1,5 @@
-//! A shadow changes nothing, says the same wherever a batch ends, and where it weighs as the real profile does, what that one says.
+//! A shadow changes nothing, says the same wherever a batch ends, and where it weighs as the real
+//! profile does, what that one says.
 
 use crate::domain::{Outcome, UserKey};
 use crate::ingest::tests::{Bench, PARTITIONS, remember, turn};
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 
 const DECISIONS: &str = "keepsake.decisions";
 
-/// All that the gates tell apart: facts, their changes, repetitions, contradictions, echoes, small talk; and events that are no turns.
+/// All that the gates tell apart: facts, their changes, repetitions, contradictions, echoes, small
+/// talk; and events that are no turns.
 fn story() -> Vec<Value> {
     let said = [
         ("user", "I live in Berlin with my sister Anna."),

@@ -1,4 +1,5 @@
-//! Several users of a tenant at once: whatever the order in which their events arrive, all shards end with the same.
+//! Several users of a tenant at once: whatever the order in which their events arrive, all shards
+//! end with the same.
 
 use super::{Bench, PARTITIONS};
 use crate::domain::{Decision, MARK, Memory, Outcome, UserKey};
@@ -29,7 +30,8 @@ impl Bench {
         decided
     }
 
-    /// What each shard holds of the tenant's memories, without the offset at which it last changed there.
+    /// What each shard holds of the tenant's memories, without the offset at which it last changed
+    /// there.
     fn of_tenant(&self) -> Vec<Vec<Memory>> {
         let everyone = UserKey::of_tenant(TENANT).expect("a name");
         let of = |partition| {
@@ -224,7 +226,8 @@ fn a_session_that_is_forgotten_takes_what_was_told_to_the_tenant_in_it() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
-    /// Three users on three partitions change one memory at once; what is forwarded arrives partition by partition in any order.
+    /// Three users on three partitions change one memory at once; what is forwarded arrives
+    /// partition by partition in any order.
     #[test]
     fn law_nobody_suffers_from_the_order_in_which_a_tenants_events_arrive(
         kinds in prop::collection::vec(0..5u8, 2..9),

@@ -158,8 +158,8 @@ impl Write for Logged {
     }
 }
 
-/// The decision on an event whose sender waits for a reply, and all that leaves the process because of it: decisions, states of memories, the
-/// changelog, the reply, metrics and log.
+/// The decision on an event whose sender waits for a reply, and all that leaves the process because
+/// of it: decisions, states of memories, the changelog, the reply, metrics and log.
 fn ask(bench: &mut Bench, event: &Value) -> (Decision, Value, String) {
     bench.ingest.options.changelog = true;
     let mut record = bench.record(event);

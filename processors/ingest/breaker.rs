@@ -1,5 +1,6 @@
-//! Whether dead letters are still the exception. Where they are not, the fault is more likely ours or a whole producer's than one sender's, and
-//! a stream that was put aside is hard to bring back in order. Counts; knows neither shard nor broker.
+//! Whether dead letters are still the exception. Where they are not, the fault is more likely ours
+//! or a whole producer's than one sender's, and a stream that was put aside is hard to bring back
+//! in order. Counts; knows neither shard nor broker.
 
 use crate::fault::{Fault, Reject, Result, StopName};
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +34,8 @@ impl DeadLetterBreaker {
         }
     }
 
-    /// Counts a record once, with why it became a dead letter if it did. A fault means that this one must not become one.
+    /// Counts a record once, with why it became a dead letter if it did. A fault means that this
+    /// one must not become one.
     pub fn saw(&mut self, partition: i32, offset: i64, reject: Option<&Reject>) -> Result<()> {
         if self.counted.get(&partition).is_some_and(|counted| *counted >= offset) {
             return Ok(());
