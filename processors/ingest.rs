@@ -1,9 +1,9 @@
-//! The ingest processor: event → decode → redact → split → encode → score → decide → commit → store
-//! → index → reply. The only writer of a shard.
+//! Applies events to shards: event → decode → redact → split → encode → score → decide → commit →
+//! store → index → reply. The only writer of a shard.
 //!
 //!   prepare   decode, route, redact and split several records; encode their texts together
-//!   apply     hand each event to the kernel (`memory`), in order, over the staged state of its
-//!   shard publish   turn decisions, dead letters, copies and replies into records
+//!   apply     hand each event to the kernel (`memory`), in order, over the shard's staged state
+//!   publish   turn decisions, dead letters, copies and replies into records
 //!
 //! `step` does no I/O besides reading shards and asking the encoder pool. The thread in `run.rs`
 //! commits the outputs, applies the writes and sends the replies.
