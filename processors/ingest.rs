@@ -1,15 +1,15 @@
-//! The ingest processor: event → decode → redact → split → encode → score → decide → commit → store →
-//! index → reply. The only writer of a shard.
+//! Applies events to shards: event → decode → redact → split → encode → score → decide → commit →
+//! store → index → reply. The only writer of a shard.
 //!
 //!   prepare   decode, route, redact and split several records; encode their texts together
-//!   apply     hand each event to the kernel (`memory`), in order, over the staged state of its shard
+//!   apply     hand each event to the kernel (`memory`), in order, over the shard's staged state
 //!   publish   turn decisions, dead letters, copies and replies into records
 //!
 //! `step` does no I/O besides reading shards and asking the encoder pool. The thread in `run.rs`
 //! commits the outputs, applies the writes and sends the replies.
 
 mod batch;
-pub mod flood;
+pub mod breaker;
 mod prepare;
 mod redaction;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use crate::stages::store::changelog::META;
 use crate::stages::store::{ChangelogPosition, Checkpoint};
 use crate::text::Words;
 use batch::{Batch, Count};
-use flood::DeadLetterBreaker;
+use breaker::DeadLetterBreaker;
 use prepare::{Draft, Route};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -44,7 +44,8 @@ pub struct Options {
     pub events: Arc<str>,
     pub decisions: String,
     pub memories: String,
-    /// Whether the memories topic is what shards are restored from, not only what others may follow.
+    /// Writes the memories topic as a changelog from which shards are restored, and not only as a
+    /// feed for consumers. follow.
     pub changelog: bool,
     pub dead_letters: String,
     pub decode: decode::Options,
@@ -67,18 +68,19 @@ pub struct Ingest {
     pub metrics: Arc<Metrics>,
 }
 
-/// What one step wants done. Order matters: outputs are acknowledged, then shards change, then replies are sent.
+/// The results of a step, which the caller carries out. Order matters: outputs are acknowledged,
+/// then shards change, then replies are sent.
 #[derive(Default)]
 pub struct Effects {
     /// Decisions, dead letters, forwarded records, the change feed.
     pub outputs: Vec<OutgoingRecord>,
     pub writes: Vec<Write>,
     pub replies: Vec<OutgoingRecord>,
-    /// The newest time an event of this batch had.
+    /// The newest event time of the batch.
     pub newest: Option<Time>,
-    /// A tick asks the compaction worker for a round, at this time.
+    /// The time at which a tick starts a round of the compaction worker.
     pub compact_at: Option<Time>,
-    /// How many of the records were decided.
+    /// Number of records that were applied.
     pub records: usize,
 }
 
@@ -89,8 +91,8 @@ pub struct Write {
     pub decisions: Vec<Decision>,
     /// Decisions of the shadow profile: published, and not stored.
     pub shadows: Vec<Decision>,
-    /// Places in `decisions` of those that a later event of the batch has forgotten: published, and
-    /// not explained.
+    /// Indexes into `decisions` of decisions that a later event of the batch has forgotten:
+    /// published, and not kept for `explain`.
     pub unexplained: HashSet<usize>,
     /// Earlier decisions that the batch has forgotten.
     pub forgotten: Vec<Forgotten>,
@@ -215,7 +217,7 @@ impl Ingest {
         batch.applied = offset;
         batch.counts.extend(draft.counts.iter().cloned());
         let rejected = match &draft.route {
-            // Its original was applied, and this is a torn copy of it.
+            // The original was forwarded twice, and the first copy is applied already.
             _ if !batch.is_first_copy(draft.hop.as_ref())? => {
                 batch.counts.push(Count::CopySkipped);
                 None
@@ -240,7 +242,7 @@ impl Ingest {
                 None
             }
         };
-        // A replay of published records is silent: none of them is put aside now.
+        // A replay below the published offset writes no dead letters, so none are counted.
         if offset >= batch.shard.published_offset() {
             self.flood.saw(partition, offset, rejected)?;
         }
@@ -303,8 +305,8 @@ impl Ingest {
         }
     }
 
-    /// Encodes a batch. A shard that lost its store replays records whose outputs were published
-    /// before; it publishes nothing again.
+    /// Encodes a batch for the store. A shard that lost its store replays records whose outputs
+    /// were published before; it publishes nothing again.
     fn finish(&self, effects: &mut Effects, mut batch: Batch<'_>, shard: Arc<Shard>) -> Result<()> {
         let is_replay = batch.applied < shard.published_offset();
         let outputs = std::mem::take(&mut batch.outputs);

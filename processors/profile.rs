@@ -1,4 +1,5 @@
-//! A profile as written (`config/profiles/*.toml`) → the options of each stage. A profile is data: nothing asks for its name.
+//! Loads profiles (`config/profiles/*.toml`) into the options of each stage, and finds the profile
+//! of a tenant. A profile is data: no code depends on the name of one.
 
 mod file;
 mod retired;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How each stage decides, for the tenants that use it.
+/// The options of every stage, checked, for the tenants that use this profile.
 #[derive(Clone)]
 pub struct Profile {
     pub name: Arc<str>,
@@ -27,7 +28,7 @@ pub struct Profile {
     pub change: Change,
     pub retrieval: Retrieval,
     pub fade: rank::Fade,
-    /// The prompt block as the profile's author wrote it.
+    /// The format of the prompt block, if the profile has its own.
     pub template: Option<rank::Template>,
     pub prune: Prune,
     pub summary: Summary,
@@ -58,14 +59,15 @@ impl Profile {
         self.feedback.returned_counts
     }
 
-    /// Whether both give every candidate the same total.
+    /// Returns true if both profiles give every candidate the same total. A shadow can use the
+    /// user's totals for its threshold only then.
     pub fn weighs_as(&self, other: &Profile) -> bool {
         let totals = self.policy.totals();
         totals.is_some() && totals == other.policy.totals() && self.roles == other.roles
     }
 }
 
-/// What becomes of the turns of a role.
+/// Treatment of a role's turns: always stored, stored if the gate keeps them, or context only.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Treatment {
@@ -87,19 +89,19 @@ pub struct Roles {
 #[derive(Clone, Copy, Debug)]
 pub struct Retrieval {
     pub words: index::Bm25,
-    /// The share of meaning, and not of words, in the choice of candidates.
+    /// Share of the cosine in the choice of candidates; the rest is words.
     pub dense: f32,
-    /// A question that names one speaker is encoded as that speaker would put it.
+    /// Encodes a question that names one speaker in the first person.
     pub first_person: bool,
 }
 
-/// From which probability on a statement revises an earlier one.
+/// Smallest probabilities that a statement revises an earlier one.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The newer one stands first.
+    /// From here on the newer statement ranks first.
     pub order: f32,
-    /// The older one says that it is revised.
+    /// From here on the older statement carries a note.
     pub mark: f32,
 }
 
@@ -137,13 +139,13 @@ struct Feedback {
     returned_counts: bool,
 }
 
-/// Which profile a tenant has.
+/// The loaded profiles: the default, those of single tenants, and all by name for requests.
 #[derive(Clone)]
 pub struct Profiles {
     standard: Arc<Profile>,
     by_tenant: BTreeMap<String, Arc<Profile>>,
     by_name: BTreeMap<String, Arc<Profile>>,
-    /// Judges the same turns beside the real one, and nothing comes of it.
+    /// Judges the same turns for comparison. Its judgements are published and not applied.
     shadow: Option<Arc<Profile>>,
 }
 
@@ -159,13 +161,13 @@ impl Profiles {
         for (name, _) in BUILT_IN {
             by_name.entry((*name).to_owned()).or_insert(Arc::new(load(name)?));
         }
-        let of = |name: &String| by_name[name].clone();
-        let by_tenant = tenants.iter().map(|(tenant, name)| (tenant.clone(), of(name))).collect();
+        let by_tenant =
+            tenants.iter().map(|(tenant, name)| (tenant.clone(), by_name[name].clone())).collect();
         let shadow = shadow(config, &tenants)?;
-        Ok(Profiles { standard: of(&config.profile), by_tenant, by_name, shadow })
+        Ok(Profiles { standard: by_name[&config.profile].clone(), by_tenant, by_name, shadow })
     }
 
-    /// One for everybody.
+    /// Loads one profile for all tenants.
     pub fn only(name: &str) -> Result<Profiles> {
         let profile = Arc::new(load(name)?);
         Ok(Profiles {
@@ -180,12 +182,12 @@ impl Profiles {
         self.by_tenant.get(key.tenant()).unwrap_or(&self.standard)
     }
 
-    /// None where the tenant has that very profile.
+    /// Returns the shadow profile, or `None` if the tenant already uses it.
     pub fn shadow_of(&self, key: &UserKey) -> Option<&Profile> {
         self.shadow.as_deref().filter(|shadow| shadow.name != self.of(key).name)
     }
 
-    /// By the name a request gives.
+    /// Finds the profile that a request names.
     pub fn named(&self, name: &str) -> Option<&Arc<Profile>> {
         self.by_name.get(name)
     }
@@ -194,7 +196,7 @@ impl Profiles {
         self.by_name.keys().map(String::as_str)
     }
 
-    /// The same with a gate that keeps everything: what an evaluation compares the gate with.
+    /// Replaces every gate by one that keeps everything. Evaluations compare the gate with that.
     pub fn with_open_gate(&self) -> Profiles {
         self.with(|profile| {
             if let Some(open) = profile.policy.with_open_gate() {
@@ -203,7 +205,8 @@ impl Profiles {
         })
     }
 
-    /// The same with another bound for a user's memories: an evaluation looks at which ones go first.
+    /// Sets another bound on a user's memories, so that an evaluation sees which are archived
+    /// first.
     pub fn with_memories_max(&self, count: usize) -> Profiles {
         self.with(|profile| profile.prune.count_max = count)
     }
@@ -226,7 +229,7 @@ impl Profiles {
     }
 }
 
-/// The one that judges beside the real one, if there is to be one.
+/// Loads the shadow profile, if the configuration names one.
 fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<Arc<Profile>>> {
     let name = &config.shadow.profile;
     if name.is_empty() {
@@ -236,12 +239,12 @@ fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<
         Fault::stop(StopName::ConfigInvalid, format!("shadow.profile: \"{name}\" {why}"))
     };
     if tenants.values().chain([&config.profile]).all(|real| real == name) {
-        return Err(invalid("is the profile that decides already"));
+        return Err(invalid("is already the profile of every tenant"));
     }
     let profile = load(name)?;
     if profile.policy.needs().decides_later {
         return Err(invalid(
-            "decides when it has put several messages aside, and a shadow keeps nothing",
+            "decides after it has stored several messages, and a shadow stores nothing",
         ));
     }
     Ok(Some(Arc::new(profile)))

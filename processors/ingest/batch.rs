@@ -1,4 +1,5 @@
-//! The part of a batch that concerns one shard: staged records, decisions, and records to publish.
+//! Collects the part of a batch that belongs to one shard: staged records, decisions, records to
+//! publish, and counts for the metrics.
 
 use super::Write;
 use crate::domain::{Decision, Outcome, Time};
@@ -19,7 +20,7 @@ pub struct Batch<'a> {
     shadows: Vec<Decision>,
     unexplained: HashSet<usize>,
     forgotten: Vec<Forgotten>,
-    /// Dead letters and copies. Decisions and states are added at the end.
+    /// Dead letters and forwarded copies. `Ingest::outputs` adds decisions and states at the end.
     pub outputs: Vec<OutgoingRecord>,
     pub replies: Vec<OutgoingRecord>,
     pub newest: Option<Time>,
@@ -27,7 +28,7 @@ pub struct Batch<'a> {
     pub counts: Vec<Count>,
 }
 
-/// A happening for the metrics. Counted once the batch is committed, because an aborted batch is
+/// An occurrence for the metrics. Counted once the batch is committed, because an aborted batch is
 /// read and applied again.
 #[derive(Clone, Debug)]
 pub enum Count {
@@ -74,8 +75,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether a forwarded record is here for the first time: its offset on the partition that it
-    /// came from is higher than all before.
+    /// Returns true for the first copy of a forwarded record: the offset on the source partition is
+    /// higher than all before. A record without a `hop` is always a first copy.
     pub fn is_first_copy(&mut self, hop: Option<&Hop>) -> Result<bool> {
         let Some(hop) = hop else { return Ok(true) };
         if self.staged.via(hop.via_partition)?.is_some_and(|seen| seen >= hop.via_offset) {

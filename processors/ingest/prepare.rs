@@ -33,11 +33,11 @@ pub struct OnItsWay<P> {
     pub counts: Vec<Count>,
 }
 
-/// The one decision about the way of a record.
+/// Where a record goes.
 pub enum Route<P> {
     /// Applied by this shard.
     Apply(P),
-    /// The record belongs to another partition: the user's.
+    /// The record belongs to the user's partition, which is another one.
     Forward(i32),
     Reject(Reject),
 }
@@ -120,7 +120,7 @@ impl Ingest {
             return Route::Forward(home);
         }
         let is_first = matches!(way, None | Some(ForwardReason::ToUser));
-        // Copies for other shards are counted where they came from.
+        // The shard that forwarded a copy has counted its findings.
         self.redact(&mut event, is_first.then_some(counts));
         let profile = self.profiles.of(&event.key);
         let withheld = match &event.action {
@@ -129,7 +129,7 @@ impl Ingest {
         };
         let mut candidates = if withheld.is_none() { self.candidates(&event) } else { Vec::new() };
         let parts = candidates.len();
-        // Order matters: before the texts are encoded, because 64 KiB may hold a thousand parts.
+        // Order matters: cut before encoding, because 64 KiB may hold a thousand parts.
         candidates.truncate(self.options.candidates_max);
         Route::Apply(Undecided {
             event,
@@ -151,7 +151,7 @@ impl Ingest {
                 let count = |text: &str| self.tokens.count(text);
                 split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &count)
             }
-            // A text to remember is stored whole: only its kind and its slots are of interest.
+            // A text to remember is stored whole, so only kind and slots of the candidate are used.
             Action::Remember(asked) => {
                 let mut parts =
                     split::candidates(&asked.content, asked.kind.as_ref(), &profile.split, &|_| 0);

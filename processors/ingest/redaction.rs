@@ -1,6 +1,8 @@
-//! Which texts of an event are redacted: all that is kept, published or encoded. Order matters: before anything looks at them.
-//! Names stay as they are (tenant, user, session, id, kind, names of metadata): they decide whose and where. So does what is to be
-//! forgotten, which is neither kept nor published.
+//! Redacts every text of an event that is stored, published or encoded. Order matters: redaction
+//! precedes every other use of the text.
+//!
+//! Identifiers stay unchanged (tenant, user, session, id, kind, keys of the metadata), because they
+//! address the memory. So does the query of a `forget`, which is neither stored nor published.
 
 use super::Ingest;
 use super::batch::Count;

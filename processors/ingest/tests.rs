@@ -1,4 +1,4 @@
-//! The machine without threads and without a broker: records in, effects out, applied by hand.
+//! Tests ingest without threads and without a broker: records in, effects out, applied by hand.
 
 mod faults;
 mod shadow;
@@ -89,7 +89,7 @@ impl Bench {
         Bench { ingest, next: [0; PARTITIONS as usize], dir }
     }
 
-    /// The event as a record at the end of its user's partition.
+    /// Makes the event a record at the end of its user's partition.
     pub(super) fn record(&mut self, event: &Value) -> Record {
         let key = UserKey::new("default", event["user"].as_str().unwrap_or("ada")).expect("a name");
         self.record_on(key.partition(PARTITIONS), event)
@@ -109,7 +109,7 @@ impl Bench {
     }
 
     pub(super) fn step(&mut self, records: Vec<Record>) -> (Vec<OutgoingRecord>, Vec<Decision>) {
-        let effects = self.ingest.step(records).expect("a machine without a world has no faults");
+        let effects = self.ingest.step(records).expect("nothing outside of the process can fail");
         let decisions = effects.writes.iter().flat_map(|write| write.decisions.clone()).collect();
         for write in effects.writes {
             write.carry_out(None).expect("a disk");
@@ -117,7 +117,7 @@ impl Bench {
         (effects.outputs, decisions)
     }
 
-    /// What the step has forwarded arrives, and what that has forwarded, until nothing is on its way.
+    /// Delivers forwarded records, and the records they forward, until none is left.
     pub(super) fn settle(&mut self, mut outputs: Vec<OutgoingRecord>) -> Vec<Decision> {
         let mut decided = Vec::new();
         while !outputs.is_empty() {
@@ -130,7 +130,7 @@ impl Bench {
         decided
     }
 
-    /// The record that a forwarded one becomes at the end of its partition.
+    /// Places a forwarded record at the end of its partition.
     pub(super) fn arrived(&mut self, out: OutgoingRecord) -> Option<Record> {
         let partition = out.partition.filter(|_| out.topic == "keepsake.events")?;
         let placed = self.record_on(partition, &Value::Null);
@@ -234,7 +234,7 @@ fn a_misrouted_record_goes_home_once_and_keeps_where_it_came_from() {
     };
     let (first, torn) = (copy(&mut bench), copy(&mut bench));
     let (_, decisions) = bench.step(vec![first, torn]);
-    assert_eq!(decisions.len(), 1, "a copy of a copy is not counted twice");
+    assert_eq!(decisions.len(), 1, "a second copy is skipped");
     assert!(
         decisions[0].misrouted
             && decisions[0].event.offset == stray.offset
@@ -277,11 +277,11 @@ fn law_forgotten_stays_forgotten_in_summaries_facts_and_context() {
     assert!(shard.index.text.scored(&key, &berlin, bm25).expect("an index").best(10).is_empty());
     assert!(
         bench.memories("ada").iter().any(|memory| memory.content.contains("Oslo")),
-        "the rest stays"
+        "unrelated memories stay"
     );
 }
 
-/// What a user's memories know of the turns around them.
+/// Returns the content of each memory with the neighbouring turns stored in it.
 fn known_around(bench: &Bench) -> Vec<(String, [Option<String>; 3])> {
     let words = |neighbour: &Option<crate::domain::NeighbourTurn>| {
         neighbour.as_ref().map(|one| one.words.to_string())
@@ -306,7 +306,7 @@ const BERGEN: [&str; 4] = [
 ];
 
 #[test]
-fn a_turn_that_is_dropped_is_known_by_the_memories_around_it() {
+fn memories_store_a_dropped_turn_as_their_neighbour() {
     let mut bench = Bench::new();
     assert_eq!(bench.outcomes(&BERGEN.map(turn)), ["kept", "dropped", "kept", "kept"]);
     let [cello, question, coast, flight] = BERGEN.map(str::to_owned);
@@ -330,7 +330,7 @@ fn a_turn_that_is_dropped_is_known_by_the_memories_around_it() {
 }
 
 #[test]
-fn law_forgotten_stays_forgotten_in_texts_that_were_read_lately() {
+fn law_forgotten_stays_forgotten_in_cached_texts() {
     let mut bench = Bench::new();
     bench.outcomes(&BERGEN.map(turn));
     assert!(Words::cache_is_absent(), "by ingest");
@@ -351,7 +351,7 @@ fn law_forgotten_stays_forgotten_in_texts_that_were_read_lately() {
 }
 
 #[test]
-fn an_index_that_is_opened_loses_what_a_user_does_not_have_though_another_has_the_id() {
+fn opening_an_index_removes_documents_of_users_without_such_a_memory() {
     let mut bench = Bench::new();
     assert_eq!(bench.outcomes(&[remember("The blue key opens the shed.")]), ["kept"]);
     let (memory, shards) = (bench.memories("ada").remove(0), &bench.ingest.shards);
@@ -371,7 +371,7 @@ fn an_index_that_is_opened_loses_what_a_user_does_not_have_though_another_has_th
 }
 
 #[test]
-fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
+fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
     let by_id = |bench: &Bench| {
         let cello = bench
             .memories("ada")
@@ -411,7 +411,7 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
         bench.outcomes(&BERGEN.map(turn));
         assert!(
             said(&bench).iter().filter(|text| text.contains(word)).count() > 1,
-            "it is known in several places: {word}"
+            "several memories contain {word}"
         );
         let event = forget(&bench);
         assert_eq!(bench.outcomes(&[event]), ["forgotten"]);
@@ -427,7 +427,7 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
             .iter()
             .flat_map(|memory| memory.around.all().cloned().collect::<Vec<_>>())
             .count();
-        assert_eq!(vectors, left, "of the others nothing is lost");
+        assert_eq!(vectors, left, "the other neighbours keep their vectors");
     };
     check(&by_id, "cello", 3);
     check(&by("query", "cello"), "cello", 3);
@@ -436,7 +436,7 @@ fn law_forgotten_stays_forgotten_in_what_others_know_of_it() {
 }
 
 #[test]
-fn a_forget_says_how_many_are_left_until_none_is() {
+fn a_forget_reports_how_many_memories_are_left() {
     let mut bench = Bench::of(&[("limits.forget_query_max", "3")]);
     let kept: Vec<Value> =
         (0..8).map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")})).collect();
@@ -452,7 +452,7 @@ fn a_forget_says_how_many_are_left_until_none_is() {
 }
 
 #[test]
-fn a_dropped_turn_that_a_query_forgets_is_not_explained_either() {
+fn a_forgotten_turn_is_no_longer_explained_even_if_it_was_dropped() {
     let mut bench = Bench::new();
     let record = bench.record(&turn("Hello Zanzibar!"));
     let decision = bench.step(vec![record]).1.pop().expect("a turn is decided");
@@ -467,7 +467,7 @@ fn a_dropped_turn_that_a_query_forgets_is_not_explained_either() {
 }
 
 #[test]
-fn a_plan_that_saw_an_older_version_is_outdated() {
+fn a_proposal_based_on_an_older_version_is_outdated() {
     let mut bench = Bench::new();
     bench.ingest.options.decode.trust_proposals = true;
     bench.outcomes(&[remember("the key is under the mat")]);
@@ -479,7 +479,7 @@ fn a_plan_that_saw_an_older_version_is_outdated() {
 }
 
 #[test]
-fn a_batch_ends_before_the_record_at_which_its_time_is_over() {
+fn a_batch_ends_when_its_time_is_over_but_has_at_least_one_record() {
     let mut bench = Bench::new();
     let records: Vec<Record> = (0..5)
         .map(|n| {
@@ -499,7 +499,7 @@ fn a_batch_ends_before_the_record_at_which_its_time_is_over() {
         let effects = bench.ingest.step_while(left, &goes_on).expect("no faults");
         assert_eq!(
             effects.records, expected,
-            "the rest is read again, and one record at least is decided"
+            "at least one record is decided, and the rest is read again"
         );
         for write in effects.writes {
             write.carry_out(None).expect("a disk");
@@ -522,7 +522,7 @@ fn parts_beyond_the_limit_are_not_even_encoded() {
 }
 
 #[test]
-fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
+fn an_invalid_record_becomes_a_dead_letter_and_the_offset_advances() {
     let mut bench = Bench::new();
     let record = bench.record_on(1, &json!({"type": "turn", "content": "no user"}));
     let (outputs, decisions) = bench.step(vec![record]);
@@ -534,13 +534,13 @@ fn bad_input_is_a_dead_letter_and_the_offset_moves_on() {
 }
 
 #[test]
-fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
+fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
     let mut bench = Bench::new();
     bench.ingest.flood =
-        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+        DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let bad = json!({"type": "turn", "content": "no user"});
     let few: Vec<Record> = (0..3).map(|_| bench.record_on(1, &bad)).collect();
-    assert_eq!(bench.step(few).0.len(), 3, "the exception is a dead letter");
+    assert_eq!(bench.step(few).0.len(), 3, "three in a row are within the limit");
 
     let good = bench.record_on(1, &json!({"type": "tick"}));
     let batch: Vec<Record> =
@@ -551,27 +551,30 @@ fn a_flood_of_dead_letters_stops_before_anything_of_its_batch_is_written() {
             panic!("four in a row are too many")
         };
         assert_eq!(stop.name, StopName::DeadLetterFlood);
-        // As after a restart, with the same records again.
-        bench.ingest.flood =
-            DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+        // A restart begins with a new breaker and reads the same records again.
+        bench.ingest.flood = DeadLetterBreaker::new(breaker::Limits {
+            in_a_row_max: 3,
+            share_max: 1.0,
+            window: 100,
+        });
     }
     assert_eq!(
         (bench.ingest.shards.get(1).expect("open").applied(), bench.digest()),
         before,
-        "nothing of the batch was taken"
+        "nothing of the batch is written"
     );
     bench.ingest.flood =
-        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
+        DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
     let (outputs, decisions) = bench.step(batch);
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();
     assert_eq!((letters, decisions.len()), (4, 1), "with a higher limit each is one dead letter");
 }
 
 #[test]
-fn dead_letters_that_were_told_long_ago_are_no_flood() {
+fn dead_letters_of_a_replay_do_not_count() {
     let mut bench = Bench::new();
     bench.ingest.flood =
-        DeadLetterBreaker::new(flood::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
+        DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let records: Vec<Record> =
         (0..10).map(|_| bench.record_on(1, &json!({"type": "turn"}))).collect();
     bench.ingest.shards.get(1).expect("open").note_published(10);
@@ -579,7 +582,7 @@ fn dead_letters_that_were_told_long_ago_are_no_flood() {
 }
 
 #[test]
-fn a_memory_that_says_more_than_the_changed_fact_stays_valid_and_is_linked() {
+fn a_memory_with_more_than_the_changed_fact_stays_valid_and_is_linked() {
     let mut bench = Bench::new();
     assert_eq!(
         bench.outcomes(
@@ -598,7 +601,7 @@ fn a_memory_that_says_more_than_the_changed_fact_stays_valid_and_is_linked() {
 }
 
 #[test]
-fn another_number_and_a_denied_deed_are_linked_both_ways_and_close_nothing() {
+fn contradictions_are_linked_both_ways_and_invalidate_nothing() {
     for (earlier, later, why) in [
         (
             "We have 10 boats in the rental fleet.",
@@ -656,7 +659,7 @@ fn another_number_and_a_denied_deed_are_linked_both_ways_and_close_nothing() {
 }
 
 #[test]
-fn what_somebody_else_said_is_no_conflict() {
+fn statements_of_different_speakers_do_not_conflict() {
     let mut bench = Bench::new();
     let by = |speaker: &str, role: &str, said: &str| json!({"type": "turn", "user": "ada", "session": "s", "role": role, "speaker": speaker, "content": said});
     let said = "We now have 12 boats in the rental fleet!";
@@ -670,7 +673,7 @@ fn what_somebody_else_said_is_no_conflict() {
 }
 
 #[test]
-fn a_denial_is_answered_however_much_was_said_since() {
+fn a_contradiction_of_a_denial_is_found_after_many_other_turns() {
     let mut bench = Bench::new();
     bench.outcomes(&[turn("I have never played the accordion")]);
     let much: Vec<Value> = (0..30)
@@ -718,7 +721,7 @@ fn forgetting_the_newer_value_makes_the_older_one_hold_the_fact_again() {
 }
 
 #[test]
-fn an_updated_memory_holds_what_it_says_now() {
+fn an_update_changes_the_slots_of_a_memory() {
     let mut bench = Bench::new();
     bench.outcomes(&[turn("I live in Berlin with my sister Anna.")]);
     let id = bench.memories("ada")[0].id.to_string();
@@ -754,9 +757,10 @@ fn where_a_batch_ends_changes_nothing() {
     );
 }
 
-/// More than are encoded together; after the first half, what came last comes again, as after a rebalance.
+/// More records than one group encodes. After the first half, the last hundred are delivered again,
+/// as after a rebalance.
 #[test]
-fn hundreds_of_records_are_decided_together_as_they_are_one_by_one() {
+fn a_large_batch_decides_as_single_records_do() {
     let [mut together, mut apart] = [Bench::new(), Bench::new()];
     let said = |n: usize| {
         turn(&format!(
@@ -811,7 +815,7 @@ fn where_a_batch_ends_changes_nothing_under_any_profile() {
 }
 
 #[test]
-fn a_shard_that_lost_its_store_reads_the_log_again_in_silence() {
+fn a_shard_that_lost_its_store_publishes_nothing_during_replay() {
     let mut bench = Bench::new();
     let record = bench.record(&remember("the key is under the mat"));
     bench.ingest.shards.get(record.partition).expect("open").note_published(record.offset + 1);
@@ -820,7 +824,7 @@ fn a_shard_that_lost_its_store_reads_the_log_again_in_silence() {
 }
 
 #[test]
-fn a_summary_does_not_outlive_what_it_tells() {
+fn a_summary_is_removed_when_a_covered_memory_is_superseded() {
     let mut bench = Bench::new();
     bench.ingest.options.decode.trust_proposals = true;
     bench.outcomes(&[turn("I live in Berlin with my sister Anna.")]);
@@ -839,7 +843,7 @@ fn a_summary_does_not_outlive_what_it_tells() {
 }
 
 #[test]
-fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
+fn secrets_are_redacted_in_every_text_of_an_event_and_counted() {
     let mut bench = Bench::new();
     let card = "4242 4242 4242 4242";
     let of = |mut event: Value| {
@@ -867,7 +871,7 @@ fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
         assert!(memory.content.contains("[redacted:card]"), "{memory:?}");
         assert!(!format!("{memory:?}").contains("4242"), "{memory:?}");
     }
-    // Two or three texts an event: a turn's speaker too.
+    // Two texts per event, and three for the turn, whose speaker is redacted too.
     let counted = |bench: &Bench| {
         bench.ingest.metrics.page().contains("keepsake_redacted_total{rule=\"card\"} 9\n")
     };
@@ -881,7 +885,7 @@ fn secrets_are_taken_out_of_every_text_of_an_event_and_counted() {
 }
 
 #[test]
-fn what_no_extraction_will_read_does_not_wait_for_one() {
+fn messages_that_no_extraction_will_read_are_removed() {
     let mut bench = Bench::with("alma");
     let said = |n: usize| turn(&format!("We met Anna in house number {n}"));
     let events: Vec<Value> = (0..30).map(said).collect();
@@ -896,7 +900,8 @@ fn what_no_extraction_will_read_does_not_wait_for_one() {
     assert!(kept.iter().any(|memory| memory.kind.as_str() == "episode"), "{kept:#?}");
 }
 
-fn told(bench: &mut Bench, event: Value) -> crate::domain::MemoryId {
+/// Applies one event and returns the id of its memory.
+fn memory_of(bench: &mut Bench, event: Value) -> crate::domain::MemoryId {
     let record = bench.record(&event);
     bench.step(vec![record]).1.first().and_then(|decision| decision.memory).expect("a memory")
 }
@@ -909,11 +914,11 @@ const SMOKES: &str = "I smoke twenty cigarettes a day.";
 const QUIT: &str = "I quit smoking cigarettes, not twenty and not one a day.";
 
 #[test]
-fn a_changed_habit_revises_the_earlier_statement_and_closes_nothing() {
+fn a_changed_habit_revises_the_earlier_statement_and_invalidates_nothing() {
     let later = |content: &str| json!({"type": "turn", "user": "ada", "session": "later", "content": content});
     for say in [&later as &dyn Fn(&str) -> Value, &remember] {
         let mut bench = Bench::new();
-        let (old, new) = (told(&mut bench, turn(SMOKES)), told(&mut bench, say(QUIT)));
+        let (old, new) = (memory_of(&mut bench, turn(SMOKES)), memory_of(&mut bench, say(QUIT)));
         let (old, new) = (one(&bench, old), one(&bench, new));
         assert_eq!(
             (&new.revises[..], old.revised_by, old.valid_to),
@@ -928,9 +933,9 @@ fn a_changed_habit_revises_the_earlier_statement_and_closes_nothing() {
 }
 
 #[test]
-fn what_a_friend_changed_or_an_assistant_repeats_revises_nothing() {
+fn statements_about_a_friend_or_by_an_assistant_revise_nothing() {
     let mut bench = Bench::new();
-    let old = told(&mut bench, remember(SMOKES));
+    let old = memory_of(&mut bench, remember(SMOKES));
     bench.outcomes(&[turn("My friend Jonas quit smoking cigarettes, not one a day.")]);
     bench.outcomes(&[
         json!({"type": "turn", "user": "ada", "role": "assistant", "content": "You quit smoking twenty cigarettes a day."}),
@@ -941,10 +946,11 @@ fn what_a_friend_changed_or_an_assistant_repeats_revises_nothing() {
 #[test]
 fn feedback_that_the_newer_one_is_wrong_undoes_its_links() {
     let mut bench = Bench::new();
-    let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
+    let (old, new) =
+        (memory_of(&mut bench, remember(SMOKES)), memory_of(&mut bench, remember(QUIT)));
     let (berlin, lisbon) = (
-        told(&mut bench, remember("I live in Berlin.")),
-        told(&mut bench, remember("I moved to Lisbon.")),
+        memory_of(&mut bench, remember("I live in Berlin.")),
+        memory_of(&mut bench, remember("I moved to Lisbon.")),
     );
     assert_eq!(one(&bench, berlin).superseded_by, Some(lisbon));
     bench.outcomes(&[
@@ -963,8 +969,9 @@ fn an_update_undoes_a_link_that_its_words_would_not_make() {
     let update = |memory: crate::domain::MemoryId, content: &str| json!({"type": "update", "user": "ada", "memory": memory.to_string(), "content": content});
     for changes_newer in [true, false] {
         let mut bench = Bench::new();
-        let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
-        // The newer one says something else; or the older one is told to hold as it is.
+        let (old, new) =
+            (memory_of(&mut bench, remember(SMOKES)), memory_of(&mut bench, remember(QUIT)));
+        // Either the newer text changes its subject, or the older text is confirmed by an update.
         let event = if changes_newer {
             update(new, "The shed has a green door.")
         } else {
@@ -982,15 +989,16 @@ fn an_update_undoes_a_link_that_its_words_would_not_make() {
 #[test]
 fn forgetting_the_newer_statement_takes_its_mark_from_the_older_one() {
     let mut bench = Bench::new();
-    let (old, new) = (told(&mut bench, remember(SMOKES)), told(&mut bench, remember(QUIT)));
+    let (old, new) =
+        (memory_of(&mut bench, remember(SMOKES)), memory_of(&mut bench, remember(QUIT)));
     bench.outcomes(&[json!({"type": "forget", "user": "ada", "memory": new.to_string()})]);
     assert_eq!(one(&bench, old).revised_by, None);
 }
 
 #[test]
-fn a_dwelling_beside_a_place_closes_nothing() {
+fn a_kind_of_dwelling_does_not_supersede_a_place() {
     let mut bench = Bench::new();
-    let lisbon = told(&mut bench, remember("I live in Lisbon."));
+    let lisbon = memory_of(&mut bench, remember("I live in Lisbon."));
     bench.outcomes(&[turn("I live in an apartment."), turn("I live in a house with my sister.")]);
     assert_eq!((one(&bench, lisbon).valid_to, one(&bench, lisbon).revised_by), (None, None));
 }

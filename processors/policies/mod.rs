@@ -1,5 +1,7 @@
-//! The six memory policies, one in each folder, and the table from which a profile picks one. A new
-//! policy is a folder with an implementation of `Policy`, a `mod` line and a line of `POLICIES`.
+//! Makes the policy that a profile names. [`POLICIES`] lists the six policies, one per folder.
+//!
+//! To add a policy: a folder with an implementation of [`Policy`], a `mod` line here, and a line in
+//! `POLICIES`.
 
 mod alma;
 pub mod keepsake;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 type Made = Result<Arc<dyn Policy>, String>;
 
-/// The name of a policy, and the function that makes it from the tables of a profile.
+/// Pairs a policy's name with the function that makes the policy from the tables of a profile.
 pub type Entry = (&'static str, fn(&Tables) -> Made);
 
 pub const POLICIES: &[Entry] = &[
@@ -29,20 +31,20 @@ pub const POLICIES: &[Entry] = &[
     ("talome", |tables| Ok(Arc::new(talome::Talome::read(tables)?))),
 ];
 
-/// The tables of a profile with which a policy sets its numbers.
+/// The tables of a profile from which a policy reads its numbers.
 pub struct Tables<'t> {
     pub profile: &'t toml::Table,
-    /// The name of the policy, under which its own numbers stand.
+    /// The policy's name: the last key of `[gate.rule.NAME]` and `[rank.rule.NAME]`.
     pub name: &'t str,
 }
 
 impl Tables<'_> {
-    /// The policy's own numbers: `[gate.rule.NAME]`.
+    /// Reads `[gate.rule.NAME]`, the numbers of this policy's gate.
     pub fn gate<T: DeserializeOwned>(&self) -> Result<T, String> {
         self.read(&["gate", "rule", self.name])
     }
 
-    /// The policy's own numbers: `[rank.rule.NAME]`.
+    /// Reads `[rank.rule.NAME]`, the numbers of this policy's ranking.
     pub fn rank<T: DeserializeOwned>(&self) -> Result<T, String> {
         self.read(&["rank", "rule", self.name])
     }
@@ -52,7 +54,7 @@ impl Tables<'_> {
         self.read_without(path, &[])
     }
 
-    /// The same without some keys that others read.
+    /// Reads the table at a path without the keys `left_out`, which belong to other readers.
     pub fn read_without<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -72,8 +74,8 @@ impl Tables<'_> {
     }
 }
 
-/// Makes the policy with this name. The tables of every other policy that the profile has are
-/// checked too: a misspelled option is an error also where nobody reads it.
+/// Makes the policy with this name. Keepsake's own tables are checked under every policy, because
+/// every profile inherits them and a misspelled option must be an error there too.
 pub fn make(policies: &[Entry], name: &str, profile: &toml::Table) -> Made {
     let mut made = None;
     for (other, make) in policies {

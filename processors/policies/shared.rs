@@ -1,5 +1,6 @@
-//! Parts that several policies share: the ground on which the five published gates judge, the sum of
-//! weighted parts as a score, and the order by that score. Pure.
+//! Shares code between the five published policies: the input of a gate ([`Ground`]), the
+//! conversion of a gate's result into a [`Judgement`], scores as sums of weighted parts, and the
+//! order by score. Pure, except for reads through [`Staged`].
 
 #[cfg(test)]
 pub mod samples;
@@ -19,17 +20,17 @@ use crate::stages::score::Rarity;
 use crate::text;
 use std::sync::Arc;
 
-/// The ground on which a gate judges a candidate.
+/// Everything a gate reads to judge a candidate.
 pub struct Ground<'a> {
     /// The user's memories without the archive, oldest first.
     pub memories: &'a [Memory],
     /// The last turns of this session, oldest first.
     pub recent: &'a [ContextTurn],
-    /// The cosine to the centroid of the user's memories; `None` where there is no memory.
+    /// The cosine to the centroid of the user's memories; `None` if there are no memories.
     pub nearness_to_all: Option<f32>,
     pub rarity: &'a Rarity,
     pub role: Role,
-    /// The kind that the sender gave, which wins.
+    /// The kind that the sender gave. A hint overrides the kind that the gate finds in the text.
     pub hint: Option<&'a Kind>,
 }
 
@@ -43,18 +44,18 @@ pub struct Judged {
     pub kind: Kind,
     pub importance: f32,
     pub confidence: f32,
-    /// The memory with the same statement: it is confirmed, and no second memory is made.
+    /// The memory with the same statement. That memory is confirmed, and no second one is made.
     pub same: Option<MemoryId>,
 }
 
-/// Reads of a gate beyond the context window.
+/// Selects the optional inputs of a gate: reading them costs time, and few gates need both.
 #[derive(Clone, Copy, Default)]
 pub struct Reading {
     pub memories: bool,
     pub centroid: bool,
 }
 
-/// Collects the ground, asks the gate, and turns its answer into a judgement.
+/// Collects the gate's inputs, runs the gate, and converts the result into a judgement.
 pub fn judgement(
     cx: &Context<'_>,
     staged: &Staged<'_>,
@@ -103,15 +104,15 @@ pub fn judgement(
     })
 }
 
-/// The user's memories without the archive, oldest first. Limit: all are read for each candidate.
-/// The documents speak of hundreds, and a profile's `prune.count_max` is the bound.
+/// Reads the user's memories without the archive, oldest first. Limit: every candidate reads all
+/// memories. The published documents expect hundreds; a profile's `prune.count_max` is the bound.
 pub fn memories(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
     let mut memories = memories_and_archive(cx, staged)?;
     memories.retain(|memory| !memory.archived);
     Ok(memories)
 }
 
-/// The same with the archive.
+/// Reads the user's memories with the archive, oldest first.
 pub fn memories_and_archive(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
     let mut memories = Vec::new();
     staged.memories(cx.key(), &mut |memory| {
@@ -122,12 +123,12 @@ pub fn memories_and_archive(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec
     Ok(memories)
 }
 
-/// Confidence in a statement: the user's own words are certain, a conclusion about the user less so.
+/// Rates a statement by the speaker: 1.0 for the user's own words, 0.7 for a conclusion of others.
 pub fn confidence(role: Role) -> f32 {
     if role == Role::User { 1.0 } else { 0.7 }
 }
 
-/// 1 for a factor that holds, else 0.
+/// Converts a condition into a factor: 1 if the condition holds, else 0.
 pub fn held(holds: bool) -> f32 {
     if holds { 1.0 } else { 0.0 }
 }
@@ -140,11 +141,11 @@ pub fn listed(points: &[(&'static str, f32)]) -> String {
         .iter()
         .map(|(name, points)| format!("{name} {points:.2}").replacen("0.", ".", 1))
         .collect();
-    if parts.is_empty() { "nothing in it".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "no points".to_owned() } else { parts.join(", ") }
 }
 
-/// Orders the admitted hits, at most as many as asked for. No floors and no arranging: the published
-/// documents have none.
+/// Orders the admitted hits and cuts the list at the requested limit. No score floor and no
+/// diversification: the published documents have neither.
 pub fn order(
     mut hits: Vec<Hit>,
     question: &Question<'_>,
@@ -157,12 +158,13 @@ pub fn order(
     RankedHits { ranked, matched: None }
 }
 
-/// The number of memories in an answer: as the request says, else the document's.
+/// Returns the number of memories in an answer: the request's `limit` up to `most`, or else the
+/// document's `standard`.
 pub fn limit(asked: &crate::domain::Recall, standard: usize, most: usize) -> usize {
     if asked.unsaid.limit { standard } else { asked.limit.min(most) }
 }
 
-/// Scores a memory by the sum of weighted parts, and lists each part.
+/// Scores a memory by the sum of its weighted parts. The terms of the result name each part.
 pub fn summed(
     memory: Arc<Memory>,
     question: &Question<'_>,
@@ -174,17 +176,18 @@ pub fn summed(
     Ranked::new(memory, score, superseded, terms)
 }
 
+/// Sorts by score, the best first.
 pub fn best_first(mut ranked: Vec<Ranked>) -> Vec<Ranked> {
     ranked.sort_by(better_first);
     ranked
 }
 
-/// Days since the memory was last used, confirmed or, if never, created.
+/// Returns the days since `fresh_at`: the last use or confirmation, or else the creation.
 pub fn days_since_access(memory: &Memory, at: Time) -> f32 {
     at.days_since(memory.fresh_at).max(0.0)
 }
 
-/// One section for all memories, in their order.
+/// Puts all memories into one section of the prompt block, in the order of their rank.
 pub fn one_section(_: &Ranked) -> u8 {
     0
 }

@@ -1,4 +1,4 @@
-//! A seventh policy: one folder (here one module) and one line in the table.
+//! Adds a seventh policy with one module and one line in the table of policies.
 
 use super::{Entry, POLICIES, Tables, make};
 use crate::domain::{Kind, Time};
@@ -12,7 +12,7 @@ use crate::stages::rank::{Hit, Question, RankedHits};
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Keeps every candidate with at least so many words, and ranks by age.
+/// Keeps every candidate with at least `words_min` words, and ranks by age.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Longest {
@@ -60,9 +60,9 @@ fn seven() -> Vec<Entry> {
 
 fn profile(own: &str) -> toml::Table {
     let keepsake = include_str!("../../config/profiles/keepsake.toml");
-    let mut profile: toml::Table = keepsake.parse().expect("it is built in");
-    let own: toml::Table = own.parse().expect("a test's own");
-    let gate = profile["gate"].as_table_mut().expect("a table");
+    let mut profile: toml::Table = keepsake.parse().expect("the built-in profile is valid TOML");
+    let own: toml::Table = own.parse().expect("the test's own TOML is valid");
+    let gate = profile["gate"].as_table_mut().expect("`gate` is a table");
     gate.insert("rule".into(), toml::Value::Table(own));
     profile
 }
@@ -70,8 +70,8 @@ fn profile(own: &str) -> toml::Table {
 #[test]
 fn a_seventh_policy_takes_one_folder_and_one_line() {
     let made = make(&seven(), "longest", &profile("longest = { words_min = 4 }"));
-    let policy = made.expect("it is in the table");
-    assert!(!policy.needs().wishes, "only the first policy follows wishes");
+    let policy = made.expect("the seventh policy is in the table");
+    assert!(!policy.needs().wishes, "only Keepsake's own policy follows wishes");
     assert!(make(POLICIES, "longest", &profile("")).is_err_and(|why| why.contains("known: ")));
 }
 

@@ -1,4 +1,5 @@
-//! The files of profiles: the built-in ones, those of a user's own, and what one says that it does not have different from another.
+//! Reads the file of a profile, built in or a path that ends in `.toml`, and merges it over the
+//! profile that its key `base` names.
 
 use super::written::WrittenProfile;
 use super::{Profile, retired};
@@ -55,7 +56,7 @@ fn invalid(name: &str, why: &dyn std::fmt::Display) -> Fault {
     Fault::stop(StopName::ConfigInvalid, format!("profile \"{name}\": {why}"))
 }
 
-/// The built-in profile that a profile differs from, which may differ from another one itself.
+/// Reads the built-in profile that `base` names, merged over its own base if it has one.
 fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
     let found =
         BUILT_IN.iter().find(|(built_in, _)| Some(*built_in) == base.as_str() && *built_in != name);
@@ -69,7 +70,8 @@ fn based_on(name: &str, base: &toml::Value) -> Result<toml::Table> {
     }
 }
 
-/// Options replace options. Two levels deep and not deeper, so that a table that is an option, like half-lives by kind, is replaced whole.
+/// Replaces options of `base` by those of `profile`, two levels deep and no deeper. A table that is
+/// an option, such as half-lives by kind, is replaced as a whole.
 fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
     for (name, section) in profile {
         match (base.get_mut(&name), section) {
@@ -91,7 +93,7 @@ fn over(mut base: toml::Table, profile: toml::Table) -> toml::Table {
     base
 }
 
-/// A rule's numbers are options too, as long as it is the same rule.
+/// Merges the numbers of a policy under `rule` if both tables name the same policy.
 fn same_rule(before: Option<toml::Value>, rule: toml::Value) -> toml::Value {
     let (Some(toml::Value::Table(before)), toml::Value::Table(rule)) = (before, &rule) else {
         return rule;
@@ -108,16 +110,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_that_is_wrong_is_told_with_its_place() {
+    fn an_error_in_a_template_names_the_file_and_the_line_of_the_template() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("mine.toml");
         let load = |template: &str| {
             std::fs::write(&file, format!("base = \"keepsake\"\n[template]\n{template}"))
-                .expect("writes it");
-            load(file.to_str().expect("a plain name"))
+                .expect("a temporary file can be written");
+            load(file.to_str().expect("the path is UTF-8"))
         };
         assert!(load("memory = '* {content}'").expect("a template").template.is_some());
-        let error = load("memory = '* {contents}'").err().expect("no such placeholder").to_string();
+        let error = load("memory = '* {contents}'")
+            .err()
+            .expect("an unknown placeholder is an error")
+            .to_string();
         for part in [
             "mine.toml",
             "template: memory: there is no placeholder {contents}",
@@ -134,7 +139,7 @@ mod tests {
 
     /// A profile with this text over the built-in profile of Lynkr.
     fn over_lynkr(text: &str) -> Result<toml::Table> {
-        let table: toml::Table = text.parse().expect("a test's own");
+        let table: toml::Table = text.parse().expect("the test's own TOML is valid");
         let table = over(based_on("mine", &"lynkr".into())?, table);
         let written: WrittenProfile = table.clone().try_into().map_err(|e| invalid("mine", &e))?;
         written.checked("mine", &table).map_err(|why| invalid("mine", &why))?;
@@ -142,16 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_may_say_only_what_it_has_different_from_another() {
+    fn a_profile_contains_only_its_differences_from_its_base() {
         let number = |table: &toml::Table, name: &str| table[name].as_float().expect("a number");
         let as_it_is = over_lynkr("").expect("built in");
         let stricter = over_lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
         assert_eq!(number(&as_it_is, "threshold"), 0.3);
         assert_eq!(number(&stricter, "threshold"), 0.5);
         assert_eq!(number(&stricter, "novelty"), number(&as_it_is, "novelty"));
-        let misspelled = over_lynkr("[gate.rule.lynkr]\nthreshhold = 0.5").expect_err("no such");
+        let misspelled = over_lynkr("[gate.rule.lynkr]\nthreshhold = 0.5")
+            .expect_err("an unknown key is an error");
         assert!(misspelled.to_string().contains("gate.rule.lynkr"), "{misspelled}");
-        let unread = over_lynkr("policy = \"keepsake\"").expect_err("nobody reads them");
+        let unread = over_lynkr("policy = \"keepsake\"")
+            .expect_err("numbers that no policy reads are an error");
         assert!(unread.to_string().contains("set policy = \"lynkr\""), "{unread}");
         let mut nameless = as_built_in("lynkr");
         nameless.remove("policy");

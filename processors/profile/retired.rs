@@ -1,10 +1,12 @@
-//! Names the keys that profiles once had, with what takes the place of each: somebody's own profile outlives the version it was written for.
+//! Detects keys that earlier versions of the profile had and names the replacement of each, because
+//! users' own profiles outlive the version they were written for.
 
-/// A key that no profile has any more. It is never taken away from this table, and no new key has its name.
+/// A key that no profile has any more. Invariant: no entry is removed from [`RETIRED`], and no new
+/// key takes a retired name.
 struct Retired {
     table: &'static str,
     key: &'static str,
-    /// The cure, as the error gives it after "is gone:".
+    /// The replacement, as the error names it after "is gone:".
     instead: &'static str,
 }
 
@@ -12,29 +14,29 @@ const RETIRED: &[Retired] = &[
     Retired {
         table: "rank",
         key: "silence",
-        instead: "each memory has a `relevance` and each reply a `match` now, which is `none` by the bounds in [rank.relevance]; \
-                  a recall that wants only sure answers asks with `min_relevance`",
+        instead: "each memory has a `relevance` and each reply a `match` now, which is `none` by \
+                  the bounds in [rank.relevance]; a recall that wants only sure answers asks with \
+                  `min_relevance`",
     },
     Retired {
         table: "rank",
         key: "floor_cosine",
-        instead: "`floor` in [rank] leaves out what is far below the best memory, and `min_relevance` in a recall what hardly answers",
+        instead: "`floor` in [rank] leaves out what is far below the best memory, and \
+                  `min_relevance` in a recall what hardly answers",
     },
 ];
 
-/// All of them at once, so that a profile is mended in one go. None: the profile has no such key.
+/// Lists all retired keys of a profile at once, so that one edit repairs the profile. Returns
+/// `None` if there are none.
 pub fn found(profile: &toml::Table) -> Option<String> {
-    let is_there = |retired: &&Retired| {
-        profile
-            .get(retired.table)
-            .and_then(toml::Value::as_table)
-            .is_some_and(|table| table.contains_key(retired.key))
-    };
-    let said = |retired: &Retired| {
-        format!("{}.{} is gone: {}; remove the key", retired.table, retired.key, retired.instead)
-    };
-    let all: Vec<String> = RETIRED.iter().filter(is_there).map(said).collect();
-    (!all.is_empty()).then(|| all.join(". "))
+    let mut errors = Vec::new();
+    for Retired { table, key, instead } in RETIRED {
+        let keys = profile.get(*table).and_then(toml::Value::as_table);
+        if keys.is_some_and(|keys| keys.contains_key(*key)) {
+            errors.push(format!("{table}.{key} is gone: {instead}; remove the key"));
+        }
+    }
+    (!errors.is_empty()).then(|| errors.join(". "))
 }
 
 #[cfg(test)]
@@ -54,7 +56,8 @@ mod tests {
 
     #[test]
     fn a_key_of_an_older_version_is_named_with_what_takes_its_place() {
-        let both = "base = \"keepsake\"\n[rank]\nfloor = 0.1\nfloor_cosine = 0.1\nsilence = { doubling = 0.07, words = 1.0 }";
+        let both = "base = \"keepsake\"\n[rank]\nfloor = 0.1\nfloor_cosine = 0.1\n\
+                    silence = { doubling = 0.07, words = 1.0 }";
         let without_base = "[rank]\nsilence = { doubling = 0.07, words = 1.0 }";
         for part in [
             "mine.toml",
@@ -70,7 +73,7 @@ mod tests {
         assert!(!error(without_base).contains("floor_cosine"));
         assert!(
             !error("base = \"keepsake\"\n[rank]\nsilense = 1.0").contains("is gone"),
-            "a word that never was is still unknown"
+            "a misspelled key is unknown and not retired"
         );
     }
 

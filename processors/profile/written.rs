@@ -1,4 +1,4 @@
-//! A profile as it is written, table by table, and what each stage makes of it.
+//! Deserializes a profile table by table and converts each table into the options of a stage.
 
 use super::{Change, Feedback, Profile, Prune, Retrieval, Roles, Summary};
 use crate::domain::Category;
@@ -15,7 +15,7 @@ pub struct WrittenProfile {
     redact: WrittenRedact,
     split: WrittenSplit,
     roles: Roles,
-    // The tables of policies, which `policies::make` reads.
+    // `policies::make` reads these tables.
     gate: toml::Table,
     #[serde(rename = "weights")]
     _weights: IgnoredAny,
@@ -90,7 +90,7 @@ impl WrittenNever {
     }
 }
 
-/// The keys of `[rank]` that retrieval reads. A key that is left out adds nothing.
+/// The keys of `[rank]` that retrieval reads. A missing optional key turns its part off.
 #[derive(Deserialize)]
 struct WrittenRetrieval {
     k1: f32,
@@ -113,7 +113,7 @@ impl WrittenRetrieval {
 }
 
 impl WrittenProfile {
-    /// Makes the policy from `table`, which is the whole profile.
+    /// Checks every table and makes the policy. `table` is the whole profile.
     pub fn checked(self, name: &str, table: &toml::Table) -> Result<Profile, String> {
         self.check_owner_of_rules()?;
         let retrieval: WrittenRetrieval = serde_path_to_error::deserialize(self.rank)
@@ -138,7 +138,8 @@ impl WrittenProfile {
         })
     }
 
-    /// Fails if the profile sets numbers of a policy that it does not name: nobody would read them.
+    /// Fails if the profile sets numbers of a policy that it does not name, which no code would
+    /// read.
     fn check_owner_of_rules(&self) -> Result<(), String> {
         let policy = &self.policy;
         for (table, numbers) in [("gate", &self.gate), ("rank", &self.rank)] {

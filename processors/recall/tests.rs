@@ -5,7 +5,7 @@ use crate::config::Layers;
 use crate::fault::Result;
 use crate::home::{Home, MemoryHome};
 use crate::ingest::Ingest;
-use crate::ingest::flood::DeadLetterBreaker;
+use crate::ingest::breaker::DeadLetterBreaker;
 use crate::ownership::Deployment;
 use crate::ports::clock::ManualClock;
 use crate::ports::embedder::{Model, pool};

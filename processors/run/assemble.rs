@@ -13,7 +13,7 @@ use crate::domain::Time;
 use crate::fault::Result;
 use crate::home::Home;
 use crate::ingest::Ingest;
-use crate::ingest::flood::DeadLetterBreaker;
+use crate::ingest::breaker::DeadLetterBreaker;
 use crate::metrics::Metrics;
 use crate::ownership::{Changelog, Deployment, Shards};
 use crate::ports::broker::Broker;

@@ -12,7 +12,7 @@ use keepsake::domain::{CosineScale, Time};
 use keepsake::fault::Result;
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
-use keepsake::ingest::flood::DeadLetterBreaker;
+use keepsake::ingest::breaker::DeadLetterBreaker;
 use keepsake::metrics::Metrics;
 use keepsake::ownership::{Changelog, Deployment, Shards};
 use keepsake::ports::broker::{Broker, Log, RebalanceListener};

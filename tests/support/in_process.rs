@@ -9,7 +9,7 @@ use keepsake::config::{Config, Layers};
 use keepsake::domain::{CosineScale, Decision, Now, Time};
 use keepsake::home::{Home, MemoryHome};
 use keepsake::ingest::Ingest;
-use keepsake::ingest::flood::DeadLetterBreaker;
+use keepsake::ingest::breaker::DeadLetterBreaker;
 use keepsake::metrics::Metrics;
 use keepsake::ownership::{Deployment, Shards};
 use keepsake::ports::broker::{OutgoingRecord, Record};

@@ -14,7 +14,7 @@ use crate::domain::{CosineScale, Now};
 use crate::fault::{Fault, Result};
 use crate::home::Home;
 use crate::ingest::Ingest;
-use crate::ingest::flood::DeadLetterBreaker;
+use crate::ingest::breaker::DeadLetterBreaker;
 use crate::metrics::Metrics;
 use crate::ownership::{Deployment, Shards};
 use crate::ports::broker::Record;

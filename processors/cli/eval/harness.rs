@@ -13,7 +13,7 @@ use crate::domain::{Decision, Now, Time};
 use crate::fault::{Fault, Result, StopName};
 use crate::home::{Home, MemoryHome};
 use crate::ingest::Ingest;
-use crate::ingest::flood::DeadLetterBreaker;
+use crate::ingest::breaker::DeadLetterBreaker;
 use crate::metrics::Metrics;
 use crate::ownership::{Deployment, Shards};
 use crate::ports::broker::Record;

@@ -1,4 +1,5 @@
-//! A shadow changes nothing, says the same wherever a batch ends, and where it weighs as the real profile does, what that one says.
+//! Tests the shadow profile: it changes nothing, judges the same wherever a batch ends, and agrees
+//! with the real profile if both have the same weights.
 
 use crate::domain::{Outcome, UserKey};
 use crate::ingest::tests::{Bench, PARTITIONS, remember, turn};
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 
 const DECISIONS: &str = "keepsake.decisions";
 
-/// All that the gates tell apart: facts, their changes, repetitions, contradictions, echoes, small talk; and events that are no turns.
+/// Covers everything a gate distinguishes: facts, changes, repetitions, contradictions, echoes,
+/// small talk; and events that are not turns.
 fn story() -> Vec<Value> {
     let said = [
         ("user", "I live in Berlin with my sister Anna."),
@@ -39,21 +41,23 @@ fn story() -> Vec<Value> {
     events
 }
 
-/// Topic, key, value.
-type Told = (String, Option<Vec<u8>>, Option<Vec<u8>>);
+/// Topic, key and value of an output.
+type Output = (String, Option<Vec<u8>>, Option<Vec<u8>>);
 
-struct Heard {
-    /// Everything but what shadows say.
-    real: Vec<Told>,
+struct Observed {
+    /// Outputs without the shadow's decisions.
+    real: Vec<Output>,
     decisions: Vec<Value>,
     shadows: Vec<Value>,
     digest: Vec<u64>,
     bench: Bench,
 }
 
-fn heard(options: &[(&str, &str)], events: &[Value], batch: usize) -> Heard {
+fn observed(options: &[(&str, &str)], events: &[Value], batch: usize) -> Observed {
     let mut bench = Bench::of(options);
-    let (mut real, mut decisions, mut shadows) = (Vec::new(), Vec::new(), Vec::new());
+    let mut real = Vec::new();
+    let mut decisions = Vec::new();
+    let mut shadows = Vec::new();
     for events in events.chunks(batch) {
         let records = events.iter().map(|event| bench.record(event)).collect();
         for out in bench.step(records).0 {
@@ -70,21 +74,21 @@ fn heard(options: &[(&str, &str)], events: &[Value], batch: usize) -> Heard {
             real.push((out.topic, out.key, out.value));
         }
     }
-    Heard { real, decisions, shadows, digest: bench.digest(), bench }
+    Observed { real, decisions, shadows, digest: bench.digest(), bench }
 }
 
 #[test]
-fn what_is_kept_and_told_is_the_same_with_and_without_a_shadow() {
+fn a_shadow_changes_neither_the_store_nor_the_outputs() {
     let events = story();
     let mut disagree = 0;
     for real in ["keepsake", "lynkr", "alma"] {
-        let alone = heard(&[("profile", real)], &events, 4);
+        let alone = observed(&[("profile", real)], &events, 4);
         assert!(alone.shadows.is_empty());
         for shadow in ["keepsake", "lynkr", "memory-spec", "memory-platform", "talome"]
             .into_iter()
             .filter(|name| *name != real)
         {
-            let watched = heard(&[("profile", real), ("shadow.profile", shadow)], &events, 4);
+            let watched = observed(&[("profile", real), ("shadow.profile", shadow)], &events, 4);
             assert_eq!(watched.real, alone.real, "{real} under {shadow}");
             assert_eq!(watched.digest, alone.digest, "{real} under {shadow}");
             assert_eq!(
@@ -106,44 +110,44 @@ fn what_is_kept_and_told_is_the_same_with_and_without_a_shadow() {
                 .count();
         }
     }
-    assert!(disagree > 0, "a shadow that always agrees is none");
+    assert!(disagree > 0, "at least one shadow disagrees");
 }
 
 #[test]
-fn a_shadow_says_the_same_wherever_a_batch_ends() {
+fn the_end_of_a_batch_does_not_change_a_shadow() {
     let events = story();
     for shadow in ["lynkr", "memory-spec", "memory-platform", "talome"] {
         let options = [("shadow.profile", shadow)];
         let [one_by_one, by_three, together] =
-            [1, 3, events.len()].map(|batch| heard(&options, &events, batch).shadows);
+            [1, 3, events.len()].map(|batch| observed(&options, &events, batch).shadows);
         assert!(!together.is_empty());
         assert_eq!((&one_by_one, &by_three), (&together, &together), "{shadow}");
     }
 }
 
 #[test]
-fn a_shadow_that_weighs_alike_says_what_the_real_profile_says() {
+fn a_shadow_with_equal_weights_agrees_with_the_real_profile() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("alike.toml");
     std::fs::write(&path, "base = \"keepsake\"\n").expect("a disk");
     let path = path.to_str().expect("a path");
     // Long enough for the user's own totals to move the threshold.
     let events: Vec<Value> = story().into_iter().cycle().take(120).collect();
-    let heard = heard(&[("shadow.profile", path)], &events, 5);
+    let observed = observed(&[("shadow.profile", path)], &events, 5);
     let without = |decision: &Value| {
         let mut decision = decision.clone();
         let fields = decision.as_object_mut().expect("an object");
         fields.remove("profile");
         fields.remove("shadow");
-        // What is to be made has no id yet.
+        // A shadow makes no memory, so only a merge has an id.
         if decision["outcome"] != "merged" {
             decision.as_object_mut().expect("an object").remove("memory");
         }
         decision
     };
-    let judged = heard.decisions.iter().filter(|decision| decision["surprise"].is_object());
+    let judged = observed.decisions.iter().filter(|decision| decision["surprise"].is_object());
     let (real, shadow): (Vec<Value>, Vec<Value>) =
-        (judged.map(without).collect(), heard.shadows.iter().map(without).collect());
+        (judged.map(without).collect(), observed.shadows.iter().map(without).collect());
     assert_eq!(shadow.len(), real.len());
     for (shadow, real) in shadow.iter().zip(&real) {
         assert_eq!(shadow, real);
@@ -151,12 +155,12 @@ fn a_shadow_that_weighs_alike_says_what_the_real_profile_says() {
     for outcome in ["kept", "merged", "superseded", "dropped"] {
         assert!(
             real.iter().any(|decision| decision["outcome"] == outcome),
-            "{outcome} is not told of"
+            "no decision has the outcome {outcome}"
         );
     }
     let thresholds: Vec<&Value> = real.iter().map(|decision| &decision["threshold"]).collect();
     assert!(thresholds.iter().any(|threshold| *threshold != thresholds[0]), "the threshold moves");
-    assert!(!heard.bench.ingest.metrics.page().contains("agrees=\"no\""));
+    assert!(!observed.bench.ingest.metrics.page().contains("agrees=\"no\""));
 }
 
 #[test]
@@ -169,29 +173,35 @@ fn other_weights_leave_a_shadow_its_fixed_threshold() {
     )
     .expect("a disk");
     let options = [("shadow.profile", path.to_str().expect("a path"))];
-    let heard =
-        heard(&options, &[turn("We decided to use Postgres for the billing service in March.")], 1);
+    let observed = observed(
+        &options,
+        &[turn("We decided to use Postgres for the billing service in March.")],
+        1,
+    );
     assert_eq!(
-        (&heard.decisions[0]["outcome"], &heard.shadows[0]["outcome"]),
+        (&observed.decisions[0]["outcome"], &observed.shadows[0]["outcome"]),
         (&json!("kept"), &json!("dropped"))
     );
-    assert_eq!(heard.shadows[0]["threshold"], 0.9);
-    assert!(heard.shadows[0]["memory"].is_null());
+    assert_eq!(observed.shadows[0]["threshold"], 0.9);
+    assert!(observed.shadows[0]["memory"].is_null());
 }
 
 #[test]
 fn a_shadow_is_neither_explained_nor_counted_as_a_decision() {
-    let heard =
-        heard(&[("shadow.profile", "talome")], &[turn("I live in Berlin with my sister Anna.")], 1);
-    assert_eq!(heard.shadows[0]["reason"], "user turns are context only");
+    let observed = observed(
+        &[("shadow.profile", "talome")],
+        &[turn("I live in Berlin with my sister Anna.")],
+        1,
+    );
+    assert_eq!(observed.shadows[0]["reason"], "user turns are context only");
     let key = UserKey::new("default", "ada").expect("a name");
-    let shard = heard.bench.ingest.shards.get(key.partition(PARTITIONS)).expect("all are open");
-    let kept = &heard.bench.memories("ada")[0];
+    let shard = observed.bench.ingest.shards.get(key.partition(PARTITIONS)).expect("all are open");
+    let kept = &observed.bench.memories("ada")[0];
     let explained: Vec<Outcome> =
         shard.decisions_of(&key, &kept.source).iter().map(|decision| decision.outcome).collect();
     assert_eq!(explained, [Outcome::Kept]);
     assert_eq!(shard.outcomes_of(&key).into_iter().collect::<Vec<_>>(), [("kept".to_owned(), 1)]);
-    let page = heard.bench.ingest.metrics.page();
+    let page = observed.bench.ingest.metrics.page();
     for line in [
         "keepsake_decisions_total{outcome=\"kept\"} 1",
         "keepsake_shadow_total{agrees=\"no\",outcome=\"dropped\"} 1",

@@ -1,4 +1,5 @@
-//! Several users of a tenant at once: whatever the order in which their events arrive, all shards end with the same.
+//! Tests tenant memories with several users at once: all shards end with the same memories,
+//! whatever the order in which events arrive.
 
 use super::{Bench, PARTITIONS};
 use crate::domain::{Decision, MARK, Memory, Outcome, UserKey};
@@ -9,12 +10,12 @@ use serde_json::{Value, json};
 
 const TENANT: &str = "default";
 
-/// A user on that partition.
+/// Finds the name of a user whose home is this partition.
 fn user_on(partition: i32) -> String {
     let on = |name: &String| {
         UserKey::new(TENANT, name).expect("a name").partition(PARTITIONS) == partition
     };
-    (0..).map(|n| format!("user-{n}")).find(on).expect("names enough")
+    (0..).map(|n| format!("user-{n}")).find(on).expect("names are endless")
 }
 
 fn house(content: &str, user: &str) -> Value {
@@ -22,14 +23,14 @@ fn house(content: &str, user: &str) -> Value {
 }
 
 impl Bench {
-    fn told(&mut self, event: &Value) -> Vec<Decision> {
+    fn applied(&mut self, event: &Value) -> Vec<Decision> {
         let record = self.record(event);
         let (outputs, mut decided) = self.step(vec![record]);
         decided.extend(self.settle(outputs));
         decided
     }
 
-    /// What each shard holds of the tenant's memories, without the offset at which it last changed there.
+    /// Returns each shard's tenant memories, without the offset of their last change there.
     fn of_tenant(&self) -> Vec<Vec<Memory>> {
         let everyone = UserKey::of_tenant(TENANT).expect("a name");
         let of = |partition| {
@@ -58,7 +59,7 @@ impl Bench {
 }
 
 #[test]
-fn what_a_tenant_sees_is_the_same_on_every_shard_and_decided_once() {
+fn a_tenant_memory_is_the_same_on_every_shard_and_decided_once() {
     for partition in 0..PARTITIONS {
         let (mut bench, user) = (Bench::new(), user_on(partition));
         let event = json!({"id": "e-1", "at": "2026-01-01T10:00:00Z", "session": "s"});
@@ -67,7 +68,7 @@ fn what_a_tenant_sees_is_the_same_on_every_shard_and_decided_once() {
             .as_object_mut()
             .expect("an object")
             .extend(event.as_object().expect("an object").clone());
-        let decided = bench.told(&remember);
+        let decided = bench.applied(&remember);
         assert_eq!(
             (decided.len(), decided[0].outcome, decided[0].misrouted),
             (1, Outcome::Kept, false)
@@ -79,24 +80,24 @@ fn what_a_tenant_sees_is_the_same_on_every_shard_and_decided_once() {
             (decided[0].memory, Some(&*user))
         );
         assert!(!bench.awaits(&user));
-        let again = bench.told(&remember);
+        let again = bench.applied(&remember);
         assert_eq!((again[0].outcome, again[0].memory), (Outcome::Duplicate, decided[0].memory));
         let metadata = json!({"type": "update", "user": user, "memory": held[0][0].id.to_string(), "importance": 0.5});
-        assert_eq!(bench.told(&metadata)[0].outcome, Outcome::Updated);
+        assert_eq!(bench.applied(&metadata)[0].outcome, Outcome::Updated);
         let unknown = json!({"type": "update", "user": user, "memory": uuid::Uuid::nil().to_string(), "importance": 0.5});
-        assert_eq!(bench.told(&unknown)[0].outcome, Outcome::Refused);
+        assert_eq!(bench.applied(&unknown)[0].outcome, Outcome::Refused);
         let held = bench.of_tenant();
         assert!(held.iter().all(|shard| *shard == held[0]) && held[0][0].importance == 0.5);
     }
 }
 
 #[test]
-fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
+fn an_update_of_a_memory_forgotten_in_between_is_refused() {
     let everyone = UserKey::of_tenant(TENANT).expect("a name");
     let mut bench = Bench::new();
     let (orders, away): (Vec<i32>, Vec<i32>) =
         (0..PARTITIONS).partition(|p| everyone.partition(PARTITIONS) == *p);
-    let id = bench.told(&house("The office closes at six.", &user_on(0)))[0]
+    let id = bench.applied(&house("The office closes at six.", &user_on(0)))[0]
         .memory
         .expect("a memory")
         .to_string();
@@ -104,7 +105,7 @@ fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
     let record = bench.record(&update);
     let (on_its_way, decided) = bench.step(vec![record]);
     assert!(decided.is_empty());
-    bench.told(&json!({"type": "forget", "memory": id, "user": user_on(orders[0])}));
+    bench.applied(&json!({"type": "forget", "memory": id, "user": user_on(orders[0])}));
     let told = bench.settle(on_its_way);
     assert_eq!(
         (told.len(), told[0].outcome, &*told[0].key.to_string()),
@@ -113,9 +114,9 @@ fn an_update_of_what_was_forgotten_on_its_way_is_told_as_not_found() {
     assert!(!bench.awaits(&user_on(away[0])));
 }
 
-/// Processes with different keys do not know each other's records.
+/// Processes with different signing keys do not accept each other's forwarded records.
 #[test]
-fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_letter() {
+fn an_event_without_a_valid_signature_is_a_dead_letter_after_three_hops() {
     let mut bench = Bench::new();
     let away = (0..PARTITIONS)
         .find(|p| UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS) != *p);
@@ -126,7 +127,7 @@ fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_let
     let (mut dead, mut hops) = (0, 0);
     while let Some(record) = records.pop() {
         let (outputs, decided) = bench.step(vec![record]);
-        assert!(decided.is_empty(), "nobody is told that it is a duplicate: {decided:?}");
+        assert!(decided.is_empty(), "no duplicate is reported: {decided:?}");
         dead += outputs.iter().filter(|out| out.topic == "keepsake.dead-letters").count();
         for mut out in outputs {
             out.headers
@@ -136,7 +137,7 @@ fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_let
             hops += usize::from(out.topic == "keepsake.events");
             records.extend(bench.arrived(out));
         }
-        assert!(hops < 10, "it goes round for ever");
+        assert!(hops < 10, "the record is forwarded without end");
     }
     assert_eq!((dead, hops), (1, 3));
     // Sent again by hand, once the keys are equal.
@@ -150,7 +151,7 @@ fn an_event_whose_mark_fits_no_key_goes_round_three_times_and_ends_as_a_dead_let
 }
 
 #[test]
-fn an_event_that_is_sent_twice_before_it_had_its_turn_is_told_as_a_duplicate_with_its_memory() {
+fn an_event_sent_twice_before_it_is_applied_is_a_duplicate_with_its_memory() {
     let mut bench = Bench::new();
     let away = (0..PARTITIONS)
         .find(|p| UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS) != *p);
@@ -179,9 +180,9 @@ fn law_nobody_suffers_from_what_others_of_the_tenant_do_when_one_forgets_everyth
             json!({"type": "remember", "user": user, "content": "My locker is number nine."}),
             house("The office closes at six.", &other),
         ] {
-            bench.told(&event);
+            bench.applied(&event);
         }
-        // One more is on its way while everything is forgotten.
+        // One more memory is being forwarded while everything is forgotten.
         let forget = json!({"type": "forget", "everything": true, "user": user});
         let records =
             vec![bench.record(&house("Ada has the other key too.", &user)), bench.record(&forget)];
@@ -191,7 +192,7 @@ fn law_nobody_suffers_from_what_others_of_the_tenant_do_when_one_forgets_everyth
         assert_eq!(
             bench.awaits(&user),
             is_on_its_way,
-            "a reader of this offset waits until both had their turn"
+            "a reader of this offset waits until both are applied"
         );
         decided.extend(bench.settle(outputs));
         let forgotten =
@@ -199,23 +200,23 @@ fn law_nobody_suffers_from_what_others_of_the_tenant_do_when_one_forgets_everyth
         assert!(forgotten.related.len() >= 2, "{forgotten:?}");
         for shard in bench.of_tenant() {
             let left: Vec<&str> = shard.iter().map(|memory| memory.content.as_str()).collect();
-            assert_eq!(left, ["The office closes at six."], "what another told stays");
+            assert_eq!(left, ["The office closes at six."], "the memory of another author stays");
         }
         assert!(bench.memories(&user).is_empty() && !bench.awaits(&user));
     }
 }
 
 #[test]
-fn a_session_that_is_forgotten_takes_what_was_told_to_the_tenant_in_it() {
+fn forgetting_a_session_removes_its_tenant_memories() {
     let (mut bench, user) = (Bench::new(), user_on(0));
     for session in ["s1", "s2"] {
         let mut event = house(&format!("Rule of {session}."), &user);
         event["session"] = session.into();
-        bench.told(&event);
+        bench.applied(&event);
     }
-    bench.told(&json!({"type": "forget", "session": "s1", "user": user_on(1)}));
-    assert_eq!(bench.of_tenant()[0].len(), 2, "somebody else's session of the same name");
-    bench.told(&json!({"type": "forget", "session": "s1", "user": user}));
+    bench.applied(&json!({"type": "forget", "session": "s1", "user": user_on(1)}));
+    assert_eq!(bench.of_tenant()[0].len(), 2, "the session of another user with the same name");
+    bench.applied(&json!({"type": "forget", "session": "s1", "user": user}));
     assert!(
         bench.of_tenant().iter().all(|shard| shard.len() == 1 && shard[0].content == "Rule of s2.")
     );
@@ -224,14 +225,15 @@ fn a_session_that_is_forgotten_takes_what_was_told_to_the_tenant_in_it() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
-    /// Three users on three partitions change one memory at once; what is forwarded arrives partition by partition in any order.
+    /// Three users on three partitions change one memory at once. Forwarded records are delivered
+    /// partition by partition in any order.
     #[test]
     fn law_nobody_suffers_from_the_order_in_which_a_tenants_events_arrive(
         kinds in prop::collection::vec(0..5u8, 2..9),
         turns in prop::collection::vec(0..PARTITIONS, 1..60),
     ) {
         let mut bench = Bench::new();
-        let id = bench.told(&house("The guest wifi is called swordfish.", &user_on(0)))[0].memory.expect("a memory").to_string();
+        let id = bench.applied(&house("The guest wifi is called swordfish.", &user_on(0)))[0].memory.expect("a memory").to_string();
         let mut waiting: Vec<Vec<Record>> = vec![Vec::new(); PARTITIONS as usize];
         for (n, kind) in kinds.iter().enumerate() {
             let user = user_on(n as i32 % PARTITIONS);
@@ -249,7 +251,7 @@ proptest! {
         let mut turns = turns.into_iter().cycle();
         loop {
             let ready: Vec<usize> = (0..waiting.len()).filter(|partition| !waiting[*partition].is_empty()).collect();
-            let turn = turns.next().expect("it goes round") as usize;
+            let turn = turns.next().expect("the iterator is endless") as usize;
             let Some(partition) = ready.get(turn % ready.len().max(1)).copied() else { break };
             let record = waiting[partition].remove(0);
             let forwarded: Vec<OutgoingRecord> = bench.step(vec![record]).0;

@@ -1,4 +1,4 @@
-//! Withheld turns: nothing of their words is written, published or logged.
+//! Tests withheld turns: none of their words is written, published or logged.
 
 use super::{Bench, remember, turn};
 use crate::domain::{Decision, Outcome, UserKey};
@@ -13,8 +13,8 @@ fn said_by(role: &str, content: &str) -> Value {
     json!({"type": "turn", "user": "ada", "session": "s", "role": role, "content": content})
 }
 
-/// What was decided about each event, with its reason, and everything that went out.
-fn hear(bench: &mut Bench, events: &[Value]) -> (Vec<(Outcome, String)>, String) {
+/// Applies events and returns the outcome and reason of each decision, and the text of all outputs.
+fn apply(bench: &mut Bench, events: &[Value]) -> (Vec<(Outcome, String)>, String) {
     let records = events.iter().map(|event| bench.record(event)).collect();
     let (outputs, decisions) = bench.step(records);
     let told = outputs.iter().map(|output| {
@@ -26,7 +26,7 @@ fn hear(bench: &mut Bench, events: &[Value]) -> (Vec<(Outcome, String)>, String)
     )
 }
 
-/// Whether any record of the store has these words.
+/// Returns true if any record of the store contains the words.
 fn is_stored(bench: &Bench, words: &str) -> bool {
     let key = UserKey::new("default", "ada").expect("a name");
     let shard = bench.ingest.shards.get(key.partition(super::PARTITIONS)).expect("open");
@@ -40,14 +40,14 @@ fn is_stored(bench: &Bench, words: &str) -> bool {
 }
 
 fn leaves_nothing(bench: &mut Bench, events: &[Value], words: &str, reason: &str) {
-    let (decisions, told) = hear(bench, events);
+    let (decisions, told) = apply(bench, events);
     assert!(decisions.contains(&(Outcome::Dropped, reason.to_owned())), "{decisions:?}");
     assert!(!is_stored(bench, words), "{words} is in the store");
     assert!(!told.contains(words), "{words}: {told}");
 }
 
 #[test]
-fn what_is_off_the_record_is_written_nowhere_and_neither_is_what_repeats_it() {
+fn an_off_the_record_turn_and_its_echo_are_written_nowhere() {
     let secret = "Off the record: I am leaving for Timbuktu in June.";
     let echo = "Understood, I won't remember that you are leaving for Timbuktu.";
     let mut bench = Bench::of(&[]);
@@ -62,10 +62,10 @@ fn what_is_off_the_record_is_written_nowhere_and_neither_is_what_repeats_it() {
 }
 
 #[test]
-fn what_is_taken_back_is_erased_with_what_was_answered_to_it() {
+fn a_retracted_turn_is_erased_and_earlier_turns_stay() {
     let mut bench = Bench::of(&[]);
     let answer = "Timbuktu in June will be about 42 degrees, so the trip needs planning.";
-    hear(
+    apply(
         &mut bench,
         &[
             turn(HARP),
@@ -75,26 +75,23 @@ fn what_is_taken_back_is_erased_with_what_was_answered_to_it() {
         ],
     );
     assert!(is_stored(&bench, "Timbuktu"));
-    hear(&mut bench, &[turn("I'm moving to Zanzibar with my cat.")]);
-    let (decisions, _) = hear(&mut bench, &[turn("Forget what I just said.")]);
+    apply(&mut bench, &[turn("I'm moving to Zanzibar with my cat.")]);
+    let (decisions, _) = apply(&mut bench, &[turn("Forget what I just said.")]);
     assert_eq!(
         decisions,
         [(Outcome::Forgotten, "takes back the turn before: one memory is gone".to_owned())]
     );
     assert!(!is_stored(&bench, "Zanzibar") && !is_stored(&bench, "Forget what"));
-    assert!(
-        is_stored(&bench, "Timbuktu") && is_stored(&bench, "harp"),
-        "what was said before that stays"
-    );
+    assert!(is_stored(&bench, "Timbuktu") && is_stored(&bench, "harp"), "earlier turns stay");
 }
 
 #[test]
-fn taking_back_a_turn_that_made_no_memory_takes_its_words_from_its_neighbours() {
+fn retracting_a_turn_without_a_memory_removes_the_turn_from_its_neighbours() {
     let mut bench = Bench::of(&[]);
-    hear(&mut bench, &[turn(HARP), turn("Which coast is that exactly?")]);
+    apply(&mut bench, &[turn(HARP), turn("Which coast is that exactly?")]);
     assert!(is_stored(&bench, "coast"));
     let (decisions, _) =
-        hear(&mut bench, &[turn("forget what I just said"), turn("forget what i just said")]);
+        apply(&mut bench, &[turn("forget what I just said"), turn("forget what i just said")]);
     let reasons: Vec<&str> = decisions.iter().map(|(_, reason)| reason.as_str()).collect();
     let nothing = "takes back what was said before, and there is nothing";
     assert_eq!(reasons, ["takes back the turn before, of which no memory was made", nothing]);
@@ -102,11 +99,11 @@ fn taking_back_a_turn_that_made_no_memory_takes_its_words_from_its_neighbours() 
 }
 
 #[test]
-fn what_the_sender_asks_not_to_remember_is_context_only() {
+fn a_turn_with_remember_false_is_context_only() {
     let mut bench = Bench::of(&[]);
     let mut event = turn("I keep my boat in Timbuktu.");
     event["remember"] = false.into();
-    let (decisions, _) = hear(&mut bench, &[event, turn(FLIGHT)]);
+    let (decisions, _) = apply(&mut bench, &[event, turn(FLIGHT)]);
     assert_eq!(
         decisions[0],
         (Outcome::Dropped, "the sender asks not to remember it: context only".to_owned())
@@ -117,7 +114,7 @@ fn what_the_sender_asks_not_to_remember_is_context_only() {
     assert!(before.words.contains("Timbuktu"));
 }
 
-/// With a profile that never keeps anything about health.
+/// Makes a bench whose profile never keeps anything about health.
 fn discreet() -> Bench {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("discreet.toml");
@@ -126,7 +123,7 @@ fn discreet() -> Bench {
 }
 
 #[test]
-fn what_a_profile_never_keeps_is_written_nowhere() {
+fn a_category_that_the_profile_never_keeps_is_written_nowhere() {
     let mut bench = discreet();
     let reason = "about health, which this profile never keeps";
     let events = [
@@ -139,11 +136,11 @@ fn what_a_profile_never_keeps_is_written_nowhere() {
     assert_eq!(bench.memories("ada").len(), 2);
 
     let mut open = Bench::of(&[]);
-    hear(&mut open, &events);
+    apply(&mut open, &events);
     assert_eq!(open.memories("ada").len(), 4, "off by default");
 }
 
-/// Everything that is logged while it lives.
+/// Collects everything that is logged.
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<Vec<u8>>>);
 
@@ -158,8 +155,8 @@ impl Write for Logged {
     }
 }
 
-/// The decision on an event whose sender waits for a reply, and all that leaves the process because of it: decisions, states of memories, the
-/// changelog, the reply, metrics and log.
+/// Applies an event whose sender waits for a reply. Returns the decision, the reply, and the text
+/// of everything that leaves the process: outputs, changelog, reply, metrics and log.
 fn ask(bench: &mut Bench, event: &Value) -> (Decision, Value, String) {
     bench.ingest.options.changelog = true;
     let mut record = bench.record(event);
@@ -196,9 +193,9 @@ fn ask(bench: &mut Bench, event: &Value) -> (Decision, Value, String) {
 }
 
 #[test]
-fn an_update_to_what_a_profile_never_keeps_is_refused_and_changes_nothing() {
+fn an_update_to_a_category_that_is_never_kept_is_refused() {
     let mut bench = discreet();
-    hear(&mut bench, &[turn(HARP)]);
+    apply(&mut bench, &[turn(HARP)]);
     let before = bench.memories("ada").remove(0);
     let update = |id: &str, content: &str| {
         let memory = before.id.to_string();
@@ -221,15 +218,15 @@ fn an_update_to_what_a_profile_never_keeps_is_refused_and_changes_nothing() {
         (&before.content, before.importance, before.version)
     );
 
-    // Other words are taken, and are seen in every place that was searched.
+    // Check of the check: a permitted update is found in every place that was searched.
     let (decision, _, out) = ask(&mut bench, &update("2", "Anna plays the harp in Timbuktu."));
     assert_eq!(decision.outcome, Outcome::Updated);
     assert!(is_stored(&bench, "Timbuktu") && out.contains("Timbuktu"));
 }
 
 #[test]
-fn another_systems_gate_hears_no_wishes() {
+fn a_published_policy_follows_no_wishes() {
     let mut bench = Bench::of(&[("profile", "memory-platform")]);
-    hear(&mut bench, &[turn("I prefer tea, just between us.")]);
+    apply(&mut bench, &[turn("I prefer tea, just between us.")]);
     assert!(is_stored(&bench, "just between us"));
 }

@@ -1,10 +1,12 @@
-//! Extracts memories from the last messages of a conversation at once. Until then its messages wait
-//! in the archive, where no recall sees them.
+//! Extracts memories from the last messages of a conversation at once. Until then the messages wait
+//! in the archive, where no recall finds them.
 //!
-//!   1. Collect the messages of this conversation that wait.
-//!   2. Before enough answers came: remove the messages that the next extraction will not read.
-//!   3. Else read the last messages: store an episode, and of each extracted message activate the
-//!      waiting memory, or count a use of the memory with the same statement. Remove the others.
+//!   1. Collect the waiting messages of this conversation.
+//!   2. With fewer than `every_answers` answers, remove the messages that the next extraction will
+//!      not read, and stop.
+//!   3. Otherwise read the last messages and store an episode.
+//!   4. For each extracted message, activate the waiting memory, or count a use of the memory with
+//!      the same statement. Remove all other waiting messages.
 
 use super::gate::{self, Episode, Extracted, Gate, Message};
 use super::{WAITING, WAITS};
@@ -19,8 +21,9 @@ use crate::text;
 use std::collections::BTreeSet;
 
 const EPISODE: &str = "episode";
-/// No candidate has this span.
+/// Span from which the episode's id is made. No candidate has this span.
 const EPISODE_SPAN: u32 = u32::MAX;
+/// The article gives an episode no importance.
 const EPISODE_IMPORTANCE: f32 = 0.5;
 const SUMMARY_CHARS: usize = 200;
 
@@ -36,7 +39,7 @@ pub fn extract(
     let is_answer = |memory: &&Memory| memory.role == Role::Assistant;
     let answers = sources(waiting.iter().filter(is_answer)).len();
     if turn.role != Role::Assistant || answers < gate.every_answers {
-        // Answers stay, because the extraction counts them.
+        // Answers stay, because the next extraction is due after `every_answers` of them.
         for memory in waiting.iter().filter(|memory| !is_answer(memory)) {
             if read.iter().all(|other| other.id != memory.id) {
                 staged.remove_memory(cx.key(), memory.id)?;
@@ -64,20 +67,20 @@ pub fn extract(
     Ok(())
 }
 
-/// The messages of this conversation that wait, oldest first, and the active memories.
+/// Returns the waiting messages of this conversation, oldest first, and the active memories.
 fn waiting_and_known(cx: &Context<'_>, staged: &Staged<'_>) -> Result<(Vec<Memory>, Vec<Memory>)> {
     let (archived, known): (Vec<Memory>, Vec<Memory>) =
         memories_and_archive(cx, staged)?.into_iter().partition(|memory| memory.archived);
-    let waits =
-        |memory: &Memory| memory.reason == WAITS && memory.session.as_deref() == cx.session();
-    Ok((archived.into_iter().filter(waits).collect(), known))
+    let mut waiting = archived;
+    waiting.retain(|memory| memory.reason == WAITS && memory.session.as_deref() == cx.session());
+    Ok((waiting, known))
 }
 
 fn sources<'m>(memories: impl Iterator<Item = &'m Memory>) -> BTreeSet<&'m Position> {
     memories.map(|memory| &memory.source).collect()
 }
 
-/// The parts of the last messages. A long message waits in several parts and counts once.
+/// Returns the parts of the last messages. A long message waits in several parts and counts once.
 fn last_messages(waiting: &[Memory], gate: &Gate) -> Vec<Memory> {
     let mut last: Vec<&Position> = Vec::new();
     for memory in waiting.iter().rev() {
@@ -149,7 +152,7 @@ fn put_episode(
     Ok(())
 }
 
-/// Replaces the reason of a decision of this turn, which said that the message waits.
+/// Replaces the reason `WAITS` of a decision of this turn by the result of the extraction.
 fn rewrite(decision: &mut Decision, kept: &BTreeSet<MemoryId>, reason: &str) {
     decision.reason = reason.to_owned();
     if decision.memory.is_some_and(|id| !kept.contains(&id)) {

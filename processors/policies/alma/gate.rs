@@ -1,5 +1,8 @@
-//! Alma's extraction: what of a conversation's last messages becomes a memory, how much it matters, and what the episode was. By rules;
-//! whatever reads messages and returns the same, a language model for one, can take its place.
+//! Extracts memories and an episode from the last messages of a conversation, with an importance
+//! and a confidence for each memory. Pure.
+//!
+//! Regular expressions replace the language model of Alma's article. A model with the same input
+//! (`&[Message]`) and output ([`Extracted`], [`Episode`]) could take their place.
 
 use crate::domain::{Kind, Memory, MemoryId, Role};
 use crate::policies::shared::wording::{content, is_courtesy, specifics, stems};
@@ -11,11 +14,13 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// The assistant's messages from one extraction to the next, and the last messages of both that one reads.
+    /// Messages of the assistant between two extractions.
     pub every_answers: usize,
+    /// Last messages, of user and assistant, that an extraction reads.
     pub messages: usize,
     pub memories_max: usize,
-    /// Importance of what is critical, useful by category, and minor; below the least nothing is worth remembering.
+    /// Importance: critical, then useful by category, then minor. Below `importance_min` a message
+    /// makes no memory.
     pub critical: f32,
     pub project: f32,
     pub decision: f32,
@@ -23,10 +28,11 @@ pub struct Gate {
     pub fact: f32,
     pub minor: f32,
     pub importance_min: f32,
-    /// What the user stated, and what was inferred.
+    /// Confidence in the user's own statements (`stated`) and in the assistant's (`inferred`).
     pub stated: f32,
     pub inferred: f32,
-    /// The share of common keywords from which two are the same, and how many keywords it takes to tell.
+    /// Smallest share of common keywords that makes a duplicate, and the fewest keywords for which
+    /// the share is computed.
     pub same_overlap: f32,
     pub same_keywords_min: usize,
 }
@@ -36,13 +42,13 @@ pub struct Gate {
 pub struct Message<'a> {
     pub role: Role,
     pub content: &'a str,
-    /// The sender's word for the kind, which wins.
+    /// The kind that the sender gave. A hint overrides the category found in the text.
     pub hint: Option<&'a Kind>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extracted {
-    /// Its place among the messages.
+    /// Index of the message.
     pub message: usize,
     pub category: Kind,
     pub importance: f32,
@@ -51,18 +57,23 @@ pub struct Extracted {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Episode {
-    /// The message that says most of it.
+    /// Index of the user's message with the most recurring keywords, which serves as the summary.
     pub message: usize,
     pub topics: Vec<String>,
+    /// Index of the last message that reports a result.
     pub outcome: Option<usize>,
 }
 
+/// Why each `Regex::new` in this file cannot fail.
 const FIXED: &str = "a fixed pattern, compiled by the tests";
 const TOPICS_MAX: usize = 3;
 
 static PROJECT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(migrat|build|develop|launch|refactor|deploy|redesign)(e|es|ed|ing)?\b|\b(project|roadmap|sprint|milestone|release)\b")
-        .expect(FIXED)
+    Regex::new(concat!(
+        r"(?i)\b(migrat|build|develop|launch|refactor|deploy|redesign)(e|es|ed|ing)?\b",
+        r"|\b(project|roadmap|sprint|milestone|release)\b",
+    ))
+    .expect(FIXED)
 });
 
 static DECISION: LazyLock<Regex> = LazyLock::new(|| {
@@ -78,18 +89,24 @@ static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static FACT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(i|we|my|our|user)\b.*\b(am|is|are|was|have|has|lives?|works?|uses?|owns?|moved)\b|\bi['’]m\b")
-        .expect(FIXED)
+    Regex::new(concat!(
+        r"(?i)\b(i|we|my|our|user)\b.*",
+        r"\b(am|is|are|was|have|has|lives?|works?|uses?|owns?|moved)\b|\bi['’]m\b",
+    ))
+    .expect(FIXED)
 });
 
 static MINOR: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(mentioned|said|told|talked about|tried|bought|saw|met)\b").expect(FIXED)
 });
 
-/// What is wrong to forget: a deadline, a danger, a change that is under way.
+/// Matches critical information: a deadline, a danger, or a change in progress.
 static CRITICAL: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(allerg\w+|deadline|critical|must|never|migrat\w+|production|emergency|password|this quarter)\b")
-        .expect(FIXED)
+    Regex::new(concat!(
+        r"(?i)\b(allerg\w+|deadline|critical|must|never|migrat\w+|production|emergency|password",
+        r"|this quarter)\b",
+    ))
+    .expect(FIXED)
 });
 
 static ENDED: LazyLock<Regex> = LazyLock::new(|| {
@@ -97,7 +114,7 @@ static ENDED: LazyLock<Regex> = LazyLock::new(|| {
         .expect(FIXED)
 });
 
-/// From none to `memories_max`: what matters most first, of equals what was said first.
+/// Returns up to `memories_max` memories, the most important first; ties keep the messages' order.
 pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
     let one = |(place, message): (usize, &Message<'_>)| {
         let category =
@@ -117,19 +134,17 @@ pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
     found
 }
 
-/// None, where nothing was talked about.
+/// Summarises the messages as an episode, or returns `None` if no keyword occurs twice.
 pub fn episode(messages: &[Message<'_>]) -> Option<Episode> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for message in messages {
         keywords(message.content).into_iter().for_each(|word| *times.entry(word).or_default() += 1);
     }
-    let told = |message: &Message<'_>| {
-        keywords(message.content).iter().map(|word| times[word]).sum::<usize>()
-    };
-    let said_by_user =
-        messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
-    let (message, _) =
-        said_by_user.max_by_key(|(place, message)| (told(message), usize::MAX - place))?;
+    let of_user = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    let (message, _) = of_user.max_by_key(|(place, message)| {
+        let recurring: usize = keywords(message.content).iter().map(|word| times[word]).sum();
+        (recurring, usize::MAX - place)
+    })?;
     let mut topics: Vec<(usize, String)> =
         times.into_iter().filter(|(_, count)| *count > 1).map(|(word, n)| (n, word)).collect();
     topics.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -144,7 +159,8 @@ fn keywords(text: &str) -> BTreeSet<String> {
     content(text).into_iter().map(str::to_lowercase).collect()
 }
 
-/// The memory that says the same: by the share of all keywords of both that they have in common.
+/// Finds the newest memory whose keywords have a Jaccard similarity of at least `same_overlap` with
+/// the text (<https://en.wikipedia.org/wiki/Jaccard_index>).
 pub fn same(gate: &Gate, content: &str, memories: &[Memory]) -> Option<MemoryId> {
     let keywords = stems(content);
     let is_same = |memory: &&Memory| {
@@ -167,7 +183,7 @@ fn importance(gate: &Gate, content: &str, category: &str) -> f32 {
     }
 }
 
-/// None: a question, a courtesy, or nothing that could be remembered.
+/// Returns the category of a text, or `None` for a question, a courtesy or a text without content.
 pub fn category(text: &str) -> Option<&'static str> {
     match () {
         () if is_courtesy(text) || text.trim_end().ends_with('?') => None,
@@ -236,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_most_comes_first_when_there_is_too_much() {
+    fn beyond_10_memories_the_most_important_ones_are_kept() {
         let many: Vec<String> = (0..10)
             .map(|n| format!("User mentioned Plan{n}"))
             .chain(["The deadline is in May".into()])
@@ -248,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn confidence_is_1_0_for_what_the_user_stated_and_0_7_for_what_was_inferred() {
+    fn confidence_is_1_0_for_stated_and_0_7_for_inferred_memories() {
         let of = |role| extract(&gate(), &[message(role, "I prefer TypeScript")])[0].confidence;
         assert_eq!((of(Role::User), of(Role::Assistant)), (1.0, 0.7));
     }
@@ -271,7 +287,7 @@ mod tests {
         assert!(!same_at(0.80, obvious.0, obvious.1), "80 % lets obvious duplicates through");
         assert!(
             !same_at(0.60, "prefers TypeScript", "prefers TypeScript"),
-            "two keywords tell nothing"
+            "two keywords are too few to compare"
         );
     }
 
@@ -283,7 +299,7 @@ mod tests {
             message(Role::User, "auth was fine yesterday"),
             message(Role::Assistant, "Root cause was a missing await"),
         ];
-        let episode = episode(&messages).expect("there was something");
+        let episode = episode(&messages).expect("keywords recur in these messages");
         assert_eq!((episode.message, episode.outcome), (0, Some(3)));
         assert_eq!(episode.topics, ["auth", "middleware"]);
         assert_eq!(

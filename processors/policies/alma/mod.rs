@@ -1,5 +1,5 @@
-//! The policy of Alma: messages wait until the assistant has answered several times, then memories
-//! and an episode are extracted from them. `README.md` cites the document.
+//! Implements Alma's policy: messages wait until the assistant has answered several times, then
+//! memories and an episode are extracted from them at once. `README.md` cites the document.
 
 mod extraction;
 mod gate;
@@ -15,8 +15,9 @@ use crate::memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, S
 use crate::memory::staged::Staged;
 use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits};
 
-/// The reason of a message that waits for its extraction, and its kind where the sender gave none.
+/// Reason of a message that waits for its extraction. Messages that wait are found by this reason.
 const WAITS: &str = "waits for the next extraction";
+/// Kind of such a message if the sender gave none.
 const WAITING: &str = "waiting";
 
 pub struct Alma {
@@ -35,7 +36,7 @@ impl Policy for Alma {
         Needs { all_memories: true, decides_later: true, ..Needs::default() }
     }
 
-    /// Puts every message aside until the next extraction.
+    /// Stores every message in the archive until the next extraction.
     fn judge(&self, _: &Context<'_>, _: &Staged<'_>, said: Said<'_>) -> Result<Judgement> {
         Ok(Judgement {
             outcome: Outcome::Kept,
@@ -55,8 +56,11 @@ impl Policy for Alma {
     }
 
     fn remember(&self, _: &Context<'_>, _: &Staged<'_>, asked: Asked<'_>) -> Result<Wish> {
-        let category = || Kind::new(gate::category(&asked.asked.content).unwrap_or("fact"));
-        let kind = asked.asked.kind.clone().unwrap_or_else(category);
+        let asked = asked.asked;
+        let kind = match &asked.kind {
+            Some(kind) => kind.clone(),
+            None => Kind::new(gate::category(&asked.content).unwrap_or("fact")),
+        };
         Ok(Wish { kind, confidence: 1.0, same: None, links: Links::default() })
     }
 

@@ -1,4 +1,8 @@
-//! Alma's ranking and its context: soul blocks first, then scored memories in half of what is left, then episodes and procedures, in XML.
+//! Ranks memories and assembles the context as Alma's article describes both.
+//!
+//!   score  0.40 relevance + 0.30 importance + 0.20 recency + 0.10 frequency
+//!   block  soul blocks, then memories in half of the remaining budget, then episodes and
+//!          procedures, each part in an XML section of its own
 
 use crate::domain::{Memory, Time};
 use crate::policies::shared::{best_first, days_since_access, summed};
@@ -12,11 +16,11 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct Rank {
     pub weights: Weights,
-    /// Weights of their own, by `tenant/user`.
+    /// Weights of single users, by `tenant/user`.
     #[serde(default)]
     pub users: BTreeMap<String, Weights>,
     pub recency_half_life_days: f32,
-    /// The share of the budget behind the soul blocks that memories may fill.
+    /// Largest share of the budget that memories may fill, after the soul blocks.
     pub memories_share: f32,
     pub limit: usize,
 }
@@ -61,13 +65,14 @@ impl Part {
     }
 }
 
-/// Part by part; episodes latest first, the others by their score.
+/// Orders the hits by part. Episodes come latest first, the other parts by score.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
     let one = |hit: Hit| {
         let weights = rank.users.get(hit.memory.key.as_str()).unwrap_or(&rank.weights);
         let parts = [
             ("relevance", weights.relevance * hit.own.cosine),
-            // What is only inferred matters less: a stated preference stands before a more important guess.
+            // Confidence lowers the importance of an inference, so that a stated preference ranks
+            // before a more important guess.
             ("importance", weights.importance * hit.memory.importance * hit.memory.confidence),
             ("recency", weights.recency * recency(rank, &hit.memory, at)),
             ("frequency", weights.frequency * frequency(hit.memory.uses)),
@@ -82,15 +87,18 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
     ranked
 }
 
+/// Halves with every `recency_half_life_days` since the last access.
 fn recency(rank: &Rank, memory: &Memory, at: Time) -> f32 {
     (-days_since_access(memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE)).exp2()
 }
 
+/// Grows with the logarithm of the uses and reaches 1 at 99.
 fn frequency(uses: u32) -> f32 {
     ((uses as f32 + 1.0).log10() / 2.0).min(1.0)
 }
 
-/// What does not fit is left out whole. Soul blocks are left out only where the budget is too small for them alone.
+/// Fills the parts in their order. A memory that does not fit is left out whole, never cut. Soul
+/// blocks come first, so they are left out only if the budget is too small for them alone.
 pub(super) fn block(
     rank: &Rank,
     ranked: &[Ranked],
@@ -121,7 +129,7 @@ pub(super) fn block(
                 PromptBlock { text, tokens, taken }
             };
         }
-        // The whole may be longer than its parts were counted.
+        // The whole block may count more tokens than the sum of its lines.
         context.drop_last();
     }
 }
@@ -131,7 +139,7 @@ struct Context {
 }
 
 impl Context {
-    /// How much of the budget the part takes.
+    /// Adds the lines of a part that fit into the budget, and returns the tokens they take.
     fn fill(
         &mut self,
         part: Part,
@@ -156,11 +164,12 @@ impl Context {
 
     fn text(&self) -> String {
         let filled = self.lines.iter().filter(|(_, lines)| !lines.is_empty());
-        let part = |(part, lines): (&Part, &Vec<(usize, String)>)| {
-            let lines: String = lines.iter().map(|(_, text)| text.as_str()).collect();
-            format!("<{0}>\n{lines}</{0}>\n", part.tag())
-        };
-        filled.map(part).collect()
+        filled
+            .map(|(part, lines)| {
+                let lines: String = lines.iter().map(|(_, text)| text.as_str()).collect();
+                format!("<{0}>\n{lines}</{0}>\n", part.tag())
+            })
+            .collect()
     }
 
     fn drop_last(&mut self) {
@@ -171,7 +180,8 @@ impl Context {
 }
 
 fn line(part: Part, memory: &Memory) -> String {
-    let (kind, content) = (memory.kind.as_str(), xml_text(&memory.content));
+    let kind = memory.kind.as_str();
+    let content = xml_text(&memory.content);
     match part {
         Part::Soul => format!("<{kind}>{content}</{kind}>\n"),
         Part::Memories => {
@@ -182,17 +192,18 @@ fn line(part: Part, memory: &Memory) -> String {
             )
         }
         Part::Episodes => {
-            let attribute = |name: &str| {
-                memory
-                    .metadata
-                    .get(name)
-                    .map(|value| format!(" {name}=\"{}\"", xml_text(value)))
-                    .unwrap_or_default()
-            };
-            format!("<episode{}{}>{content}</episode>\n", attribute("topics"), attribute("outcome"))
+            let topics = attribute(memory, "topics");
+            let outcome = attribute(memory, "outcome");
+            format!("<episode{topics}{outcome}>{content}</episode>\n")
         }
         Part::Procedures => format!("<procedure>{content}</procedure>\n"),
     }
+}
+
+/// Writes a field of the metadata as an XML attribute, or nothing if the memory has no such field.
+fn attribute(memory: &Memory, name: &str) -> String {
+    let value = memory.metadata.get(name);
+    value.map(|value| format!(" {name}=\"{}\"", xml_text(value))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -221,8 +232,9 @@ mod tests {
 
     fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {
         let mut hit = hit(number, content, 0.0, 0.5);
-        (hit.memory_mut().kind, hit.memory_mut().importance, hit.memory_mut().fresh_at) =
-            (Kind::new(kind), importance, NOW);
+        hit.memory_mut().kind = Kind::new(kind);
+        hit.memory_mut().importance = importance;
+        hit.memory_mut().fresh_at = NOW;
         hit
     }
 
@@ -237,8 +249,9 @@ mod tests {
     #[test]
     fn the_weights_are_0_40_0_30_0_20_and_0_10() {
         let mut subject = of(1, "fact", "tea", 0.9);
-        (subject.own.cosine, subject.memory_mut().uses, subject.memory_mut().fresh_at) =
-            (0.7, 9, Time(NOW.0 - 7 * DAY));
+        subject.own.cosine = 0.7;
+        subject.memory_mut().uses = 9;
+        subject.memory_mut().fresh_at = Time(NOW.0 - 7 * DAY);
         let expected = 0.40 * 0.7 + 0.30 * 0.9 + 0.20 * 0.5 + 0.10 * 0.5;
         assert!((ordered(rank(), &[subject])[0].score - expected).abs() < 1e-6);
     }
@@ -280,7 +293,8 @@ mod tests {
 
     #[test]
     fn a_user_may_have_weights_of_their_own() {
-        let (mut near, matters) = (of(1, "fact", "near", 0.1), of(2, "fact", "matters", 1.0));
+        let mut near = of(1, "fact", "near", 0.1);
+        let matters = of(2, "fact", "matters", 1.0);
         near.own.cosine = 0.9;
         let hits = [near, matters];
         let own = Weights { relevance: 1.0, importance: 0.0, recency: 0.0, frequency: 0.0 };
@@ -308,17 +322,26 @@ mod tests {
     }
 
     #[test]
-    fn the_context_is_the_documents() {
+    fn the_context_block_is_that_of_the_document() {
         let ranked = ordered(rank(), &example());
-        let block = policy(rank()).render(&ranked, 1000, &|text| text.len() / 4).expect("its own");
+        let block = policy(rank())
+            .render(&ranked, 1000, &|text| text.len() / 4)
+            .expect("this policy renders a block of its own");
         assert_eq!(
             block.text,
-            "<alma_soul>\n<identity>A patient engineer</identity>\n<anti_patterns>Never &lt;flatters&gt;</anti_patterns>\n</alma_soul>\n\
+            "<alma_soul>\n\
+             <identity>A patient engineer</identity>\n\
+             <anti_patterns>Never &lt;flatters&gt;</anti_patterns>\n\
+             </alma_soul>\n\
              <alma_memories>\n\
-             <memory importance=\"0.9\" category=\"project\">Migrating auth to PostgreSQL</memory>\n\
-             <memory importance=\"0.7\" category=\"preference\">Prefers concise code reviews</memory>\n\
+             <memory importance=\"0.9\" category=\"project\">\
+             Migrating auth to PostgreSQL</memory>\n\
+             <memory importance=\"0.7\" category=\"preference\">\
+             Prefers concise code reviews</memory>\n\
              </alma_memories>\n\
-             <alma_episodes>\n<episode topics=\"auth,middleware\">Debugged auth middleware</episode>\n</alma_episodes>\n\
+             <alma_episodes>\n\
+             <episode topics=\"auth,middleware\">Debugged auth middleware</episode>\n\
+             </alma_episodes>\n\
              <alma_procedures>\n<procedure>Run the tests first</procedure>\n</alma_procedures>\n"
         );
         assert_eq!(block.taken, [0, 1, 2, 3, 4, 5]);
@@ -339,29 +362,40 @@ mod tests {
         ];
         let ranked = ordered(rank(), &hits);
         let budget = 2_050;
-        let block = policy(rank()).render(&ranked, budget, &chars).expect("its own");
+        let block = policy(rank())
+            .render(&ranked, budget, &chars)
+            .expect("this policy renders a block of its own");
         let in_it = |c: char, length: usize| block.text.contains(&c.to_string().repeat(length));
-        assert!(in_it('i', 979), "always");
+        assert!(in_it('i', 979), "soul blocks are always included");
         assert!(!in_it('m', 600) && in_it('m', 300), "half of about 1,020 is left for memories");
-        assert!(in_it('e', 500), "what memories may not fill is there for episodes");
+        assert!(in_it('e', 500), "episodes use the half that memories may not fill");
         assert!(block.tokens <= budget);
     }
 
     proptest! {
         #[test]
         fn never_over_the_budget_and_never_cut(
-            rows in prop::collection::vec(("(identity|fact|episode|procedure|\\PC{1,5})", any::<String>(), 0f32..1.0), 0..12),
+            rows in prop::collection::vec(
+                ("(identity|fact|episode|procedure|\\PC{1,5})", any::<String>(), 0f32..1.0),
+                0..12,
+            ),
             budget in 0usize..600,
         ) {
-            let hits: Vec<Hit> = rows.iter().enumerate().map(|(n, (kind, content, x))| of(n as u32, kind, content, *x)).collect();
+            let hits: Vec<Hit> = rows
+                .iter()
+                .enumerate()
+                .map(|(n, (kind, content, x))| of(n as u32, kind, content, *x))
+                .collect();
             let ranked = ordered(rank(), &hits);
             let count = |text: &str| text.len() + text.lines().count().pow(2);
-            let block = policy(rank()).render(&ranked, budget, &count).expect("its own");
+            let block = policy(rank()).render(&ranked, budget, &count).expect("this policy renders a block of its own");
             prop_assert!(block.tokens <= budget);
             prop_assert_eq!(block.text.is_empty(), block.taken.is_empty());
-            let is_tag = |line: &str| line.starts_with('<') && line.ends_with('>');
-            prop_assert!(block.text.lines().all(is_tag), "{}", block.text);
-            prop_assert_eq!(block.text.matches("<alma_").count(), block.text.matches("</alma_").count());
+            for line in block.text.lines() {
+                prop_assert!(line.starts_with('<') && line.ends_with('>'), "{}", block.text);
+            }
+            let opened = block.text.matches("<alma_").count();
+            prop_assert_eq!(opened, block.text.matches("</alma_").count());
         }
     }
 }

@@ -1,9 +1,10 @@
-//! The gate of Keepsake's policy.
+//! Judges a candidate under Keepsake's own policy.
 //!
-//!   1. Find the nearest memories, and among them one with the same statement.
+//!   1. Find the nearest memories, and among them a memory with the same statement.
 //!   2. Find the memories that the candidate replaces, contradicts or probably revises.
-//!   3. Measure its surprise on the user's memories, turns and words (`stages/score`).
-//!   4. Compare the total with the threshold, which depends on the user's last totals.
+//!   3. Score the surprise against the user's memories, recent turns and vocabulary
+//!      (`stages/score`).
+//!   4. Compare the total with the threshold, which depends on the user's recent totals.
 
 use super::Keepsake;
 use crate::domain::{Memory, MemoryId, Outcome, Role};
@@ -21,12 +22,13 @@ use crate::stages::split::change::PossibleRevision;
 use crate::text;
 use std::collections::HashSet;
 
-/// Neighbours that may be a repetition: the nearest may be of another speaker.
+/// Nearest memories that are checked for a repetition. More than one, because the nearest may be of
+/// another speaker.
 const NEIGHBOURS: usize = 3;
-/// A memory that was kept as an answer may have few points of its own.
+/// Smallest importance of a kept memory: an answer to a question may have few points of its own.
 const IMPORTANCE_MIN: f32 = 0.1;
-/// The cosine of an echo: an assistant says "you" where the memory says "I", so the same words are a
-/// little further apart.
+/// Largest cosine that an echo of a memory needs. An assistant's "you" replaces the user's "I",
+/// which lowers the cosine of otherwise equal words.
 pub const ECHO_COSINE: f32 = 0.7;
 
 /// A memory with the same statement as the candidate.
@@ -118,14 +120,16 @@ pub fn judge(
     })
 }
 
-/// Keeps of several links to one memory the first kind: replaced, then contradicted, then revised.
+/// Reduces several links to one memory to the first kind: replaced, then contradicted, then
+/// revised.
 fn link_each_once(links: &mut Links) {
     let mut linked: HashSet<MemoryId> = links.replaced.iter().map(|memory| memory.id).collect();
     links.opposed.retain(|opposed| linked.insert(opposed.memory.id));
     links.revised.retain(|revised| linked.insert(revised.memory.id));
 }
 
-/// The gate's verdict. A profile may keep every turn of a role, whatever its surprise.
+/// Compares surprise with the threshold. A profile may keep every turn of a role regardless of
+/// surprise.
 fn verdict(
     cx: &Context<'_>,
     said: Said<'_>,
@@ -140,7 +144,7 @@ fn verdict(
     GateVerdict { keep: true, reason, class: "role" }
 }
 
-/// Outcome, class and reason: merged, dropped, superseded or kept.
+/// Chooses the outcome (merged, dropped, superseded or kept) with its class and reason.
 fn concluded(
     cx: &Context<'_>,
     said: Said<'_>,
@@ -174,8 +178,8 @@ fn concluded(
     (Outcome::Kept, verdict.class, reason)
 }
 
-/// Finds the memory in which the same person made the same statement. An assistant's turn repeats
-/// the memory of anybody.
+/// Finds a memory with the same statement by the same speaker. The echo of an assistant may repeat
+/// the memory of any speaker.
 fn same(
     policy: &Keepsake,
     cx: &Context<'_>,

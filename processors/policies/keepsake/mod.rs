@@ -1,6 +1,7 @@
-//! Keepsake's own policy: surprise as a weighted sum of parts against a threshold of the user's own
-//! totals, links to earlier memories, and ranking by words, meaning and context with an estimate of
-//! relevance.
+//! Implements Keepsake's own policy. The gate compares surprise, a weighted sum of parts, with a
+//! threshold from the user's own totals, and links a candidate to earlier memories. The ranking
+//! uses words, vectors and context, and estimates the relevance of each memory. `README.md` lists
+//! the steps and the origin of the numbers.
 
 mod gate;
 
@@ -26,11 +27,12 @@ pub struct Keepsake {
     pub weights: score::SurpriseWeights,
     pub merge: Merge,
     pub rank: rank::RankOptions,
-    /// Names the weights of the total, and the treatment of roles.
+    /// Identifies the weights: two policies with equal `totals` give every candidate the same
+    /// total.
     totals: String,
 }
 
-/// The likeness from which a candidate is the same statement as a memory.
+/// The smallest cosine and word overlap at which a candidate repeats a memory.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merge {
@@ -38,7 +40,7 @@ pub struct Merge {
     pub overlap: f32,
 }
 
-/// Keys of `[rank]` that belong to retrieval, and the tables of other policies.
+/// Keys of `[rank]` that retrieval or other policies read.
 const NOT_RANKING: &[&str] = &["k1", "b", "previous", "short_words", "first_person", "rule"];
 
 impl Keepsake {
@@ -56,7 +58,7 @@ impl Keepsake {
     }
 }
 
-/// Keepsake's own policy, if this is it: for measurements of its parts.
+/// Returns Keepsake's own policy if `policy` is that one. Evaluations use it to measure the parts.
 pub fn own(policy: &dyn Policy) -> Option<&Keepsake> {
     let policy: &dyn Any = policy;
     policy.downcast_ref()
@@ -109,7 +111,7 @@ impl Policy for Keepsake {
     }
 }
 
-/// The memories that a text to remember probably revises, without those that it replaces.
+/// Finds the memories that a `remember` probably revises, without the memories it replaces.
 fn revised(
     cx: &Context<'_>,
     staged: &Staged<'_>,
@@ -119,10 +121,12 @@ fn revised(
 ) -> Result<Vec<revisions::Revised>> {
     let Some(news) = PossibleRevision::of(&asked.content) else { return Ok(Vec::new()) };
     let at = cx.event.at;
-    let closes = |old: &&crate::domain::Memory| {
-        slots::closes(at, &asked.content, old) && !slots::is_late(at, old)
-    };
-    let closed: Vec<_> = links.replaced.iter().filter(closes).map(|old| old.id).collect();
+    let closed: Vec<_> = links
+        .replaced
+        .iter()
+        .filter(|old| slots::closes(at, &asked.content, old) && !slots::is_late(at, old))
+        .map(|old| old.id)
+        .collect();
     let near = cx.nearest(staged, vector, revisions::NEIGHBOURS)?;
     let new = revisions::Statement {
         news: &news,

@@ -1,5 +1,8 @@
-//! Lynkr's gate: five weighted factors of surprise and a threshold. Its document gives the weights and examples with their scores; how a
-//! factor is read from a text is ours, and so chosen that every example comes out within 0.02.
+//! Scores a candidate by Lynkr's five weighted factors of surprise and compares the total with a
+//! threshold. Pure.
+//!
+//! The document gives the weights, the threshold and six examples with scores. The measurement of
+//! each factor is our own; every example comes out within 0.02 of the document's score.
 
 use crate::domain::{Kind, Memory, MemoryId, Surprise};
 use crate::policies::shared::wording::{self, content, information, specifics, stems};
@@ -18,50 +21,67 @@ pub struct Gate {
     pub emphasis: f32,
     pub context_switch: f32,
     pub threshold: f32,
-    /// Newest memories that a new one may be the same as.
+    /// Number of newest memories that are checked for a duplicate.
     pub dedup_lookback: usize,
-    /// The share of common words from which two are the same.
+    /// Smallest share of common words that makes a duplicate.
     pub dedup_overlap: f32,
-    /// The share of names, numbers and identifiers among the words that is as specific as it gets.
+    /// Share of names, numbers and identifiers among the words at which specificity is 1.
     pub specific_full: f32,
 }
 
-/// In this order: the first that fits wins, and what fits none is a fact.
+/// Why each `Regex::new` in this file cannot fail.
+const FIXED: &str = "a fixed pattern, compiled by the tests";
+
+/// Wordings of each kind. Order matters: the first match wins. A text without a match is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
-    let wording = |kind, pattern| {
-        (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"))
-    };
-    vec![
-        wording(
+    let wordings = [
+        (
             "relationship",
-            r"(?i)\b(depends? on|imports?|extends|implements|inherits from|belongs to|connects to|is part of)\b",
+            concat!(
+                r"(?i)\b(depends? on|imports?|extends|implements|inherits from|belongs to",
+                r"|connects to|is part of)\b",
+            ),
         ),
-        wording("entity", r"(?i)^\W*(file|function|class|module|component|endpoint|package)s?:"),
-        wording(
+        ("entity", r"(?i)^\W*(file|function|class|module|component|endpoint|package)s?:"),
+        (
             "decision",
-            r"(?i)\b(decided|(we|i) (chose|agreed)|let[’']s (use|go|stick|switch)|going with|we([’']ll| will) use)\b",
+            concat!(
+                r"(?i)\b(decided|(we|i) (chose|agreed)|let[’']s (use|go|stick|switch)",
+                r"|going with|we([’']ll| will) use)\b",
+            ),
         ),
-        wording(
+        (
             "preference",
-            r"(?i)\b(prefer(s|red)?|favou?rite|i (really |also )?(like|love|hate|dislike|enjoy)|(i|we) (always|never))\b",
+            concat!(
+                r"(?i)\b(prefer(s|red)?|favou?rite",
+                r"|i (really |also )?(like|love|hate|dislike|enjoy)|(i|we) (always|never))\b",
+            ),
         ),
-        wording(
+        (
             "fact",
-            r"(?i)\b(i|we)( \w+ly| also| now)? (am|are|have|live|work|use|own|moved|study|speak)\b|\b(my|our|this) \w+ \w+",
+            concat!(
+                r"(?i)\b(i|we)( \w+ly| also| now)?",
+                r" (am|are|have|live|work|use|own|moved|study|speak)\b|\b(my|our|this) \w+ \w+",
+            ),
         ),
-    ]
+    ];
+    wordings.map(|(kind, pattern)| (kind, Regex::new(pattern).expect(FIXED))).into()
 });
 
 static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)!|\b(prefer(s|red)?|always|never|must|important(ly)?|critical|definitely|remember|actually|decided|let[’']s)\b",
-    )
-    .expect("a fixed pattern, compiled by the tests")
+    Regex::new(concat!(
+        r"(?i)!|\b(prefer(s|red)?|always|never|must|important(ly)?|critical|definitely|remember",
+        r"|actually|decided|let[’']s)\b",
+    ))
+    .expect(FIXED)
 });
 
 static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(actually|instead|no longer|not any ?more|rather than|changed my mind|switched)\b|, not ")
-        .expect("a fixed pattern, compiled by the tests")
+    Regex::new(concat!(
+        r"(?i)\b(actually|instead|no longer|not any ?more|rather than|changed my mind|switched)\b",
+        r"|, not ",
+    ))
+    .expect(FIXED)
 });
 
 pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
@@ -81,10 +101,11 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
     }
 }
 
-/// The mean of the factors that can be asked here, by their weights. With nothing known there is nothing to contradict, and with
-/// nothing said before no subject to change: only so the document's 0.9 for a first statement is within reach.
+/// Computes the weighted mean of the factors that have an input. Without a memory there is nothing
+/// to contradict, and without an earlier turn no topic to leave; such a factor is left out with its
+/// weight. Otherwise a first statement could not reach the document's 0.9.
 fn surprise(gate: &Gate, text: &str, kind: &Kind, ground: &Ground<'_>) -> Surprise {
-    let tells = tells(text);
+    let is_informative = is_informative(text);
     let words = information(text);
     let known = ground
         .memories
@@ -95,12 +116,12 @@ fn surprise(gate: &Gate, text: &str, kind: &Kind, ground: &Ground<'_>) -> Surpri
         .iter()
         .filter(|word| !known.as_ref().is_some_and(|known| known.contains(*word)))
         .collect();
-    let novelty = if tells { new.len() as f32 / words.len().max(1) as f32 } else { 0.0 };
-    let specificity = if tells { novelty.ceil() * specificity(gate, text) } else { 0.0 };
-    let emphasis = held(EMPHATIC.is_match(text) && tells);
+    let novelty = if is_informative { new.len() as f32 / words.len().max(1) as f32 } else { 0.0 };
+    let specificity = if is_informative { novelty.ceil() * specificity(gate, text) } else { 0.0 };
+    let emphasis = held(EMPHATIC.is_match(text) && is_informative);
     let contradiction = contradiction(text, kind, ground.memories);
-    let context_switch =
-        (!ground.recent.is_empty()).then(|| held(tells && !is_same_subject(&words, ground)));
+    let context_switch = (!ground.recent.is_empty())
+        .then(|| held(is_informative && !is_same_subject(&words, ground)));
     let parts = [
         ("novelty", Some(novelty), gate.novelty),
         ("contradiction", contradiction, gate.contradiction),
@@ -127,10 +148,9 @@ fn surprise(gate: &Gate, text: &str, kind: &Kind, ground: &Ground<'_>) -> Surpri
     }
 }
 
-/// Greetings, confirmations, questions and generic statements tell nothing.
-fn tells(text: &str) -> bool {
-    let asks = text.trim_end().ends_with('?');
-    !asks
+/// Returns false for greetings, confirmations, questions and generic statements.
+fn is_informative(text: &str) -> bool {
+    !text.trim_end().ends_with('?')
         && !wording::is_courtesy(text)
         && (!specifics(text).is_empty() || KINDS.iter().any(|(_, wording)| wording.is_match(text)))
 }
@@ -140,35 +160,34 @@ fn specificity(gate: &Gate, text: &str) -> f32 {
     (share / gate.specific_full.max(f32::MIN_POSITIVE)).min(1.0)
 }
 
-/// Nothing to be asked where nothing of the kind is known that has a word in common.
+/// Returns 1 for a text with a word of change ("actually", "no longer") about a memory of its kind,
+/// else 0. `None` if no memory of the kind has a word in common with the text.
 fn contradiction(text: &str, kind: &Kind, memories: &[Memory]) -> Option<f32> {
     let words = stems(text);
-    let is_about_the_same =
-        |memory: &&Memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words);
-    let about = memories
+    let related: Vec<_> = memories
         .iter()
-        .filter(is_about_the_same)
+        .filter(|memory| memory.kind == *kind && !stems(&memory.content).is_disjoint(&words))
         .map(|memory| information(&memory.content))
-        .collect::<Vec<_>>();
-    let says_otherwise =
-        CHANGED.is_match(text) && about.iter().any(|known| !information(text).is_subset(known));
-    (!about.is_empty()).then(|| held(says_otherwise))
+        .collect();
+    let is_changed =
+        CHANGED.is_match(text) && related.iter().any(|known| !information(text).is_subset(known));
+    (!related.is_empty()).then(|| held(is_changed))
 }
 
 fn is_same_subject(words: &BTreeSet<String>, ground: &Ground<'_>) -> bool {
     ground.recent.iter().any(|turn| !stems(&turn.content).is_disjoint(words))
 }
 
-/// One of the newest few that has nearly the same words.
+/// Finds a memory with nearly the same words among the `dedup_lookback` newest ones.
 fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
     let newest = &memories[memories.len().saturating_sub(gate.dedup_lookback)..];
     let words = stems(text);
-    let overlap = |memory: &&Memory| {
+    let is_duplicate = |memory: &&Memory| {
         let known = stems(&memory.content);
         let common = known.intersection(&words).count() as f32;
         common / known.union(&words).count().max(1) as f32 >= gate.dedup_overlap
     };
-    newest.iter().rev().find(overlap).map(|memory| memory.id)
+    newest.iter().rev().find(is_duplicate).map(|memory| memory.id)
 }
 
 fn kind(text: &str) -> Kind {
@@ -225,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_as_remembered_is_stored_with_its_kind() {
+    fn statements_listed_as_remembered_are_stored_with_their_kind() {
         for (text, kind) in [
             ("I prefer TypeScript over JavaScript", "preference"),
             ("I prefer JWT over sessions", "preference"),
@@ -254,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_as_discarded_is_dropped_also_from_an_empty_store() {
+    fn statements_listed_as_discarded_are_dropped_also_from_an_empty_store() {
         for text in [
             "Hello",
             "Thanks",
@@ -312,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_five_are_looked_at_for_the_same() {
+    fn only_the_newest_five_memories_are_checked_for_a_duplicate() {
         let text = "Actually I never deploy the billing service to Lisbon on Friday";
         let same = "I never deploy the billing service to Lisbon on Friday";
         let others =
@@ -333,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_senders_kind_wins() {
+    fn a_kind_from_the_sender_overrides_the_wording() {
         let hint = Kind::new("ritual");
         let judged =
             judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) });

@@ -1,5 +1,5 @@
-//! The policy of Lynkr: five weighted factors of surprise, and recency, importance and relevance as
-//! ranking. `README.md` cites the document.
+//! Implements Lynkr's policy: a gate of five weighted factors of surprise, and a ranking by
+//! recency, importance and relevance. `README.md` cites the document.
 
 mod gate;
 mod rank;

@@ -1,4 +1,5 @@
-//! Lynkr's ranking: recency, importance and relevance by words as weighted equals, and its section for the system prompt.
+//! Ranks memories by Lynkr's formula, 0.30 recency + 0.40 importance + 0.30 relevance, and renders
+//! the document's section for the system prompt.
 
 use crate::domain::Time;
 use crate::policies::shared::{best_first, days_since_access, one_section, summed};
@@ -12,7 +13,7 @@ pub struct Rank {
     pub recency: f32,
     pub importance: f32,
     pub relevance: f32,
-    /// Recency is exp(−days since access / this).
+    /// Divisor in exp(−days since access / `recency_days`).
     pub recency_days: f32,
     pub limit: usize,
     pub limit_max: usize,
@@ -27,7 +28,8 @@ pub enum Format {
     Detailed,
 }
 
-/// Where the caller puts the block: into the system prompt, or in front of the conversation as the assistant's own words.
+/// Chooses the opening line, for a block in the system prompt or in a message of the assistant
+/// before the conversation. Placing the block is left to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Injection {
@@ -35,7 +37,8 @@ pub enum Injection {
     AssistantPreamble,
 }
 
-/// What a full-text search finds; of no memory without a common word anything is said. BM25 has no upper end: its best is 1.
+/// Scores the memories that have a word in common with the question, as a full-text search would
+/// find them. BM25 has no upper bound, so the best word score counts as a relevance of 1.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
     let best = hits.iter().map(|hit| hit.own.words).fold(0.0, f32::max);
     let found = hits.into_iter().filter(|hit| hit.own.words > 0.0);
@@ -74,10 +77,11 @@ fn compact(one: &Ranked) -> String {
     format!("- [{}] {}\n", label(one.memory.kind.as_str()), one_line(&one.memory.content))
 }
 
-/// The document shows no detailed line: the same with its day and its importance.
+/// Writes the compact line with the day and the importance. The document shows no detailed line.
 fn detailed(one: &Ranked) -> String {
     let memory = &one.memory;
-    let (day, importance) = (date(memory.created_at), memory.importance);
+    let day = date(memory.created_at);
+    let importance = memory.importance;
     format!(
         "- [{}] {} ({day}, importance {importance:.2})\n",
         label(memory.kind.as_str()),
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_section_is_the_documents() {
+    fn the_section_is_that_of_the_document() {
         let of = |number, kind: &str, content: &str, importance| {
             edited(number, content, 1.0, |memory| {
                 (memory.kind, memory.importance) = (Kind::new(kind), importance)
@@ -180,8 +184,12 @@ mod tests {
             of(4, "entity", "File: src/api/auth.js handles authentication", 0.6),
         ];
         let ranked = policy(rank()).rank(hits.to_vec(), &ask("q", &nothing()), NOW).ranked;
-        let block =
-            |rank| policy(rank).render(&ranked, 1000, &|text| text.len()).expect("it has one").text;
+        let block = |rank| {
+            policy(rank)
+                .render(&ranked, 1000, &|text| text.len())
+                .expect("this policy renders a block of its own")
+                .text
+        };
         assert_eq!(
             block(rank()),
             "## Relevant Context from Previous Conversations\n\n\

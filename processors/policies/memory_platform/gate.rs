@@ -1,4 +1,7 @@
-//! The Memory Platform's extractor: how salient a piece of knowledge is at first, and how sure by where it comes from.
+//! Classifies a candidate as fact, preference or insight, and sets its initial salience (from kind,
+//! specificity and emphasis) and its confidence (from the speaker). Pure.
+//!
+//! The document leaves the extractor open; the wordings and the points are our own.
 
 use crate::domain::{Kind, Memory, MemoryId, Role, Surprise};
 use crate::policies::shared::wording::{is_courtesy, specifics};
@@ -11,26 +14,29 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// Salience at first, by kind.
+    /// Initial salience by kind.
     pub fact: f32,
     pub preference: f32,
     pub insight: f32,
-    /// Added for a name, a number or an identifier; for emphasis.
+    /// Added for a name, a number or an identifier.
     pub specific: f32,
+    /// Added for emphasis.
     pub emphasis: f32,
-    /// Confidence in what the user states, and in what is inferred: all that others say.
+    /// Confidence in the user's statements (`stated`) and in every other speaker's (`inferred`).
     pub stated: f32,
     pub inferred: f32,
-    /// The share of common words from which a fact is mentioned again.
+    /// Smallest share of common words that makes a repetition.
     pub same_overlap: f32,
 }
 
+/// Why each `Regex::new` in this file cannot fail.
 const FIXED: &str = "a fixed pattern, compiled by the tests";
 
 static INSIGHT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)\b(reali[sz]ed?|learn(ed|t)|noticed|figured out|turns out|found out|discovered|the key is|lesson|takeaway)\b",
-    )
+    Regex::new(concat!(
+        r"(?i)\b(reali[sz]ed?|learn(ed|t)|noticed|figured out|turns out|found out|discovered",
+        r"|the key is|lesson|takeaway)\b",
+    ))
     .expect(FIXED)
 });
 
@@ -42,8 +48,11 @@ static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static FACT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(i|we|my|our|he|she|they|the|this)\b.*\b(is|are|am|was|were|have|has|had|lives?|works?|uses?|owns?|moved|born|decided|will)\b|\bi['’]m\b")
-        .expect(FIXED)
+    Regex::new(concat!(
+        r"(?i)\b(i|we|my|our|he|she|they|the|this)\b.*\b(is|are|am|was|were|have|has|had",
+        r"|lives?|works?|uses?|owns?|moved|born|decided|will)\b|\bi['’]m\b",
+    ))
+    .expect(FIXED)
 });
 
 static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
@@ -51,14 +60,12 @@ static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
         .expect(FIXED)
 });
 
-/// Kept is what tells something; how much it matters is its salience, which fades.
+/// Keeps every candidate that has a kind. There is no threshold: salience decides in the ranking.
 pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
     let read = if is_courtesy(text) || text.trim_end().ends_with('?') { None } else { kind(text) };
     let keep = read.is_some();
-    let (of_kind, specific) = (
-        read.map_or(0.0, |kind| salience_of(gate, kind)),
-        held(keep && !specifics(text).is_empty()),
-    );
+    let of_kind = read.map_or(0.0, |kind| salience_of(gate, kind));
+    let specific = held(keep && !specifics(text).is_empty());
     let emphasis = held(keep && EMPHATIC.is_match(text));
     let points = [
         (read.unwrap_or("fact"), of_kind),
@@ -71,7 +78,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
         reason: if keep {
             format!("salience of {}", listed(&points))
         } else {
-            "tells nothing".to_owned()
+            "neither fact, preference nor insight".to_owned()
         },
         surprise: Surprise {
             total: salience,
@@ -89,7 +96,7 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
     }
 }
 
-/// The same fact mentioned again: confidence rises instead of a second memory.
+/// Finds the memory that the text repeats. Its confidence rises, and no second memory is made.
 fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
     memories
         .iter()
@@ -106,7 +113,7 @@ fn salience_of(gate: &Gate, kind: &str) -> f32 {
     }
 }
 
-/// None: it tells nothing.
+/// Returns the kind of a text, or `None` if no wording matches and nothing in it is specific.
 pub fn kind(text: &str) -> Option<&'static str> {
     match () {
         () if INSIGHT.is_match(text) => Some("insight"),
@@ -148,23 +155,21 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_nothing_is_no_knowledge() {
+    fn courtesies_questions_and_generic_texts_are_dropped() {
         for text in ["Hello", "OK", "so it goes", "What is my birthday?"] {
             assert!(!judged(text, Role::User).keep, "{text:?}");
         }
     }
 
     #[test]
-    fn explicit_statements_of_the_user_are_surer_than_what_is_inferred() {
-        let (stated, inferred) = (
-            judged("I prefer tea", Role::User).confidence,
-            judged("You prefer tea", Role::Assistant).confidence,
-        );
+    fn explicit_statements_have_more_confidence_than_inferred_ones() {
+        let stated = judged("I prefer tea", Role::User).confidence;
+        let inferred = judged("You prefer tea", Role::Assistant).confidence;
         assert!(stated > inferred && inferred > 0.0, "{stated} {inferred}");
     }
 
     #[test]
-    fn the_same_fact_mentioned_again_is_no_second_memory() {
+    fn a_repeated_fact_makes_no_second_memory() {
         let known = [
             memory(1, "fact", "My birthday is in May"),
             memory(2, "fact", "My sister lives in Porto"),

@@ -1,5 +1,5 @@
-//! The policy of the Memory Platform: salience that decays, confidence by origin, and a composite
-//! score. `README.md` cites the document.
+//! Implements the Memory Platform's policy: salience that decays, confidence by origin, and a
+//! composite score. `README.md` cites the document.
 
 mod gate;
 mod rank;

@@ -1,4 +1,8 @@
-//! The Memory Platform's composite score: similarity, salience as it has decayed by now, and confidence.
+//! Ranks memories by the Memory Platform's composite score.
+//!
+//!   score     w1 · similarity + w2 · salience(t) + w3 · confidence
+//!   salience  salience(0) · e^(−λ · days since the last access)
+//!   λ         by kind, and slower the more stable the content is
 
 use crate::domain::{Memory, Time};
 use crate::policies::shared::{best_first, days_since_access, summed};
@@ -14,33 +18,36 @@ pub struct Rank {
     pub similarity: f32,
     pub salience: f32,
     pub confidence: f32,
-    /// What is less sure is not returned.
+    /// A memory with less confidence is not returned.
     pub confidence_min: f32,
-    /// λ of a memory of middling stability, by kind; others have that of a fact.
+    /// λ by kind, for a stability of 0.5. Other kinds decay like a fact.
     pub decay: BTreeMap<String, f32>,
-    /// From 0 to 1, by what a memory is about.
+    /// Stability, 0 to 1, of lasting facts and of passing ones.
     pub stability_high: f32,
     pub stability_low: f32,
 }
 
+/// Stability of a memory that matches neither [`LASTING`] nor [`PASSING`].
 const STABILITY_MIDDLING: f32 = 0.5;
 
+/// Why each `Regex::new` in this file cannot fail.
 const FIXED: &str = "a fixed pattern, compiled by the tests";
 
-static LASTS: LazyLock<Regex> = LazyLock::new(|| {
+static LASTING: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary)\b")
         .expect(FIXED)
 });
 
-static PASSES: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)\b(current(ly)?|status|right now|today|this week|at the moment|mood|feel(s|ing)?|opinion|recently|these days)\b",
-    )
+static PASSING: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?i)\b(current(ly)?|status|right now|today|this week|at the moment|mood|feel(s|ing)?",
+        r"|opinion|recently|these days)\b",
+    ))
     .expect(FIXED)
 });
 
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
-    let sure = hits.into_iter().filter(|hit| hit.memory.confidence >= rank.confidence_min);
+    let confident = hits.into_iter().filter(|hit| hit.memory.confidence >= rank.confidence_min);
     let one = |hit: Hit| {
         let parts = [
             ("similarity", rank.similarity * hit.own.cosine),
@@ -49,15 +56,15 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
         ];
         summed(hit.memory, question, &parts)
     };
-    best_first(sure.map(one).collect())
+    best_first(confident.map(one).collect())
 }
 
-/// salience(0) · e^(−λ · days since the last access).
+/// Computes salience(0) · e^(−λ · days since the last access).
 fn salience(rank: &Rank, memory: &Memory, at: Time) -> f32 {
     memory.importance * (-decay_rate(rank, memory) * days_since_access(memory, at)).exp()
 }
 
-/// The kind's rate at middling stability; nothing for what never changes, twice that for what always does.
+/// Returns λ: the kind's rate at a stability of 0.5, 0 at a stability of 1 and twice the rate at 0.
 fn decay_rate(rank: &Rank, memory: &Memory) -> f32 {
     let of_kind = rank
         .decay
@@ -70,8 +77,8 @@ fn decay_rate(rank: &Rank, memory: &Memory) -> f32 {
 
 fn stability(rank: &Rank, content: &str) -> f32 {
     match () {
-        () if LASTS.is_match(content) => rank.stability_high,
-        () if PASSES.is_match(content) => rank.stability_low,
+        () if LASTING.is_match(content) => rank.stability_high,
+        () if PASSING.is_match(content) => rank.stability_low,
         () => STABILITY_MIDDLING,
     }
 }
@@ -100,7 +107,8 @@ mod tests {
 
     fn of(kind: &str, content: &str, cosine: f32) -> Hit {
         let mut hit = hit(1, content, 0.0, cosine);
-        (hit.memory_mut().kind, hit.memory_mut().importance) = (Kind::new(kind), 1.0);
+        hit.memory_mut().kind = Kind::new(kind);
+        hit.memory_mut().importance = 1.0;
         hit
     }
 
@@ -110,10 +118,9 @@ mod tests {
             [("fact", 0.01f32), ("preference", 0.05), ("insight", 0.10), ("summary", 0.15)]
         {
             for days in [0, 1, 10, 100] {
-                let (actual, expected) = (
-                    salience(&rank(), &of(kind, "tea", 0.0).memory, Time(days * DAY)),
-                    (-rate * days as f32).exp(),
-                );
+                let memory = of(kind, "tea", 0.0).memory;
+                let actual = salience(&rank(), &memory, Time(days * DAY));
+                let expected = (-rate * days as f32).exp();
                 assert!(
                     (actual - expected).abs() < 1e-5,
                     "{kind} after {days} days: {actual}, not {expected}"
@@ -132,11 +139,9 @@ mod tests {
     #[test]
     fn stable_memories_decay_much_slower() {
         let after = |content| salience(&rank(), &of("fact", content, 0.0).memory, Time(100 * DAY));
-        let (birthday, other, status) = (
-            after("My birthday is in May"),
-            after("I own a boat"),
-            after("The current status is red"),
-        );
+        let birthday = after("My birthday is in May");
+        let other = after("I own a boat");
+        let status = after("The current status is red");
         assert!(
             birthday > 0.8 && birthday > 2.0 * other && other > status,
             "{birthday} {other} {status}"

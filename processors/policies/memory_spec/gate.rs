@@ -1,4 +1,9 @@
-//! The memory specification's importance: novelty by distance to the centroid, and salience by signals in the text; and its four types.
+//! Computes the specification's importance of a candidate and chooses one of four memory types.
+//! Pure.
+//!
+//!   importance  0.6 novelty + 0.4 salience, discarded below 0.3
+//!   novelty     1 − cosine to the centroid of the user's memories
+//!   salience    points for an entity, a number or date, a preference and technical words
 
 use crate::domain::{Kind, Surprise};
 use crate::policies::shared::wording::{content, specifics};
@@ -13,16 +18,17 @@ use std::sync::LazyLock;
 pub struct Gate {
     pub novelty: f32,
     pub salience: f32,
-    /// What each signal adds to salience, which ends at 1.
+    /// Points of each signal of salience. The sum is capped at 1.
     pub entity: f32,
     pub number: f32,
     pub preference: f32,
     pub technical: f32,
-    /// Bits of rarity that the words of a technical text have in the mean.
+    /// Mean rarity of the words, in bits, from which a text is technical.
     pub technical_bits: f32,
     pub threshold: f32,
 }
 
+/// Why each `Regex::new` in this file cannot fail.
 const FIXED: &str = "a fixed pattern, compiled by the tests";
 
 static PREFERENCE: LazyLock<Regex> =
@@ -30,7 +36,10 @@ static PREFERENCE: LazyLock<Regex> =
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)[0-9]|\b(january|february|march|april|june|july|august|september|october|november|december)\b|\b(mon|tues|wednes|thurs|fri|satur|sun)day\b",
+        r"(?xi) [0-9]
+          | \b (?: january | february | march | april | june | july | august | september | october
+            | november | december ) \b
+          | \b (?: mon | tues | wednes | thurs | fri | satur | sun ) day \b",
     )
     .expect(FIXED)
 });
@@ -40,11 +49,12 @@ static NOW: LazyLock<Regex> = LazyLock::new(|| {
         .expect(FIXED)
 });
 
-/// Subject, a verb of state, object; what happened is an event and no fact.
+/// Matches subject, verb of state and object. A verb of action makes an event, which is episodic.
 static STATES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?x) ^ \W* (?: [\w'’.-]+ \s+ ){1,5}?
-          (?: is | are | am | has | have | lives? | works? | uses? | owns? | likes? | prefers? | speaks? | stud(?:y|ies) | needs? | runs? | wants? | knows? )
+          (?: is | are | am | has | have | lives? | works? | uses? | owns? | likes? | prefers?
+            | speaks? | stud(?:y|ies) | needs? | runs? | wants? | knows? )
           (?: \s+ (?: a | an | the ) )? \s+ \w",
     )
     .expect(FIXED)
@@ -80,7 +90,8 @@ fn salience(gate: &Gate, text: &str, rarity: &Rarity) -> f32 {
     signals.into_iter().map(|(weight, holds)| weight * held(holds)).sum::<f32>().min(1.0)
 }
 
-/// A name inside a sentence, or a word that no sentence begins with: "PostgreSQL".
+/// Finds a capitalised word inside a sentence, or one with another capital, a digit or a mark:
+/// "PostgreSQL". A plain capitalised word at the beginning of a sentence does not count.
 fn has_entity(text: &str) -> bool {
     specifics(text).iter().any(|word| {
         word.starts_with(char::is_uppercase) && !word.chars().all(|c| c.is_ascii_digit())
@@ -93,7 +104,7 @@ fn mean_bits(text: &str, rarity: &Rarity) -> f32 {
         / words.len().max(1) as f32
 }
 
-/// A preference is a way to proceed.
+/// Chooses the memory type by the specification's rules, in their order.
 pub fn kind(text: &str) -> Kind {
     Kind::new(match () {
         () if PREFERENCE.is_match(text) => "procedural",
@@ -188,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hint_wins() {
+    fn a_kind_from_the_sender_overrides_the_rules() {
         let hint = Kind::new("working");
         assert_eq!(
             judge(&gate(), "I prefer tea", &Ground { hint: Some(&hint), ..ground(&RARITY) }).kind,

@@ -1,5 +1,5 @@
-//! The policy of the Memory Logic Specification: novelty by the distance to the centroid, salience by
-//! signals, four types of memory, and retrieval by meaning. `README.md` cites the document.
+//! Implements the Memory Logic Specification: novelty by the distance to the centroid, salience by
+//! signals, four types of memory, and retrieval by cosine. `README.md` cites the document.
 
 mod gate;
 mod rank;

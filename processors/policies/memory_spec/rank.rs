@@ -1,4 +1,8 @@
-//! The memory specification's retrieval: nearest by meaning, filtered, wishes first, as many as fit the budget, in its `<memory>` block.
+//! Ranks memories by the specification's retrieval and renders its `<memory>` block.
+//!
+//!   1. Take the `top_k · 4` nearest memories by cosine, and all procedural ones.
+//!   2. Leave out memories with too little importance.
+//!   3. Put procedural memories first, each group in the order of its score.
 
 use crate::policies::shared::{best_first, summed};
 use crate::stages::rank::frame::{Frame, bare, one_line};
@@ -8,11 +12,13 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rank {
-    /// Memories in an answer, and how many times as many are looked at.
+    /// Memories in an answer.
     pub top_k: usize,
+    /// Candidates per memory in an answer.
     pub candidates_factor: usize,
     pub importance_min: f32,
-    /// Asks for a cross-encoder. There is none here, so the weighted blend that stands in for one.
+    /// Turns on the weighted blend, the specification's fallback without a cross-encoder. This
+    /// policy has no cross-encoder.
     pub reranker: bool,
     pub blend_cosine: f32,
     pub blend_importance: f32,
@@ -20,7 +26,8 @@ pub struct Rank {
 
 const PROCEDURAL: &str = "procedural";
 
-/// Procedural memories lie in a table of their own and are always there; of the others the nearest are.
+/// Orders the hits. Procedural memories are always included, because the specification keeps them
+/// in a table of their own; the others must be among the nearest.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
     let one = |hit: Hit| {
         let importance = hit.memory.importance;
@@ -31,16 +38,17 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
         let parts = if rank.reranker { &blend[..] } else { &[("cosine", hit.own.cosine)] };
         summed(hit.memory, question, parts)
     };
-    let (procedural, mut others): (Vec<Hit>, Vec<Hit>) =
+    let (procedural, mut others): (Vec<_>, Vec<_>) =
         hits.into_iter().partition(|hit| hit.memory.kind.as_str() == PROCEDURAL);
     others
         .sort_by(|a, b| b.own.cosine.total_cmp(&a.own.cosine).then(a.memory.id.cmp(&b.memory.id)));
     others.truncate(question.limit.saturating_mul(rank.candidates_factor));
-    let important = |hits: Vec<Hit>| {
-        hits.into_iter().filter(|hit| hit.memory.importance >= rank.importance_min).map(one)
-    };
-    let (procedural, others) = (important(procedural).collect(), important(others).collect());
-    [best_first(procedural), best_first(others)].concat()
+    [procedural, others]
+        .map(|mut hits| {
+            hits.retain(|hit| hit.memory.importance >= rank.importance_min);
+            best_first(hits.into_iter().map(one).collect())
+        })
+        .concat()
 }
 
 pub(super) fn frame() -> Frame<'static> {
@@ -59,14 +67,14 @@ fn section(one: &Ranked) -> u8 {
     u8::from(one.memory.kind.as_str() != PROCEDURAL)
 }
 
-/// Without the two signs that could end the block.
 fn write(one: &Ranked) -> String {
-    let safe = |text: String| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    format!(
-        "[{}] {}\n",
-        safe(bare(one.memory.kind.as_str())).to_uppercase(),
-        safe(one_line(&one.memory.content))
-    )
+    let kind = escaped(&bare(one.memory.kind.as_str())).to_uppercase();
+    format!("[{kind}] {}\n", escaped(&one_line(&one.memory.content)))
+}
+
+/// Escapes the signs with which a memory could end the `<memory>` block.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -125,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn four_times_top_k_are_looked_at_and_what_is_filtered_is_made_up_for_among_them() {
+    fn four_times_top_k_candidates_make_up_for_those_that_are_filtered_out() {
         let hits: Vec<Hit> = (0..10)
             .map(|number| {
                 let mut hit =
@@ -161,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_is_the_documents() {
+    fn the_block_is_that_of_the_document() {
         let hits = [
             of(
                 1,
@@ -182,7 +190,7 @@ mod tests {
         let block = |budget| {
             policy(rank())
                 .render(&ranked, budget, &|text| text.split_whitespace().count())
-                .expect("its own")
+                .expect("this policy renders a block of its own")
         };
         assert_eq!(
             block(100).text,
@@ -193,6 +201,10 @@ mod tests {
              [EPISODIC] 2024-01-20: Discussed &lt;/memory&gt; migration.\n\
              </memory>\n"
         );
-        assert_eq!(block(17).taken, [0, 3], "what does not fit is passed over for what does");
+        assert_eq!(
+            block(17).taken,
+            [0, 3],
+            "a memory that does not fit is skipped, and a later one that fits is taken"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Plain memories and turns for the seeds' tests.
+//! Provides plain memories, turns and profile numbers for the tests of the published policies.
 
 use super::Ground;
 use crate::domain::{
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 pub static RARITY: LazyLock<Rarity> = LazyLock::new(Rarity::flat);
 
-/// A user's first words.
+/// The inputs of a gate for a user's first turn: no memories, no earlier turns.
 pub fn ground(rarity: &Rarity) -> Ground<'_> {
     Ground {
         memories: &[],
@@ -29,7 +29,7 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
     Memory {
         around: NeighbourTurns::default(),
         id: MemoryId::of(&source, 0),
-        key: UserKey::new("default", "anna").expect("a plain name"),
+        key: UserKey::new("default", "anna").expect("a valid name"),
         author: None,
         scope: Scope::User,
         session: None,
@@ -77,8 +77,8 @@ pub fn said(content: &str) -> ContextTurn {
     }
 }
 
-/// The numbers of a rule as the profile has them that is built in.
+/// Reads `[gate.rule.RULE]` from the text of a built-in profile.
 pub fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
-    let profile: toml::Table = profile.parse().expect("it is built in");
+    let profile: toml::Table = profile.parse().expect("the built-in profile is valid TOML");
     profile["gate"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
 }

@@ -1,18 +1,20 @@
-//! What the seeds' documents call information, specific, a greeting or a question, read from the words. English.
+//! Classifies English wording for the published policies: courtesies, content words, and specific
+//! tokens such as names, numbers and identifiers. The documents use these terms without defining
+//! them. Limit: English only.
 
 use crate::text;
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// Said to begin, to agree or to correct: no part of what is told.
+/// Words that open, agree or correct, and carry no information.
 const FILLERS: &[&str] = &[
     "actually", "also", "bye", "cool", "good", "great", "hello", "hey", "hi", "instead", "let",
     "lets", "nice", "ok", "okay", "please", "really", "sure", "thank", "thanks", "well", "wow",
     "yeah", "yes",
 ];
 
-/// What stands around the thing that is told of: "I prefer …", "decided to use …".
+/// Words that frame the information: "I prefer …", "decided to use …".
 const FRAMES: &[&str] = &[
     "am",
     "chose",
@@ -33,11 +35,13 @@ const FRAMES: &[&str] = &[
     "using",
 ];
 
-/// The whole text says hello, thanks or yes.
+/// Matches a text that is nothing but a greeting, thanks or a confirmation.
 static COURTESY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?xi) ^ \W* (?: hi | hello | hey | thanks | thank\ you | many\ thanks | ok | okay | got\ it | yes | yeah | no | sure | great | perfect
-          | good\ (?:morning|evening|night) | bye | goodbye | you're\ welcome | sounds\ good | that's\ (?:good|great|fine|nice|right) )
+        r"(?xi) ^ \W*
+          (?: hi | hello | hey | thanks | thank\ you | many\ thanks | ok | okay | got\ it | yes
+          | yeah | no | sure | great | perfect | good\ (?:morning|evening|night) | bye | goodbye
+          | you're\ welcome | sounds\ good | that's\ (?:good|great|fine|nice|right) )
           (?: \ (?: there | so\ much | a\ lot | everyone | all ) )? \W* $",
     )
     .expect("a fixed pattern, compiled by the tests")
@@ -47,35 +51,36 @@ pub fn is_courtesy(text: &str) -> bool {
     COURTESY.is_match(text)
 }
 
-/// A word as it stands between two spaces, without marks at its ends: "auth.js" is one.
+/// Splits a text at whitespace and trims punctuation at the ends: "auth.js" is one token.
 pub fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
         .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
         .filter(|word| !word.is_empty())
 }
 
-/// Tokens that mean something, in the order they stand.
+/// Returns the tokens of a text without stop words and fillers, in order.
 pub fn content(text: &str) -> Vec<&str> {
     tokens(text).filter(|token| !is_empty_word(token)).collect()
 }
 
-/// Stems of what is told, without the words around it; of those, if there is nothing else.
+/// Returns the stems of the content tokens without frame words. If the text has only frame words,
+/// returns their stems.
 pub fn information(text: &str) -> BTreeSet<String> {
-    let content = content(text);
-    let stems = |words: &mut dyn Iterator<Item = &&str>| {
-        words.map(|word| text::stem(&word.to_lowercase())).collect::<BTreeSet<_>>()
-    };
-    let told =
-        stems(&mut content.iter().filter(|word| !FRAMES.contains(&word.to_lowercase().as_str())));
-    if told.is_empty() { stems(&mut content.iter()) } else { told }
+    let unframed: BTreeSet<String> = content(text)
+        .into_iter()
+        .map(str::to_lowercase)
+        .filter(|word| !FRAMES.contains(&word.as_str()))
+        .map(|word| text::stem(&word))
+        .collect();
+    if unframed.is_empty() { stems(text) } else { unframed }
 }
 
-/// Stems of all content tokens.
+/// Returns the stems of all content tokens.
 pub fn stems(text: &str) -> BTreeSet<String> {
     content(text).into_iter().map(|word| text::stem(&word.to_lowercase())).collect()
 }
 
-/// Names, numbers and identifiers: tokens that could stand in few sentences only.
+/// Returns names, numbers and identifiers: tokens that fit few sentences.
 pub fn specifics(text: &str) -> Vec<&str> {
     let mut begins = true;
     let mut found = Vec::new();
@@ -98,8 +103,7 @@ fn is_specific(token: &str, begins_sentence: bool) -> bool {
 
 fn is_empty_word(token: &str) -> bool {
     let lower = token.to_lowercase().replace('’', "'");
-    let is_filler = |word: &str| text::is_stop_word(word) || FILLERS.contains(&word);
-    text::words(&lower).all(is_filler)
+    text::words(&lower).all(|word| text::is_stop_word(word) || FILLERS.contains(&word))
 }
 
 #[cfg(test)]
@@ -107,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_specific_has_a_name_a_number_or_a_mark_of_code() {
+    fn names_numbers_and_identifiers_are_specific() {
         for (text, expected) in [
             ("This API uses port 3000", &["API", "3000"][..]),
             ("Database on port 5432", &["5432"]),
@@ -121,15 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_stands_without_the_words_around_it() {
-        let told = |text| information(text).into_iter().collect::<Vec<_>>();
-        assert_eq!(told("Actually, I prefer Go"), ["go"]);
-        assert_eq!(told("I use it"), ["use"]);
-        assert_eq!(told("ok, thanks"), [] as [&str; 0]);
+    fn information_leaves_out_fillers_and_frame_words() {
+        for (text, expected) in
+            [("Actually, I prefer Go", &["go"][..]), ("I use it", &["use"]), ("ok, thanks", &[])]
+        {
+            assert!(information(text).iter().eq(expected), "{text}");
+        }
     }
 
     #[test]
-    fn a_courtesy_says_nothing_else() {
+    fn a_courtesy_has_no_other_content() {
         for text in ["Hello", "Thanks!", "OK", "Got it", "That's good", "thank you so much"] {
             assert!(is_courtesy(text), "{text}");
         }

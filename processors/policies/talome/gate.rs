@@ -1,4 +1,5 @@
-//! Talome's memories: only what is explicitly remembered, in four kinds with a confidence each, and no two that nearly say the same.
+//! Classifies a text to remember as one of Talome's four kinds, each with a default confidence, and
+//! finds near-duplicates by the Dice coefficient of character pairs. Drops every turn. Pure.
 
 use crate::domain::{Kind, Memory, Surprise};
 use crate::policies::shared::{Ground, Judged, confidence};
@@ -10,40 +11,41 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// Over this share of common pairs of characters, two memories of a kind are the same.
+    /// Two memories of a kind are the same if their Dice coefficient is greater than this.
     pub dice: f32,
-    /// By kind; others have that of a fact.
+    /// Default confidence by kind. Other kinds have that of a fact.
     pub confidence: BTreeMap<String, f32>,
 }
 
-/// In this order: the first that fits wins, and what fits none is a fact.
+/// Why each `Regex::new` in this file cannot fail.
+const FIXED: &str = "a fixed pattern, compiled by the tests";
+
+/// Wordings of each kind. Order matters: the first match wins. A text without a match is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
-    let wording = |kind, pattern| {
-        (kind, Regex::new(pattern).expect("a fixed pattern, compiled by the tests"))
-    };
-    vec![
-        wording(
-            "correction",
-            r"(?i)^\W*(actually|correction|no,)|, not \w|\binstead of\b|\bno longer\b",
-        ),
-        wording(
+    let wordings = [
+        ("correction", r"(?i)^\W*(actually|correction|no,)|, not \w|\binstead of\b|\bno longer\b"),
+        (
             "preference",
             r"(?i)\b(prefer(s|red)?|favou?rite|likes?|loves?|hates?|dislikes?|would rather)\b",
         ),
-        wording(
+        (
             "context",
-            r"(?i)\b(this (week|month|weekend)|today|currently|right now|at the moment|setting up)\b",
+            concat!(
+                r"(?i)\b(this (week|month|weekend)|today|currently|right now|at the moment",
+                r"|setting up)\b",
+            ),
         ),
-    ]
+    ];
+    wordings.map(|(kind, pattern)| (kind, Regex::new(pattern).expect(FIXED))).into()
 });
 
-/// Nothing is remembered that nobody asked for.
+/// Drops every turn: Talome stores only what its `remember` tool is given.
 pub fn judge(text: &str, ground: &Ground<'_>) -> Judged {
     Judged {
         surprise: Surprise::default(),
         threshold: 0.0,
         keep: false,
-        reason: "only what is asked for is remembered".to_owned(),
+        reason: "only `remember` events make memories".to_owned(),
         kind: ground.hint.cloned().unwrap_or_else(|| kind(text)),
         importance: 1.0,
         confidence: confidence(ground.role),
@@ -51,13 +53,13 @@ pub fn judge(text: &str, ground: &Ground<'_>) -> Judged {
     }
 }
 
-/// Confidence in a memory of this kind; kinds that are not named have that of a fact.
+/// Returns the default confidence of a kind.
 pub fn confidence_in(gate: &Gate, kind: &Kind) -> f32 {
     let confidence = gate.confidence.get(kind.as_str()).or_else(|| gate.confidence.get("fact"));
     confidence.copied().unwrap_or(1.0)
 }
 
-/// Finds the newest memory of this kind that nearly has the same characters.
+/// Finds the newest near-duplicate among the memories of the same kind.
 pub fn same(gate: &Gate, content: &str, kind: &Kind, memories: &[Memory]) -> Option<Memory> {
     let pairs_of_content = pairs(content);
     let is_same = |memory: &&Memory| {
@@ -66,17 +68,20 @@ pub fn same(gate: &Gate, content: &str, kind: &Kind, memories: &[Memory]) -> Opt
     memories.iter().rev().find(is_same).cloned()
 }
 
-/// "hello" has he, el, ll and lo. Each counts once: only so the document's own example is over 80 %.
+/// Returns the distinct character pairs of a text: "hello" has he, el, ll and lo. A repeated pair
+/// counts once, because otherwise the document's own example would not exceed 80 %.
 fn pairs(text: &str) -> HashSet<(char, char)> {
     let chars: Vec<char> = text.trim().to_lowercase().chars().collect();
     chars.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// 2 · shared / all.
+/// Computes the Dice coefficient, 2 · shared / (pairs of one + pairs of the other)
+/// (<https://en.wikipedia.org/wiki/Dice-S%C3%B8rensen_coefficient>).
 fn dice(one: &HashSet<(char, char)>, other: &HashSet<(char, char)>) -> f32 {
     2.0 * one.intersection(other).count() as f32 / (one.len() + other.len()).max(1) as f32
 }
 
+/// Returns the kind of the first wording that matches, else fact.
 pub fn kind(text: &str) -> Kind {
     Kind::new(
         KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind),
@@ -120,12 +125,12 @@ mod tests {
             )
             .is_some()
         };
-        assert!(at(0.85) && !at(6.0 / 7.0), "over, not at");
+        assert!(at(0.85) && !at(6.0 / 7.0), "a coefficient equal to the limit is no duplicate");
     }
 
     #[test]
     fn confidence_is_1_0_for_preference_fact_and_correction_and_0_8_for_context() {
-        for (content, kind_of_it, expected) in [
+        for (content, expected_kind, expected) in [
             ("User prefers Jellyfin over Plex", "preference", 1.0),
             ("I prefer Jellyfin over Plex", "preference", 1.0),
             ("Media drive is at /mnt/media", "fact", 1.0),
@@ -137,7 +142,7 @@ mod tests {
         ] {
             let kind = kind(content);
             let confidence = confidence_in(&gate(), &kind);
-            assert_eq!((kind.as_str(), confidence), (kind_of_it, expected), "{content:?}");
+            assert_eq!((kind.as_str(), confidence), (expected_kind, expected), "{content:?}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! The policy of Talome: only explicit wishes become memories, and no two nearly the same.
-//! `README.md` cites the document.
+//! Implements Talome's policy: only a `remember` event makes a memory, near-duplicates are merged,
+//! and the ranking ignores the question. `README.md` cites the document.
 
 mod gate;
 mod rank;

@@ -1,4 +1,5 @@
-//! Talome's ranking: recency, uses and confidence of all memories, whatever is asked, and its section for the system prompt.
+//! Ranks all memories of the user by recency, uses and confidence, whatever the question, and
+//! renders Talome's section for the system prompt.
 
 use crate::domain::Time;
 use crate::policies::shared::{best_first, days_since_access, one_section, summed};
@@ -10,7 +11,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Rank {
     pub recency: f32,
-    /// Times the natural logarithm of uses + 1.
+    /// Weight of the natural logarithm of uses + 1, so that 100 uses score little more than 50.
     pub access: f32,
     pub confidence: f32,
     pub recency_half_life_days: f32,
@@ -103,9 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn newer_more_used_and_surer_memories_come_first() {
+    fn newer_more_used_and_more_confident_memories_come_first() {
         let old = of(1, "old", |memory| memory.fresh_at = Time(NOW.0 - 90 * DAY));
-        let (fresh, used) = (of(2, "fresh", |_| ()), of(3, "used", |memory| memory.uses = 20));
+        let fresh = of(2, "fresh", |_| ());
+        let used = of(3, "used", |memory| memory.uses = 20);
         let unsure = of(4, "unsure", |memory| memory.confidence = 0.8);
         let contents: Vec<String> = order_of(&[old, unsure, fresh, used])
             .into_iter()
@@ -115,14 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn the_top_ten_are_returned_in_the_documents_section() {
+    fn the_top_ten_are_returned_in_the_section_of_the_document() {
         let unsaid = Recall { unsaid: UnsetFields { limit: true, format: true }, ..recall("q") };
         assert_eq!((rank().top, policy(rank()).complete(&unsaid).limit), (10, 10));
         let ranked = order_of(&[
             of(1, "User prefers Jellyfin over Plex", |_| ()),
             of(2, "Media\ndrive", |memory| memory.confidence = 0.5),
         ]);
-        let block = policy(rank()).render(&ranked, 100, &|text| text.len()).expect("its own");
+        let block = policy(rank())
+            .render(&ranked, 100, &|text| text.len())
+            .expect("this policy renders a block of its own");
         assert_eq!(
             block.text,
             "## What I Remember About You\n\n- User prefers Jellyfin over Plex\n- Media drive\n"

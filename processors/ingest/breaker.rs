@@ -1,5 +1,6 @@
-//! Whether dead letters are still the exception. Where they are not, the fault is more likely ours or a whole producer's than one sender's, and
-//! a stream that was put aside is hard to bring back in order. Counts; knows neither shard nor broker.
+//! Stops the process when dead letters are no longer the exception. Then the fault is more likely
+//! in this service or in a whole producer than in single records, and a stream that was put aside
+//! is hard to restore in order. Counts only; has no access to shards or the broker.
 
 use crate::fault::{Fault, Reject, Result, StopName};
 use std::collections::{HashMap, VecDeque};
@@ -8,17 +9,17 @@ use std::collections::{HashMap, VecDeque};
 pub struct Limits {
     pub in_a_row_max: usize,
     pub share_max: f64,
-    /// Records that the share is of.
+    /// Last records over which `share_max` is computed.
     pub window: usize,
 }
 
 pub struct DeadLetterBreaker {
     limits: Limits,
     in_a_row: usize,
-    /// Of the last records, oldest first: whether each became a dead letter.
+    /// For each of the last records, oldest first: true if it became a dead letter.
     last: VecDeque<bool>,
     letters: usize,
-    /// The last offset counted of each partition: a batch that did not count is read again.
+    /// Last counted offset of each partition. An aborted batch is read again and not counted twice.
     counted: HashMap<i32, i64>,
 }
 
@@ -33,7 +34,8 @@ impl DeadLetterBreaker {
         }
     }
 
-    /// Counts a record once, with why it became a dead letter if it did. A fault means that this one must not become one.
+    /// Counts a record once; `reject` is the reason of a dead letter. An error means that this
+    /// record must not become a dead letter.
     pub fn saw(&mut self, partition: i32, offset: i64, reject: Option<&Reject>) -> Result<()> {
         if self.counted.get(&partition).is_some_and(|counted| *counted >= offset) {
             return Ok(());
@@ -62,7 +64,7 @@ impl DeadLetterBreaker {
         Err(Fault::stop(StopName::DeadLetterFlood, format!("{what}, {last}; {cure}")))
     }
 
-    /// Before the window is full, what is still to come counts as good.
+    /// Moves the window by one record. Until the window is full, the missing records count as good.
     fn slide(&mut self, is_letter: bool) {
         self.in_a_row = if is_letter { self.in_a_row + 1 } else { 0 };
         self.last.push_back(is_letter);
@@ -78,18 +80,20 @@ mod tests {
     use super::*;
     use crate::fault::RejectCode;
 
-    /// How many of these records pass, `x` becoming a dead letter.
+    /// Returns how many records pass before the breaker stops. An `x` becomes a dead letter.
     fn passed(limits: Limits, records: &str) -> usize {
-        let (mut flood, reject) =
-            (DeadLetterBreaker::new(limits), Reject::new(RejectCode::NotJson, "no"));
-        let fault = |(offset, c): (usize, char)| {
-            flood.saw(0, offset as i64, (c == 'x').then_some(&reject)).is_err()
-        };
-        records.chars().enumerate().position(fault).unwrap_or(records.len())
+        let mut breaker = DeadLetterBreaker::new(limits);
+        let reject = Reject::new(RejectCode::NotJson, "no");
+        for (offset, record) in records.chars().enumerate() {
+            if breaker.saw(0, offset as i64, (record == 'x').then_some(&reject)).is_err() {
+                return offset;
+            }
+        }
+        records.len()
     }
 
     #[test]
-    fn so_many_in_a_row_and_no_more() {
+    fn dead_letters_in_a_row_are_limited() {
         let limits = Limits { in_a_row_max: 3, share_max: 1.0, window: 4 };
         for (records, expected) in
             [("xxx", 3), ("xxxx", 3), ("xxx.xxx.xxx", 11), ("..xxxx.", 5), ("", 0)]
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn such_a_share_of_the_window_and_no_more() {
+    fn the_share_of_dead_letters_in_the_window_is_limited() {
         let limits = Limits { in_a_row_max: 100, share_max: 0.5, window: 6 };
         for (records, expected) in [
             ("x", 1),
