@@ -137,7 +137,7 @@ fn a_configuration_is_checked_and_shown() {
         ("store.durability=eternal", "store.durability"),
         ("shadow.profile=none-such", "none-such"),
         ("shadow.profile=alma", "alma"),
-        ("shadow.profile=keepsake", "decides already"),
+        ("shadow.profile=keepsake", "is already the profile"),
     ] {
         let (code, stdout, stderr) = run_bare(&["config", "check", "--set", set]);
         assert_eq!(code, Some(2), "{set}: {stdout}{stderr}");
