@@ -45,7 +45,7 @@ pub struct Options {
     pub decisions: String,
     pub memories: String,
     /// Writes the memories topic as a changelog from which shards are restored, and not only as a
-    /// feed for consumers. follow.
+    /// feed for consumers.
     pub changelog: bool,
     pub dead_letters: String,
     pub decode: decode::Options,
@@ -104,11 +104,14 @@ pub struct Write {
 impl Write {
     /// Makes the batch visible. `changelog` is the position of its meta record, if there is one.
     pub fn carry_out(self, changelog: Option<ChangelogPosition>) -> Result<Duration> {
-        let mark = Checkpoint { applied: self.applied, changelog };
-        let took = self.shard.apply(self.effects, mark)?;
+        // Order matters: whoever sees the offset of a `forget` must not get the forgotten text from
+        // `explain`.
         self.shard.forget_decisions(|known| {
             self.forgotten.iter().any(|forgotten| forgotten.covers(known))
         });
+        let checkpoint = Checkpoint { applied: self.applied, changelog };
+        let took = self.shard.apply(self.effects, checkpoint)?;
+        self.decisions.iter().for_each(|decision| self.metrics.decided(decision));
         let decisions = self.decisions.into_iter().enumerate();
         let explained = decisions.filter(|(n, _)| !self.unexplained.contains(n));
         self.shard.remember_decisions(explained.map(|(_, decision)| decision));

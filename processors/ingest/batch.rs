@@ -37,7 +37,6 @@ pub enum Count {
     CopySkipped,
     Forwarded(Arc<str>),
     DeadLetter(RejectCode),
-    Decided(Box<Decision>),
     Judged(Outcome, &'static str),
     Shadowed { outcome: Outcome, agrees: bool },
 }
@@ -50,7 +49,6 @@ impl Count {
             Count::CopySkipped => metrics.copy_skipped(),
             Count::Forwarded(topic) => metrics.forwarded(topic),
             Count::DeadLetter(code) => metrics.dead_letter(code.as_str()),
-            Count::Decided(decision) => metrics.decided(decision),
             Count::Judged(outcome, class) => metrics.judged(*outcome, class),
             Count::Shadowed { outcome, agrees } => metrics.shadowed(*outcome, *agrees),
         }
@@ -94,9 +92,6 @@ impl<'a> Batch<'a> {
         }
         let judged = handled.judged.iter();
         self.counts.extend(judged.map(|(outcome, class)| Count::Judged(*outcome, class)));
-        for decision in &handled.decisions {
-            self.counts.push(Count::Decided(Box::new(decision.clone())));
-        }
         for forgotten in handled.forgotten {
             let earlier = self.decisions.iter().enumerate();
             self.unexplained
