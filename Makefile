@@ -32,7 +32,7 @@ done >&2; \
 endef
 
 define lints
-$(call step,format,cargo fmt --check)
+$(call step,format,cargo fmt --all --check)
 $(call step,lints,cargo clippy --all-targets --locked -- -D warnings)
 $(call step,documentation,RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --locked)
 $(call step,dependency rules,$(DENY) --locked check licenses bans sources)

@@ -5,17 +5,17 @@
 //! behaves like Kafka.
 
 use crate::support::{PATIENCE, eventually, kafka};
-use keepsake::domain::UserKey;
-use keepsake::fault::Fault;
-use keepsake::ports::broker::{
+use ::kafka::{Connection, TopicSpec};
+use domain::UserKey;
+use domain::fault::Fault;
+use log::broker::{
     Broker, Consumer, Membership, OutgoingRecord, Polled, RebalanceListener, Record, Start,
     TransactError, Transactor,
 };
-use keepsake::ports::kafka::{Connection, TopicSpec};
-use keepsake::ports::memory::{Cluster, InjectedFault};
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use simulated::{Cluster, InjectedFault};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use crate::support::client::{acknowledged, outcome};
 use crate::support::program::{Printed, command, run};
 use crate::support::service::Place;
 use crate::support::{Broker, Child, Client, Message, Running, eventually, on_both_brokers};
-use keepsake::ports::kafka::Embedded;
+use kafka::Embedded;
 use serde_json::{Value, json};
 
 on_both_brokers! {
@@ -35,7 +35,7 @@ impl LastingBroker {
             ("store.durability", "local"),               // this broker has no transactions
         ];
         let place = Place::new(broker, &options);
-        embedded.create(&keepsake::run::topics(&place.config())).expect("the topics are new");
+        embedded.create(&service::run::topics(&place.config())).expect("the topics are new");
         LastingBroker { place, servers, _embedded: Some(embedded) }
     }
 

@@ -4,10 +4,10 @@
 use crate::support::client::outcome;
 use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, files_below, root};
-use keepsake::config::{DEFAULTS, Layers};
-use keepsake::fault::{RejectCode, StopName};
-use keepsake::metrics::Metrics;
+use domain::fault::{RejectCode, StopName};
 use regex::Regex;
+use service::config::{DEFAULTS, Layers};
+use service::metrics::Metrics;
 use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENTS: [&str; 7] = [

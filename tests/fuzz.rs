@@ -3,17 +3,18 @@
 //!
 //! `PROPTEST_CASES=1000000 cargo test --test integration fuzz` tries more records.
 
-use keepsake::config::Layers;
-use keepsake::domain::{Action, ContextTurn, CosineScale, Role, UserWordCounts, Vector};
-use keepsake::ports::broker::Record;
-use keepsake::profile::Profiles;
-use keepsake::run::options;
-use keepsake::stages::decode;
-use keepsake::stages::score::{self, Rarity, ScoredText, ScoringContext};
-use keepsake::stages::split::{self, Candidate, EarlierText};
+use domain::{Action, ContextTurn, CosineScale, Role, UserWordCounts, Vector};
+use log::broker::Record;
+use log::decode;
+use policies::score::{self, ScoredText, ScoringContext};
 use proptest::prelude::*;
 use serde_json::json;
+use service::config::Layers;
+use service::profile::Profiles;
+use service::run::options;
 use std::sync::LazyLock;
+use text::Rarity;
+use text::split::{self, Candidate, EarlierText};
 
 struct Setting {
     decode: decode::Options,
@@ -26,7 +27,7 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     let config = Layers::defaults().checked().expect("defaults");
     let profiles = Profiles::load(&config).expect("built in");
     let profile = profiles.named("keepsake").expect("built in");
-    let policy = keepsake::policies::keepsake::own(&*profile.policy).expect("its own policy");
+    let policy = policies::keepsake::own(&*profile.rules.policy).expect("its own policy");
     Setting {
         decode: options::ingest(&config).decode,
         split: profile.split.clone(),

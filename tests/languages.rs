@@ -4,7 +4,7 @@
 //! The encoder is the stand-in, so only words count.
 
 use crate::support::in_process::InProcess;
-use keepsake::domain::Time;
+use domain::Time;
 use serde_json::json;
 
 fn turn(service: &mut InProcess, user: &str, content: &str) -> &'static str {

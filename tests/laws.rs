@@ -11,10 +11,10 @@ use crate::support::{
     root,
 };
 use crate::worst::{LONG, TEXTS};
-use keepsake::stages::store::changelog::STATE_HEADER;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use storage::changelog::STATE_HEADER;
 
 const KILLS: usize = 20;
 

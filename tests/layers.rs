@@ -1,11 +1,27 @@
-//! Dependency rules between modules, checked on the source text: the section "Who may know whom" of
-//! `processors/README.md`.
+//! The walls that Cargo does not hold, from the section "Who may know whom" of
+//! `processors/README.md`: which crates may depend on the heavy libraries, and rules inside a crate,
+//! checked on the source text.
 //!
-//! Grouped imports are expanded first, so `use crate::{stages::rank}` counts as
-//! `crate::stages::rank`. Limit: paths that a macro builds, and re-exports under another name,
-//! pass.
+//! Grouped imports are expanded first, so `use crate::{rank::score}` counts as `crate::rank::score`.
+//! Limit: paths that a macro builds, and re-exports under another name, pass.
 
 use crate::support::{files_below, read, root};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A heavy library, and the crates that may name it as a dependency.
+const LIBRARIES: [(&str, &[&str]); 6] = [
+    ("rdkafka", &["keepsake-kafka"]),
+    ("sled", &["keepsake-storage"]),
+    ("tantivy", &["keepsake-storage"]),
+    ("ort", &["keepsake-models"]),
+    ("tokio", &["keepsake-kafka", "keepsake-service", "keepsake-cli"]),
+    ("keepsake-simulated", &[]),
+];
+
+/// Crates that decide, and so do no I/O: no heavy library may be anywhere in their trees.
+const PURE: [&str; 4] =
+    ["keepsake-domain", "keepsake-text", "keepsake-memory", "keepsake-policies"];
 
 /// A rule about all files whose path begins with one of `of` and with none of `but`: they must not
 /// contain any path of `never`.
@@ -16,114 +32,49 @@ struct Wall {
     why: &'static str,
 }
 
-const PROCESSORS: [&str; 9] = [
-    "crate::ingest",
-    "crate::recall",
-    "crate::compact",
-    "crate::restore",
-    "crate::run",
-    "crate::shard",
-    "crate::ownership",
-    "crate::cli",
-    "crate::config",
-];
-
 const WALLS: &[Wall] = &[
     Wall {
-        of: &["memory/", "policies/"],
+        of: &["domain/", "text/", "memory/", "policies/"],
         but: &[],
-        never: &PROCESSORS,
-        why: "the kernel and the policies decide, and must not use a processor",
+        never: &["std::fs", "std::net", "std::io", "std::thread", "now()"],
+        why: "what decides does no I/O, reads no clock and starts no thread",
     },
     Wall {
-        of: &["memory/", "policies/"],
+        of: &["domain/"],
         but: &[],
-        never: &[
-            "crate::ports",
-            "crate::home",
-            "crate::metrics",
-            "crate::wire",
-            "stages::store",
-            "stages::index",
-            "stages::reply",
-            "std::fs",
-            "std::net",
-            "std::io",
-            "std::thread",
-            "now()",
-            "tokio",
-        ],
-        why: "the kernel and the policies do no I/O, read no clock and start no thread",
+        never: &["serde"],
+        why: "the domain types know no serialisation",
     },
     Wall {
-        of: &["memory/"],
+        of: &["log/wire.rs"],
         but: &[],
-        never: &["crate::policies"],
-        why: "the kernel knows the trait and none of its policies",
+        never: &["crate::", "super::", "domain::"],
+        why: "the JSON types are a contract with clients and must not depend on other modules",
     },
     Wall {
-        of: &["stages/"],
+        of: &["log/decode/", "log/reply/", "storage/store/", "storage/index/"],
         but: &[],
-        never: &PROCESSORS,
-        why: "a stage must not use a processor or the configuration",
+        never: &["now()"],
+        why: "time is an argument",
     },
     Wall {
-        of: &["stages/"],
-        but: &[],
-        never: &[
-            "ports::kafka",
-            "ports::embedder",
-            "ports::clock",
-            "ports::cross_encoder",
-            "ports::summarizer",
-            "ports::onnx",
-        ],
-        why: "a stage may use the record types of a port and not the port",
-    },
-    Wall { of: &["ports/"], but: &[], never: &PROCESSORS, why: "a port must not use a processor" },
-    Wall {
-        of: &["ports/"],
-        but: &[],
-        never: &["crate::stages", "super::stages"],
-        why: "a port must not use a stage",
-    },
-    Wall {
-        of: &[""],
-        but: &["stages/store/"],
+        of: &["storage/"],
+        but: &["storage/store/"],
         never: &["sled::"],
         why: "only the store uses sled",
     },
     Wall {
-        of: &[""],
-        but: &["stages/index/"],
+        of: &["storage/"],
+        but: &["storage/index/"],
         never: &["tantivy::"],
         why: "only the index uses tantivy",
     },
     Wall {
-        of: &[""],
-        but: &["ports/kafka/", "cli/", "examples/"],
-        never: &["rdkafka::"],
-        why: "only the Kafka port and the commands use rdkafka",
-    },
-    Wall {
-        of: &[""],
-        but: &["ports/onnx.rs"],
+        of: &["models/"],
+        but: &["models/onnx.rs"],
         never: &["ort::"],
-        why: "ONNX Runtime is used through ports/onnx.rs only",
+        why: "ONNX Runtime is used through models/onnx.rs only",
     },
-    Wall {
-        of: &["domain.rs", "domain/"],
-        but: &[],
-        never: &["serde", "std::fs", "std::net", "std::io", "crate::", "tokio"],
-        why: "the domain types depend on no other module, no serialisation and no I/O",
-    },
-    Wall {
-        of: &["wire.rs"],
-        but: &[],
-        never: &["crate::", "super::"],
-        why: "the JSON types are a contract with clients and must not depend on other modules",
-    },
-    Wall { of: &["stages/"], but: &[], never: &["now()"], why: "time is an argument" },
     Wall {
         of: &[""],
         but: &[],
@@ -132,10 +83,18 @@ const WALLS: &[Wall] = &[
     },
 ];
 
+/// Modules of one crate that must not use each other.
+const APART: [(&str, [&str; 2]); 4] = [
+    ("text", ["split", "redact"]),
+    ("policies", ["score", "rank"]),
+    ("log", ["decode", "reply"]),
+    ("storage", ["store", "index"]),
+];
+
 /// Files that may have more than 560 lines of code, each with its reason.
 const LONG: &[(&str, &str)] = &[
-    ("wire.rs", "one shape repeated: a struct per message"),
-    ("stages/store/format.rs", "one shape repeated: a format per record"),
+    ("log/wire.rs", "one shape repeated: a struct per message"),
+    ("storage/store/format.rs", "one shape repeated: a format per record"),
 ];
 
 struct Source {
@@ -258,30 +217,116 @@ fn modules_use_only_what_the_rules_allow() {
 }
 
 #[test]
-fn stages_do_not_use_each_other() {
+fn modules_of_a_crate_that_are_apart_do_not_use_each_other() {
     let mut breaches = Vec::new();
-    for source in sources()
-        .iter()
-        .filter(|source| source.name.starts_with("stages/") && source.name != "stages/mod.rs")
-    {
-        let own = source.name["stages/".len()..]
-            .split(['/', '.'])
-            .next()
-            .expect("`split` returns at least one part")
-            .to_owned();
-        for stage in ["decode", "redact", "split", "score", "store", "index", "rank", "reply"]
-            .into_iter()
-            .filter(|stage| *stage != own)
-        {
-            let other = [format!("stages::{stage}"), format!("super::super::{stage}")];
-            let named =
-                source.paths.iter().filter(|line| other.iter().any(|path| names(line, path)));
-            breaches.extend(named.map(|line| {
-                format!("processors/{} uses stage {stage}: {}", source.name, line.trim())
-            }));
+    for source in sources() {
+        for (library, [one, two]) in APART {
+            for (own, other) in [(one, two), (two, one)] {
+                if !source.name.starts_with(&format!("{library}/{own}/")) {
+                    continue;
+                }
+                let path = format!("crate::{other}");
+                let named = source.paths.iter().filter(|line| names(line, &path));
+                breaches.extend(named.map(|line| format!("{} uses {other}: {line}", source.name)));
+            }
         }
     }
     assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+/// The packages of the workspace and of its dependencies, by name and by id.
+struct Packages {
+    own: BTreeMap<String, Value>,
+    /// Names of the normal dependencies of each package, by package id.
+    edges: BTreeMap<String, Vec<String>>,
+    names: BTreeMap<String, String>,
+}
+
+impl Packages {
+    fn read() -> Packages {
+        let output = std::process::Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+            .current_dir(root())
+            .output()
+            .expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let all: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+        let mut packages =
+            Packages { own: BTreeMap::new(), edges: BTreeMap::new(), names: BTreeMap::new() };
+        for package in all["packages"].as_array().expect("a list") {
+            let name = package["name"].as_str().expect("a name").to_owned();
+            packages.names.insert(text(&package["id"]), name.clone());
+            if package["source"].is_null() {
+                packages.own.insert(name, package.clone());
+            }
+        }
+        for node in all["resolve"]["nodes"].as_array().expect("a list") {
+            let normal = node["deps"].as_array().expect("a list").iter().filter(|dependency| {
+                let kinds = dependency["dep_kinds"].as_array().expect("a list");
+                kinds.iter().any(|kind| kind["kind"].is_null())
+            });
+            let ids = normal.map(|dependency| text(&dependency["pkg"])).collect();
+            packages.edges.insert(text(&node["id"]), ids);
+        }
+        packages
+    }
+
+    /// Names of everything that a package is built from.
+    fn tree(&self, name: &str) -> BTreeSet<&str> {
+        let mut open = vec![text(&self.own[name]["id"])];
+        let mut seen = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            if seen.insert(id.clone()) {
+                open.extend(self.edges[&id].iter().cloned());
+            }
+        }
+        seen.iter().map(|id| self.names[id].as_str()).collect()
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a string").to_owned()
+}
+
+#[test]
+fn heavy_libraries_are_dependencies_of_the_crates_that_may_have_them() {
+    let packages = Packages::read();
+    for (library, may) in LIBRARIES {
+        for (name, package) in &packages.own {
+            let dependencies = package["dependencies"].as_array().expect("a list");
+            let has = dependencies
+                .iter()
+                .any(|dependency| dependency["name"] == library && dependency["kind"].is_null());
+            assert!(!has || may.contains(&name.as_str()), "{name} must not depend on {library}");
+        }
+    }
+}
+
+#[test]
+fn what_decides_is_built_without_brokers_stores_models_and_runtimes() {
+    let packages = Packages::read();
+    for name in PURE {
+        let tree = packages.tree(name);
+        assert!(tree.len() > 5, "the tree of {name} was read: {tree:?}");
+        for (library, _) in LIBRARIES {
+            assert!(!tree.contains(library), "{name} is built from {library}");
+        }
+    }
+    assert!(packages.tree("keepsake-storage").contains("sled"), "a tree has what is deep in it");
+}
+
+#[test]
+fn no_crate_has_more_than_a_quarter_of_the_code() {
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    for source in sources() {
+        let library = source.name.split('/').next().expect("`split` returns a part").to_owned();
+        let code = source.lines.iter().filter(|line| !line.trim().is_empty()).count();
+        *lines.entry(library).or_default() += code;
+    }
+    let all: usize = lines.values().sum();
+    for (library, count) in &lines {
+        assert!(count * 4 <= all, "{library} has {count} of {all} lines: split it");
+    }
 }
 
 #[test]
@@ -319,18 +364,19 @@ fn every_file_begins_with_its_purpose() {
 #[test]
 fn each_kind_of_breach_is_found() {
     for (name, text, expected) in [
-        ("stages/rank/mod.rs", "use crate::ingest::Ingest;", 1),
-        ("stages/rank/mod.rs", "use crate::ports::broker::Record;", 0),
-        ("stages/rank/mod.rs", "use crate::ports::kafka::Connection;", 1),
-        ("stages/rank/mod.rs", "use crate::{domain::Time, ingest::Ingest};", 1),
-        ("stages/rank/mod.rs", "pub use crate::{\n    ports::{\n        kafka,\n    },\n};", 1),
-        ("stages/rank/mod.rs", "pub(crate) use crate::{domain, text};", 0),
-        ("stages/rank/mod.rs", "let now = Instant::now();", 1),
-        ("recall.rs", "let db = sled::open(dir);", 1),
-        ("recall.rs", "use sled as store;", 1),
-        ("recall.rs", "import::all(); // ort::x\n// sled::open()", 0),
-        ("domain.rs", "use serde::Serialize;", 1),
-        ("text.rs", "x.unwrap()\n#[cfg(test)]\nmod tests {\n    y.unwrap();\n}", 1),
+        ("policies/rank/mod.rs", "let file = std::fs::read(path);", 1),
+        ("policies/rank/mod.rs", "use std::{fmt, thread::JoinHandle};", 1),
+        ("policies/rank/mod.rs", "pub use std::{\n    io::{\n        Read,\n    },\n};", 1),
+        ("policies/rank/mod.rs", "pub(crate) use memory::{ranking, rules};", 0),
+        ("policies/rank/mod.rs", "let now = Instant::now();", 1),
+        ("storage/shard.rs", "let db = sled::open(dir);", 1),
+        ("storage/shard.rs", "use sled as store;", 1),
+        ("storage/store/disk.rs", "use sled::Db;", 0),
+        ("models/embedder/onnx.rs", "import::all(); // ort::x\n// ort::Session::new()", 0),
+        ("models/embedder/onnx.rs", "use ort::session::Session;", 1),
+        ("domain/event.rs", "use serde::Serialize;", 1),
+        ("log/wire.rs", "use domain::Time;", 1),
+        ("text/lib.rs", "x.unwrap()\n#[cfg(test)]\nmod tests {\n    y.unwrap();\n}", 1),
     ] {
         let found = breaches(&Source::of(name, text));
         assert_eq!(found.len(), expected, "{name}: {text}: {found:?}");

@@ -6,13 +6,13 @@
 //! sample is never written again.
 
 use crate::support::{Broker, Message, Running, entries, files_below, read, root};
-use keepsake::memory::Reads;
-use keepsake::stages::index::{self, Index, VectorBlocks};
-use keepsake::stages::store::changelog::{META, STATE_HEADER, applied_of, is_signing_key, named};
-use keepsake::stages::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
+use memory::Reads;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use storage::changelog::{META, STATE_HEADER, applied_of, is_signing_key, named};
+use storage::index::{self, Index, VectorBlocks};
+use storage::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
 
 const INDEX: index::Options =
     index::Options { writer_bytes: 0, tail_max: 1000, documents_bytes_max: 1 << 20 };
@@ -50,7 +50,7 @@ pub(crate) fn identity(told: &Value) -> Identity {
 pub(crate) fn contents(store: &Store) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for user in store.users(None, 100).expect("readable") {
-        let each = &mut |memory: keepsake::domain::Memory| {
+        let each = &mut |memory: domain::Memory| {
             found.insert(memory.content);
             true
         };

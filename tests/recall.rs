@@ -6,9 +6,9 @@
 use crate::support::client::merged;
 use crate::support::in_process::InProcess;
 use crate::support::{read, root};
-use keepsake::domain::Time;
-use keepsake::fault::Result;
-use keepsake::ports::embedder::{Embedder, TokenCounter};
+use domain::Time;
+use domain::fault::Result;
+use models::embedder::{Embedder, TokenCounter};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -6,11 +6,11 @@ use crate::support::in_process::InProcess;
 use crate::support::service::fault_of_empty_model_directory;
 use crate::support::skips::model_or_skip;
 use crate::support::{Broker, Running, root};
-use keepsake::domain::{Now, Time};
-use keepsake::fault::{Fault, Result};
-use keepsake::ports::clock::ManualClock;
-use keepsake::ports::cross_encoder::Reranker;
-use keepsake::recall::rerank::{Options, Reranking};
+use domain::fault::{Fault, Result};
+use domain::{Now, Time};
+use log::clock::ManualClock;
+use models::cross_encoder::Reranker;
+use service::recall::rerank::{Options, Reranking};
 
 use serde_json::{Value, json};
 use std::path::Path;

@@ -5,7 +5,7 @@
 
 use crate::support::in_process::InProcess;
 use crate::support::{entries, read, root, validator};
-use keepsake::domain::Outcome;
+use domain::Outcome;
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

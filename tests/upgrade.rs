@@ -8,22 +8,22 @@ use crate::readable::{contents, copy_dir, identity, samples};
 use crate::support::changelog::Changelog;
 use crate::support::in_process::{InProcess, hash_model};
 use crate::support::{entries, read};
-use keepsake::config::{Config, Layers};
-use keepsake::domain::{Outcome, Time};
-use keepsake::home::{Home, shard_dir};
-use keepsake::metrics::Metrics;
-use keepsake::ownership::{self, Deployment, Shards};
-use keepsake::ports::broker::{RebalanceListener, Record};
-use keepsake::ports::clock::ManualClock;
-use keepsake::ports::embedder::Model;
-use keepsake::profile::Profiles;
-use keepsake::run::options;
-use keepsake::stages::store::changelog::STATE_HEADER;
-use keepsake::stages::store::{self, Identity, Store};
+use domain::{Outcome, Time};
+use log::broker::{RebalanceListener, Record};
+use log::clock::ManualClock;
+use models::embedder::Model;
 use serde_json::{Value, json};
+use service::config::{Config, Layers};
+use service::metrics::Metrics;
+use service::ownership::{self, Deployment, Shards};
+use service::profile::Profiles;
+use service::run::options;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use storage::changelog::STATE_HEADER;
+use storage::home::{Home, shard_dir};
+use storage::store::{self, Identity, Store};
 
 /// A sample of an older format, with a copy of its shard that the test may change.
 struct Sample {

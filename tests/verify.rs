@@ -5,14 +5,14 @@ use crate::support::program::{Printed, command, parsed, run};
 use crate::support::service::Place;
 use crate::support::store::NoIndex;
 use crate::support::{Broker, Running, on_kafka};
-use keepsake::domain::{Memory, UserKey};
-use keepsake::memory::{Reads, Staged};
-use keepsake::ports::embedder::Model;
-use keepsake::ports::kafka::Connection;
-use keepsake::run::options;
-use keepsake::stages::store::{self, Changes, Checkpoint, Identity, Store};
+use domain::{Memory, UserKey};
+use kafka::Connection;
+use memory::{Reads, Staged};
+use models::embedder::Model;
 use serde_json::{Value, json};
+use service::run::options;
 use std::time::Duration;
+use storage::store::{self, Changes, Checkpoint, Identity, Store};
 
 fn keepsake(place: &Place, arguments: &[&str]) -> Printed {
     run(command(place).args(arguments))

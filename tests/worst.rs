@@ -5,7 +5,7 @@
 //! ends nowhere. A quadratic rule takes 100 times as long for ten times the length.
 
 use crate::support::in_process::InProcess;
-use keepsake::domain::Time;
+use domain::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

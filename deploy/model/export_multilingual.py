@@ -25,7 +25,7 @@ import export
 COSINE_MIN = 0.98
 TEXTS_COMPARED = 20
 PREFIX = "query: "  # the model was trained with "query: " and "passage: "; for texts of one kind its authors advise the first
-CENTRED_FROM = 0.3  # as in processors/ports/embedder/measure.rs: both write the same figures
+CENTRED_FROM = 0.3  # as in processors/models/embedder/measure.rs: both write the same figures
 
 
 class Package:
@@ -144,7 +144,7 @@ def compare(session, tokenizer, package, languages, texts):
 
 
 def name_of(directory):
-    """The name under which Keepsake knows the model, see processors/ports/embedder/onnx.rs."""
+    """The name under which Keepsake knows the model, see processors/models/embedder/onnx.rs."""
     name = uuid.NAMESPACE_OID
     for file in ("model.onnx", "tokenizer.json"):
         with open(os.path.join(directory, file), "rb") as opened:

@@ -1,12 +1,12 @@
 //! `keepsake compact`: publishes a tick to every partition, so that the compaction worker of every
 //! process runs a round now.
 
-use super::client::Client;
-use super::show::Output;
-use crate::config::Config;
-use crate::fault::Result;
 use clap::Args;
+use client::Client;
+use client::show::Output;
+use domain::fault::Result;
 use serde_json::json;
+use service::config::Config;
 use std::process::ExitCode;
 
 #[derive(Args)]

@@ -1,12 +1,12 @@
 //! `keepsake config check|show`: validates the configuration, or prints every value with its
 //! origin.
 
-use super::show::{self, Output};
-use crate::config::Layers;
-use crate::fault::Result;
-use crate::profile::Profiles;
 use clap::Subcommand;
+use client::show::{self, Output};
+use domain::fault::Result;
 use serde_json::{Value, json};
+use service::config::Layers;
+use service::profile::Profiles;
 use std::process::ExitCode;
 
 #[derive(Subcommand)]

@@ -1,7 +1,7 @@
 //! Formats decisions and recalled memories for a person: outcomes, factors, scores and their terms.
 
-use super::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, text};
-use crate::stages::rank::TERMS;
+use client::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, text};
+use policies::rank::TERMS;
 use serde_json::{Map, Value};
 
 /// Factors of a surprise with the short names they are shown by.

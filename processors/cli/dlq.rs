@@ -3,14 +3,14 @@
 mod letter;
 mod redrive;
 
-use super::show::{self, Output};
-use super::{client, reading};
-use crate::config::Config;
-use crate::fault::Result;
 use clap::{Args, Subcommand};
+use client::reading;
+use client::show::{self, Output};
+use domain::fault::Result;
 use jiff::Timestamp;
 use letter::{DeadLetter, Reasons, SourceTopics};
 use serde_json::Value;
+use service::config::Config;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 

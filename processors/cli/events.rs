@@ -1,13 +1,13 @@
 //! Commands that publish one event and print its receipt: `publish`, `remember`, `update`,
 //! `forget`, `feedback`.
 
-use super::client::{Client, ClientReply, parse_user};
 use super::describe;
-use super::show::{self, Output};
-use crate::config::Config;
-use crate::fault::{Fault, Result, StopName};
 use clap::Args;
+use client::show::{self, Output};
+use client::{Client, ClientReply, parse_user};
+use domain::fault::{Fault, Result, StopName};
 use serde_json::{Map, Value, json};
+use service::config::Config;
 use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,18 +1,19 @@
 //! `keepsake model measure`: measures the cosine scale of an encoder, writes the figures beside the
 //! encoder, and shows which rules the encoder's cosines reach.
 
-use super::show::{self, Output};
-use crate::config::Config;
-use crate::fault::Result;
-use crate::policies::keepsake::ECHO_COSINE;
-use crate::ports::embedder::measure::{Measurement, measure};
-use crate::ports::embedder::{self, Model, ModelChoice};
-use crate::run::options;
-use crate::stages::{score, split};
 use clap::{Args, Subcommand};
+use client::show::{self, Output};
+use domain::fault::Result;
+use models::embedder::measure::{Measurement, measure};
+use models::embedder::{self, Model, ModelChoice};
+use policies::keepsake::ECHO_COSINE;
+use policies::score;
 use serde_json::{Value, json};
+use service::config::Config;
+use service::run::options;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use text::split;
 
 pub const EXAMPLES: &str = "\
 Cosines of different encoders are not comparable: one gives unrelated texts .06, another .8. The \
@@ -137,8 +138,8 @@ fn text(measurement: &Measurement, written: Option<&PathBuf>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::CosineScale;
-    use crate::ports::embedder::Embedder;
+    use domain::CosineScale;
+    use models::embedder::Embedder;
     use std::io::{self, Write};
     use std::path::Path;
 

@@ -1,13 +1,13 @@
 //! Commands that send one request and print its reply: `recall`, `list`, `get`, `explain`, `stats`.
 
-use super::client::Client;
 use super::describe;
 use super::events::{UserArgs, key_values, print, put};
-use super::show::{self, Output};
-use crate::config::Config;
-use crate::fault::{Fault, Result, StopName};
 use clap::Args;
+use client::Client;
+use client::show::{self, Output};
+use domain::fault::{Fault, Result, StopName};
 use serde_json::{Map, Value, json};
+use service::config::Config;
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -144,7 +144,7 @@ fn list_row(memory: &Value) -> Vec<String> {
         show::text(memory, "id").to_owned(),
         show::text(memory, "kind").to_owned(),
         show::text(memory, "created_at").get(..10).unwrap_or_default().to_owned(),
-        crate::text::shortened(show::text(memory, "content"), 80),
+        text::shortened(show::text(memory, "content"), 80),
     ]
 }
 

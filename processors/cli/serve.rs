@@ -1,8 +1,8 @@
 //! `keepsake serve`: runs the service until SIGTERM, SIGINT or a fault that must stop the process.
 
-use crate::config::Config;
-use crate::fault::{Fault, Result};
-use crate::run::Service;
+use domain::fault::{Fault, Result};
+use service::config::Config;
+use service::run::Service;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,20 +1,20 @@
 //! `keepsake tail decisions`: prints decisions as they are published, one or two lines each.
 
-use super::client::{self, parse_user};
 use super::describe;
-use super::reading::{self, OffsetRange};
-use super::show::{self, Output};
-use crate::config::Config;
-use crate::domain::{Outcome, UserKey};
-use crate::fault::{Fault, Result};
-use crate::ports::broker::{Broker, Polled, Record, Start};
-use crate::text::shortened;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use client::parse_user;
+use client::reading::{self, OffsetRange};
+use client::show::{self, Output};
+use domain::fault::{Fault, Result};
+use domain::{Outcome, UserKey};
+use log::broker::{Broker, Polled, Record, Start};
 use serde_json::Value;
+use service::config::Config;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
+use text::shortened;
 
 const EXAMPLES: &str = "\
 Prints the last decisions of each partition, then new ones until Ctrl-C; with --exit only those \

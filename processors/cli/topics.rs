@@ -1,12 +1,10 @@
 //! `keepsake topics create|check`: creates the topics on a cluster, or checks them.
-
-use super::client;
-use super::show::{self, Output};
-use crate::config::Config;
-use crate::fault::Result;
-use crate::run;
 use clap::Subcommand;
+use client::show::{self, Output};
+use domain::fault::Result;
 use serde_json::json;
+use service::config::Config;
+use service::run;
 use std::process::ExitCode;
 use std::time::Duration;
 

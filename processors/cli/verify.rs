@@ -6,28 +6,26 @@
 //! with the store. Nothing is repaired.
 
 mod index;
-
-use super::client;
-use super::show::{self, Output};
-use crate::config::Config;
-use crate::fault::{Fault, Result, StopName};
-use crate::home::{self, Home};
-use crate::ownership::Deployment;
-use crate::ports::broker::{Broker, Log};
-use crate::ports::clock::SystemClock;
-use crate::ports::embedder::Model;
-use crate::restore::{self, Progress};
-use crate::run::{self, options};
-use crate::shard;
-use crate::stages::store::Store;
-use crate::stages::store::compare::{Difference, Differences, differences};
 use clap::Args;
+use client::show::{self, Output};
+use domain::fault::{Fault, Result, StopName};
 use index::IndexState;
+use log::broker::{Broker, Log};
+use log::clock::SystemClock;
+use models::embedder::Model;
 use serde_json::{Value, json};
+use service::config::Config;
+use service::ownership::Deployment;
+use service::run::{self, options};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use storage::home::{self, Home};
+use storage::restore::{self, Progress};
+use storage::shard;
+use storage::store::Store;
+use storage::store::compare::{Difference, Differences, differences};
 
 const EXAMPLES: &str = "\
 Reads the memories topic into memory, from its beginning to the offset each shard has read, and \

@@ -156,3 +156,31 @@ impl Signal {
         self.into()
     }
 }
+
+/// Why a record was forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardReason {
+    /// To the partition of the user, because the sender wrote to another one.
+    ToUser,
+    /// To the partition of the tenant, which puts changes of tenant memories in order.
+    ToOrder,
+    /// From the tenant's partition to every partition, in that order.
+    InOrder,
+}
+
+impl ForwardReason {
+    /// Returns the value of the header. [`ForwardReason::ToUser`] has no header.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            ForwardReason::ToUser => None,
+            ForwardReason::ToOrder => Some("order"),
+            ForwardReason::InOrder => Some("copy"),
+        }
+    }
+
+    pub fn named(name: &[u8]) -> Option<ForwardReason> {
+        [ForwardReason::ToOrder, ForwardReason::InOrder]
+            .into_iter()
+            .find(|way| way.name().map(str::as_bytes) == Some(name))
+    }
+}

@@ -1,15 +1,15 @@
 //! An event at its place in a shard's partition, with the profile of its tenant: the part of the
 //! input that all handlers share. Makes the memories and decisions that follow from the event alone.
 
-use super::prepared::Command;
+use super::prepared::{Command, Part};
 use super::staged::Staged;
-use crate::domain::{
+use crate::Rules;
+use domain::fault::{Reject, RejectCode, Result};
+use domain::{
     CosineScale, Decision, Event, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position, Role,
     Scope, UserKey, Vector,
 };
-use crate::fault::{Reject, RejectCode, Result};
-use crate::profile::Profile;
-use crate::stages::score::Rarity;
+use text::Rarity;
 
 /// Settings of the kernel that do not depend on the event.
 #[derive(Clone, Copy)]
@@ -22,21 +22,11 @@ pub struct Settings<'a> {
     pub history_max: usize,
 }
 
-/// The part of an event that a shard applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// On the user's partition: the user's own memories, and those of the tenant where this
-    /// partition is also the tenant's.
-    First,
-    /// On every other one: the tenant's memories, in their order.
-    InOrder,
-}
-
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub settings: Settings<'a>,
     pub event: &'a Event<Command>,
-    pub profile: &'a Profile,
+    pub rules: &'a Rules,
     /// Partition and offset at which this shard reads the event. A forwarded event has its source
     /// elsewhere.
     pub partition: i32,
@@ -142,7 +132,7 @@ impl<'a> Context<'a> {
             surprise: None,
             threshold: None,
             reason: String::new(),
-            profile: self.profile.name.clone(),
+            profile: self.rules.name.clone(),
             covers: Vec::new(),
             history: Vec::new(),
             around: NeighbourTurns::default(),
@@ -166,7 +156,7 @@ impl<'a> Context<'a> {
             memory: None,
             related: Vec::new(),
             left: None,
-            profile: self.profile.name.clone(),
+            profile: self.rules.name.clone(),
             at: event.at,
             misrouted: self.is_misrouted(),
         }

@@ -8,10 +8,10 @@ use super::links::slots;
 use super::reads::Reads;
 use super::staged::Staged;
 use super::summaries::plan_again;
-use crate::domain::{Memory, MemoryId, Position, UserKey};
-use crate::fault::Result;
-use crate::stages::split;
+use domain::fault::Result;
+use domain::{Memory, MemoryId, Position, UserKey};
 use std::collections::{BTreeSet, HashSet};
+use text::split;
 
 /// Returns the ids of the erased memories, the summaries that went with them included.
 pub fn erase(

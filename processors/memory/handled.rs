@@ -1,11 +1,12 @@
 //! The result of an event beside the staged records: decisions, copies for other partitions, and
 //! the decisions that must not be explained any more.
 
-use crate::domain::{CosineScale, Decision, MemoryId, Outcome, Position, Time, UserKey, Vector};
-use crate::fault::Reject;
-use crate::stages::decode::ForwardReason;
-use crate::text::{Language, Words};
+use domain::fault::Reject;
+use domain::{
+    CosineScale, Decision, ForwardReason, MemoryId, Outcome, Position, Time, UserKey, Vector,
+};
 use std::collections::{BTreeSet, HashSet};
+use text::{Language, Words};
 
 #[derive(Default)]
 pub struct Handled {

@@ -9,14 +9,14 @@ use super::context::Context;
 use super::handled::Handled;
 use super::links::{Opposed, Revised};
 use super::staged::Staged;
-use crate::domain::{
-    Kind, Memory, MemoryId, Outcome, Recall, Remember, Surprise, Time, Turn, Vector,
+use crate::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
+use domain::fault::Result;
+use domain::{
+    Decision, Kind, Memory, MemoryId, Outcome, Recall, Remember, Surprise, Time, Turn, Vector,
 };
-use crate::fault::Result;
-use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits};
-use crate::stages::split::{Candidate, Slot};
-use crate::text::Stems;
 use std::any::Any;
+use text::Stems;
+use text::split::{Candidate, Slot};
 
 pub trait Policy: Any + Send + Sync {
     fn needs(&self) -> Needs {
@@ -130,6 +130,25 @@ pub struct Judgement {
     pub links: Links,
     pub lifecycle: Lifecycle,
     pub learned: Option<Learned>,
+}
+
+impl Judgement {
+    /// The published form. A memory that is to be made has no id yet.
+    pub fn decision(&self, cx: &Context<'_>, candidate: &Candidate) -> Decision {
+        let related = match self.outcome {
+            Outcome::Kept | Outcome::Superseded => self.links.related().collect(),
+            _ => Vec::new(),
+        };
+        Decision {
+            candidate: Some(candidate.text.clone()),
+            kind: Some(self.kind.clone()),
+            surprise: Some(self.surprise.clone()),
+            threshold: Some(self.threshold),
+            memory: self.same.as_ref().map(|memory| memory.id),
+            related,
+            ..cx.decision(self.outcome, self.reason.clone())
+        }
+    }
 }
 
 /// Links from a new memory to earlier ones.

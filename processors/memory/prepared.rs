@@ -1,12 +1,11 @@
 //! An event that is ready to be applied: decoded, routed, redacted, split and encoded. Each text
 //! that is compared by meaning carries its vector.
 
-use super::context::Part;
-use super::withheld::Withheld;
-use crate::domain::{
-    Event, Forget, MemoryId, MemoryVersion, Remember, Revise, Signal, Turn, Update, Vector,
+use domain::{
+    Category, Event, Forget, MemoryId, MemoryVersion, Remember, Revise, Signal, Turn, Update,
+    Vector,
 };
-use crate::stages::split::Candidate;
+use text::split::Candidate;
 
 pub struct Prepared {
     pub event: Event<Command>,
@@ -41,4 +40,24 @@ pub struct PreparedTurn {
     pub parts: usize,
     /// The reason why nothing of the turn may be kept.
     pub withheld: Option<Withheld>,
+}
+
+/// The part of an event that a shard applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// On the user's partition: the user's own memories, and those of the tenant where this
+    /// partition is also the tenant's.
+    First,
+    /// On every other one: the tenant's memories, in their order.
+    InOrder,
+}
+
+/// The reason why a turn is not kept, whatever it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// "Off the record."
+    Asked,
+    /// "Forget what I just said."
+    TakenBack,
+    Never(Category),
 }

@@ -2,10 +2,8 @@
 //! implemented by the store and by `Staged`, so a handler sees the changes of its own batch as if
 //! they were stored. `Neighbours` is implemented by the vector index.
 
-use crate::domain::{
-    ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector,
-};
-use crate::fault::Result;
+use domain::fault::Result;
+use domain::{ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,21 +3,21 @@
 //! without a shadow.
 
 use super::context::Context;
-use super::events::turn::decision;
 use super::policy::Said;
 use super::staged::Staged;
-use crate::domain::{Decision, Outcome};
-use crate::fault::Result;
-use crate::profile::{Profile, Treatment};
+use crate::Rules;
+use crate::rules::Treatment;
+use domain::fault::Result;
+use domain::{Decision, Outcome};
 
 pub fn judge(
     cx: &Context<'_>,
     staged: &Staged<'_>,
     said: Said<'_>,
-    profile: &Profile,
+    rules: &Rules,
 ) -> Result<Decision> {
-    let shadow = Context { profile, ..*cx };
-    if profile.treatment(said.turn.role) == Treatment::Context {
+    let shadow = Context { rules, ..*cx };
+    if rules.treatment(said.turn.role) == Treatment::Context {
         let reason = format!("{} turns are context only", said.turn.role.as_str());
         return Ok(Decision {
             candidate: Some(said.candidate.text.clone()),
@@ -27,7 +27,7 @@ pub fn judge(
     }
     // A share of the last totals means nothing under other weights, and nobody stores totals for a
     // shadow: such a shadow is left with its fixed threshold.
-    let has_foreign_totals = !cx.profile.weighs_as(profile);
-    let judgement = profile.policy.judge(&shadow, staged, Said { has_foreign_totals, ..said })?;
-    Ok(decision(&shadow, said.candidate, &judgement))
+    let has_foreign_totals = !cx.rules.weighs_as(rules);
+    let judgement = rules.policy.judge(&shadow, staged, Said { has_foreign_totals, ..said })?;
+    Ok(judgement.decision(&shadow, said.candidate))
 }

@@ -3,19 +3,17 @@
 //!
 //!   read    staged record of the user, else the record below
 //!   write   into the map of the user; `None` marks a removal
-//!   commit  the store turns the map into bytes once (`stages/store/encode.rs`)
+//!   commit  the store turns the map into bytes once (`storage/store/encode.rs`)
 
 use super::reads::{
     ContextWindow, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore, Session,
     SlotHolder, Slots, StagedVectors,
 };
-use crate::domain::{
-    ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector,
-};
-use crate::fault::Result;
-use crate::text::Stems;
+use domain::fault::Result;
+use domain::{ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use text::Stems;
 
 pub struct Staged<'a> {
     below: &'a dyn Reads,

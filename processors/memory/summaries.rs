@@ -3,8 +3,8 @@
 
 use super::reads::Reads;
 use super::staged::Staged;
-use crate::domain::{Memory, MemoryId, UserKey};
-use crate::fault::Result;
+use domain::fault::Result;
+use domain::{Memory, MemoryId, UserKey};
 
 pub const SUMMARY: &str = "summary";
 

@@ -8,13 +8,13 @@
 //! The sender is answered by the user's partition once the copy has come back. A `forget` is
 //! answered at once: the user's partition removes its memories, and all remove them in order.
 
-use super::context::{Context, Part};
+use super::context::Context;
 use super::handled::Handled;
+use super::prepared::Part;
 use super::reads::Reads;
 use super::staged::Staged;
-use crate::domain::{Forget, Memory, MemoryId, UserKey};
-use crate::fault::Result;
-use crate::stages::decode::ForwardReason;
+use domain::fault::Result;
+use domain::{Forget, ForwardReason, Memory, MemoryId, UserKey};
 
 /// Copies the event from the tenant's partition to all others. Each decides for itself, since
 /// shards may differ.

@@ -5,42 +5,31 @@
 use super::context::Context;
 use super::erase::{erase, put_changed};
 use super::handled::{Forgotten, Handled};
+use super::prepared::Withheld;
 use super::reads::Reads;
 use super::staged::Staged;
-use crate::domain::{
-    Category, ContextTurn, Decision, Memory, Outcome, Position, Role, Turn, Vector,
-};
-use crate::fault::Result;
-use crate::profile::Profile;
-use crate::stages::score::{self, Wish};
+use crate::Rules;
+use domain::fault::Result;
+use domain::{Category, ContextTurn, Decision, Memory, Outcome, Position, Role, Turn, Vector};
 use std::collections::HashSet;
+use text::consent;
+use text::wordings::Wish;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withheld {
-    /// "Off the record."
-    Asked,
-    /// "Forget what I just said."
-    TakenBack,
-    Never(Category),
-}
-
-impl Withheld {
-    /// Reads the turn alone, before it is split: a withheld turn is neither split nor encoded.
-    pub fn of(turn: &Turn, profile: &Profile) -> Option<Withheld> {
-        if profile.policy.needs().wishes && turn.role == Role::User {
-            match score::wish(&turn.content) {
-                Some(Wish::SkipThisTurn) => return Some(Withheld::Asked),
-                Some(Wish::ForgetLastTurn) => return Some(Withheld::TakenBack),
-                None => {}
-            }
+/// Reads the turn alone, before it is split: a withheld turn is neither split nor encoded.
+pub fn withheld(turn: &Turn, rules: &Rules) -> Option<Withheld> {
+    if rules.policy.needs().wishes && turn.role == Role::User {
+        match consent::wish(&turn.content) {
+            Some(Wish::SkipThisTurn) => return Some(Withheld::Asked),
+            Some(Wish::ForgetLastTurn) => return Some(Withheld::TakenBack),
+            None => {}
         }
-        never(&turn.content, profile).map(Withheld::Never)
     }
+    never(&turn.content, rules).map(Withheld::Never)
 }
 
 /// Returns the forbidden category that the text is about.
-pub fn never(content: &str, profile: &Profile) -> Option<Category> {
-    score::forbidden(content, &profile.never)
+pub fn never(content: &str, rules: &Rules) -> Option<Category> {
+    consent::forbidden(content, &rules.never)
 }
 
 pub fn never_reason(category: Category) -> String {
@@ -66,7 +55,7 @@ pub fn withhold(
 
 /// Whether an assistant's turn follows a withheld one: most such turns repeat the withheld words.
 pub fn is_echo(cx: &Context<'_>, staged: &Staged<'_>, turn: &Turn) -> Result<bool> {
-    if turn.role == Role::User || !cx.profile.policy.needs().wishes {
+    if turn.role == Role::User || !cx.rules.policy.needs().wishes {
         return Ok(false);
     }
     let window = staged.window(cx.key(), cx.session())?;

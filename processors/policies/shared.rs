@@ -6,19 +6,17 @@
 pub mod samples;
 pub mod wording;
 
-use crate::domain::{ContextTurn, Kind, Memory, MemoryId, Outcome, Role, Surprise, Time};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::policy::{Judgement, Lifecycle, Links, Said};
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
-use crate::profile::Treatment;
-use crate::stages::rank::{
-    Hit, Question, Ranked, RankedHits, admitted, better_first, is_superseded,
-};
-use crate::stages::score::Rarity;
-use crate::text;
+use crate::rank::{admitted, better_first, is_superseded};
+use domain::fault::Result;
+use domain::{ContextTurn, Kind, Memory, MemoryId, Outcome, Role, Surprise, Time};
+use memory::context::Context;
+use memory::policy::{Judgement, Lifecycle, Links, Said};
+use memory::ranking::{Hit, Question, Ranked, RankedHits};
+use memory::reads::Reads;
+use memory::rules::Treatment;
+use memory::staged::Staged;
 use std::sync::Arc;
+use text::Rarity;
 
 /// Everything a gate reads to judge a candidate.
 pub struct Ground<'a> {
@@ -77,7 +75,7 @@ pub fn judgement(
     };
     let judged = gate(&said.candidate.text, &ground);
     let same = judged.same.and_then(|id| memories.iter().find(|memory| memory.id == id)).cloned();
-    let by_role = !judged.keep && cx.profile.treatment(said.turn.role) == Treatment::Keep;
+    let by_role = !judged.keep && cx.rules.treatment(said.turn.role) == Treatment::Keep;
     let (outcome, reason, class) = match &same {
         Some(old) => {
             let reason = format!("said before on {}", text::day(old.created_at));
@@ -160,7 +158,7 @@ pub fn order(
 
 /// Returns the number of memories in an answer: the request's `limit` up to `most`, or else the
 /// document's `standard`.
-pub fn limit(asked: &crate::domain::Recall, standard: usize, most: usize) -> usize {
+pub fn limit(asked: &domain::Recall, standard: usize, most: usize) -> usize {
     if asked.unsaid.limit { standard } else { asked.limit.min(most) }
 }
 

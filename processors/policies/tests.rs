@@ -1,14 +1,14 @@
 //! Adds a seventh policy with one module and one line in the table of policies.
 
 use super::{Entry, POLICIES, Tables, make};
-use crate::domain::{Kind, Time};
-use crate::fault::Result;
-use crate::memory::Policy;
-use crate::memory::context::Context;
-use crate::memory::policy::{Asked, Judgement, Links, Said, Wish};
-use crate::memory::staged::Staged;
-use crate::policies::shared::{self, Judged, Reading};
-use crate::stages::rank::{Hit, Question, RankedHits};
+use crate::shared::{self, Judged, Reading};
+use domain::fault::Result;
+use domain::{Kind, Time};
+use memory::Policy;
+use memory::context::Context;
+use memory::policy::{Asked, Judgement, Links, Said, Wish};
+use memory::ranking::{Hit, Question, RankedHits};
+use memory::staged::Staged;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -54,13 +54,14 @@ impl Policy for Longest {
 }
 
 fn seven() -> Vec<Entry> {
-    let seventh: Entry = ("longest", |tables: &Tables| Ok(Arc::new(tables.gate::<Longest>()?)));
+    let seventh: Entry = ("longest", "base = \"keepsake\"", |tables: &Tables| {
+        Ok(Arc::new(tables.gate::<Longest>()?))
+    });
     POLICIES.iter().copied().chain([seventh]).collect()
 }
 
 fn profile(own: &str) -> toml::Table {
-    let keepsake = include_str!("../../config/profiles/keepsake.toml");
-    let mut profile: toml::Table = keepsake.parse().expect("the built-in profile is valid TOML");
+    let mut profile = shared::samples::profile("keepsake");
     let own: toml::Table = own.parse().expect("the test's own TOML is valid");
     let gate = profile["gate"].as_table_mut().expect("`gate` is a table");
     gate.insert("rule".into(), toml::Value::Table(own));

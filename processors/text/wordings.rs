@@ -9,11 +9,11 @@
 //! 4. In languages with spaces a phrase must begin and end at the border of a word: "hallo" is in
 //!    "oh, hallo!" and not in "hallodri".
 //!
-//! `stages/score/` decides the meaning of the matches for a turn. To cover another language, add a
+//! `policies/score/` decides the meaning of the matches for a turn. To cover another language, add a
 //! file and a row in `FILES`.
 
-use crate::domain::Category;
 use aho_corasick::AhoCorasick;
+use domain::Category;
 use serde::Deserialize;
 use std::sync::LazyLock;
 use unicode_normalization::UnicodeNormalization;

@@ -9,8 +9,7 @@
 //! For example "I'm moving to Lisbon; the flats were cheaper!" has the content words
 //! `moving lisbon flats cheaper` and the stems `move lisbon flat cheaper`.
 //!
-//! Two thread-local caches save time: `STEMS` for English stems, and `TEXTS` for the last few texts
-//! while [`Words::remembering`] runs.
+//! The thread-local cache `STEMS` saves time: stemming a word takes ten times as long as a lookup.
 //!
 //! Invariant: a change that alters the stem of any word must raise `STEMS_VERSION`.
 
@@ -18,9 +17,8 @@ use super::language::{Language, Signs};
 use super::{is_stop_word, unspaced};
 use foldhash::fast::RandomState;
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 use unicode_normalization::char::is_combining_mark;
 
@@ -33,22 +31,10 @@ const STEMS_CACHED: usize = 16_384;
 /// Longer words are not cached: they are rarely real words and seldom return.
 const STEM_CACHED_BYTES_MAX: usize = 32;
 
-/// Entries in the text cache. A turn's text is split for the score, for denials, and for the search
-/// documents of that turn and the next two. Searching eight entries is quicker than splitting one
-/// text.
-const TEXTS_CACHED: usize = 8;
-/// Longer texts are not cached: comparing and keeping them costs too much.
-const TEXT_CACHED_BYTES_MAX: usize = 4096;
-
 thread_local! {
     /// English stems by word. Stemming a word takes ten times as long as this lookup.
     static STEMS: RefCell<HashMap<Box<str>, Box<str>, RandomState>> = RefCell::default();
-    /// The text cache, present only while [`Words::remembering`] runs.
-    static TEXTS: RefCell<Option<Texts>> = RefCell::default();
 }
-
-/// Original texts with their [`Words`], oldest first.
-type Texts = VecDeque<(Box<str>, Rc<Words>)>;
 
 /// A text split into content words. Language and stems are computed on first use.
 pub struct Words {
@@ -72,47 +58,6 @@ impl Words {
             |word| content.push(range_in(&lower, word)),
         );
         Words { lower, content, signs, language: OnceCell::new(), stems: OnceCell::new() }
-    }
-
-    /// Runs `work` with an empty text cache for [`Words::again`].
-    ///
-    /// Invariant: the cache ends with `work`, even if `work` panics. Otherwise a text that a user
-    /// asked to forget would stay in memory.
-    pub fn remembering<R>(work: impl FnOnce() -> R) -> R {
-        /// Puts the cache of the outer call, if any, back in place when dropped.
-        struct OuterCache(Option<Texts>);
-        impl Drop for OuterCache {
-            fn drop(&mut self) {
-                TEXTS.set(self.0.take());
-            }
-        }
-        let _outer = OuterCache(TEXTS.replace(Some(Texts::new())));
-        work()
-    }
-
-    /// Returns the same as [`Words::of`], from the text cache if [`Words::remembering`] runs and
-    /// `text` is one of the last eight.
-    pub fn again(text: &str) -> Rc<Words> {
-        if text.len() > TEXT_CACHED_BYTES_MAX {
-            return Words::of(text).into();
-        }
-        TEXTS.with_borrow_mut(|texts| {
-            let Some(texts) = texts else { return Words::of(text).into() };
-            if let Some((_, words)) = texts.iter().rev().find(|(known, _)| **known == *text) {
-                return words.clone();
-            }
-            if texts.len() == TEXTS_CACHED {
-                texts.pop_front();
-            }
-            let words = Rc::new(Words::of(text));
-            texts.push_back((text.into(), words.clone()));
-            words
-        })
-    }
-
-    #[cfg(test)]
-    pub fn cache_is_absent() -> bool {
-        TEXTS.with_borrow(Option::is_none)
     }
 
     /// Lists the content words in lower case, in order, with repetitions. In scripts without spaces
@@ -462,33 +407,6 @@ mod tests {
     }
 
     #[test]
-    fn the_last_texts_are_cached_while_remembering_runs_even_if_the_work_panics() {
-        let ended = std::panic::catch_unwind(|| {
-            Words::remembering(|| {
-                (0..TEXTS_CACHED + 3).for_each(|n| drop(Words::again(&format!("text {n}"))));
-                let long = "word ".repeat(TEXT_CACHED_BYTES_MAX);
-                assert_eq!(Words::again(&long).stems(), Words::of(&long).stems());
-                let last = (3..TEXTS_CACHED + 3).map(|n| format!("text {n}")).collect::<Vec<_>>();
-                assert!(cached() == last && is_cached("text 3"));
-                assert!(Words::remembering(|| cached().is_empty() && is_cached("inner")));
-                assert_eq!(cached(), last);
-                panic!("the work failed");
-            })
-        });
-        assert_eq!(ended.expect_err("panics").downcast_ref(), Some(&"the work failed"));
-        assert!(Words::cache_is_absent() && !is_cached("text 3") && cached().is_empty());
-    }
-
-    fn cached() -> Vec<String> {
-        TEXTS
-            .with_borrow(|texts| texts.iter().flatten().map(|(text, _)| text.to_string()).collect())
-    }
-
-    fn is_cached(text: &str) -> bool {
-        Rc::ptr_eq(&Words::again(text), &Words::again(text))
-    }
-
-    #[test]
     fn joined_stems_are_split_into_the_same_stems() {
         for stems in [&[][..], &[""], &["tea"], &["", "tea", "", "茶"]] {
             let joined: Stems = stems.iter().collect();
@@ -537,31 +455,6 @@ mod tests {
                 parts.iter().map(|(stop, words)| format!("{stop} {}", words.join(" "))).collect();
             let text = parts.join(", ");
             prop_assert_eq!(terms(&text), english(&text).iter().collect());
-        }
-
-        #[test]
-        fn a_cached_text_has_the_same_words_as_a_new_one(
-            texts in prop::collection::vec((0..12usize, prop::option::of(0..3usize)), 1..60),
-        ) {
-            let languages: Vec<Language> =
-                [Language::ENGLISH].into_iter().chain(Language::others()).collect();
-            Words::remembering(|| {
-                for (n, language) in texts {
-                    let text = format!("Gestern gingen {n} Freunde with the walking houses");
-                    let again = Words::again(&text);
-                    let new = Words::of(&text);
-                    prop_assert!(again.content().eq(new.content()));
-                    prop_assert_eq!(again.language(), new.language());
-                    match language {
-                        None => prop_assert_eq!(again.stems(), new.stems()),
-                        Some(n) => prop_assert_eq!(
-                            again.stems_in(languages[n]),
-                            new.stems_in(languages[n])
-                        ),
-                    }
-                }
-                Ok(())
-            })?;
         }
 
         #[test]

@@ -1,13 +1,11 @@
 //! Planted bugs: a [`Transactor`] that makes plausible mistakes, to check that the simulator finds
 //! them.
 
-use keepsake::fault::Result;
-use keepsake::ports::broker::{
-    CommittedOffsets, Log, Membership, OutgoingRecord, TransactError, Transactor,
-};
-use keepsake::stages::store::changelog::META;
+use domain::fault::Result;
+use log::broker::{CommittedOffsets, Log, Membership, OutgoingRecord, TransactError, Transactor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use storage::changelog::META;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {

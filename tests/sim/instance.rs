@@ -6,30 +6,30 @@ use super::interruptions::{InterruptedConsumer, InterruptedLog, Interruptions};
 use super::stream::PARTITIONS;
 use crate::support::in_process::hash_model;
 use crossbeam_channel::Receiver;
-use keepsake::compact::{Compact, ConflictOptions, Judging};
-use keepsake::config::{Config, Layers};
-use keepsake::domain::{CosineScale, Time};
-use keepsake::fault::Result;
-use keepsake::home::{Home, MemoryHome};
-use keepsake::ingest::Ingest;
-use keepsake::ingest::breaker::DeadLetterBreaker;
-use keepsake::metrics::Metrics;
-use keepsake::ownership::{Changelog, Deployment, Shards};
-use keepsake::ports::broker::{Broker, Log, RebalanceListener};
-use keepsake::ports::clock::{Clock, ManualClock};
-use keepsake::ports::cross_encoder::ContradictionJudge;
-use keepsake::ports::embedder::{Model, pool};
-use keepsake::ports::memory::{Cluster, Connection};
-use keepsake::profile::Profiles;
-use keepsake::run::ingesting::{Durability, IngestLoop};
-use keepsake::run::loops::CompactLoop;
-use keepsake::run::pace::BatchSize;
-use keepsake::run::{Shared, options};
-use keepsake::stages::score::Rarity;
+use domain::fault::Result;
+use domain::{CosineScale, Time};
+use log::broker::{Broker, Log, RebalanceListener};
+use log::clock::{Clock, ManualClock};
+use models::cross_encoder::ContradictionJudge;
+use models::embedder::{Model, pool};
+use service::compact::{Compact, ConflictOptions, Judging};
+use service::config::{Config, Layers};
+use service::ingest::Ingest;
+use service::ingest::breaker::DeadLetterBreaker;
+use service::metrics::Metrics;
+use service::ownership::{Changelog, Deployment, Shards};
+use service::profile::Profiles;
+use service::run::ingesting::{Durability, IngestLoop};
+use service::run::loops::CompactLoop;
+use service::run::pace::BatchSize;
+use service::run::{Shared, options};
+use simulated::{Cluster, Connection};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use storage::home::{Home, MemoryHome};
+use text::Rarity;
 
 /// Immutable parts that all processes of one thread share: loaded once.
 pub struct Kit {
@@ -129,7 +129,7 @@ impl ContradictionJudge for ThirdOfAllPairs {
 fn hasty_profile() -> &'static str {
     static PATH: OnceLock<&str> = OnceLock::new();
     PATH.get_or_init(|| {
-        let keepsake = include_str!("../../config/profiles/keepsake.toml");
+        let keepsake = policies::built_in("keepsake").expect("the profile is built in");
         let mut profile: toml::Table = keepsake.parse().expect("the built-in profile is TOML");
         let prune = "age_days = 3.0\nstrength = 0.99\ncount_max = 8";
         profile["prune"] = toml::Value::Table(prune.parse().expect("this is a TOML table"));

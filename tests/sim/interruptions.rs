@@ -1,10 +1,10 @@
 //! Interruptions in the middle of work: a process is expelled from its group between two polls or
 //! before a commit, or dies during a restore.
 
-use keepsake::fault::Result;
-use keepsake::ports::broker::{Consumer, Log, Membership, Polled, Start};
-use keepsake::ports::memory::Cluster;
+use domain::fault::Result;
+use log::broker::{Consumer, Log, Membership, Polled, Start};
 use parking_lot::Mutex;
+use simulated::Cluster;
 use std::sync::Arc;
 use std::time::Duration;
 

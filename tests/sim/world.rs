@@ -10,13 +10,13 @@ use super::interruptions::{Interruption, Interruptions};
 use super::laws;
 use super::stream::{self, NOON_MS, PARTITIONS, Sent};
 use crate::support::workload::Dice;
-use keepsake::domain::Time;
-use keepsake::fault::Fault;
-use keepsake::home::MemoryHome;
-use keepsake::ports::broker::Broker;
-use keepsake::ports::clock::ManualClock;
-use keepsake::ports::memory::{Cluster, Connection, InjectedFault, Tombstones};
+use domain::Time;
+use domain::fault::Fault;
+use log::broker::Broker;
+use log::clock::ManualClock;
+use simulated::{Cluster, Connection, InjectedFault, Tombstones};
 use std::collections::BTreeMap;
+use storage::home::MemoryHome;
 
 const NAMES: [&str; 2] = ["ann", "bob"];
 const STEPS: usize = 100;
@@ -188,7 +188,7 @@ impl<'k> World<'k> {
         &mut self,
         which: usize,
         what: &str,
-        work: impl Fn(&mut Process) -> keepsake::fault::Result<()>,
+        work: impl Fn(&mut Process) -> domain::fault::Result<()>,
     ) -> Step {
         let machine = &mut self.machines[which];
         let Some(process) = &mut machine.process else { return Ok(()) };

@@ -4,25 +4,25 @@
 //! Each event is one batch with one record. Time is an argument of every request.
 
 use super::changelog::Changelog;
-use keepsake::compact::{Compact, Judging};
-use keepsake::config::{Config, Layers};
-use keepsake::domain::{CosineScale, Decision, Now, Time};
-use keepsake::home::{Home, MemoryHome};
-use keepsake::ingest::Ingest;
-use keepsake::ingest::breaker::DeadLetterBreaker;
-use keepsake::metrics::Metrics;
-use keepsake::ownership::{Deployment, Shards};
-use keepsake::ports::broker::{OutgoingRecord, Record};
-use keepsake::ports::clock::ManualClock;
-use keepsake::ports::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
-use keepsake::profile::Profiles;
-use keepsake::recall::Recall;
-use keepsake::recall::rerank::Reranking;
-use keepsake::run::options;
-use keepsake::stages::score::Rarity;
-use keepsake::stages::store;
+use domain::{CosineScale, Decision, Now, Time};
+use log::broker::{OutgoingRecord, Record};
+use log::clock::ManualClock;
+use models::embedder::{self, Embedder, Model, ModelChoice, TokenCounter, pool};
 use serde_json::Value;
+use service::compact::{Compact, Judging};
+use service::config::{Config, Layers};
+use service::ingest::Ingest;
+use service::ingest::breaker::DeadLetterBreaker;
+use service::metrics::Metrics;
+use service::ownership::{Deployment, Shards};
+use service::profile::Profiles;
+use service::recall::Recall;
+use service::recall::rerank::Reranking;
+use service::run::options;
 use std::sync::Arc;
+use storage::home::{Home, MemoryHome};
+use storage::store;
+use text::Rarity;
 
 pub struct InProcess {
     ingest: Ingest,

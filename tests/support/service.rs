@@ -3,8 +3,8 @@
 
 use super::program::command;
 use super::{Client, eventually, kafka, scratch};
-use keepsake::config::{Config, Layers};
-use keepsake::run::Service;
+use service::config::{Config, Layers};
+use service::run::Service;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;

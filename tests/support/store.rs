@@ -1,9 +1,9 @@
 //! A store without an index, for tests that write records by themselves.
 
-use keepsake::domain::{MemoryId, UserKey, Vector};
-use keepsake::fault::Result;
-use keepsake::memory::Neighbours;
-use keepsake::memory::reads::StagedVectors;
+use domain::fault::Result;
+use domain::{MemoryId, UserKey, Vector};
+use memory::Neighbours;
+use memory::reads::StagedVectors;
 
 pub struct NoIndex;
 

@@ -1,17 +1,17 @@
 //! Reads the headers of a dead letter, and restores the original record from a dead letter.
 //! Pure: uses no broker.
 
-use crate::cli::show;
-use crate::config::Config;
-use crate::domain::MARK;
-use crate::fault::RejectCode;
-use crate::ports::broker::{Headers, OutgoingRecord, Record, header};
-use crate::stages::decode::REDRIVEN;
-use crate::text::shortened;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use client::show;
+use domain::MARK;
+use domain::fault::RejectCode;
+use log::broker::{Headers, OutgoingRecord, Record, header};
+use log::decode::REDRIVEN;
 use serde_json::{Value, json};
+use service::config::Config;
 use std::borrow::Cow;
+use text::shortened;
 
 /// Header prefixes of a dead letter, in the forms of
 /// [Kafka Connect](https://kafka.apache.org/documentation/#connect) and Spring for Apache Kafka.
@@ -220,8 +220,8 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::{Reject, RejectCode};
-    use crate::stages::reply;
+    use domain::fault::{Reject, RejectCode};
+    use log::reply;
 
     fn topics() -> SourceTopics {
         SourceTopics { events: "k.events".into(), recalls: "k.recalls".into(), prefix: "k.".into() }

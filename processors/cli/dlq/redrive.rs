@@ -2,15 +2,14 @@
 //! run has come, so that a later run does not send them again.
 
 use super::letter::{DeadLetter, Reasons, SourceTopics};
-use crate::cli::client;
-use crate::cli::reading::{self, OffsetRange};
-use crate::cli::show::{self, Output};
-use crate::config::Config;
-use crate::fault::{Fault, Result, StopName};
-use crate::ports::broker::{Broker, Producer, Record};
-use crate::ports::kafka::Connection;
 use clap::Args;
+use client::reading::{self, OffsetRange};
+use client::show::{self, Output};
+use domain::fault::{Fault, Result, StopName};
+use kafka::Connection;
+use log::broker::{Broker, Producer, Record};
 use serde_json::json;
+use service::config::Config;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;

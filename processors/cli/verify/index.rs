@@ -1,14 +1,13 @@
 //! Checks a shard's text index against its store: both must hold the same memories, and the same
 //! number of words for each user.
 
-use crate::fault::Result;
-use crate::home;
-use crate::memory::Reads;
-use crate::shard;
-use crate::stages::index::{self, Index, VectorBlocks};
-use crate::stages::store::Store;
+use domain::fault::Result;
+use memory::Reads;
 use std::collections::HashSet;
 use std::path::Path;
+use storage::index::{self, Index, VectorBlocks};
+use storage::store::Store;
+use storage::{home, shard};
 
 pub struct IndexCheck {
     pub state: IndexState,

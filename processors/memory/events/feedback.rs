@@ -1,12 +1,13 @@
 //! Applies feedback about memories: used, confirmed, wrong, irrelevant or returned.
 
-use crate::domain::{Decision, MemoryId, Outcome, Signal};
-use crate::fault::Result;
-use crate::memory::context::{Context, Part, no_such_memory};
-use crate::memory::handled::Handled;
-use crate::memory::links::revisions;
-use crate::memory::staged::Staged;
-use crate::memory::tenant;
+use crate::context::{Context, no_such_memory};
+use crate::handled::Handled;
+use crate::links::revisions;
+use crate::prepared::Part;
+use crate::staged::Staged;
+use crate::tenant;
+use domain::fault::Result;
+use domain::{Decision, MemoryId, Outcome, Signal};
 
 pub fn feedback(
     cx: &Context<'_>,
@@ -15,9 +16,9 @@ pub fn feedback(
     signal: Signal,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
-    let effect = cx.profile.effect(signal);
+    let effect = cx.rules.effect(signal);
     let is_use =
-        signal == Signal::Used || (signal == Signal::Returned && cx.profile.returned_counts());
+        signal == Signal::Used || (signal == Signal::Returned && cx.rules.returned_counts());
     let mut known = Vec::new();
     let mut is_shared = false;
     for id in memories {

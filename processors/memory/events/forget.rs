@@ -1,15 +1,16 @@
 //! Forgets one memory, a session, the memories that a query means, or everything of a user.
 
-use crate::domain::{Decision, Forget, Memory, Outcome, Vector};
-use crate::fault::Result;
-use crate::memory::context::{Context, Part};
-use crate::memory::erase::{erase, put_changed};
-use crate::memory::handled::{FORGET_COSINE, Forgotten, Handled, Meaning};
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
-use crate::memory::tenant;
-use crate::text::Words;
+use crate::context::Context;
+use crate::erase::{erase, put_changed};
+use crate::handled::{FORGET_COSINE, Forgotten, Handled, Meaning};
+use crate::prepared::Part;
+use crate::reads::Reads;
+use crate::staged::Staged;
+use crate::tenant;
+use domain::fault::Result;
+use domain::{Decision, Forget, Memory, Outcome, Vector};
 use std::collections::BTreeSet;
+use text::Words;
 
 /// Memories compared with a query by meaning: as many as a profile lets a user have.
 const NEAR_MAX: usize = 10_000;

@@ -1,11 +1,11 @@
 //! Archives memories that the compaction worker proposes to archive, if they are as it saw them.
 
-use crate::domain::{Decision, Memory, MemoryId, MemoryVersion, Outcome};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::handled::Handled;
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
+use crate::context::Context;
+use crate::handled::Handled;
+use crate::reads::Reads;
+use crate::staged::Staged;
+use domain::fault::Result;
+use domain::{Decision, Memory, MemoryId, MemoryVersion, Outcome};
 
 pub fn prune(
     cx: &Context<'_>,

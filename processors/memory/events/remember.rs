@@ -1,18 +1,18 @@
 //! Remembers a text that somebody asked to remember. The gate is not asked; a policy may say that
 //! the text is already known, and which memories it replaces.
 
-use crate::domain::{Decision, Memory, MemoryId, Outcome, Remember, Scope, Update, Vector};
-use crate::fault::Result;
-use crate::memory::context::{Context, Part};
-use crate::memory::events::turn::link;
-use crate::memory::events::update::change;
-use crate::memory::handled::Handled;
-use crate::memory::links::slots;
-use crate::memory::policy::{Asked, Links};
-use crate::memory::staged::Staged;
-use crate::memory::{tenant, withheld};
-use crate::stages::split::Candidate;
-use crate::text;
+use crate::context::Context;
+use crate::events::turn::link;
+use crate::events::update::change;
+use crate::handled::Handled;
+use crate::links::slots;
+use crate::policy::{Asked, Links};
+use crate::prepared::Part;
+use crate::staged::Staged;
+use crate::{tenant, withheld};
+use domain::fault::Result;
+use domain::{Decision, Memory, MemoryId, Outcome, Remember, Scope, Update, Vector};
+use text::split::Candidate;
 
 pub fn remember(
     cx: &Context<'_>,
@@ -24,7 +24,7 @@ pub fn remember(
     let mut handled = Handled::default();
     // In its turn all partitions apply the event, whatever their profile is by now.
     let is_judged = cx.part == Part::InOrder;
-    if let Some(category) = withheld::never(&asked.content, cx.profile).filter(|_| !is_judged) {
+    if let Some(category) = withheld::never(&asked.content, cx.rules).filter(|_| !is_judged) {
         handled.decide(cx.decision(Outcome::Dropped, withheld::never_reason(category)));
         return Ok(handled);
     }
@@ -36,7 +36,7 @@ pub fn remember(
     if asked.scope == Scope::Tenant && !tenant::has_its_turn(cx, staged, &mut handled, id) {
         return Ok(handled);
     }
-    let mut wish = cx.profile.policy.remember(cx, staged, Asked { asked, candidate, vector })?;
+    let mut wish = cx.rules.policy.remember(cx, staged, Asked { asked, candidate, vector })?;
     if let Some(same) = wish.same.take() {
         let decision = merge(cx, staged, asked, same, vector)?;
         handled.decide(decision);

@@ -2,12 +2,12 @@
 //! model has compared them. Nothing is closed.
 
 use super::prune::unchanged;
-use crate::domain::{Decision, Memory, MemoryId, Outcome, Revise};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::handled::Handled;
-use crate::memory::links::{Revised, revisions};
-use crate::memory::staged::Staged;
+use crate::context::Context;
+use crate::handled::Handled;
+use crate::links::{Revised, revisions};
+use crate::staged::Staged;
+use domain::fault::Result;
+use domain::{Decision, Memory, MemoryId, Outcome, Revise};
 
 pub fn revise(cx: &Context<'_>, staged: &mut Staged<'_>, revise: &Revise) -> Result<Handled> {
     let mut handled = Handled::default();

@@ -2,13 +2,13 @@
 //! changed since, the summary is outdated and is planned again.
 
 use super::prune::unchanged;
-use crate::domain::{Decision, Kind, MemoryVersion, Outcome, Vector};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::handled::Handled;
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
-use crate::memory::summaries::SUMMARY;
+use crate::context::Context;
+use crate::handled::Handled;
+use crate::reads::Reads;
+use crate::staged::Staged;
+use crate::summaries::SUMMARY;
+use domain::fault::Result;
+use domain::{Decision, Kind, MemoryVersion, Outcome, Vector};
 
 pub fn summary(
     cx: &Context<'_>,

@@ -3,22 +3,21 @@
 //!
 //!   withheld? → for each candidate: shadow, judge, apply → extract → context window
 
-use crate::domain::{
+use crate::Rules;
+use crate::context::Context;
+use crate::handled::Handled;
+use crate::links::{conflicts, revisions, slots};
+use crate::policy::{Judgement, Lifecycle, Links, Said};
+use crate::prepared::PreparedTurn;
+use crate::reads::Reads;
+use crate::rules::Treatment;
+use crate::staged::Staged;
+use crate::{shadow, withheld};
+use domain::fault::Result;
+use domain::{
     ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Signal,
     Turn, Vector,
 };
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::handled::Handled;
-use crate::memory::links::{conflicts, revisions, slots};
-use crate::memory::policy::{Judgement, Lifecycle, Links, Said};
-use crate::memory::prepared::PreparedTurn;
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
-use crate::memory::{shadow, withheld};
-use crate::profile::{Profile, Treatment};
-use crate::stages::split::Candidate;
-use crate::text;
 use std::sync::Arc;
 
 /// Words of a turn in the context window: the first ones, which a memory also stores of its
@@ -32,7 +31,7 @@ pub fn turn(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     prepared: &PreparedTurn,
-    shadow: Option<&Profile>,
+    shadow: Option<&Rules>,
 ) -> Result<Handled> {
     let mut handled = Handled::default();
     let turn = &prepared.turn;
@@ -51,16 +50,15 @@ pub fn turn(
     for (candidate, vector) in &prepared.candidates {
         let said = Said { turn, candidate, vector, has_foreign_totals: false };
         // Order matters: the shadow judges the state before this candidate changes it.
-        let shadowed =
-            shadow.map(|profile| shadow::judge(cx, staged, said, profile)).transpose()?;
+        let shadowed = shadow.map(|rules| shadow::judge(cx, staged, said, rules)).transpose()?;
         handled.shadows.extend(shadowed);
-        let judgement = cx.profile.policy.judge(cx, staged, said)?;
+        let judgement = cx.rules.policy.judge(cx, staged, said)?;
         handled.judged.push((judgement.outcome, judgement.class));
         let decision = apply(cx, staged, said, judgement)?;
         last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
         handled.decide(decision);
     }
-    cx.profile.policy.extract(cx, staged, turn, &mut handled)?;
+    cx.rules.policy.extract(cx, staged, turn, &mut handled)?;
     let kept = prepared.candidates.len();
     if kept < prepared.parts {
         let parts = prepared.parts;
@@ -74,27 +72,10 @@ pub fn turn(
 }
 
 fn reason_for_no_candidate(cx: &Context<'_>, turn: &Turn) -> String {
-    match cx.profile.treatment(turn.role) {
+    match cx.rules.treatment(turn.role) {
         _ if !turn.remember => "the sender asks not to remember it: context only".to_owned(),
         Treatment::Context => format!("{} turns are context only", turn.role.as_str()),
         _ => "nothing was said".to_owned(),
-    }
-}
-
-/// The published form of a judgement. A memory that is to be made has no id yet.
-pub fn decision(cx: &Context<'_>, candidate: &Candidate, judgement: &Judgement) -> Decision {
-    let related = match judgement.outcome {
-        Outcome::Kept | Outcome::Superseded => judgement.links.related().collect(),
-        _ => Vec::new(),
-    };
-    Decision {
-        candidate: Some(candidate.text.clone()),
-        kind: Some(judgement.kind.clone()),
-        surprise: Some(judgement.surprise.clone()),
-        threshold: Some(judgement.threshold),
-        memory: judgement.same.as_ref().map(|memory| memory.id),
-        related,
-        ..cx.decision(judgement.outcome, judgement.reason.clone())
     }
 }
 
@@ -105,7 +86,7 @@ fn apply(
     said: Said<'_>,
     judgement: Judgement,
 ) -> Result<Decision> {
-    let mut decision = decision(cx, said.candidate, &judgement);
+    let mut decision = judgement.decision(cx, said.candidate);
     if let Some(learned) = &judgement.learned {
         if let Some(stems) = &learned.stems {
             staged.add_own_words(cx.key(), stems)?;
@@ -161,7 +142,7 @@ pub fn link(
 }
 
 fn confirm(cx: &Context<'_>, staged: &mut Staged<'_>, mut memory: Memory) {
-    let effect = cx.profile.effect(Signal::Confirmed);
+    let effect = cx.rules.effect(Signal::Confirmed);
     memory.confirmed += 1;
     memory.confidence = (memory.confidence + effect.confidence).clamp(0.0, 1.0);
     memory.fresh_at = memory.fresh_at.max(cx.event.at);

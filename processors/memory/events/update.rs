@@ -1,14 +1,15 @@
 //! Changes a memory as the sender asks: the words, kind, importance, confidence or metadata.
 
-use crate::domain::{Memory, Outcome, Revision, Scope, Update, Vector};
-use crate::fault::Result;
-use crate::memory::context::{Context, Part, no_such_memory};
-use crate::memory::handled::Handled;
-use crate::memory::links::{revisions, slots};
-use crate::memory::staged::Staged;
-use crate::memory::summaries::retract_summaries;
-use crate::memory::{tenant, withheld};
-use crate::stages::split;
+use crate::context::{Context, no_such_memory};
+use crate::handled::Handled;
+use crate::links::{revisions, slots};
+use crate::prepared::Part;
+use crate::staged::Staged;
+use crate::summaries::retract_summaries;
+use crate::{tenant, withheld};
+use domain::fault::Result;
+use domain::{Memory, Outcome, Revision, Scope, Update, Vector};
+use text::split;
 
 pub fn update(
     cx: &Context<'_>,
@@ -24,7 +25,7 @@ pub fn update(
         return Ok(handled);
     };
     let forbidden =
-        update.content.as_deref().and_then(|content| withheld::never(content, cx.profile));
+        update.content.as_deref().and_then(|content| withheld::never(content, cx.rules));
     if let Some(category) = forbidden.filter(|_| cx.part == Part::First) {
         // Nothing of the update is applied: half of the changes would look like all of them.
         let reason = withheld::never_reason(category);

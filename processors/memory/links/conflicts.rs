@@ -4,12 +4,12 @@
 //!   2. Read the memories that deny something which this turn may state ("never been to Rome").
 //!   3. Compare the texts (`split::conflicts`): another number for the same thing, or a denial.
 
-use crate::domain::{Memory, MemoryId, Turn, Vector};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::reads::{Reads, SlotHolder};
-use crate::memory::staged::Staged;
-use crate::stages::split::{self, DENIALS, EarlierText};
+use crate::context::Context;
+use crate::reads::{Reads, SlotHolder};
+use crate::staged::Staged;
+use domain::fault::Result;
+use domain::{Memory, MemoryId, Turn, Vector};
+use text::split::{self, DENIALS, EarlierText};
 
 /// Neighbours fetched if a turn may contradict one of them. An assistant repeats a statement in
 /// many memories, so the user's own may stand far behind.

@@ -4,14 +4,14 @@
 //!   2. Subtract the mean vector of these (`Centre`), and take the nearest five by what is left.
 //!   3. Estimate for each how probably the new statement revises it (`split::change`).
 
-use crate::domain::{Memory, MemoryId, Role, Vector};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::links::slots;
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
-use crate::stages::split;
-use crate::stages::split::change::{EarlierStatement, PossibleRevision, Revision, nearness};
+use crate::context::Context;
+use crate::links::slots;
+use crate::reads::Reads;
+use crate::staged::Staged;
+use domain::fault::Result;
+use domain::{Memory, MemoryId, Role, Vector};
+use text::split;
+use text::split::change::{EarlierStatement, PossibleRevision, Revision, nearness};
 
 /// Neighbours fetched: their cosines show how far this person's memories lie apart.
 pub const NEIGHBOURS: usize = 256;
@@ -67,7 +67,7 @@ pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
             is_same_session: cx.session().is_some() && memory.session.as_deref() == cx.session(),
         })
         .collect();
-    let order = cx.profile.change.order;
+    let order = cx.rules.change.order;
     let mut revisions = new.news.revisions(&before, order, &|stem| cx.settings.rarity.bits(stem));
     revisions
         .sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.earlier.cmp(&b.earlier)));
@@ -157,7 +157,7 @@ fn would_revise(
         is_nearest: true,
         is_same_session: false,
     };
-    let order = cx.profile.change.order;
+    let order = cx.rules.change.order;
     let revisions = news.revisions(&[before], order, &|stem| cx.settings.rarity.bits(stem));
     Ok(!revisions.is_empty())
 }
@@ -247,7 +247,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 pub fn link(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, revised: Revised) {
     let Revised { memory: mut old, probability, is_partial, .. } = revised;
     new.revises.push(old.id);
-    if probability < cx.profile.change.mark || is_partial {
+    if probability < cx.rules.change.mark || is_partial {
         return;
     }
     old.revised_by = Some(new.id);

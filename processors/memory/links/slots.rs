@@ -2,15 +2,14 @@
 //! value and closes it when a new memory gives another one. A false alarm must cost at most a link,
 //! so only a memory that states nothing else is closed.
 
-use crate::domain::{Memory, Time, UserKey};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::reads::{Reads, SlotHolder};
-use crate::memory::staged::Staged;
-use crate::memory::summaries::retract_summaries;
-use crate::stages::split::{self, Slot};
-use crate::text;
+use crate::context::Context;
+use crate::reads::{Reads, SlotHolder};
+use crate::staged::Staged;
+use crate::summaries::retract_summaries;
+use domain::fault::Result;
+use domain::{Memory, Time, UserKey};
 use std::collections::BTreeSet;
+use text::split::{self, Slot};
 
 /// A memory with more words states more than one fact.
 const ONE_FACT_WORDS: usize = 16;

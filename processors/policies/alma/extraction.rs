@@ -10,14 +10,13 @@
 
 use super::gate::{self, Episode, Extracted, Gate, Message};
 use super::{WAITING, WAITS};
-use crate::domain::{Decision, Kind, Memory, MemoryId, Outcome, Position, Role, Turn};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::handled::Handled;
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
-use crate::policies::shared::memories_and_archive;
-use crate::text;
+use crate::shared::memories_and_archive;
+use domain::fault::Result;
+use domain::{Decision, Kind, Memory, MemoryId, Outcome, Position, Role, Turn};
+use memory::context::Context;
+use memory::handled::Handled;
+use memory::reads::Reads;
+use memory::staged::Staged;
 use std::collections::BTreeSet;
 
 const EPISODE: &str = "episode";

@@ -4,8 +4,8 @@
 //! Regular expressions replace the language model of Alma's article. A model with the same input
 //! (`&[Message]`) and output ([`Extracted`], [`Episode`]) could take their place.
 
-use crate::domain::{Kind, Memory, MemoryId, Role};
-use crate::policies::shared::wording::{content, is_courtesy, specifics, stems};
+use crate::shared::wording::{content, is_courtesy, specifics, stems};
+use domain::{Kind, Memory, MemoryId, Role};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,10 +201,10 @@ pub fn category(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::shared::samples::{memory, shipped};
+    use crate::shared::samples::{memory, shipped};
 
     fn gate() -> Gate {
-        shipped(include_str!("../../../config/profiles/alma.toml"), "alma")
+        shipped("alma")
     }
 
     fn message(role: Role, content: &str) -> Message<'_> {

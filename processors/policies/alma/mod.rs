@@ -5,15 +5,14 @@ mod extraction;
 mod gate;
 mod rank;
 
-use super::Tables;
-use super::shared;
-use crate::domain::{Kind, Outcome, Recall, Surprise, Time, Turn};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::handled::Handled;
-use crate::memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Said, Wish};
-use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits};
+use super::{Tables, shared};
+use domain::fault::Result;
+use domain::{Kind, Outcome, Recall, Surprise, Time, Turn};
+use memory::context::Context;
+use memory::handled::Handled;
+use memory::policy::{Asked, Judgement, Lifecycle, Links, Needs, Policy, Said, Wish};
+use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
+use memory::staged::Staged;
 
 /// Reason of a message that waits for its extraction. Messages that wait are found by this reason.
 const WAITS: &str = "waits for the next extraction";

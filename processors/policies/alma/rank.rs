@@ -4,10 +4,10 @@
 //!   block  soul blocks, then memories in half of the remaining budget, then episodes and
 //!          procedures, each part in an XML section of its own
 
-use crate::domain::{Memory, Time};
-use crate::policies::shared::{best_first, days_since_access, summed};
-use crate::stages::rank::frame::xml_text;
-use crate::stages::rank::{Hit, PromptBlock, Question, Ranked};
+use crate::rank::frame::xml_text;
+use crate::shared::{best_first, days_since_access, summed};
+use domain::{Memory, Time};
+use memory::ranking::{Hit, PromptBlock, Question, Ranked};
 use serde::Deserialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -209,25 +209,22 @@ fn attribute(memory: &Memory, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Kind;
-    use crate::memory::Policy;
-    use crate::policies::alma::Alma;
-    use crate::stages::rank::samples::{ask, hit, nothing, shipped};
+    use crate::alma::Alma;
+    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, shipped};
+    use domain::Kind;
+    use memory::Policy;
     use proptest::prelude::*;
 
     const DAY: i64 = 86_400_000;
     const NOW: Time = Time(1_000 * DAY);
 
     fn policy(rank: Rank) -> Alma {
-        let gate = crate::policies::shared::samples::shipped(
-            include_str!("../../../config/profiles/alma.toml"),
-            "alma",
-        );
+        let gate = crate::shared::samples::shipped("alma");
         Alma { gate, rank }
     }
 
     fn rank() -> Rank {
-        shipped(include_str!("../../../config/profiles/alma.toml"), "alma")
+        shipped("alma")
     }
 
     fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {

@@ -3,24 +3,23 @@
 //!   1. Find the nearest memories, and among them a memory with the same statement.
 //!   2. Find the memories that the candidate replaces, contradicts or probably revises.
 //!   3. Score the surprise against the user's memories, recent turns and vocabulary
-//!      (`stages/score`).
+//!      (`policies/score`).
 //!   4. Compare the total with the threshold, which depends on the user's recent totals.
 
 use super::Keepsake;
-use crate::domain::{Memory, MemoryId, Outcome, Role};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::events::turn::{confidence, speaker};
-use crate::memory::links::{Opposed, Revised, conflicts, revisions, slots};
-use crate::memory::policy::{Judgement, Learned, Lifecycle, Links, Said};
-use crate::memory::reads::Reads;
-use crate::memory::staged::Staged;
-use crate::profile::Treatment;
-use crate::stages::score::{self, GateVerdict, ScoringContext};
-use crate::stages::split;
-use crate::stages::split::change::PossibleRevision;
-use crate::text;
+use crate::score::{self, GateVerdict, ScoringContext};
+use domain::fault::Result;
+use domain::{Memory, MemoryId, Outcome, Role};
+use memory::context::Context;
+use memory::events::turn::{confidence, speaker};
+use memory::links::{Opposed, Revised, conflicts, revisions, slots};
+use memory::policy::{Judgement, Learned, Lifecycle, Links, Said};
+use memory::reads::Reads;
+use memory::rules::Treatment;
+use memory::staged::Staged;
 use std::collections::HashSet;
+use text::split;
+use text::split::change::PossibleRevision;
 
 /// Nearest memories that are checked for a repetition. More than one, because the nearest may be of
 /// another speaker.
@@ -133,11 +132,11 @@ fn link_each_once(links: &mut Links) {
 fn verdict(
     cx: &Context<'_>,
     said: Said<'_>,
-    surprise: &crate::domain::Surprise,
+    surprise: &domain::Surprise,
     threshold: f32,
 ) -> GateVerdict {
     let verdict = score::verdict(surprise, threshold);
-    if verdict.keep || cx.profile.treatment(said.turn.role) != Treatment::Keep {
+    if verdict.keep || cx.rules.treatment(said.turn.role) != Treatment::Keep {
         return verdict;
     }
     let reason = format!("every {} turn is kept", said.turn.role.as_str());

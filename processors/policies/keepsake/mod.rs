@@ -8,18 +8,19 @@ mod gate;
 pub use gate::ECHO_COSINE;
 
 use super::Tables;
-use crate::domain::{Remember, Role, Scope, Time, Vector};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::links::{revisions, slots};
-use crate::memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
-use crate::memory::staged::Staged;
-use crate::stages::rank::{self, Hit, Question, RankedHits};
-use crate::stages::score;
-use crate::stages::split::change::PossibleRevision;
+use crate::rank;
+use crate::score;
+use domain::fault::Result;
+use domain::{Remember, Role, Scope, Time, Vector};
+use memory::context::Context;
+use memory::links::{revisions, slots};
+use memory::policy::{Asked, Judgement, Links, Needs, Policy, Said, Wish};
+use memory::ranking::{Hit, Question, RankedHits};
+use memory::staged::Staged;
 use serde::Deserialize;
 use std::any::Any;
 use std::sync::Arc;
+use text::split::change::PossibleRevision;
 
 #[derive(Clone)]
 pub struct Keepsake {

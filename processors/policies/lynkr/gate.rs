@@ -4,9 +4,9 @@
 //! The document gives the weights, the threshold and six examples with scores. The measurement of
 //! each factor is our own; every example comes out within 0.02 of the document's score.
 
-use crate::domain::{Kind, Memory, MemoryId, Surprise};
-use crate::policies::shared::wording::{self, content, information, specifics, stems};
-use crate::policies::shared::{Ground, Judged, confidence, held, listed};
+use crate::shared::wording::{self, content, information, specifics, stems};
+use crate::shared::{Ground, Judged, confidence, held, listed};
+use domain::{Kind, Memory, MemoryId, Surprise};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -199,10 +199,10 @@ fn kind(text: &str) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::shared::samples::{RARITY, ground, memory, said, shipped};
+    use crate::shared::samples::{RARITY, ground, memory, said, shipped};
 
     fn gate() -> Gate {
-        shipped(include_str!("../../../config/profiles/lynkr.toml"), "lynkr")
+        shipped("lynkr")
     }
 
     fn judged(text: &str, known: &[&str]) -> Judged {

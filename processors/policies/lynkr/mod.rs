@@ -6,12 +6,13 @@ mod rank;
 
 use super::Tables;
 use super::shared::{self, Reading};
-use crate::domain::{Kind, Recall, Time};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
-use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, PromptBlock, Question, Ranked, RankedHits, framed};
+use crate::rank::framed;
+use domain::fault::Result;
+use domain::{Kind, Recall, Time};
+use memory::context::Context;
+use memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
+use memory::ranking::{Hit, PromptBlock, Question, Ranked, RankedHits};
+use memory::staged::Staged;
 
 pub struct Lynkr {
     gate: gate::Gate,

@@ -1,10 +1,10 @@
 //! Ranks memories by Lynkr's formula, 0.30 recency + 0.40 importance + 0.30 relevance, and renders
 //! the document's section for the system prompt.
 
-use crate::domain::Time;
-use crate::policies::shared::{best_first, days_since_access, one_section, summed};
-use crate::stages::rank::frame::{Frame, bare, date, one_line};
-use crate::stages::rank::{Hit, Question, Ranked};
+use crate::rank::frame::{Frame, bare, date, one_line};
+use crate::shared::{best_first, days_since_access, one_section, summed};
+use domain::Time;
+use memory::ranking::{Hit, Question, Ranked};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -103,24 +103,21 @@ fn label(kind: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Kind, Memory, Recall, UnsetFields};
-    use crate::memory::Policy;
-    use crate::policies::lynkr::Lynkr;
-    use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
+    use crate::lynkr::Lynkr;
+    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
+    use domain::{Kind, Memory, Recall, UnsetFields};
+    use memory::Policy;
 
     const DAY: i64 = 86_400_000;
     const NOW: Time = Time(1_000 * DAY);
 
     fn policy(rank: Rank) -> Lynkr {
-        let gate = crate::policies::shared::samples::shipped(
-            include_str!("../../../config/profiles/lynkr.toml"),
-            "lynkr",
-        );
+        let gate = crate::shared::samples::shipped("lynkr");
         Lynkr { gate, rank }
     }
 
     fn rank() -> Rank {
-        shipped(include_str!("../../../config/profiles/lynkr.toml"), "lynkr")
+        shipped("lynkr")
     }
 
     fn edited(number: u32, content: &str, words: f32, edit: impl FnOnce(&mut Memory)) -> Hit {

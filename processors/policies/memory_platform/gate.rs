@@ -3,10 +3,10 @@
 //!
 //! The document leaves the extractor open; the wordings and the points are our own.
 
-use crate::domain::{Kind, Memory, MemoryId, Role, Surprise};
-use crate::policies::shared::wording::{is_courtesy, specifics};
-use crate::policies::shared::{Ground, Judged, held, listed};
-use crate::stages::score::is_same_statement;
+use crate::score::is_same_statement;
+use crate::shared::wording::{is_courtesy, specifics};
+use crate::shared::{Ground, Judged, held, listed};
+use domain::{Kind, Memory, MemoryId, Role, Surprise};
 use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -126,10 +126,10 @@ pub fn kind(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::shared::samples::{RARITY, ground, memory, shipped};
+    use crate::shared::samples::{RARITY, ground, memory, shipped};
 
     fn gate() -> Gate {
-        shipped(include_str!("../../../config/profiles/memory-platform.toml"), "memory-platform")
+        shipped("memory-platform")
     }
 
     fn judged(text: &str, role: Role) -> Judged {

@@ -6,12 +6,12 @@ mod rank;
 
 use super::Tables;
 use super::shared::{self, Reading};
-use crate::domain::{Kind, Time};
-use crate::fault::Result;
-use crate::memory::context::Context;
-use crate::memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
-use crate::memory::staged::Staged;
-use crate::stages::rank::{Hit, Question, RankedHits};
+use domain::fault::Result;
+use domain::{Kind, Time};
+use memory::context::Context;
+use memory::policy::{Asked, Judgement, Links, Policy, Said, Wish};
+use memory::ranking::{Hit, Question, RankedHits};
+use memory::staged::Staged;
 
 pub struct MemoryPlatform {
     gate: gate::Gate,

@@ -4,9 +4,9 @@
 //!   salience  salience(0) · e^(−λ · days since the last access)
 //!   λ         by kind, and slower the more stable the content is
 
-use crate::domain::{Memory, Time};
-use crate::policies::shared::{best_first, days_since_access, summed};
-use crate::stages::rank::{Hit, Question, Ranked};
+use crate::shared::{best_first, days_since_access, summed};
+use domain::{Memory, Time};
+use memory::ranking::{Hit, Question, Ranked};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -86,23 +86,20 @@ fn stability(rank: &Rank, content: &str) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Kind;
-    use crate::memory::Policy;
-    use crate::policies::memory_platform::MemoryPlatform;
-    use crate::stages::rank::samples::{ask, hit, nothing, shipped};
+    use crate::memory_platform::MemoryPlatform;
+    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, shipped};
+    use domain::Kind;
+    use memory::Policy;
 
     const DAY: i64 = 86_400_000;
 
     fn policy(rank: Rank) -> MemoryPlatform {
-        let gate = crate::policies::shared::samples::shipped(
-            include_str!("../../../config/profiles/memory-platform.toml"),
-            "memory-platform",
-        );
+        let gate = crate::shared::samples::shipped("memory-platform");
         MemoryPlatform { gate, rank }
     }
 
     fn rank() -> Rank {
-        shipped(include_str!("../../../config/profiles/memory-platform.toml"), "memory-platform")
+        shipped("memory-platform")
     }
 
     fn of(kind: &str, content: &str, cosine: f32) -> Hit {

@@ -5,13 +5,13 @@
 //!   novelty     1 − cosine to the centroid of the user's memories
 //!   salience    points for an entity, a number or date, a preference and technical words
 
-use crate::domain::{Kind, Surprise};
-use crate::policies::shared::wording::{content, specifics};
-use crate::policies::shared::{Ground, Judged, confidence, held, listed};
-use crate::stages::score::Rarity;
+use crate::shared::wording::{content, specifics};
+use crate::shared::{Ground, Judged, confidence, held, listed};
+use domain::{Kind, Surprise};
 use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
+use text::Rarity;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,10 +117,10 @@ pub fn kind(text: &str) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::shared::samples::{RARITY, ground, shipped};
+    use crate::shared::samples::{RARITY, ground, shipped};
 
     fn gate() -> Gate {
-        shipped(include_str!("../../../config/profiles/memory-spec.toml"), "memory-spec")
+        shipped("memory-spec")
     }
 
     fn judged(text: &str, nearness_to_all: Option<f32>) -> Judged {

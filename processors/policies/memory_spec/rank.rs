@@ -4,9 +4,9 @@
 //!   2. Leave out memories with too little importance.
 //!   3. Put procedural memories first, each group in the order of its score.
 
-use crate::policies::shared::{best_first, summed};
-use crate::stages::rank::frame::{Frame, bare, one_line};
-use crate::stages::rank::{Hit, Question, Ranked};
+use crate::rank::frame::{Frame, bare, one_line};
+use crate::shared::{best_first, summed};
+use memory::ranking::{Hit, Question, Ranked};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -80,21 +80,18 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Kind, Recall, Time, UnsetFields};
-    use crate::memory::Policy;
-    use crate::policies::memory_spec::MemorySpec;
-    use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
+    use crate::memory_spec::MemorySpec;
+    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
+    use domain::{Kind, Recall, Time, UnsetFields};
+    use memory::Policy;
 
     fn policy(rank: Rank) -> MemorySpec {
-        let gate = crate::policies::shared::samples::shipped(
-            include_str!("../../../config/profiles/memory-spec.toml"),
-            "memory-spec",
-        );
+        let gate = crate::shared::samples::shipped("memory-spec");
         MemorySpec { gate, rank }
     }
 
     fn rank() -> Rank {
-        shipped(include_str!("../../../config/profiles/memory-spec.toml"), "memory-spec")
+        shipped("memory-spec")
     }
 
     fn of(number: u32, kind: &str, content: &str, cosine: f32) -> Hit {

@@ -1,12 +1,12 @@
 //! Provides plain memories, turns and profile numbers for the tests of the published policies.
 
 use super::Ground;
-use crate::domain::{
+use domain::{
     ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Role, Scope, Time,
     UserKey, Vector,
 };
-use crate::stages::score::Rarity;
 use std::sync::LazyLock;
+use text::Rarity;
 
 pub static RARITY: LazyLock<Rarity> = LazyLock::new(Rarity::flat);
 
@@ -77,8 +77,14 @@ pub fn said(content: &str) -> ContextTurn {
     }
 }
 
+/// The built-in profile with this name.
+pub fn profile(name: &str) -> toml::Table {
+    let text = crate::built_in(name).expect("the profile is built in");
+    text.parse().expect("the built-in profiles are valid TOML")
+}
+
 /// Reads `[gate.rule.RULE]` from the text of a built-in profile.
-pub fn shipped<T: serde::de::DeserializeOwned>(profile: &str, rule: &str) -> T {
-    let profile: toml::Table = profile.parse().expect("the built-in profile is valid TOML");
+pub fn shipped<T: serde::de::DeserializeOwned>(rule: &str) -> T {
+    let profile = profile(rule);
     profile["gate"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
 }

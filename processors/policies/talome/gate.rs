@@ -1,8 +1,8 @@
 //! Classifies a text to remember as one of Talome's four kinds, each with a default confidence, and
 //! finds near-duplicates by the Dice coefficient of character pairs. Drops every turn. Pure.
 
-use crate::domain::{Kind, Memory, Surprise};
-use crate::policies::shared::{Ground, Judged, confidence};
+use crate::shared::{Ground, Judged, confidence};
+use domain::{Kind, Memory, Surprise};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
@@ -91,10 +91,10 @@ pub fn kind(text: &str) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::shared::samples::{RARITY, ground, memory, shipped};
+    use crate::shared::samples::{RARITY, ground, memory, shipped};
 
     fn gate() -> Gate {
-        shipped(include_str!("../../../config/profiles/talome.toml"), "talome")
+        shipped("talome")
     }
 
     fn same(kind: &str, known: &str, content: &str) -> bool {

@@ -1,10 +1,10 @@
 //! Ranks all memories of the user by recency, uses and confidence, whatever the question, and
 //! renders Talome's section for the system prompt.
 
-use crate::domain::Time;
-use crate::policies::shared::{best_first, days_since_access, one_section, summed};
-use crate::stages::rank::frame::{Frame, one_line};
-use crate::stages::rank::{Hit, Question, Ranked};
+use crate::rank::frame::{Frame, one_line};
+use crate::shared::{best_first, days_since_access, one_section, summed};
+use domain::Time;
+use memory::ranking::{Hit, Question, Ranked};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -52,24 +52,21 @@ fn write(one: &Ranked) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Memory, Recall, UnsetFields};
-    use crate::memory::Policy;
-    use crate::policies::talome::Talome;
-    use crate::stages::rank::samples::{ask, hit, nothing, recall, shipped};
+    use crate::rank::samples::{MemoryMut as _, ask, hit, nothing, recall, shipped};
+    use crate::talome::Talome;
+    use domain::{Memory, Recall, UnsetFields};
+    use memory::Policy;
 
     const DAY: i64 = 86_400_000;
     const NOW: Time = Time(1_000 * DAY);
 
     fn policy(rank: Rank) -> Talome {
-        let gate = crate::policies::shared::samples::shipped(
-            include_str!("../../../config/profiles/talome.toml"),
-            "talome",
-        );
+        let gate = crate::shared::samples::shipped("talome");
         Talome { gate, rank }
     }
 
     fn rank() -> Rank {
-        shipped(include_str!("../../../config/profiles/talome.toml"), "talome")
+        shipped("talome")
     }
 
     fn of(number: u32, content: &str, edit: impl FnOnce(&mut Memory)) -> Hit {

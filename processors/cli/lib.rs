@@ -1,0 +1,219 @@
+//! Command line: parses the arguments, loads the configuration, runs one command and returns its
+//! exit code. Each command is a file of this folder; `demo`, `bench`, `eval` and `whatif` are the
+//! crate `lab`.
+
+mod compact;
+mod config;
+mod describe;
+mod dlq;
+mod events;
+mod model;
+mod requests;
+mod serve;
+mod tail;
+mod topics;
+mod verify;
+
+use clap::{Args, Parser, Subcommand};
+use client::show::{self, Output};
+use domain::fault::Result;
+use lab::{bench, demo, eval, whatif};
+use service::config::{Config, Layers};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  keepsake demo                                       all features on an embedded broker
+  keepsake serve --brokers localhost:9092             run against a Kafka cluster
+  keepsake publish --user ada 'I moved to Lisbon'     publish one turn and print the decision
+  keepsake recall --user ada 'Where do I live?'       print the memories and the prompt block
+  keepsake recall --user ada --json '…' | jq .prompt  the reply as JSON";
+
+/// Long-term memory for chat and agent applications, on Apache Kafka.
+#[derive(Parser)]
+#[command(name = "keepsake", version, after_help = EXAMPLES, max_term_width = 110)]
+struct CommandLine {
+    #[command(flatten)]
+    common: CommonArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Arguments of every command.
+#[derive(Args)]
+struct CommonArgs {
+    /// Your configuration file; config/default.toml lists every option
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Brokers, host:port,… or "embedded" [kafka.bootstrap_servers]
+    #[arg(long, global = true, value_name = "SERVERS")]
+    brokers: Option<String>,
+    /// Set any option, as in --set recall.limit=10; may be repeated
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print JSON for other programs
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the service; SIGTERM drains, leaves the group and exits 0
+    Serve,
+    /// Show all features on an embedded broker, with a scripted conversation
+    Demo(demo::DemoCommand),
+    /// Publish one conversation turn and print the decision
+    Publish(events::PublishCommand),
+    /// Store a memory, however small its surprise
+    Remember(events::RememberCommand),
+    /// Change one memory; its history is kept
+    Update(events::UpdateCommand),
+    /// Erase memories: one, a session, those that match a query, or everything
+    Forget(events::ForgetCommand),
+    /// Mark memories as used, confirmed, wrong or irrelevant
+    Feedback(events::FeedbackCommand),
+    /// Ask a question and print the memories that answer it
+    Recall(requests::RecallCommand),
+    /// List a user's memories, newest first
+    List(requests::ListCommand),
+    /// Print one memory
+    Get(requests::GetCommand),
+    /// Explain why a memory was kept, or how an event was decided
+    Explain(requests::ExplainCommand),
+    /// Count a user's memories
+    Stats(requests::StatsCommand),
+    /// Watch decisions live
+    #[command(subcommand)]
+    Tail(tail::TailCommand),
+    /// Wake the compaction worker of every process
+    Compact(compact::CompactCommand),
+    /// Create or check the topics on a cluster
+    #[command(subcommand)]
+    Topics(topics::TopicsCommand),
+    /// List records that could not be processed, and send them again
+    #[command(subcommand)]
+    Dlq(dlq::DlqCommand),
+    /// Compare local shards with the memories topic, while the service is stopped
+    Verify(verify::VerifyCommand),
+    /// Check the configuration, or show every value and its origin
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Measure an encoder of your own, so that the rules fit it
+    #[command(subcommand)]
+    Model(model::ModelCommand),
+    /// Measure quality on conversations whose questions have known answers
+    Eval(eval::EvalCommand),
+    /// Try another profile on the same turns: which memories would be gained and lost
+    #[command(after_help = whatif::EXAMPLES)]
+    Whatif(whatif::WhatIfCommand),
+    /// Measure speed, as ratios to the bare parts measured in the same run
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+}
+
+pub fn main() -> ExitCode {
+    exit_quietly_on_a_closed_pipe();
+    // clap exits by itself: with 0 after --help and --version, with 2 on invalid arguments.
+    let typed = CommandLine::parse();
+    match run(typed) {
+        Ok(code) => code,
+        Err(fault) => {
+            anstream::eprintln!("{}error:{} {fault}", show::BAD, show::PLAIN);
+            ExitCode::from(fault.exit_code())
+        }
+    }
+}
+
+/// Exits with 0 if the reader of standard output has closed the pipe, as in
+/// `keepsake tail decisions | head`. `println!` panics in that case.
+fn exit_quietly_on_a_closed_pipe() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload_as_str().unwrap_or_default();
+        if message.starts_with("failed printing to stdout") && message.contains("Broken pipe") {
+            std::process::exit(0);
+        }
+        report(panic);
+    }));
+}
+
+fn run(typed: CommandLine) -> Result<ExitCode> {
+    let layers = layers(&typed.common)?;
+    let output = if typed.common.json { Output::Json } else { Output::Person };
+    if let Command::Config(command) = typed.command {
+        return command.run(&layers, output);
+    }
+    let config = layers.checked()?;
+    log(&config, &typed.command);
+    match typed.command {
+        Command::Serve => serve::run(&config),
+        Command::Demo(demo) => demo.run(&config, output),
+        Command::Publish(publish) => publish.run(&config, output),
+        Command::Remember(remember) => remember.run(&config, output),
+        Command::Update(update) => update.run(&config, output),
+        Command::Forget(forget) => forget.run(&config, output),
+        Command::Feedback(feedback) => feedback.run(&config, output),
+        Command::Recall(recall) => recall.run(&config, output),
+        Command::List(list) => list.run(&config, output),
+        Command::Get(get) => get.run(&config, output),
+        Command::Explain(explain) => explain.run(&config, output),
+        Command::Stats(stats) => stats.run(&config, output),
+        Command::Tail(tail) => tail.run(&config, output),
+        Command::Compact(compact) => compact.run(&config, output),
+        Command::Topics(topics) => topics.run(&config, output),
+        Command::Dlq(dlq) => dlq.run(&config, output),
+        Command::Verify(verify) => verify.run(&config, output),
+        Command::Config(_) => {
+            unreachable!("`config` has returned above, before the configuration had to be valid")
+        }
+        Command::Model(model) => model.run(&config, output),
+        Command::Eval(eval) => eval.run(&config, output),
+        Command::Whatif(whatif) => whatif.run(&config, output),
+        Command::Bench(bench) => bench.run(&config, output),
+    }
+}
+
+fn layers(common: &CommonArgs) -> Result<Layers> {
+    let mut layers = Layers::load(common.config.as_deref(), std::env::vars())?;
+    if let Some(brokers) = &common.brokers {
+        layers.set("kafka.bootstrap_servers", brokers, "--brokers")?;
+    }
+    for pair in &common.set {
+        let (path, value) = pair.split_once('=').unwrap_or((pair, ""));
+        layers.set(path.trim(), value, "--set")?;
+    }
+    Ok(layers)
+}
+
+/// Starts logging to standard error: at the configured level for the service, errors only for any
+/// other command. `KEEPSAKE_LOG` overrides both.
+fn log(config: &Config, command: &Command) {
+    let quiet = !matches!(command, Command::Serve);
+    let level = match std::env::var("KEEPSAKE_LOG") {
+        Ok(level) => level,
+        Err(_) if quiet => "error".into(),
+        Err(_) => config.log.level.clone(),
+    };
+    let filter = tracing_subscriber::EnvFilter::try_new(&level)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr())
+        && std::env::var_os("NO_COLOR").is_none();
+    // Fails on a second call in one process, which tests make; the first subscriber stays.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+}

@@ -1,0 +1,219 @@
+//! Client of a running Keepsake: publishes events, sends requests, and receives the replies by
+//! correlation id. Uses only Kafka, like the client of any other program.
+
+pub mod reading;
+pub mod show;
+
+use domain::UserKey;
+use domain::fault::{Fault, Result, StopName};
+use kafka::Connection;
+use log::broker::{Broker, Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header};
+use serde_json::Value;
+use service::config::Config;
+use service::run;
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// Producer and consumer of a command. They are never closed and end with the process: closing them
+/// would take longer than the reply.
+pub struct Client {
+    producer: ManuallyDrop<Box<dyn Producer>>,
+    replies: ManuallyDrop<Box<dyn Consumer>>,
+    events: String,
+    recalls: String,
+    reply_topic: String,
+    reply_partition: i32,
+    pub connection: Connection,
+    /// Number of partitions of the events topic.
+    pub partitions: i32,
+}
+
+pub struct ClientReply {
+    pub value: Value,
+    pub bytes: Vec<u8>,
+    /// Time from sending the message to receiving the reply.
+    pub took: Duration,
+}
+
+impl ClientReply {
+    /// Formats the error of an error reply for a person.
+    pub fn error(&self) -> Option<String> {
+        let error = self.value.get("error")?;
+        let status = self.value["status"].as_str().unwrap_or("error");
+        let message = error["message"].as_str().unwrap_or_default();
+        let field =
+            error["field"].as_str().map_or(String::new(), |field| format!(" (field {field})"));
+        Some(format!("{status}: {message}{field}"))
+    }
+}
+
+impl Client {
+    pub fn connect(config: &Config) -> Result<Client> {
+        Client::over(connection(config)?, config)
+    }
+
+    pub fn over(connection: Connection, config: &Config) -> Result<Client> {
+        let topics = &config.topics;
+        connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
+        let found = connection.partitions(&[topics.events(), topics.replies()])?;
+        let (Some(partitions), Some(replies)) =
+            (found.get(&topics.events()), found.get(&topics.replies()))
+        else {
+            let what = format!(
+                "topics {} and {} do not exist: is `keepsake serve` running?",
+                topics.events(),
+                topics.replies()
+            );
+            return Err(Fault::stop(StopName::TopicMissing, what));
+        };
+        // Reads a random partition from its current end: most replies to other clients go to other
+        // partitions.
+        let reply_partition = (Uuid::new_v4().as_u128() % *replies as u128) as i32;
+        let (_, end) = connection.offsets(&topics.replies(), reply_partition)?;
+        let mut consumer = connection.reader("keepsake-client", &topics.replies())?;
+        consumer.assign(&[(reply_partition, Start::At(end))])?;
+        Ok(Client {
+            producer: ManuallyDrop::new(connection.impatient_producer("keepsake-client")?),
+            replies: ManuallyDrop::new(consumer),
+            events: topics.events(),
+            recalls: topics.recalls(),
+            reply_topic: topics.replies(),
+            reply_partition,
+            connection,
+            partitions: *partitions,
+        })
+    }
+
+    /// Publishes an event and waits for the receipt, which comes when the effect of the event is
+    /// readable.
+    pub fn publish(&mut self, event: &Value, within: Duration) -> Result<ClientReply> {
+        let outgoing = self.message(self.events.clone(), event);
+        self.exchange(outgoing, within)
+    }
+
+    /// Publishes an event without asking for a receipt.
+    pub fn publish_only(&mut self, event: &Value) -> Result<()> {
+        let outgoing = self.without_reply(event);
+        self.producer.send(&outgoing)
+    }
+
+    /// Publishes the same event to every partition, so that a tick wakes every process.
+    pub fn publish_everywhere(&mut self, event: &Value) -> Result<()> {
+        for partition in 0..self.partitions {
+            let outgoing =
+                OutgoingRecord { partition: Some(partition), ..self.without_reply(event) };
+            self.producer.send(&outgoing)?;
+        }
+        self.flush()
+    }
+
+    fn without_reply(&self, event: &Value) -> OutgoingRecord {
+        OutgoingRecord { headers: Vec::new(), ..self.message(self.events.clone(), event) }
+    }
+
+    pub fn flush(&mut self) -> Result<()> {
+        self.producer.flush(Duration::from_secs(30))
+    }
+
+    pub fn ask(&mut self, request: &Value, within: Duration) -> Result<ClientReply> {
+        let outgoing = self.message(self.recalls.clone(), request);
+        self.exchange(outgoing, within)
+    }
+
+    /// Sends a request and does not wait for the reply.
+    pub fn ask_only(&mut self, request: &Value) -> Result<()> {
+        let outgoing = self.message(self.recalls.clone(), request);
+        self.producer.send(&outgoing)
+    }
+
+    /// Sends a request that is answered after the event at `offset` has been applied. A decision
+    /// is published before its effect is readable.
+    pub fn ask_after(
+        &mut self,
+        offset: i64,
+        request: &Value,
+        within: Duration,
+    ) -> Result<ClientReply> {
+        let mut outgoing = self.message(self.recalls.clone(), request);
+        outgoing.headers.push(("keepsake-min-offset".into(), offset.to_string().into_bytes()));
+        self.exchange(outgoing, within)
+    }
+
+    /// Builds a message with the key of its user and the headers that ask for a reply.
+    fn message(&self, topic: String, value: &Value) -> OutgoingRecord {
+        let tenant = value["tenant"].as_str().unwrap_or("default");
+        let user = value["user"].as_str().unwrap_or_default();
+        let key = format!("{tenant}/{user}");
+        let headers: Headers = vec![
+            ("kafka_replyTopic".into(), self.reply_topic.clone().into_bytes()),
+            ("kafka_replyPartition".into(), self.reply_partition.to_be_bytes().to_vec()),
+            ("kafka_correlationId".into(), Uuid::new_v4().into_bytes().to_vec()),
+        ];
+        OutgoingRecord {
+            topic,
+            key: Some(key.into_bytes()),
+            value: Some(value.to_string().into_bytes()),
+            headers,
+            ..OutgoingRecord::default()
+        }
+    }
+
+    fn exchange(&mut self, outgoing: OutgoingRecord, within: Duration) -> Result<ClientReply> {
+        let correlation =
+            header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
+        let began = Instant::now();
+        self.producer.send(&outgoing)?;
+        loop {
+            let left = within.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(Fault::retry(format!(
+                    "no reply within {} s: is `keepsake serve` running?",
+                    within.as_secs_f32()
+                )));
+            }
+            // A short poll, so that `outstanding` handles acknowledgements of sent messages in
+            // between.
+            if let Polled::Record(record) =
+                self.replies.poll(left.min(Duration::from_millis(20)))?
+                && record.header("kafka_correlationId") == Some(&correlation)
+            {
+                let bytes = record.value.unwrap_or_default();
+                let value = serde_json::from_slice(&bytes)
+                    .map_err(|e| Fault::retry(format!("read a reply: {e}")))?;
+                return Ok(ClientReply { value, bytes, took: began.elapsed() });
+            }
+            self.producer.outstanding()?;
+        }
+    }
+}
+
+/// Connects to the configured cluster, or to the embedded broker of the service that runs in this
+/// directory.
+pub fn connection(config: &Config) -> Result<Connection> {
+    let options = config.kafka.client_options();
+    if !config.kafka.is_embedded() {
+        return Ok(Connection {
+            servers: config.kafka.bootstrap_servers.clone(),
+            options,
+            embedded: false,
+        });
+    }
+    let file = run::store_dir(config).join(run::EMBEDDED_ADDRESS);
+    let servers = std::fs::read_to_string(&file).map_err(|_| {
+        Fault::stop(
+            StopName::BrokerUnreachable,
+            "no embedded broker runs in this directory: start `keepsake serve` here, or give a \
+             cluster with --brokers host:port",
+        )
+    })?;
+    Ok(Connection { servers: servers.trim().to_owned(), options, embedded: true })
+}
+
+/// Parses `tenant/user`, or the name of a user of the default tenant.
+pub fn parse_user(text: &str) -> Result<UserKey> {
+    let (tenant, user) = text.split_once('/').unwrap_or(("default", text));
+    UserKey::new(tenant, user).map_err(|e| {
+        Fault::stop(StopName::ConfigInvalid, format!("--user {text}: {} {}", e.field, e.why))
+    })
+}

@@ -1,0 +1,94 @@
+//! Reads the records of a topic between two offsets per partition, and hands each to a visitor.
+
+use domain::fault::{Fault, Result, StopName};
+use kafka::Connection;
+use log::broker::{Broker, Polled, Record, Start};
+use service::config::Config;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Records of one partition from offset `from` up to, and without, `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetRange {
+    pub partition: i32,
+    pub from: i64,
+    pub end: i64,
+}
+
+const POLL: Duration = Duration::from_millis(100);
+/// Longest time without a record. A broker that restarts is back within this time.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Returns the ranges that hold all records the topic has now.
+pub fn whole_topic(
+    connection: &Connection,
+    config: &Config,
+    topic: &str,
+) -> Result<Vec<OffsetRange>> {
+    connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
+    let Some(partitions) = connection.partitions(&[topic.to_owned()])?.get(topic).copied() else {
+        let what = format!(
+            "topic {topic} does not exist: run `keepsake serve` or `keepsake topics create`, or \
+             check topics.prefix"
+        );
+        return Err(Fault::stop(StopName::TopicMissing, what));
+    };
+    let offsets = connection.all_offsets(topic, partitions)?;
+    Ok((0..partitions)
+        .zip(offsets)
+        .map(|(partition, (from, end))| OffsetRange { partition, from, end })
+        .collect())
+}
+
+/// Calls `visit` with each record of the ranges, in order within a partition.
+pub fn read(
+    connection: &Connection,
+    topic: &str,
+    ranges: &[OffsetRange],
+    visit: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    let ranges: Vec<&OffsetRange> = ranges.iter().filter(|range| range.from < range.end).collect();
+    if ranges.is_empty() {
+        return Ok(());
+    }
+    let mut left: BTreeMap<i32, i64> =
+        ranges.iter().map(|range| (range.partition, range.end)).collect();
+    let mut reader = connection.reader("keepsake-reading", topic)?;
+    let starts: Vec<(i32, Start)> =
+        ranges.iter().map(|range| (range.partition, Start::At(range.from))).collect();
+    reader.assign(&starts)?;
+    let mut last_progress = Instant::now();
+    while !left.is_empty() {
+        match reader.poll(POLL) {
+            Ok(Polled::Record(record)) => {
+                last_progress = Instant::now();
+                let Record { partition, offset, .. } = record;
+                let Some(end) = left.get(&partition).copied() else { continue };
+                if offset < end {
+                    visit(record)?;
+                }
+                if offset + 1 >= end {
+                    left.remove(&partition);
+                }
+            }
+            // The marker that ends a transaction has an offset too: the last record may be before
+            // the last offset.
+            Ok(Polled::End { partition }) => {
+                last_progress = Instant::now();
+                left.remove(&partition);
+            }
+            Ok(Polled::Nothing) | Err(Fault::Retry(_)) if last_progress.elapsed() < SILENCE_MAX => {
+            }
+            Ok(Polled::Nothing) => {
+                let partitions: Vec<i32> = left.into_keys().collect();
+                return Err(Fault::retry(format!(
+                    "{topic}: no record from partitions {partitions:?} for {} s; are all brokers \
+                     up? Try again",
+                    SILENCE_MAX.as_secs()
+                )));
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(())
+}

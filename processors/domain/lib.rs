@@ -1,0 +1,38 @@
+//! The vocabulary of Keepsake as plain values: keys, events, requests, decisions, memories,
+//! vectors.
+//!
+//! Every other module uses these types, so none of them does I/O or knows a serialised form: JSON
+//! is in `wire.rs`, the store's bytes are in `storage/store/format.rs`. The two pure algorithms that
+//! all sides must compute alike are here too: the partitioner and the quantisation of vectors.
+
+mod cosine_scale;
+mod decision;
+mod event;
+pub mod fault;
+mod key;
+mod memory;
+mod partition;
+mod request;
+mod signature;
+mod time;
+mod vector;
+mod word_counts;
+
+pub use cosine_scale::CosineScale;
+pub use decision::{Decision, Outcome, Surprise};
+pub use event::{
+    Action, Category, Event, Forget, ForwardReason, MemoryVersion, Position, Remember, Revise,
+    Role, Signal, Turn, Update,
+};
+pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
+pub use memory::{
+    ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision, Scope,
+};
+pub use partition::partition_of;
+pub use request::{
+    Cursor, Explain, Format, List, Match, Recall, ReplyTo, Request, RequestKind, UnsetFields,
+};
+pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};
+pub use time::{Now, Time};
+pub use vector::{Vector, dot, for_this_processor, product};
+pub use word_counts::UserWordCounts;

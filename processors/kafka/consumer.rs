@@ -1,0 +1,304 @@
+//! Reads records: as a member of a consumer group, or from the partitions that the caller assigns.
+//!
+//! The group's rebalance runs inside `poll`, in [`ConsumerCallbacks::rebalance`], with the
+//! cooperative protocol
+//! ([KIP-429](https://cwiki.apache.org/confluence/display/KAFKA/KIP-429%3A+Kafka+Consumer+Incremental+Rebalance+Protocol)).
+//! The owner of the shards decides where each partition begins.
+
+use super::throttle::LogThrottle;
+use domain::fault::{Fault, Result, StopName};
+use log::broker::{Consumer, Membership, Polled, RebalanceListener, Record, Start};
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{
+    BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
+};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Headers as _, Message};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
+/// rebalance.
+const COMMITTED_WITHIN: Duration = Duration::from_secs(5);
+
+pub struct ConsumerCallbacks {
+    topic: String,
+    owner: Option<Arc<dyn RebalanceListener>>,
+    throttle: LogThrottle,
+}
+
+impl ConsumerCallbacks {
+    pub fn of_group(topic: &str, owner: Arc<dyn RebalanceListener>) -> ConsumerCallbacks {
+        ConsumerCallbacks {
+            topic: topic.to_owned(),
+            owner: Some(owner),
+            throttle: LogThrottle::default(),
+        }
+    }
+
+    pub fn without_group() -> ConsumerCallbacks {
+        ConsumerCallbacks { topic: String::new(), owner: None, throttle: LogThrottle::default() }
+    }
+}
+
+impl ClientContext for ConsumerCallbacks {
+    fn error(&self, error: KafkaError, reason: &str) {
+        // The end of a partition is an event that `poll` returns. The client reports it here a
+        // second time.
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
+            self.throttle.log(&error, reason);
+        }
+    }
+}
+
+impl ConsumerContext for ConsumerCallbacks {
+    /// Order matters: each partition is assigned once, here, at the offset that its shard wants. A
+    /// second assignment or a seek right after it would race.
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        err: RDKafkaRespErr,
+        list: &mut TopicPartitionList,
+    ) {
+        let Some(owner) = &self.owner else { return };
+        let partitions: Vec<i32> =
+            list.elements().iter().map(|element| element.partition()).collect();
+        let cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
+        let done = if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            let starts = if partitions.is_empty() {
+                Vec::new()
+            } else {
+                begins(&committed(consumer, list), owner.as_ref())
+            };
+            let list = positions(&self.topic, &starts);
+            let assigned = if cooperative {
+                consumer.incremental_assign(&list)
+            } else {
+                consumer.assign(&list)
+            };
+            assigned.and_then(|()| pause(consumer, &self.topic, &starts))
+        } else {
+            if !partitions.is_empty() {
+                owner.revoked(&partitions);
+            }
+            if cooperative { consumer.incremental_unassign(list) } else { consumer.unassign() }
+        };
+        if let Err(error) = done {
+            tracing::error!(%error, ?partitions, "carries out a rebalance");
+        }
+    }
+}
+
+/// Asks the owner where each partition begins. Replaces `Committed` by the group's offset, which is
+/// known here, so that librdkafka needs no second request.
+fn begins(committed: &[(i32, Option<i64>)], owner: &dyn RebalanceListener) -> Vec<(i32, Start)> {
+    let mut starts = owner.assigned(committed);
+    for (partition, start) in starts.iter_mut().filter(|(_, start)| *start == Start::Committed) {
+        let known = committed.iter().find(|(other, _)| other == partition);
+        *start = known.and_then(|(_, offset)| *offset).map_or(Start::Beginning, Start::At);
+    }
+    starts
+}
+
+/// Fetches the offsets that the group has committed. A failure counts as none: the offsets only
+/// avoid repeated work.
+fn committed(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    list: &TopicPartitionList,
+) -> Vec<(i32, Option<i64>)> {
+    match consumer.committed_offsets(list.clone(), COMMITTED_WITHIN) {
+        Ok(found) => found
+            .elements()
+            .iter()
+            .map(|element| (element.partition(), known_offset(element.offset())))
+            .collect(),
+        Err(error) => {
+            tracing::warn!(%error, "fetches the group's offsets");
+            list.elements().iter().map(|element| (element.partition(), None)).collect()
+        }
+    }
+}
+
+pub fn known_offset(offset: Offset) -> Option<i64> {
+    if let Offset::Offset(offset) = offset { Some(offset) } else { None }
+}
+
+/// Pauses the partitions among `starts` that are to begin paused.
+fn pause(
+    consumer: &BaseConsumer<ConsumerCallbacks>,
+    topic: &str,
+    starts: &[(i32, Start)],
+) -> KafkaResult<()> {
+    let paused: Vec<(i32, Start)> =
+        starts.iter().filter(|(_, start)| *start == Start::Paused).copied().collect();
+    if paused.is_empty() { Ok(()) } else { consumer.pause(&positions(topic, &paused)) }
+}
+
+fn positions(topic: &str, starts: &[(i32, Start)]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    for (partition, start) in starts {
+        let offset = match start {
+            Start::At(offset) => Offset::Offset(*offset),
+            Start::Committed => Offset::Stored,
+            // A paused partition is never read from this offset. `Beginning` needs no request for
+            // the group's offset.
+            Start::Beginning | Start::Paused => Offset::Beginning,
+            Start::End => Offset::End,
+        };
+        list.add_partition_offset(topic, *partition, offset)
+            .expect("librdkafka accepts every offset above");
+    }
+    list
+}
+
+pub struct KafkaConsumer {
+    consumer: BaseConsumer<ConsumerCallbacks>,
+    topic: String,
+    /// If set, only the key and this header are copied of a record that has the header.
+    only: Option<&'static str>,
+}
+
+impl KafkaConsumer {
+    pub fn new(consumer: BaseConsumer<ConsumerCallbacks>, topic: &str) -> KafkaConsumer {
+        KafkaConsumer { consumer, topic: topic.to_owned(), only: None }
+    }
+
+    pub fn take_only(&mut self, only: Option<&'static str>) {
+        self.only = only;
+    }
+}
+
+/// Time for the fetcher to drop its pending requests.
+const SOUGHT_WITHIN: Duration = Duration::from_secs(5);
+
+impl Consumer for KafkaConsumer {
+    fn poll(&mut self, wait: Duration) -> Result<Polled> {
+        match self.consumer.poll(wait) {
+            None => Ok(Polled::Nothing),
+            Some(Ok(message)) => Ok(Polled::Record(
+                copied_header(&message, self.only).unwrap_or_else(|| copied(&message)),
+            )),
+            Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
+            // The client reconnects by itself and queues an error among the records for each failed
+            // attempt. After an outage hundreds of them come before the first record, so waiting
+            // after each would prolong the outage.
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::BrokerTransportFailure
+                | RDKafkaErrorCode::AllBrokersDown
+                | RDKafkaErrorCode::Resolve,
+            ))) => Ok(Polled::Nothing),
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
+            ))) => {
+                let what = format!(
+                    "{} no longer has the next record: its retention deleted records before they \
+                     were read",
+                    self.topic
+                );
+                Err(Fault::stop(StopName::EventsGone, what))
+            }
+            Some(Err(KafkaError::MessageConsumption(
+                RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownPartition,
+            ))) => Err(Fault::stop(
+                StopName::TopicMissing,
+                format!("{} was there and is gone", self.topic),
+            )),
+            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(Fault::stop(
+                StopName::BrokerRefuses,
+                format!("the broker no longer accepts this consumer: {code}"),
+            )),
+            Some(Err(error)) => Err(Fault::retry(format!("polls {}: {error}", self.topic))),
+        }
+    }
+
+    fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
+        self.consumer
+            .incremental_assign(&positions(&self.topic, partitions))
+            .and_then(|()| pause(&self.consumer, &self.topic, partitions))
+            .map_err(|e| Fault::retry(format!("assigns {}: {e}", self.topic)))
+    }
+
+    fn unassign(&mut self, partitions: &[i32]) -> Result<()> {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(&self.topic, *partition);
+        }
+        self.consumer
+            .incremental_unassign(&list)
+            .map_err(|e| Fault::retry(format!("gives up {}: {e}", self.topic)))
+    }
+
+    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()> {
+        let starts: Vec<(i32, Start)> =
+            offsets.iter().map(|(partition, offset)| (*partition, Start::At(*offset))).collect();
+        self.consumer
+            .commit(&positions(&self.topic, &starts), CommitMode::Async)
+            .map_err(|e| Fault::retry(format!("commits {}: {e}", self.topic)))
+    }
+
+    fn pause(&mut self, partitions: &[i32]) -> Result<()> {
+        let starts: Vec<(i32, Start)> =
+            partitions.iter().map(|partition| (*partition, Start::Paused)).collect();
+        self.consumer
+            .pause(&positions(&self.topic, &starts))
+            .map_err(|e| Fault::retry(format!("pauses {}: {e}", self.topic)))
+    }
+
+    fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
+        self.consumer
+            .seek(&self.topic, partition, Offset::Offset(offset), SOUGHT_WITHIN)
+            .and_then(|()| {
+                self.consumer.resume(&positions(&self.topic, &[(partition, Start::At(offset))]))
+            })
+            .map_err(|e| {
+                Fault::retry(format!("resumes {}/{partition} at {offset}: {e}", self.topic))
+            })
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        self.consumer.group_metadata().map(|group| Membership(Box::new(group)))
+    }
+
+    fn close(self: Box<Self>) {
+        drop(self.consumer);
+    }
+}
+
+/// Copies only the key and one header. While millions of records are restored, copying the rest
+/// would be half of the work.
+fn copied_header(message: &BorrowedMessage<'_>, only: Option<&'static str>) -> Option<Record> {
+    let header = message.headers()?.iter().find(|header| Some(header.key) == only)?;
+    Some(Record {
+        partition: message.partition(),
+        offset: message.offset(),
+        key: message.key().map(<[u8]>::to_vec),
+        value: message.payload().map(|_| Vec::new()),
+        headers: vec![(header.key.to_owned(), header.value.unwrap_or_default().to_vec())],
+        ..Record::default()
+    })
+}
+
+fn copied(message: &BorrowedMessage<'_>) -> Record {
+    let headers = message
+        .headers()
+        .map(|headers| {
+            headers
+                .iter()
+                .map(|h| (h.key.to_owned(), h.value.unwrap_or_default().to_vec()))
+                .collect()
+        })
+        .unwrap_or_default();
+    Record {
+        topic: message.topic().to_owned(),
+        partition: message.partition(),
+        offset: message.offset(),
+        timestamp_ms: message.timestamp().to_millis().unwrap_or(0),
+        key: message.key().map(<[u8]>::to_vec),
+        value: message.payload().map(<[u8]>::to_vec),
+        headers,
+    }
+}

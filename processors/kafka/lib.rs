@@ -1,0 +1,402 @@
+//! Implements the broker port by Apache Kafka through
+//! [librdkafka](https://docs.confluent.io/platform/current/clients/librdkafka/html/md_CONFIGURATION.html),
+//! for a cluster and for the broker embedded in the process.
+//!
+//! This file opens and configures clients and manages topics. `consumer.rs` reads, `producer.rs`
+//! writes, `transactor.rs` writes in transactions, `log.rs` reads a topic from the beginning. No
+//! module here knows events or memories. A changed setting needs its reason beside it.
+
+mod consumer;
+mod partition_log;
+mod producer;
+mod throttle;
+mod transactor;
+
+use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
+use domain::fault::{Fault, Result, StopName};
+use log::broker::{Broker, Consumer, Log, Producer, RebalanceListener, Transactor};
+use partition_log::KafkaLog;
+use producer::{KafkaProducer, ProducerCallbacks};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use transactor::KafkaTransactor;
+
+/// Address of the brokers and the options of every client.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub servers: String,
+    pub options: Vec<(String, String)>,
+    /// The embedded broker does not wake a waiting fetch, so it is polled every millisecond.
+    pub embedded: bool,
+}
+
+/// Timeout of a transaction. The broker looks for expired ones at intervals, which come on top.
+const TRANSACTION: Duration = Duration::from_secs(3);
+
+/// Time to wait for an answer about offsets, and between two attempts while a new partition has no
+/// leader yet.
+const OFFSETS: Duration = Duration::from_secs(10);
+const LEADER_AWAITED: Duration = Duration::from_millis(100);
+
+/// Isolation levels: `UNDECIDED` reads up to the newest record, `DECIDED` up to the last stable
+/// offset.
+const UNDECIDED: &str = "read_uncommitted";
+const DECIDED: &str = "read_committed";
+
+/// The wanted settings of a topic.
+#[derive(Clone, Debug)]
+pub struct TopicSpec {
+    pub name: String,
+    pub partitions: i32,
+    pub replication: i32,
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// The broker inside this process: real TCP, real groups, nothing on disk. Limit: a partition holds
+/// 5 MiB or 100,000 records, then the oldest are dropped.
+pub struct Embedded {
+    cluster: MockCluster<'static, DefaultProducerContext>,
+}
+
+impl Embedded {
+    pub fn start() -> Result<Embedded> {
+        let cluster = MockCluster::new(1).map_err(|e| refused("starts the embedded broker", &e))?;
+        Ok(Embedded { cluster })
+    }
+
+    pub fn servers(&self) -> String {
+        self.cluster.bootstrap_servers()
+    }
+
+    pub fn create(&self, topics: &[TopicSpec]) -> Result<()> {
+        for topic in topics {
+            self.cluster
+                .create_topic(&topic.name, topic.partitions, 1)
+                .map_err(|e| refused(format!("creates {}", topic.name), &e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn client(&self, client_id: &str) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config
+            .set("bootstrap.servers", &self.servers)
+            .set("client.id", client_id)
+            .set("reconnect.backoff.ms", "20")
+            .set("reconnect.backoff.max.ms", "1000")
+            .set("topic.metadata.refresh.interval.ms", "60000")
+            .set_log_level(RDKafkaLogLevel::Warning);
+        config
+    }
+
+    fn finished(&self, mut config: ClientConfig) -> ClientConfig {
+        for (name, value) in &self.options {
+            config.set(name, value);
+        }
+        config
+    }
+
+    fn consumer(&self, client_id: &str, group: &str) -> ClientConfig {
+        let mut config = self.client(client_id);
+        config
+            .set("group.id", group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "earliest")
+            .set("enable.partition.eof", "true")
+            .set("isolation.level", DECIDED)
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            // At most 16 MiB are fetched ahead over all partitions: two batches of ingest.
+            .set("queued.max.messages.kbytes", "16384")
+            .set("fetch.wait.max.ms", if self.embedded { "1" } else { "500" });
+        config
+    }
+
+    /// Configures a producer: idempotent, every record acknowledged by all in-sync replicas, no
+    /// delay to fill a batch.
+    fn writer(&self, client_id: &str) -> ClientConfig {
+        let mut config = self.client(client_id);
+        config
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("linger.ms", "0")
+            .set("partitioner", "murmur2_random")
+            .set("message.timeout.ms", "60000")
+            // The topic's limit applies instead of the client's own of 1 MB: a dead letter is
+            // longer than its record.
+            .set("message.max.bytes", "33554432")
+            .set("queue.buffering.max.kbytes", "65536");
+        config
+    }
+
+    /// Creates a client that fetches metadata and offsets. It has no group, since leaving one takes
+    /// a tenth of a second for each client.
+    fn probe(&self, isolation: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
+        let mut config = self.client("keepsake-probe");
+        config.set("enable.auto.commit", "false").set("isolation.level", isolation);
+        self.finished(config)
+            .create_with_context(ConsumerCallbacks::without_group())
+            .map_err(|e| refused("creates a client", &e))
+    }
+
+    /// Creates a producer that sends at once, for clients with a short life. An idempotent producer
+    /// fetches its id first, and again half a second later if no broker was connected. Without
+    /// retries nothing is written twice either: a record that is not acknowledged is an error.
+    pub fn impatient_producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
+        let mut config = self.writer(client_id);
+        config.set("enable.idempotence", "false").set("message.send.max.retries", "0");
+        self.producer_of(config)
+    }
+
+    fn producer_of(&self, config: ClientConfig) -> Result<Box<dyn Producer>> {
+        let context = ProducerCallbacks::default();
+        let deliveries = context.deliveries();
+        let producer = self
+            .finished(config)
+            .create_with_context(context)
+            .map_err(|e| refused("creates a producer", &e))?;
+        Ok(Box::new(KafkaProducer { producer, deliveries }))
+    }
+
+    /// Returns the id of the cluster as soon as a broker answers.
+    pub fn cluster_id(&self, within: Duration) -> Result<String> {
+        let probe = self.probe(UNDECIDED)?;
+        let give_up = Instant::now() + within;
+        loop {
+            if let Some(id) = probe.client().fetch_cluster_id(Duration::from_millis(500)) {
+                return Ok(id);
+            }
+            if Instant::now() >= give_up {
+                let what = format!(
+                    "no broker answers at {} within {} s: is it running?",
+                    self.servers,
+                    within.as_secs()
+                );
+                return Err(Fault::stop(StopName::BrokerUnreachable, what));
+            }
+        }
+    }
+
+    /// Returns the numbers of partitions of the named topics. A missing topic has no entry.
+    pub fn partitions(&self, topics: &[String]) -> Result<BTreeMap<String, i32>> {
+        let probe = self.probe(UNDECIDED)?;
+        let metadata = probe
+            .fetch_metadata(None, Duration::from_secs(10))
+            .map_err(|e| Fault::retry(format!("reads the list of topics: {e}")))?;
+        Ok(metadata
+            .topics()
+            .iter()
+            .filter(|topic| {
+                topics.iter().any(|name| name == topic.name()) && !topic.partitions().is_empty()
+            })
+            .map(|topic| (topic.name().to_owned(), topic.partitions().len() as i32))
+            .collect())
+    }
+
+    /// Returns the first offset that is still there and the offset of the next record.
+    pub fn offsets(&self, topic: &str, partition: i32) -> Result<(i64, i64)> {
+        watermarks(&self.probe(UNDECIDED)?, topic, partition)
+    }
+
+    /// Like `offsets`, for all partitions by one client.
+    pub fn all_offsets(&self, topic: &str, partitions: i32) -> Result<Vec<(i64, i64)>> {
+        let probe = self.probe(UNDECIDED)?;
+        (0..partitions).map(|partition| watermarks(&probe, topic, partition)).collect()
+    }
+
+    /// Returns the offsets that a group has committed of these partitions. A partition without one
+    /// has no entry.
+    pub fn committed(
+        &self,
+        group: &str,
+        topic: &str,
+        partitions: &[i32],
+    ) -> Result<BTreeMap<i32, i64>> {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(topic, *partition);
+        }
+        let found = self.group_client(group)?.committed_offsets(list, OFFSETS).map_err(|e| {
+            Fault::retry(format!("reads the offsets of group {group} in {topic}: {e}"))
+        })?;
+        let elements = found.elements();
+        Ok(elements
+            .iter()
+            .filter_map(|element| Some((element.partition(), known_offset(element.offset())?)))
+            .collect())
+    }
+
+    /// Commits offsets for a group that has no members, and waits for the answer.
+    pub fn commit(&self, group: &str, topic: &str, offsets: &BTreeMap<i32, i64>) -> Result<()> {
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(topic, *partition, Offset::Offset(*offset))
+                .expect("librdkafka accepts every offset from 0");
+        }
+        self.group_client(group)?
+            .commit(&list, CommitMode::Sync)
+            .map_err(|e| Fault::retry(format!("commits {topic} for group {group}: {e}")))
+    }
+
+    /// Creates a client that reads and commits a group's offsets without joining the group.
+    fn group_client(&self, group: &str) -> Result<BaseConsumer<ConsumerCallbacks>> {
+        let mut config = self.client("keepsake-probe");
+        config.set("group.id", group).set("enable.auto.commit", "false");
+        self.finished(config)
+            .create_with_context(ConsumerCallbacks::without_group())
+            .map_err(|e| refused("creates a client", &e))
+    }
+
+    /// Creates topics on a real cluster. Existing topics are not changed.
+    pub fn create_topics(&self, topics: &[TopicSpec]) -> Result<()> {
+        let (admin, runtime, options) = self.admin()?;
+        let new: Vec<NewTopic<'_>> = topics
+            .iter()
+            .map(|topic| {
+                let base = NewTopic::new(
+                    &topic.name,
+                    topic.partitions,
+                    TopicReplication::Fixed(topic.replication),
+                );
+                topic.settings.iter().fold(base, |topic, (name, value)| topic.set(name, value))
+            })
+            .collect();
+        let results = runtime
+            .block_on(admin.create_topics(&new, &options))
+            .map_err(|e| Fault::retry(format!("creates topics: {e}")))?;
+        for result in results {
+            match result {
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((name, code)) => {
+                    let what = format!(
+                        "the broker does not create topic {name}: {code}; \
+                         create it by hand, or set topics.create = false"
+                    );
+                    return Err(Fault::stop(StopName::TopicMissing, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes topics of a real cluster with all their records.
+    pub fn delete_topics(&self, topics: &[String]) -> Result<()> {
+        let (admin, runtime, options) = self.admin()?;
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        let results = runtime
+            .block_on(admin.delete_topics(&names, &options))
+            .map_err(|e| Fault::retry(format!("removes topics: {e}")))?;
+        match results.into_iter().find_map(std::result::Result::err) {
+            Some((name, code)) => Err(Fault::retry(format!("removes topic {name}: {code}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn admin(
+        &self,
+    ) -> Result<(AdminClient<DefaultClientContext>, tokio::runtime::Runtime, AdminOptions)> {
+        let admin = self
+            .finished(self.client("keepsake-admin"))
+            .create()
+            .map_err(|e| refused("creates the admin client", &e))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Fault::retry(format!("starts a runtime: {e}")))?;
+        Ok((admin, runtime, AdminOptions::new().operation_timeout(Some(Duration::from_secs(15)))))
+    }
+}
+
+fn refused(what: impl std::fmt::Display, error: &KafkaError) -> Fault {
+    Fault::stop(StopName::BrokerRefuses, format!("{what}: {error}"))
+}
+
+impl Broker for Connection {
+    fn join(
+        &self,
+        group: &str,
+        topic: &str,
+        owner: Arc<dyn RebalanceListener>,
+    ) -> Result<Box<dyn Consumer>> {
+        let mut config = self.consumer(&format!("{group}-ingest"), group);
+        // Every partition is assigned with an explicit offset. If that offset is gone, continuing
+        // at another would lose the records between.
+        config.set("auto.offset.reset", "error");
+        let config = self.finished(config);
+        let consumer: BaseConsumer<ConsumerCallbacks> = config
+            .create_with_context(ConsumerCallbacks::of_group(topic, owner))
+            .map_err(|e| refused("creates the events consumer", &e))?;
+        consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
+        Ok(Box::new(KafkaConsumer::new(consumer, topic)))
+    }
+
+    fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {
+        let config = self.finished(self.consumer(group, group));
+        let consumer = config
+            .create_with_context(ConsumerCallbacks::without_group())
+            .map_err(|e| refused(format!("creates a reader of {topic}"), &e))?;
+        Ok(Box::new(KafkaConsumer::new(consumer, topic)))
+    }
+
+    fn producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
+        self.producer_of(self.writer(client_id))
+    }
+
+    fn transactor(&self, id: &str, topic: &str, changelog: &str) -> Result<Box<dyn Transactor>> {
+        let mut config = self.writer(id);
+        config
+            .set("transactional.id", id)
+            // The open transaction of a dead process holds back the readers of its partitions for
+            // this time.
+            .set("transaction.timeout.ms", TRANSACTION.as_millis().to_string())
+            .set("message.timeout.ms", TRANSACTION.as_millis().to_string())
+            // The broker is busy with a commit for a moment. The next begin is retried after this
+            // time.
+            .set("retry.backoff.ms", "1");
+        Ok(Box::new(KafkaTransactor::new(self.finished(config), topic, changelog)))
+    }
+
+    fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
+        Ok(Arc::new(KafkaLog::new(self, topic)?))
+    }
+}
+
+/// Fetches the first and next offset of a partition. Retries while a partition that was just
+/// created or moved has no leader.
+fn watermarks(
+    probe: &BaseConsumer<ConsumerCallbacks>,
+    topic: &str,
+    partition: i32,
+) -> Result<(i64, i64)> {
+    let give_up = Instant::now() + OFFSETS;
+    loop {
+        match probe.fetch_watermarks(topic, partition, OFFSETS) {
+            Err(e) if is_without_leader(&e) && Instant::now() < give_up => {
+                std::thread::sleep(LEADER_AWAITED)
+            }
+            read => {
+                return read.map_err(|e| {
+                    Fault::retry(format!("reads the offsets of {topic}/{partition}: {e}"))
+                });
+            }
+        }
+    }
+}
+
+fn is_without_leader(e: &KafkaError) -> bool {
+    matches!(
+        e.rdkafka_error_code(),
+        Some(RDKafkaErrorCode::NotLeaderForPartition | RDKafkaErrorCode::LeaderNotAvailable)
+    )
+}

@@ -1,0 +1,169 @@
+//! Writes records and counts the deliveries that failed. `send` queues a record; librdkafka reports
+//! each delivery later, inside `poll`, to [`ProducerCallbacks::delivery`].
+
+use super::throttle::LogThrottle;
+use domain::fault::{Fault, Result, StopName};
+use log::broker::{OutgoingRecord, Producer};
+use parking_lot::Mutex;
+use rdkafka::client::ClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Failed deliveries since the last look, with the text of the last one.
+#[derive(Default)]
+pub struct Deliveries {
+    failed: AtomicU64,
+    too_large: AtomicBool,
+    last: Mutex<String>,
+}
+
+/// Receives every delivery report. Of the records of the topic `followed`, the callbacks keep the
+/// last offset written to each partition.
+#[derive(Default)]
+pub struct ProducerCallbacks {
+    deliveries: Arc<Deliveries>,
+    followed: String,
+    offsets_written: Arc<Mutex<BTreeMap<i32, i64>>>,
+    throttle: LogThrottle,
+}
+
+impl ProducerCallbacks {
+    pub fn following(topic: &str) -> ProducerCallbacks {
+        ProducerCallbacks { followed: topic.to_owned(), ..ProducerCallbacks::default() }
+    }
+
+    pub fn deliveries(&self) -> Arc<Deliveries> {
+        self.deliveries.clone()
+    }
+
+    pub fn offsets_written(&self) -> Arc<Mutex<BTreeMap<i32, i64>>> {
+        self.offsets_written.clone()
+    }
+}
+
+impl ClientContext for ProducerCallbacks {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.throttle.log(&error, reason);
+    }
+}
+
+impl ProducerContext for ProducerCallbacks {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
+        if let Ok(message) = result
+            && message.topic() == self.followed
+        {
+            self.offsets_written.lock().insert(message.partition(), message.offset());
+        }
+        if let Err((error, message)) = result {
+            self.deliveries.too_large.fetch_or(
+                error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge),
+                Ordering::Relaxed,
+            );
+            self.deliveries.failed.fetch_add(1, Ordering::Release);
+            *self.deliveries.last.lock() =
+                format!("writes to {}/{}: {error}", message.topic(), message.partition());
+        }
+    }
+}
+
+pub struct KafkaProducer {
+    pub producer: BaseProducer<ProducerCallbacks>,
+    pub deliveries: Arc<Deliveries>,
+}
+
+/// Time to wait while the send queue is full.
+const QUEUE_FULL_WAIT: Duration = Duration::from_secs(30);
+
+/// Time between two looks for missing acknowledgements: a tenth of the time in which a broker
+/// acknowledges.
+const ACKNOWLEDGED_LOOK: Duration = Duration::from_micros(100);
+
+impl Producer for KafkaProducer {
+    fn send(&mut self, outgoing: &OutgoingRecord) -> Result<()> {
+        let give_up = Instant::now() + QUEUE_FULL_WAIT;
+        loop {
+            match self.producer.send(record(outgoing)) {
+                Ok(()) => return Ok(()),
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
+                    if Instant::now() < give_up =>
+                {
+                    self.producer.poll(Duration::from_millis(5));
+                }
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => {
+                    return Err(too_large(&format!("a record for {}", outgoing.topic)));
+                }
+                Err((error, _)) => {
+                    return Err(Fault::retry(format!("writes to {}: {error}", outgoing.topic)));
+                }
+            }
+        }
+    }
+
+    /// Waits for all acknowledgements. The client's own `flush` waits in steps of 100 ms, and its
+    /// `poll` with a timeout goes on until the timeout even after everything has arrived, spinning
+    /// through the last millisecond.
+    fn flush(&mut self, within: Duration) -> Result<()> {
+        let give_up = Instant::now() + within;
+        loop {
+            let before = self.producer.in_flight_count();
+            self.producer.poll(Duration::ZERO);
+            let now = self.producer.in_flight_count();
+            if now == 0 {
+                return self.outstanding().map(drop);
+            }
+            if now == before {
+                if Instant::now() >= give_up {
+                    return Err(Fault::retry(format!("{now} records not acknowledged")));
+                }
+                std::thread::sleep(ACKNOWLEDGED_LOOK);
+            }
+        }
+    }
+
+    fn outstanding(&mut self) -> Result<usize> {
+        self.producer.poll(Duration::ZERO);
+        match self.deliveries.failed.swap(0, Ordering::Acquire) {
+            0 => Ok(self.producer.in_flight_count() as usize),
+            failed => {
+                let last = self.deliveries.last.lock().clone();
+                if self.deliveries.too_large.swap(false, Ordering::Relaxed) {
+                    return Err(too_large(&last));
+                }
+                Err(Fault::retry(format!("{failed} records not written, the last: {last}")))
+            }
+        }
+    }
+}
+
+/// A record over the topic's limit would be refused on every attempt, so a person has to decide.
+fn too_large(what: &str) -> Fault {
+    Fault::stop(
+        StopName::BrokerRefuses,
+        format!("{what}: longer than the topic accepts; raise its max.message.bytes"),
+    )
+}
+
+fn record(outgoing: &OutgoingRecord) -> BaseRecord<'_, [u8], [u8]> {
+    let mut record = BaseRecord::to(&outgoing.topic);
+    record.partition = outgoing.partition;
+    record.timestamp = outgoing.timestamp_ms;
+    record.key = outgoing.key.as_deref();
+    record.payload = outgoing.value.as_deref();
+    if !outgoing.headers.is_empty() {
+        let headers = OwnedHeaders::new_with_capacity(outgoing.headers.len());
+        record.headers = Some(
+            outgoing
+                .headers
+                .iter()
+                .fold(headers, |all, (key, value)| all.insert(Header { key, value: Some(value) })),
+        );
+    }
+    record
+}

@@ -1,0 +1,180 @@
+//! Writes records and input offsets in one transaction, and names every way in which a transaction
+//! can fail.
+//!
+//! A transaction runs in five steps: begin, send all records, flush, add the input offsets, commit.
+//! A failure ends as one of [`TransactError`]:
+//!
+//! - `Nothing`: the broker confirmed the abort.
+//! - `Fenced`: another producer has the same transactional id.
+//! - `Unknown`: neither commit nor abort is confirmed. The producer is dropped before anybody reads
+//!   the log to find out.
+//! - `Fault`: the error would come again on every attempt.
+
+use super::producer::{KafkaProducer, ProducerCallbacks};
+use domain::fault::{Fault, Result};
+use log::broker::{
+    CommittedOffsets, Membership, OutgoingRecord, Producer as _, TransactError, Transactor,
+};
+use parking_lot::Mutex;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::ConsumerGroupMetadata;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::Producer as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for each step that the broker has to answer. Waiting for longer is useless while a broker
+/// restarts, since the transaction has timed out there by then.
+const WITHIN: Duration = Duration::from_secs(5);
+/// Time to open a new epoch. To end the transaction of an earlier process, the broker may have to
+/// wait for its timeout.
+const RENEWED_WITHIN: Duration = Duration::from_secs(30);
+
+pub struct KafkaTransactor {
+    config: ClientConfig,
+    topic: String,
+    changelog: String,
+    /// `None` before the first `renew`, and after an outcome that needs one.
+    open: Option<Open>,
+}
+
+struct Open {
+    producer: KafkaProducer,
+    offsets_written: Arc<Mutex<BTreeMap<i32, i64>>>,
+}
+
+impl KafkaTransactor {
+    pub fn new(config: ClientConfig, topic: &str, changelog: &str) -> KafkaTransactor {
+        KafkaTransactor {
+            config,
+            topic: topic.to_owned(),
+            changelog: changelog.to_owned(),
+            open: None,
+        }
+    }
+}
+
+impl Transactor for KafkaTransactor {
+    fn transact(
+        &mut self,
+        records: &[OutgoingRecord],
+        read: &[(i32, i64)],
+        member: &Membership,
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
+        let member =
+            member.0.downcast_ref().expect("the consumer of the same broker made the membership");
+        let offsets = read_until(&self.topic, read);
+        let Some(open) = &mut self.open else {
+            return Err(TransactError::Unknown("the producer is being replaced".into()));
+        };
+        let outcome = open.transact(records, &offsets, member);
+        if matches!(
+            outcome,
+            Err(TransactError::Unknown(_) | TransactError::Fenced(_) | TransactError::Fault(_))
+        ) {
+            // Order matters: the producer is destroyed before anybody looks in the log for the
+            // transaction.
+            self.open = None;
+        }
+        outcome
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        self.open = None;
+        let context = ProducerCallbacks::following(&self.changelog);
+        let deliveries = context.deliveries();
+        let offsets_written = context.offsets_written();
+        let producer = self
+            .config
+            .create_with_context(context)
+            .map_err(|error| super::refused("creates a producer", &error))?;
+        let producer = KafkaProducer { producer, deliveries };
+        producer
+            .producer
+            .init_transactions(RENEWED_WITHIN)
+            .map_err(|error| Fault::retry(format!("begins to write transactions: {error}")))?;
+        self.open = Some(Open { producer, offsets_written });
+        Ok(())
+    }
+}
+
+impl Open {
+    fn transact(
+        &mut self,
+        records: &[OutgoingRecord],
+        offsets: &TopicPartitionList,
+        member: &ConsumerGroupMetadata,
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
+        self.offsets_written.lock().clear();
+        self.producer
+            .producer
+            .begin_transaction()
+            .map_err(|error| self.unwritten("begins", error))?;
+        for record in records {
+            self.producer.send(record).map_err(|fault| self.undelivered(fault))?;
+        }
+        // Order matters: flush before the commit, which would wait for the deliveries in steps of
+        // 100 ms.
+        self.producer.flush(WITHIN).map_err(|fault| self.undelivered(fault))?;
+        let producer = &self.producer.producer;
+        producer
+            .send_offsets_to_transaction(offsets, member, WITHIN)
+            .map_err(|error| self.unwritten("marks as read", error))?;
+        producer.commit_transaction(WITHIN).map_err(|error| self.unwritten("commits", error))?;
+        let changelog = std::mem::take(&mut *self.offsets_written.lock());
+        Ok(CommittedOffsets { changelog })
+    }
+
+    fn undelivered(&self, fault: Fault) -> TransactError {
+        match fault {
+            Fault::Retry(retry) => self.aborted(retry.what),
+            stop => {
+                // The process ends after this fault. If the abort does not arrive, the broker ends
+                // the transaction after its timeout.
+                let _ = self.producer.producer.abort_transaction(WITHIN);
+                TransactError::Fault(stop)
+            }
+        }
+    }
+
+    fn unwritten(&self, step: &str, error: KafkaError) -> TransactError {
+        let KafkaError::Transaction(failure) = &error else {
+            return TransactError::Unknown(format!("{step}: {error}"));
+        };
+        let what = format!("{step}: {}", failure.string());
+        if is_fenced(&error) {
+            TransactError::Fenced(what)
+        } else if failure.txn_requires_abort() && !failure.is_fatal() {
+            self.aborted(what)
+        } else {
+            TransactError::Unknown(what)
+        }
+    }
+
+    /// Aborts the transaction. Nothing is written if the broker confirms the abort.
+    fn aborted(&self, what: String) -> TransactError {
+        match self.producer.producer.abort_transaction(WITHIN) {
+            Ok(()) => TransactError::Nothing(what),
+            // An undelivered record may be the first sign of being fenced.
+            Err(error) if is_fenced(&error) => TransactError::Fenced(format!("{what}: {error}")),
+            Err(error) => TransactError::Unknown(format!("{what}; and the abort: {error}")),
+        }
+    }
+}
+
+fn is_fenced(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{Fenced, InvalidProducerEpoch, ProducerFenced};
+    let KafkaError::Transaction(failure) = error else { return false };
+    matches!(failure.code(), Fenced | ProducerFenced | InvalidProducerEpoch)
+}
+
+fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    for (partition, next) in read {
+        list.add_partition_offset(topic, *partition, Offset::Offset(*next))
+            .expect("librdkafka accepts every offset from 0");
+    }
+    list
+}

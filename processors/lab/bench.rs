@@ -1,0 +1,160 @@
+//! `keepsake bench`: measures speed as ratios to the bare parts measured in the same run, so that
+//! figures of two machines can be compared.
+//!
+//! Each benchmark is a file in `bench/`. Those that need a broker run in a [`trial`]: topics, a
+//! consumer group and a store made for the run and deleted after it. A service that runs on the
+//! same cluster is not touched.
+
+mod distribution;
+mod echo;
+mod ingest;
+mod machine;
+mod memory;
+mod messages;
+mod neighbours;
+mod recall;
+mod report;
+mod restore;
+mod scale;
+mod score;
+mod speech;
+mod trial;
+
+use clap::Subcommand;
+use client::show::Output;
+use domain::fault::{Fault, Result, StopName};
+use report::{BenchReport, progress};
+use service::config::Config;
+use std::process::ExitCode;
+
+const RECALL_EXAMPLES: &str = "\
+Method:
+  Both sides go through the same client, in alternating blocks. One side is a recall. The other is \
+its bare parts: the same question encoded by a separate model session, then a request and its echo \
+over two topics, by a thread that does nothing else.
+  Turn to recallable is the time from publishing a turn to receiving a recall reply that contains \
+it: its receipt, then one recall.
+
+Examples:
+  keepsake bench recall --brokers localhost:9092
+  keepsake bench recall --brokers localhost:9092 --memory --json
+  keepsake bench recall --set embedder.model=hash --blocks 4    embedded broker, no model";
+
+const INGEST_EXAMPLES: &str = "\
+Method:
+  With the model: turns are published and timed until the last one is applied. Then as many threads \
+as ingest uses for encoding encode exactly the same strings and do nothing else. This repeats in \
+rounds.
+  With the stand-in `hash`: a backlog of turns of 1,000 users is published first. Then a service \
+starts, and the processor time of the process is measured until all turns are applied. An embedded \
+broker would be included in that time.
+
+Examples:
+  keepsake bench ingest --brokers localhost:9092
+  keepsake bench ingest --brokers localhost:9092 --turns 0 --json    only with `hash`
+  keepsake bench ingest --hash-turns 0 --rounds 1                    only with the model";
+
+const NEIGHBOURS_EXAMPLES: &str = "\
+Method:
+  One sender publishes the longest texts of eight shapes and asks the largest questions, while \
+another user on the same partition keeps asking a short question. Then an event of the other user \
+is published behind a hundred long texts to remember, and behind a hundred turns with the maximum \
+number of candidates. The ratios are to the longest wait that is acceptable.
+
+Examples:
+  keepsake bench neighbours --brokers localhost:9092
+  keepsake bench neighbours --set embedder.model=hash --json    embedded broker, no model";
+
+const RESTORE_EXAMPLES: &str = "\
+Method:
+  A service ingests turns with the stand-in `hash` and transactions, and stops. Then each shard is \
+restored from the memories topic into an empty store, and the resulting records are written to \
+another empty store, sorted, in batches of the size that a restore uses. A further figure is the \
+same without atomic batches, record by record, which is faster.
+  Needs a real Kafka: the embedded broker has no transactions.
+
+Examples:
+  keepsake bench restore --brokers localhost:9092
+  keepsake bench restore --brokers localhost:9092 --turns 20000 --json";
+
+const SCORE_EXAMPLES: &str = "\
+Method:
+  Generated turns of about 25 words are decoded, redacted, split and scored by the code that ingest \
+runs, one after the other on one thread, with the history of a user who has talked for a while. \
+Nothing is encoded and no store is read or written.
+
+Examples:
+  keepsake bench score
+  keepsake bench score --set embedder.model=hash --json    without a model: all words equally rare";
+
+const SCALE_EXAMPLES: &str = "\
+Method:
+  Runs ingest and recall on one shard on disk, in this process, without a broker and with vectors \
+that cost nothing to compute. A user with 1,000 memories is asked among 10,000 memories of a \
+thousand others, and again among many more. Then one user has very many memories.
+
+Examples:
+  keepsake bench scale
+  keepsake bench scale --memories 1000000 --one 100000 --json    the full benchmark";
+
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    /// Time recalls against encoding plus a bare round trip, and turns until they are recallable
+    #[command(after_help = RECALL_EXAMPLES)]
+    Recall(recall::RecallBench),
+    /// Time ingest against the bare encoder, and count turns per second of processor time
+    #[command(after_help = INGEST_EXAMPLES)]
+    Ingest(ingest::IngestBench),
+    /// Time restoring shards from the changelog against writing the same records to a store
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(restore::RestoreBench),
+    /// Time the stages of a turn without the encoder: decode, redact, split, score
+    #[command(after_help = SCORE_EXAMPLES)]
+    Score(score::ScoreBench),
+    /// Time how long one sender's longest texts and largest questions make others wait
+    #[command(after_help = NEIGHBOURS_EXAMPLES)]
+    Neighbours(neighbours::NeighboursBench),
+    /// Time recalls among few and among very many memories, and measure the size of a memory
+    #[command(after_help = SCALE_EXAMPLES)]
+    Scale(scale::ScaleBench),
+}
+
+impl BenchCommand {
+    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if cfg!(debug_assertions) {
+            progress("this is a debug build: its figures mean nothing; use a release build");
+        }
+        if config.kafka.is_embedded() {
+            self.check_embedded()?;
+        }
+        let mut report = BenchReport::new(machine::description(config));
+        match self {
+            BenchCommand::Recall(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Ingest(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Restore(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Score(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Neighbours(bench) => bench.measure(config, &mut report)?,
+            BenchCommand::Scale(bench) => bench.measure(config, &mut report)?,
+        }
+        report.print(output);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Warns that an embedded broker shares this process, and refuses it where transactions are
+    /// needed.
+    fn check_embedded(&self) -> Result<()> {
+        if !matches!(self, BenchCommand::Score(_) | BenchCommand::Scale(_)) {
+            progress(
+                "the embedded broker shares this process: use a real one with \
+                 --brokers host:port",
+            );
+        }
+        if matches!(self, BenchCommand::Restore(_)) {
+            return Err(Fault::stop(
+                StopName::ConfigInvalid,
+                "bench restore needs a real Kafka: give one with --brokers host:port",
+            ));
+        }
+        Ok(())
+    }
+}

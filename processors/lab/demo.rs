@@ -1,0 +1,56 @@
+//! `keepsake demo`: runs the whole service on an embedded broker and shows it a scripted
+//! conversation, questions and compaction; then continues as a chat.
+//!
+//! The demo is an ordinary client over Kafka and decides nothing itself: any other client gets the
+//! same replies.
+
+mod chat;
+mod compaction;
+mod lines;
+mod metrics_page;
+mod play;
+mod screen;
+mod script;
+mod stage;
+
+use clap::Args;
+use client::show::Output;
+use domain::fault::Result;
+use play::Play;
+use screen::Screen;
+use service::config::Config;
+use stage::Stage;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Pause between two lines for a person who reads along. A turn takes one to ten milliseconds and
+/// would scroll past.
+const PACE: Duration = Duration::from_millis(100);
+
+#[derive(Args)]
+pub struct DemoCommand {
+    /// Exit after the script instead of continuing as a chat
+    #[arg(long)]
+    exit: bool,
+}
+
+impl DemoCommand {
+    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        let screen = Screen::new(output);
+        let is_watched = std::io::stdout().is_terminal() && output == Output::Person;
+        let is_interactive = is_watched && std::io::stdin().is_terminal() && !self.exit;
+        let mut play = Play {
+            stage: Stage::open(config, &screen)?,
+            screen,
+            pace: if is_watched { PACE } else { Duration::ZERO },
+        };
+        let played = play
+            .script()
+            .and_then(|()| if is_interactive { chat::chat(&mut play) } else { Ok(()) });
+        // Order matters: the fault that stopped the service explains a missing reply, and is
+        // reported first.
+        play.stage.close().and(played)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,81 @@
+//! Runs one round of compaction for the demo, as of a given time, and reads from the decisions
+//! topic how each proposal was decided.
+//!
+//! The worker is woken inside this process: a `tick` published by a client only wakes the worker,
+//! and the time of such a `tick` counts only for replays.
+
+use super::script::USER;
+use super::stage::Stage;
+use domain::fault::Result;
+use domain::{Time, UserKey};
+use log::broker::{Consumer, Polled};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Timeout of a round over the memories of one user, and of the decisions on its proposals. Both
+/// take milliseconds unless the machine is very busy.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Outcomes of a decision on a proposal.
+const OUTCOMES: [&str; 4] = ["summarised", "pruned", "revised", "outdated"];
+const ROUNDS_METRIC: &str = "keepsake_compaction_seconds_count";
+const PROPOSALS_METRIC: &str = "keepsake_proposals_total";
+
+pub struct Round {
+    /// Number of proposals.
+    pub proposed: usize,
+    /// Decisions on the proposals, each with its memories in the field `memories`.
+    pub decisions: Vec<Value>,
+}
+
+/// Wakes the worker and waits until each proposal has its decision.
+pub fn run_round(stage: &mut Stage, at_ms: i64) -> Result<Round> {
+    let key = UserKey::new("default", USER).expect("the demo's user is a constant without a slash");
+    let mut decisions = stage.decisions(&key)?;
+    let before = stage.metrics();
+    let _ = stage.service.compactor.send(Time(at_ms));
+    let rounds_before = before.sum(ROUNDS_METRIC);
+    let deadline = Instant::now() + ROUND_TIMEOUT;
+    while stage.metrics().sum(ROUNDS_METRIC) <= rounds_before && Instant::now() <= deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let proposals = stage.metrics().sum(PROPOSALS_METRIC) - before.sum(PROPOSALS_METRIC);
+    let proposed = proposals as usize;
+    let decided = read_decisions(decisions.as_mut(), proposed)?;
+    decisions.close();
+    let decisions = decided
+        .into_iter()
+        .map(|decision| with_memories(stage, decision))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Round { proposed, decisions })
+}
+
+/// Adds the memories that a decision names to the decision.
+fn with_memories(stage: &mut Stage, mut decision: Value) -> Result<Value> {
+    let ids = match decision["outcome"].as_str() {
+        Some("pruned") => decision["related"].as_array().cloned().unwrap_or_default(),
+        _ => vec![decision["memory"].clone()],
+    };
+    let proposal = decision["event"]["offset"].as_i64().unwrap_or_default();
+    let mut memories = Vec::new();
+    for id in ids.iter().filter(|id| id.is_string()) {
+        let mut reply = stage.ask_after(proposal, json!({"type": "get", "memory": id}))?;
+        memories.push(reply.value["memory"].take());
+    }
+    decision["memories"] = memories.into();
+    Ok(decision)
+}
+
+/// Reads until each proposal has a decision, or until the timeout.
+fn read_decisions(decisions: &mut dyn Consumer, proposed: usize) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    let deadline = Instant::now() + ROUND_TIMEOUT;
+    while found.len() < proposed && Instant::now() < deadline {
+        let Polled::Record(record) = decisions.poll(Duration::from_millis(20))? else { continue };
+        let decision: Value =
+            serde_json::from_slice(&record.value.unwrap_or_default()).unwrap_or_default();
+        if decision["outcome"].as_str().is_some_and(|outcome| OUTCOMES.contains(&outcome)) {
+            found.push(decision);
+        }
+    }
+    Ok(found)
+}

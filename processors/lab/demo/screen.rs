@@ -1,0 +1,311 @@
+//! Prints the demo: lines of at most 100 columns for a person, or one JSON object per line for a
+//! program.
+
+use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, moment, recalled_memory, wrapped};
+use super::metrics_page::MetricsPage;
+use super::script::{ScriptQuestion, ScriptSession};
+use client::ClientReply;
+use client::show::{BAD, BOLD, DIM, NAME, Output, PLAIN, number, outcome_style, text};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use text::shortened;
+
+/// Fields of `explain` that are shown for a recalled memory: matches, weighted terms, adjustments.
+const TERMS: [&str; 19] = [
+    "cosine",
+    "bm25",
+    "dense",
+    "words",
+    "answer",
+    "neighbour",
+    "beyond_word",
+    "literal",
+    "speaker",
+    "when",
+    "question",
+    "month",
+    "specificity",
+    "role",
+    "superseded",
+    "recency",
+    "importance",
+    "confidence",
+    "nudge",
+];
+
+pub struct Screen {
+    output: Output,
+}
+
+impl Screen {
+    pub fn new(output: Output) -> Screen {
+        Screen { output }
+    }
+
+    /// Prints a line. A reader that has closed the pipe (`| head`) is ignored: the demo ends by
+    /// itself.
+    pub fn line(&self, text: &str) {
+        if self.output == Output::Person {
+            let mut out = anstream::stdout().lock();
+            let _ = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
+        }
+    }
+
+    fn record(&self, what: &str, mut record: Value) {
+        if self.output == Output::Json {
+            record["what"] = what.into();
+            let mut out = std::io::stdout().lock();
+            let _ = writeln!(out, "{record}").and_then(|()| out.flush());
+        }
+    }
+
+    pub fn note(&self, text: &str) {
+        self.row("note", text, 6);
+        self.record("note", json!({"text": text}));
+    }
+
+    pub fn title(&self, model: &str, profile: &str) {
+        self.line(&format!(
+            "{BOLD}Keepsake{PLAIN}: a broker, the service and a client in one process; \
+             the client uses only Kafka."
+        ));
+        self.line(&format!("{DIM}model {model}, profile {profile}; starting …{PLAIN}"));
+        self.record("start", json!({"model": model, "profile": profile}));
+    }
+
+    pub fn ready(&self, servers: &str, partitions: i32, store: &Path, took: Duration) {
+        let text = format!(
+            "broker {servers}, {partitions} partitions; ready after {:.1} s; store {}",
+            took.as_secs_f32(),
+            store.display()
+        );
+        wrapped(&text, WIDTH).iter().for_each(|part| self.line(&format!("{DIM}{part}{PLAIN}")));
+        let ms = took.as_millis() as u64;
+        self.record(
+            "ready",
+            json!({"servers": servers, "partitions": partitions, "store": store, "took_ms": ms}),
+        );
+    }
+
+    /// Prints a name in a column of `left` characters, and a text beside that column, wrapped.
+    pub fn row(&self, name: &str, text: &str, left: usize) {
+        for (n, part) in wrapped(text, WIDTH - left).iter().enumerate() {
+            self.line(&format!("{DIM}{:<left$}{PLAIN}{part}", if n == 0 { name } else { "" }));
+        }
+    }
+
+    pub fn chapter(&self, title: &str, about: &str) {
+        let rule =
+            "─".repeat(WIDTH.saturating_sub(title.chars().count() + about.chars().count() + 8));
+        self.line(&format!("\n{BOLD}── {title}{PLAIN} {DIM}── {about} {rule}{PLAIN}"));
+    }
+
+    pub fn legend(&self) {
+        self.chapter(
+            "A conversation",
+            "published to the events topic, each turn with its decision",
+        );
+        for text in [
+            "Five factors: novelty, contradiction, specificity, emphasis, context switch. Their",
+            "weighted sum, with smaller signs such as a date or a greeting, makes the points. The",
+            "number after / is the threshold.",
+        ] {
+            self.line(&format!("{DIM}{text}{PLAIN}"));
+        }
+    }
+
+    pub fn session(&self, number: usize, session: &ScriptSession, began_ms: i64) {
+        let title = format!("Session {number}, \"{}\", {}", session.name, day(began_ms));
+        self.line(&format!("\n{BOLD}{title}{PLAIN}"));
+        let heads: String = FACTORS.iter().map(|(_, short)| format!("{short:<FACTOR$} ")).collect();
+        self.line(&format!("{DIM}{:LEFT$}{heads}points/threshold{PLAIN}", ""));
+        self.record("session", json!({"session": session.name, "at": moment(began_ms)}));
+    }
+
+    pub fn turn(&self, who: &str, text: &str, event: &Value, reply: &ClientReply) {
+        let style = if who == "assistant" { DIM } else { NAME };
+        self.line(&format!("{style}{who:<LEFT$}{PLAIN}{text}"));
+        self.decisions(&reply.value);
+        self.record(
+            "turn",
+            json!({
+                "event": event, "reply": reply.value,
+                "round_trip_us": reply.took.as_micros() as u64,
+            }),
+        );
+    }
+
+    pub fn decisions(&self, receipt: &Value) {
+        for decision in receipt["decisions"].as_array().into_iter().flatten() {
+            self.line(&decided(decision));
+        }
+    }
+
+    pub fn question(
+        &self,
+        number: usize,
+        question: &ScriptQuestion,
+        request: &Value,
+        reply: &ClientReply,
+    ) {
+        self.line(&format!(
+            "\n{BOLD}{number}  {}{PLAIN}  {DIM}{}{PLAIN}",
+            question.text, question.remark
+        ));
+        self.recalled(reply);
+        if question.block {
+            self.block(&reply.value);
+        }
+        self.record(
+            "question",
+            json!({
+                "request": request, "reply": reply.value,
+                "round_trip_us": reply.took.as_micros() as u64,
+            }),
+        );
+    }
+
+    /// Prints the memories of a reply with their scores, and the times.
+    pub fn recalled(&self, reply: &ClientReply) {
+        let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
+        if memories.is_empty() {
+            self.line(&format!("   {DIM}no memory about that{PLAIN}"));
+        }
+        memories.iter().for_each(|memory| self.line(&recalled_memory(memory, memories)));
+        let round_trip_ms = reply.took.as_secs_f64() * 1e3;
+        let service_ms = number(&reply.value, "took_us") / 1e3;
+        let block = match reply.value["tokens"].as_u64() {
+            None | Some(0) => "no prompt block".to_owned(),
+            Some(tokens) => format!("prompt block of {tokens} tokens"),
+        };
+        self.line(&format!(
+            "   {DIM}{block} · round trip {round_trip_ms:.1} ms, {service_ms:.1} ms of that in \
+             the service{PLAIN}"
+        ));
+    }
+
+    /// Prints the prompt block as given to a model.
+    pub fn block(&self, reply: &Value) {
+        for line in text(reply, "prompt").lines() {
+            wrapped(line, WIDTH - 5)
+                .iter()
+                .for_each(|part| self.line(&format!("   {DIM}│{PLAIN} {part}")));
+        }
+    }
+
+    /// Prints every number of a decision.
+    pub fn explained(&self, decision: &Value) {
+        self.line(&format!(
+            "  {}{}{PLAIN} {}",
+            outcome_style(text(decision, "outcome")),
+            text(decision, "outcome"),
+            text(decision, "reason")
+        ));
+        let points = decision["surprise"]["points"].as_object();
+        let mut points: Vec<(&String, f64)> = points
+            .into_iter()
+            .flatten()
+            .map(|(name, points)| (name, points.as_f64().unwrap_or_default()))
+            .collect();
+        points.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for (name, points) in &points {
+            self.line(&format!("  {DIM}{name:<15} {points:>+6.2}{PLAIN}"));
+        }
+        if !points.is_empty() {
+            let total = number(&decision["surprise"], "total");
+            let threshold = number(decision, "threshold");
+            self.line(&format!(
+                "  {:<15} {total:>+6.2}  {DIM}threshold {threshold:.2}{PLAIN}",
+                "points"
+            ));
+        }
+    }
+
+    /// Prints every number of an answer.
+    pub fn ranked(&self, reply: &ClientReply) {
+        let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
+        for memory in memories {
+            self.line(&recalled_memory(memory, memories));
+            let terms = TERMS
+                .iter()
+                .map(|name| (name, number(&memory["explain"], name)))
+                .filter(|(_, value)| *value != 0.0);
+            let terms: Vec<String> =
+                terms.map(|(name, value)| format!("{name} {value:.2}")).collect();
+            wrapped(&terms.join(", "), WIDTH - 5)
+                .iter()
+                .for_each(|part| self.line(&format!("     {DIM}{part}{PLAIN}")));
+        }
+        if memories.is_empty() {
+            self.line("  no memory was found that is likely to answer");
+        }
+    }
+
+    pub fn compaction(&self, when: &str, at: &str, proposed: usize, decided: &[Value]) {
+        let day = at.get(..10).unwrap_or_default();
+        self.line(&format!("\n{BOLD}tick {when}{PLAIN} {DIM}({day}): {proposed} proposed{PLAIN}"));
+        for decision in decided {
+            let outcome = text(decision, "outcome");
+            let session = decision["session"]
+                .as_str()
+                .map_or(String::new(), |name| format!("session \"{name}\", "));
+            self.line(&format!(
+                "{}{outcome:<LEFT$}{PLAIN}{session}{}",
+                outcome_style(outcome),
+                text(decision, "reason")
+            ));
+            for memory in decision["memories"].as_array().into_iter().flatten() {
+                for quote in text(memory, "content").lines() {
+                    self.line(&format!(
+                        "{:LEFT$}{DIM}{}{PLAIN}",
+                        "",
+                        shortened(quote, WIDTH - LEFT)
+                    ));
+                }
+            }
+        }
+        if decided.len() < proposed {
+            self.line(&format!(
+                "{BAD}{} proposals have no decision yet{PLAIN}",
+                proposed - decided.len()
+            ));
+        }
+        self.record(
+            "compaction",
+            json!({"when": when, "at": at, "proposed": proposed, "decisions": decided}),
+        );
+    }
+
+    pub fn metrics(&self, http: SocketAddr, metrics: &MetricsPage) {
+        let url = format!("http://{http}/metrics");
+        self.chapter("Metrics", &url);
+        let decisions = metrics.by_label("keepsake_decisions_total");
+        let words: Vec<String> =
+            decisions.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+        let encode_ms = metrics.mean_ms("keepsake_encode_seconds");
+        let apply_ms = metrics.mean_ms("keepsake_apply_seconds");
+        let bytes = metrics.sum("process_resident_memory_bytes");
+        let rows = [
+            ("keepsake_decisions_total", words.join(", ")),
+            ("keepsake_encode_seconds", format!("{encode_ms:.1} ms on average to encode a turn")),
+            ("keepsake_apply_seconds", format!("{apply_ms:.2} ms on average to apply a batch")),
+            ("process_resident_memory_bytes", format!("{:.0} MB", bytes / 1e6)),
+        ];
+        rows.iter().for_each(|(name, text)| self.row(name, text, 31));
+        let outcomes: Value = decisions
+            .iter()
+            .map(|(outcome, count)| ((*outcome).to_owned(), json!(count)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        self.record(
+            "figures",
+            json!({
+                "url": url, "decisions": outcomes, "encode_ms": encode_ms, "apply_ms": apply_ms,
+                "resident_bytes": bytes,
+            }),
+        );
+    }
+}

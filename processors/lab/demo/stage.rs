@@ -1,0 +1,157 @@
+//! Starts the service of the demo in this process, on an embedded broker, with a client connected
+//! to it.
+//!
+//! The model, the profile and the other options come from the user's configuration, except for the
+//! options of a real cluster. If the store or the HTTP port is in use, the demo moves to another.
+
+use super::metrics_page::MetricsPage;
+use super::screen::Screen;
+use super::script::USER;
+use client::{Client, ClientReply};
+use domain::UserKey;
+use domain::fault::{Fault, Result, StopName};
+use kafka::Connection;
+use log::broker::{Broker, Consumer, Start};
+use log::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+use service::config::Config;
+use service::run::{Service, store_dir};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A slow machine opens a model and six shards within two seconds; a loaded one may take ten times
+/// as long.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// No exchange takes this long unless the service has died.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+pub struct Stage {
+    pub service: Service,
+    client: Client,
+    /// Name of the decisions topic.
+    decisions: String,
+    /// Temporary store, used only if the configured one is in use; deleted at the end.
+    scratch: PathBuf,
+}
+
+impl Stage {
+    pub fn open(config: &Config, screen: &Screen) -> Result<Stage> {
+        let began = Instant::now();
+        let mut config = config.clone();
+        config.kafka.bootstrap_servers = "embedded".into();
+        config.kafka.librdkafka.clear();
+        // The tick one year ahead must not become the current time of the chat that follows.
+        config.clock.from_events = false;
+        if let Some(note) = without_model(&mut config) {
+            screen.note(&note);
+        }
+        screen.title(&config.embedder.model, &config.profile);
+        let scratch = std::env::temp_dir().join(format!("keepsake-demo-{}", std::process::id()));
+        let service = loop {
+            match Service::start(&config) {
+                Ok(service) => break service,
+                Err(fault) => screen.note(&move_elsewhere(&mut config, &scratch, fault)?),
+            }
+        };
+        service.wait_until_ready(START_TIMEOUT)?;
+        let connection =
+            Connection { servers: service.servers.clone(), options: Vec::new(), embedded: true };
+        let mut client = Client::over(connection, &config)?;
+        // The first exchange opens connections and fetches topic metadata. This exchange keeps that
+        // time out of the first one shown.
+        client.ask(&json!({"type": "stats", "user": USER}), START_TIMEOUT)?;
+        screen.ready(&service.servers, client.partitions, &store_dir(&config), began.elapsed());
+        Ok(Stage { client, service, decisions: config.topics.decisions(), scratch })
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        SystemClock.wall().0
+    }
+
+    /// Publishes an event of the demo's user. The receipt comes when the effect of the event is
+    /// readable.
+    pub fn publish(&mut self, mut event: Value) -> Result<ClientReply> {
+        event["user"] = USER.into();
+        without_error(self.client.publish(&event, TIMEOUT)?)
+    }
+
+    pub fn ask(&mut self, mut request: Value) -> Result<ClientReply> {
+        request["user"] = USER.into();
+        without_error(self.client.ask(&request, TIMEOUT)?)
+    }
+
+    /// Asks a request that is answered after the event at `offset` has been applied.
+    pub fn ask_after(&mut self, offset: i64, mut request: Value) -> Result<ClientReply> {
+        request["user"] = USER.into();
+        without_error(self.client.ask_after(offset, &request, TIMEOUT)?)
+    }
+
+    /// Opens a reader at the end of the user's partition of the decisions topic.
+    pub fn decisions(&self, key: &UserKey) -> Result<Box<dyn Consumer>> {
+        let counts = self.client.connection.partitions(std::slice::from_ref(&self.decisions))?;
+        let partition = key.partition(counts.get(&self.decisions).copied().unwrap_or(1));
+        let (_, end) = self.client.connection.offsets(&self.decisions, partition)?;
+        let mut reader = self.client.connection.reader("keepsake-demo", &self.decisions)?;
+        reader.assign(&[(partition, Start::At(end))])?;
+        Ok(reader)
+    }
+
+    pub fn metrics(&self) -> MetricsPage {
+        MetricsPage::parse(&self.service.metrics.page())
+    }
+
+    pub fn close(self) -> Result<()> {
+        drop(self.client);
+        let stopped = self.service.stop();
+        let _ = std::fs::remove_dir_all(self.scratch);
+        stopped
+    }
+}
+
+fn without_error(reply: ClientReply) -> Result<ClientReply> {
+    match reply.error() {
+        Some(error) => Err(Fault::retry(error)),
+        None => Ok(reply),
+    }
+}
+
+/// Switches to the stand-in `hash` if no model is installed, and returns a note about that. The
+/// demo then shows everything but search by meaning.
+fn without_model(config: &mut Config) -> Option<String> {
+    let model = config.embedder.model.clone();
+    if model == "hash" || Path::new(&model).join("model.onnx").is_file() {
+        return None;
+    }
+    config.embedder.model = "hash".into();
+    Some(format!(
+        "no model in {model} (`make model` sets it up): continuing with \"hash\", which matches \
+         words but no meanings"
+    ))
+}
+
+/// Moves the store or the HTTP port if another process uses the configured one, and returns a note
+/// about that. Nobody looks for the store or scrapes the metrics of a demo, so both may be
+/// anywhere. Each is moved at most once; any other fault is returned.
+fn move_elsewhere(config: &mut Config, scratch: &Path, fault: Fault) -> Result<String> {
+    let Fault::Stop(stop) = &fault else { return Err(fault) };
+    match stop.name {
+        StopName::StoreLocked | StopName::StoreUnwritable if config.store.dir != scratch => {
+            let note = format!(
+                "{} is in use or not writable: continuing with {}",
+                store_dir(config).display(),
+                scratch.display()
+            );
+            config.store.dir = scratch.to_owned();
+            Ok(note)
+        }
+        StopName::AddressTaken if !config.http.listen.ends_with(":0") => {
+            let note = format!("{} is in use: metrics are on another port", config.http.listen);
+            let mut address: SocketAddr = config.http.listen.parse().map_err(|_| fault)?;
+            address.set_port(0);
+            config.http.listen = address.to_string();
+            Ok(note)
+        }
+        _ => Err(fault),
+    }
+}

@@ -1,0 +1,390 @@
+//! Runs the service in process: the real ingest and recall processors on a shard in memory, with
+//! records passed directly instead of through a broker.
+//!
+//! [`Kit`] holds the model, the vector cache and the configuration, shared by all conversations.
+//! [`Life`] is one user in a service of its own.
+
+use super::cache::{CachedEncoder, VectorCache};
+use super::data::{Conversation, EvalTurn};
+use super::report::progress;
+use domain::fault::{Fault, Result, StopName};
+use domain::{Decision, Now, Time};
+use log::broker::Record;
+use log::clock::ManualClock;
+use models::cross_encoder::RerankerModel;
+use models::embedder::{Model, pool};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use service::compact::Compact;
+use service::config::Config;
+use service::ingest::Ingest;
+use service::ingest::breaker::DeadLetterBreaker;
+use service::metrics::Metrics;
+use service::ownership::{Deployment, Shards};
+use service::profile::Profiles;
+use service::recall::Recall;
+use service::recall::rerank::Reranking;
+use service::run::options;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use storage::home::{Home, MemoryHome};
+use text::Rarity;
+
+/// `limit` of a recall: as many memories as the engines find for a question.
+const LIMIT: usize = 100;
+/// `limit` of a list: more memories than any conversation makes.
+const LISTED: usize = 100_000;
+
+/// Read-only parts that all conversations share.
+pub struct Kit {
+    pub config: Config,
+    pub profiles: Profiles,
+    model: Arc<Model>,
+    reranker: Option<RerankerModel>,
+    cache: Arc<VectorCache>,
+    metrics: Arc<Metrics>,
+}
+
+impl Kit {
+    pub fn open(config: &Config, cache: &Path) -> Result<Kit> {
+        let mut config = config.clone();
+        // There is no changelog to restore from: the outputs are not published.
+        config.store.durability = service::config::DurabilityMode::Local;
+        config.recall.limit_max = LISTED;
+        let profiles = Profiles::load(&config)?;
+        let model = Arc::new(Model::open(&options::embedder(&config))?);
+        let reranker =
+            options::reranker(&config).map(|options| RerankerModel::open(&options)).transpose()?;
+        // A vector depends on the text, the model and the number of tokens that are read.
+        let name = format!("{}/{}", model.name(), config.embedder.tokens_max);
+        let cache = Arc::new(VectorCache::open(cache, &name, model.dimensions())?);
+        Ok(Kit { profiles, model, reranker, cache, metrics: Arc::new(Metrics::new()), config })
+    }
+
+    pub fn encoder(&self) -> CachedEncoder {
+        CachedEncoder::new(self.model.clone(), self.cache.clone())
+    }
+
+    /// Opens the reranker with a manual clock, so that reranking never exceeds its time limit: the
+    /// measured quality must not depend on the machine.
+    fn reranking(&self, clock: &ManualClock) -> Result<Option<Reranking>> {
+        let Some(model) = &self.reranker else { return Ok(None) };
+        Ok(Some(Reranking {
+            model: model.session()?,
+            clock: Arc::new(clock.clone()),
+            options: options::rerank(&self.config),
+        }))
+    }
+
+    pub fn model_name(&self) -> &str {
+        self.model.name()
+    }
+
+    /// Runs `work` for every conversation, on all cores. The results are in the order of the
+    /// conversations.
+    pub fn each<T: Send>(
+        &self,
+        conversations: &[Conversation],
+        work: impl Fn(&CachedEncoder, &Conversation) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let next = AtomicUsize::new(0);
+        let done = AtomicUsize::new(0);
+        let results: Vec<Mutex<Option<Result<T>>>> =
+            conversations.iter().map(|_| Mutex::new(None)).collect();
+        let run = || {
+            let encoder = self.encoder();
+            loop {
+                let position = next.fetch_add(1, Ordering::Relaxed);
+                let Some(conversation) = conversations.get(position) else { return };
+                let result =
+                    work(&encoder, conversation).map_err(|fault| fault.about(&conversation.name));
+                *results[position].lock() = Some(result);
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                progress(format!(
+                    "{done} of {} conversations: {}",
+                    conversations.len(),
+                    conversation.name
+                ));
+            }
+        };
+        let threads =
+            std::thread::available_parallelism().map_or(1, usize::from).min(conversations.len());
+        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(run))));
+        results
+            .into_iter()
+            .map(|cell| {
+                cell.into_inner().expect("`scope` ends after each conversation has its result")
+            })
+            .collect()
+    }
+}
+
+/// One user in a service of its own.
+pub struct Life<'k> {
+    kit: &'k Kit,
+    shards: Arc<Shards>,
+    clock: ManualClock,
+    ingest: Ingest,
+    recall: Recall,
+    user: &'k str,
+    /// Time of the last event.
+    now: Time,
+    /// Events published so far, which is the next offset; likewise for requests.
+    published: i64,
+    asked: i64,
+}
+
+impl<'k> Life<'k> {
+    pub fn begin(
+        kit: &'k Kit,
+        profiles: &Profiles,
+        encoder: &CachedEncoder,
+        user: &'k str,
+    ) -> Result<Life<'k>> {
+        let config = &kit.config;
+        let model = &kit.model;
+        let place = Deployment {
+            home: Home::Memory(MemoryHome::default()),
+            cluster: "eval".into(),
+            topic: config.topics.events(),
+            partitions: 1,
+            model: model.name().to_owned(),
+            dimensions: model.dimensions() as u32,
+        };
+        let clock = ManualClock::default();
+        let options = options::shard(config, place.partitions);
+        let shards = Arc::new(Shards::new(
+            place,
+            options,
+            None,
+            Arc::new(clock.clone()),
+            kit.metrics.clone(),
+        ));
+        shards.open(0)?;
+        let ingest = Ingest {
+            options: options::ingest(config),
+            profiles: profiles.clone(),
+            shards: shards.clone(),
+            encoder: pool::in_place(Box::new(encoder.clone())),
+            tokens: model.tokens(),
+            rarity: model
+                .vocabulary()
+                .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            spread: model.spread(),
+            flood: DeadLetterBreaker::new(options::flood(config)),
+            metrics: kit.metrics.clone(),
+        };
+        let recall = Recall::new(
+            options::recall(config),
+            profiles.clone(),
+            shards.clone(),
+            Box::new(encoder.clone()),
+            model.tokens(),
+            kit.metrics.clone(),
+        )
+        .with_spread(model.spread())
+        .with_reranking(kit.reranking(&clock)?);
+        Ok(Life {
+            kit,
+            shards,
+            clock,
+            ingest,
+            recall,
+            user,
+            now: Time::default(),
+            published: 0,
+            asked: 0,
+        })
+    }
+
+    /// Ingests turns and returns the decisions in order. A rejected turn has no decision.
+    pub fn publish_turns(&mut self, turns: &[EvalTurn]) -> Result<Vec<Decision>> {
+        let records = turns.iter().map(|turn| self.turn(turn)).collect();
+        self.apply(records)
+    }
+
+    /// Ingests one event of any kind, which names its user. The clock never goes back.
+    pub fn publish(&mut self, body: &Value, at: Time) -> Result<Vec<Decision>> {
+        self.now = self.now.max(at);
+        let record = record(&self.kit.config.topics.events(), self.published, at, body);
+        self.published += 1;
+        self.apply(vec![record])
+    }
+
+    /// Ingests records that have their offsets already.
+    pub fn apply(&mut self, records: Vec<Record>) -> Result<Vec<Decision>> {
+        let mut decisions = Vec::new();
+        for batch in records.chunks(self.kit.config.ingest.batch_records_max) {
+            let effects = self.ingest.step(batch.to_vec())?;
+            for write in effects.writes {
+                let shard = write.shard.clone();
+                decisions.extend(write.decisions.iter().cloned());
+                write.carry_out(None)?;
+                if shard.index.text.is_flush_due() {
+                    shard.settle()?;
+                }
+            }
+        }
+        Ok(decisions)
+    }
+
+    /// Returns the turns whose memories answer a question, best first.
+    pub fn ask(&mut self, question: &str) -> Result<Vec<String>> {
+        Ok(self.answer(question)?.ranking())
+    }
+
+    /// Returns the reply to a question, as sent to a client.
+    pub fn answer(&mut self, question: &str) -> Result<RecallAnswer> {
+        self.answer_to(question, &json!({}))
+    }
+
+    /// Like [`Life::answer`], with more fields in the request, such as `explain`.
+    pub fn answer_to(&mut self, question: &str, fields: &Value) -> Result<RecallAnswer> {
+        let mut body =
+            json!({"type": "recall", "query": question, "limit": LIMIT, "format": "none"});
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            body[name] = value.clone();
+        }
+        let mut reply = self.request(body)?;
+        if reply["type"] != "recalled" {
+            return Err(unexpected(format!("ask {question:?}: {reply}")));
+        }
+        let memories = serde_json::from_value(reply["memories"].take())
+            .map_err(|e| unexpected(format!("read the answer to {question:?}: {e}")))?;
+        Ok(RecallAnswer { memories, verdict: reply["match"].as_str().map(str::to_owned) })
+    }
+
+    /// Lists the user's memories that are not archived, newest first, as a client would receive
+    /// them.
+    pub fn memories(&mut self) -> Result<Vec<Value>> {
+        let mut reply = self.request(json!({"type": "list", "limit": LISTED}))?;
+        match reply["memories"].take() {
+            Value::Array(memories) => Ok(memories),
+            _ => Err(unexpected(format!("list memories: {reply}"))),
+        }
+    }
+
+    /// Returns the turns whose memories compaction would archive if the user were limited to half
+    /// as many.
+    pub fn archived_by_half(&mut self, profiles: &Profiles) -> Result<HashSet<String>> {
+        let memories = self.memories()?;
+        let profiles = profiles.with_memories_max(memories.len() / 2);
+        let options = options::compact(&self.kit.config);
+        let mut compact =
+            Compact::new(options, profiles, self.shards.clone(), self.kit.metrics.clone());
+        let proposals = compact.step(Now { wall: self.now, events: self.now })?;
+        let pruned: HashSet<String> =
+            proposals.iter().flat_map(|proposal| pruned(proposal.value.as_deref())).collect();
+        let archived = memories
+            .iter()
+            .filter(|memory| memory["id"].as_str().is_some_and(|id| pruned.contains(id)));
+        Ok(archived
+            .filter_map(|memory| Some(memory["source"]["event_id"].as_str()?.to_owned()))
+            .collect())
+    }
+
+    fn request(&mut self, mut body: Value) -> Result<Value> {
+        if body["user"].is_null() {
+            body["user"] = self.user.into();
+        }
+        let record = record(&self.kit.config.topics.recalls(), self.asked, self.now, &body);
+        self.asked += 1;
+        let now = Now { wall: self.now, events: self.now };
+        self.clock.set(self.now);
+        self.shards.polled();
+        let mut replies =
+            self.recall.step(now, Some(record)).into_iter().filter_map(|reply| reply.value);
+        let reply = replies.find_map(|value| serde_json::from_slice(&value).ok());
+        reply.ok_or_else(|| unexpected(format!("there is no reply to {body}")))
+    }
+
+    fn turn(&mut self, turn: &EvalTurn) -> Record {
+        self.now = turn.time().unwrap_or(self.now);
+        let offset = self.published;
+        self.published += 1;
+        Record {
+            offset,
+            timestamp_ms: self.now.0,
+            ..event(&self.kit.config.topics.events(), self.user, turn)
+        }
+    }
+}
+
+fn unexpected(what: String) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, what)
+}
+
+/// Returns the ids of the memories that a proposal would archive.
+fn pruned(proposal: Option<&[u8]>) -> Vec<String> {
+    let event: Value =
+        proposal.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default();
+    let memories =
+        if event["type"] == "prune" { event["memories"].as_array().cloned() } else { None };
+    memories
+        .into_iter()
+        .flatten()
+        .filter_map(|memory| Some(memory["id"].as_str()?.to_owned()))
+        .collect()
+}
+
+/// Reply to a `recall`.
+pub struct RecallAnswer {
+    /// Best first.
+    pub memories: Vec<AnsweredMemory>,
+    /// The field `match`: `good`, `weak` or `none`. Absent under a policy without relevance.
+    pub verdict: Option<String>,
+}
+
+/// The fields of a returned memory that an evaluation reads.
+#[derive(Clone, Debug, Deserialize)]
+pub struct AnsweredMemory {
+    source: MemorySource,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    pub score: Option<f64>,
+    pub relevance: Option<f64>,
+    pub explain: Option<Value>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct MemorySource {
+    event_id: Option<String>,
+}
+
+impl AnsweredMemory {
+    /// Id of the turn that the memory was made from.
+    pub fn turn(&self) -> Option<&str> {
+        self.source.event_id.as_deref()
+    }
+}
+
+impl RecallAnswer {
+    /// Returns each turn once, in the order of its first memory.
+    pub fn ranking(&self) -> Vec<String> {
+        let mut seen = HashSet::new();
+        let turns = self.memories.iter().filter_map(AnsweredMemory::turn);
+        turns.filter(|turn| seen.insert(*turn)).map(str::to_owned).collect()
+    }
+}
+
+/// Builds the record of a turn, as an application would publish the turn.
+pub fn event(topic: &str, user: &str, turn: &EvalTurn) -> Record {
+    let body = json!({
+        "type": "turn", "user": user, "id": turn.id, "session": turn.session, "at": turn.at,
+        "role": turn.role, "speaker": turn.speaker, "content": turn.content,
+    });
+    record(topic, 0, turn.time().unwrap_or_default(), &body)
+}
+
+fn record(topic: &str, offset: i64, at: Time, body: &Value) -> Record {
+    Record {
+        topic: topic.to_owned(),
+        offset,
+        timestamp_ms: at.0,
+        value: Some(body.to_string().into_bytes()),
+        ..Record::default()
+    }
+}

@@ -1,0 +1,7 @@
+//! The laboratory: the demo, the benchmarks, the evaluations and `whatif`. They run the service's
+//! own code on an embedded broker or on evaluation files.
+
+pub mod bench;
+pub mod demo;
+pub mod eval;
+pub mod whatif;

@@ -1,0 +1,282 @@
+//! Decodes a record of the events topic: turns, commands, and the compaction worker's proposals.
+//!
+//! Each type has a function from its body to an [`Action`], named in `action_named`. To add a type,
+//! add the wire struct, the function and the name there. Proposals are accepted only with
+//! Keepsake's own signature, unless `trust_proposals` is set.
+
+use super::envelope::{self, Envelope};
+use super::fields::{
+    brief, check_count, checked_metadata, content, kind, not_a_name, read as fields, required,
+    share, time, word,
+};
+use super::{Hop, Options, headers};
+use crate::broker::Record;
+use crate::wire;
+use domain::fault::{Reject, RejectCode};
+use domain::{
+    Action, Event, Forget, MemoryId, MemoryVersion, Position, Remember, Revise, Role, Scope,
+    Signal, Time, Turn, Update, UserKey,
+};
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Decodes an event. The id is that of the body or else of the envelope, and the time that of the
+/// body, the envelope or else the record.
+pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Event, Reject> {
+    let Envelope { name, id, at, body } = envelope::open(record, options)?;
+    let action = action_named(&name)?;
+    if is_proposal(&name) && !options.trust_proposals && !headers::is_own(record, options) {
+        return Err(Reject::new(
+            RejectCode::Untrusted,
+            format!("only the compaction worker may send a {name}"),
+        ));
+    }
+    let common: wire::Common = fields(&body)?;
+    let message = EventBody {
+        body: &body,
+        common: &common,
+        session: word("session", common.session.clone())?,
+        options,
+    };
+    let key = key(&name, &common)?;
+    let metadata =
+        checked_metadata("metadata", common.metadata.clone().unwrap_or_default(), options)?;
+    let action = action(&message)?;
+    Ok(Event {
+        key,
+        id: word("id", common.id.clone().or(id))?,
+        at: common.at.or(at).map_or(Time(record.timestamp_ms), time),
+        metadata,
+        source: hop.map_or_else(|| position(record), |hop| hop.origin.clone()),
+        action,
+        session: message.session,
+    })
+}
+
+/// The body of an event, with the fields that all types share.
+struct EventBody<'a> {
+    body: &'a Value,
+    common: &'a wire::Common,
+    session: Option<String>,
+    options: &'a Options,
+}
+
+type ReadAction = fn(&EventBody<'_>) -> Result<Action, Reject>;
+
+fn action_named(name: &str) -> Result<ReadAction, Reject> {
+    Ok(match name {
+        "turn" => turn,
+        "remember" => remember,
+        "update" => update,
+        "forget" => forget,
+        "feedback" => feedback,
+        "tick" => |_| Ok(Action::Tick),
+        "prune" => prune,
+        "summary" => summary,
+        "revise" => revise,
+        _ => {
+            let message = brief(&format!(
+                "is not an event (turn, remember, update, forget, feedback, tick): {name}"
+            ));
+            return Err(Reject {
+                code: RejectCode::UnknownType,
+                message,
+                field: Some("type".to_owned()),
+            });
+        }
+    })
+}
+
+fn is_proposal(name: &str) -> bool {
+    matches!(name, "prune" | "summary" | "revise")
+}
+
+/// Returns the owner of the memories that the event changes. A tick belongs to no user. An empty
+/// user stands for the tenant's memories, and only the compaction worker may use it.
+fn key(name: &str, common: &wire::Common) -> Result<UserKey, Reject> {
+    let tenant = common.tenant.as_deref().unwrap_or("default");
+    if name == "tick" {
+        return UserKey::of_tenant(tenant).map_err(not_a_name);
+    }
+    let user = required("user", common.user.as_deref())?;
+    let shared = is_proposal(name) && user.is_empty();
+    if shared { UserKey::of_tenant(tenant) } else { UserKey::new(tenant, user) }.map_err(not_a_name)
+}
+
+fn position(record: &Record) -> Position {
+    Position {
+        topic: record.topic.as_str().into(),
+        partition: record.partition,
+        offset: record.offset,
+    }
+}
+
+fn turn(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let turn: wire::Turn = fields(message.body)?;
+    Ok(Action::Turn(Turn {
+        role: turn.role.map_or(Role::default(), role),
+        speaker: word("speaker", turn.speaker)?,
+        content: content("content", required("content", turn.content)?, message.options)?,
+        kind: kind(turn.kind)?,
+        remember: turn.remember.unwrap_or(true),
+    }))
+}
+
+fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let remember: wire::Remember = fields(message.body)?;
+    let scope = remember.scope.map_or(Scope::default(), scope);
+    if scope == Scope::Session && message.session.is_none() {
+        return Err(Reject::of_field(
+            "session",
+            "is missing: no recall could name the session of this memory",
+        ));
+    }
+    Ok(Action::Remember(Remember {
+        content: content("content", required("content", remember.content)?, message.options)?,
+        kind: kind(remember.kind)?,
+        importance: share("importance", remember.importance)?.unwrap_or(1.0),
+        confidence: share("confidence", remember.confidence)?,
+        scope,
+    }))
+}
+
+fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let update: wire::Update = fields(message.body)?;
+    let update = Update {
+        memory: memory(required("memory", update.memory)?),
+        content: update
+            .content
+            .map(|text| content("content", text, message.options))
+            .transpose()?,
+        kind: kind(update.kind)?,
+        importance: share("importance", update.importance)?,
+        confidence: share("confidence", update.confidence)?,
+        metadata: message.common.metadata.clone(),
+    };
+    let changes_nothing = update.content.is_none()
+        && update.kind.is_none()
+        && update.importance.is_none()
+        && update.confidence.is_none()
+        && update.metadata.is_none();
+    if changes_nothing {
+        return Err(Reject::of_field(
+            "content",
+            "is missing, as are kind, importance, confidence and metadata",
+        ));
+    }
+    Ok(Action::Update(update))
+}
+
+/// Decodes a forget event with exactly one target. Two targets could mean "both" or "one within the
+/// other", and a deletion cannot be undone.
+fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let forget: wire::Forget = fields(message.body)?;
+    let query = match forget.query.filter(|query| !query.is_empty()) {
+        Some(query) => Some(Forget::Query(content("query", query, message.options)?)),
+        None => None,
+    };
+    let targets = [
+        forget.memory.map(|id| Forget::Memory(memory(id))),
+        message.session.clone().map(Forget::Session),
+        query,
+        (forget.everything == Some(true)).then_some(Forget::Everything),
+    ];
+    let mut targets = targets.into_iter().flatten();
+    match (targets.next(), targets.next()) {
+        (Some(target), None) => Ok(Action::Forget(target)),
+        (None, _) => {
+            Err(Reject::of_field("memory", "is missing, as are session, query and everything"))
+        }
+        _ => Err(Reject::of_field(
+            "memory",
+            "only one of memory, session, query and everything can be forgotten at once",
+        )),
+    }
+}
+
+fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let feedback: wire::Feedback = fields(message.body)?;
+    let several = match feedback.memories {
+        Some(several) if several.is_empty() => {
+            return Err(Reject::of_field("memories", "is empty"));
+        }
+        several => several.unwrap_or_default(),
+    };
+    let mut memories: Vec<MemoryId> = Vec::with_capacity(several.len() + 1);
+    memories.extend(feedback.memory.into_iter().chain(several).map(memory));
+    if memories.is_empty() {
+        return Err(Reject::of_field("memory", "is missing, as is memories"));
+    }
+    check_count("memories", memories.len(), message.options.feedback_max)?;
+    // Without duplicates, because a memory that is named twice would count twice.
+    let mut known = HashSet::new();
+    memories.retain(|memory| known.insert(*memory));
+    let signal = signal(required("signal", feedback.signal)?);
+    Ok(Action::Feedback { memories, signal })
+}
+
+fn prune(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let prune: wire::Prune = fields(message.body)?;
+    let reason = required("reason", prune.reason)?;
+    Ok(Action::Prune { memories: seen("memories", prune.memories)?, reason })
+}
+
+fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let summary: wire::Summary = fields(message.body)?;
+    required("session", message.session.as_ref())?;
+    let text = content("content", required("content", summary.content)?, message.options)?;
+    Ok(Action::Summary { content: text, covers: seen("covers", summary.covers)? })
+}
+
+fn revise(message: &EventBody<'_>) -> Result<Action, Reject> {
+    let revise: wire::Revise = fields(message.body)?;
+    let newer = required("memory", revise.memory)?;
+    Ok(Action::Revise(Revise {
+        memory: MemoryVersion { id: memory(newer.id), version: newer.version },
+        revises: seen("revises", revise.revises)?,
+        probability: required("probability", share("probability", revise.probability)?)?,
+        reason: required("reason", revise.reason)?,
+    }))
+}
+
+fn seen(field: &str, list: Option<Vec<wire::Seen>>) -> Result<Vec<MemoryVersion>, Reject> {
+    let list = required(field, list)?;
+    if list.is_empty() {
+        return Err(Reject::of_field(field, "is empty"));
+    }
+    Ok(list
+        .into_iter()
+        .map(|seen| MemoryVersion { id: memory(seen.id), version: seen.version })
+        .collect())
+}
+
+fn memory(id: wire::Id) -> MemoryId {
+    MemoryId(id.0)
+}
+
+fn role(role: wire::Role) -> Role {
+    match role {
+        wire::Role::User => Role::User,
+        wire::Role::Assistant => Role::Assistant,
+        wire::Role::System => Role::System,
+        wire::Role::Tool => Role::Tool,
+    }
+}
+
+fn scope(scope: wire::Scope) -> Scope {
+    match scope {
+        wire::Scope::User => Scope::User,
+        wire::Scope::Session => Scope::Session,
+        wire::Scope::Tenant => Scope::Tenant,
+    }
+}
+
+fn signal(signal: wire::Signal) -> Signal {
+    match signal {
+        wire::Signal::Used => Signal::Used,
+        wire::Signal::Confirmed => Signal::Confirmed,
+        wire::Signal::Wrong => Signal::Wrong,
+        wire::Signal::Irrelevant => Signal::Irrelevant,
+        wire::Signal::Returned => Signal::Returned,
+    }
+}

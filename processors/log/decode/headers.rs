@@ -1,0 +1,293 @@
+//! Reads the headers of a record: reply address and echo, deadline, minimum offset, and the signed
+//! hop of a forwarded record. Also writes the headers of a record that is forwarded.
+//!
+//! A hop consists of these headers:
+//!
+//! | header | value |
+//! |---|---|
+//! | `keepsake-origin` | position of the sender's own record, `topic:partition:offset` |
+//! | `keepsake-via` | position from which the record was last forwarded, `partition:offset` |
+//! | `keepsake-tenant` | `order` or `copy`, see [`ForwardReason`] |
+//! | `keepsake-hops` | number of times the record was forwarded |
+//! | `keepsake-mark` | signature over the record and these headers |
+//!
+//! Invariant: a hop without a valid signature is ignored. Otherwise a stranger's headers could make
+//! genuine forwarded records look like repetitions.
+
+use super::{Hop, Options};
+use crate::broker::{OutgoingRecord, Record};
+use domain::fault::{Reject, RejectCode};
+use domain::{ForwardReason, MARK, Position, ReplyTo, SignedParts, Time};
+use regex::{RegexSet, RegexSetBuilder};
+use std::str::{FromStr, from_utf8};
+use text::shortened;
+
+const ORIGIN: &str = "keepsake-origin";
+const VIA: &str = "keepsake-via";
+const TENANT: &str = "keepsake-tenant";
+/// Header with the number of times that a dead letter was sent again.
+pub const REDRIVEN: &str = "keepsake-redriven";
+const HOPS: &str = "keepsake-hops";
+/// The headers of a hop, which are replaced when a record is forwarded again.
+const HOP_HEADERS: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
+/// Times a record may be forwarded: to the partition of its user, to that of its tenant, and from
+/// there to all.
+const HOPS_MAX: usize = 3;
+const REPLY_TOPICS: [&str; 2] = ["kafka_replyTopic", "reply-topic"];
+const REPLY_PARTITION: &str = "kafka_replyPartition";
+const ECHOED: [&str; 4] = ["kafka_correlationId", "correlation-id", "traceparent", "tracestate"];
+
+/// Topic names that a sender may use for replies, compiled from globs in which `*` matches any
+/// characters.
+#[derive(Clone, Debug)]
+pub struct AllowedTopics(RegexSet);
+
+impl AllowedTopics {
+    pub fn of(globs: &[String]) -> AllowedTopics {
+        let patterns =
+            globs.iter().map(|glob| format!("^{}$", regex::escape(glob).replace(r"\*", ".*")));
+        let set = RegexSetBuilder::new(patterns).size_limit(usize::MAX).build();
+        AllowedTopics(set.expect("an escaped name with .* in it is a valid pattern of any size"))
+    }
+
+    fn contain(&self, topic: &str) -> bool {
+        self.0.is_match(topic)
+    }
+}
+
+pub struct Address {
+    pub to: ReplyTo,
+    /// The sender named a reply topic.
+    pub asked: bool,
+    pub problem: Option<Problem>,
+}
+
+pub enum Problem {
+    /// The sender may not use this reply topic.
+    Forbidden(Reject),
+    /// A header of the reply address is malformed.
+    Unreadable(Reject),
+}
+
+impl Problem {
+    pub fn into_reject(self) -> Reject {
+        match self {
+            Problem::Forbidden(reject) | Problem::Unreadable(reject) => reject,
+        }
+    }
+}
+
+/// Reads the reply address. A record that names no allowed topic is answered on the default topic.
+pub fn address(record: &Record, options: &Options) -> Address {
+    let asked = REPLY_TOPICS.iter().find_map(|name| record.header(name));
+    let allowed = asked.map(|topic| allowed_topic(topic, options));
+    let (topic, partition, problem) = match allowed {
+        None => (options.replies_topic.clone(), None, None),
+        Some(Err(reject)) => {
+            (options.replies_topic.clone(), None, Some(Problem::Forbidden(reject)))
+        }
+        Some(Ok(topic)) => match reply_partition(record) {
+            Ok(partition) => (topic.to_owned(), partition, None),
+            Err(reject) => (topic.to_owned(), None, Some(Problem::Unreadable(reject))),
+        },
+    };
+    let to = ReplyTo { topic, partition, key: record.key.clone(), echo: echo(record) };
+    Address { to, asked: asked.is_some(), problem }
+}
+
+/// Returns the deadline that the sender set, at most `deadline_ms_max` after the record's
+/// timestamp, or the default deadline.
+pub fn deadline(record: &Record, options: &Options) -> Result<Time, Reject> {
+    let sent = Time(record.timestamp_ms);
+    Ok(match number(record, "keepsake-deadline")? {
+        Some(deadline) => Time(deadline).min(sent.plus_ms(options.deadline_ms_max)),
+        None => sent.plus_ms(options.default_deadline_ms),
+    })
+}
+
+pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
+    number(record, "keepsake-min-offset")
+}
+
+/// Returns true if Keepsake signed this record for this topic and partition.
+pub fn is_own(record: &Record, options: &Options) -> bool {
+    let Record { topic, partition, key, value, headers, .. } = record;
+    let marked = SignedParts {
+        topic,
+        partition: *partition,
+        key: key.as_deref(),
+        value: value.as_deref(),
+        headers,
+    };
+    record.header(MARK).is_some_and(|signature| options.marks.fits(signature, &marked))
+}
+
+/// Reads the hop of a forwarded record, or the reason why the hop is malformed. A record without a
+/// valid signature has no hop, whatever the headers contain.
+pub fn hop(record: &Record, options: &Options) -> (Option<Hop>, Option<Reject>) {
+    if (record.header(ORIGIN).is_none() && record.header(VIA).is_none()) || !is_own(record, options)
+    {
+        return (None, None);
+    }
+    let origin = record.header(ORIGIN).and_then(parsed_origin);
+    let via = record.header(VIA).and_then(parsed_via);
+    let way = record.header(TENANT).map_or(Some(ForwardReason::ToUser), ForwardReason::named);
+    match (origin, via, way) {
+        (None, ..) => (None, Some(Reject::of_field(ORIGIN, "is not topic:partition:offset"))),
+        (_, None, _) => (None, Some(Reject::of_field(VIA, "is not partition:offset"))),
+        (.., None) => (None, Some(Reject::of_field(TENANT, "is neither order nor copy"))),
+        (Some(origin), Some((via_partition, via_offset)), Some(way)) => {
+            (Some(Hop { origin, via_partition, via_offset, way, at_ms: record.timestamp_ms }), None)
+        }
+    }
+}
+
+/// Returns how often the record was forwarded, by the header. The count is used even without a
+/// valid signature: processes with different keys reject each other's signatures, and would forward
+/// a record to each other for ever.
+fn hops(record: &Record) -> usize {
+    record.header(HOPS).and_then(parsed).unwrap_or(0)
+}
+
+/// Returns true if the record was already in the log once: Keepsake forwarded it, or `dlq redrive`
+/// sent it again.
+pub fn is_repetition(record: &Record) -> bool {
+    hops(record) > 0 || record.header(REDRIVEN).is_some()
+}
+
+/// Rejects a record that was forwarded [`HOPS_MAX`] times.
+pub fn may_be_forwarded(record: &Record) -> Result<(), Reject> {
+    if hops(record) < HOPS_MAX {
+        return Ok(());
+    }
+    let message =
+        format!("was forwarded {HOPS_MAX} times: do all processes have the same topics.marks_key?");
+    Err(Reject::new(RejectCode::Misrouted, message))
+}
+
+/// Copies a record for another partition of its topic, with a signed hop. The origin of a record
+/// that was forwarded before stays.
+pub fn forwarded(
+    record: &Record,
+    to_partition: i32,
+    way: ForwardReason,
+    options: &Options,
+) -> OutgoingRecord {
+    let origin = format!("{}:{}:{}", record.topic, record.partition, record.offset);
+    let known = record.header(ORIGIN).filter(|_| is_own(record, options));
+    let origin = known.map_or(origin.into_bytes(), <[u8]>::to_vec);
+    let mut headers = record.headers.clone();
+    headers.retain(|(name, _)| !HOP_HEADERS.contains(&name.as_str()));
+    headers.push((ORIGIN.to_owned(), origin));
+    headers.push((VIA.to_owned(), format!("{}:{}", record.partition, record.offset).into_bytes()));
+    headers.push((HOPS.to_owned(), (hops(record).min(HOPS_MAX) + 1).to_string().into_bytes()));
+    headers.extend(way.name().map(|name| (TENANT.to_owned(), name.into())));
+    let Record { topic, key, value, .. } = record;
+    let marked = SignedParts {
+        topic,
+        partition: to_partition,
+        key: key.as_deref(),
+        value: value.as_deref(),
+        headers: &headers,
+    };
+    let signature = options.marks.sign(&marked);
+    headers.push((MARK.to_owned(), signature));
+    OutgoingRecord {
+        topic: topic.clone(),
+        partition: Some(to_partition),
+        timestamp_ms: Some(record.timestamp_ms),
+        key: key.clone(),
+        value: value.clone(),
+        headers,
+    }
+}
+
+fn allowed_topic<'a>(name: &'a [u8], options: &Options) -> Result<&'a str, Reject> {
+    let readable = from_utf8(name).ok().filter(|name| is_topic_name(name));
+    if let Some(name) = readable.filter(|name| options.reply_allowed.contain(name)) {
+        return Ok(name);
+    }
+    let name = shortened(&String::from_utf8_lossy(name), 80);
+    let message =
+        format!("replies to this topic are not allowed, see topics.reply_allowed: {name}");
+    Err(Reject::new(RejectCode::ForbiddenReply, message))
+}
+
+/// Returns true for names that [Kafka
+/// accepts](https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/common/internals/Topic.java).
+/// Another name would fail in the producer, too late for a reply to the sender.
+fn is_topic_name(name: &str) -> bool {
+    (1..=249).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+fn reply_partition(record: &Record) -> Result<Option<i32>, Reject> {
+    let Some(bytes) = record.header(REPLY_PARTITION) else { return Ok(None) };
+    let partition =
+        <[u8; 4]>::try_from(bytes).ok().map(i32::from_be_bytes).filter(|partition| *partition >= 0);
+    partition.map(Some).ok_or_else(|| {
+        Reject::of_field(REPLY_PARTITION, "is not a partition in 4 bytes, big-endian")
+    })
+}
+
+/// Returns the headers that a reply repeats.
+fn echo(record: &Record) -> Vec<(String, Vec<u8>)> {
+    ECHOED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), record.header(name)?.to_vec())))
+        .collect()
+}
+
+fn number(record: &Record, name: &str) -> Result<Option<i64>, Reject> {
+    let Some(bytes) = record.header(name) else { return Ok(None) };
+    let number = parsed(bytes).filter(|number| *number >= 0);
+    number.map(Some).ok_or_else(|| Reject::of_field(name, "is not a whole number in ASCII digits"))
+}
+
+fn parsed_origin(bytes: &[u8]) -> Option<Position> {
+    let mut parts = from_utf8(bytes).ok()?.rsplitn(3, ':');
+    let offset = parts.next()?.parse().ok().filter(|offset: &i64| *offset >= 0)?;
+    let partition = parts.next()?.parse().ok().filter(|partition: &i32| *partition >= 0)?;
+    let topic = parts.next().filter(|topic| is_topic_name(topic))?;
+    Some(Position { topic: topic.into(), partition, offset })
+}
+
+fn parsed_via(bytes: &[u8]) -> Option<(i32, i64)> {
+    let (partition, offset) = from_utf8(bytes).ok()?.split_once(':')?;
+    let partition = partition.parse::<i32>().ok()?;
+    let offset = offset.parse::<i64>().ok()?;
+    (partition >= 0 && offset >= 0).then_some((partition, offset))
+}
+
+fn parsed<T: FromStr>(bytes: &[u8]) -> Option<T> {
+    from_utf8(bytes).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_in_an_allowed_topic_matches_any_characters() {
+        for (glob, name, expected) in [
+            ("keepsake.replies", "keepsake.replies", true),
+            ("keepsake.replies", "keepsake.replies2", false),
+            ("*.replies", "web.chat.replies", true),
+            ("*.replies", "replies", false),
+            ("*.replies", "web.replies.audit", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("*", "x", true),
+            ("", "x", false),
+            ("a.b", "axb", false),
+        ] {
+            let allowed = AllowedTopics::of(&["none".to_owned(), glob.to_owned()]);
+            assert_eq!(allowed.contain(name), expected, "{glob} {name}");
+        }
+        assert!(!AllowedTopics::of(&[]).contain("x"));
+    }
+}

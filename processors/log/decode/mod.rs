@@ -1,0 +1,103 @@
+//! Decodes records into checked [`Event`]s and [`Request`]s, or a [`Reject`] that names the field
+//! at fault.
+//!
+//! 1. `headers` reads the reply address, the deadline and the hop of a forwarded record.
+//! 2. `envelope` unwraps the body: plain JSON, the Confluent prefix, or CloudEvents.
+//! 3. `event` and `request` read the fields of each type, checked by the functions of `fields`.
+//!
+//! Invariant: the same record with the same [`Options`] always decodes to the same value. Shards,
+//! profiles and memories are not consulted here.
+
+mod envelope;
+mod event;
+mod fields;
+mod headers;
+mod request;
+
+pub use headers::{AllowedTopics, REDRIVEN, forwarded, is_repetition, may_be_forwarded};
+
+use crate::broker::Record;
+use domain::fault::Reject;
+use domain::{Event, ForwardReason, Position, ReplyTo, Request, SigningKey};
+use headers::{Address, Problem};
+
+/// Limits, and defaults for the fields that a message leaves out.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub message_bytes_max: usize,
+    pub content_bytes_max: usize,
+    pub metadata_bytes_max: usize,
+    /// Topics that a sender may name for replies.
+    pub reply_allowed: AllowedTopics,
+    /// Topic for replies to senders that name none, or a forbidden one.
+    pub replies_topic: String,
+    pub default_deadline_ms: i64,
+    /// Accepts `prune`, `summary` and `revise` from every sender, not only from Keepsake's own
+    /// worker.
+    pub trust_proposals: bool,
+    /// Key that signs the records Keepsake writes to itself.
+    pub marks: SigningKey,
+    pub recall_limit: usize,
+    pub list_limit: usize,
+    pub limit_max: usize,
+    pub token_budget: usize,
+    pub queries_max: usize,
+    pub kinds_max: usize,
+    /// Latest deadline, in milliseconds after the timestamp of the request.
+    pub deadline_ms_max: i64,
+    /// Memories that one feedback event may name.
+    pub feedback_max: usize,
+    /// Turns read of a request's history, counted from the end.
+    pub history_turns_max: usize,
+}
+
+/// The result for one record.
+#[derive(Clone, Debug)]
+pub struct Decoded<T> {
+    /// Set even if the body is invalid, so that the error can be sent to the sender.
+    pub reply: Option<ReplyTo>,
+    pub hop: Option<Hop>,
+    pub outcome: Result<T, Reject>,
+}
+
+/// The signed header fields of a record that Keepsake forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Position of the sender's own record.
+    pub origin: Position,
+    /// Position from which Keepsake last forwarded the record.
+    pub via_partition: i32,
+    pub via_offset: i64,
+    pub way: ForwardReason,
+    /// Timestamp of the record in milliseconds.
+    pub at_ms: i64,
+}
+
+/// Decodes a record of the events topic. An event is answered only if its sender named a reply
+/// topic. A forbidden reply topic only moves the reply to the default topic, because a change must
+/// not be lost over the receipt.
+pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
+    let Address { to, asked, problem } = headers::address(record, options);
+    let (hop, hop_problem) = headers::hop(record, options);
+    let outcome = match problem {
+        Some(Problem::Unreadable(reject)) => Err(reject),
+        Some(Problem::Forbidden(_)) | None => match hop_problem {
+            Some(reject) => Err(reject),
+            None => event::read(record, hop.as_ref(), options),
+        },
+    };
+    Decoded { reply: asked.then_some(to), hop, outcome }
+}
+
+/// Decodes a record of the recalls topic. Every request is answered, on the default topic if the
+/// request names no reply topic or a forbidden one.
+pub fn request(record: &Record, options: &Options) -> Decoded<Request> {
+    let Address { to, problem, .. } = headers::address(record, options);
+    let (hop, hop_problem) = headers::hop(record, options);
+    let problem = problem.map(Problem::into_reject).or(hop_problem);
+    let outcome = problem.map_or_else(|| request::read(record, options), Err);
+    Decoded { reply: Some(to), hop, outcome }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Decodes a record of the recalls topic: recall, list, get, explain and stats.
+//!
+//! Each type has a function from its body to an [`RequestKind`], named in `ask_named`. Fields that a
+//! request leaves out take their defaults from [`Options`].
+
+use super::envelope::{self, Envelope};
+use super::fields::{
+    brief, check_count, checked_metadata, content, count, kinds, not_a_name, read as fields,
+    required, share, time, word,
+};
+use super::{Options, headers};
+use crate::broker::Record;
+use crate::wire;
+use domain::fault::{Reject, RejectCode};
+use domain::{
+    Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, RequestKind, Time,
+    UnsetFields, UserKey,
+};
+use serde_json::Value;
+
+pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
+    let deadline = headers::deadline(record, options)?;
+    let min_offset = headers::min_offset(record)?;
+    let Envelope { name, body, .. } = envelope::open(record, options)?;
+    let ask = ask_named(&name)?;
+    let asker: wire::Asker = fields(&body)?;
+    let user = required("user", asker.user)?;
+    let key =
+        UserKey::new(asker.tenant.as_deref().unwrap_or("default"), &user).map_err(not_a_name)?;
+    let session = word("session", asker.session)?;
+    let ask = ask(&RequestBody { body: &body, session, options })?;
+    Ok(Request { key, deadline, min_offset, ask })
+}
+
+struct RequestBody<'a> {
+    body: &'a Value,
+    session: Option<String>,
+    options: &'a Options,
+}
+
+type ReadAsk = fn(&RequestBody<'_>) -> Result<RequestKind, Reject>;
+
+fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
+    Ok(match name {
+        "recall" => recall,
+        "list" => list,
+        "get" => get,
+        "explain" => explain,
+        "stats" => |_| Ok(RequestKind::Stats),
+        _ => {
+            let message =
+                brief(&format!("is not a request (recall, list, get, explain, stats): {name}"));
+            return Err(Reject {
+                code: RejectCode::UnknownType,
+                message,
+                field: Some("type".to_owned()),
+            });
+        }
+    })
+}
+
+fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
+    let options = message.options;
+    let recall: wire::Recall = fields(message.body)?;
+    let queries = queries(recall.query, recall.queries, options)?;
+    if recall.as_of_offset.is_some_and(|offset| offset < 0) {
+        return Err(Reject::of_field("as_of_offset", "is less than 0"));
+    }
+    Ok(RequestKind::Recall(Box::new(Recall {
+        unsaid: UnsetFields { limit: recall.limit.is_none(), format: recall.format.is_none() },
+        queries,
+        session: message.session.clone(),
+        limit: count("limit", recall.limit, 0, options.recall_limit)?.min(options.limit_max),
+        token_budget: count("token_budget", recall.token_budget, 0, options.token_budget)?,
+        kinds: kinds(recall.kinds, options)?,
+        metadata: checked_metadata("where", recall.metadata.unwrap_or_default(), options)?,
+        as_of: recall.as_of.map(time),
+        as_of_offset: recall.as_of_offset,
+        include_archived: recall.include_archived.unwrap_or(false),
+        format: recall.format.map_or(Format::default(), format),
+        profile: word("profile", recall.profile)?,
+        explain: recall.explain.unwrap_or(false),
+        history: history(recall.history.unwrap_or_default(), options)?,
+        min_relevance: share("min_relevance", recall.min_relevance)?.unwrap_or(0.0),
+    })))
+}
+
+/// Checks the queries. Each is encoded and searched by itself, so their number is bounded and not
+/// only their length.
+fn queries(
+    query: Option<String>,
+    several: Option<Vec<String>>,
+    options: &Options,
+) -> Result<Vec<String>, Reject> {
+    let queries: Vec<String> = query.into_iter().chain(several.unwrap_or_default()).collect();
+    if queries.is_empty() {
+        return Err(Reject::of_field("query", "is missing"));
+    }
+    check_count("queries", queries.len(), options.queries_max)?;
+    queries.into_iter().map(|query| content("query", query, options)).collect()
+}
+
+fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Reject> {
+    let skipped = turns.len().saturating_sub(options.history_turns_max);
+    turns.into_iter().skip(skipped).map(|turn| content("history", turn.content, options)).collect()
+}
+
+fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
+    let list: wire::List = fields(message.body)?;
+    let after = match list.after.filter(|text| !text.is_empty()) {
+        None => None,
+        Some(text) => Some(cursor(&text).ok_or_else(|| {
+            Reject::of_field("after", "is not a cursor from the reply to a list request")
+        })?),
+    };
+    Ok(RequestKind::List(List {
+        session: message.session.clone(),
+        kinds: kinds(list.kinds, message.options)?,
+        limit: count("limit", list.limit, 1, message.options.list_limit)?
+            .min(message.options.limit_max),
+        after,
+    }))
+}
+
+/// Parses a cursor as written by the reply stage: the time in milliseconds, a dot, and the memory
+/// id.
+fn cursor(text: &str) -> Option<Cursor> {
+    let (created_at, id) = text.split_once('.')?;
+    Some(Cursor { created_at: Time(created_at.parse().ok()?), id: MemoryId::parse(id)? })
+}
+
+fn get(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
+    let get: wire::Get = fields(message.body)?;
+    let memory = MemoryId(required("memory", get.memory)?.0);
+    Ok(RequestKind::Get { memory, history: get.history.unwrap_or(false) })
+}
+
+fn explain(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
+    let explain: wire::Explain = fields(message.body)?;
+    match (explain.memory, explain.event) {
+        (Some(memory), None) => Ok(RequestKind::Explain(Explain::Memory(MemoryId(memory.0)))),
+        (None, Some(wire::Position { topic, partition, offset })) => {
+            Ok(RequestKind::Explain(Explain::Event(Position {
+                topic: topic.into(),
+                partition,
+                offset,
+            })))
+        }
+        (None, None) => Err(Reject::of_field("memory", "is missing, as is event")),
+        (Some(_), Some(_)) => {
+            Err(Reject::of_field("memory", "only one of memory and event can be explained at once"))
+        }
+    }
+}
+
+fn format(format: wire::Format) -> Format {
+    match format {
+        wire::Format::Markdown => Format::Markdown,
+        wire::Format::Xml => Format::Xml,
+        wire::Format::Compact => Format::Compact,
+        wire::Format::Json => Format::Json,
+        wire::Format::Template => Format::Template,
+        wire::Format::None => Format::None,
+    }
+}

@@ -1,0 +1,201 @@
+//! Turns the results of the processors into records: bytes, headers and a topic.
+//!
+//! `view.rs` maps domain values to the structs of `wire.rs`. This file writes replies, `record.rs`
+//! decisions and dead letters, `proposal.rs` the events that Keepsake writes to itself. No
+//! code here decides anything. Clients read every field, so each is part of the contract in
+//! `schemas/`.
+
+mod proposal;
+mod record;
+mod view;
+
+pub use proposal::{
+    Proposal, feedback_returned, proposal_prune, proposal_revise, proposal_summary,
+};
+pub use record::{dead_letter, decision, shadow};
+
+use crate::broker::{Headers, OutgoingRecord};
+use crate::wire;
+use domain::fault::Reject;
+use domain::{Cursor, Decision, Match, Memory, ReplyTo, Time};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The offset that the shard had applied, and how long the reply took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// -1 if nothing was applied, or if no shard was read.
+    pub applied_offset: i64,
+    pub stale: bool,
+    pub took_us: u64,
+    /// The deadline ended the work early.
+    pub partial: bool,
+    /// The record came to a partition that is not its user's.
+    pub misrouted: bool,
+}
+
+impl Default for Freshness {
+    fn default() -> Freshness {
+        Freshness { applied_offset: -1, stale: false, took_us: 0, partial: false, misrouted: false }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct RecalledMemory {
+    pub memory: Arc<Memory>,
+    pub score: f32,
+    /// The probability that the memory answers the question, if the policy estimates one.
+    pub relevance: Option<f32>,
+    /// The terms of the score, in the order in which a reply shows them.
+    pub terms: Vec<(&'static str, f32)>,
+    /// For a revised memory: the day and the words of the revision.
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Recalled {
+        memories: Vec<RecalledMemory>,
+        /// Strength of the best memory as an answer, if the policy estimates relevance.
+        matched: Option<Match>,
+        prompt: String,
+        tokens: usize,
+        /// The used share of the token budget, 0 to 1.
+        budget_used: f32,
+        explain: bool,
+    },
+    Listed {
+        memories: Vec<Memory>,
+        after: Option<Cursor>,
+    },
+    Memory {
+        memory: Memory,
+        history: bool,
+    },
+    /// At least one decision. If there are several, the first is the one of the request.
+    Explained {
+        decisions: Vec<Decision>,
+        memory: Option<Memory>,
+    },
+    Stats(Stats),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    pub memories: u64,
+    pub by_kind: BTreeMap<String, u64>,
+    pub by_scope: BTreeMap<String, u64>,
+    pub by_state: BTreeMap<String, u64>,
+    pub average_importance: f32,
+    pub oldest: Option<Time>,
+    pub bytes: u64,
+    pub decisions: BTreeMap<String, u64>,
+}
+
+/// Builds the receipt of an event, to be sent after the commit. `partition` and `offset` are those
+/// of the event on its user's partition.
+pub fn applied(
+    to: &ReplyTo,
+    decisions: &[Decision],
+    partition: i32,
+    offset: i64,
+    freshness: &Freshness,
+) -> OutgoingRecord {
+    let decisions = decisions.iter().map(|decision| view::decision(decision, true)).collect();
+    ok(to, "applied", wire::Applied { decisions, partition, offset }, freshness)
+}
+
+/// Builds the reply to a request.
+pub fn answer(to: &ReplyTo, answer: &Answer, freshness: &Freshness) -> OutgoingRecord {
+    match answer {
+        Answer::Recalled { memories, matched, prompt, tokens, budget_used, explain } => {
+            let body = wire::Recalled {
+                memories: memories.iter().map(|found| view::found(found, *explain)).collect(),
+                matched: matched.map(Match::as_str),
+                prompt,
+                tokens: *tokens,
+                budget_used: wire::Number(*budget_used),
+            };
+            ok(to, "recalled", body, freshness)
+        }
+        Answer::Listed { memories, after } => {
+            let body = wire::Listed {
+                memories: memories.iter().map(view::memory).collect(),
+                after: after.as_ref().map(view::cursor),
+            };
+            ok(to, "listed", body, freshness)
+        }
+        Answer::Memory { memory, history } => {
+            let body = wire::OneMemory {
+                memory: view::whole_memory(memory),
+                history: history.then(|| view::history(memory)),
+            };
+            ok(to, "memory", body, freshness)
+        }
+        Answer::Explained { decisions, memory } => {
+            ok(to, "explained", view::explained(decisions, memory.as_ref()), freshness)
+        }
+        Answer::Stats(stats) => ok(to, "stats", view::stats(stats), freshness),
+    }
+}
+
+/// Builds the error reply to a refused record. `freshness` is `None` if no shard was read.
+pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> OutgoingRecord {
+    let error = wire::ErrorDetail {
+        code: reject.code.as_str(),
+        message: &reject.message,
+        field: reject.field.as_deref(),
+    };
+    let reply = wire::Reply {
+        name: "error",
+        status: reject.code.status(),
+        body: wire::ErrorBody { error },
+        freshness: view::freshness(freshness.unwrap_or(&Freshness::default())),
+    };
+    published_to(to, &reply)
+}
+
+fn ok(
+    to: &ReplyTo,
+    name: &'static str,
+    body: impl Serialize,
+    freshness: &Freshness,
+) -> OutgoingRecord {
+    let freshness = view::freshness(freshness);
+    published_to(to, &wire::Reply { name, status: "ok", body, freshness })
+}
+
+fn published_to(to: &ReplyTo, reply: &wire::Reply<impl Serialize>) -> OutgoingRecord {
+    let mut headers: Headers = to.echo.clone();
+    for (name, value) in [
+        ("content-type", JSON.to_owned()),
+        ("keepsake-status", reply.status.to_owned()),
+        ("keepsake-applied-offset", reply.freshness.applied_offset.to_string()),
+        ("keepsake-took-us", reply.freshness.took_us.to_string()),
+    ] {
+        headers.push((name.to_owned(), value.into_bytes()));
+    }
+    OutgoingRecord {
+        topic: to.topic.clone(),
+        partition: to.partition,
+        timestamp_ms: None,
+        key: to.key.clone(),
+        value: Some(json(reply)),
+        headers,
+    }
+}
+
+pub const JSON: &str = "application/json";
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("numbers and strings under string keys always serialise")
+}
+
+#[cfg(test)]
+mod tests;
+
+/// Builds the value of a record of the memories topic.
+pub fn memory(memory: &Memory) -> Vec<u8> {
+    json(&view::whole_memory(memory))
+}

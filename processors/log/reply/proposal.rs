@@ -1,0 +1,107 @@
+//! Builds the events that Keepsake writes to itself: the proposals of the compaction worker, and
+//! the feedback about returned memories.
+//!
+//! They pass through the events topic like any client's events, so a replay repeats them and the
+//! ingest processor stays the only writer of a shard. Each is signed for its partition.
+
+use super::{JSON, json, view};
+use crate::broker::OutgoingRecord;
+use crate::wire;
+use domain::{
+    MARK, MemoryId, MemoryVersion, Revise, Signal, SignedParts, SigningKey, Time, UserKey,
+};
+
+/// The common fields of these events. The id is derived from the content, so that an equal second
+/// proposal is a duplicate.
+#[derive(Clone, Copy, Debug)]
+pub struct Proposal<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub key: &'a UserKey,
+    pub id: &'a str,
+    pub at: Time,
+    /// Key of the signature, by which `log/decode` accepts the event.
+    pub marks: &'a SigningKey,
+}
+
+pub fn proposal_prune(
+    proposal: &Proposal<'_>,
+    memories: &[MemoryVersion],
+    reason: &str,
+) -> OutgoingRecord {
+    let event = wire::OwnEvent {
+        memories: Some(wire::Listing::Seen(view::seen(memories))),
+        reason: Some(reason),
+        ..common("prune", proposal)
+    };
+    published(proposal, &event)
+}
+
+pub fn proposal_summary(
+    proposal: &Proposal<'_>,
+    session: &str,
+    content: &str,
+    covers: &[MemoryVersion],
+) -> OutgoingRecord {
+    let event = wire::OwnEvent {
+        session: Some(session),
+        content: Some(content),
+        covers: Some(view::seen(covers)),
+        ..common("summary", proposal)
+    };
+    published(proposal, &event)
+}
+
+pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> OutgoingRecord {
+    let event = wire::OwnEvent {
+        memory: view::seen(&[revise.memory]).pop(),
+        revises: Some(view::seen(&revise.revises)),
+        probability: Some(revise.probability),
+        reason: Some(&revise.reason),
+        ..common("revise", proposal)
+    };
+    published(proposal, &event)
+}
+
+pub fn feedback_returned(proposal: &Proposal<'_>, memories: &[MemoryId]) -> OutgoingRecord {
+    let event = wire::OwnEvent {
+        signal: Some(Signal::Returned.as_str()),
+        memories: Some(wire::Listing::Ids(view::ids(memories))),
+        ..common("feedback", proposal)
+    };
+    published(proposal, &event)
+}
+
+fn common<'a>(name: &'static str, proposal: &Proposal<'a>) -> wire::OwnEvent<'a> {
+    wire::OwnEvent {
+        name,
+        tenant: proposal.key.tenant(),
+        user: proposal.key.user(),
+        id: Some(proposal.id),
+        at: Some(view::moment(proposal.at)),
+        ..wire::OwnEvent::default()
+    }
+}
+
+fn published(proposal: &Proposal<'_>, event: &wire::OwnEvent<'_>) -> OutgoingRecord {
+    let Proposal { topic, partition, key, marks, .. } = *proposal;
+    let key = key.as_str().as_bytes();
+    let value = json(event);
+    let mut headers = vec![("content-type".to_owned(), JSON.into())];
+    let mark = marks.sign(&SignedParts {
+        topic,
+        partition,
+        key: Some(key),
+        value: Some(&value),
+        headers: &headers,
+    });
+    headers.push((MARK.to_owned(), mark));
+    OutgoingRecord {
+        topic: topic.to_owned(),
+        partition: Some(partition),
+        timestamp_ms: None,
+        key: Some(key.into()),
+        value: Some(value),
+        headers,
+    }
+}

@@ -1,0 +1,214 @@
+//! Maps domain values to the structs of `wire.rs`. Each function maps one value and borrows as much
+//! as possible. A new field of the contract is filled here.
+
+use super::{Freshness, RecalledMemory, Stats};
+use crate::wire;
+use domain::{Cursor, Decision, Memory, MemoryId, MemoryVersion, Position, Surprise, Time};
+
+pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
+    wire::Decision {
+        name: "decision",
+        outcome: decision.outcome.as_str(),
+        reason: &decision.reason,
+        event: event_position(&decision.event, decision.event_id.as_deref()),
+        tenant: decision.key.tenant(),
+        user: decision.key.user(),
+        session: decision.session.as_deref(),
+        candidate: decision.candidate.as_deref().filter(|_| with_text),
+        kind: decision.kind.as_ref().map(|kind| kind.as_str()),
+        surprise: decision.surprise.as_ref().map(surprise),
+        threshold: decision.threshold.map(wire::Number),
+        memory: decision.memory.map(id),
+        related: ids(&decision.related),
+        left: decision.left,
+        profile: &decision.profile,
+        at: moment(decision.at),
+        misrouted: decision.misrouted,
+        shadow: false,
+    }
+}
+
+pub fn found(found: &RecalledMemory, explain: bool) -> wire::Memory<'_> {
+    wire::Memory {
+        score: Some(wire::Number(found.score)),
+        note: found.note.as_deref(),
+        relevance: found.relevance.map(wire::Number),
+        explain: explain.then_some(wire::Numbers(&found.terms)),
+        ..memory(&found.memory)
+    }
+}
+
+pub fn whole_memory(memory: &Memory) -> wire::Memory<'_> {
+    let record = wire::MemoryRecord {
+        tenant: memory.key.tenant(),
+        user: memory.key.user(),
+        version: memory.version,
+        uses: memory.uses,
+        confirmed: memory.confirmed,
+        fresh_at: moment(memory.fresh_at),
+        surprise: memory.surprise.as_ref().map(surprise),
+        threshold: memory.threshold.map(wire::Number),
+        reason: &memory.reason,
+        profile: &memory.profile,
+    };
+    wire::Memory { record: Some(record), ..self::memory(memory) }
+}
+
+pub fn memory(memory: &Memory) -> wire::Memory<'_> {
+    wire::Memory {
+        id: id(memory.id),
+        kind: memory.kind.as_str(),
+        content: &memory.content,
+        score: None,
+        relevance: None,
+        importance: wire::Number(memory.importance),
+        confidence: wire::Number(memory.confidence),
+        scope: memory.scope.as_str(),
+        state: if memory.archived { "archived" } else { "active" },
+        role: memory.role.as_str(),
+        created_at: moment(memory.created_at),
+        valid_from: moment(memory.valid_from),
+        valid_to: memory.valid_to.map(moment),
+        session: memory.session.as_deref(),
+        speaker: memory.speaker.as_deref(),
+        source: source(memory),
+        metadata: &memory.metadata,
+        supersedes: ids(&memory.supersedes),
+        superseded_by: memory.superseded_by.map(id),
+        revises: ids(&memory.revises),
+        revised_by: memory.revised_by.map(id),
+        note: None,
+        conflicts_with: ids(&memory.conflicts_with),
+        covers: ids(&memory.covers),
+        explain: None,
+        record: None,
+    }
+}
+
+pub fn history(memory: &Memory) -> Vec<wire::Revision<'_>> {
+    let revisions = memory.history.iter();
+    revisions
+        .map(|revision| wire::Revision {
+            content: &revision.content,
+            until: moment(revision.until),
+        })
+        .collect()
+}
+
+pub fn explained<'a>(decisions: &'a [Decision], memory: Option<&'a Memory>) -> wire::Explained<'a> {
+    let several = if decisions.len() > 1 { decisions } else { &[] };
+    wire::Explained {
+        decision: decisions.first().map(|first| decision(first, true)),
+        decisions: several.iter().map(|each| decision(each, true)).collect(),
+        memory: memory.map(whole_memory),
+        since: memory.map(since).unwrap_or_default(),
+    }
+}
+
+pub fn stats(stats: &Stats) -> wire::Stats<'_> {
+    wire::Stats {
+        memories: wire::Counts {
+            total: stats.memories,
+            by_kind: &stats.by_kind,
+            by_scope: &stats.by_scope,
+            by_state: &stats.by_state,
+        },
+        importance_average: (stats.memories > 0).then_some(wire::Number(stats.average_importance)),
+        oldest: stats.oldest.map(moment),
+        bytes: stats.bytes,
+        decisions: &stats.decisions,
+    }
+}
+
+pub fn freshness(freshness: &Freshness) -> wire::Freshness {
+    wire::Freshness {
+        applied_offset: freshness.applied_offset,
+        stale: freshness.stale,
+        took_us: freshness.took_us,
+        partial: freshness.partial,
+        misrouted: freshness.misrouted,
+    }
+}
+
+pub fn seen(list: &[MemoryVersion]) -> Vec<wire::Seen> {
+    list.iter().map(|seen| wire::Seen { id: id(seen.id), version: seen.version }).collect()
+}
+
+pub fn ids(list: &[MemoryId]) -> Vec<wire::Id> {
+    list.iter().copied().map(id).collect()
+}
+
+/// Writes a cursor. The text is opaque to clients, which only send the text back.
+pub fn cursor(cursor: &Cursor) -> String {
+    format!("{}.{}", cursor.created_at.0, cursor.id)
+}
+
+pub fn id(id: MemoryId) -> wire::Id {
+    wire::Id(id.0)
+}
+
+pub fn moment(time: Time) -> wire::Moment {
+    wire::Moment(time.0)
+}
+
+/// Lists the changes of a memory since it was made, oldest first. Changes without a known time come
+/// last.
+fn since(memory: &Memory) -> Vec<wire::HistoryEntry> {
+    let revisions = memory.history.iter();
+    let mut entries: Vec<_> =
+        revisions.map(|revision| entry("updated", Some(revision.until))).collect();
+    entries.extend(counted("used", memory.uses, memory.confirmed, memory.fresh_at));
+    entries.extend(counted("confirmed", memory.confirmed, memory.uses, memory.fresh_at));
+    entries.extend(memory.superseded_by.map(|newer| linked("superseded", memory.valid_to, newer)));
+    entries.extend(memory.revised_by.map(|newer| linked("revised", None, newer)));
+    entries.extend(memory.conflicts_with.iter().map(|other| linked("in_conflict", None, *other)));
+    entries.extend(memory.archived.then(|| entry("archived", None)));
+    entries.sort_by_key(|entry| entry.at.map_or(i64::MAX, |at| at.0));
+    entries
+}
+
+fn entry(what: &'static str, at: Option<Time>) -> wire::HistoryEntry {
+    wire::HistoryEntry { what, at: at.map(moment), count: None, memory: None }
+}
+
+fn linked(what: &'static str, at: Option<Time>, other: MemoryId) -> wire::HistoryEntry {
+    wire::HistoryEntry { memory: Some(id(other)), ..entry(what, at) }
+}
+
+/// Uses and confirmations share the time `last`, so the time belongs to one of them only if the
+/// `other` never happened.
+fn counted(what: &'static str, count: u32, other: u32, last: Time) -> Option<wire::HistoryEntry> {
+    let at = (other == 0).then_some(last);
+    (count > 0).then(|| wire::HistoryEntry { count: Some(count), ..entry(what, at) })
+}
+
+fn surprise(surprise: &Surprise) -> wire::Surprise<'_> {
+    wire::Surprise {
+        total: wire::Number(surprise.total),
+        novelty: wire::Number(surprise.novelty),
+        contradiction: wire::Number(surprise.contradiction),
+        specificity: wire::Number(surprise.specificity),
+        emphasis: wire::Number(surprise.emphasis),
+        context_switch: wire::Number(surprise.context_switch),
+        points: wire::Numbers(&surprise.points),
+    }
+}
+
+fn event_position<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPosition<'a> {
+    wire::EventPosition {
+        topic: &event.topic,
+        partition: event.partition,
+        offset: event.offset,
+        id,
+    }
+}
+
+fn source(memory: &Memory) -> wire::Source<'_> {
+    let Position { topic, partition, offset } = &memory.source;
+    wire::Source {
+        event_id: memory.event_id.as_deref(),
+        topic,
+        partition: *partition,
+        offset: *offset,
+    }
+}

@@ -1,0 +1,592 @@
+//! Defines the JSON of the contract, one struct for each message, field for field as in `schemas/`.
+//!
+//! The structs know no limits, no defaults and no types of the domain: `log/decode` checks the
+//! messages that come in, `log/reply` builds those that go out. Field names and their spelling
+//! are the contract with every client: a field may be added, and none may be renamed or removed.
+
+use jiff::Timestamp;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+// ---------------------------------------------------------------- values in both directions
+
+/// A time in milliseconds since 1970, written as [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339)
+/// in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment(pub i64);
+
+impl Moment {
+    pub fn parse(text: &str) -> Option<Moment> {
+        text.parse::<Timestamp>().ok().map(|time| Moment(time.as_millisecond()))
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let nearest = if self.0 < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        let time = Timestamp::from_millisecond(self.0).unwrap_or(nearest);
+        match self.0 % 1000 {
+            0 => serializer.collect_str(&time),
+            _ => serializer.collect_str(&format_args!("{time:.3}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Moment, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Moment::parse(&text)
+            .ok_or_else(|| D::Error::custom("is not a time such as 2026-01-02T03:04:05Z"))
+    }
+}
+
+/// The id of a memory. A text that is no UUID is read as the nil UUID, which no memory has: a wrong
+/// id gives "not found" and not an error of form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id(pub Uuid);
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() || text.len() > 256 {
+            return Err(D::Error::custom("is not 1 to 256 bytes long"));
+        }
+        Ok(Id(Uuid::parse_str(&text).unwrap_or(Uuid::nil())))
+    }
+}
+
+/// A number rounded to six decimals: finer than any score, and short enough to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Number(pub f32);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let exact = if self.0.is_finite() { f64::from(self.0) } else { 0.0 };
+        // Adding 0.0 turns -0.0 into 0.0.
+        serializer.serialize_f64((exact * 1e6).round() / 1e6 + 0.0)
+    }
+}
+
+/// Named numbers as a JSON object, in the given order.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers<'a>(pub &'a [(&'static str, f32)]);
+
+impl Serialize for Numbers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, Number(*value))))
+    }
+}
+
+/// A memory and the version that a proposal was based on.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    pub id: Id,
+    pub version: u32,
+}
+
+// ---------------------------------------------------------------- events
+
+#[derive(Debug, Deserialize)]
+pub struct Common {
+    pub tenant: Option<String>,
+    pub user: Option<String>,
+    pub session: Option<String>,
+    pub id: Option<String>,
+    pub at: Option<Moment>,
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    User,
+    Assistant,
+    System,
+    Tool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    User,
+    Session,
+    Tenant,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    Used,
+    Confirmed,
+    Wrong,
+    Irrelevant,
+    Returned,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Turn {
+    pub role: Option<Role>,
+    pub speaker: Option<String>,
+    pub content: Option<String>,
+    pub kind: Option<String>,
+    pub remember: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Remember {
+    pub content: Option<String>,
+    pub kind: Option<String>,
+    pub importance: Option<f32>,
+    pub confidence: Option<f32>,
+    pub scope: Option<Scope>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Update {
+    pub memory: Option<Id>,
+    pub content: Option<String>,
+    pub kind: Option<String>,
+    pub importance: Option<f32>,
+    pub confidence: Option<f32>,
+}
+
+/// The session to forget is the `session` of the event itself.
+#[derive(Debug, Deserialize)]
+pub struct Forget {
+    pub memory: Option<Id>,
+    pub query: Option<String>,
+    pub everything: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Feedback {
+    pub memory: Option<Id>,
+    pub memories: Option<Vec<Id>>,
+    pub signal: Option<Signal>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Prune {
+    pub memories: Option<Vec<Seen>>,
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Summary {
+    pub content: Option<String>,
+    pub covers: Option<Vec<Seen>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Revise {
+    pub memory: Option<Seen>,
+    pub revises: Option<Vec<Seen>>,
+    pub probability: Option<f32>,
+    pub reason: Option<String>,
+}
+
+/// An event that Keepsake writes to itself.
+#[derive(Debug, Default, Serialize)]
+pub struct OwnEvent<'a> {
+    #[serde(rename = "type")]
+    pub name: &'static str,
+    pub tenant: &'a str,
+    /// Empty for memories of the whole tenant.
+    pub user: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memories: Option<Listing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covers: Option<Vec<Seen>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Seen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revises: Option<Vec<Seen>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Moment>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Listing {
+    Ids(Vec<Id>),
+    Seen(Vec<Seen>),
+}
+
+// ---------------------------------------------------------------- requests
+
+#[derive(Debug, Deserialize)]
+pub struct Asker {
+    pub tenant: Option<String>,
+    pub user: Option<String>,
+    pub session: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    Markdown,
+    Xml,
+    Compact,
+    Json,
+    Template,
+    None,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Recall {
+    pub query: Option<String>,
+    pub queries: Option<Vec<String>>,
+    pub limit: Option<i64>,
+    pub token_budget: Option<i64>,
+    pub kinds: Option<Vec<String>>,
+    #[serde(rename = "where")]
+    pub metadata: Option<BTreeMap<String, String>>,
+    pub as_of: Option<Moment>,
+    pub as_of_offset: Option<i64>,
+    pub include_archived: Option<bool>,
+    pub format: Option<Format>,
+    pub profile: Option<String>,
+    pub explain: Option<bool>,
+    pub min_relevance: Option<f32>,
+    pub history: Option<Vec<Said>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Said {
+    pub role: Option<Role>,
+    pub speaker: Option<String>,
+    pub content: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct List {
+    pub kinds: Option<Vec<String>>,
+    pub limit: Option<i64>,
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Get {
+    pub memory: Option<Id>,
+    pub history: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Explain {
+    pub memory: Option<Id>,
+    pub event: Option<Position>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Position {
+    pub topic: String,
+    pub partition: i32,
+    pub offset: i64,
+}
+
+// ---------------------------------------------------------------- decisions and memories
+
+#[derive(Debug, Serialize)]
+pub struct EventPosition<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub offset: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Source<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<&'a str>,
+    pub topic: &'a str,
+    pub partition: i32,
+    pub offset: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Surprise<'a> {
+    pub total: Number,
+    pub novelty: Number,
+    pub contradiction: Number,
+    pub specificity: Number,
+    pub emphasis: Number,
+    pub context_switch: Number,
+    pub points: Numbers<'a>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Decision<'a> {
+    #[serde(rename = "type")]
+    pub name: &'static str,
+    pub outcome: &'static str,
+    pub reason: &'a str,
+    pub event: EventPosition<'a>,
+    pub tenant: &'a str,
+    pub user: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub surprise: Option<Surprise<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Id>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<usize>,
+    pub profile: &'a str,
+    pub at: Moment,
+    #[serde(skip_serializing_if = "is_false")]
+    pub misrouted: bool,
+    /// True for a judgement of the shadow profile, which is not applied.
+    #[serde(skip_serializing_if = "is_false")]
+    pub shadow: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Memory<'a> {
+    pub id: Id,
+    pub kind: &'a str,
+    pub content: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevance: Option<Number>,
+    pub importance: Number,
+    pub confidence: Number,
+    pub scope: &'static str,
+    pub state: &'static str,
+    pub role: &'static str,
+    pub created_at: Moment,
+    pub valid_from: Moment,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub valid_to: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<&'a str>,
+    pub source: Source<'a>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub metadata: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub supersedes: Vec<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<Id>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revises: Vec<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revised_by: Option<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts_with: Vec<Id>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explain: Option<Numbers<'a>>,
+    #[serde(flatten)]
+    pub record: Option<MemoryRecord<'a>>,
+}
+
+/// Provenance and usage of a memory. A recall leaves these fields out.
+#[derive(Debug, Serialize)]
+pub struct MemoryRecord<'a> {
+    pub tenant: &'a str,
+    pub user: &'a str,
+    pub version: u32,
+    pub uses: u32,
+    pub confirmed: u32,
+    pub fresh_at: Moment,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub surprise: Option<Surprise<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Number>,
+    pub reason: &'a str,
+    pub profile: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Revision<'a> {
+    pub content: &'a str,
+    pub until: Moment,
+}
+
+// ---------------------------------------------------------------- replies
+
+/// A reply: type and status, the body, and the freshness of the data.
+#[derive(Debug, Serialize)]
+pub struct Reply<B: Serialize> {
+    #[serde(rename = "type")]
+    pub name: &'static str,
+    pub status: &'static str,
+    #[serde(flatten)]
+    pub body: B,
+    #[serde(flatten)]
+    pub freshness: Freshness,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Freshness {
+    pub applied_offset: i64,
+    pub stale: bool,
+    pub took_us: u64,
+    #[serde(skip_serializing_if = "is_false")]
+    pub partial: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub misrouted: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Applied<'a> {
+    pub decisions: Vec<Decision<'a>>,
+    pub partition: i32,
+    pub offset: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Recalled<'a> {
+    pub memories: Vec<Memory<'a>>,
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matched: Option<&'static str>,
+    pub prompt: &'a str,
+    pub tokens: usize,
+    pub budget_used: Number,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Listed<'a> {
+    pub memories: Vec<Memory<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct OneMemory<'a> {
+    pub memory: Memory<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Vec<Revision<'a>>>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Explained<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision<'a>>,
+    /// All decisions if there are several. The first is also `decision`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<Decision<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory<'a>>,
+    pub since: Vec<HistoryEntry>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct HistoryEntry {
+    pub what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Id>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Stats<'a> {
+    pub memories: Counts<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub importance_average: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Moment>,
+    pub bytes: u64,
+    pub decisions: &'a BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Counts<'a> {
+    pub total: u64,
+    pub by_kind: &'a BTreeMap<String, u64>,
+    pub by_scope: &'a BTreeMap<String, u64>,
+    pub by_state: &'a BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ErrorBody<'a> {
+    pub error: ErrorDetail<'a>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ErrorDetail<'a> {
+    pub code: &'static str,
+    pub message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<&'a str>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_empty(map: &&BTreeMap<String, String>) -> bool {
+    map.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: impl Serialize, expected: &str) {
+        assert_eq!(serde_json::to_string(&value).expect("plain data"), expected);
+    }
+
+    #[test]
+    fn times_are_written_with_milliseconds_only_if_not_zero() {
+        check(Moment(1_767_323_045_678), r#""2026-01-02T03:04:05.678Z""#);
+        check(Moment(1_767_323_045_670), r#""2026-01-02T03:04:05.670Z""#);
+        check(Moment(1_767_323_045_000), r#""2026-01-02T03:04:05Z""#);
+        check(Moment(-1), r#""1969-12-31T23:59:59.999Z""#);
+        check(Moment(i64::MAX), r#""9999-12-30T22:00:00.999Z""#);
+        assert_eq!(Moment::parse("2026-01-02T05:04:05.678+02:00"), Some(Moment(1_767_323_045_678)));
+        assert_eq!(Moment::parse("2026-01-02T03:04:05"), None, "a time without a zone is refused");
+    }
+
+    #[test]
+    fn numbers_are_written_with_at_most_six_decimals() {
+        for (value, expected) in [
+            (0.35, "0.35"),
+            (0.1 + 0.2, "0.3"),
+            (1.0, "1.0"),
+            (1.0 / 3.0, "0.333333"),
+            (-0.0, "0.0"),
+            (f32::NAN, "0.0"),
+        ] {
+            check(Number(value), expected);
+        }
+        check(Numbers(&[("recency", 0.5), ("cosine", 0.25)]), r#"{"recency":0.5,"cosine":0.25}"#);
+    }
+}

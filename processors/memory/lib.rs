@@ -1,0 +1,144 @@
+//! The kernel: applies one prepared event to the staged state of a shard and returns the decisions.
+//! It does no I/O and reads no clock: `Reads` and `Neighbours` are its only view of a shard, and
+//! everything that it changes is in `Staged`. The same code runs in ingest, in the simulator and in
+//! evaluations.
+//!
+//!   Prepared → apply → Handled (decisions, copies) + Staged (records)
+
+pub mod context;
+pub mod erase;
+pub mod events;
+pub mod handled;
+pub mod links;
+pub mod policy;
+pub mod prepared;
+pub mod ranking;
+pub mod reads;
+pub mod rules;
+mod shadow;
+pub mod staged;
+pub mod summaries;
+mod tenant;
+pub mod withheld;
+
+pub use context::{Context, Settings};
+pub use handled::{Forgotten, Handled};
+pub use policy::Policy;
+pub use prepared::{Command, Part, Prepared, PreparedTurn};
+pub use reads::{Neighbours, Reads, SeenBefore, Session, SlotHolder};
+pub use rules::Rules;
+pub use staged::Staged;
+
+use domain::fault::Result;
+use domain::{Decision, Event, MemoryId, Outcome};
+use events::{feedback, forget, prune, remember, revise, summary, turn, update};
+
+/// The profiles under which an event is judged.
+#[derive(Clone, Copy)]
+pub struct Judges<'a> {
+    pub rules: &'a Rules,
+    pub shadow: Option<&'a Rules>,
+}
+
+/// Applies an event: looks up the id, handles the event, and remembers the id.
+pub fn apply(
+    settings: Settings<'_>,
+    judges: Judges<'_>,
+    staged: &mut Staged<'_>,
+    prepared: &Prepared,
+) -> Result<Handled> {
+    let event = &prepared.event;
+    let cx = &Context {
+        settings,
+        event,
+        rules: judges.rules,
+        partition: prepared.partition,
+        offset: prepared.offset,
+        part: prepared.part,
+        is_ordered_here: prepared.is_ordered_here,
+        is_sent_again: prepared.is_sent_again,
+    };
+    let duplicate = if cx.part == Part::First { duplicate(cx, staged)? } else { None };
+    let mut handled = match duplicate {
+        Some(decision) => Handled { decisions: vec![decision], ..Handled::default() },
+        None => handle(cx, staged, judges.shadow)?,
+    };
+    if !prepared.is_home {
+        // The user's own partition publishes the decisions and remembers the id.
+        handled.decisions.clear();
+        return Ok(handled);
+    }
+    if cx.part == Part::InOrder {
+        staged.end_awaited(&event.key, &event.source)?;
+    }
+    if let Some(memories) = handled.sent_on.take() {
+        remember_id(cx, staged, memories)?;
+    } else if cx.part == Part::First
+        && !handled.decisions.is_empty()
+        && handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate)
+    {
+        let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
+        remember_id(cx, staged, memories.collect())?;
+    }
+    Ok(handled)
+}
+
+fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> Result<Handled> {
+    let event: &Event<Command> = cx.event;
+    let mut handled = match &event.action {
+        Command::Turn(prepared) => turn::turn(cx, staged, prepared, shadow)?,
+        Command::Remember { asked, candidate, vector } => {
+            remember::remember(cx, staged, asked, candidate.as_ref(), vector)?
+        }
+        Command::Update { update, vector } => update::update(cx, staged, update, vector.as_ref())?,
+        Command::Forget { forget, vector } => forget::forget(cx, staged, forget, vector.as_ref())?,
+        Command::Feedback { memories, signal } => {
+            feedback::feedback(cx, staged, memories, *signal)?
+        }
+        Command::Prune { memories, reason } => prune::prune(cx, staged, memories, reason)?,
+        Command::Summary { content, vector, covers } => {
+            summary::summary(cx, staged, content, vector, covers)?
+        }
+        Command::Revise(proposed) => revise::revise(cx, staged, proposed)?,
+        Command::Tick => {
+            let noted = cx.decision(Outcome::Noted, "the compaction worker is awake");
+            let compact_at = Some(event.at);
+            Handled { decisions: vec![noted], compact_at, ..Handled::default() }
+        }
+    };
+    let is_proposal = matches!(
+        event.action,
+        Command::Prune { .. } | Command::Summary { .. } | Command::Revise(_)
+    );
+    let is_tenants_proposal = cx.part == Part::First && is_proposal && cx.key().is_tenant();
+    if cx.is_ordered_here || is_tenants_proposal {
+        tenant::copy_to_all(cx, &mut handled);
+    }
+    Ok(handled)
+}
+
+/// Recognises the id of an event that this user sent before: nothing changes, and the decision
+/// names the first one.
+fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decision>> {
+    let Some(id) = &cx.event.id else { return Ok(None) };
+    let Some(seen) = staged.seen(cx.key(), id)? else { return Ok(None) };
+    // The event came back without its turn: its signature was made with another key, or it was a
+    // dead letter that somebody sent again.
+    if cx.is_sent_again && staged.awaits_event(cx.key(), &seen.source)? {
+        staged.end_awaited(cx.key(), &seen.source)?;
+        return Ok(None);
+    }
+    let source = &seen.source;
+    let reason =
+        format!("the same id came with offset {} of partition {}", source.offset, source.partition);
+    Ok(Some(Decision {
+        memory: seen.memories.first().copied(),
+        related: seen.memories.iter().skip(1).copied().collect(),
+        ..cx.decision(Outcome::Duplicate, reason)
+    }))
+}
+
+fn remember_id(cx: &Context<'_>, staged: &mut Staged<'_>, memories: Vec<MemoryId>) -> Result<()> {
+    let Some(id) = &cx.event.id else { return Ok(()) };
+    staged.put_seen(cx.key(), id, &SeenBefore { source: cx.source().clone(), memories })
+}

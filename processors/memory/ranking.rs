@@ -1,0 +1,143 @@
+//! The values that a policy ranks and renders: hits and a question in, ranked memories and a prompt
+//! block out. Retrieval fills in a [`Hit`], so that a policy knows no search engine.
+
+use domain::{Kind, Match, Memory, Metadata, Recall, Time};
+use std::sync::Arc;
+
+/// A memory that the text index or the vector index found, with the scores of both for the memory
+/// and for the turns around that memory.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    pub memory: Arc<Memory>,
+    /// Scores of the memory itself.
+    pub own: HitScore,
+    /// The share of the question's words, weighted by rarity, that the memory contains. `None` if
+    /// unknown.
+    pub shared: Option<f32>,
+    /// The greatest cosine of the memory to a single word of the question.
+    pub nearest_word: f32,
+    /// Scores of the turn before; zeros if there was none.
+    pub before: HitScore,
+    /// Scores of the turn after, if that turn became no memory; else zeros.
+    pub after: HitScore,
+}
+
+/// The scores of a text for a question.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HitScore {
+    /// BM25; 0 without a common word.
+    pub words: f32,
+    pub cosine: f32,
+}
+
+/// A question with the conditions that an answer must meet.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    pub text: &'a str,
+    pub session: Option<&'a str>,
+    pub kinds: &'a [Kind],
+    pub metadata: &'a Metadata,
+    pub as_of: Option<Time>,
+    pub as_of_offset: Option<i64>,
+    pub include_archived: bool,
+    pub explain: bool,
+    pub limit: usize,
+    /// The only speaker that the question names, normalised by `text::name`.
+    pub speaker: Option<&'a str>,
+    /// BM25 of a memory with every word of the question once. A word in no memory counts as the
+    /// rarest.
+    pub information: f32,
+    /// Memories of less relevance are left out.
+    pub min_relevance: f32,
+    /// A cross-encoder reranks the result, so the floor is lower here.
+    pub is_reranked: bool,
+}
+
+impl<'a> Question<'a> {
+    /// Combines one query of a recall with the conditions that its queries share.
+    pub fn of(
+        recall: &'a Recall,
+        text: &'a str,
+        speaker: Option<&'a str>,
+        information: f32,
+    ) -> Question<'a> {
+        Question {
+            text,
+            speaker,
+            information,
+            min_relevance: recall.min_relevance,
+            is_reranked: false,
+            session: recall.session.as_deref(),
+            kinds: &recall.kinds,
+            metadata: &recall.metadata,
+            as_of: recall.as_of,
+            as_of_offset: recall.as_of_offset,
+            include_archived: recall.include_archived,
+            explain: recall.explain,
+            limit: recall.limit,
+        }
+    }
+}
+
+/// The ranked memories, and the match; `None` if the policy does not estimate relevance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedHits {
+    pub ranked: Vec<Ranked>,
+    pub matched: Option<Match>,
+}
+
+/// The inputs of the relevance estimate, besides the score.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Signals {
+    pub cosine: f32,
+    pub nearest_word: f32,
+    pub shared: Option<f32>,
+}
+
+/// A memory with the score and the numbers that made the score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    pub memory: Arc<Memory>,
+    pub score: f32,
+    /// The part of the score from the memory's own cosine and BM25, without bonuses and without the
+    /// neighbouring turns.
+    pub by_itself: f32,
+    /// A newer memory had replaced this one at the time the question asks about.
+    pub superseded: bool,
+    pub signals: Signals,
+    /// The probability that the memory answers. `None` if the policy does not estimate relevance.
+    pub relevance: Option<f32>,
+    pub terms: Vec<(&'static str, f32)>,
+    /// For a revised memory: the day and the words of the revision.
+    pub note: Option<String>,
+}
+
+impl Ranked {
+    /// Makes an entry of which only the score is known.
+    pub fn new(
+        memory: Arc<Memory>,
+        score: f32,
+        superseded: bool,
+        terms: Vec<(&'static str, f32)>,
+    ) -> Ranked {
+        Ranked {
+            memory,
+            score,
+            by_itself: score,
+            superseded,
+            signals: Signals::default(),
+            relevance: None,
+            terms,
+            note: None,
+        }
+    }
+}
+
+/// A finished block. Invariant: `tokens` is the caller's count of `text`, and at most the budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptBlock {
+    pub text: String,
+    pub tokens: usize,
+    /// Places of the memories inside, in the ranking, ascending.
+    pub taken: Vec<usize>,
+}

@@ -1,0 +1,318 @@
+//! Encodes texts as vectors of unit length: the [`Embedder`] trait, its two implementations and the
+//! choice between them.
+//!
+//! `onnx.rs` runs a model, `hash.rs` is the stand-in without a model. `pool.rs` runs several
+//! sessions, `cache.rs` keeps recent vectors, and `spread.rs` reads how the cosines of an encoder
+//! are spread. No module here knows memories; the caller decides which texts to encode.
+
+mod cache;
+mod hash;
+pub mod measure;
+mod onnx;
+pub mod pool;
+mod spread;
+
+use domain::CosineScale;
+use domain::fault::Result;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokenizers::Tokenizer;
+
+/// Encodes one text at a time, never a batch: eight-bit activations are quantised per tensor, so
+/// the vector of a text would depend on the other texts (cosine 0.991 to itself), and on a CPU a
+/// batch is no faster than texts without padding.
+pub trait Embedder: Send {
+    /// Returns a vector of unit length, also for an empty text.
+    fn encode(&mut self, text: &str) -> Result<Vec<f32>>;
+    fn dimensions(&self) -> usize;
+    /// Identifies the model: names differ whenever vectors could. A shard stores the name of the
+    /// model that made its vectors.
+    fn name(&self) -> &str;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelChoice {
+    /// A directory with `model.onnx`, `tokenizer.json` and, optionally, `vocab.txt` and
+    /// `spread.json`.
+    Directory(PathBuf),
+    /// The stand-in without a model: texts are similar if they share words.
+    Hash,
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub model: ModelChoice,
+    /// The shared library of ONNX Runtime, if the library is not in the model's directory.
+    pub library: Option<PathBuf>,
+    /// Limits the tokens of a text, special tokens included. The rest of the text is not encoded.
+    pub tokens_max: usize,
+    /// Threads of one session, which encodes one text.
+    pub threads: usize,
+}
+
+/// A loaded model that has encoded a text of maximum length. Opens a session for each thread.
+pub struct Model {
+    loaded: Loaded,
+}
+
+enum Loaded {
+    Directory(Box<onnx::EncoderDirectory>),
+    Hash,
+}
+
+impl Model {
+    pub fn open(options: &Options) -> Result<Model> {
+        let loaded = match &options.model {
+            ModelChoice::Directory(path) => Loaded::Directory(Box::new(
+                onnx::EncoderDirectory::open(path, options)?.measured(path)?,
+            )),
+            ModelChoice::Hash => Loaded::Hash,
+        };
+        Ok(Model { loaded })
+    }
+
+    /// Opens the encoder without reading `spread.json`, for a measurement.
+    pub fn open_unmeasured(options: &Options) -> Result<Model> {
+        match &options.model {
+            ModelChoice::Directory(path) => Ok(Model {
+                loaded: Loaded::Directory(Box::new(onnx::EncoderDirectory::open(path, options)?)),
+            }),
+            ModelChoice::Hash => Model::open(options),
+        }
+    }
+
+    pub fn session(&self) -> Result<Box<dyn Embedder>> {
+        match &self.loaded {
+            Loaded::Directory(directory) => Ok(Box::new(directory.session()?)),
+            Loaded::Hash => Ok(Box::new(hash::Hashed)),
+        }
+    }
+
+    pub fn is_stand_in(&self) -> bool {
+        matches!(self.loaded, Loaded::Hash)
+    }
+
+    pub fn tokens(&self) -> TokenCounter {
+        match &self.loaded {
+            Loaded::Directory(directory) => TokenCounter { tokenizer: Some(directory.tokenizer()) },
+            Loaded::Hash => TokenCounter::estimate(),
+        }
+    }
+
+    /// Returns the word pieces, most frequent first, as a background for the rarity of a word.
+    /// `None` for tokenizers without such an order.
+    pub fn vocabulary(&self) -> Option<Vec<String>> {
+        match &self.loaded {
+            Loaded::Directory(directory) => directory.vocabulary(),
+            Loaded::Hash => None,
+        }
+    }
+
+    /// Returns the mean and deviation of this encoder's cosines of unrelated texts.
+    pub fn spread(&self) -> CosineScale {
+        match &self.loaded {
+            Loaded::Directory(directory) => directory.spread(),
+            Loaded::Hash => hash::SPREAD,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match &self.loaded {
+            Loaded::Directory(directory) => directory.name(),
+            Loaded::Hash => hash::NAME,
+        }
+    }
+
+    pub fn dimensions(&self) -> usize {
+        match &self.loaded {
+            Loaded::Directory(directory) => directory.dimensions(),
+            Loaded::Hash => hash::DIMENSIONS,
+        }
+    }
+}
+
+/// Counts the tokens of a text, for comparison with a budget.
+#[derive(Clone)]
+pub struct TokenCounter {
+    tokenizer: Option<Arc<Tokenizer>>,
+}
+
+impl TokenCounter {
+    /// Estimates four characters a token, which is usual for English.
+    pub fn estimate() -> TokenCounter {
+        TokenCounter { tokenizer: None }
+    }
+
+    /// Counts the tokens of the whole text, without special tokens.
+    pub fn count(&self, text: &str) -> usize {
+        let counted =
+            self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.encode_fast(text, false).ok());
+        counted.map_or_else(|| text.chars().count().div_ceil(4), |encoding| encoding.len())
+    }
+}
+
+/// Scales a vector to unit length. A vector without direction becomes the first axis, so that every
+/// cosine is a number.
+fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+    let norm = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+    if norm > 0.0 && norm.is_finite() {
+        vector.iter_mut().for_each(|x| *x /= norm);
+    } else {
+        vector.fill(0.0);
+        vector[0] = 1.0;
+    }
+    vector
+}
+
+/// Subtracts the centre that all vectors of an encoder share, if there is one.
+fn centred(mut vector: Vec<f32>, centre: &[f32]) -> Vec<f32> {
+    if centre.is_empty() {
+        return vector;
+    }
+    vector.iter_mut().zip(centre).for_each(|(x, shared)| *x -= shared);
+    unit(vector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+
+    /// Opens the real model, or returns `None` with a visible message if no model is available.
+    fn real_model(tokens_max: usize) -> Option<Model> {
+        let Some(directory) = std::env::var_os("KEEPSAKE_TEST_MODEL") else {
+            // Written to stderr directly, since the test harness hides the output of tests that
+            // pass.
+            let _ = writeln!(
+                io::stderr(),
+                "SKIPPED: KEEPSAKE_TEST_MODEL names no model directory, \
+                 the real embedder is NOT tested"
+            );
+            return None;
+        };
+        let model = ModelChoice::Directory(PathBuf::from(directory));
+        Some(
+            Model::open(&Options { model, library: None, tokens_max, threads: 1 })
+                .expect("the test model opens"),
+        )
+    }
+
+    fn stand_in() -> Model {
+        Model::open(&Options {
+            model: ModelChoice::Hash,
+            library: None,
+            tokens_max: 256,
+            threads: 1,
+        })
+        .expect("needs nothing")
+    }
+
+    fn cosine(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(x, y)| x * y).sum()
+    }
+
+    fn conforms(model: &Model) {
+        let mut embedder = model.session().expect("a session opens");
+        let mut other = model.session().expect("a second session opens");
+        assert_eq!((embedder.dimensions(), embedder.name()), (model.dimensions(), model.name()));
+
+        let long = "memory of a walk by the river ".repeat(3_000);
+        let strange = "\u{0} 東京 🙂 naïve\tcafé ".repeat(20);
+        for text in
+            ["", " ", "?!", "what is it", "I moved to Lisbon", &long, &"x".repeat(70_000), &strange]
+        {
+            let vector = embedder.encode(text).expect("any text is encoded");
+            assert_eq!(vector.len(), model.dimensions());
+            assert!(
+                (cosine(&vector, &vector) - 1.0).abs() < 1e-4,
+                "not of unit length: {:?}",
+                text.get(..20)
+            );
+            assert_eq!(
+                vector,
+                embedder.encode(text).expect("again"),
+                "the same text, the same vector"
+            );
+            assert_eq!(vector, other.encode(text).expect("elsewhere"), "sessions agree");
+        }
+
+        let mut near =
+            |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
+        let allergy = "I am allergic to peanuts";
+        assert!(
+            near(allergy, "peanuts: I'm allergic")
+                > near(allergy, "the match begins at noon") + 0.3
+        );
+        assert!(
+            near("my sister Anna lives in Berlin", "where does Anna live?")
+                > near("my sister Anna lives in Berlin", allergy) + 0.1
+        );
+    }
+
+    #[test]
+    fn the_stand_in_conforms_to_the_trait() {
+        conforms(&stand_in());
+    }
+
+    #[test]
+    fn the_real_model_conforms_to_the_trait() {
+        real_model(256).iter().for_each(conforms);
+    }
+
+    #[test]
+    fn the_real_model_finds_a_paraphrase_without_a_shared_word() {
+        let Some(model) = real_model(256) else { return };
+        let mut embedder = model.session().unwrap();
+        let mut near =
+            |a: &str, b: &str| cosine(&embedder.encode(a).unwrap(), &embedder.encode(b).unwrap());
+        let dog = "The dog chased its tail";
+        assert!(
+            near(dog, "A puppy was running in circles") > near(dog, "Taxes are due in April") + 0.2
+        );
+    }
+
+    #[test]
+    fn text_beyond_the_token_limit_is_not_encoded() {
+        let Some(model) = real_model(16) else { return };
+        let mut embedder = model.session().unwrap();
+        let mut encode = |count| embedder.encode(&vec!["river"; count].join(" ")).unwrap();
+        assert_eq!(encode(14), encode(15), "14 words and two special tokens are 16");
+        assert_ne!(encode(13), encode(14));
+    }
+
+    #[test]
+    fn tokens_are_counted_without_special_ones_and_to_the_end() {
+        fn check(counter: &TokenCounter, text: &str, expected: usize) {
+            assert_eq!(counter.count(text), expected, "{text:.20}");
+        }
+        let estimate = stand_in().tokens();
+        check(&estimate, "", 0);
+        check(&estimate, "Lisb", 1);
+        check(&estimate, "ééééé", 2);
+        let Some(model) = real_model(256) else { return };
+        let counter = model.tokens();
+        check(&counter, "", 0);
+        check(&counter, "I moved to Lisbon", 4);
+        check(&counter, &"river ".repeat(1_000), 1_000);
+    }
+
+    #[test]
+    fn the_vocabulary_begins_with_the_commonest_words() {
+        assert_eq!(stand_in().vocabulary(), None);
+        let Some(model) = real_model(256) else { return };
+        let words = model.vocabulary().expect("a WordPiece model has one");
+        let mut last = None;
+        for word in ["the", "river", "peanuts"] {
+            let rank = words.iter().position(|other| other == word);
+            assert!(rank.is_some() && rank > last, "{word}: {rank:?}");
+            last = rank;
+        }
+    }
+
+    #[test]
+    fn a_vector_without_direction_is_still_of_unit_length() {
+        assert_eq!(unit(vec![0.0, 0.0]), [1.0, 0.0]);
+        assert_eq!(unit(vec![f32::NAN, 2.0]), [1.0, 0.0]);
+        assert_eq!(unit(vec![0.0, -3.0]), [0.0, -1.0]);
+    }
+}

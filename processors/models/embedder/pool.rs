@@ -1,0 +1,415 @@
+//! Encodes batches of texts on several threads and returns the vectors in the order of the texts.
+//!
+//! 1. `begin` puts a `Share` for each worker into a bounded queue; all shares refer to the same
+//!    `Batch`.
+//! 2. Each worker takes the next text of the batch until none is left, so a long text delays only
+//!    one worker.
+//! 3. Each worker sends one `Answer` with all its vectors. `finish` puts them in order.
+//!
+//! The pool starts no thread: its owner starts one for each [`Worker`], with a session of its own.
+
+use super::Embedder;
+use super::cache::{CachedBatch, VectorCache};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use domain::fault::{Fault, Result, StopName};
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Creates a pool and its worker, to be cloned for each thread. At most `queue` shares wait for a
+/// worker; a caller with more shares blocks.
+pub fn pool(queue: usize) -> (Pool, Worker) {
+    let (sender, shares) = bounded(queue.max(1));
+    let (alive, ended) = bounded(0);
+    let workers = Arc::new(AtomicUsize::new(0));
+    let threads = Threads { shares: sender, workers: workers.clone(), ended };
+    (
+        Pool { workers: Workers::Threads(threads), encoded: Arc::default(), cache: None },
+        Worker { shares, workers, _alive: alive },
+    )
+}
+
+/// Creates a pool without workers: the calling thread encodes.
+pub fn in_place(embedder: Box<dyn Embedder>) -> Pool {
+    Pool {
+        workers: Workers::Caller(Arc::new(Mutex::new(embedder))),
+        encoded: Arc::default(),
+        cache: None,
+    }
+}
+
+#[derive(Clone)]
+pub struct Pool {
+    workers: Workers,
+    encoded: Arc<Encoded>,
+    cache: Option<Arc<VectorCache>>,
+}
+
+#[derive(Clone)]
+enum Workers {
+    Threads(Threads),
+    Caller(Arc<Mutex<Box<dyn Embedder>>>),
+}
+
+#[derive(Clone)]
+struct Threads {
+    shares: Sender<Share>,
+    /// Number of running workers.
+    workers: Arc<AtomicUsize>,
+    /// Carries no message: the channel closes with the last worker. The channel of shares cannot
+    /// show that, since shares stay in it when no worker is left.
+    ended: Receiver<Infallible>,
+}
+
+#[derive(Default)]
+struct Encoded {
+    texts: AtomicU64,
+    bytes: AtomicU64,
+    /// The texts, after `record` was called.
+    recorded: OnceLock<Mutex<Vec<String>>>,
+}
+
+/// One worker's part of a batch. The texts are not divided in advance: each worker takes the next
+/// one when it is free.
+struct Share {
+    batch: Arc<Batch>,
+    answer: Sender<Answer>,
+}
+
+struct Batch {
+    texts: Vec<String>,
+    next: AtomicUsize,
+    began: Instant,
+    /// Time until the last worker finished the batch.
+    took_us: AtomicU64,
+}
+
+/// A batch that is being encoded while the caller does something else. Dropping it stops the
+/// encoding of its remaining texts.
+pub struct Pending {
+    batch: Arc<Batch>,
+    cached: Option<CachedBatch>,
+    /// `None` if the calling thread encodes, in `finish`.
+    answers: Option<Receiver<Answer>>,
+}
+
+/// All vectors that one worker made of a batch, with their places. One message holds them all,
+/// because waking the caller costs more than encoding a short text.
+type Answer = Result<Vec<(usize, Vec<f32>)>>;
+
+impl Pool {
+    /// Adds a cache for the vectors of this many recently encoded texts.
+    pub fn remembering(self, texts: usize) -> Pool {
+        Pool { cache: (texts > 0).then(|| Arc::new(VectorCache::new(texts))), ..self }
+    }
+
+    /// Encodes texts and returns the vectors in their order, or the first fault.
+    pub fn encode_all(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
+        Ok(self.finish(self.begin(texts)?)?.0)
+    }
+
+    /// Starts to encode a batch. [`Pool::finish`] waits for the vectors.
+    pub fn begin(&self, texts: Vec<String>) -> Result<Pending> {
+        let (cached, texts) = match &self.cache {
+            Some(cache) => {
+                let (cached, to_encode) = cache.look_up(texts);
+                (Some(cached), to_encode)
+            }
+            None => (None, texts),
+        };
+        let batch = Arc::new(Batch {
+            texts,
+            next: AtomicUsize::new(0),
+            began: Instant::now(),
+            took_us: AtomicU64::new(0),
+        });
+        let answers = match &self.workers {
+            Workers::Threads(threads) => Some(threads.begin(&batch)?),
+            Workers::Caller(_) => None,
+        };
+        Ok(Pending { batch, cached, answers })
+    }
+
+    /// Waits for the vectors of a batch. Also returns how long the encoding took.
+    pub fn finish(&self, mut pending: Pending) -> Result<(Vec<Vec<f32>>, Duration)> {
+        let batch = &pending.batch;
+        let vectors = match (&self.workers, &pending.answers) {
+            (Workers::Threads(threads), Some(answers)) => {
+                threads.in_order(answers, batch.texts.len())?
+            }
+            (Workers::Caller(embedder), _) => {
+                let mut embedder = embedder.lock();
+                batch.encode(embedder.as_mut())?.into_iter().map(|(_, vector)| vector).collect()
+            }
+            (Workers::Threads(_), None) => return Err(workers_gone()),
+        };
+        self.count(&batch.texts);
+        let took = Duration::from_micros(batch.took_us.load(Ordering::Relaxed));
+        Ok((self.completed(pending.cached.take(), vectors), took))
+    }
+
+    fn completed(&self, cached: Option<CachedBatch>, vectors: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+        match (&self.cache, cached) {
+            (Some(cache), Some(cached)) => cache.complete(cached, vectors),
+            _ => vectors,
+        }
+    }
+
+    /// Returns the number of texts encoded since the start, over all clones of the pool.
+    pub fn texts_encoded(&self) -> u64 {
+        self.encoded.texts.load(Ordering::Relaxed)
+    }
+
+    pub fn bytes_encoded(&self) -> u64 {
+        self.encoded.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Starts to record every encoded text, so that a benchmark can measure with the same texts.
+    pub fn record(&self) {
+        self.encoded.recorded.get_or_init(Mutex::default);
+    }
+
+    /// Returns the texts recorded since the last call.
+    pub fn recorded(&self) -> Vec<String> {
+        let recorded = self.encoded.recorded.get();
+        recorded.map(|texts| std::mem::take(&mut *texts.lock())).unwrap_or_default()
+    }
+
+    fn count(&self, texts: &[String]) {
+        let bytes = texts.iter().map(String::len).sum::<usize>();
+        self.encoded.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
+        self.encoded.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(recorded) = self.encoded.recorded.get() {
+            recorded.lock().extend_from_slice(texts);
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.batch.next.store(self.batch.texts.len(), Ordering::Relaxed);
+    }
+}
+
+impl Threads {
+    fn begin(&self, batch: &Arc<Batch>) -> Result<Receiver<Answer>> {
+        let count = batch.texts.len();
+        let shares = self.workers.load(Ordering::Relaxed).max(1).min(count);
+        // Invariant: the channel has room for the answer to every share, so a worker never waits
+        // for the caller.
+        let (sender, answers) = bounded(shares);
+        for _ in 0..shares {
+            self.shares
+                .send(Share { batch: batch.clone(), answer: sender.clone() })
+                .map_err(|_| workers_gone())?;
+        }
+        // Order matters: without our own sender, the channel of answers closes when the workers'
+        // are dropped.
+        drop(sender);
+        Ok(answers)
+    }
+
+    fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Vec<f32>>> {
+        let mut vectors = vec![None; count];
+        while vectors.iter().any(Option::is_none) {
+            let answer = select! {
+                recv(answers) -> answer => answer.ok(),
+                recv(self.ended) -> _ => answers.try_recv().ok(),
+            };
+            for (place, vector) in answer.ok_or_else(workers_gone)?? {
+                vectors[place] = Some(vector);
+            }
+        }
+        vectors.into_iter().collect::<Option<_>>().ok_or_else(workers_gone)
+    }
+}
+
+/// The part of a pool that runs on a thread. A clone that is not run must be dropped, or a caller
+/// waits for it after the others have died.
+#[derive(Clone)]
+pub struct Worker {
+    shares: Receiver<Share>,
+    workers: Arc<AtomicUsize>,
+    _alive: Sender<Infallible>,
+}
+
+impl Worker {
+    /// Encodes until every clone of the pool is dropped.
+    pub fn run(self, mut embedder: Box<dyn Embedder>) {
+        // Never decremented: too many shares end at once, too few would leave a worker idle.
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        for share in &self.shares {
+            let vectors = share.batch.encode(embedder.as_mut());
+            // The caller may have stopped at an earlier fault.
+            let _ = share.answer.send(vectors);
+        }
+    }
+}
+
+impl Batch {
+    fn encode(&self, embedder: &mut dyn Embedder) -> Answer {
+        let mut vectors = Vec::new();
+        loop {
+            let place = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(text) = self.texts.get(place) else {
+                self.took_us.fetch_max(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
+                return Ok(vectors);
+            };
+            match embedder.encode(text) {
+                Ok(vector) => vectors.push((place, vector)),
+                Err(fault) => {
+                    // Stops the other workers of the batch.
+                    self.next.store(self.texts.len(), Ordering::Relaxed);
+                    return Err(fault);
+                }
+            }
+        }
+    }
+}
+
+fn workers_gone() -> Fault {
+    Fault::stop(StopName::ThreadDied, "an encoder thread died; the cause is in the log above")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn a_cached_text_is_not_encoded_again() {
+        let pool = in_place(Box::new(Length)).remembering(2);
+        assert_eq!(encoded_so_far(&pool, &["a", "bb", "a", "a"]), 2);
+        assert_eq!(encoded_so_far(&pool, &["bb", "a"]), 2);
+        assert_eq!(encoded_so_far(&pool, &["ccc", "a"]), 3);
+        assert_eq!(encoded_so_far(&pool, &["bb"]), 4, "the least recently used vector is evicted");
+        assert!(pool.encode_all(vec!["fault".into()]).is_err());
+        assert_eq!(encoded_so_far(&pool, &[]), 4);
+    }
+
+    #[test]
+    fn a_pending_batch_is_encoded_in_the_background_and_may_be_dropped() {
+        let (pool, worker) = pool(1);
+        thread::spawn(move || worker.run(Box::new(Length)));
+        drop(pool.begin(owned(&["a", "bb"])).expect("a worker"));
+        let first = pool.begin(owned(&["ccc"])).expect("a worker");
+        let second = pool.begin(owned(&[])).expect("a worker");
+        assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Vec<f32>>::new());
+        assert_eq!(pool.finish(first).expect("no fault").0, [[3.0]]);
+        assert_eq!(pool.texts_encoded(), 1, "a dropped batch is not counted");
+    }
+
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    /// Encodes texts and returns how many texts the model has encoded since the start.
+    fn encoded_so_far(pool: &Pool, texts: &[&str]) -> u64 {
+        let vectors = pool.encode_all(owned(texts)).expect("no text requests a fault");
+        let expected: Vec<_> = texts.iter().map(|text| vec![text.len() as f32]).collect();
+        assert_eq!(vectors, expected);
+        pool.texts_encoded()
+    }
+
+    /// An encoder whose vector is the length of the text. Fails and panics on request.
+    struct Length;
+
+    impl Embedder for Length {
+        fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
+            match text {
+                "fault" => Err(Fault::stop(StopName::ModelUnusable, "as asked")),
+                "panic" => panic!("as asked"),
+                _ => Ok(vec![text.len() as f32]),
+            }
+        }
+
+        fn dimensions(&self) -> usize {
+            1
+        }
+
+        fn name(&self) -> &str {
+            "length"
+        }
+    }
+
+    fn encode_with(workers: usize, texts: &[&str]) -> (Result<Vec<Vec<f32>>>, Pool) {
+        let (pool, worker) = pool(2);
+        for _ in 0..workers {
+            let worker = worker.clone();
+            thread::spawn(move || worker.run(Box::new(Length)));
+        }
+        drop(worker);
+        (pool.encode_all(owned(texts)), pool)
+    }
+
+    fn check_stops(workers: usize, texts: &[&str], expected: StopName) {
+        match encode_with(workers, texts).0 {
+            Err(Fault::Stop(stop)) => assert_eq!(stop.name, expected),
+            other => panic!("expected {expected:?}, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn vectors_come_in_the_order_of_the_texts_however_many_there_are() {
+        let texts: Vec<String> = (0..500).map(|n| "x".repeat(n % 37)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        for workers in [1, 3] {
+            let (vectors, pool) = encode_with(workers, &texts);
+            let lengths: Vec<f32> = vectors.unwrap().iter().map(|vector| vector[0]).collect();
+            assert_eq!(lengths, texts.iter().map(|text| text.len() as f32).collect::<Vec<_>>());
+            assert_eq!(pool.texts_encoded(), 500);
+            assert_eq!(
+                pool.bytes_encoded(),
+                texts.iter().map(|text| text.len() as u64).sum::<u64>()
+            );
+        }
+    }
+
+    #[test]
+    fn texts_are_recorded_only_after_record() {
+        let (_, pool) = encode_with(1, &["before"]);
+        assert!(pool.recorded().is_empty());
+        pool.record();
+        let _ = pool.encode_all(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(pool.recorded(), ["a", "b"]);
+        assert!(pool.recorded().is_empty());
+    }
+
+    #[test]
+    fn nothing_to_encode_needs_no_worker() {
+        assert!(encode_with(0, &[]).0.unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pool_without_workers_encodes_on_the_calling_thread() {
+        let pool = in_place(Box::new(Length));
+        assert_eq!(pool.encode_all(vec!["ab".to_owned(), "a".to_owned()]).unwrap(), [[2.0], [1.0]]);
+        assert!(pool.encode_all(vec!["fault".to_owned()]).is_err());
+        assert_eq!(pool.texts_encoded(), 2);
+    }
+
+    #[test]
+    fn a_fault_of_the_model_reaches_the_caller() {
+        check_stops(2, &["a", "fault", "b", "c", "d", "e"], StopName::ModelUnusable);
+    }
+
+    #[test]
+    fn dead_workers_stop_the_caller_instead_of_blocking_it() {
+        check_stops(0, &["a"], StopName::ThreadDied);
+        check_stops(1, &["a", "panic", "b", "c", "d", "e"], StopName::ThreadDied);
+        check_stops(2, &["a", "panic", "b"], StopName::ThreadDied);
+    }
+
+    #[test]
+    fn a_worker_ends_when_all_handles_are_gone() {
+        let (pool, worker) = pool(1);
+        let handle = thread::spawn(move || worker.run(Box::new(Length)));
+        let other = pool.clone();
+        drop(pool);
+        assert_eq!(other.encode_all(vec!["ab".to_owned()]).unwrap(), [[2.0]]);
+        drop(other);
+        handle.join().unwrap();
+    }
+}

@@ -1,0 +1,158 @@
+//! Checks the conditions of a question on a memory: scope, kind, metadata, archive, `as_of`. A
+//! memory that fails one is no answer, however relevant. The user is no condition: the store's keys
+//! separate users.
+
+use domain::{Memory, Metadata, Scope};
+use memory::ranking::Question;
+
+/// True if the memory meets every condition of the question.
+pub fn admitted(memory: &Memory, question: &Question) -> bool {
+    is_in_scope(memory, question)
+        && (question.kinds.is_empty() || question.kinds.contains(&memory.kind))
+        && has_all(&memory.metadata, question.metadata)
+        && (!memory.archived || question.include_archived)
+        && was_known(memory, question)
+        && (!is_superseded(memory, question) || question.include_archived || question.explain)
+}
+
+/// True if the memory may lend its relevance to neighbouring turns, even if it is no answer itself:
+/// it was known at the time, and is not private to another session.
+pub fn lends_context(memory: &Memory, question: &Question) -> bool {
+    is_in_scope(memory, question) && was_known(memory, question)
+}
+
+/// True if a newer memory had replaced this one at the time the question asks about.
+pub fn is_superseded(memory: &Memory, question: &Question) -> bool {
+    // A memory that changed after `as_of_offset` may have been replaced after it, and counts as
+    // valid. `arrange.rs` places it behind its successor if that was known too.
+    if question.as_of_offset.is_some_and(|offset| memory.changed > offset) {
+        return false;
+    }
+    match (memory.valid_to, question.as_of) {
+        (Some(end), Some(time)) => end <= time,
+        (Some(_), None) => true,
+        (None, _) => memory.superseded_by.is_some(),
+    }
+}
+
+/// Admits a session's private memories only if the question names that session. Other memories are
+/// not filtered by session.
+fn is_in_scope(memory: &Memory, question: &Question) -> bool {
+    memory.scope != Scope::Session
+        || (memory.session.is_some() && memory.session.as_deref() == question.session)
+}
+
+fn has_all(metadata: &Metadata, wanted: &Metadata) -> bool {
+    wanted.iter().all(|(name, value)| metadata.get(name) == Some(value))
+}
+
+/// Limit: if a memory changed after `as_of_offset`, only its source offset shows when it was made,
+/// and a forwarded record has the offset of another partition.
+fn was_known(memory: &Memory, question: &Question) -> bool {
+    question.as_of.is_none_or(|time| memory.created_at <= time && memory.valid_from <= time)
+        && question
+            .as_of_offset
+            .is_none_or(|offset| memory.changed <= offset || memory.source.offset <= offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{ask, memory, nothing};
+    use super::*;
+    use domain::{Kind, MemoryId, Time};
+
+    fn check(edit: impl Fn(&mut Memory), question: &Question, expected: bool) {
+        let mut subject = memory(1, "I live in Berlin");
+        edit(&mut subject);
+        assert_eq!(admitted(&subject, question), expected, "{question:?}");
+    }
+
+    #[test]
+    fn session_memories_are_admitted_only_for_their_session() {
+        let none = nothing();
+        fn private(memory: &mut Memory) {
+            (memory.scope, memory.session) = (Scope::Session, Some("s1".into()));
+        }
+        check(private, &ask("q", &none), false);
+        check(private, &Question { session: Some("s2"), ..ask("q", &none) }, false);
+        check(private, &Question { session: Some("s1"), ..ask("q", &none) }, true);
+        check(
+            |memory| memory.session = Some("s1".into()),
+            &Question { session: Some("s2"), ..ask("q", &none) },
+            true,
+        );
+        check(|memory| memory.scope = Scope::Session, &ask("q", &none), false);
+        check(|memory| memory.scope = Scope::Tenant, &ask("q", &none), true);
+    }
+
+    #[test]
+    fn kinds_and_metadata_are_conditions() {
+        let none = nothing();
+        let kinds = [Kind::new("preference")];
+        check(|_| (), &Question { kinds: &kinds, ..ask("q", &none) }, false);
+        check(
+            |memory| memory.kind = kinds[0].clone(),
+            &Question { kinds: &kinds, ..ask("q", &none) },
+            true,
+        );
+        let wanted = Metadata::from([("app".into(), "chat".into())]);
+        check(|_| (), &ask("q", &wanted), false);
+        check(
+            |memory| memory.metadata = Metadata::from([("app".into(), "mail".into())]),
+            &ask("q", &wanted),
+            false,
+        );
+        check(|memory| memory.metadata = wanted.clone(), &ask("q", &wanted), true);
+    }
+
+    #[test]
+    fn superseded_and_archived_memories_are_admitted_only_on_request() {
+        let none = nothing();
+        fn old(memory: &mut Memory) {
+            (memory.valid_to, memory.superseded_by) =
+                (Some(Time(50)), Some(MemoryId::of(&memory.source, 9)));
+        }
+        check(old, &ask("q", &none), false);
+        check(old, &Question { explain: true, ..ask("q", &none) }, true);
+        check(old, &Question { include_archived: true, ..ask("q", &none) }, true);
+        check(|memory| memory.archived = true, &ask("q", &none), false);
+        check(
+            |memory| memory.archived = true,
+            &Question { explain: true, ..ask("q", &none) },
+            false,
+        );
+        check(
+            |memory| memory.archived = true,
+            &Question { include_archived: true, ..ask("q", &none) },
+            true,
+        );
+    }
+
+    #[test]
+    fn as_of_a_time_admits_memories_known_and_valid_then() {
+        let none = nothing();
+        fn lived(memory: &mut Memory) {
+            (memory.created_at, memory.valid_from, memory.valid_to) =
+                (Time(10), Time(10), Some(Time(50)));
+        }
+        for (time, expected) in [(9, false), (10, true), (49, true), (50, false)] {
+            check(lived, &Question { as_of: Some(Time(time)), ..ask("q", &none) }, expected);
+        }
+        check(lived, &Question { as_of: Some(Time(60)), explain: true, ..ask("q", &none) }, true);
+    }
+
+    #[test]
+    fn as_of_an_offset_ignores_later_changes() {
+        let none = nothing();
+        fn replaced_at_9(memory: &mut Memory) {
+            (memory.source.offset, memory.changed, memory.valid_to) = (5, 9, Some(Time(50)));
+        }
+        for (offset, expected) in [(4, false), (5, true), (8, true), (9, false)] {
+            check(
+                replaced_at_9,
+                &Question { as_of_offset: Some(offset), ..ask("q", &none) },
+                expected,
+            );
+        }
+    }
+}

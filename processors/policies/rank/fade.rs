@@ -1,0 +1,143 @@
+//! Computes the strength of a memory at a moment: `importance × confidence × recency`.
+//!
+//! 1. `t` is the number of half-lives since the memory was created, used or confirmed.
+//! 2. The half-life is the kind's, times `1 + ln(1 + uses + 2 · confirmations)` if the profile lets
+//!    uses prolong it.
+//! 3. Recency is `(1 + 3t)^-1/2` for [`Shape::PowerLaw`] and `2^-t` for [`Shape::Exponential`]. The
+//!    power law has the form of the forgetting curve of [FSRS], scaled to one half at the half-life
+//!    instead of 90 % at the stability.
+//!
+//! Invariant: nothing here is stored. Every read computes the strength again from fields that time
+//! alone does not change, so a change of a profile acts at once.
+//!
+//! [FSRS]: https://github.com/open-spaced-repetition/fsrs4anki/wiki/The-Algorithm
+
+use domain::{Memory, Time};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// One half after one half-life, one quarter after five: the
+    /// [forgetting curve](https://en.wikipedia.org/wiki/Forgetting_curve) of people.
+    #[default]
+    PowerLaw,
+    /// One half after each half-life.
+    Exponential,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fade {
+    pub shape: Shape,
+    /// Used for kinds that are not in the table.
+    pub half_life_days: f32,
+    pub half_life_days_by_kind: BTreeMap<String, f32>,
+    /// Kinds that never fade.
+    pub exempt: BTreeSet<String>,
+    /// Uses and confirmations prolong the half-life.
+    pub uses_prolong: bool,
+}
+
+/// Returns the strength, 0 to 1.
+pub fn strength(memory: &Memory, fade: &Fade, now: Time) -> f32 {
+    unit(memory.importance) * unit(memory.confidence) * recency(memory, fade, now)
+}
+
+/// Returns 1 for a memory created, used or confirmed now, falling towards 0.
+pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
+    if fade.exempt.contains(memory.kind.as_str()) {
+        return 1.0;
+    }
+    let half_lives = now.days_since(memory.fresh_at).max(0.0) / half_life_days(memory, fade);
+    match fade.shape {
+        Shape::PowerLaw => 1.0 / (1.0 + 3.0 * half_lives).sqrt(),
+        Shape::Exponential => (-half_lives).exp2(),
+    }
+}
+
+/// A confirmation counts as two uses. The logarithm keeps a memory that is used often from lasting
+/// forever.
+fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
+    let of_kind = fade
+        .half_life_days_by_kind
+        .get(memory.kind.as_str())
+        .copied()
+        .unwrap_or(fade.half_life_days);
+    let proofs =
+        if fade.uses_prolong { memory.uses as f32 + 2.0 * memory.confirmed as f32 } else { 0.0 };
+    of_kind.max(f32::MIN_POSITIVE) * (1.0 + proofs.ln_1p())
+}
+
+/// Clamps to 0..=1; NaN becomes 0.
+pub(super) fn unit(value: f32) -> f32 {
+    if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{memory, weights};
+    use super::*;
+    use domain::Kind;
+    use proptest::prelude::*;
+
+    const DAY_MS: i64 = 86_400_000;
+
+    /// The default profile's numbers, with one half-life for all kinds.
+    fn fade() -> Fade {
+        Fade { half_life_days_by_kind: BTreeMap::new(), ..weights().fade }
+    }
+
+    fn check(fade: &Fade, days: i64, expected: f32) {
+        let actual = recency(&memory(1, "tea"), fade, Time(days * DAY_MS));
+        assert!(
+            (actual - expected).abs() < 1e-3,
+            "{actual} after {days} days, expected {expected}"
+        );
+    }
+
+    #[test]
+    fn half_is_left_after_a_half_life_in_either_shape() {
+        fn monthly(shape: Shape) -> Fade {
+            Fade { shape, half_life_days: 30.0, ..fade() }
+        }
+        check(&monthly(Shape::PowerLaw), 30, 0.5);
+        check(&monthly(Shape::PowerLaw), 150, 0.25);
+        check(&monthly(Shape::Exponential), 30, 0.5);
+        check(&monthly(Shape::Exponential), 60, 0.25);
+        check(&monthly(Shape::Exponential), -5, 1.0);
+    }
+
+    #[test]
+    fn a_kind_has_its_own_half_life_or_never_fades() {
+        let by_kind = BTreeMap::from([("fact".to_owned(), 10.0)]);
+        check(&Fade { half_life_days_by_kind: by_kind, ..fade() }, 10, 0.5);
+        let mut lasting = memory(1, "always answer in French");
+        lasting.kind = Kind::new("instruction");
+        assert_eq!(recency(&lasting, &fade(), Time(i64::MAX)), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn strength_never_grows_with_time_and_never_shrinks_by_use(
+            importance in -1f32..2.0, confidence in 0f32..1.0,
+            uses in 0u32..1000, confirmed in 0u32..1000,
+            early in 0i64..4_000, later in 0i64..4_000,
+            exponential: bool, half_life_days in 0f32..1000.0,
+        ) {
+            let shape = if exponential { Shape::Exponential } else { Shape::PowerLaw };
+            let fade = Fade { shape, half_life_days, ..fade() };
+            let mut subject = memory(1, "tea");
+            subject.importance = importance;
+            subject.confidence = confidence;
+            subject.uses = uses;
+            subject.confirmed = confirmed;
+            let first = strength(&subject, &fade, Time(early * DAY_MS));
+            let then = strength(&subject, &fade, Time((early + later) * DAY_MS));
+            prop_assert!((0.0..=1.0).contains(&first));
+            prop_assert!(then <= first + 1e-6);
+            subject.uses += 1;
+            prop_assert!(strength(&subject, &fade, Time(early * DAY_MS)) >= first - 1e-6);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! Ranks the memories that retrieval found for a question, and renders the prompt block.
+//!
+//! [`order`] does:
+//! 1. Admit memories under the question's conditions (`admit.rs`).
+//! 2. Score each one as a weighted sum of terms (`score.rs`, `terms.rs`).
+//! 3. Drop memories far behind the best one.
+//! 4. Estimate the probability that each one answers, and the match (`relevance.rs`).
+//! 5. Put versions of one fact together (`arrange.rs`), and drop repetitions and the surplus.
+//!
+//! [`block`] renders the result within a token budget (`prompt.rs`, `frame.rs`, `template.rs`).
+//!
+//! Pure: the time is an argument, and the search engines appear only as numbers in a [`Hit`].
+
+mod admit;
+mod arrange;
+mod fade;
+pub mod frame;
+mod prompt;
+mod relevance;
+mod rerank;
+#[cfg(test)]
+pub mod samples;
+mod score;
+mod template;
+mod terms;
+mod wording;
+mod written;
+
+pub use admit::{admitted, is_superseded};
+pub use arrange::{annotate, better_first};
+pub use fade::{Fade, Shape, recency, strength};
+pub use prompt::{block, framed};
+pub use relevance::{NoMatchLevels, Relevance};
+pub use rerank::reranked;
+pub use score::preselected;
+pub use template::Template;
+pub use terms::{Points, TERMS, Term};
+pub use wording::{NamedSpeaker, named};
+pub use written::{WrittenFade, WrittenRank};
+
+use domain::{MemoryId, Role, Time};
+use foldhash::fast::RandomState;
+use memory::ranking::{Hit, Question, Ranked, RankedHits};
+use std::collections::{HashMap, HashSet};
+
+/// The numbers of a profile for ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankOptions {
+    /// Used if two people or more speak.
+    pub several: TermWeights,
+    /// Used if one person speaks, to an assistant or alone.
+    pub single: TermWeights,
+    /// Limits the effect of recency, importance and confidence together to this share of a score,
+    /// up or down.
+    pub bound: f32,
+    pub fade: Fade,
+    /// The least score of a returned memory, as a share of the best one's `by_itself`.
+    pub floor: f32,
+    /// `None`: replies carry no relevance.
+    pub relevance: Option<Relevance>,
+    /// The factor on the score of a superseded memory.
+    pub superseded: f32,
+}
+
+/// The weights of the terms, the scale of BM25, and the factor on memories of an assistant or a
+/// tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TermWeights {
+    pub points: Points,
+    /// BM25 is divided by the best memory's, but by no less than this multiple of the question's
+    /// `information`. Otherwise a match of one common word could count as much as a perfect match.
+    pub words_full: f32,
+    pub assistant: f32,
+}
+
+/// Returns the admitted hits, best first, up to `question.limit`. Invariant: the order of `hits`
+/// does not change the result.
+pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Time) -> RankedHits {
+    let successors = successors(&hits);
+    let at = question.as_of.unwrap_or(now);
+    let mut ranked =
+        score::scored(hits, |hit| admitted(&hit.memory, question), question, weights, at);
+    let floor = if question.is_reranked { weights.floor * RERANKED_FLOOR } else { weights.floor };
+    cut_far_behind(&mut ranked, floor, &successors);
+    let matched = weights.relevance.as_ref().map(|relevance| {
+        relevance.estimate(&mut ranked);
+        relevance.matched(&ranked)
+    });
+    // Memories of unknown relevance stay.
+    ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
+    let mut ranked = arrange::arranged(ranked);
+    keep_first_different(&mut ranked, question.limit);
+    RankedHits { ranked, matched }
+}
+
+/// The share of the floor that applies before a rerank: the cross-encoder is there to raise
+/// memories that BM25 and cosine have placed too low.
+const RERANKED_FLOOR: f32 = 0.25;
+
+/// True if an old version is near enough to the question for its successor to answer instead.
+fn is_near(hit: &Hit) -> bool {
+    const NEAR_COSINE: f32 = 0.1;
+    hit.own.words > 0.0 || hit.own.cosine >= NEAR_COSINE
+}
+
+/// Collects the successors of the near hits. They are returned however differently they are worded.
+fn successors(hits: &[Hit]) -> HashSet<MemoryId, RandomState> {
+    let next: HashMap<MemoryId, MemoryId, RandomState> =
+        hits.iter().filter_map(|hit| Some((hit.memory.id, hit.memory.superseded_by?))).collect();
+    let mut successors = HashSet::default();
+    for hit in hits.iter().filter(|hit| is_near(hit)) {
+        let mut successor = hit.memory.superseded_by;
+        while let Some(id) = successor.filter(|id| successors.insert(*id)) {
+            successor = next.get(&id).copied();
+        }
+    }
+    successors
+}
+
+/// Drops the memories below the share `floor` of the best valid one. Superseded memories do not
+/// raise the floor, so that showing old versions hides no valid memory. The best one counts by
+/// `by_itself`: bonuses and neighbours can lift a memory above the floor and never lift the floor.
+fn cut_far_behind(
+    ranked: &mut Vec<Ranked>,
+    floor: f32,
+    successors: &HashSet<MemoryId, RandomState>,
+) {
+    let has_valid = ranked.iter().any(|one| !one.superseded);
+    let valid = ranked.iter().filter(|one| !(has_valid && one.superseded));
+    let best = valid.map(|one| one.by_itself).fold(0.0, f32::max);
+    let mut kept: HashMap<MemoryId, f32, RandomState> = ranked
+        .iter()
+        .filter(|one| one.score >= floor * best || successors.contains(&one.memory.id))
+        .map(|one| (one.memory.id, one.score))
+        .collect();
+    // Keeps a newer statement with the older one that it revises. Terminates: `kept` only grows.
+    loop {
+        let newer: Vec<(MemoryId, f32)> = ranked
+            .iter()
+            .filter(|one| revises_kept(one, &kept))
+            .map(|one| (one.memory.id, one.score))
+            .collect();
+        let before = kept.len();
+        kept.extend(newer);
+        if kept.len() == before {
+            break;
+        }
+    }
+    ranked.retain(|one| kept.contains_key(&one.memory.id));
+}
+
+/// Returns true if `newer` revises a kept memory and is near enough to be placed before it.
+fn revises_kept(newer: &Ranked, kept: &HashMap<MemoryId, f32, RandomState>) -> bool {
+    newer
+        .memory
+        .revises
+        .iter()
+        .any(|id| kept.get(id).is_some_and(|older| arrange::is_before_revised(newer.score, *older)))
+}
+
+/// Keeps the first of several memories with the same words of the same speaker, up to `limit`. An
+/// old version stays beside a valid memory with the same words, which is of another time.
+fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
+    let mut seen: HashSet<(bool, Role, Option<&str>, &str), RandomState> = HashSet::default();
+    let mut is_taken = Vec::with_capacity(ranked.len());
+    for Ranked { memory, superseded, .. } in ranked.iter() {
+        let says = (*superseded, memory.role, memory.speaker.as_deref(), memory.content.trim());
+        is_taken.push(seen.len() < limit && seen.insert(says));
+    }
+    let mut is_taken = is_taken.into_iter();
+    ranked.retain(|_| is_taken.next() == Some(true));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::{MemoryMut as _, ask, hit, memory, nothing, weights};
+    use super::*;
+    use domain::{Match, Memory, NeighbourTurn, Vector};
+    use proptest::prelude::*;
+
+    const NOW: Time = Time(1_700_000_000_000);
+
+    fn ranked(hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
+        order(hits, question, &weights(), NOW).ranked
+    }
+
+    fn contents(hits: &[Hit], question: &Question) -> Vec<String> {
+        ranked(hits.to_vec(), question).into_iter().map(|one| one.memory.content.clone()).collect()
+    }
+
+    fn check(hits: &[Hit], question: &Question, expected: &[&str]) {
+        assert_eq!(contents(hits, question), expected);
+    }
+
+    fn edited(mut hit: Hit, edit: impl FnOnce(&mut Memory)) -> Hit {
+        edit(hit.memory_mut());
+        hit
+    }
+
+    fn id(number: u32) -> MemoryId {
+        memory(number, "").id
+    }
+
+    #[test]
+    fn a_memory_that_only_one_engine_likes_can_win() {
+        let none = nothing();
+        check(
+            &[hit(1, "by words", 10.0, 0.2), hit(2, "by meaning", 0.0, 0.3)],
+            &ask("q", &none),
+            &["by words", "by meaning"],
+        );
+        check(
+            &[hit(1, "by words", 1.0, 0.1), hit(2, "by meaning", 0.0, 0.8)],
+            &ask("q", &none),
+            &["by meaning", "by words"],
+        );
+        check(
+            &[hit(1, "far", 0.0, 0.2), hit(2, "near", 0.0, 0.4)],
+            &ask("q", &none),
+            &["near", "far"],
+        );
+    }
+
+    #[test]
+    fn a_question_about_nothing_that_was_said_has_no_match_but_loses_nothing() {
+        fn far(number: u32, words: &str, cosine: f32) -> Hit {
+            Hit { shared: Some(0.0), ..hit(number, words, 0.0, cosine) }
+        }
+        let hits = vec![far(1, "tea", 0.05), far(2, "rain", -0.2), far(3, "broken", f32::NAN)];
+        let (none, weights) = (nothing(), weights());
+        let answer = order(hits.clone(), &ask("q", &none), &weights, NOW);
+        assert_eq!(
+            (answer.ranked[0].memory.content.as_str(), answer.matched),
+            ("tea", Some(Match::None))
+        );
+        let likely = Question { min_relevance: 0.5, ..ask("q", &none) };
+        assert_eq!(
+            order(hits, &likely, &weights, NOW),
+            RankedHits { ranked: vec![], matched: Some(Match::None) }
+        );
+    }
+
+    #[test]
+    fn what_is_far_behind_the_best_is_cut() {
+        check(
+            &[hit(1, "tea", 20.0, 0.9), hit(2, "rain", 0.1, 0.01)],
+            &ask("q", &nothing()),
+            &["tea"],
+        );
+    }
+
+    #[test]
+    fn what_an_assistant_said_comes_behind_unless_it_is_asked_for() {
+        let answer = edited(hit(1, "answer", 9.0, 0.6), |memory| memory.role = Role::Assistant);
+        let own = hit(2, "own", 4.0, 0.4);
+        let none = nothing();
+        check(
+            &[answer.clone(), own.clone()],
+            &ask("which bike is good?", &none),
+            &["own", "answer"],
+        );
+        check(
+            &[answer.clone(), own],
+            &ask("which bike did you recommend?", &none),
+            &["answer", "own"],
+        );
+        let alone = ranked(vec![answer], &ask("which bike is good?", &none));
+        assert!(alone[0].terms.contains(&("role", 1.0)), "{:?}", alone[0].terms);
+    }
+
+    #[test]
+    fn an_old_version_directly_follows_the_valid_one_however_well_it_matches() {
+        let chain = [
+            edited(hit(1, "Berlin", 9.0, 0.9), |memory| {
+                memory.superseded_by = Some(id(2));
+                memory.valid_to = Some(Time(10));
+            }),
+            edited(hit(2, "Lisbon", 6.0, 0.7), |memory| {
+                memory.superseded_by = Some(id(3));
+                memory.valid_to = Some(Time(20));
+            }),
+            hit(3, "Porto", 3.0, 0.5),
+            hit(4, "Anna", 2.0, 0.4),
+            hit(5, "train", 5.0, 0.6),
+        ];
+        let none = nothing();
+        check(&chain, &ask("q", &none), &["train", "Porto", "Anna"]);
+        check(
+            &chain,
+            &Question { explain: true, ..ask("q", &none) },
+            &["train", "Porto", "Lisbon", "Berlin", "Anna"],
+        );
+    }
+
+    #[test]
+    fn what_replaced_a_near_memory_answers_for_it_in_other_words() {
+        fn replaced(by: u32, hit: Hit) -> Hit {
+            edited(hit, |memory| {
+                memory.superseded_by = Some(id(by));
+                memory.valid_to = Some(Time(10));
+            })
+        }
+        let none = nothing();
+        let chain = [
+            replaced(2, hit(1, "Berlin", 9.0, 0.9)),
+            replaced(3, hit(2, "Porto", 0.0, 0.02)),
+            hit(3, "Lisbon", 0.0, 0.02),
+        ];
+        check(&chain, &ask("q", &none), &["Lisbon"]);
+        check(
+            &chain,
+            &Question { explain: true, ..ask("q", &none) },
+            &["Lisbon", "Porto", "Berlin"],
+        );
+        let beside = [chain[0].clone(), hit(2, "Lisbon", 0.0, 0.02), hit(4, "Anna", 5.0, 0.5)];
+        check(&beside, &ask("q", &none), &["Anna", "Lisbon"]);
+        let far = [replaced(2, hit(1, "Berlin", 0.0, 0.02)), hit(2, "Lisbon", 0.0, 0.02)];
+        check(&far, &ask("q", &none), &["Lisbon"]);
+    }
+
+    #[test]
+    fn two_that_claim_to_replace_each_other_are_still_returned_once() {
+        let hits = [(1, "a", 2), (2, "b", 1), (3, "c", 3)].map(|(number, text, other)| {
+            edited(hit(number, text, 1.0, 0.5), |memory| memory.superseded_by = Some(id(other)))
+        });
+        assert_eq!(contents(&hits, &Question { explain: true, ..ask("q", &nothing()) }).len(), 3);
+    }
+
+    #[test]
+    fn of_two_values_in_conflict_the_newer_comes_first_if_it_answers_nearly_as_well() {
+        fn boats(newer: &str, words: f32, cosine: f32) -> [Hit; 3] {
+            let older = edited(hit(1, "we have 10 boats", 9.0, 0.9), |memory| {
+                memory.conflicts_with = vec![id(3)]
+            });
+            let newer = edited(hit(3, newer, words, cosine), |memory| memory.created_at = Time(5));
+            [older, hit(2, "pizza", 8.0, 0.85), newer]
+        }
+        let none = nothing();
+        check(
+            &boats("now 12 boats", 7.0, 0.7),
+            &ask("q", &none),
+            &["now 12 boats", "we have 10 boats", "pizza"],
+        );
+        let without_floor = RankOptions { floor: 0.0, ..weights() };
+        let far =
+            order(boats("now 12 boats", 3.0, 0.3).to_vec(), &ask("q", &none), &without_floor, NOW)
+                .ranked;
+        assert_eq!(far.last().map(|one| one.memory.content.as_str()), Some("now 12 boats"));
+        check(
+            &boats("never 12 boats", 7.0, 0.7),
+            &ask("q", &none),
+            &["we have 10 boats", "pizza", "never 12 boats"],
+        );
+    }
+
+    #[test]
+    fn a_memory_that_stands_alone_is_not_cut_for_what_the_best_one_gets_from_its_neighbours() {
+        fn hits(cosine: f32) -> [Hit; 2] {
+            let mut next_to_another = hit(1, "tea", 9.0, 0.9);
+            next_to_another.before = next_to_another.own;
+            let before = NeighbourTurn {
+                speaker: "user".into(),
+                words: "tea".into(),
+                question: 0.0,
+                ..turn_before()
+            };
+            next_to_another.memory_mut().around.before = Some(before);
+            [next_to_another, hit(2, "alone", 9.0 * cosine / 0.9, cosine)]
+        }
+        let floor = weights().floor;
+        check(&hits(0.9 * (floor + 0.02)), &ask("q", &nothing()), &["tea", "alone"]);
+        check(&hits(0.9 * (floor - 0.02)), &ask("q", &nothing()), &["tea"]);
+    }
+
+    fn turn_before() -> NeighbourTurn {
+        let source = memory(9, "").source;
+        NeighbourTurn {
+            source,
+            speaker: "".into(),
+            words: "".into(),
+            vector: Vector::of(&[0.0]),
+            question: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_newer_statement_is_kept_with_what_it_revises_unless_it_is_of_another_matter() {
+        fn hits(revises: u32) -> [Hit; 3] {
+            let newer =
+                edited(hit(3, "sold it", 0.1, 0.4), |memory| memory.revises = vec![id(revises)]);
+            [hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), newer]
+        }
+        // More was asked than any of them says.
+        let none = nothing();
+        let asked = Question { information: 20.0, ..ask("q", &none) };
+        check(&hits(1), &asked, &["sold it", "my car", "pizza"]);
+        check(&hits(7), &ask("q", &nothing()), &["my car", "pizza"]);
+        let far = edited(hit(3, "sold it", 0.1, 0.12), |memory| memory.revises = vec![id(1)]);
+        check(
+            &[hit(1, "my car", 9.0, 0.9), hit(2, "pizza", 8.0, 0.85), far],
+            &ask("q", &nothing()),
+            &["my car", "pizza"],
+        );
+    }
+
+    #[test]
+    fn the_same_words_of_the_same_person_come_once() {
+        let hits = [(1, "Anna"), (2, "Anna"), (3, "Bo")].map(|(number, name)| {
+            edited(hit(number, "I like tea", 3.0, 0.5), |memory| memory.speaker = Some(name.into()))
+        });
+        assert_eq!(contents(&hits, &ask("q", &nothing())).len(), 2);
+    }
+
+    #[test]
+    fn at_most_as_many_as_asked_for() {
+        let hits: Vec<Hit> =
+            (0..9).map(|number| hit(number, &format!("tea {number}"), 3.0, 0.5)).collect();
+        assert_eq!(contents(&hits, &Question { limit: 4, ..ask("q", &nothing()) }).len(), 4);
+        assert_eq!(contents(&hits, &Question { limit: 0, ..ask("q", &nothing()) }).len(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_hits_in_any_order_give_the_same_answer(
+            (hits, shuffled) in tangled_hits().prop_flat_map(|hits| (Just(hits.clone()), Just(hits).prop_shuffle())),
+            explain: bool,
+        ) {
+            let none = nothing();
+            let question = Question { explain, ..ask("q", &none) };
+            prop_assert_eq!(ranked(hits, &question), ranked(shuffled, &question));
+        }
+
+        #[test]
+        fn the_valid_version_always_comes_before_the_one_it_replaced(hits in tangled_hits()) {
+            let none = nothing();
+            let ranked = ranked(hits, &Question { explain: true, ..ask("q", &none) });
+            for (place, old) in ranked.iter().enumerate().filter(|(_, one)| one.superseded) {
+                let late = ranked[place..].iter().find(|one| Some(one.memory.id) == old.memory.superseded_by && !one.superseded);
+                prop_assert!(late.is_none());
+            }
+        }
+
+        #[test]
+        fn showing_old_versions_does_not_reorder_the_valid_ones(hits in tangled_hits()) {
+            prop_assert_eq!(valid_ids(&hits, true), valid_ids(&hits, false));
+        }
+    }
+
+    fn valid_ids(hits: &[Hit], explain: bool) -> Vec<(MemoryId, f32)> {
+        let none = nothing();
+        let question = Question { explain, ..ask("q", &none) };
+        let weights = RankOptions { floor: 0.6, ..weights() };
+        let ranked = order(hits.to_vec(), &question, &weights, NOW).ranked;
+        let valid = ranked.into_iter().filter(|one| !one.superseded);
+        valid.map(|one| (one.memory.id, one.score)).collect()
+    }
+
+    fn other_memory() -> impl Strategy<Value = Option<u32>> {
+        prop::option::of(0u32..12)
+    }
+
+    prop_compose! {
+        fn tangled_hits()(rows in prop::collection::vec((0u8..4, 0u8..4, 0i64..3, other_memory(), other_memory()), 0..12)) -> Vec<Hit> {
+            rows.into_iter().enumerate().map(|(number, (words, cosine, day, replaced_by, against))| {
+                let number = number as u32;
+                edited(hit(number, &format!("memory {}", number % 7), f32::from(words), f32::from(cosine) / 4.0), |memory| {
+                    memory.created_at = Time(day * 86_400_000);
+                    memory.role = if number.is_multiple_of(2) { Role::Assistant } else { Role::User };
+                    memory.superseded_by = replaced_by.filter(|other| other % 3 == 0).map(id);
+                    memory.conflicts_with = against.into_iter().map(id).collect();
+                })
+            }).collect()
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Sample memories, hits and questions for the tests of this stage.
+
+use super::{RankOptions, WrittenFade, WrittenRank};
+use crate::shared::samples::profile;
+use domain::{
+    Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Recall, Role, Scope, Time,
+    UnsetFields, UserKey,
+};
+use memory::ranking::{Hit, HitScore, Question, Ranked};
+use std::sync::Arc;
+
+pub fn memory(number: u32, content: &str) -> Memory {
+    let source =
+        Position { topic: "keepsake.events".into(), partition: 0, offset: i64::from(number) };
+    Memory {
+        id: MemoryId::of(&source, 0),
+        key: UserKey::new("default", "anna").expect("a plain name"),
+        author: None,
+        scope: Scope::User,
+        session: None,
+        kind: Kind::new("fact"),
+        content: content.to_owned(),
+        role: Role::User,
+        speaker: None,
+        importance: 0.5,
+        confidence: 1.0,
+        created_at: Time(0),
+        valid_from: Time(0),
+        valid_to: None,
+        source,
+        event_id: None,
+        metadata: Metadata::new(),
+        supersedes: vec![],
+        superseded_by: None,
+        revises: vec![],
+        revised_by: None,
+        conflicts_with: vec![],
+        archived: false,
+        version: 1,
+        changed: i64::from(number),
+        uses: 0,
+        confirmed: 0,
+        fresh_at: Time(0),
+        surprise: None,
+        threshold: None,
+        reason: String::new(),
+        profile: "keepsake".into(),
+        covers: vec![],
+        history: vec![],
+        around: NeighbourTurns::default(),
+    }
+}
+
+pub fn hit(number: u32, content: &str, words: f32, cosine: f32) -> Hit {
+    Hit {
+        memory: memory(number, content).into(),
+        own: HitScore { words, cosine },
+        shared: Some(1.0),
+        nearest_word: 0.0,
+        before: HitScore::default(),
+        after: HitScore::default(),
+    }
+}
+
+/// Changes the memory of a sample.
+pub trait MemoryMut {
+    fn memory_mut(&mut self) -> &mut Memory;
+}
+
+impl MemoryMut for Hit {
+    fn memory_mut(&mut self) -> &mut Memory {
+        Arc::make_mut(&mut self.memory)
+    }
+}
+
+impl MemoryMut for Ranked {
+    fn memory_mut(&mut self) -> &mut Memory {
+        Arc::make_mut(&mut self.memory)
+    }
+}
+
+pub fn nothing() -> Metadata {
+    Metadata::new()
+}
+
+pub fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
+    Question {
+        text,
+        session: None,
+        kinds: &[],
+        metadata,
+        as_of: None,
+        as_of_offset: None,
+        include_archived: false,
+        explain: false,
+        limit: 100,
+        speaker: None,
+        information: 0.0,
+        min_relevance: 0.0,
+        is_reranked: false,
+    }
+}
+
+pub fn recall(query: &str) -> Recall {
+    Recall {
+        queries: vec![query.to_owned()],
+        session: None,
+        limit: 5,
+        token_budget: 2000,
+        kinds: vec![],
+        metadata: nothing(),
+        as_of: None,
+        as_of_offset: None,
+        include_archived: false,
+        format: Format::Markdown,
+        profile: None,
+        explain: false,
+        history: vec![],
+        min_relevance: 0.0,
+        unsaid: UnsetFields::default(),
+    }
+}
+
+/// Reads the numbers of a rule from the text of a built-in profile.
+pub fn shipped<T: serde::de::DeserializeOwned>(rule: &str) -> T {
+    let profile = profile(rule);
+    profile["rank"]["rule"][rule].clone().try_into().unwrap_or_else(|e| panic!("{rule}: {e}"))
+}
+
+/// Reads the weights of the built-in default profile.
+pub fn weights() -> RankOptions {
+    let profile = profile("keepsake");
+    let mut rank = profile["rank"].clone();
+    let index_keys = ["k1", "b", "previous", "short_words", "first_person", "rule"];
+    rank.as_table_mut().expect("[rank] is a table").retain(|key, _| !index_keys.contains(&key));
+    let fade: WrittenFade = profile["fade"].clone().try_into().expect("[fade] parses");
+    rank.try_into::<WrittenRank>().expect("[rank] parses").checked(fade.checked())
+}
+
+/// The default profile's policy, as built in.
+pub fn policy() -> crate::keepsake::Keepsake {
+    let profile = profile("keepsake");
+    let tables = crate::Tables { profile: &profile, name: "keepsake" };
+    crate::keepsake::Keepsake::read(&tables).expect("it is built in")
+}

@@ -1,0 +1,288 @@
+//! Extracts from a question's wording the conditions that word and vector search miss: the speaker
+//! that the question names, the month, "when", and if the question is about an assistant's words.
+//! The terms `speaker`, `month`, `when` and `question` and the factor `role` use them.
+//!
+//! Limit: the patterns are English. In other languages these terms stay 0; [`named`] finds names in
+//! any language with spaces.
+
+use domain::Time;
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?ix)
+          \b did \s+ you \b | \b (?: have | had | were ) \s+ you \b
+        | \b you (?: ['’]ve | \s+ have | \s+ had )? \s+
+            (?: recommended | suggested | told | said | gave | given | mentioned | advised
+            | proposed | explained | listed | provided | showed | described | outlined ) \b
+        | \b your \s+
+            (?: suggestions? | recommendations? | advice | answer | explanation | proposal ) \b",
+    )
+});
+
+static WHEN: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwhen\b"));
+
+static YEAR: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b(?:19|20)\d\d\b"));
+
+static TIME_WORD: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?ix) \b
+            (?: yesterday | today | tomorrow | tonight | last | next | ago
+            | week | weekend | month | year
+            | monday | tuesday | wednesday | thursday | friday | saturday | sunday
+            | january | february | march | april | may | june | july | august | september
+            | october | november | december
+            | \d{4} ) \b",
+    )
+});
+
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the patterns are constants, and the tests compile each of them")
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// Longer names are not found.
+const NAME_WORDS_MAX: usize = 3;
+/// Words of a question, from the first on, in which names are searched. Each is looked up in the
+/// index.
+const NAMED_WITHIN_WORDS: usize = 64;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct QuestionWording {
+    /// The question is about an assistant's words: "which bike did you recommend?"
+    pub about_assistant: bool,
+    pub when: bool,
+    /// 1 to 12, only from words with a capital: "may" is no month.
+    months: Vec<i8>,
+    years: Vec<i16>,
+}
+
+impl QuestionWording {
+    pub fn of(question: &str) -> QuestionWording {
+        let months =
+            (1..).zip(MONTHS).filter(|(_, month)| text::words(question).any(|word| word == *month));
+        QuestionWording {
+            about_assistant: ASKS_ABOUT_ASSISTANT.is_match(question),
+            when: WHEN.is_match(question),
+            months: months.map(|(number, _)| number).collect(),
+            years: YEAR.find_iter(question).filter_map(|year| year.as_str().parse().ok()).collect(),
+        }
+    }
+
+    /// True if the time lies in a month that the question names, and in one of the years if the
+    /// question names any.
+    pub fn names_the_month_of(&self, time: Time) -> bool {
+        if self.months.is_empty() {
+            return false;
+        }
+        let Ok(at) = jiff::Timestamp::from_millisecond(time.0) else { return false };
+        let day = at.to_zoned(jiff::tz::TimeZone::UTC).date();
+        self.months.contains(&day.month())
+            && (self.years.is_empty() || self.years.contains(&day.year()))
+    }
+}
+
+pub(super) fn has_time_word(content: &str) -> bool {
+    TIME_WORD.is_match(content)
+}
+
+/// A longer question also states something: "Can you help me plan the move to Porto that I put off
+/// until May?"
+const PLAIN_QUESTION_WORDS: f32 = 20.0;
+
+/// Returns 1 for a text that is one short question, 0 for a text that is no question. From 20 words
+/// on, the value falls with the square of the length.
+pub(super) fn only_asks(content: &str) -> f32 {
+    if !is_one_question(content) {
+        return 0.0;
+    }
+    (PLAIN_QUESTION_WORDS / text::count_words(content).max(1) as f32).min(1.0).powi(2)
+}
+
+/// True for one sentence that ends in a question mark.
+fn is_one_question(content: &str) -> bool {
+    let content = content.trim();
+    let mut pairs = content.chars().zip(content.chars().skip(1));
+    content.ends_with('?')
+        && !pairs.any(|(mark, next)| ".!?".contains(mark) && next.is_whitespace())
+}
+
+/// The speaker that a question names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSpeaker {
+    /// The name as `text::name` normalises names.
+    pub name: String,
+    /// The question with "I" and "my" in place of the name. Speakers write "I" of themselves, so
+    /// the vector of this form is nearer to their memories.
+    pub in_first_person: String,
+}
+
+/// Returns the only known speaker that the question names, or `None` if the question names none or
+/// several: a question about several is about their common ground. `speakers` returns those of the
+/// possible names that are speakers.
+pub fn named<E>(
+    question: &str,
+    speakers: impl Fn(&BTreeSet<String>) -> Result<Vec<String>, E>,
+) -> Result<Option<NamedSpeaker>, E> {
+    let places = places_of_words(question);
+    let mut found: Vec<(String, usize, usize)> = Vec::new();
+    for first in 0..places.len() {
+        for last in first..places.len().min(first + NAME_WORDS_MAX) {
+            let begin = places[first].0;
+            let end = places[last].1;
+            if first < last || may_be_name(&question[begin..end], first) {
+                found.push((text::name(&question[begin..end]), begin, end));
+            }
+        }
+    }
+    let speakers = speakers(&found.iter().map(|(name, ..)| name.clone()).collect())?;
+    found.retain(|(name, ..)| speakers.contains(name));
+    let Some((name, ..)) = found.first().cloned() else { return Ok(None) };
+    if found.iter().any(|(other, ..)| *other != name) {
+        return Ok(None);
+    }
+    let mut in_first_person = String::new();
+    let mut rest = 0;
+    for (_, begin, end) in found {
+        in_first_person.push_str(&question[rest..begin]);
+        let possessive =
+            ["'s", "’s"].into_iter().find(|end_of_word| question[end..].starts_with(end_of_word));
+        in_first_person.push_str(if possessive.is_some() { "my" } else { "I" });
+        rest = end + possessive.map_or(0, str::len);
+    }
+    in_first_person.push_str(&question[rest..]);
+    Ok(Some(NamedSpeaker { name, in_first_person }))
+}
+
+/// False for function words such as "will" and "may", unless a capital inside the question makes
+/// them names.
+fn may_be_name(word: &str, place: usize) -> bool {
+    let lower = word.to_lowercase();
+    !text::is_stop_word(&lower)
+        || (place > 0 && lower.len() > 1 && word.starts_with(char::is_uppercase))
+}
+
+/// Returns the byte ranges of the first words.
+fn places_of_words(question: &str) -> Vec<(usize, usize)> {
+    let mut places = Vec::new();
+    let mut begun = None;
+    for (at, c) in question.char_indices().chain([(question.len(), ' ')]) {
+        match begun {
+            None if c.is_alphanumeric() => begun = Some(at),
+            Some(begin) if !c.is_alphanumeric() => {
+                places.push((begin, at));
+                begun = None;
+            }
+            _ => {}
+        }
+    }
+    places.truncate(NAMED_WITHIN_WORDS);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[test]
+    fn a_question_about_the_assistants_words_is_recognised() {
+        for asks in [
+            "What did you say about Rome?",
+            "the book you recommended",
+            "things you’ve told me",
+            "what was YOUR advice",
+            "had you known?",
+        ] {
+            assert!(QuestionWording::of(asks).about_assistant, "{asks}");
+        }
+        for plain in [
+            "What did I say about Rome?",
+            "do you know my sister?",
+            "the youth recommended it",
+            "answer in French",
+        ] {
+            assert!(!QuestionWording::of(plain).about_assistant, "{plain}");
+        }
+    }
+
+    #[test]
+    fn a_month_is_named_with_a_capital_and_with_its_year_if_there_is_one() {
+        let at = Time(1_683_554_160_000); // 8 May 2023
+        for (question, expected) in [
+            ("What did Anna do in May?", true),
+            ("May 2023?", true),
+            ("in May 2022 or in May 2023", true),
+            ("in May 2022", false),
+            ("in June", false),
+            ("you may know, in 2023", false),
+            ("in Mayfair", false),
+        ] {
+            let wording = QuestionWording::of(question);
+            assert_eq!(wording.names_the_month_of(at), expected, "{question}");
+        }
+    }
+
+    #[test]
+    fn one_question_is_one_sentence_that_ends_in_a_question_mark() {
+        for (content, expected) in [
+            ("How are you?", true),
+            (" and v1.2 too? ", true),
+            ("Nice! How are you?", false),
+            ("I did.", false),
+            ("Really? ok", false),
+        ] {
+            assert_eq!(is_one_question(content), expected, "{content}");
+        }
+        let long = format!("Can you help me{}?", " plan my move to Porto soon".repeat(6));
+        assert_eq!(
+            (only_asks("How are you?"), only_asks("I did."), only_asks(&long)),
+            (1.0, 0.0, 0.25)
+        );
+        assert!(
+            has_time_word("I went there LAST week")
+                && has_time_word("in 2021.")
+                && !has_time_word("at lasting peace")
+        );
+    }
+
+    #[test]
+    fn a_question_that_names_one_speaker_is_put_in_the_first_person() {
+        fn check(question: &str, expected: Option<(&str, &str)>) {
+            let found = named(question, |names| {
+                let speakers = ["anna", "bo", "mary ann", "will"].map(str::to_owned).into_iter();
+                Ok::<_, Infallible>(speakers.filter(|one| names.contains(one)).collect())
+            })
+            .unwrap();
+            let found =
+                found.as_ref().map(|found| (found.name.as_str(), found.in_first_person.as_str()));
+            assert_eq!(found, expected, "{question}");
+        }
+        check("Where does Anna live?", Some(("anna", "Where does I live?")));
+        check("What is Anna's cat called, anna?", Some(("anna", "What is my cat called, I?")));
+        check("When did Mary Ann’s sister come?", Some(("mary ann", "When did my sister come?")));
+        check("What do Anna and Bo like?", None);
+        check("Where do I live?", None);
+        check("Will it rain?", None);
+        check(
+            "Does Will like rain? I think he will.",
+            Some(("will", "Does I like rain? I think he will.")),
+        );
+    }
+}

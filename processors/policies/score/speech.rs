@@ -1,0 +1,352 @@
+//! Classifies a text as small talk, a statement about the speaker, a bare question, or unjudged, in
+//! any language. Used by the rows `small_talk`, `statement`, `unjudged` and `short` of
+//! [`super::parts::PARTS`].
+//!
+//! 1. English of more than 100 bytes goes straight to step 5: small talk is short.
+//! 2. A text without a letter or a digit (an emoji, "...") is small talk.
+//! 3. One Aho-Corasick pass over the folded text finds the wordings of all covered languages
+//!    (`config/languages/*.toml`).
+//! 4. The language follows from the script (kana, Han), else from `Words::language`, else from the
+//!    function words found, else from the encoder's vocabulary. A text of up to 100 bytes is small
+//!    talk if its wordings of small talk cover every word; beside a greeting or thanks, one word (a
+//!    name) may stay uncovered.
+//! 5. English is read clause by clause (`statement.rs`). Another covered language states something
+//!    if the first person, a trait, a digit, a negation or enough words are found.
+//! 6. A language that is not covered, or that is unknown, gives `unjudged`.
+//!
+//! Invariant: a text that cannot be judged is kept. A memory that was dropped wrongly costs more
+//! than a memory too many.
+
+use super::reading::Reading;
+use super::statement::{Statements, statements};
+use text::Rarity;
+use text::Words;
+use text::wordings::{
+    CHINESE, CoveredLanguage, ENGLISH, JAPANESE, LANGUAGES, PhraseKind, PhraseMatch, SPEECH, fold,
+};
+
+/// Sorts of small talk. Order matters: a text with wordings of two sorts counts as the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmallTalk {
+    Greeting,
+    Thanks,
+    Acknowledgement,
+    Praise,
+    /// Laughter, an emoji, "oh well".
+    Filler,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpeechClass {
+    /// The sort, if the whole text is small talk.
+    pub small_talk: Option<SmallTalk>,
+    /// A clause or more is about the speaker, or about people and things of theirs.
+    pub states: bool,
+    /// The language is not covered, or could not be detected.
+    pub unjudged: bool,
+    /// The text consists of questions and requests.
+    pub only_asks: bool,
+}
+
+/// Longer texts are not searched for small talk.
+const SMALL_TALK_BYTES_MAX: usize = 100;
+/// Uncovered words beside a greeting or thanks: a name.
+const NAME_WORDS_MAX: usize = 1;
+/// Words that make a statement in languages whose verb endings carry the first person.
+const STATEMENT_WORDS: usize = 4;
+/// The same in characters, for scripts without spaces.
+const STATEMENT_CHARS: usize = 7;
+/// Words, or characters of scripts without spaces, that make a statement after a yes or no.
+const ANSWER_REST: usize = 2;
+/// From this length on, a question in a script without spaces also counts as a statement.
+const LONG_QUESTION_CHARS: usize = 16;
+/// Words of a text that the encoder's vocabulary may prove to be English.
+const SHORT_ENGLISH_WORDS: usize = 3;
+
+pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> SpeechClass {
+    let is_english = words.language() == Some(text::Language::ENGLISH);
+    let prose = &reading.prose;
+    if is_english && prose.len() > SMALL_TALK_BYTES_MAX {
+        return english(reading);
+    }
+    if !prose.chars().any(char::is_alphanumeric) {
+        return SpeechClass { small_talk: Some(SmallTalk::Filler), ..SpeechClass::default() };
+    }
+    let folded = fold(prose);
+    let found: Vec<PhraseMatch<PhraseKind>> = SPEECH.find(&folded).collect();
+    let language =
+        if is_english { Detected::Surely(ENGLISH) } else { detect(prose, words, &found, rarity) };
+    if folded.len() <= SMALL_TALK_BYTES_MAX
+        && let Some(small_talk) = small_talk(&folded, &found, language)
+            .or_else(|| drawn_out_small_talk(&folded, language))
+    {
+        return SpeechClass { small_talk: Some(small_talk), ..SpeechClass::default() };
+    }
+    match language {
+        Detected::No => SpeechClass { unjudged: true, ..SpeechClass::default() },
+        Detected::Surely(ENGLISH) | Detected::Perhaps(ENGLISH) => english(reading),
+        Detected::Surely(language) => other_language(reading, language, &folded, &found),
+        Detected::Perhaps(language) => {
+            let speech = other_language(reading, language, &folded, &found);
+            SpeechClass { unjudged: !speech.states && !speech.only_asks, ..speech }
+        }
+    }
+}
+
+fn english(reading: &Reading<'_>) -> SpeechClass {
+    let Statements { states, only_asks } = statements(&reading.plain);
+    SpeechClass { states, only_asks, ..SpeechClass::default() }
+}
+
+/// The language of a text, with the certainty of the detection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detected {
+    Surely(CoveredLanguage),
+    /// From a word or two.
+    Perhaps(CoveredLanguage),
+    /// Not covered, or unknown.
+    No,
+}
+
+fn detect(
+    prose: &str,
+    words: &Words,
+    found: &[PhraseMatch<PhraseKind>],
+    rarity: &Rarity,
+) -> Detected {
+    let mut letters = 0;
+    let mut kana = 0;
+    let mut han = 0;
+    let mut latin = 0;
+    for c in prose.chars().filter(|c| c.is_alphabetic()) {
+        letters += 1;
+        match c {
+            '\u{3040}'..='\u{30ff}' => kana += 1,
+            '\u{3400}'..='\u{9fff}' => han += 1,
+            _ => latin += usize::from(c < '\u{250}' || ('\u{1e00}'..'\u{1f00}').contains(&c)),
+        }
+    }
+    if 2 * (kana + han) >= letters && kana + han > 0 {
+        return Detected::Surely(if kana > 0 { JAPANESE } else { CHINESE });
+    }
+    if 2 * latin < letters {
+        return Detected::No;
+    }
+    if let Some(language) = words.language() {
+        return CoveredLanguage::named(&language.to_string())
+            .map_or(Detected::No, Detected::Surely);
+    }
+    let mut hits = [0; LANGUAGES];
+    for one in found.iter().filter(|one| one.what == PhraseKind::Word) {
+        hits[one.language.place()] += 1;
+    }
+    let most = hits.into_iter().max().unwrap_or_default();
+    if most > 0 {
+        let mut best = CoveredLanguage::all().filter(|language| hits[language.place()] == most);
+        return match (best.next(), best.next()) {
+            (Some(language), None) => Detected::Perhaps(language),
+            _ => Detected::No,
+        };
+    }
+    let mut content = words.content();
+    let is_short_english = prose.is_ascii()
+        && content.len() <= SHORT_ENGLISH_WORDS
+        && content.all(|word| rarity.knows(word));
+    if is_short_english { Detected::Perhaps(ENGLISH) } else { Detected::No }
+}
+
+/// Returns the sort of small talk if every word of the text belongs to a wording of small talk, in
+/// its language or in English, which speakers of all languages mix in. An unsure language is tried
+/// as each of them.
+fn small_talk(
+    folded: &str,
+    found: &[PhraseMatch<PhraseKind>],
+    language: Detected,
+) -> Option<SmallTalk> {
+    let languages: Vec<CoveredLanguage> = match language {
+        Detected::Surely(language) => vec![language],
+        _ => CoveredLanguage::all().collect(),
+    };
+    // Order matters: a language that covers the whole text comes before one that covers all but a
+    // name.
+    [0, NAME_WORDS_MAX].into_iter().find_map(|uncovered_max| {
+        languages.iter().find_map(|language| small_talk_in(*language, folded, found, uncovered_max))
+    })
+}
+
+/// Repeats the search with doubled letters at the ends of words written once: "dankee", "holaa".
+/// `fold` keeps a doubled letter, as in "Kaffee".
+fn drawn_out_small_talk(folded: &str, language: Detected) -> Option<SmallTalk> {
+    let mut shorter = String::with_capacity(folded.len());
+    let mut chars = folded.chars().peekable();
+    while let Some(c) = chars.next() {
+        let ends_word = chars.peek().is_none_or(|next| !next.is_alphanumeric());
+        if !(ends_word && c.is_alphabetic() && shorter.ends_with(c)) {
+            shorter.push(c);
+        }
+    }
+    if shorter.len() == folded.len() {
+        return None;
+    }
+    let found: Vec<PhraseMatch<PhraseKind>> = SPEECH.find(&shorter).collect();
+    small_talk(&shorter, &found, language)
+}
+
+/// A wording of small talk, by the bytes in the folded text.
+struct Phrase {
+    start: usize,
+    end: usize,
+    kind: SmallTalk,
+}
+
+impl Phrase {
+    fn is_within(&self, other: &Phrase) -> bool {
+        other.start <= self.start
+            && self.end <= other.end
+            && other.end - other.start > self.end - self.start
+    }
+}
+
+/// Returns the wordings of small talk in this language and in English, and for each byte of the
+/// text whether one of them covers that byte.
+fn phrases(
+    language: CoveredLanguage,
+    folded: &str,
+    found: &[PhraseMatch<PhraseKind>],
+) -> (Vec<Phrase>, Vec<bool>) {
+    let phrases: Vec<Phrase> = found
+        .iter()
+        .filter(|one| one.language == language || one.language == ENGLISH)
+        .filter_map(|one| Some(Phrase { start: one.start, end: one.end, kind: kind(one.what)? }))
+        .collect();
+    let mut covered = vec![false; folded.len()];
+    for phrase in &phrases {
+        covered[phrase.start..phrase.end].fill(true);
+    }
+    (phrases, covered)
+}
+
+fn small_talk_in(
+    language: CoveredLanguage,
+    folded: &str,
+    found: &[PhraseMatch<PhraseKind>],
+    uncovered_max: usize,
+) -> Option<SmallTalk> {
+    let (phrases, covered) = phrases(language, folded, found);
+    // "na gut" is no greeting, though "na" is one.
+    let first_kind = phrases
+        .iter()
+        .filter(|phrase| !phrases.iter().any(|other| phrase.is_within(other)))
+        .map(|phrase| phrase.kind)
+        .min_by_key(|kind| *kind as u8);
+    // "gracias, ya no fumo": beside a piece of news, an uncovered word is no name.
+    let is_news = found.iter().any(|one| {
+        one.language == language && matches!(one.what, PhraseKind::Change | PhraseKind::State)
+    });
+    let may_name = matches!(first_kind, Some(SmallTalk::Greeting | SmallTalk::Thanks)) && !is_news;
+    let uncovered_max = if may_name { uncovered_max } else { 0 };
+    first_kind.filter(|_| uncovered(language, folded, &covered) <= uncovered_max)
+}
+
+fn kind(sign: PhraseKind) -> Option<SmallTalk> {
+    match sign {
+        PhraseKind::Greeting => Some(SmallTalk::Greeting),
+        PhraseKind::Thanks => Some(SmallTalk::Thanks),
+        PhraseKind::Acknowledgement => Some(SmallTalk::Acknowledgement),
+        PhraseKind::Praise => Some(SmallTalk::Praise),
+        PhraseKind::Filler => Some(SmallTalk::Filler),
+        _ => None,
+    }
+}
+
+/// Counts the uncovered words, or characters in scripts without spaces.
+fn uncovered(language: CoveredLanguage, folded: &str, covered: &[bool]) -> usize {
+    if language.is_spaced() {
+        uncovered_words(folded, covered)
+    } else {
+        folded.char_indices().filter(|(at, c)| c.is_alphanumeric() && !covered[*at]).count()
+    }
+}
+
+/// Counts the words with an uncovered byte. A word with a digit counts twice, so that it never
+/// passes as a name.
+fn uncovered_words(folded: &str, covered: &[bool]) -> usize {
+    let mut count = 0;
+    let mut start = None;
+    for (at, c) in folded.char_indices().chain([(folded.len(), ' ')]) {
+        match start {
+            None if c.is_alphanumeric() => start = Some(at),
+            Some(begin) if !c.is_alphanumeric() => {
+                if covered[begin..at].contains(&false) {
+                    count += if has_digit(&folded[begin..at]) { 2 } else { 1 };
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    count
+}
+
+fn has_digit(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// Classifies a text of a covered language besides English. Their verbs carry the first person in
+/// the ending, or leave the person out, so only a short text or a question is sure to state nothing.
+fn other_language(
+    reading: &Reading<'_>,
+    language: CoveredLanguage,
+    folded: &str,
+    found: &[PhraseMatch<PhraseKind>],
+) -> SpeechClass {
+    let own: Vec<&PhraseMatch<PhraseKind>> =
+        found.iter().filter(|one| one.language == language).collect();
+    let phatic: Vec<&PhraseMatch<PhraseKind>> =
+        own.iter().copied().filter(|one| one.what == PhraseKind::Phatic).collect();
+    let speaks_of_self = own.iter().any(|one| {
+        one.what == PhraseKind::FirstPerson
+            && !phatic.iter().any(|phatic| phatic.start <= one.start && one.end <= phatic.end)
+    });
+    let is_about_self = speaks_of_self || has_sign(&own, PhraseKind::State) || has_digit(folded);
+    let length = folded.chars().filter(|c| c.is_alphanumeric()).count();
+    let (phrases, covered) = phrases(language, folded, found);
+    // "どう" asks, and "どうも" greets.
+    let mut questions = own.iter().filter(|one| {
+        one.what == PhraseKind::Question
+            && !phrases.iter().any(|other| other.start <= one.start && one.end < other.end)
+    });
+    let is_long;
+    let has_question;
+    if language.is_spaced() {
+        is_long = folded.split_whitespace().count() >= STATEMENT_WORDS;
+        has_question = questions.any(|one| one.start == 0);
+    } else {
+        is_long = length >= STATEMENT_CHARS;
+        has_question = questions.next().is_some();
+    }
+    let may_only_ask = language.is_spaced() || length < LONG_QUESTION_CHARS;
+    let only_asks = !is_about_self
+        && may_only_ask
+        && (reading.only_asks() || has_question && !folded.contains(". "));
+    let negates = has_sign(&own, PhraseKind::Negation)
+        && folded.split_whitespace().count() > 1
+        && phatic.is_empty()
+        && language.is_spaced();
+    // "sì, sono medico", "はい、医者です": more words after a yes or no are about the speaker.
+    let answers_first =
+        phrases.iter().any(|phrase| phrase.start == 0 && phrase.kind == SmallTalk::Acknowledgement);
+    let goes_on = answers_first && uncovered(language, folded, &covered) >= ANSWER_REST;
+    SpeechClass {
+        states: is_about_self || !only_asks && (is_long || negates || goes_on),
+        only_asks,
+        ..SpeechClass::default()
+    }
+}
+
+fn has_sign(found: &[&PhraseMatch<PhraseKind>], sign: PhraseKind) -> bool {
+    found.iter().any(|one| one.what == sign)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The compaction processor: proposes what to archive, to summarise and to link as revised.
+//!
+//! One round:
+//!
+//! 1. Walk the users of each open shard, a bounded number, from where the last round stopped.
+//! 2. Take a snapshot of the user's memories under the shard's view lock.
+//! 3. Plan prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a model
+//!    ([`contradictions`]).
+//! 4. Publish the plan as events ([`Compact::step`] returns them).
+//!
+//! Compaction changes no shard. Ingest applies a proposal like any other event, and only if the
+//! versions named in the proposal still hold. So compaction may run at any time, twice, or not at
+//! all.
+
+mod contradictions;
+mod plan;
+mod summarizer;
+
+pub use contradictions::{Judging, Options as ConflictOptions};
+
+use crate::metrics::Metrics;
+use crate::ownership::Shards;
+use crate::profile::Profiles;
+use contradictions::Contradictions;
+use domain::fault::Result;
+use domain::{MemoryVersion, Now, SigningKey, UserKey};
+use log::broker::OutgoingRecord;
+use log::reply::{self, Proposal};
+use memory::Reads;
+use plan::{Plan, Snapshot, plan};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+use storage::shard::Shard;
+use uuid::Uuid;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the events topic.
+    pub events: String,
+    /// Signs proposals, so that ingest can refuse forged ones.
+    pub marks: SigningKey,
+    /// Users looked at in one round and shard.
+    pub users_max: usize,
+    /// Proposals published in one round, after which no further user is looked at.
+    pub proposals_max: usize,
+}
+
+pub struct Compact {
+    pub options: Options,
+    pub profiles: Profiles,
+    pub shards: Arc<Shards>,
+    pub metrics: Arc<Metrics>,
+    /// `None` without a `conflict.model`.
+    contradictions: Option<Contradictions>,
+    /// The last user of the previous round, by partition.
+    resume: BTreeMap<i32, UserKey>,
+}
+
+impl Compact {
+    pub fn new(
+        options: Options,
+        profiles: Profiles,
+        shards: Arc<Shards>,
+        metrics: Arc<Metrics>,
+    ) -> Compact {
+        let resume = BTreeMap::new();
+        Compact { options, profiles, shards, metrics, contradictions: None, resume }
+    }
+
+    /// Adds the model that compares statements.
+    pub fn with_conflict_model(mut self, judging: Option<Judging>) -> Compact {
+        self.contradictions = judging.map(Contradictions::new);
+        self
+    }
+
+    /// Runs one round over the open shards and returns its proposals.
+    pub fn step(&mut self, now: Now) -> Result<Vec<OutgoingRecord>> {
+        let began = Instant::now();
+        let mut events = Vec::new();
+        self.contradictions.iter_mut().for_each(Contradictions::begin);
+        for shard in self.shards.all() {
+            self.shard(&shard, now, &mut events)?;
+        }
+        if let Some((outcome, took_ms)) = self.contradictions.as_ref().map(Contradictions::ended) {
+            self.metrics.compared(outcome.as_str(), took_ms);
+        }
+        self.metrics.compacted(began.elapsed());
+        Ok(events)
+    }
+
+    fn shard(&mut self, shard: &Shard, now: Now, events: &mut Vec<OutgoingRecord>) -> Result<()> {
+        let partition = shard.partition;
+        let users = shard.store.users(self.resume.get(&partition), self.options.users_max)?;
+        let all = users.len();
+        let mut looked_at = 0;
+        for key in users {
+            if events.len() >= self.options.proposals_max || !self.is_open(shard) {
+                break;
+            }
+            // A tenant memory was asked for explicitly and does not fade.
+            if !key.is_tenant() {
+                let snapshot = snapshot(shard, &key)?;
+                let profile = self.profiles.of(&key);
+                let mut plan = plan(&snapshot, profile, now.events);
+                // A published policy has no links between memories.
+                if let Some(contradictions) =
+                    self.contradictions.as_mut().filter(|_| profile.rules.policy.needs().links)
+                {
+                    plan.revisions = contradictions.found(&snapshot, now.events);
+                }
+                self.propose(partition, &key, plan, now, events);
+            }
+            looked_at += 1;
+            self.resume.insert(partition, key);
+        }
+        if looked_at == all && all < self.options.users_max {
+            // The last user was reached: the next round begins with the first.
+            self.resume.remove(&partition);
+        }
+        Ok(())
+    }
+
+    /// Returns whether this process still has the shard open: a rebalance may have closed the
+    /// shard since the round began.
+    fn is_open(&self, shard: &Shard) -> bool {
+        self.shards.get(shard.partition).is_some_and(|open| std::ptr::eq(open.as_ref(), shard))
+    }
+
+    fn propose(
+        &self,
+        partition: i32,
+        key: &UserKey,
+        plan: Plan,
+        now: Now,
+        events: &mut Vec<OutgoingRecord>,
+    ) {
+        for prune in plan.prunes {
+            let id = id_of("prune", &prune.memories);
+            let proposal = self.proposal(partition, key, &id, now);
+            events.push(reply::proposal_prune(&proposal, &prune.memories, &prune.reason));
+            self.metrics.proposed("prune");
+        }
+        for summary in plan.summaries {
+            let id = id_of("summary", &summary.covers);
+            let proposal = self.proposal(partition, key, &id, now);
+            events.push(reply::proposal_summary(
+                &proposal,
+                &summary.session,
+                &summary.content,
+                &summary.covers,
+            ));
+            self.metrics.proposed("summary");
+        }
+        for revise in plan.revisions {
+            let id = id_of("revise", &[&[revise.memory], &revise.revises[..]].concat());
+            let proposal = self.proposal(partition, key, &id, now);
+            events.push(reply::proposal_revise(&proposal, &revise));
+            self.metrics.proposed("revise");
+        }
+    }
+
+    fn proposal<'a>(
+        &'a self,
+        partition: i32,
+        key: &'a UserKey,
+        id: &'a str,
+        now: Now,
+    ) -> Proposal<'a> {
+        let Options { events, marks, .. } = &self.options;
+        Proposal { topic: events, partition, key, id, at: now.events, marks }
+    }
+}
+
+/// Derives the id of a proposal from its memories and their versions. A worker that is interrupted
+/// and repeats a proposal gives it the same id, so ingest applies the proposal once.
+fn id_of(kind: &str, seen: &[MemoryVersion]) -> String {
+    let name: String = seen.iter().map(|one| format!("{}@{} ", one.id, one.version)).collect();
+    format!("{kind}-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
+}
+
+fn snapshot(shard: &Shard, key: &UserKey) -> Result<Snapshot> {
+    let _still = shard.view();
+    let mut memories = Vec::new();
+    shard.store.memories(key, &mut |memory| {
+        memories.push(memory);
+        true
+    })?;
+    Ok(Snapshot {
+        memories,
+        vectors: shard.vectors(key)?.into_iter().collect(),
+        sessions: shard.store.sessions(key)?,
+    })
+}

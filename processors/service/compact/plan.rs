@@ -1,0 +1,158 @@
+//! Plans what to prune and what to summarise, from a snapshot of one user's memories. Pure.
+//!
+//! 1. Prune every memory that is old enough and has faded below the profile's strength.
+//! 2. Of the others, prune the weakest beyond the profile's number of memories.
+//! 3. Summarise each session that has been idle long enough, from its memories that hold and are
+//!    not pruned in this round.
+
+use crate::compact::summarizer::{ExtractiveSummarizer, SessionTurn};
+use crate::profile::Profile;
+use domain::{Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
+use memory::Session;
+use policies::rank;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The kind of a memory that summarises a session.
+const SUMMARY: &str = "summary";
+const HOUR_MS: f32 = 3_600_000.0;
+/// Memories named in one prune event: about 20 KB of ids.
+const PRUNED_TOGETHER: usize = 256;
+
+/// One user's memories, as they were while the shard's view was held.
+pub struct Snapshot {
+    pub memories: Vec<Memory>,
+    pub vectors: BTreeMap<MemoryId, Vector>,
+    pub sessions: Vec<(String, Session)>,
+}
+
+/// The proposals for one user.
+#[derive(Default)]
+pub struct Plan {
+    pub prunes: Vec<PlannedPrune>,
+    pub summaries: Vec<PlannedSummary>,
+    pub revisions: Vec<Revise>,
+}
+
+pub struct PlannedPrune {
+    pub memories: Vec<MemoryVersion>,
+    pub reason: String,
+}
+
+pub struct PlannedSummary {
+    pub session: String,
+    pub content: String,
+    pub covers: Vec<MemoryVersion>,
+}
+
+/// Plans prunes and summaries. Revisions come from a model and are added by the caller.
+pub fn plan(snapshot: &Snapshot, profile: &Profile, now: Time) -> Plan {
+    let prunes = prunes(snapshot, profile, now);
+    // A summary of a memory that is pruned in the same round would be outdated before ingest
+    // applies it.
+    let going: BTreeSet<MemoryId> =
+        prunes.iter().flat_map(|prune| prune.memories.iter().map(|seen| seen.id)).collect();
+    let summaries = ended_sessions(snapshot, profile, now)
+        .filter_map(|session| summary(snapshot, &going, session, profile))
+        .collect();
+    Plan { prunes, summaries, revisions: Vec::new() }
+}
+
+/// The id and the version of a memory. Ingest skips a proposal whose versions are outdated.
+pub fn seen(memory: &Memory) -> MemoryVersion {
+    MemoryVersion { id: memory.id, version: memory.version }
+}
+
+fn prunes(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<PlannedPrune> {
+    let limits = &profile.prune;
+    let mut kept: Vec<(f32, &Memory)> = Vec::new();
+    let mut faded = Vec::new();
+    for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
+        let strength = rank::strength(memory, &profile.fade, now);
+        if now.days_since(memory.created_at) >= limits.age_days && strength < limits.strength {
+            faded.push(seen(memory));
+        } else {
+            kept.push((strength, memory));
+        }
+    }
+    kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.id.cmp(&b.1.id)));
+    let over = kept.len().saturating_sub(limits.count_max);
+    let weakest: Vec<MemoryVersion> = kept[..over].iter().map(|(_, memory)| seen(memory)).collect();
+    let too_old =
+        format!("older than {} days and faded below {}", limits.age_days, limits.strength);
+    let too_many = format!("the weakest beyond {} memories", limits.count_max);
+    in_parts(&faded, &too_old).chain(in_parts(&weakest, &too_many)).collect()
+}
+
+/// Splits the memories over as many events as needed, so that no event grows with the user.
+fn in_parts(memories: &[MemoryVersion], reason: &str) -> impl Iterator<Item = PlannedPrune> {
+    memories
+        .chunks(PRUNED_TOGETHER)
+        .map(|part| PlannedPrune { memories: part.to_vec(), reason: reason.to_owned() })
+}
+
+fn is_of(memory: &Memory, session: &str) -> bool {
+    memory.session.as_deref() == Some(session)
+}
+
+/// Returns the idle sessions with turns that no summary was made of.
+fn ended_sessions<'s>(
+    snapshot: &'s Snapshot,
+    profile: &Profile,
+    now: Time,
+) -> impl Iterator<Item = &'s str> {
+    let idle_ms = profile.summary.idle_hours * HOUR_MS;
+    snapshot
+        .sessions
+        .iter()
+        .filter(move |(_, session)| {
+            now.ms_since(session.last_at) as f32 >= idle_ms && session.turns > session.summarised
+        })
+        .map(|(name, _)| name.as_str())
+}
+
+/// Summarises one session. `None` if the session has too few memories, or if an earlier summary
+/// covers all of them.
+fn summary(
+    snapshot: &Snapshot,
+    going: &BTreeSet<MemoryId>,
+    session: &str,
+    profile: &Profile,
+) -> Option<PlannedSummary> {
+    // Memories that no longer hold are left out: a summary has no end of validity, and would state
+    // them as true.
+    let mut memories: Vec<&Memory> = snapshot
+        .memories
+        .iter()
+        .filter(|memory| is_of(memory, session) && memory.kind.as_str() != SUMMARY)
+        .filter(|memory| {
+            !memory.archived && memory.valid_to.is_none() && !going.contains(&memory.id)
+        })
+        .collect();
+    let is_covered = snapshot.memories.iter().any(|summary| {
+        is_of(summary, session)
+            && !summary.covers.is_empty()
+            && memories.iter().all(|one| summary.covers.contains(&one.id))
+    });
+    if memories.len() < profile.summary.memories_min || is_covered {
+        return None;
+    }
+    memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
+    let turns: Vec<SessionTurn> = memories
+        .iter()
+        .map(|memory| SessionTurn {
+            content: memory.content.clone(),
+            surprise: memory.surprise.as_ref().map_or(memory.importance, |surprise| surprise.total),
+            vector: snapshot.vectors.get(&memory.id).cloned().unwrap_or_default(),
+            at: memory.created_at,
+        })
+        .collect();
+    let summarizer = ExtractiveSummarizer {
+        turns_max: profile.summary.quotes_max,
+        ..ExtractiveSummarizer::default()
+    };
+    Some(PlannedSummary {
+        session: session.to_owned(),
+        content: summarizer.summarise(&turns),
+        covers: memories.iter().map(|memory| seen(memory)).collect(),
+    })
+}

@@ -1,0 +1,119 @@
+//! The configuration: four layers merged, read into typed sections and checked once at start.
+//!
+//! Each part of the service receives its own options as an argument (`run/options.rs`); nothing
+//! reads the configuration later, so an option has one value for the life of the process.
+
+mod check;
+mod layers;
+mod sections;
+
+pub use layers::Layers;
+pub use sections::*;
+
+use domain::fault::{Fault, StopName};
+use layers::leaves;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Table;
+
+/// The text of `config/default.toml`: every option with its default, unit and reason.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// All options, checked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub profile: String,
+    pub kafka: Kafka,
+    pub topics: Topics,
+    pub store: Store,
+    pub embedder: Embedder,
+    pub http: Http,
+    pub ingest: Ingest,
+    pub recall: Recall,
+    pub rerank: Rerank,
+    pub index: Index,
+    pub compact: Compact,
+    pub conflict: Conflict,
+    pub limits: Limits,
+    pub decisions: Decisions,
+    pub shadow: Shadow,
+    pub clock: Clock,
+    pub log: Log,
+    /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
+    tenants: Table,
+}
+
+impl Config {
+    /// Returns the profile of each tenant that has its own.
+    pub fn tenant_profiles(&self) -> BTreeMap<String, String> {
+        leaves(&self.tenants)
+            .into_iter()
+            .filter_map(|(tenant, profile)| Some((tenant, profile.as_str()?.to_owned())))
+            .collect()
+    }
+}
+
+fn invalid(what: String) -> Fault {
+    Fault::stop(StopName::ConfigInvalid, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::fault::Result;
+
+    fn loaded(environment: &[(&str, &str)]) -> Result<Config> {
+        Layers::load(None, environment.iter().map(|(k, v)| (k.to_string(), v.to_string())))?
+            .checked()
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        let config = loaded(&[]).expect("the defaults are valid");
+        assert!(config.kafka.is_embedded());
+        assert_eq!(config.topics.events(), "keepsake.events");
+    }
+
+    #[test]
+    fn environment_wins_over_defaults_and_keeps_their_types() {
+        let config = loaded(&[
+            ("KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS", "localhost:9092"),
+            ("KEEPSAKE__TOPICS__PARTITIONS", "3"),
+            ("KEEPSAKE__TOPICS__REPLY_ALLOWED", "a.replies, b.*"),
+            ("KEEPSAKE__KAFKA__LIBRDKAFKA__SESSION_TIMEOUT_MS", "6000"),
+            ("KEEPSAKE__CLOCK__FROM_EVENTS", "true"),
+        ])
+        .expect("every value is valid");
+        assert_eq!(config.kafka.bootstrap_servers, "localhost:9092");
+        assert_eq!(config.topics.partitions, 3);
+        assert_eq!(config.topics.reply_allowed, ["a.replies", "b.*"]);
+        assert_eq!(
+            config.kafka.client_options(),
+            [("session.timeout.ms".to_owned(), "6000".to_owned())]
+        );
+        assert!(config.clock.from_events);
+    }
+
+    #[test]
+    fn a_tenant_may_have_a_dot_in_its_name() {
+        let mut layers = Layers::defaults();
+        layers.set("tenants.acme.com", "keepsake", "test").expect("the value is text");
+        assert_eq!(layers.checked().expect("valid").tenant_profiles()["acme.com"], "keepsake");
+    }
+
+    #[test]
+    fn an_error_names_the_option_and_exits_with_2() {
+        for (name, value, named) in [
+            ("KEEPSAKE__TOPICS__PARTITIONS", "many", "topics.partitions"),
+            ("KEEPSAKE__TOPICS__PARTITIONS", "0", "topics.partitions"),
+            ("KEEPSAKE__STORE__DURABLITY", "local", "durablity"),
+            ("KEEPSAKE__STORE__DURABILITY", "eternal", "store.durability"),
+            ("KEEPSAKE__HTTP__LISTEN", "nowhere", "http.listen"),
+        ] {
+            let error = loaded(&[(name, value)]).expect_err(name);
+            assert!(error.to_string().contains(named), "{name}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}

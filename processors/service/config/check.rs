@@ -1,0 +1,98 @@
+//! Checks values that types alone cannot check: ranges, and options that depend on each other.
+
+use super::{Config, DurabilityMode};
+use domain::KEY_BYTES_MIN;
+use std::net::SocketAddr;
+
+const PARTITIONS_MAX: i32 = 1024;
+/// Least memory in bytes that tantivy accepts for a writer thread.
+const WRITER_BYTES_MIN: usize = 15_000_000;
+
+/// Returns the first violated rule, with the path of the option.
+pub fn check(config: &Config) -> Result<(), String> {
+    let positive = [
+        ("ingest.batch_records_max", config.ingest.batch_records_max),
+        ("ingest.batch_bytes_max", config.ingest.batch_bytes_max),
+        ("ingest.batch_work_ms", config.ingest.batch_work_ms as usize),
+        ("ingest.dead_letters_in_a_row_max", config.ingest.dead_letters_in_a_row_max),
+        ("ingest.dead_letters_window", config.ingest.dead_letters_window),
+        ("recall.limit", config.recall.limit),
+        ("recall.limit_max", config.recall.limit_max),
+        ("recall.token_budget", config.recall.token_budget),
+        ("recall.list_limit", config.recall.list_limit),
+        ("recall.candidates", config.recall.candidates),
+        ("recall.queries_max", config.recall.queries_max),
+        ("recall.terms_max", config.recall.terms_max),
+        ("recall.kinds_max", config.recall.kinds_max),
+        ("recall.waiting_max", config.recall.waiting_max),
+        ("limits.feedback_max", config.limits.feedback_max),
+        ("rerank.top", config.rerank.top),
+        ("rerank.batch", config.rerank.batch),
+        ("rerank.tokens_max", config.rerank.tokens_max),
+        ("rerank.budget_ms", config.rerank.budget_ms as usize),
+        ("store.restore_threads", config.store.restore_threads),
+        ("store.restore_batch_max", config.store.restore_batch_max),
+        ("store.standby_ms", config.store.standby_ms as usize),
+        ("index.settle_max", config.index.settle_max),
+        ("index.tail_max", config.index.tail_max),
+        ("embedder.tokens_max", config.embedder.tokens_max),
+        ("embedder.queue", config.embedder.queue),
+        ("limits.message_bytes_max", config.limits.message_bytes_max),
+        ("limits.content_bytes_max", config.limits.content_bytes_max),
+        ("limits.candidates_max", config.limits.candidates_max),
+        ("compact.users_max", config.compact.users_max),
+        ("compact.proposals_max", config.compact.proposals_max),
+        ("conflict.earlier_max", config.conflict.earlier_max),
+        ("conflict.tokens_max", config.conflict.tokens_max),
+        ("conflict.budget_ms", config.conflict.budget_ms as usize),
+        ("conflict.compared_max", config.conflict.compared_max),
+    ];
+    if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
+        return Err(format!("{path}: must be at least 1"));
+    }
+    let share = config.ingest.dead_letters_share_max;
+    if !(0.0..=1.0).contains(&share) {
+        return Err(format!("ingest.dead_letters_share_max: must be 0 to 1, not {share}"));
+    }
+    let probability = config.conflict.probability;
+    if !(0.0..=1.0).contains(&probability) {
+        return Err(format!("conflict.probability: must be 0 to 1, not {probability}"));
+    }
+    if config.kafka.bootstrap_servers.trim().is_empty() {
+        return Err("kafka.bootstrap_servers: is empty; give host:port or \"embedded\"".into());
+    }
+    if !(1..=PARTITIONS_MAX).contains(&config.topics.partitions) {
+        return Err(format!(
+            "topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}",
+            config.topics.partitions
+        ));
+    }
+    let key = config.topics.marks_key.len();
+    if (1..KEY_BYTES_MIN).contains(&key) {
+        return Err(format!(
+            "topics.marks_key: has {key} characters and needs at least {KEY_BYTES_MIN}: take the \
+             output of `openssl rand -hex 32`"
+        ));
+    }
+    if config.topics.replication < 1 {
+        return Err("topics.replication: must be at least 1".into());
+    }
+    if config.store.durability == DurabilityMode::Changelog && config.kafka.is_embedded() {
+        return Err("store.durability: \"changelog\" needs a real Kafka, and \
+                    kafka.bootstrap_servers is \"embedded\""
+            .into());
+    }
+    if config.http.listen.parse::<SocketAddr>().is_err() {
+        return Err(format!(
+            "http.listen: must be address:port such as 127.0.0.1:9464, not \"{}\"",
+            config.http.listen
+        ));
+    }
+    if config.recall.limit > config.recall.limit_max {
+        return Err("recall.limit: is more than recall.limit_max".into());
+    }
+    if config.index.writer_bytes < WRITER_BYTES_MIN {
+        return Err(format!("index.writer_bytes: tantivy needs at least {WRITER_BYTES_MIN}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Merges the four layers of the configuration, later ones over earlier ones:
+//!
+//! 1. the defaults, compiled in from `config/default.toml`;
+//! 2. a file (`--config`), which needs only the options that differ;
+//! 3. the environment (`KEEPSAKE__KAFKA__BOOTSTRAP_SERVERS`);
+//! 4. flags of the command line ([`Layers::set`]).
+//!
+//! Every value keeps the origin, so that an error and `config show` can name the layer.
+
+use super::{Config, DEFAULTS, invalid};
+use domain::fault::Result;
+use std::collections::BTreeMap;
+use std::path::Path;
+use toml::{Table, Value};
+
+const ENVIRONMENT_PREFIX: &str = "KEEPSAKE__";
+
+/// The merged layers, with the origin of each value.
+#[derive(Clone, Debug)]
+pub struct Layers {
+    merged: Table,
+    origins: BTreeMap<String, String>,
+}
+
+impl Layers {
+    pub fn defaults() -> Layers {
+        let merged: Table =
+            DEFAULTS.parse().expect("default.toml is compiled in, and a test parses it");
+        let origins =
+            leaves(&merged).into_iter().map(|(path, _)| (path, "default".to_owned())).collect();
+        Layers { merged, origins }
+    }
+
+    /// Merges defaults, file and environment. Flags follow through [`Layers::set`].
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Layers> {
+        let mut layers = Layers::defaults();
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|e| invalid(format!("cannot read {}: {e}", path.display())))?;
+            let table: Table =
+                text.parse().map_err(|e| invalid(format!("{}: {e}", path.display())))?;
+            layers.merge(&table, &path.display().to_string());
+        }
+        for (name, value) in environment {
+            if let Some(path) = name.strip_prefix(ENVIRONMENT_PREFIX) {
+                layers.set(&environment_path(path), &value, &name)?;
+            }
+        }
+        Ok(layers)
+    }
+
+    fn merge(&mut self, table: &Table, origin: &str) {
+        for (path, value) in leaves(table) {
+            put(&mut self.merged, &path, value);
+            self.origins.insert(path, origin.to_owned());
+        }
+    }
+
+    /// Sets one value from text. The type of the default decides how the text is read.
+    pub fn set(&mut self, path: &str, text: &str, origin: &str) -> Result<()> {
+        let number = text.trim();
+        let value = match find(&self.merged, path) {
+            Some(Value::Integer(_)) => {
+                number.parse().ok().map(Value::Integer).ok_or("a whole number")
+            }
+            Some(Value::Float(_)) => number.parse().ok().map(Value::Float).ok_or("a number"),
+            Some(Value::Boolean(_)) => {
+                number.parse().ok().map(Value::Boolean).ok_or("true or false")
+            }
+            Some(Value::Array(_)) => Ok(list(text)),
+            _ => Ok(Value::String(text.to_owned())),
+        };
+        let value =
+            value.map_err(|wanted| invalid(format!("{path}: must be {wanted}, not \"{text}\"")))?;
+        put(&mut self.merged, path, value);
+        self.origins.insert(path.to_owned(), origin.to_owned());
+        Ok(())
+    }
+
+    /// Reads the merged layers into a [`Config`] and checks the values.
+    pub fn checked(&self) -> Result<Config> {
+        let config: Config = serde_path_to_error::deserialize(self.merged.clone()).map_err(
+            |e: serde_path_to_error::Error<toml::de::Error>| {
+                let path = e.path().to_string();
+                let origin = self
+                    .origins
+                    .get(&path)
+                    .map_or(String::new(), |origin| format!(" (from {origin})"));
+                let what = e.inner().message().to_owned();
+                invalid(if path == "." { what } else { format!("{path}: {what}{origin}") })
+            },
+        )?;
+        super::check::check(&config).map_err(invalid)?;
+        Ok(config)
+    }
+
+    /// Returns path, value and origin of every option, as `config show` prints them.
+    pub fn shown(&self) -> Vec<(String, String, String)> {
+        leaves(&self.merged)
+            .into_iter()
+            .map(|(path, value)| {
+                let origin = self.origins.get(&path).cloned().unwrap_or_default();
+                (path, value.to_string(), origin)
+            })
+            .collect()
+    }
+}
+
+/// Converts the rest of a variable's name to the path of its option: `KAFKA__BOOTSTRAP_SERVERS` to
+/// `kafka.bootstrap_servers`. After `LIBRDKAFKA`, a single underscore stands for a dot as well:
+/// `SESSION_TIMEOUT_MS` is `session.timeout.ms`.
+fn environment_path(name: &str) -> String {
+    let lower = name.to_lowercase().replace("__", ".");
+    match lower.strip_prefix("kafka.librdkafka.") {
+        Some(option) => format!("kafka.librdkafka.{}", option.replace('_', ".")),
+        None => lower,
+    }
+}
+
+/// Returns every value of nested tables with the dotted path.
+pub(super) fn leaves(table: &Table) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for (name, value) in table {
+        match value {
+            Value::Table(inner) => found.extend(
+                leaves(inner).into_iter().map(|(path, value)| (format!("{name}.{path}"), value)),
+            ),
+            leaf => found.push((name.clone(), leaf.clone())),
+        }
+    }
+    found
+}
+
+fn find<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    match path.split_once('.') {
+        Some((head, rest)) => find(table.get(head)?.as_table()?, rest),
+        None => table.get(path),
+    }
+}
+
+fn put(table: &mut Table, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => {
+            table.insert(path.to_owned(), value);
+        }
+        Some((head, rest)) => {
+            let inner = table.entry(head).or_insert_with(|| Value::Table(Table::new()));
+            if !inner.is_table() {
+                *inner = Value::Table(Table::new());
+            }
+            put(
+                inner.as_table_mut().expect("any other value was replaced by a table above"),
+                rest,
+                value,
+            );
+        }
+    }
+}
+
+/// Splits the text of a list at the commas.
+fn list(text: &str) -> Value {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
+}

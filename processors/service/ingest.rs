@@ -1,0 +1,348 @@
+//! Applies events to shards: event → decode → redact → split → encode → score → decide → commit →
+//! store → index → reply. The only writer of a shard.
+//!
+//!   prepare   decode, route, redact and split several records; encode their texts together
+//!   apply     hand each event to the kernel (`memory`), in order, over the shard's staged state
+//!   publish   turn decisions, dead letters, copies and replies into records
+//!
+//! `step` does no I/O besides reading shards and asking the encoder pool. The thread in `run.rs`
+//! commits the outputs, applies the writes and sends the replies.
+
+mod batch;
+pub mod breaker;
+mod prepare;
+mod redaction;
+#[cfg(test)]
+mod tests;
+
+use crate::metrics::Metrics;
+use crate::ownership::Shards;
+use crate::profile::Profiles;
+use batch::{Batch, Count};
+use breaker::DeadLetterBreaker;
+use domain::fault::{Fault, Reject, Result, StopName};
+use domain::{CosineScale, Decision, Event, ForwardReason, Time, Vector};
+use log::broker::{OutgoingRecord, Record};
+use log::decode;
+use log::reply::{self, Freshness};
+use memory::{Command, Forgotten, Judges, Settings};
+use models::embedder::TokenCounter;
+use models::embedder::pool::{Pending, Pool};
+use prepare::{Draft, Route};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use storage::changelog::{self, Destination};
+use storage::shard::{BatchChanges, Shard};
+use storage::store::{ChangelogPosition, Checkpoint};
+use text::Rarity;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub events: Arc<str>,
+    pub decisions: String,
+    pub memories: String,
+    /// Writes the memories topic as a changelog from which shards are restored, and not only as a
+    /// feed for consumers.
+    pub changelog: bool,
+    pub dead_letters: String,
+    pub decode: decode::Options,
+    pub with_text: bool,
+    pub candidates_max: usize,
+    pub forget_query_max: usize,
+    pub history_max: usize,
+}
+
+pub struct Ingest {
+    pub options: Options,
+    pub profiles: Profiles,
+    pub shards: Arc<Shards>,
+    pub encoder: Pool,
+    pub tokens: TokenCounter,
+    pub rarity: Rarity,
+    /// Puts the encoder's cosines on the standard scale.
+    pub spread: CosineScale,
+    pub flood: DeadLetterBreaker,
+    pub metrics: Arc<Metrics>,
+}
+
+/// The results of a step, which the caller carries out. Order matters: outputs are acknowledged,
+/// then shards change, then replies are sent.
+#[derive(Default)]
+pub struct Effects {
+    /// Decisions, dead letters, forwarded records, the change feed.
+    pub outputs: Vec<OutgoingRecord>,
+    pub writes: Vec<Write>,
+    pub replies: Vec<OutgoingRecord>,
+    /// The newest event time of the batch.
+    pub newest: Option<Time>,
+    /// The time at which a tick starts a round of the compaction worker.
+    pub compact_at: Option<Time>,
+    /// Number of records that were applied.
+    pub records: usize,
+}
+
+/// One shard's part of a batch, with the offset that it brings the shard to.
+pub struct Write {
+    pub shard: Arc<Shard>,
+    pub effects: BatchChanges,
+    pub decisions: Vec<Decision>,
+    /// Decisions of the shadow profile: published, and not stored.
+    pub shadows: Vec<Decision>,
+    /// Indexes into `decisions` of decisions that a later event of the batch has forgotten:
+    /// published, and not kept for `explain`.
+    pub unexplained: HashSet<usize>,
+    /// Earlier decisions that the batch has forgotten.
+    pub forgotten: Vec<Forgotten>,
+    pub applied: i64,
+    counts: Vec<Count>,
+    metrics: Arc<Metrics>,
+}
+
+impl Write {
+    /// Makes the batch visible. `changelog` is the position of its meta record, if there is one.
+    pub fn carry_out(self, changelog: Option<ChangelogPosition>) -> Result<Duration> {
+        // Order matters: whoever sees the offset of a `forget` must not get the forgotten text from
+        // `explain`.
+        self.shard.forget_decisions(|known| {
+            self.forgotten.iter().any(|forgotten| forgotten.covers(known))
+        });
+        let checkpoint = Checkpoint { applied: self.applied, changelog };
+        let took = self.shard.apply(self.effects, checkpoint)?;
+        self.decisions.iter().for_each(|decision| self.metrics.decided(decision));
+        let decisions = self.decisions.into_iter().enumerate();
+        let explained = decisions.filter(|(n, _)| !self.unexplained.contains(n));
+        self.shard.remember_decisions(explained.map(|(_, decision)| decision));
+        self.counts.iter().for_each(|count| count.add_to(&self.metrics));
+        Ok(took)
+    }
+}
+
+impl Ingest {
+    /// Applies records of owned partitions, in order. After a fault nothing is written and the
+    /// records are read again.
+    pub fn step(&mut self, records: Vec<Record>) -> Result<Effects> {
+        self.step_while(records, &|| true)
+    }
+
+    /// Applies as many of the records as are begun while `goes_on`, but at least one.
+    /// `Effects::records` counts them.
+    pub fn step_while(
+        &mut self,
+        records: Vec<Record>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Effects> {
+        let shards = self.shards_of(&records)?;
+        let mut batches: BTreeMap<i32, Batch<'_>> =
+            shards.iter().map(|(partition, shard)| (*partition, Batch::of(shard))).collect();
+        let records = self.apply_all(records, &mut batches, goes_on)?;
+        let mut effects = Effects { records, ..Effects::default() };
+        for (partition, batch) in batches {
+            self.finish(&mut effects, batch, shards[&partition].clone())?;
+        }
+        Ok(effects)
+    }
+
+    fn shards_of(&self, records: &[Record]) -> Result<BTreeMap<i32, Arc<Shard>>> {
+        let mut found = BTreeMap::new();
+        for record in records {
+            if let Entry::Vacant(vacant) = found.entry(record.partition) {
+                let shard = self.shards.get(record.partition).ok_or_else(|| {
+                    let partition = record.partition;
+                    let what = format!("a record of partition {partition} came without its shard");
+                    Fault::stop(StopName::ThreadDied, what)
+                })?;
+                vacant.insert(shard);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the number of records that were applied. While one group of records is applied, the
+    /// texts of the next are encoded.
+    fn apply_all(
+        &mut self,
+        records: Vec<Record>,
+        batches: &mut BTreeMap<i32, Batch<'_>>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<usize> {
+        let mut records = records.into_iter();
+        let mut applied = 0;
+        let mut next = self.begin_group(&mut records)?;
+        while let Some((drafts, texts)) = next {
+            let mut vectors = self.encoded(texts)?.into_iter();
+            next = if goes_on() { self.begin_group(&mut records)? } else { None };
+            for draft in drafts {
+                if applied > 0 && !goes_on() {
+                    return Ok(applied);
+                }
+                let batch = batches.get_mut(&draft.record.partition);
+                let batch = batch.expect("each record's shard was found above");
+                self.apply(batch, draft, &mut vectors)?;
+                applied += 1;
+            }
+        }
+        Ok(applied)
+    }
+
+    fn begin_group(
+        &self,
+        records: &mut impl Iterator<Item = Record>,
+    ) -> Result<Option<(Vec<Draft>, Pending)>> {
+        let (drafts, texts) = self.draft_group(records);
+        if drafts.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((drafts, self.encoder.begin(texts)?)))
+    }
+
+    fn encoded(&self, texts: Pending) -> Result<Vec<Vector>> {
+        let (vectors, took) = self.encoder.finish(texts)?;
+        self.metrics.encoded(vectors.len(), took);
+        Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
+    }
+
+    /// Applies one record: ignored, rejected, forwarded, or handed to the kernel.
+    fn apply(
+        &mut self,
+        batch: &mut Batch<'_>,
+        draft: Draft,
+        vectors: &mut impl Iterator<Item = Vector>,
+    ) -> Result<()> {
+        let partition = draft.record.partition;
+        let offset = draft.record.offset;
+        let draft = draft.with_vectors(vectors);
+        if offset <= batch.applied {
+            return Ok(()); // the record came again after a rebalance
+        }
+        batch.applied = offset;
+        batch.counts.extend(draft.counts.iter().cloned());
+        let rejected = match &draft.route {
+            // The original was forwarded twice, and the first copy is applied already.
+            _ if !batch.is_first_copy(draft.hop.as_ref())? => {
+                batch.counts.push(Count::CopySkipped);
+                None
+            }
+            Route::Reject(reject) => {
+                self.reject(batch, &draft, reject);
+                Some(reject)
+            }
+            Route::Forward(home) => {
+                batch.counts.push(Count::Forwarded(self.options.events.clone()));
+                let copy = decode::forwarded(
+                    &draft.record,
+                    *home,
+                    ForwardReason::ToUser,
+                    &self.options.decode,
+                );
+                batch.outputs.push(copy);
+                None
+            }
+            Route::Apply(prepared) => {
+                self.decide(batch, &draft, prepared)?;
+                None
+            }
+        };
+        // A replay below the published offset writes no dead letters, so none are counted.
+        if offset >= batch.shard.published_offset() {
+            self.flood.saw(partition, offset, rejected)?;
+        }
+        Ok(())
+    }
+
+    /// Hands an event to the kernel and collects what follows from it.
+    fn decide(
+        &self,
+        batch: &mut Batch<'_>,
+        draft: &prepare::Ready,
+        prepared: &memory::Prepared,
+    ) -> Result<()> {
+        let event: &Event<Command> = &prepared.event;
+        batch.newest = batch.newest.max(Some(event.at));
+        let judges = Judges {
+            rules: &self.profiles.of(&event.key).rules,
+            shadow: self.profiles.shadow_of(&event.key).map(|shadow| &shadow.rules),
+        };
+        let handled = memory::apply(self.settings(), judges, &mut batch.staged, prepared)?;
+        for (partition, way) in &handled.copies {
+            let copy = decode::forwarded(&draft.record, *partition, *way, &self.options.decode);
+            batch.outputs.push(copy);
+        }
+        if let Some(to) = draft.reply.as_ref().filter(|_| !handled.decisions.is_empty()) {
+            let offset = draft.record.offset;
+            let freshness = Freshness {
+                applied_offset: offset,
+                misrouted: event.source.partition != draft.record.partition,
+                ..Freshness::default()
+            };
+            batch.replies.push(match &handled.not_found {
+                Some(reject) => reply::refusal(to, reject, Some(&freshness)),
+                None => {
+                    let decisions = &handled.decisions;
+                    reply::applied(to, decisions, draft.record.partition, offset, &freshness)
+                }
+            });
+        }
+        batch.add(handled);
+        Ok(())
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        Settings {
+            rarity: &self.rarity,
+            spread: self.spread,
+            partitions: self.shards.partitions(),
+            forget_query_max: self.options.forget_query_max,
+            history_max: self.options.history_max,
+        }
+    }
+
+    fn reject(&self, batch: &mut Batch<'_>, draft: &prepare::Ready, reject: &Reject) {
+        batch.counts.push(Count::DeadLetter(reject.code));
+        let topic = &self.options.dead_letters;
+        batch.outputs.push(reply::dead_letter(&draft.record, reject, "ingest", topic));
+        if let Some(to) = &draft.reply {
+            batch.replies.push(reply::refusal(to, reject, None));
+        }
+    }
+
+    /// Encodes a batch for the store. A shard that lost its store replays records whose outputs
+    /// were published before; it publishes nothing again.
+    fn finish(&self, effects: &mut Effects, mut batch: Batch<'_>, shard: Arc<Shard>) -> Result<()> {
+        let is_replay = batch.applied < shard.published_offset();
+        let outputs = std::mem::take(&mut batch.outputs);
+        let replies = std::mem::take(&mut batch.replies);
+        effects.newest = effects.newest.max(batch.newest);
+        effects.compact_at = effects.compact_at.max(batch.compact_at);
+        let write = batch.into_write(shard, self.metrics.clone())?;
+        if !is_replay {
+            effects.outputs.extend(outputs);
+            effects.outputs.extend(self.outputs(&write));
+            effects.replies.extend(replies);
+        }
+        effects.writes.push(write);
+        Ok(())
+    }
+
+    /// The records that a batch publishes: every decision, the new state of each memory and, with a
+    /// changelog, of every other record.
+    fn outputs(&self, write: &Write) -> Vec<OutgoingRecord> {
+        let decided = self.options.decisions.as_str();
+        let with_text = self.options.with_text;
+        let mut outputs = Vec::new();
+        for decision in &write.decisions {
+            outputs.push(reply::decision(decision, decided, with_text));
+        }
+        for shadow in &write.shadows {
+            outputs.push(reply::shadow(shadow, decided, with_text));
+        }
+        let shard = &write.shard;
+        let BatchChanges { batch, touched } = &write.effects;
+        let to = Destination { topic: &self.options.memories, partition: shard.partition };
+        let checkpoint = (shard.store.identity(), write.applied);
+        let checkpoint = Some(checkpoint).filter(|_| self.options.changelog);
+        outputs.extend(changelog::records(batch, touched, to, checkpoint));
+        outputs
+    }
+}

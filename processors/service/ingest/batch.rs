@@ -1,0 +1,120 @@
+//! Collects the part of a batch that belongs to one shard: staged records, decisions, records to
+//! publish, and counts for the metrics.
+
+use super::Write;
+use crate::metrics::Metrics;
+use domain::fault::{RejectCode, Result};
+use domain::{Decision, Outcome, Time};
+use log::broker::OutgoingRecord;
+use log::decode::Hop;
+use memory::{Forgotten, Handled, Reads, Staged};
+use std::collections::HashSet;
+use std::sync::Arc;
+use storage::shard::{BatchChanges, Shard};
+
+pub struct Batch<'a> {
+    pub shard: &'a Shard,
+    pub staged: Staged<'a>,
+    pub applied: i64,
+    decisions: Vec<Decision>,
+    shadows: Vec<Decision>,
+    unexplained: HashSet<usize>,
+    forgotten: Vec<Forgotten>,
+    /// Dead letters and forwarded copies. `Ingest::outputs` adds decisions and states at the end.
+    pub outputs: Vec<OutgoingRecord>,
+    pub replies: Vec<OutgoingRecord>,
+    pub newest: Option<Time>,
+    pub compact_at: Option<Time>,
+    pub counts: Vec<Count>,
+}
+
+/// An occurrence for the metrics. Counted once the batch is committed, because an aborted batch is
+/// read and applied again.
+#[derive(Clone, Debug)]
+pub enum Count {
+    EventRead(&'static str),
+    Redacted(&'static str),
+    CopySkipped,
+    Forwarded(Arc<str>),
+    DeadLetter(RejectCode),
+    Judged(Outcome, &'static str),
+    Shadowed { outcome: Outcome, agrees: bool },
+}
+
+impl Count {
+    pub fn add_to(&self, metrics: &Metrics) {
+        match self {
+            Count::EventRead(action) => metrics.event_read(action),
+            Count::Redacted(rule) => metrics.redacted(rule),
+            Count::CopySkipped => metrics.copy_skipped(),
+            Count::Forwarded(topic) => metrics.forwarded(topic),
+            Count::DeadLetter(code) => metrics.dead_letter(code.as_str()),
+            Count::Judged(outcome, class) => metrics.judged(*outcome, class),
+            Count::Shadowed { outcome, agrees } => metrics.shadowed(*outcome, *agrees),
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    pub fn of(shard: &'a Shard) -> Batch<'a> {
+        Batch {
+            shard,
+            staged: Staged::over(&shard.store, shard),
+            applied: shard.applied(),
+            decisions: Vec::new(),
+            shadows: Vec::new(),
+            unexplained: HashSet::new(),
+            forgotten: Vec::new(),
+            outputs: Vec::new(),
+            replies: Vec::new(),
+            newest: None,
+            compact_at: None,
+            counts: Vec::new(),
+        }
+    }
+
+    /// Returns true for the first copy of a forwarded record: the offset on the source partition is
+    /// higher than all before. A record without a `hop` is always a first copy.
+    pub fn is_first_copy(&mut self, hop: Option<&Hop>) -> Result<bool> {
+        let Some(hop) = hop else { return Ok(true) };
+        if self.staged.via(hop.via_partition)?.is_some_and(|seen| seen >= hop.via_offset) {
+            return Ok(false);
+        }
+        self.staged.set_via(hop.via_partition, hop.via_offset);
+        Ok(true)
+    }
+
+    /// Adds the results of an event.
+    pub fn add(&mut self, handled: Handled) {
+        for (decision, shadow) in handled.decisions.iter().zip(&handled.shadows) {
+            let agrees = decision.outcome.keeps() == shadow.outcome.keeps();
+            self.counts.push(Count::Shadowed { outcome: shadow.outcome, agrees });
+        }
+        let judged = handled.judged.iter();
+        self.counts.extend(judged.map(|(outcome, class)| Count::Judged(*outcome, class)));
+        for forgotten in handled.forgotten {
+            let earlier = self.decisions.iter().enumerate();
+            self.unexplained
+                .extend(earlier.filter(|(_, known)| forgotten.covers(known)).map(|(n, _)| n));
+            self.forgotten.push(forgotten);
+        }
+        self.compact_at = self.compact_at.max(handled.compact_at);
+        self.shadows.extend(handled.shadows);
+        self.decisions.extend(handled.decisions);
+    }
+
+    pub fn into_write(self, shard: Arc<Shard>, metrics: Arc<Metrics>) -> Result<Write> {
+        let effects = BatchChanges::encode(&shard.store, self.staged.into_changes())?;
+        Ok(Write {
+            effects,
+            shard,
+            decisions: self.decisions,
+            shadows: self.shadows,
+            unexplained: self.unexplained,
+            forgotten: self.forgotten,
+            applied: self.applied,
+            counts: self.counts,
+            metrics,
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Stops the process when dead letters are no longer the exception. Then the fault is more likely
+//! in this service or in a whole producer than in single records, and a stream that was put aside
+//! is hard to restore in order. Counts only; has no access to shards or the broker.
+
+use domain::fault::{Fault, Reject, Result, StopName};
+use std::collections::{HashMap, VecDeque};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub in_a_row_max: usize,
+    pub share_max: f64,
+    /// Last records over which `share_max` is computed.
+    pub window: usize,
+}
+
+pub struct DeadLetterBreaker {
+    limits: Limits,
+    in_a_row: usize,
+    /// For each of the last records, oldest first: true if it became a dead letter.
+    last: VecDeque<bool>,
+    letters: usize,
+    /// Last counted offset of each partition. An aborted batch is read again and not counted twice.
+    counted: HashMap<i32, i64>,
+}
+
+impl DeadLetterBreaker {
+    pub fn new(limits: Limits) -> DeadLetterBreaker {
+        DeadLetterBreaker {
+            limits,
+            in_a_row: 0,
+            last: VecDeque::new(),
+            letters: 0,
+            counted: HashMap::new(),
+        }
+    }
+
+    /// Counts a record once; `reject` is the reason of a dead letter. An error means that this
+    /// record must not become a dead letter.
+    pub fn saw(&mut self, partition: i32, offset: i64, reject: Option<&Reject>) -> Result<()> {
+        if self.counted.get(&partition).is_some_and(|counted| *counted >= offset) {
+            return Ok(());
+        }
+        self.counted.insert(partition, offset);
+        self.slide(reject.is_some());
+        let Some(reject) = reject else { return Ok(()) };
+        let Limits { in_a_row_max, share_max, window } = self.limits;
+        let (what, option) = if self.in_a_row > in_a_row_max {
+            (format!("{} dead letters in a row", self.in_a_row), "ingest.dead_letters_in_a_row_max")
+        } else if self.letters as f64 > share_max * window as f64 {
+            (
+                format!("{} dead letters in the last {} records", self.letters, self.last.len()),
+                "ingest.dead_letters_share_max",
+            )
+        } else {
+            return Ok(());
+        };
+        let last = format!(
+            "the last of partition {partition} at offset {offset}: {}: {reject}",
+            reject.code.as_str()
+        );
+        let cure = format!(
+            "nothing of its batch was taken; mend what sends them, or raise {option} to put them aside"
+        );
+        Err(Fault::stop(StopName::DeadLetterFlood, format!("{what}, {last}; {cure}")))
+    }
+
+    /// Moves the window by one record. Until the window is full, the missing records count as good.
+    fn slide(&mut self, is_letter: bool) {
+        self.in_a_row = if is_letter { self.in_a_row + 1 } else { 0 };
+        self.last.push_back(is_letter);
+        self.letters += usize::from(is_letter);
+        if self.last.len() > self.limits.window {
+            self.letters -= usize::from(self.last.pop_front() == Some(true));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::fault::RejectCode;
+
+    /// Returns how many records pass before the breaker stops. An `x` becomes a dead letter.
+    fn passed(limits: Limits, records: &str) -> usize {
+        let mut breaker = DeadLetterBreaker::new(limits);
+        let reject = Reject::new(RejectCode::NotJson, "no");
+        for (offset, record) in records.chars().enumerate() {
+            if breaker.saw(0, offset as i64, (record == 'x').then_some(&reject)).is_err() {
+                return offset;
+            }
+        }
+        records.len()
+    }
+
+    #[test]
+    fn dead_letters_in_a_row_are_limited() {
+        let limits = Limits { in_a_row_max: 3, share_max: 1.0, window: 4 };
+        for (records, expected) in
+            [("xxx", 3), ("xxxx", 3), ("xxx.xxx.xxx", 11), ("..xxxx.", 5), ("", 0)]
+        {
+            assert_eq!(passed(limits, records), expected, "{records}");
+        }
+    }
+
+    #[test]
+    fn the_share_of_dead_letters_in_the_window_is_limited() {
+        let limits = Limits { in_a_row_max: 100, share_max: 0.5, window: 6 };
+        for (records, expected) in [
+            ("x", 1),
+            ("xxx", 3),
+            ("xxxx", 3),
+            ("x.x.x.x.x.", 10),
+            ("......xxx...xxx", 15),
+            ("xx.xx.", 4),
+            ("...x..xxx", 8),
+        ] {
+            assert_eq!(passed(limits, records), expected, "{records}");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_read_again_is_counted_once() {
+        let mut flood =
+            DeadLetterBreaker::new(Limits { in_a_row_max: 3, share_max: 1.0, window: 10 });
+        let reject = Reject::new(RejectCode::NotJson, "no");
+        for _ in 0..5 {
+            for (partition, offset) in [(0, 7), (1, 7), (0, 8)] {
+                flood.saw(partition, offset, Some(&reject)).expect("three");
+            }
+        }
+        let Err(Fault::Stop(stop)) = flood.saw(1, 8, Some(&reject)) else { panic!("the fourth") };
+        assert_eq!((stop.name, stop.name.exit_code()), (StopName::DeadLetterFlood, 3));
+        for word in [
+            "4 dead letters in a row",
+            "partition 1 at offset 8",
+            "not-json",
+            "dead_letters_in_a_row_max",
+        ] {
+            assert!(stop.what.contains(word), "{}", stop.what);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Prepares records for the kernel: decode → route → redact → split, for several records, so that
+//! their texts are encoded together. Then each text is joined with its vector.
+
+use super::Ingest;
+use super::batch::Count;
+use domain::fault::{Reject, RejectCode};
+use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Vector};
+use log::broker::Record;
+use log::decode::{self, Hop};
+use memory::prepared::Withheld;
+use memory::rules::Treatment;
+use memory::withheld::withheld;
+use memory::{Command, Part, Prepared, PreparedTurn};
+use text::split::{self, Candidate};
+
+/// Records that are prepared and encoded before the first of them is applied: enough for every
+/// encoder thread, and few enough to stay in the processor's cache.
+const GROUP_MAX: usize = 256;
+/// Bytes of text that are encoded together, without the last record's: about a second's work for
+/// one thread with the default encoder.
+const GROUP_BYTES_MAX: usize = 32_768;
+
+/// A record whose texts wait for their vectors.
+pub type Draft = OnItsWay<Undecided>;
+
+/// A record that can be applied.
+pub type Ready = OnItsWay<Prepared>;
+
+pub struct OnItsWay<P> {
+    pub record: Record,
+    pub reply: Option<ReplyTo>,
+    pub hop: Option<Hop>,
+    pub route: Route<P>,
+    pub counts: Vec<Count>,
+}
+
+/// Where a record goes.
+pub enum Route<P> {
+    /// Applied by this shard.
+    Apply(P),
+    /// The record belongs to the user's partition, which is another one.
+    Forward(i32),
+    Reject(Reject),
+}
+
+/// A decoded event with its parts, before encoding.
+pub struct Undecided {
+    event: Event,
+    candidates: Vec<Candidate>,
+    parts: usize,
+    withheld: Option<Withheld>,
+    part: Part,
+    is_home: bool,
+    is_ordered_here: bool,
+}
+
+impl Ingest {
+    /// Prepares the next records of a group, and lists their texts in the order of the records.
+    pub(super) fn draft_group(
+        &self,
+        records: &mut impl Iterator<Item = Record>,
+    ) -> (Vec<Draft>, Vec<String>) {
+        let mut drafts = Vec::new();
+        let mut texts: Vec<String> = Vec::new();
+        let mut bytes = 0;
+        while drafts.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
+            let Some(record) = records.next() else { break };
+            let draft = self.draft(record);
+            if let Route::Apply(undecided) = &draft.route {
+                let first = texts.len();
+                texts.extend(undecided.texts());
+                bytes += texts[first..].iter().map(String::len).sum::<usize>();
+            }
+            drafts.push(draft);
+        }
+        (drafts, texts)
+    }
+
+    fn draft(&self, record: Record) -> Draft {
+        let decoded = decode::event(&record, &self.options.decode);
+        let mut counts = Vec::new();
+        let hop = decoded.hop;
+        let route = match decoded.outcome {
+            Err(reject) => Route::Reject(reject),
+            Ok(event) => {
+                counts.push(Count::EventRead(event.action.name()));
+                self.route(event, &record, hop.as_ref(), &mut counts)
+            }
+        };
+        Draft { record, reply: decoded.reply, hop, route, counts }
+    }
+
+    fn route(
+        &self,
+        mut event: Event,
+        record: &Record,
+        hop: Option<&Hop>,
+        counts: &mut Vec<Count>,
+    ) -> Route<Undecided> {
+        if hop.is_none()
+            && let Err(reject) = decode::may_be_forwarded(record)
+        {
+            return Route::Reject(reject);
+        }
+        let partitions = self.shards.partitions();
+        let home = event.key.partition(partitions);
+        let is_home = matches!(event.action, Action::Tick) || home == record.partition;
+        let way = hop.map(|hop| hop.way);
+        let is_ours = match way {
+            None | Some(ForwardReason::ToUser) => is_home,
+            Some(ForwardReason::ToOrder) => {
+                event.key.tenant_key().partition(partitions) == record.partition
+            }
+            Some(ForwardReason::InOrder) => true,
+        };
+        if !is_ours && hop.is_some() {
+            let why = "still on a wrong partition after one hop";
+            return Route::Reject(Reject::new(RejectCode::Misrouted, why));
+        }
+        if !is_ours {
+            return Route::Forward(home);
+        }
+        let is_first = matches!(way, None | Some(ForwardReason::ToUser));
+        // The shard that forwarded a copy has counted its findings.
+        self.redact(&mut event, is_first.then_some(counts));
+        let profile = self.profiles.of(&event.key);
+        let withheld = match &event.action {
+            Action::Turn(turn) => withheld(turn, &profile.rules),
+            _ => None,
+        };
+        let mut candidates = if withheld.is_none() { self.candidates(&event) } else { Vec::new() };
+        let parts = candidates.len();
+        // Order matters: cut before encoding, because 64 KiB may hold a thousand parts.
+        candidates.truncate(self.options.candidates_max);
+        Route::Apply(Undecided {
+            event,
+            candidates,
+            parts,
+            withheld,
+            part: if is_first { Part::First } else { Part::InOrder },
+            is_home,
+            is_ordered_here: way == Some(ForwardReason::ToOrder),
+        })
+    }
+
+    fn candidates(&self, event: &Event) -> Vec<Candidate> {
+        let profile = self.profiles.of(&event.key);
+        match &event.action {
+            Action::Turn(turn)
+                if turn.remember && profile.rules.treatment(turn.role) != Treatment::Context =>
+            {
+                let count = |text: &str| self.tokens.count(text);
+                split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &count)
+            }
+            // A text to remember is stored whole, so only kind and slots of the candidate are used.
+            Action::Remember(asked) => {
+                let mut parts =
+                    split::candidates(&asked.content, asked.kind.as_ref(), &profile.split, &|_| 0);
+                parts.truncate(1);
+                parts
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Undecided {
+    /// The texts to encode. `prepared` takes their vectors in the same order.
+    fn texts(&self) -> Vec<String> {
+        match &self.event.action {
+            Action::Turn(turn) => {
+                let speaker = turn.speaker.as_deref().unwrap_or(turn.role.as_str());
+                let texts = self.candidates.iter();
+                texts.map(|candidate| format!("{speaker}: {}", candidate.text)).collect()
+            }
+            Action::Remember(asked) => vec![asked.content.clone()],
+            Action::Update(update) => update.content.iter().cloned().collect(),
+            Action::Forget(Forget::Query(query)) => vec![query.clone()],
+            Action::Summary { content, .. } => vec![content.clone()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn prepared(
+        self,
+        record: &Record,
+        hop: Option<&Hop>,
+        vectors: &mut impl Iterator<Item = Vector>,
+    ) -> Prepared {
+        let mut next = || vectors.next().expect("each text was encoded");
+        let Event { key, session, id, at, metadata, source, action } = self.event;
+        let action = match action {
+            Action::Turn(turn) => Command::Turn(PreparedTurn {
+                turn,
+                candidates: self.candidates.into_iter().map(|part| (part, next())).collect(),
+                parts: self.parts,
+                withheld: self.withheld,
+            }),
+            Action::Remember(asked) => Command::Remember {
+                asked,
+                candidate: self.candidates.into_iter().next(),
+                vector: next(),
+            },
+            Action::Update(update) => {
+                let vector = update.content.is_some().then(&mut next);
+                Command::Update { update, vector }
+            }
+            Action::Forget(forget) => {
+                let vector = matches!(forget, Forget::Query(_)).then(&mut next);
+                Command::Forget { forget, vector }
+            }
+            Action::Feedback { memories, signal } => Command::Feedback { memories, signal },
+            Action::Prune { memories, reason } => Command::Prune { memories, reason },
+            Action::Summary { content, covers } => {
+                Command::Summary { content, vector: next(), covers }
+            }
+            Action::Revise(revise) => Command::Revise(revise),
+            Action::Tick => Command::Tick,
+        };
+        Prepared {
+            event: Event { key, session, id, at, metadata, source, action },
+            partition: record.partition,
+            offset: record.offset,
+            part: self.part,
+            is_home: self.is_home,
+            is_ordered_here: self.is_ordered_here,
+            is_sent_again: hop.is_none() && decode::is_repetition(record),
+        }
+    }
+}
+
+impl Draft {
+    /// Joins each text with its vector.
+    pub fn with_vectors(self, vectors: &mut impl Iterator<Item = Vector>) -> Ready {
+        let route = match self.route {
+            Route::Apply(undecided) => {
+                Route::Apply(undecided.prepared(&self.record, self.hop.as_ref(), vectors))
+            }
+            Route::Forward(home) => Route::Forward(home),
+            Route::Reject(reject) => Route::Reject(reject),
+        };
+        let Draft { record, reply, hop, counts, .. } = self;
+        Ready { record, reply, hop, route, counts }
+    }
+}

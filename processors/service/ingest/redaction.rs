@@ -1,0 +1,45 @@
+//! Redacts every text of an event that is stored, published or encoded. Order matters: redaction
+//! precedes every other use of the text.
+//!
+//! Identifiers stay unchanged (tenant, user, session, id, kind, keys of the metadata), because they
+//! address the memory. So does the query of a `forget`, which is neither stored nor published.
+
+use super::Ingest;
+use super::batch::Count;
+use domain::{Action, Event, Revise};
+use text::redact;
+
+impl Ingest {
+    /// Redacts the texts of an event, and counts the findings where `counts` is given.
+    pub(super) fn redact(&self, event: &mut Event, mut counts: Option<&mut Vec<Count>>) {
+        let options = &self.profiles.of(&event.key).redact;
+        for text in texts(event) {
+            let Some(redacted) = redact::redacted(text, options) else { continue };
+            *text = redacted.text;
+            if let Some(counts) = &mut counts {
+                counts.extend(redacted.found.iter().map(|rule| Count::Redacted(rule.as_str())));
+            }
+        }
+        if let Action::Update(update) = &mut event.action
+            && let Some(metadata) = &mut update.metadata
+        {
+            // The decoder stores the metadata of an update twice.
+            metadata.clone_from(&event.metadata);
+        }
+    }
+}
+
+fn texts(event: &mut Event) -> Vec<&mut String> {
+    let mut texts: Vec<&mut String> = event.metadata.values_mut().collect();
+    match &mut event.action {
+        Action::Turn(turn) => {
+            texts.extend([&mut turn.content].into_iter().chain(&mut turn.speaker))
+        }
+        Action::Remember(remember) => texts.push(&mut remember.content),
+        Action::Update(update) => texts.extend(&mut update.content),
+        Action::Summary { content, .. } => texts.push(content),
+        Action::Prune { reason, .. } | Action::Revise(Revise { reason, .. }) => texts.push(reason),
+        Action::Forget(_) | Action::Feedback { .. } | Action::Tick => {}
+    }
+    texts
+}

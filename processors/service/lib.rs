@@ -1,0 +1,15 @@
+//! The service: three processors over the shards of this process, and the threads that run them.
+
+// The processors: events to memories, requests to replies, ticks to proposals.
+pub mod compact;
+pub mod ingest;
+pub mod recall;
+
+// The shards of this process, and the threads around them.
+pub mod ownership;
+pub mod run;
+
+// Settings and measurements.
+pub mod config;
+pub mod metrics;
+pub mod profile;

@@ -1,0 +1,478 @@
+//! Registers every metric and offers one function for each thing that is measured.
+//!
+//! A function records all metrics of one event with the same labels, so that callers cannot let
+//! them drift apart. Names and labels never change: alerts and dashboards in `deploy/` use them.
+//!
+//! Invariant: no label holds a user, a session or any other text of a record. Every label is a
+//! partition number, a configured topic or a word from this code, so time series are bounded.
+
+mod registered;
+
+use domain::{Decision, Match, Outcome};
+use prometheus::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder,
+};
+use registered::{COUNTS, POINTS, Registered, SECONDS, TOKENS};
+use std::time::Duration;
+
+pub struct Metrics {
+    registered: Registered,
+    // Keeping up with the log
+    events: IntCounterVec,
+    event_lag: IntGaugeVec,
+    applied_offset: IntGaugeVec,
+    batch_records: Histogram,
+    batch_seconds: Histogram,
+    apply_seconds: Histogram,
+    transactions: IntCounterVec,
+    transaction_seconds: Histogram,
+    restoring_shards: IntGauge,
+    restored_records: IntCounter,
+    standby_records: IntCounterVec,
+    encoded_texts: IntCounter,
+    encode_seconds: Histogram,
+    shards_owned: IntGauge,
+    rebalances: IntCounterVec,
+    broker_errors: IntCounter,
+    last_poll_seconds: IntGaugeVec,
+    // Decisions
+    decisions: IntCounterVec,
+    judgements: IntCounterVec,
+    shadows: IntCounterVec,
+    surprise: Histogram,
+    dead_letters: IntCounterVec,
+    redacted: IntCounterVec,
+    misrouted: IntCounterVec,
+    copies_skipped: IntCounter,
+    batches_cut: IntCounter,
+    proposals: IntCounterVec,
+    conflicts: IntCounterVec,
+    conflict_seconds: Histogram,
+    compaction_seconds: Histogram,
+    // Requests
+    requests: IntCounterVec,
+    recall_seconds: HistogramVec,
+    reranks: IntCounterVec,
+    rerank_seconds: Histogram,
+    recalled_memories: Histogram,
+    matches: IntCounterVec,
+    prompt_tokens: Histogram,
+    waiting_requests: IntGauge,
+    // Storage
+    memories_tail: IntGaugeVec,
+    settle_seconds: Histogram,
+    vector_cache: IntGaugeVec,
+    store_bytes: IntGaugeVec,
+    start_seconds: IntGauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    pub fn new() -> Metrics {
+        let mut r = Registered::default();
+        // Fails only on a system without /proc; the page then has no process metrics.
+        let _ = r
+            .registry()
+            .register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
+        Metrics {
+            events: r.counters(
+                "keepsake_events_total",
+                "Records read from the events topic, by type",
+                &["type"],
+            ),
+            event_lag: r.gauges(
+                "keepsake_events_behind",
+                "Events known to be in the partition and not applied yet, by partition",
+                &["partition"],
+            ),
+            applied_offset: r.gauges(
+                "keepsake_applied_offset",
+                "Newest event offset visible to recall, by partition",
+                &["partition"],
+            ),
+            batch_records: r.histogram(
+                "keepsake_batch_records",
+                "Records in one applied batch",
+                COUNTS,
+            ),
+            batch_seconds: r.histogram(
+                "keepsake_batch_seconds",
+                "Time from polling for the first record of a batch until recall sees the batch",
+                SECONDS,
+            ),
+            transactions: r.counters(
+                "keepsake_transactions_total",
+                "Kafka transactions, by outcome",
+                &["outcome"],
+            ),
+            transaction_seconds: r.histogram(
+                "keepsake_transaction_seconds",
+                "Duration of one Kafka transaction, from begin to a known outcome",
+                SECONDS,
+            ),
+            restoring_shards: r
+                .gauge("keepsake_restoring_shards", "Owned shards that are still being restored"),
+            restored_records: r.counter(
+                "keepsake_restored_records_total",
+                "Changelog records read to restore owned shards",
+            ),
+            standby_records: r.counters(
+                "keepsake_standby_records_total",
+                "Changelog records read for stand-by copies of shards that other processes \
+                 own, by partition",
+                &["partition"],
+            ),
+            apply_seconds: r.histogram(
+                "keepsake_apply_seconds",
+                "Time under the view lock to apply one batch to a shard",
+                SECONDS,
+            ),
+            encoded_texts: r.counter("keepsake_encoded_texts_total", "Texts encoded for ingest"),
+            encode_seconds: r.histogram(
+                "keepsake_encode_seconds",
+                "Time to encode the texts of up to 256 records",
+                SECONDS,
+            ),
+            shards_owned: r.gauge("keepsake_shards_owned", "Shards open in this process"),
+            rebalances: r.counters(
+                "keepsake_rebalances_total",
+                "Partitions assigned to and revoked from this process, by change",
+                &["change"],
+            ),
+            broker_errors: r.counter(
+                "keepsake_broker_errors_total",
+                "Errors of the Kafka client that led to a retry",
+            ),
+            last_poll_seconds: r.gauges(
+                "keepsake_last_turn_timestamp_seconds",
+                "Unix time of the last loop iteration of a thread, by thread",
+                &["thread"],
+            ),
+            decisions: r.counters(
+                "keepsake_decisions_total",
+                "Decisions, by outcome",
+                &["outcome"],
+            ),
+            judgements: r.counters(
+                "keepsake_judgements_total",
+                "Candidates of turns, by outcome and class of reason",
+                &["outcome", "class"],
+            ),
+            shadows: r.counters(
+                "keepsake_shadow_total",
+                "Candidates of turns judged by the shadow profile, by outcome and by \
+                 agreement with the real profile",
+                &["outcome", "agrees"],
+            ),
+            surprise: r.histogram(
+                "keepsake_surprise_points",
+                "Total surprise of the candidates of turns",
+                POINTS,
+            ),
+            dead_letters: r.counters(
+                "keepsake_dead_letters_total",
+                "Records written to the dead-letter topic, by reason",
+                &["reason"],
+            ),
+            redacted: r.counters(
+                "keepsake_redacted_total",
+                "Secrets removed from texts, by redaction rule",
+                &["rule"],
+            ),
+            misrouted: r.counters(
+                "keepsake_misrouted_total",
+                "Records that arrived on the wrong partition and were forwarded, by topic",
+                &["topic"],
+            ),
+            copies_skipped: r.counter(
+                "keepsake_copies_skipped_total",
+                "Forwarded records skipped because they were already applied",
+            ),
+            batches_cut: r.counter(
+                "keepsake_batches_cut_total",
+                "Batches cut short because deciding them took too long",
+            ),
+            proposals: r.counters(
+                "keepsake_proposals_total",
+                "Events published by the compaction worker, by type",
+                &["type"],
+            ),
+            conflicts: r.counters(
+                "keepsake_conflict_total",
+                "Compaction rounds in which conflict.model compared new memories with earlier \
+                 ones, by outcome: done, slow, failed",
+                &["outcome"],
+            ),
+            conflict_seconds: r.histogram(
+                "keepsake_conflict_seconds",
+                "Time that conflict.model spent in one compaction round",
+                SECONDS,
+            ),
+            compaction_seconds: r.histogram(
+                "keepsake_compaction_seconds",
+                "Duration of one compaction round",
+                SECONDS,
+            ),
+            requests: r.counters(
+                "keepsake_requests_total",
+                "Requests answered, by type and status",
+                &["type", "status"],
+            ),
+            recall_seconds: r.histograms(
+                "keepsake_request_seconds",
+                "Time to answer a request, from poll to the reply's hand-over to the Kafka \
+                 client, by type",
+                &["type"],
+                SECONDS,
+            ),
+            reranks: r.counters(
+                "keepsake_rerank_total",
+                "Recalls sent to the cross-encoder for reranking, by outcome: done, slow, \
+                 failed",
+                &["outcome"],
+            ),
+            rerank_seconds: r.histogram(
+                "keepsake_rerank_seconds",
+                "Time that the cross-encoder spent on one recall",
+                SECONDS,
+            ),
+            recalled_memories: r.histogram(
+                "keepsake_recalled_memories",
+                "Memories returned by one recall",
+                COUNTS,
+            ),
+            matches: r.counters(
+                "keepsake_recall_matches_total",
+                "Replies to recalls, by match: strong, weak, none, unknown",
+                &["match"],
+            ),
+            prompt_tokens: r.histogram(
+                "keepsake_prompt_tokens",
+                "Tokens in the prompt block of one recall",
+                TOKENS,
+            ),
+            waiting_requests: r
+                .gauge("keepsake_waiting_requests", "Requests waiting for their minimum offset"),
+            memories_tail: r.gauges(
+                "keepsake_index_tail_documents",
+                "Changes in the in-memory segment of the text index, not flushed yet, by \
+                 partition",
+                &["partition"],
+            ),
+            settle_seconds: r.histogram(
+                "keepsake_index_settle_seconds",
+                "Time to flush the in-memory segment of the text index",
+                SECONDS,
+            ),
+            vector_cache: r.gauges(
+                "keepsake_vector_cache",
+                "Vector cache: its size in bytes, and its hits and misses since start",
+                &["what"],
+            ),
+            store_bytes: r.gauges(
+                "keepsake_store_bytes",
+                "Size of a shard's store on disk in bytes, by partition",
+                &["partition"],
+            ),
+            start_seconds: r.gauge(
+                "keepsake_start_timestamp_seconds",
+                "Unix time at which the process began to serve",
+            ),
+            registered: r,
+        }
+    }
+
+    /// Renders the page of `GET /metrics`.
+    pub fn page(&self) -> String {
+        TextEncoder::new()
+            .encode_to_string(&self.registered.registry().gather())
+            .unwrap_or_else(|e| format!("# cannot encode metrics: {e}\n"))
+    }
+
+    /// Returns the name and the help text of every metric.
+    pub fn names(&self) -> Vec<(String, String)> {
+        self.registered.names().to_vec()
+    }
+
+    pub fn started(&self, wall_seconds: i64) {
+        self.start_seconds.set(wall_seconds);
+    }
+
+    pub fn thread_turned(&self, thread: &str, wall_seconds: i64) {
+        self.last_poll_seconds.with_label_values(&[thread]).set(wall_seconds);
+    }
+
+    pub fn event_read(&self, kind: &str) {
+        self.events.with_label_values(&[kind]).inc();
+    }
+
+    pub fn behind(&self, partition: i32, records: i64) {
+        self.event_lag.with_label_values(&[&partition.to_string()]).set(records);
+    }
+
+    pub fn batch_applied(&self, records: usize, took: Duration) {
+        self.batch_records.observe(records as f64);
+        self.batch_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn transaction(&self, outcome: &str, took: Duration) {
+        self.transactions.with_label_values(&[outcome]).inc();
+        self.transaction_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn restoring(&self, shards: usize) {
+        self.restoring_shards.set(shards as i64);
+    }
+
+    pub fn restored(&self, records: u64) {
+        self.restored_records.inc_by(records);
+    }
+
+    pub fn stood_by(&self, partition: i32, records: u64) {
+        self.standby_records.with_label_values(&[&partition.to_string()]).inc_by(records);
+    }
+
+    pub fn shard_applied(&self, partition: i32, offset: i64, tail: usize, took: Duration) {
+        let partition = partition.to_string();
+        self.applied_offset.with_label_values(&[&partition]).set(offset);
+        self.memories_tail.with_label_values(&[&partition]).set(tail as i64);
+        self.apply_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn encoded(&self, texts: usize, took: Duration) {
+        self.encoded_texts.inc_by(texts as u64);
+        if texts > 0 {
+            self.encode_seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    pub fn rebalanced(&self, change: &str, partitions: usize) {
+        self.rebalances.with_label_values(&[change]).inc_by(partitions as u64);
+    }
+
+    pub fn shards_owned(&self, shards: usize) {
+        self.shards_owned.set(shards as i64);
+    }
+
+    /// Removes the gauges of a partition that another process may own from now on.
+    pub fn shard_closed(&self, partition: i32) {
+        let partition = partition.to_string();
+        for gauge in [&self.event_lag, &self.applied_offset, &self.memories_tail, &self.store_bytes]
+        {
+            let _ = gauge.remove_label_values(&[&partition]);
+        }
+    }
+
+    pub fn broker_error(&self) {
+        self.broker_errors.inc();
+    }
+
+    pub fn decided(&self, decision: &Decision) {
+        self.decisions.with_label_values(&[decision.outcome.as_str()]).inc();
+        if let Some(surprise) = &decision.surprise {
+            self.surprise.observe(f64::from(surprise.total));
+        }
+    }
+
+    /// Counts a candidate of a turn. `class` is the class of the reason, not its text.
+    pub fn judged(&self, outcome: Outcome, class: &'static str) {
+        self.judgements.with_label_values(&[outcome.as_str(), class]).inc();
+    }
+
+    pub fn shadowed(&self, outcome: Outcome, agrees: bool) {
+        self.shadows
+            .with_label_values(&[outcome.as_str(), if agrees { "yes" } else { "no" }])
+            .inc();
+    }
+
+    pub fn dead_letter(&self, reason: &str) {
+        self.dead_letters.with_label_values(&[reason]).inc();
+    }
+
+    pub fn redacted(&self, rule: &str) {
+        self.redacted.with_label_values(&[rule]).inc();
+    }
+
+    pub fn forwarded(&self, topic: &str) {
+        self.misrouted.with_label_values(&[topic]).inc();
+    }
+
+    pub fn batch_cut(&self) {
+        self.batches_cut.inc();
+    }
+
+    pub fn copy_skipped(&self) {
+        self.copies_skipped.inc();
+    }
+
+    pub fn proposed(&self, kind: &str) {
+        self.proposals.with_label_values(&[kind]).inc();
+    }
+
+    pub fn compared(&self, outcome: &str, took_ms: i64) {
+        self.conflicts.with_label_values(&[outcome]).inc();
+        self.conflict_seconds.observe(took_ms as f64 / 1_000.0);
+    }
+
+    pub fn compacted(&self, took: Duration) {
+        self.compaction_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn answered(&self, kind: &str, status: &str, took: Duration) {
+        self.requests.with_label_values(&[kind, status]).inc();
+        self.recall_seconds.with_label_values(&[kind]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a rerank. Unless the outcome is `done`, the reply keeps the order of the ranking.
+    pub fn reranked(&self, outcome: &str, took: Duration) {
+        self.reranks.with_label_values(&[outcome]).inc();
+        self.rerank_seconds.observe(took.as_secs_f64());
+    }
+
+    /// `matched` is `None` if the policy computes no relevance.
+    pub fn recalled(&self, memories: usize, tokens: usize, matched: Option<Match>) {
+        self.matches.with_label_values(&[matched.map_or("unknown", Match::as_str)]).inc();
+        self.recalled_memories.observe(memories as f64);
+        self.prompt_tokens.observe(tokens as f64);
+    }
+
+    pub fn waiting(&self, requests: usize) {
+        self.waiting_requests.set(requests as i64);
+    }
+
+    pub fn settled(&self, took: Duration) {
+        self.settle_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn vector_cache(&self, bytes: u64, hits: u64, misses: u64) {
+        for (what, value) in [("bytes", bytes), ("hits", hits), ("misses", misses)] {
+            self.vector_cache.with_label_values(&[what]).set(value as i64);
+        }
+    }
+
+    pub fn store_size(&self, partition: i32, bytes: u64) {
+        self.store_bytes.with_label_values(&[&partition.to_string()]).set(bytes as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_metric_is_listed_once_with_a_help_text() {
+        let metrics = Metrics::new();
+        let names = metrics.names();
+        let unique: BTreeSet<&String> = names.iter().map(|(name, _)| name).collect();
+        assert_eq!(unique.len(), names.len());
+        assert!(names.iter().all(|(_, help)| !help.is_empty() && !help.contains("  ")));
+        metrics.event_read("turn");
+        assert!(metrics.page().contains("keepsake_events_total{type=\"turn\"} 1"));
+    }
+}

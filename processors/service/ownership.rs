@@ -1,0 +1,293 @@
+//! Keeps the partitions that the consumer group assigned to this process, and their open shards.
+//!
+//! The life of an owned partition with a changelog:
+//!
+//! ```text
+//!                 assigned (ingest thread, inside poll)
+//!                     │ insert into `restoring`, send to `Changelog::wanted`
+//!                     ▼
+//!        ┌──────── wanted ────────┐
+//!        │            │ a restore thread receives it: `Shards::restore`
+//!        │            ▼           │
+//!        │        restoring       │ revoked: `Progress::cancel`, remove from `restoring`
+//!        │            │           │
+//!        │            ▼           ▼
+//!        │          open ──────► closed
+//!        │            │ `take_restored`: the ingest thread resumes the partition behind
+//!        │            │ the offset that the shard has applied
+//!        └────────────┘ `restore_all_again`: the outcome of a transaction is unknown
+//! ```
+//!
+//! Without a changelog (`local`), the assignment opens the shard at once.
+//!
+//! Which thread writes which field:
+//!
+//! | field | written by | read by |
+//! |---|---|---|
+//! | `open`, `restoring` | ingest (rebalance), restore | every thread |
+//! | `standing_by` | standby | restore, before opening the same files |
+//! | `restored` | restore | ingest |
+//! | `unsent`, `polled_at` | ingest | ingest; recall |
+//! | `fault` | ingest, restore | ingest |
+//!
+//! Order matters: a thread that needs several of these locks takes `open`, then `restoring`, then
+//! `restored`. None of them is held while a shard is opened, flushed or restored.
+
+mod liveness;
+mod restoring;
+#[cfg(test)]
+mod tests;
+
+use crate::metrics::Metrics;
+use crossbeam_channel::Sender;
+use domain::fault::{Fault, Result, StopName};
+use log::broker::{Log, RebalanceListener, Start};
+use log::clock::Clock;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use storage::home::Home;
+use storage::index::CacheCounts;
+use storage::restore::{self, Progress};
+use storage::shard::{self, Restoring, Shard};
+use storage::store::Identity;
+
+/// Identifies this deployment to its stores. A store of another log or of another encoder is
+/// refused, because its records would mean something else.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    pub home: Home,
+    pub cluster: String,
+    pub topic: String,
+    pub partitions: i32,
+    pub model: String,
+    pub dimensions: u32,
+}
+
+impl Deployment {
+    pub fn identity(&self, partition: i32) -> Identity {
+        Identity {
+            cluster: self.cluster.clone(),
+            topic: self.topic.clone(),
+            partition,
+            partitions: self.partitions,
+            model: self.model.clone(),
+            dimensions: self.dimensions,
+        }
+    }
+}
+
+/// The source of restores, and the queue of the restore threads.
+pub struct Changelog {
+    pub log: Arc<dyn Log>,
+    pub options: restore::Options,
+    pub wanted: Sender<i32>,
+}
+
+/// The registry of owned partitions. One per process, shared by all threads.
+pub struct Shards {
+    place: Deployment,
+    options: shard::Options,
+    /// `None` with `store.durability = "local"`: shards are opened from disk and not restored.
+    changelog: Option<Changelog>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    open: RwLock<BTreeMap<i32, Arc<Shard>>>,
+    /// Owned partitions whose shard is not open yet.
+    restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
+    /// Partitions of other processes whose copy here is being brought up to date.
+    standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
+    /// Partitions whose shard opened since the last [`Shards::take_restored`].
+    restored: Mutex<Vec<i32>>,
+    /// Partitions whose restore did not fit into the queue; [`Shards::polled`] sends them again.
+    unsent: Mutex<BTreeSet<i32>>,
+    /// Counts changes of ownership, so that recall compares one number in each round.
+    changes: AtomicU64,
+    /// Steady time in ms of the last poll of the events topic.
+    polled_at: AtomicI64,
+    fault: Mutex<Option<Fault>>,
+}
+
+impl Shards {
+    pub fn new(
+        place: Deployment,
+        options: shard::Options,
+        changelog: Option<Changelog>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Shards {
+        let polled_at = AtomicI64::new(clock.steady_ms());
+        Shards {
+            place,
+            options,
+            changelog,
+            clock,
+            metrics,
+            open: RwLock::default(),
+            restoring: RwLock::default(),
+            standing_by: Mutex::default(),
+            restored: Mutex::default(),
+            unsent: Mutex::default(),
+            changes: AtomicU64::new(0),
+            polled_at,
+            fault: Mutex::default(),
+        }
+    }
+
+    pub fn get(&self, partition: i32) -> Option<Arc<Shard>> {
+        self.open.read().get(&partition).cloned()
+    }
+
+    /// Returns the open shards in the order of their partitions.
+    pub fn all(&self) -> Vec<Arc<Shard>> {
+        self.open.read().values().cloned().collect()
+    }
+
+    /// Returns every owned partition, open or being restored.
+    pub fn owned(&self) -> BTreeSet<i32> {
+        let open = self.open.read();
+        let restoring = self.restoring.read();
+        open.keys().chain(restoring.keys()).copied().collect()
+    }
+
+    /// Returns the partitions that this process does not own.
+    pub fn of_others(&self) -> Vec<i32> {
+        let owned = self.owned();
+        (0..self.place.partitions).filter(|partition| !owned.contains(partition)).collect()
+    }
+
+    /// Returns the number of partitions of the events topic.
+    pub fn partitions(&self) -> i32 {
+        self.place.partitions
+    }
+
+    /// Returns a number that grows with every change of ownership.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Returns the size and the use of the vector cache that all open shards share.
+    pub fn vector_counts(&self) -> CacheCounts {
+        self.options.room.counts()
+    }
+
+    /// Opens a shard from disk, without the changelog.
+    pub fn open(&self, partition: i32) -> Result<Arc<Shard>> {
+        let shard = self.open_shard(partition, None)?;
+        let mut open = self.open.write();
+        open.insert(partition, shard.clone());
+        self.metrics.shards_owned(open.len());
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        Ok(shard)
+    }
+
+    fn open_shard(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
+        let identity = self.place.identity(partition);
+        let (shard, found) =
+            Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
+        log_findings(partition, &found);
+        self.metrics.restored(found.restored);
+        tracing::info!(
+            partition,
+            applied = shard.applied(),
+            restored = found.restored,
+            caught_up = found.caught_up,
+            "shard open"
+        );
+        Ok(Arc::new(shard))
+    }
+
+    /// Opens a shard inside the rebalance, where an error can only be left for the next poll.
+    fn open_now(&self, partition: i32, committed: i64) {
+        match self.open(partition) {
+            Ok(shard) => {
+                // With `local` a batch is committed after the outputs were acknowledged, so the
+                // committed offset is the published offset.
+                shard.note_published(committed);
+                self.restored.lock().push(partition);
+            }
+            Err(fault) => self.fail(fault),
+        }
+    }
+
+    /// Flushes a shard and removes the shard from the registry. A reader that still holds the shard
+    /// finishes first; its files close with the last reference.
+    pub fn close(&self, partition: i32) {
+        let mut open = self.open.write();
+        let Some(shard) = open.remove(&partition) else { return };
+        self.metrics.shards_owned(open.len());
+        drop(open);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        if let Err(fault) = shard.settle().and_then(|_| shard.store.flush()) {
+            tracing::warn!(
+                partition,
+                %fault,
+                "cannot flush a shard while closing it: the log still has these changes"
+            );
+        }
+        self.metrics.shard_closed(partition);
+        tracing::info!(partition, applied = shard.applied(), "shard closed");
+    }
+
+    pub fn close_all(&self) {
+        let partitions: Vec<i32> = self.open.read().keys().copied().collect();
+        partitions.into_iter().for_each(|partition| self.close(partition));
+    }
+}
+
+/// Logs each loss that opening a shard found and repaired. The stand-by copy of a shard is rebuilt
+/// in the same way, so its losses are logged too.
+fn log_findings(partition: i32, found: &shard::Opened) {
+    if let Some(aside) = &found.set_aside {
+        tracing::error!(
+            partition,
+            set_aside = %aside.display(),
+            "store was unreadable: moved it aside, rebuilding"
+        );
+    }
+    if found.outdated {
+        tracing::warn!(
+            partition,
+            "store is older than the changelog's tombstones: removed it, rebuilding"
+        );
+    }
+    if let Some(why) = &found.index_discarded {
+        tracing::warn!(partition, why, "discarded the index: rebuilding it from the store");
+    }
+}
+
+impl RebalanceListener for Shards {
+    fn assigned(&self, partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
+        for (partition, committed) in partitions {
+            if *partition >= self.place.partitions {
+                let what = format!(
+                    "{} has a partition {partition}, but had {} partitions when this process \
+                     started: users would be looked up on the wrong shards",
+                    self.place.topic, self.place.partitions
+                );
+                self.fail(Fault::stop(StopName::PartitionsDiffer, what));
+            } else if self.changelog.is_some() {
+                self.want(*partition);
+            } else {
+                self.open_now(*partition, committed.unwrap_or(0));
+            }
+        }
+        self.metrics.rebalanced("assigned", partitions.len());
+        // Paused, because only the restored shard knows at which offset reading continues.
+        partitions.iter().map(|(partition, _)| (*partition, Start::Paused)).collect()
+    }
+
+    fn revoked(&self, partitions: &[i32]) {
+        for partition in partitions {
+            let mut restoring = self.restoring.write();
+            if let Some(progress) = restoring.remove(partition) {
+                progress.cancel();
+            }
+            self.metrics.restoring(restoring.len());
+            drop(restoring);
+            self.close(*partition);
+        }
+        self.metrics.rebalanced("revoked", partitions.len());
+    }
+}

@@ -1,0 +1,35 @@
+//! Records when the ingest thread last polled, and the fault that it must raise at the next poll.
+//!
+//! Past the session timeout of the consumer group, another process may own a partition that this
+//! one still has open. Recall refuses to answer once [`Shards::silent_ms`] exceeds
+//! `ingest.silence_ms`.
+
+use super::Shards;
+use domain::fault::{Fault, Result};
+use std::sync::atomic::Ordering;
+
+impl Shards {
+    /// Called by the ingest thread after each poll.
+    pub fn polled(&self) {
+        self.polled_at.store(self.clock.steady_ms(), Ordering::Release);
+        self.send_unsent();
+    }
+
+    /// Returns the ms since the last [`Shards::polled`].
+    pub fn silent_ms(&self) -> i64 {
+        self.clock.steady_ms() - self.polled_at.load(Ordering::Acquire)
+    }
+
+    /// Returns the fault of a shard that did not open. A rebalance callback cannot fail, so the
+    /// polling thread raises the fault instead.
+    pub fn fault(&self) -> Result<()> {
+        match self.fault.lock().clone() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn fail(&self, fault: Fault) {
+        *self.fault.lock() = Some(fault);
+    }
+}

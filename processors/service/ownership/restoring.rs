@@ -1,0 +1,167 @@
+//! Moves owned partitions from `wanted` through `restoring` to `open`, and keeps stand-by copies.
+//!
+//! A restore and a stand-by of one partition never overlap: both open the same directory.
+//!
+//! 1. [`Shards::stand_by`] enters the partition in `standing_by`, then checks that this process
+//!    does not own it.
+//! 2. [`Shards::restore`] runs after the partition entered `restoring`. It cancels a stand-by that
+//!    it finds and waits until the entry is gone.
+//!
+//! Order matters: each side writes its own entry before it reads the other's, so at least one of
+//! the two sees the conflict.
+
+use super::{Shards, log_findings};
+use crossbeam_channel::TrySendError;
+use domain::fault::{Fault, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use storage::restore::Progress;
+use storage::shard::{Restoring, Shard};
+
+/// Pause between two attempts to read a changelog while the broker refuses.
+const RESTORE_AGAIN: Duration = Duration::from_millis(200);
+/// Pause between two looks whether a cancelled stand-by has closed its files.
+const STAND_DOWN: Duration = Duration::from_millis(5);
+
+impl Shards {
+    /// Returns the owned partitions whose shard is not open yet, with the share already restored.
+    pub fn restoring(&self) -> BTreeMap<i32, f64> {
+        let restoring = self.restoring.read();
+        restoring.iter().map(|(partition, progress)| (*partition, progress.share())).collect()
+    }
+
+    /// Restores and opens the shard of an assigned partition. Blocks, and repeats what the broker
+    /// refuses; any other fault goes to [`Shards::fault`].
+    pub fn restore(&self, partition: i32) {
+        let Some(changelog) = &self.changelog else { return };
+        let Some(progress) = self.restoring.read().get(&partition).cloned() else { return };
+        self.stand_down(partition);
+        let from = Restoring {
+            log: &*changelog.log,
+            options: &changelog.options,
+            progress: &progress,
+            clock: &*self.clock,
+        };
+        while !progress.is_cancelled() {
+            match self.open_shard(partition, Some(&from)) {
+                Ok(shard) => return self.restored(partition, &progress, shard),
+                Err(Fault::Retry(retry)) => {
+                    tracing::warn!(partition, what = retry.what, "cannot restore yet: retrying");
+                    self.clock.sleep(RESTORE_AGAIN);
+                }
+                Err(stop) => return self.fail(stop),
+            }
+        }
+    }
+
+    /// Registers an opened shard, unless the partition was revoked or wanted again meanwhile.
+    fn restored(&self, partition: i32, progress: &Arc<Progress>, shard: Arc<Shard>) {
+        let mut open = self.open.write();
+        let mut restoring = self.restoring.write();
+        let is_current =
+            restoring.get(&partition).is_some_and(|current| Arc::ptr_eq(current, progress));
+        if progress.is_cancelled() || !is_current {
+            return;
+        }
+        restoring.remove(&partition);
+        self.metrics.restoring(restoring.len());
+        open.insert(partition, shard);
+        self.metrics.shards_owned(open.len());
+        self.restored.lock().push(partition);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the partitions whose shard opened since the last call: reading continues behind the
+    /// offset that each has applied.
+    pub fn take_restored(&self) -> Vec<i32> {
+        std::mem::take(&mut *self.restored.lock())
+    }
+
+    /// Closes every owned shard and restores it from its disk and the changelog. Needed where the
+    /// end of a transaction is unknown.
+    pub fn restore_all_again(&self) {
+        for partition in self.owned() {
+            self.close(partition);
+            self.want(partition);
+        }
+    }
+
+    /// Marks a partition as owned and not open, and queues its restore.
+    pub(super) fn want(&self, partition: i32) {
+        if self.changelog.is_none() {
+            return;
+        }
+        let mut restoring = self.restoring.write();
+        if let Some(before) = restoring.insert(partition, Arc::default()) {
+            before.cancel();
+        }
+        self.metrics.restoring(restoring.len());
+        drop(restoring);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.send_to_restore(partition);
+    }
+
+    /// Never blocks: the rebalance runs on the thread that must keep polling. The queue is full
+    /// while restores are busy and partitions come and go several times.
+    fn send_to_restore(&self, partition: i32) {
+        let Some(changelog) = &self.changelog else { return };
+        match changelog.wanted.try_send(partition) {
+            // Disconnected: the restore threads end only with the process.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            Err(TrySendError::Full(_)) => {
+                self.unsent.lock().insert(partition);
+            }
+        }
+    }
+
+    pub(super) fn send_unsent(&self) {
+        let unsent = std::mem::take(&mut *self.unsent.lock());
+        unsent.into_iter().for_each(|partition| self.send_to_restore(partition));
+    }
+
+    /// Brings the local copy of another process's shard to the end of its changelog, so that a
+    /// takeover reads little. The copy is closed again at once: only one shard at a time may have
+    /// a directory open, and no reader uses the copy.
+    pub fn stand_by(&self, partition: i32) -> Result<()> {
+        let Some(changelog) = &self.changelog else { return Ok(()) };
+        let progress = Arc::<Progress>::default();
+        let from = Restoring {
+            log: &*changelog.log,
+            options: &changelog.options,
+            progress: &progress,
+            clock: &*self.clock,
+        };
+        self.standing_by.lock().insert(partition, progress.clone());
+        // Order matters: a restore that begins from here on finds the entry and waits.
+        let outcome = if self.owned().contains(&partition) {
+            Ok(())
+        } else {
+            self.update_copy(partition, &from)
+        };
+        self.standing_by.lock().remove(&partition);
+        outcome
+    }
+
+    fn update_copy(&self, partition: i32, from: &Restoring<'_>) -> Result<()> {
+        let identity = self.place.identity(partition);
+        let now = self.clock.wall();
+        let (shard, found) =
+            Shard::open(&self.place.home, &self.options, &identity, now, Some(from))?;
+        log_findings(partition, &found);
+        self.metrics.stood_by(partition, found.restored);
+        shard.settle()?;
+        shard.store.flush()
+    }
+
+    /// Ends the stand-by of a partition that this process owns now, and waits for its files.
+    fn stand_down(&self, partition: i32) {
+        loop {
+            let standing_by = self.standing_by.lock().get(&partition).cloned();
+            let Some(progress) = standing_by else { return };
+            progress.cancel();
+            self.clock.sleep(STAND_DOWN);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Loads profiles (a file, or that of a policy) into the options of each stage, and finds the profile
+//! of a tenant. A profile is data: no code depends on the name of one.
+
+mod file;
+mod retired;
+mod written;
+
+use crate::config::Config;
+use domain::UserKey;
+use domain::fault::{Fault, Result, StopName};
+use file::load;
+use memory::Rules;
+use policies::rank;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use storage::index;
+use text::{redact, split};
+
+/// The options of every stage, checked, for the tenants that use this profile.
+#[derive(Clone)]
+pub struct Profile {
+    /// The part that the kernel follows.
+    pub rules: Rules,
+    pub redact: redact::Options,
+    pub split: split::Options,
+    pub retrieval: Retrieval,
+    pub fade: rank::Fade,
+    /// The format of the prompt block, if the profile has its own.
+    pub template: Option<rank::Template>,
+    pub prune: Prune,
+    pub summary: Summary,
+}
+
+/// Numbers of the search for candidates, before a policy ranks them.
+#[derive(Clone, Copy, Debug)]
+pub struct Retrieval {
+    pub words: index::Bm25,
+    /// Share of the cosine in the choice of candidates; the rest is words.
+    pub dense: f32,
+    /// Encodes a question that names one speaker in the first person.
+    pub first_person: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prune {
+    pub age_days: f32,
+    pub strength: f32,
+    pub count_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    pub idle_hours: f32,
+    pub memories_min: usize,
+    pub quotes_max: usize,
+}
+
+/// The loaded profiles: the default, those of single tenants, and all by name for requests.
+#[derive(Clone)]
+pub struct Profiles {
+    standard: Arc<Profile>,
+    by_tenant: BTreeMap<String, Arc<Profile>>,
+    by_name: BTreeMap<String, Arc<Profile>>,
+    /// Judges the same turns for comparison. Its judgements are published and not applied.
+    shadow: Option<Arc<Profile>>,
+}
+
+impl Profiles {
+    pub fn load(config: &Config) -> Result<Profiles> {
+        let mut by_name = BTreeMap::new();
+        let tenants = config.tenant_profiles();
+        for name in [&config.profile].into_iter().chain(tenants.values()) {
+            if !by_name.contains_key(name) {
+                by_name.insert(name.clone(), Arc::new(load(name)?));
+            }
+        }
+        for name in policies::names(policies::POLICIES) {
+            by_name.entry(name.to_owned()).or_insert(Arc::new(load(name)?));
+        }
+        let by_tenant =
+            tenants.iter().map(|(tenant, name)| (tenant.clone(), by_name[name].clone())).collect();
+        let shadow = shadow(config, &tenants)?;
+        Ok(Profiles { standard: by_name[&config.profile].clone(), by_tenant, by_name, shadow })
+    }
+
+    /// Loads one profile for all tenants.
+    pub fn only(name: &str) -> Result<Profiles> {
+        let profile = Arc::new(load(name)?);
+        Ok(Profiles {
+            by_name: BTreeMap::from([(name.to_owned(), profile.clone())]),
+            standard: profile,
+            by_tenant: BTreeMap::new(),
+            shadow: None,
+        })
+    }
+
+    pub fn of(&self, key: &UserKey) -> &Arc<Profile> {
+        self.by_tenant.get(key.tenant()).unwrap_or(&self.standard)
+    }
+
+    /// Returns the shadow profile, or `None` if the tenant already uses it.
+    pub fn shadow_of(&self, key: &UserKey) -> Option<&Profile> {
+        self.shadow.as_deref().filter(|shadow| shadow.rules.name != self.of(key).rules.name)
+    }
+
+    /// Finds the profile that a request names.
+    pub fn named(&self, name: &str) -> Option<&Arc<Profile>> {
+        self.by_name.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
+    /// Replaces every gate by one that keeps everything. Evaluations compare the gate with that.
+    pub fn with_open_gate(&self) -> Profiles {
+        self.with(|profile| {
+            if let Some(open) = profile.rules.policy.with_open_gate() {
+                profile.rules.policy = open;
+            }
+        })
+    }
+
+    /// Sets another bound on a user's memories, so that an evaluation sees which are archived
+    /// first.
+    pub fn with_memories_max(&self, count: usize) -> Profiles {
+        self.with(|profile| profile.prune.count_max = count)
+    }
+
+    fn with(&self, change: impl Fn(&mut Profile)) -> Profiles {
+        let changed = |profile: &Arc<Profile>| {
+            let mut profile = Profile::clone(profile);
+            change(&mut profile);
+            Arc::new(profile)
+        };
+        let all = |known: &BTreeMap<String, Arc<Profile>>| {
+            known.iter().map(|(name, profile)| (name.clone(), changed(profile))).collect()
+        };
+        Profiles {
+            standard: changed(&self.standard),
+            by_tenant: all(&self.by_tenant),
+            by_name: all(&self.by_name),
+            shadow: self.shadow.clone(),
+        }
+    }
+}
+
+/// Loads the shadow profile, if the configuration names one.
+fn shadow(config: &Config, tenants: &BTreeMap<String, String>) -> Result<Option<Arc<Profile>>> {
+    let name = &config.shadow.profile;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let invalid = |why: &str| {
+        Fault::stop(StopName::ConfigInvalid, format!("shadow.profile: \"{name}\" {why}"))
+    };
+    if tenants.values().chain([&config.profile]).all(|real| real == name) {
+        return Err(invalid("is already the profile of every tenant"));
+    }
+    let profile = load(name)?;
+    if profile.rules.policy.needs().decides_later {
+        return Err(invalid(
+            "decides after it has stored several messages, and a shadow stores nothing",
+        ));
+    }
+    Ok(Some(Arc::new(profile)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+
+    #[test]
+    fn every_built_in_profile_is_valid() {
+        for name in policies::names(policies::POLICIES) {
+            load(name).unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+
+    #[test]
+    fn an_unknown_profile_is_named_with_the_known_ones() {
+        let mut layers = Layers::defaults();
+        layers.set("profile", "keepsak", "test").expect("a string");
+        let error =
+            Profiles::load(&layers.checked().expect("valid")).err().expect("no such profile");
+        assert!(error.to_string().contains("keepsake"), "{error}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Deserializes a profile table by table and converts each table into the options of a stage.
+
+use super::{Profile, Prune, Retrieval, Summary};
+use domain::Category;
+use memory::Rules;
+use memory::rules::{Change, Feedback, Roles};
+use policies::rank;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use storage::index;
+use text::redact::Rule;
+use text::{redact, split};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenProfile {
+    policy: String,
+    redact: WrittenRedact,
+    split: WrittenSplit,
+    roles: Roles,
+    // `policies::make` reads these tables.
+    gate: toml::Table,
+    #[serde(rename = "weights")]
+    _weights: IgnoredAny,
+    #[serde(rename = "merge")]
+    _merge: IgnoredAny,
+    rank: toml::Table,
+    never: WrittenNever,
+    change: Change,
+    fade: rank::WrittenFade,
+    template: Option<rank::Template>,
+    prune: Prune,
+    summary: Summary,
+    feedback: Feedback,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRedact {
+    private_key: bool,
+    jwt: bool,
+    api_key: bool,
+    bearer: bool,
+    card: bool,
+    iban: bool,
+    email: bool,
+    phone: bool,
+}
+
+impl WrittenRedact {
+    fn checked(&self) -> redact::Options {
+        let is_on = |rule: &Rule| match rule {
+            Rule::PrivateKey => self.private_key,
+            Rule::Jwt => self.jwt,
+            Rule::ApiKey => self.api_key,
+            Rule::Bearer => self.bearer,
+            Rule::Card => self.card,
+            Rule::Iban => self.iban,
+            Rule::Email => self.email,
+            Rule::Phone => self.phone,
+        };
+        redact::Options { rules: Rule::ALL.into_iter().filter(is_on).collect() }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSplit {
+    tokens_min: usize,
+    tokens_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenNever {
+    health: bool,
+    politics: bool,
+    religion: bool,
+    sexuality: bool,
+    money: bool,
+}
+
+impl WrittenNever {
+    fn checked(&self) -> Vec<Category> {
+        let is_on = |category: &Category| match category {
+            Category::Health => self.health,
+            Category::Politics => self.politics,
+            Category::Religion => self.religion,
+            Category::Sexuality => self.sexuality,
+            Category::Money => self.money,
+        };
+        Category::ALL.into_iter().filter(is_on).collect()
+    }
+}
+
+/// The keys of `[rank]` that retrieval reads. A missing optional key turns its part off.
+#[derive(Deserialize)]
+struct WrittenRetrieval {
+    k1: f32,
+    b: f32,
+    dense: f32,
+    #[serde(default)]
+    previous: f32,
+    #[serde(default)]
+    short_words: f32,
+    #[serde(default)]
+    first_person: bool,
+}
+
+impl WrittenRetrieval {
+    fn checked(self) -> Retrieval {
+        let WrittenRetrieval { k1, b, dense, previous, short_words, first_person } = self;
+        let words = index::Bm25 { k1, b, previous, short_words };
+        Retrieval { words, dense, first_person }
+    }
+}
+
+impl WrittenProfile {
+    /// Checks every table and makes the policy. `table` is the whole profile.
+    pub fn checked(self, name: &str, table: &toml::Table) -> Result<Profile, String> {
+        self.check_owner_of_rules()?;
+        let retrieval: WrittenRetrieval = serde_path_to_error::deserialize(self.rank)
+            .map_err(|e| format!("rank.{}: {}", e.path(), e.inner()))?;
+        let rules = Rules {
+            name: name.into(),
+            policy: policies::make(policies::POLICIES, &self.policy, table)?,
+            roles: self.roles,
+            never: self.never.checked(),
+            change: self.change,
+            feedback: self.feedback,
+        };
+        Ok(Profile {
+            rules,
+            redact: self.redact.checked(),
+            split: split::Options {
+                tokens_min: self.split.tokens_min,
+                tokens_max: self.split.tokens_max.max(1),
+            },
+            retrieval: retrieval.checked(),
+            fade: self.fade.checked(),
+            template: self.template,
+            prune: self.prune,
+            summary: self.summary,
+        })
+    }
+
+    /// Fails if the profile sets numbers of a policy that it does not name, which no code would
+    /// read.
+    fn check_owner_of_rules(&self) -> Result<(), String> {
+        let policy = &self.policy;
+        for (table, numbers) in [("gate", &self.gate), ("rank", &self.rank)] {
+            let rules = numbers.get("rule").and_then(toml::Value::as_table).into_iter();
+            if let Some(other) = rules.flat_map(|rules| rules.keys()).find(|key| *key != policy) {
+                return Err(format!(
+                    "[{table}.rule.{other}] has numbers of the policy \"{other}\", and the policy \
+                     of this profile is \"{policy}\": set policy = \"{other}\", or leave them out"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

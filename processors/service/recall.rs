@@ -1,0 +1,378 @@
+//! Answers requests: recall, list, get, explain, stats. Reads the shards of this process and
+//! changes nothing.
+//!
+//! ```text
+//! request -> decode -> forward?  wait?  -> ask.rs: encode -> hits.rs: index, store
+//!         -> rank -> rerank.rs -> render -> reply
+//! ```
+//!
+//! [`Recall::step`] takes a record, or only the time, and returns the records to send. The caller
+//! polls and publishes.
+//!
+//! - A request on the wrong partition is forwarded once.
+//! - A request with `keepsake-min-offset` waits until ingest has applied that offset, or until its
+//!   partition is restored; at most `waiting_max` requests wait.
+//! - Past its deadline, a request gets an error, or a partial reply if some queries are answered.
+
+mod ask;
+mod hits;
+pub mod rerank;
+pub mod returned;
+pub mod word_vectors;
+
+use crate::metrics::Metrics;
+use crate::ownership::Shards;
+use crate::profile::Profiles;
+use domain::fault::{Reject, RejectCode};
+use domain::{CosineScale, ForwardReason, Now, ReplyTo, Request, RequestKind, Time};
+use log::broker::{OutgoingRecord, Record};
+use log::clock::{Clock, SystemClock};
+use log::decode::{self, Hop};
+use log::reply::{self, Answer, Freshness};
+use models::embedder::{Embedder, TokenCounter};
+use rerank::Reranking;
+use returned::Returned;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+use storage::shard::Shard;
+use word_vectors::WordVectors;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub recalls: String,
+    pub dead_letters: String,
+    pub decode: decode::Options,
+    pub candidates: usize,
+    pub terms_max: usize,
+    pub token_budget_max: usize,
+    pub min_offset_ms: i64,
+    pub waiting_max: usize,
+    pub silence_ms: i64,
+    pub returned: returned::Options,
+    pub word_vectors: word_vectors::Options,
+}
+
+pub struct Recall {
+    pub options: Options,
+    pub profiles: Profiles,
+    pub shards: Arc<Shards>,
+    pub encoder: Box<dyn Embedder>,
+    /// Converts the encoder's cosines to the standard scale. `with_spread` replaces the default,
+    /// [`CosineScale::STANDARD`].
+    pub spread: CosineScale,
+    pub tokens: TokenCounter,
+    pub metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
+    reranking: Option<Reranking>,
+    word_vectors: WordVectors,
+    waiting: VecDeque<WaitingRequest>,
+    /// The offset after the newest request read, by partition.
+    read: BTreeMap<i32, i64>,
+    returned: Returned,
+}
+
+/// A decoded request with the position and the address of the reply.
+struct PendingRequest {
+    request: Request,
+    to: ReplyTo,
+    partition: i32,
+    offset: i64,
+    /// For the durations in metrics and replies. Deadlines use `Recall::clock`.
+    began: Instant,
+    misrouted: bool,
+}
+
+/// A request that waits for ingest to apply `offset`, or for its shard to be restored.
+struct WaitingRequest {
+    pending: PendingRequest,
+    until: Time,
+    offset: i64,
+}
+
+impl Recall {
+    pub fn new(
+        options: Options,
+        profiles: Profiles,
+        shards: Arc<Shards>,
+        encoder: Box<dyn Embedder>,
+        tokens: TokenCounter,
+        metrics: Arc<Metrics>,
+    ) -> Recall {
+        let word_vectors = WordVectors::new(options.word_vectors);
+        Recall {
+            options,
+            profiles,
+            shards,
+            encoder,
+            spread: CosineScale::STANDARD,
+            tokens,
+            metrics,
+            clock: Arc::new(SystemClock),
+            reranking: None,
+            word_vectors,
+            waiting: VecDeque::new(),
+            read: BTreeMap::new(),
+            returned: Returned::default(),
+        }
+    }
+
+    pub fn with_spread(self, spread: CosineScale) -> Recall {
+        Recall { spread, ..self }
+    }
+
+    /// Measures the time that a request has left by this clock instead of the system's.
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Recall {
+        Recall { clock, ..self }
+    }
+
+    /// Takes a request, if there is one, and answers the waiting requests that can go on.
+    pub fn step(&mut self, now: Now, record: Option<Record>) -> Vec<OutgoingRecord> {
+        let mut out = self.answer_waiting(now);
+        if let Some(record) = record {
+            self.read.insert(record.partition, record.offset + 1);
+            out.extend(self.take(now, record));
+        }
+        self.metrics.waiting(self.waiting.len());
+        out.extend(self.returned.due(now.wall, &self.options.returned));
+        out
+    }
+
+    /// Returns the records that later steps would have sent. Called once, at shutdown.
+    pub fn drain(&mut self) -> Vec<OutgoingRecord> {
+        self.returned.all(&self.options.returned)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Returns for each partition the offset before which every request is answered: the consumer
+    /// may commit up to here.
+    pub fn answered(&self) -> Vec<(i32, i64)> {
+        let mut answered = self.read.clone();
+        for WaitingRequest { pending, .. } in &self.waiting {
+            answered
+                .entry(pending.partition)
+                .and_modify(|offset| *offset = pending.offset.min(*offset));
+        }
+        answered.into_iter().collect()
+    }
+
+    /// Drops the requests of partitions that were revoked: their next owner answers them.
+    pub fn give_up(&mut self, partitions: &[i32]) {
+        self.waiting.retain(|waiting| !partitions.contains(&waiting.pending.partition));
+        self.read.retain(|partition, _| !partitions.contains(partition));
+    }
+
+    fn take(&mut self, now: Now, record: Record) -> Vec<OutgoingRecord> {
+        let began = Instant::now();
+        let decoded = decode::request(&record, &self.options.decode);
+        let to = decoded.reply.unwrap_or_default();
+        let request = match decoded.outcome {
+            Ok(request) => request,
+            Err(reject) => return self.reject(&record, &to, &reject, began),
+        };
+        if request.key.partition(self.shards.partitions()) != record.partition {
+            return self.forward(&record, &to, decoded.hop.as_ref(), &request, began);
+        }
+        let pending = PendingRequest {
+            request,
+            to,
+            partition: record.partition,
+            offset: record.offset,
+            began,
+            misrouted: decoded.hop.is_some(),
+        };
+        self.answer_or_wait(now, pending).into_iter().collect()
+    }
+
+    fn reject(
+        &mut self,
+        record: &Record,
+        to: &ReplyTo,
+        reject: &Reject,
+        began: Instant,
+    ) -> Vec<OutgoingRecord> {
+        self.metrics.answered("unreadable", reject.code.status(), began.elapsed());
+        let refusal = reply::refusal(to, reject, None);
+        if reject.code == RejectCode::ForbiddenReply {
+            return vec![refusal];
+        }
+        self.metrics.dead_letter(reject.code.as_str());
+        vec![reply::dead_letter(record, reject, "recall", &self.options.dead_letters), refusal]
+    }
+
+    fn forward(
+        &mut self,
+        record: &Record,
+        to: &ReplyTo,
+        hop: Option<&Hop>,
+        request: &Request,
+        began: Instant,
+    ) -> Vec<OutgoingRecord> {
+        if hop.is_some() {
+            let reject =
+                Reject::new(RejectCode::Misrouted, "still on the wrong partition after one hop");
+            return self.reject(record, to, &reject, began);
+        }
+        if let Err(reject) = decode::may_be_forwarded(record) {
+            return self.reject(record, to, &reject, began);
+        }
+        self.metrics.forwarded(&self.options.recalls);
+        vec![decode::forwarded(
+            record,
+            request.key.partition(self.shards.partitions()),
+            ForwardReason::ToUser,
+            &self.options.decode,
+        )]
+    }
+
+    fn answer_or_wait(&mut self, now: Now, pending: PendingRequest) -> Option<OutgoingRecord> {
+        if now.wall > pending.request.deadline {
+            return Some(self.refuse(
+                &pending,
+                &Reject::new(RejectCode::Expired, "the deadline had passed before work began"),
+            ));
+        }
+        let Some(shard) = self.shard(pending.partition) else {
+            if self.shards.restoring().contains_key(&pending.partition) {
+                let offset = pending.request.min_offset.unwrap_or(-1);
+                return self.wait(now, pending, offset);
+            }
+            return Some(self.refuse(&pending, &self.unavailable(pending.partition)));
+        };
+        match pending.request.min_offset {
+            Some(offset) if !shard.has_applied(&pending.request.key, offset) => {
+                self.wait(now, pending, offset)
+            }
+            _ => Some(self.answer(now, &shard, pending)),
+        }
+    }
+
+    fn wait(&mut self, now: Now, pending: PendingRequest, offset: i64) -> Option<OutgoingRecord> {
+        if self.waiting.len() >= self.options.waiting_max {
+            let reject = Reject::new(
+                RejectCode::Overloaded,
+                format!("{} requests already wait for their offset", self.waiting.len()),
+            );
+            return Some(self.refuse(&pending, &reject));
+        }
+        let until = now.wall.plus_ms(self.options.min_offset_ms).min(pending.request.deadline);
+        self.waiting.push_back(WaitingRequest { pending, until, offset });
+        None
+    }
+
+    fn unavailable(&self, partition: i32) -> Reject {
+        let message = match self.shards.restoring().get(&partition) {
+            Some(share) => format!(
+                "partition {partition} is being restored, {:.0} % done: ask again",
+                100.0 * share
+            ),
+            None => format!("partition {partition} is moving to another process: ask again"),
+        };
+        Reject::new(RejectCode::Unavailable, message)
+    }
+
+    /// Answers the waiting requests that can go on, and refuses those that have waited too long, in
+    /// the order of their arrival.
+    fn answer_waiting(&mut self, now: Now) -> Vec<OutgoingRecord> {
+        let mut out = Vec::new();
+        for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
+            match self.shard(pending.partition) {
+                Some(shard) if shard.has_applied(&pending.request.key, offset) => {
+                    out.push(self.answer(now, &shard, pending))
+                }
+                Some(_) if now.wall >= until => {
+                    let message = format!("offset {offset} was not applied in time");
+                    out.push(self.refuse(&pending, &Reject::new(RejectCode::Stale, message)));
+                }
+                None if now.wall >= until => {
+                    let reject = self.unavailable(pending.partition);
+                    out.push(self.refuse(&pending, &reject));
+                }
+                _ => self.waiting.push_back(WaitingRequest { pending, until, offset }),
+            }
+        }
+        out
+    }
+
+    /// Returns the shard while ingest polls. After `silence_ms` without a poll, another process may
+    /// own the partition and have newer state.
+    fn shard(&self, partition: i32) -> Option<Arc<Shard>> {
+        if self.shards.silent_ms() > self.options.silence_ms {
+            return None;
+        }
+        self.shards.get(partition)
+    }
+
+    fn answer(&mut self, now: Now, shard: &Shard, pending: PendingRequest) -> OutgoingRecord {
+        let name = pending.request.ask.name();
+        let clock = self.clock.clone();
+        let at_start_ms = clock.steady_ms();
+        let at_most_ms = pending.request.deadline.ms_since(now.wall);
+        match self
+            .ask(now, shard, &pending.request, &|| at_most_ms - (clock.steady_ms() - at_start_ms))
+        {
+            Ok((answer, seen)) => {
+                let freshness = Freshness {
+                    applied_offset: seen.applied,
+                    stale: seen.stale || !shard.has_applied(&pending.request.key, seen.applied),
+                    took_us: pending.began.elapsed().as_micros() as u64,
+                    partial: seen.partial,
+                    misrouted: pending.misrouted,
+                };
+                if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
+                    self.metrics.recalled(memories.len(), *tokens, *matched);
+                    let key = &pending.request.key;
+                    if self.profiles.of(key).rules.returned_counts() {
+                        let ids = memories.iter().map(|found| found.memory.id);
+                        let place = (pending.partition, pending.offset);
+                        self.returned.count(key, place, now.events, ids);
+                    }
+                }
+                self.metrics.answered(name, "ok", pending.began.elapsed());
+                reply::answer(&pending.to, &answer, &freshness)
+            }
+            Err(reject) => self.refuse(&pending, &reject),
+        }
+    }
+
+    /// Dispatches on the kind of request. `left_ms` returns the time until the deadline.
+    fn ask(
+        &mut self,
+        now: Now,
+        shard: &Shard,
+        request: &Request,
+        left_ms: &dyn Fn() -> i64,
+    ) -> Result<(Answer, ask::ShardState), Reject> {
+        match &request.ask {
+            RequestKind::Recall(recall) => self.recall(now, shard, request, recall, left_ms),
+            RequestKind::List(list) => self.list(shard, &request.key, list),
+            RequestKind::Get { memory, history } => {
+                self.get(shard, &request.key, *memory, *history)
+            }
+            RequestKind::Explain(explain) => self.explain(shard, &request.key, explain),
+            RequestKind::Stats => self.stats(shard, &request.key),
+        }
+    }
+
+    fn refuse(&self, pending: &PendingRequest, reject: &Reject) -> OutgoingRecord {
+        self.metrics.answered(
+            pending.request.ask.name(),
+            reject.code.status(),
+            pending.began.elapsed(),
+        );
+        let freshness = self.shards.get(pending.partition).map(|shard| Freshness {
+            applied_offset: shard.applied(),
+            stale: shard.is_stale(),
+            took_us: pending.began.elapsed().as_micros() as u64,
+            partial: false,
+            misrouted: pending.misrouted,
+        });
+        reply::refusal(&pending.to, reject, freshness.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests;

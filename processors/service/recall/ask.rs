@@ -1,0 +1,418 @@
+//! Carries out each kind of request on a shard. Recall goes through the index; list, get, explain
+//! and stats read the store directly.
+//!
+//! A recall does for each query:
+//! 1. Prepend the last turn of `history` if the query has few words of its own.
+//! 2. Find the speaker that the query names, and put the query in the first person.
+//! 3. Encode the query, and find hits among the memories of the user and of the tenant (`hits.rs`).
+//! 4. Rank them (`policies/rank`).
+//!
+//! Then the queries' results are reranked (`rerank.rs`), merged, truncated and rendered.
+//!
+//! Invariant: the hits of a query, and each other request, are read under one view of the shard
+//! (`shard.view()`), so that a commit in between is not half visible.
+
+use super::Recall;
+use super::hits::{PreparedQuestion, find_hits};
+use super::rerank::QueryResult;
+use crate::profile::Profile;
+use domain::fault::{Fault, Reject, RejectCode};
+use domain::{
+    Decision, Explain, Format, List, Match, Memory, MemoryId, Now, Outcome, Request, Scope, Time,
+    UserKey, Vector,
+};
+use log::reply::{Answer, RecalledMemory, Stats};
+use memory::Reads;
+use memory::ranking::{Hit, PromptBlock, Question, Ranked};
+use policies::rank;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use storage::shard::Shard;
+
+/// Candidates of a request with filters. The best hundred could all be of the wrong kind.
+const FILTERED_CANDIDATES: usize = 10_000;
+/// A question with fewer content words ("and her sister?") is searched with the turn before.
+const LEANING_TERMS: usize = 3;
+
+/// The state of the shard from which an answer was made.
+pub struct ShardState {
+    pub applied: i64,
+    pub stale: bool,
+    pub partial: bool,
+}
+
+impl ShardState {
+    fn of(shard: &Shard) -> ShardState {
+        ShardState { applied: shard.applied(), stale: shard.is_stale(), partial: false }
+    }
+}
+
+/// The memories found for a question, and the information of the question's words.
+struct QueryHits {
+    hits: Vec<Hit>,
+    information: f32,
+    seen: ShardState,
+}
+
+type AnswerResult = Result<(Answer, ShardState), Reject>;
+
+impl Recall {
+    /// Answers the queries in their order until `left_ms()` is negative. The reply is then partial.
+    pub(super) fn recall(
+        &mut self,
+        now: Now,
+        shard: &Shard,
+        request: &Request,
+        asked: &domain::Recall,
+        left_ms: &dyn Fn() -> i64,
+    ) -> AnswerResult {
+        let profile = self.profile(&request.key, asked.profile.as_deref())?;
+        if asked.format == Format::Template && profile.template.is_none() {
+            return Err(Reject::of_field(
+                "format",
+                format!("profile \"{}\" has no [template]", profile.rules.name),
+            ));
+        }
+        let needs = profile.rules.policy.needs();
+        let asked = &profile.rules.policy.complete(asked);
+        let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
+        let is_reranked = self.is_reranking() && needs.reranking;
+        let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
+        for query in &asked.queries {
+            if !orders.is_empty() && left_ms() < 0 {
+                seen.partial = true;
+                break;
+            }
+            let question = in_context(query, &asked.history);
+            let named =
+                rank::named(&question, |names| shard.index.text.speakers(&request.key, names))
+                    .map_err(broken)?;
+            let as_said = named
+                .as_ref()
+                .filter(|_| profile.retrieval.first_person)
+                .map_or(&question, |named| &named.in_first_person);
+            let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
+            let QueryHits { hits, information, seen: state } = self
+                .collect(shard, &request.key, asked, &profile, &sought, left_ms)
+                .map_err(broken)?;
+            let speaker = named.as_ref().map(|named| named.name.as_str());
+            let asked =
+                Question { limit, is_reranked, ..Question::of(asked, query, speaker, information) };
+            let order = profile.rules.policy.rank(hits, &asked, now.events);
+            matched = matched.max(order.matched);
+            orders.push(QueryResult { ranked: order.ranked, question });
+            seen = ShardState { partial: seen.partial || state.partial, ..state };
+        }
+        let orders = match is_reranked {
+            true => self.rerank(orders, profile.rules.policy.superseded_factor(), left_ms()),
+            false => orders.into_iter().map(|order| order.ranked).collect(),
+        };
+        let mut ranked = best_of(orders);
+        ranked.truncate(asked.limit);
+        annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
+        let budget = asked.token_budget.min(self.options.token_budget_max);
+        let template = profile.template.as_ref();
+        let mut prompt =
+            rank::block(&ranked, asked, template, &*profile.rules.policy, budget, &|text| {
+                self.tokens.count(text)
+            });
+        if asked.format != Format::None {
+            // The reply lists the memories that the block holds: one budget for both.
+            let taken = std::mem::take(&mut prompt.taken);
+            ranked = ranked
+                .into_iter()
+                .enumerate()
+                .filter(|(n, _)| taken.contains(n))
+                .map(|(_, one)| one)
+                .collect();
+        }
+        if matched == Some(Match::None) {
+            // Irrelevant memories do not belong in a model's prompt.
+            prompt = PromptBlock::default();
+        }
+        let memories = ranked.into_iter().map(found).collect();
+        let answer = Answer::Recalled {
+            memories,
+            matched,
+            tokens: prompt.tokens,
+            budget_used: prompt.tokens as f32 / budget.max(1) as f32,
+            prompt: prompt.text,
+            explain: asked.explain,
+        };
+        Ok((answer, seen))
+    }
+
+    fn sought(
+        &mut self,
+        question: &str,
+        as_said: &str,
+        profile: &Profile,
+    ) -> Result<PreparedQuestion, Fault> {
+        let vector = Vector::of(&self.encoder.encode(as_said)?);
+        let word_vectors = if profile.rules.policy.needs().word_vectors {
+            self.word_vectors.of(&text::Words::of(as_said), &mut *self.encoder)?
+        } else {
+            Vec::new()
+        };
+        let terms_max = self.options.terms_max;
+        Ok(PreparedQuestion {
+            words: text::Words::of(question),
+            vector,
+            word_vectors,
+            spread: self.spread,
+            terms_max,
+        })
+    }
+
+    /// Finds hits among the memories of the user and of the whole tenant, under one view of the
+    /// shard.
+    fn collect(
+        &self,
+        shard: &Shard,
+        key: &UserKey,
+        asked: &domain::Recall,
+        profile: &Profile,
+        sought: &PreparedQuestion,
+        left_ms: &dyn Fn() -> i64,
+    ) -> Result<QueryHits, Fault> {
+        let is_filtered = !asked.kinds.is_empty()
+            || !asked.metadata.is_empty()
+            || asked.as_of.is_some()
+            || asked.as_of_offset.is_some();
+        let takes_all = profile.rules.policy.needs().all_memories;
+        let limit =
+            if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
+        let _still = shard.view();
+        let mut collected =
+            QueryHits { hits: Vec::new(), information: 0.0, seen: ShardState::of(shard) };
+        for (n, key) in [key.clone(), key.tenant_key()].iter().enumerate() {
+            if n > 0 && left_ms() < 0 {
+                collected.seen.partial = true;
+                break;
+            }
+            let (hits, information) = find_hits(shard, key, profile, sought, limit)?;
+            collected.hits.extend(hits);
+            collected.information = collected.information.max(information);
+        }
+        Ok(collected)
+    }
+
+    fn profile(&self, key: &UserKey, named: Option<&str>) -> Result<Arc<Profile>, Reject> {
+        match named {
+            None => Ok(self.profiles.of(key).clone()),
+            Some(name) => self.profiles.named(name).cloned().ok_or_else(|| {
+                let known: Vec<&str> = self.profiles.names().collect();
+                Reject::of_field(
+                    "profile",
+                    format!("there is no profile \"{name}\"; known: {}", known.join(", ")),
+                )
+            }),
+        }
+    }
+
+    /// Lists memories, newest first, one page at a time.
+    pub(super) fn list(&self, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
+        let _still = shard.view();
+        let mut memories = Vec::new();
+        for key in [key.clone(), key.tenant_key()] {
+            shard
+                .store
+                .memories(&key, &mut |memory| {
+                    if is_listed(&memory, list) {
+                        memories.push(memory);
+                    }
+                    true
+                })
+                .map_err(broken)?;
+        }
+        memories.sort_by_key(|memory| Reverse((memory.created_at, memory.id)));
+        if let Some(after) = &list.after {
+            memories.retain(|memory| (memory.created_at, memory.id) < (after.created_at, after.id));
+        }
+        let more = memories.len() > list.limit;
+        memories.truncate(list.limit);
+        let after = if more { memories.last().map(|memory| memory.cursor()) } else { None };
+        Ok((Answer::Listed { memories, after }, ShardState::of(shard)))
+    }
+
+    pub(super) fn get(
+        &self,
+        shard: &Shard,
+        key: &UserKey,
+        id: MemoryId,
+        history: bool,
+    ) -> AnswerResult {
+        let _still = shard.view();
+        let memory = find(shard, key, id)?;
+        Ok((Answer::Memory { memory, history }, ShardState::of(shard)))
+    }
+
+    pub(super) fn explain(&self, shard: &Shard, key: &UserKey, explain: &Explain) -> AnswerResult {
+        let _still = shard.view();
+        let (decisions, memory) = match explain {
+            Explain::Memory(id) => {
+                let memory = find(shard, key, *id)?;
+                let mut decisions = shard.decisions_of(key, &memory.source);
+                decisions.retain(|decision| decision.memory == Some(*id));
+                if decisions.is_empty() {
+                    decisions.push(decision_of(&memory));
+                }
+                (decisions, Some(memory))
+            }
+            Explain::Event(event) => {
+                let decisions = shard.decisions_of(key, event);
+                let Some(first) = decisions.first() else {
+                    return Err(Reject::new(
+                        RejectCode::NotFound,
+                        "the shard no longer holds this decision: see the decisions topic",
+                    ));
+                };
+                let memory = first.memory.and_then(|id| find(shard, key, id).ok());
+                (decisions, memory)
+            }
+        };
+        Ok((Answer::Explained { decisions, memory }, ShardState::of(shard)))
+    }
+
+    pub(super) fn stats(&self, shard: &Shard, key: &UserKey) -> AnswerResult {
+        let _still = shard.view();
+        let (mut stats, mut importance) = (Stats::default(), 0.0);
+        fn count(map: &mut BTreeMap<String, u64>, word: &str) {
+            *map.entry(word.to_owned()).or_default() += 1
+        }
+        shard
+            .store
+            .memories(key, &mut |memory| {
+                stats.memories += 1;
+                importance += memory.importance;
+                stats.bytes += memory.content.len() as u64;
+                stats.oldest = Some(
+                    stats.oldest.map_or(memory.created_at, |oldest| oldest.min(memory.created_at)),
+                );
+                count(&mut stats.by_kind, memory.kind.as_str());
+                count(&mut stats.by_scope, memory.scope.as_str());
+                count(&mut stats.by_state, state(&memory));
+                true
+            })
+            .map_err(broken)?;
+        stats.average_importance =
+            if stats.memories == 0 { 0.0 } else { importance / stats.memories as f32 };
+        stats.decisions = shard.outcomes_of(key);
+        Ok((Answer::Stats(stats), ShardState::of(shard)))
+    }
+}
+
+/// Adds to each revised memory a note with the day and the words of the revision. The revision is
+/// read now, so that a forgotten or changed text is not quoted.
+fn annotate(
+    shard: &Shard,
+    key: &UserKey,
+    as_of: Option<Time>,
+    ranked: &mut [Ranked],
+) -> Result<(), Fault> {
+    let newer: Vec<MemoryId> = ranked.iter().filter_map(|one| one.memory.revised_by).collect();
+    if newer.is_empty() {
+        return Ok(());
+    }
+    let newer: Vec<Arc<Memory>> =
+        shard.store.cached_memories(key, &newer)?.into_iter().flatten().collect();
+    let newer = newer.iter().filter(|memory| as_of.is_none_or(|as_of| memory.valid_from <= as_of));
+    rank::annotate(ranked, &newer.map(Arc::as_ref).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn found(one: Ranked) -> RecalledMemory {
+    RecalledMemory {
+        memory: one.memory,
+        score: one.score,
+        relevance: one.relevance,
+        terms: one.terms,
+        note: one.note,
+    }
+}
+
+/// Returns the query, after the last turn of the history if the query has too few content words.
+fn in_context(query: &str, history: &[String]) -> String {
+    match history.last() {
+        Some(before) if text::Words::of(query).content().len() < LEANING_TERMS => {
+            format!("{before} {query}")
+        }
+        _ => query.to_owned(),
+    }
+}
+
+/// Merges the results of several queries: each memory with the best score.
+fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
+    if answers.len() == 1 {
+        return answers.pop().unwrap_or_default();
+    }
+    let mut best: BTreeMap<MemoryId, Ranked> = BTreeMap::new();
+    for one in answers.into_iter().flatten() {
+        match best.get(&one.memory.id) {
+            Some(known) if known.score >= one.score => {}
+            _ => {
+                best.insert(one.memory.id, one);
+            }
+        }
+    }
+    let mut all: Vec<Ranked> = best.into_values().collect();
+    all.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.memory.id.cmp(&b.memory.id)));
+    all
+}
+
+fn is_listed(memory: &Memory, list: &List) -> bool {
+    let of_session = match &list.session {
+        Some(session) => memory.session.as_ref() == Some(session),
+        None => memory.scope != Scope::Session,
+    };
+    of_session && !memory.archived && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
+}
+
+fn find(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
+    let own = shard.store.memory(key, id).map_err(broken)?;
+    let found = match own {
+        Some(memory) => Some(memory),
+        None => shard.store.memory(&key.tenant_key(), id).map_err(broken)?,
+    };
+    found.ok_or_else(|| Reject {
+        field: Some("memory".into()),
+        ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}"))
+    })
+}
+
+/// Rebuilds the decision that made a memory from the fields of the memory.
+fn decision_of(memory: &Memory) -> Decision {
+    Decision {
+        outcome: if memory.supersedes.is_empty() { Outcome::Kept } else { Outcome::Superseded },
+        reason: memory.reason.clone(),
+        event: memory.source.clone(),
+        event_id: memory.event_id.clone(),
+        key: memory.key.clone(),
+        session: memory.session.clone(),
+        candidate: Some(memory.content.clone()),
+        kind: Some(memory.kind.clone()),
+        surprise: memory.surprise.clone(),
+        threshold: memory.threshold,
+        memory: Some(memory.id),
+        related: memory.supersedes.clone(),
+        left: None,
+        profile: memory.profile.clone(),
+        at: memory.created_at,
+        misrouted: false,
+    }
+}
+
+fn state(memory: &Memory) -> &'static str {
+    match memory {
+        Memory { archived: true, .. } => "archived",
+        Memory { superseded_by: Some(_), .. } => "superseded",
+        _ => "active",
+    }
+}
+
+/// Logs a fault of this process, and returns the refusal for the sender, without details.
+fn broken(fault: Fault) -> Reject {
+    tracing::error!(%fault, "answers a request");
+    Reject::new(RejectCode::Unavailable, "the shard could not be read: ask again")
+}

@@ -1,0 +1,90 @@
+//! Encodes the content words of a question one by one, and caches the vectors. The cosines to
+//! single words are a signal of relevance: a memory that is near the whole question and near none
+//! of its words is more likely to be the answer (`policies/rank/relevance.rs`).
+
+use domain::Vector;
+use domain::fault::Result;
+use lru::LruCache;
+use models::embedder::Embedder;
+use std::num::NonZeroUsize;
+use text::Words;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The number of words of a question that are encoded, from the first on.
+    pub words_max: usize,
+    /// The number of words in the cache.
+    pub kept_max: usize,
+}
+
+/// An LRU cache of word vectors. Few different words make most questions, so most are found here.
+pub struct WordVectors {
+    options: Options,
+    known: LruCache<String, Vector>,
+}
+
+impl WordVectors {
+    pub fn new(options: Options) -> WordVectors {
+        let kept_max =
+            NonZeroUsize::new(options.kept_max.max(options.words_max)).unwrap_or(NonZeroUsize::MIN);
+        WordVectors { options, known: LruCache::new(kept_max) }
+    }
+
+    /// Returns the vectors of the question's different content words.
+    pub fn of(&mut self, question: &Words, encoder: &mut dyn Embedder) -> Result<Vec<Vector>> {
+        let mut words: Vec<&str> = Vec::new();
+        for word in question.content() {
+            if words.len() < self.options.words_max && !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        words.into_iter().map(|word| self.vector(word, encoder)).collect()
+    }
+
+    fn vector(&mut self, word: &str, encoder: &mut dyn Embedder) -> Result<Vector> {
+        if let Some(known) = self.known.get(word) {
+            return Ok(known.clone());
+        }
+        let vector = Vector::of(&encoder.encode(word)?);
+        self.known.put(word.to_owned(), vector.clone());
+        Ok(vector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the encoded texts.
+    struct CountingEncoder(usize);
+
+    impl Embedder for CountingEncoder {
+        fn encode(&mut self, _: &str) -> Result<Vec<f32>> {
+            self.0 += 1;
+            Ok(vec![1.0, 0.0])
+        }
+
+        fn dimensions(&self) -> usize {
+            2
+        }
+
+        fn name(&self) -> &str {
+            "counting"
+        }
+    }
+
+    #[test]
+    fn each_word_is_encoded_once_up_to_the_limit_for_a_question() {
+        let mut encoder = CountingEncoder(0);
+        let mut vectors = WordVectors::new(Options { words_max: 3, kept_max: 10 });
+        for (question, count, encoded) in [
+            ("Which cat likes the red cat?", 3, 3),
+            ("Is the cat red?", 2, 3),
+            ("green dogs bark loudly outside", 3, 6),
+            ("who am I?", 0, 6),
+        ] {
+            let found = vectors.of(&Words::of(question), &mut encoder).unwrap();
+            assert_eq!((found.len(), encoder.0), (count, encoded), "{question}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Runs the service: opens all parts, starts the threads, and drains them at the end. The only
+//! module that spawns threads of the service, and the only one that knows every part.
+//!
+//! ```text
+//!   events topic ──► ingest ──► outputs, memories (one transaction) ──► shards ──► replies
+//!                      │ texts          │ tick
+//!                      ▼                ▼
+//!                   encoder × n      compact ──► events topic
+//!   recalls topic ─► recall ───────────────────────────────────────────────────► replies
+//!   memories topic ► restore × n, standby ──► shards
+//!                    index: flushes the text indexes      http: /livez /readyz /metrics
+//! ```
+//!
+//! - `assemble` opens the models, the broker and the shards, in the order in which a fault is
+//!   cheapest to find, and spawns the threads.
+//! - `ingesting` and `loops` hold one loop per thread. A loop polls, calls `step` of a processor
+//!   and carries out the result.
+//! - [`Shared`] holds the state that all threads read: the stop flag, the first fault, the clock.
+//!
+//! Invariant: a thread that returns a fault or panics stops all others; the first fault decides
+//! the exit code.
+
+mod assemble;
+mod dir;
+mod http;
+pub mod ingesting;
+pub mod loops;
+mod marks;
+pub mod options;
+pub mod pace;
+mod shared;
+mod topics;
+
+pub use assemble::pool_size;
+pub use dir::{EMBEDDED_ADDRESS, lock_dir, store_dir};
+pub use shared::Shared;
+pub use topics::{check_topics, topics};
+
+use crate::metrics::Metrics;
+use crate::ownership::Shards;
+use domain::Time;
+use domain::fault::{Fault, Result, StopName};
+use kafka::Embedded;
+use models::embedder::pool::{self, Pool};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A running Keepsake.
+pub struct Service {
+    /// Address of the brokers, the embedded one included.
+    pub servers: String,
+    /// Address of the HTTP page; the port is known even if `http.listen` asks for port 0.
+    pub http: SocketAddr,
+    pub metrics: Arc<Metrics>,
+    pub shards: Arc<Shards>,
+    /// The encoder pool of ingest. Benchmarks compare their own encoding with its counts.
+    pub encoder: Pool,
+    /// Starts a round of the compaction worker.
+    pub compactor: crossbeam_channel::Sender<Time>,
+    shared: Arc<Shared>,
+    threads: Vec<(&'static str, JoinHandle<()>)>,
+    shutdown_ms: u64,
+    _embedded: Option<Embedded>,
+    _lock: File,
+}
+
+impl Service {
+    /// Starts a named thread. A fault or a panic of `work` stops the service.
+    fn spawn(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce(Arc<Shared>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let result = catch_unwind(AssertUnwindSafe(|| work(shared.clone())));
+            let result = result.unwrap_or_else(|_| {
+                let what = format!("thread {name} panicked: its message is in the log above");
+                Err(Fault::stop(StopName::ThreadDied, what))
+            });
+            if let Err(fault) = result {
+                shared.fail(fault.about(name));
+            }
+        });
+        let thread =
+            thread.map_err(|error| Fault::retry(format!("cannot start thread {name}: {error}")))?;
+        self.threads.push((name, thread));
+        Ok(())
+    }
+
+    pub fn handle(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    /// Blocks until this process owns partitions and has read each of them to its end. For callers
+    /// that start a service and use it at once.
+    pub fn wait_until_ready(&self, within: Duration) -> Result<()> {
+        let give_up = Instant::now() + within;
+        while !http::is_ready(&self.shared, &self.shards) {
+            self.fault()?;
+            if Instant::now() > give_up {
+                return Err(Fault::retry(format!("not ready after {} s", within.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn fault(&self) -> Result<()> {
+        self.shared.fault().map_or(Ok(()), Err)
+    }
+
+    /// Blocks until the service is stopped or a thread fails, then drains like [`Service::stop`].
+    pub fn wait(self) -> Result<()> {
+        while !self.shared.is_stopping() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.stop()
+    }
+
+    /// Lets every thread finish its present step, leave the consumer group and close the shards.
+    /// Takes at most `limits.shutdown_ms`; threads that need longer are left behind.
+    pub fn stop(mut self) -> Result<()> {
+        self.shared.stop();
+        let give_up = Instant::now() + Duration::from_millis(self.shutdown_ms);
+        let mut waiting = std::mem::take(&mut self.threads);
+        // The encoder threads end with the last handle of their pool, which may be this one.
+        let (idle, _) = pool::pool(1);
+        drop(std::mem::replace(&mut self.encoder, idle));
+        while !waiting.is_empty() && Instant::now() < give_up {
+            waiting.retain(|(_, thread)| !thread.is_finished());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for (name, _) in &waiting {
+            tracing::warn!(
+                thread = name,
+                "thread did not finish in time: the log still has its unfinished work"
+            );
+        }
+        self.shards.close_all();
+        self.fault()
+    }
+}

@@ -1,0 +1,301 @@
+//! Opens every part of the service and spawns its threads.
+//!
+//! Order matters in [`Service::start`]: local mistakes (profiles, models) are found before the
+//! broker is contacted, and the directory is locked before anything in it is read or removed.
+
+use super::dir::{begin_empty, instance_id, lock_dir, store_dir};
+use super::ingesting::{Durability, IngestLoop};
+use super::pace::BatchSize;
+use super::{Service, Shared, http, loops, marks, options, topics};
+use crate::compact::{Compact, Judging};
+use crate::config::Config;
+use crate::ingest::Ingest;
+use crate::ingest::breaker::DeadLetterBreaker;
+use crate::metrics::Metrics;
+use crate::ownership::{Changelog, Deployment, Shards};
+use crate::profile::Profiles;
+use crate::recall::Recall;
+use crate::recall::rerank::Reranking;
+use crossbeam_channel::{Receiver, Sender};
+use domain::Time;
+use domain::fault::Result;
+use kafka::{Connection, Embedded};
+use log::broker::Broker;
+use log::clock::{Clock, SystemClock};
+use models::cross_encoder::{JudgeModel, RerankerModel};
+use models::embedder::Model;
+use models::embedder::pool::{self, Pool, Worker};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use storage::home::Home;
+use text::Rarity;
+
+/// The opened parts from which the threads are made.
+struct Parts<'a> {
+    config: &'a Config,
+    connection: Connection,
+    profiles: Profiles,
+    models: Models,
+    shards: Arc<Shards>,
+    metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
+}
+
+struct Models {
+    encoder: Model,
+    reranker: Option<RerankerModel>,
+    judge: Option<JudgeModel>,
+}
+
+impl Models {
+    fn open(config: &Config) -> Result<Models> {
+        Ok(Models {
+            encoder: Model::open(&options::embedder(config))?,
+            reranker: options::reranker(config)
+                .map(|options| RerankerModel::open(&options))
+                .transpose()?,
+            judge: options::judge(config).map(|options| JudgeModel::open(&options)).transpose()?,
+        })
+    }
+}
+
+impl Service {
+    pub fn start(config: &Config) -> Result<Service> {
+        let mut config = config.clone();
+        let profiles = Profiles::load(&config)?;
+        let models = Models::open(&config)?;
+        let (embedded, connection) = connect(&config)?;
+        let dir = store_dir(&config);
+        let lock = lock_dir(&dir)?;
+        if config.kafka.is_embedded() {
+            begin_empty(&dir, &connection.servers)?;
+        }
+        let place = Deployment {
+            cluster: connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?,
+            partitions: topics::ready_topics(&config, &connection, embedded.as_ref())?,
+            topic: config.topics.events(),
+            model: models.encoder.name().to_owned(),
+            dimensions: models.encoder.dimensions() as u32,
+            home: Home::Directory(dir.clone()),
+        };
+        if config.topics.marks_key.is_empty() && !config.kafka.is_embedded() {
+            config.topics.marks_key = marks::kept(&config, &connection, &dir, &place.cluster)?;
+        }
+        let config = &config;
+        let (wanted, to_restore) = crossbeam_channel::bounded(2 * place.partitions as usize);
+        let changelog = changelog(config, &connection, wanted)?;
+        let durability = durability(config, &connection, &dir)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Arc::new(Metrics::new());
+        let shard_options = options::shard(config, place.partitions);
+        let shards =
+            Arc::new(Shards::new(place, shard_options, changelog, clock.clone(), metrics.clone()));
+        metrics.started(clock.wall().0 / 1000);
+        let (encoder, worker) = pool::pool(config.embedder.queue);
+        // A vector of the hash stand-in takes less time to make than to look up.
+        let encoder = if models.encoder.is_stand_in() {
+            encoder
+        } else {
+            encoder.remembering(config.embedder.remembered)
+        };
+        let (compactor, compact_now) = crossbeam_channel::bounded(1);
+        let (http, page) = http::listen(&config.http.listen)?;
+        let mut service = Service {
+            servers: connection.servers.clone(),
+            http,
+            metrics: metrics.clone(),
+            shards: shards.clone(),
+            encoder: encoder.clone(),
+            compactor: compactor.clone(),
+            shared: Arc::new(Shared::new(clock.clone(), config.clock.from_events, metrics.clone())),
+            threads: Vec::new(),
+            shutdown_ms: config.limits.shutdown_ms,
+            _embedded: embedded,
+            _lock: lock,
+        };
+        let parts = Parts { config, connection, profiles, models, shards, metrics, clock };
+        service.spawn_encoders(&parts, &worker)?;
+        drop(worker);
+        service.spawn_restore(&parts, &to_restore)?;
+        service.spawn_ingest(&parts, encoder, durability, compactor)?;
+        service.spawn_recall(&parts)?;
+        service.spawn_compact(&parts, compact_now)?;
+        service.spawn_index(&parts)?;
+        let shards = parts.shards;
+        service.spawn("http", move |shared| page.serve(shared, shards))?;
+        Ok(service)
+    }
+
+    fn spawn_encoders(&mut self, parts: &Parts<'_>, worker: &Worker) -> Result<()> {
+        for _ in 0..pool_size(parts.config) {
+            let worker = worker.clone();
+            let session = parts.models.encoder.session()?;
+            self.spawn("encoder", move |_| {
+                worker.run(session);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn spawn_restore(&mut self, parts: &Parts<'_>, to_restore: &Receiver<i32>) -> Result<()> {
+        let config = parts.config;
+        for _ in 0..config.store.restore_threads {
+            let shards = parts.shards.clone();
+            let to_restore = to_restore.clone();
+            self.spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
+        }
+        if config.store.standby && options::has_changelog(config) {
+            let shards = parts.shards.clone();
+            let every = Duration::from_millis(config.store.standby_ms);
+            self.spawn("standby", move |shared| loops::stand_by(&shards, every, &shared))?;
+        }
+        Ok(())
+    }
+
+    fn spawn_ingest(
+        &mut self,
+        parts: &Parts<'_>,
+        encoder: Pool,
+        durability: Durability,
+        compactor: Sender<Time>,
+    ) -> Result<()> {
+        let Parts { config, connection, models, shards, .. } = parts;
+        let ingest = Ingest {
+            options: options::ingest(config),
+            profiles: parts.profiles.clone(),
+            shards: shards.clone(),
+            encoder,
+            tokens: models.encoder.tokens(),
+            rarity: models
+                .encoder
+                .vocabulary()
+                .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
+            spread: models.encoder.spread(),
+            flood: DeadLetterBreaker::new(options::flood(config)),
+            metrics: parts.metrics.clone(),
+        };
+        let events = config.topics.events();
+        let ingest_loop = IngestLoop {
+            consumer: connection.join(&config.kafka.group_id, &events, shards.clone())?,
+            durability,
+            events: connection.log(&events)?,
+            replier: connection.producer("keepsake-receipts")?,
+            compactor,
+            limits: config.ingest.clone(),
+            pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
+            acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
+            behind: BTreeSet::new(),
+            fenced: 0,
+        };
+        self.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))
+    }
+
+    fn spawn_recall(&mut self, parts: &Parts<'_>) -> Result<()> {
+        let Parts { config, connection, models, .. } = parts;
+        let reranking = match &models.reranker {
+            Some(model) => Some(Reranking {
+                model: model.session()?,
+                clock: parts.clock.clone(),
+                options: options::rerank(config),
+            }),
+            None => None,
+        };
+        let recall = Recall::new(
+            options::recall(config),
+            parts.profiles.clone(),
+            parts.shards.clone(),
+            models.encoder.session()?,
+            models.encoder.tokens(),
+            parts.metrics.clone(),
+        )
+        .with_spread(models.encoder.spread())
+        .with_reranking(reranking);
+        let group = format!("{}-recalls", config.kafka.group_id);
+        let recall_loop = loops::RecallLoop {
+            consumer: connection.reader(&group, &config.topics.recalls())?,
+            producer: connection.producer("keepsake-recall")?,
+        };
+        self.spawn("recall", move |shared| recall_loop.run(recall, &shared))
+    }
+
+    fn spawn_compact(&mut self, parts: &Parts<'_>, asked: Receiver<Time>) -> Result<()> {
+        let Parts { config, connection, models, .. } = parts;
+        let judging = match &models.judge {
+            Some(judge) => Some(Judging {
+                judge: judge.session()?,
+                clock: parts.clock.clone(),
+                spread: models.encoder.spread(),
+                options: options::judging(config),
+            }),
+            None => None,
+        };
+        let compact = Compact::new(
+            options::compact(config),
+            parts.profiles.clone(),
+            parts.shards.clone(),
+            parts.metrics.clone(),
+        )
+        .with_conflict_model(judging);
+        let compact_loop = loops::CompactLoop {
+            producer: connection.producer("keepsake-compact")?,
+            asked,
+            every: Duration::from_millis(config.compact.every_ms),
+            acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
+        };
+        self.spawn("compact", move |shared| compact_loop.run(compact, &shared))
+    }
+
+    fn spawn_index(&mut self, parts: &Parts<'_>) -> Result<()> {
+        let flush_loop = loops::FlushLoop {
+            shards: parts.shards.clone(),
+            every: Duration::from_millis(parts.config.index.settle_ms),
+            pending_max: parts.config.index.settle_max,
+        };
+        self.spawn("index", move |shared| flush_loop.run(&shared))
+    }
+}
+
+fn connect(config: &Config) -> Result<(Option<Embedded>, Connection)> {
+    let options = config.kafka.client_options();
+    if config.kafka.is_embedded() {
+        let embedded = Embedded::start()?;
+        let connection = Connection { servers: embedded.servers(), options, embedded: true };
+        return Ok((Some(embedded), connection));
+    }
+    let servers = config.kafka.bootstrap_servers.clone();
+    Ok((None, Connection { servers, options, embedded: false }))
+}
+
+fn changelog(
+    config: &Config,
+    connection: &Connection,
+    wanted: Sender<i32>,
+) -> Result<Option<Changelog>> {
+    if !options::has_changelog(config) {
+        return Ok(None);
+    }
+    let log = connection.log(&config.topics.memories())?;
+    Ok(Some(Changelog { log, options: options::restore(config), wanted }))
+}
+
+fn durability(config: &Config, connection: &Connection, dir: &Path) -> Result<Durability> {
+    if !options::has_changelog(config) {
+        return Ok(Durability::Local(connection.producer("keepsake-ingest")?));
+    }
+    let id = format!("{}-{}", config.kafka.group_id, instance_id(dir)?);
+    let events = config.topics.events();
+    let memories = config.topics.memories();
+    Ok(Durability::Changelog(connection.transactor(&id, &events, &memories)?))
+}
+
+/// Returns the number of threads that encode for ingest.
+pub fn pool_size(config: &Config) -> usize {
+    match config.embedder.pool {
+        0 => std::thread::available_parallelism()
+            .map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
+        given => given,
+    }
+}

@@ -1,0 +1,367 @@
+//! The loop of the ingest thread: one batch of events from the log to durable and visible state.
+//!
+//! 1. Resume partitions whose shard was restored, behind the offset that the shard has applied.
+//! 2. Collect records until a batch limit is reached or the input is idle.
+//! 3. Let [`Ingest`] decide the batch. Nothing is written yet.
+//! 4. Make the outputs durable: one transaction ([`Durability::Changelog`]) or acknowledged
+//!    records ([`Durability::Local`]).
+//! 5. Apply the batch to each shard, which makes the batch visible to recall.
+//! 6. Send the replies.
+//!
+//! A transaction that does not succeed ends in one of four ways:
+//!
+//! | outcome | state of the log | next step |
+//! |---|---|---|
+//! | aborted | holds nothing of the batch | read the same events again |
+//! | unknown | holds all or nothing of the batch | replace the producer, restore all shards |
+//! | fenced | ended by a newer producer with this id | the same, at most [`FENCED_MAX`] times |
+//! | fault | a retry cannot succeed | stop the process |
+
+use super::Shared;
+use super::loops::{CLOSE, LOOK_UP, deliver, send, try_again};
+use super::pace::BatchSize;
+use crate::config;
+use crate::ingest::{Effects, Ingest, Write};
+use domain::Time;
+use domain::fault::{Fault, Result, StopName};
+use log::broker::{
+    CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Producer, Record, TransactError,
+    Transactor,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::shard::Shard;
+use storage::store::ChangelogPosition;
+
+pub struct IngestLoop {
+    pub consumer: Box<dyn Consumer>,
+    pub durability: Durability,
+    /// The events topic, to look up the first offset that it still has.
+    pub events: Arc<dyn Log>,
+    /// Separate from the producer of the outputs: a missing reply topic must not delay a batch.
+    pub replier: Box<dyn Producer>,
+    pub compactor: crossbeam_channel::Sender<Time>,
+    pub limits: config::Ingest,
+    pub pace: BatchSize,
+    pub acknowledge: Duration,
+    /// Paused partitions that must be resumed behind the offset that their shard has applied.
+    pub behind: BTreeSet<i32>,
+    /// Number of transactions in a row that were fenced.
+    pub fenced: u32,
+}
+
+/// The way in which the outputs of a batch become durable, before the batch becomes visible.
+pub enum Durability {
+    /// Each output is acknowledged by itself. After a crash some outputs are written again.
+    Local(Box<dyn Producer>),
+    /// One transaction holds the outputs, the shard's own records and the offsets read.
+    Changelog(Box<dyn Transactor>),
+}
+
+/// Fenced transactions in a row that are tolerated. A process that was suspended is fenced once,
+/// because the broker gave its transactional id up; a second process with the same id fences this
+/// one again and again.
+const FENCED_MAX: u32 = 3;
+
+impl IngestLoop {
+    pub fn run(mut self, mut ingest: Ingest, shared: &Shared) -> Result<()> {
+        self.begin(shared)?;
+        while !shared.is_stopping() {
+            self.round(&mut ingest, shared)?;
+        }
+        let _ = self.replier.flush(CLOSE);
+        self.consumer.close();
+        ingest.shards.close_all();
+        Ok(())
+    }
+
+    /// Order matters: a transaction that an earlier run of this process left open is ended before
+    /// any partition is restored, because it holds back every reader of the changelog.
+    pub fn begin(&mut self, shared: &Shared) -> Result<()> {
+        let Durability::Changelog(transactor) = &mut self.durability else { return Ok(()) };
+        while !shared.is_stopping() {
+            shared.turned("ingest");
+            match transactor.renew() {
+                Ok(()) => break,
+                Err(fault) => try_again(fault, shared)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub fn round(&mut self, ingest: &mut Ingest, shared: &Shared) -> Result<()> {
+        shared.turned("ingest");
+        let began = Instant::now();
+        self.resume_restored(ingest)?;
+        let records = self.collect(ingest, shared)?;
+        if records.is_empty() {
+            return Ok(());
+        }
+        let read = records.len();
+        let collected = Instant::now();
+        let first = format!("{}:{}", records[0].partition, records[0].offset);
+        // A batch that takes twice its time was sized wrongly: it ends early, so that the senders
+        // of the records behind it do not wait for it.
+        let decide_max = 2 * Duration::from_millis(self.limits.batch_work_ms);
+        let effects = ingest.step_while(records, &|| {
+            shared.turned("ingest");
+            collected.elapsed() < decide_max
+        })?;
+        let count = effects.records;
+        let decided_in = collected.elapsed();
+        self.carry_out(ingest, shared, effects)?;
+        if count < read {
+            // The undecided records are read again, behind those that were decided.
+            self.read_again(ingest);
+            ingest.metrics.batch_cut();
+            let ms = decided_in.as_millis() as u64;
+            tracing::info!(
+                ms,
+                count,
+                read,
+                first,
+                "a batch took too long to decide: its other records are read again"
+            );
+        }
+        self.pace.carried_out(count, decided_in, collected.elapsed());
+        ingest.metrics.batch_applied(count, began.elapsed());
+        Ok(())
+    }
+
+    fn resume_restored(&mut self, ingest: &Ingest) -> Result<()> {
+        self.behind.extend(ingest.shards.take_restored());
+        for partition in std::mem::take(&mut self.behind) {
+            // No shard: the partition was revoked meanwhile, or is being restored again.
+            let Some(shard) = ingest.shards.get(partition) else { continue };
+            match self.resume(&shard) {
+                Ok(()) => {}
+                Err(Fault::Retry(retry)) => {
+                    tracing::warn!(partition, what = retry.what, "cannot resume yet: retrying");
+                    self.behind.insert(partition);
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(())
+    }
+
+    /// Resumes a partition behind the offset that its shard has applied. Events that the topic no
+    /// longer has stop the process, unless `ingest.skip_gone` allows to skip them.
+    fn resume(&mut self, shard: &Shard) -> Result<()> {
+        let partition = shard.partition;
+        let next = shard.applied() + 1;
+        let first = self.events.beginning(partition)?;
+        if next > 0 && first > next {
+            if !self.limits.skip_gone {
+                let what = format!(
+                    "partition {partition} of the events topic begins at offset {first}, but its \
+                     shard has applied events only up to {next}: those between were never read"
+                );
+                return Err(Fault::stop(StopName::EventsGone, what));
+            }
+            tracing::error!(
+                partition,
+                from = next,
+                to = first,
+                "skipping events that the topic no longer has, as ingest.skip_gone allows"
+            );
+        }
+        self.consumer.resume(partition, next.max(first))
+    }
+
+    /// Polls records up to the batch limits. An idle input ends the batch at once.
+    fn collect(&mut self, ingest: &Ingest, shared: &Shared) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        let mut wait = LOOK_UP;
+        let mut until = None;
+        while records.len() < self.pace.records() && bytes < self.limits.batch_bytes_max {
+            match self.consumer.poll(wait) {
+                Ok(Polled::Record(record)) => {
+                    if let Some(shard) = ingest.shards.get(record.partition) {
+                        shard.saw(record.offset);
+                    }
+                    bytes += record.value.as_ref().map_or(0, Vec::len);
+                    records.push(record);
+                    wait = Duration::ZERO;
+                    let until = *until.get_or_insert_with(|| {
+                        Instant::now() + Duration::from_millis(self.limits.batch_ms)
+                    });
+                    if Instant::now() >= until {
+                        break;
+                    }
+                }
+                Ok(Polled::End { partition }) => {
+                    if let Some(shard) = ingest.shards.get(partition) {
+                        shard.reached_end();
+                    }
+                }
+                Ok(Polled::Nothing) => break,
+                Err(fault) => {
+                    try_again(fault, shared)?;
+                    if shared.is_stopping() {
+                        break;
+                    }
+                }
+            }
+        }
+        ingest.shards.polled();
+        ingest.shards.fault()?;
+        self.note_lag(ingest, records.len());
+        // A rebalance may have run between two polls. Records of lost partitions are dropped, and
+        // records that a restored shard has applied are dropped, too.
+        records.retain(|record| {
+            ingest.shards.get(record.partition).is_some_and(|shard| record.offset > shard.applied())
+        });
+        Ok(records)
+    }
+
+    /// A full batch means that the log holds more records. Replies are then stale until the end of
+    /// the partition is reached again.
+    fn note_lag(&self, ingest: &Ingest, records: usize) {
+        for shard in ingest.shards.all() {
+            if records >= self.pace.records() && shard.behind() > 0 {
+                shard.left_end();
+            }
+            ingest.metrics.behind(shard.partition, shard.behind());
+        }
+    }
+
+    /// Order matters: the batch is durable in the log, then visible in the shard, then answered.
+    fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<()> {
+        let Effects { outputs, writes, replies, newest, compact_at, records: _ } = effects;
+        let Some(written) = self.make_durable(ingest, shared, outputs, &writes)? else {
+            return Ok(());
+        };
+        if let Some(at) = newest {
+            shared.event_time.saw(at);
+        }
+        let at = shared.now().wall;
+        let mut read = Vec::new();
+        for write in writes {
+            let shard = write.shard.clone();
+            let applied = write.applied;
+            let place = written
+                .changelog
+                .get(&shard.partition)
+                .map(|offset| ChangelogPosition { offset: *offset, at });
+            let took = write.carry_out(place)?;
+            ingest.metrics.shard_applied(
+                shard.partition,
+                applied,
+                shard.index.text.pending(),
+                took,
+            );
+            ingest.metrics.behind(shard.partition, shard.behind());
+            read.push((shard.partition, applied + 1));
+            if shard.index.text.is_flush_due() {
+                shard.settle()?;
+            }
+        }
+        for reply in replies {
+            send(self.replier.as_mut(), reply);
+        }
+        let _ = self.replier.outstanding();
+        if let Durability::Local(_) = self.durability
+            && let Err(fault) = self.consumer.commit(&read)
+        {
+            tracing::warn!(%fault, "cannot commit: the shard's own offset counts");
+        }
+        if let Some(at) = compact_at {
+            // Full: a round is already queued, which covers this tick.
+            let _ = self.compactor.try_send(shared.round_at(at));
+        }
+        Ok(())
+    }
+
+    /// Returns `None` if the batch must not be applied. Its records are read again.
+    fn make_durable(
+        &mut self,
+        ingest: &Ingest,
+        shared: &Shared,
+        outputs: Vec<OutgoingRecord>,
+        writes: &[Write],
+    ) -> Result<Option<CommittedOffsets>> {
+        let transactor = match &mut self.durability {
+            Durability::Local(producer) => {
+                deliver(producer.as_mut(), outputs, self.acknowledge, shared, "ingest")?;
+                return Ok(Some(CommittedOffsets::default()));
+            }
+            Durability::Changelog(transactor) => transactor,
+        };
+        let read: Vec<(i32, i64)> =
+            writes.iter().map(|write| (write.shard.partition, write.applied + 1)).collect();
+        let Some(member) = self.consumer.membership() else {
+            self.read_again(ingest);
+            return Ok(None);
+        };
+        let began = Instant::now();
+        let outcome = transactor.transact(&outputs, &read, &member);
+        ingest.metrics.transaction(outcome_name(&outcome), began.elapsed());
+        match outcome {
+            Ok(written) => {
+                self.fenced = 0;
+                return Ok(Some(written));
+            }
+            Err(TransactError::Nothing(why)) => {
+                tracing::warn!(why, "transaction aborted: its events are read again");
+                self.read_again(ingest);
+            }
+            Err(TransactError::Unknown(why)) => {
+                tracing::warn!(
+                    why,
+                    "outcome of a transaction is unknown: restoring from the changelog"
+                );
+                self.restart_from_log(ingest, shared)?;
+            }
+            Err(TransactError::Fenced(why)) => {
+                self.fenced += 1;
+                if self.fenced > FENCED_MAX {
+                    let what = format!(
+                        "another process uses the same transactional id ({why}); two processes \
+                         must not run with copies of one store.dir"
+                    );
+                    return Err(Fault::stop(StopName::InstanceTaken, what));
+                }
+                tracing::warn!(why, "transaction fenced: starting again from the log");
+                self.restart_from_log(ingest, shared)?;
+            }
+            Err(TransactError::Fault(fault)) => return Err(fault),
+        }
+        Ok(None)
+    }
+
+    /// Reads each partition again, from behind the offset that its shard has applied.
+    fn read_again(&mut self, ingest: &Ingest) {
+        let partitions: Vec<i32> =
+            ingest.shards.all().iter().map(|shard| shard.partition).collect();
+        if let Err(fault) = self.consumer.pause(&partitions) {
+            // The partition was lost; the next poll runs the rebalance.
+            tracing::warn!(%fault, "cannot pause partitions");
+        }
+        self.behind.extend(partitions);
+    }
+
+    /// Order matters: the open transaction is ended first, so that its outcome is in the log; then
+    /// the shards are restored from the log.
+    fn restart_from_log(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
+        let partitions: Vec<i32> = ingest.shards.owned().into_iter().collect();
+        if let Err(fault) = self.consumer.pause(&partitions) {
+            tracing::warn!(%fault, "cannot pause partitions");
+        }
+        self.begin(shared)?;
+        ingest.shards.restore_all_again();
+        Ok(())
+    }
+}
+
+fn outcome_name(outcome: &std::result::Result<CommittedOffsets, TransactError>) -> &'static str {
+    match outcome {
+        Ok(_) => "committed",
+        Err(TransactError::Nothing(_)) => "aborted",
+        Err(TransactError::Unknown(_)) => "unknown",
+        Err(TransactError::Fenced(_)) => "fenced",
+        Err(TransactError::Fault(_)) => "fault",
+    }
+}

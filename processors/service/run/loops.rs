@@ -1,0 +1,280 @@
+//! The loops of the recall, compact, index, standby and restore threads. Each polls its input,
+//! calls `step` of a processor and carries out the result. No loop decides about a record.
+//!
+//! A fault of the broker ([`Fault::Retry`]) is logged, counted and tried again after
+//! [`BACK_OFF`]. Any other fault ends the thread, and with it the process.
+
+use super::Shared;
+use crate::compact::Compact;
+use crate::ownership::Shards;
+use crate::recall::Recall;
+use crossbeam_channel::RecvTimeoutError;
+use domain::Time;
+use domain::fault::{Fault, Result};
+use log::broker::{Consumer, OutgoingRecord, Polled, Producer, Start};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::index::CacheCounts;
+
+/// Longest wait of a thread between two looks at the stop flag.
+pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
+/// Pause before something that the broker refused is tried again.
+const BACK_OFF: Duration = Duration::from_millis(200);
+/// Longest poll while requests wait for their offset: bounds how late they are answered.
+const WAKE_WAITING: Duration = Duration::from_millis(1);
+/// Pause between two commits of the recalls offsets. After a crash, the requests of this time are
+/// answered a second time.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// Time for the last replies to be acknowledged while the process stops.
+pub(super) const CLOSE: Duration = Duration::from_secs(5);
+
+/// Sends all outputs and waits until they are acknowledged. Repeats what the broker refuses until
+/// the process stops; then the fault is returned, and the outputs are written again after the
+/// restart.
+pub(super) fn deliver(
+    producer: &mut dyn Producer,
+    outputs: Vec<OutgoingRecord>,
+    within: Duration,
+    shared: &Shared,
+    thread: &str,
+) -> Result<()> {
+    if outputs.is_empty() {
+        return Ok(());
+    }
+    loop {
+        shared.turned(thread);
+        let sent = outputs
+            .iter()
+            .try_for_each(|output| producer.send(output))
+            .and_then(|()| producer.flush(within));
+        match sent {
+            Ok(()) => return Ok(()),
+            Err(fault) if shared.is_stopping() => return Err(fault),
+            Err(fault) => try_again(fault, shared)?,
+        }
+    }
+}
+
+/// Waits after a fault of the broker, and returns any other fault.
+pub(super) fn try_again(fault: Fault, shared: &Shared) -> Result<()> {
+    match fault {
+        Fault::Retry(retry) => {
+            tracing::warn!(what = retry.what, "broker refused: retrying");
+            shared.metrics.broker_error();
+            shared.sleep(BACK_OFF);
+            Ok(())
+        }
+        stop => Err(stop),
+    }
+}
+
+/// Sends a reply. A reply that the Kafka client does not accept is only logged, because its sender
+/// repeats the request after a timeout.
+pub(super) fn send(producer: &mut dyn Producer, reply: OutgoingRecord) {
+    if let Err(fault) = producer.send(&reply) {
+        tracing::warn!(%fault, topic = reply.topic, "cannot send a reply");
+    }
+}
+
+pub struct RecallLoop {
+    pub consumer: Box<dyn Consumer>,
+    pub producer: Box<dyn Producer>,
+}
+
+impl RecallLoop {
+    pub fn run(mut self, mut recall: Recall, shared: &Shared) -> Result<()> {
+        let mut seen_changes = u64::MAX;
+        let mut owned = BTreeSet::new();
+        let mut committed_at = Instant::now();
+        let mut committed = BTreeMap::new();
+        while !shared.is_stopping() {
+            shared.turned("recall");
+            if recall.shards.changes() != seen_changes {
+                seen_changes = recall.shards.changes();
+                self.follow(&mut recall, &mut owned)?;
+            }
+            let wait = if recall.is_waiting() { WAKE_WAITING } else { LOOK_UP };
+            let record = match self.consumer.poll(wait) {
+                Ok(Polled::Record(record)) => Some(record),
+                Ok(_) => None,
+                Err(fault) => {
+                    try_again(fault, shared)?;
+                    None
+                }
+            };
+            for outgoing in recall.step(shared.now(), record) {
+                send(self.producer.as_mut(), outgoing);
+            }
+            let outstanding = self.producer.outstanding().unwrap_or_else(|fault| {
+                // The reply topic or its broker is gone. Answering again later would only report
+                // that the deadline has passed.
+                tracing::warn!(%fault, "a reply was not acknowledged");
+                0
+            });
+            if outstanding == 0 && committed_at.elapsed() >= COMMIT_EVERY {
+                committed_at = Instant::now();
+                self.commit(&recall, &mut committed);
+            }
+        }
+        for outgoing in recall.drain() {
+            send(self.producer.as_mut(), outgoing);
+        }
+        let _ = self.producer.flush(CLOSE);
+        self.commit(&recall, &mut committed);
+        self.consumer.close();
+        Ok(())
+    }
+
+    /// Assigns exactly the recall partitions of the owned shards to the consumer. Shards that are
+    /// still being restored count: their requests get an `unavailable` reply.
+    fn follow(&mut self, recall: &mut Recall, owned: &mut BTreeSet<i32>) -> Result<()> {
+        let now = recall.shards.owned();
+        let lost: Vec<i32> = owned.difference(&now).copied().collect();
+        let gained: Vec<(i32, Start)> =
+            now.difference(owned).map(|partition| (*partition, Start::Committed)).collect();
+        if !lost.is_empty() {
+            recall.give_up(&lost);
+            self.consumer.unassign(&lost)?;
+        }
+        if !gained.is_empty() {
+            self.consumer.assign(&gained)?;
+        }
+        *owned = now;
+        Ok(())
+    }
+
+    fn commit(&mut self, recall: &Recall, committed: &mut BTreeMap<i32, i64>) {
+        let news: Vec<(i32, i64)> = recall
+            .answered()
+            .into_iter()
+            .filter(|(partition, offset)| committed.get(partition) != Some(offset))
+            .collect();
+        if news.is_empty() {
+            return;
+        }
+        match self.consumer.commit(&news) {
+            Ok(()) => committed.extend(news),
+            Err(fault) => {
+                tracing::warn!(%fault, "cannot commit recalls: a restart would answer them again")
+            }
+        }
+    }
+}
+
+pub struct CompactLoop {
+    pub producer: Box<dyn Producer>,
+    pub asked: crossbeam_channel::Receiver<Time>,
+    pub every: Duration,
+    pub acknowledge: Duration,
+}
+
+impl CompactLoop {
+    pub fn run(mut self, mut compact: Compact, shared: &Shared) -> Result<()> {
+        let mut next = Instant::now() + self.every;
+        while !shared.is_stopping() {
+            shared.turned("compact");
+            let asked = self.asked.recv_timeout(LOOK_UP).ok();
+            if asked.is_none() && Instant::now() < next {
+                continue;
+            }
+            next = Instant::now() + self.every;
+            self.round(&mut compact, shared, asked)?;
+        }
+        Ok(())
+    }
+
+    /// Runs one compaction round, at the time of the tick that asked for it if there was one.
+    pub fn round(
+        &mut self,
+        compact: &mut Compact,
+        shared: &Shared,
+        asked: Option<Time>,
+    ) -> Result<()> {
+        let mut now = shared.now();
+        now.events = asked.unwrap_or(now.events);
+        let events = compact.step(now)?;
+        tracing::debug!(proposals = events.len(), "compaction round");
+        deliver(self.producer.as_mut(), events, self.acknowledge, shared, "compact")
+    }
+}
+
+/// Flushes the text indexes in the background, and measures store and cache sizes.
+pub struct FlushLoop {
+    pub shards: Arc<Shards>,
+    pub every: Duration,
+    pub pending_max: usize,
+}
+
+impl FlushLoop {
+    pub fn run(self, shared: &Shared) -> Result<()> {
+        let mut next = Instant::now() + self.every;
+        while !shared.is_stopping() {
+            shared.turned("index");
+            std::thread::sleep(LOOK_UP.min(self.every));
+            let is_due = Instant::now() >= next;
+            for shard in self.shards.all() {
+                let began = Instant::now();
+                if (is_due || shard.index.text.pending() >= self.pending_max) && shard.settle()? {
+                    shared.metrics.settled(began.elapsed());
+                }
+            }
+            if is_due {
+                next = Instant::now() + self.every;
+                self.measure(shared);
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(&self, shared: &Shared) {
+        for shard in self.shards.all() {
+            shared.metrics.store_size(shard.partition, shard.store.bytes_on_disk());
+        }
+        let CacheCounts { bytes, hits, misses } = self.shards.vector_counts();
+        shared.metrics.vector_cache(bytes as u64, hits, misses);
+    }
+}
+
+/// Brings the stand-by copy of each shard of other processes up to date, once in each period.
+pub fn stand_by(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
+    while !shared.is_stopping() {
+        for partition in shards.of_others() {
+            match shards.stand_by(partition) {
+                Err(Fault::Retry(retry)) => {
+                    tracing::warn!(
+                        partition,
+                        what = retry.what,
+                        "cannot update a stand-by copy: retrying later"
+                    );
+                }
+                outcome => outcome?,
+            }
+            if shared.is_stopping() {
+                return Ok(());
+            }
+        }
+        let began = Instant::now();
+        while !shared.is_stopping() && began.elapsed() < every {
+            std::thread::sleep(LOOK_UP);
+        }
+    }
+    Ok(())
+}
+
+/// Restores shards in the order in which they were assigned. Runs on threads of its own, because a
+/// restore blocks on the log and the ingest thread must keep polling.
+pub fn restore(
+    shards: &Shards,
+    wanted: &crossbeam_channel::Receiver<i32>,
+    shared: &Shared,
+) -> Result<()> {
+    while !shared.is_stopping() {
+        match wanted.recv_timeout(LOOK_UP) {
+            Ok(partition) => shards.restore(partition),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(())
+}

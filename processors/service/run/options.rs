@@ -1,0 +1,181 @@
+//! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
+
+use super::marks;
+use crate::config::{Config, DurabilityMode};
+use crate::{compact, ingest, recall};
+use log::decode;
+use models::cross_encoder;
+use models::embedder::{self, ModelChoice};
+use std::path::PathBuf;
+use storage::{index, restore, shard, store};
+
+/// Least size in bytes of a shard's cache of document ids, however many partitions share
+/// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
+const DOCUMENT_CACHE_LEAST: usize = 1 << 19;
+
+pub fn embedder(config: &Config) -> embedder::Options {
+    let model = match config.embedder.model.as_str() {
+        "hash" => ModelChoice::Hash,
+        directory => ModelChoice::Directory(directory.into()),
+    };
+    let library =
+        Some(config.embedder.library.as_str()).filter(|path| !path.is_empty()).map(PathBuf::from);
+    embedder::Options { model, library, tokens_max: config.embedder.tokens_max, threads: 1 }
+}
+
+/// Options of the model that reranks the best memories; `None` if `rerank.model` is empty.
+pub fn reranker(config: &Config) -> Option<cross_encoder::Options> {
+    cross_encoder(config, "rerank.model", &config.rerank.model, config.rerank.tokens_max)
+}
+
+/// Options of the model that finds contradictions; `None` if `conflict.model` is empty.
+pub fn judge(config: &Config) -> Option<cross_encoder::Options> {
+    cross_encoder(config, "conflict.model", &config.conflict.model, config.conflict.tokens_max)
+}
+
+fn cross_encoder(
+    config: &Config,
+    option: &'static str,
+    model: &str,
+    tokens_max: usize,
+) -> Option<cross_encoder::Options> {
+    let library = embedder(config).library;
+    (!model.is_empty()).then(|| cross_encoder::Options {
+        option,
+        model: model.into(),
+        library,
+        tokens_max,
+    })
+}
+
+pub fn judging(config: &Config) -> compact::ConflictOptions {
+    let conflict = &config.conflict;
+    compact::ConflictOptions {
+        probability: conflict.probability,
+        cosine: conflict.cosine,
+        earlier_max: conflict.earlier_max,
+        days: conflict.days,
+        budget_ms: i64::try_from(conflict.budget_ms).unwrap_or(i64::MAX),
+        compared_max: conflict.compared_max,
+    }
+}
+
+pub fn rerank(config: &Config) -> recall::rerank::Options {
+    let budget_ms = i64::try_from(config.rerank.budget_ms).unwrap_or(i64::MAX);
+    recall::rerank::Options { top: config.rerank.top, batch: config.rerank.batch, budget_ms }
+}
+
+pub fn shard(config: &Config, partitions: i32) -> shard::Options {
+    shard::Options {
+        store: store::Options {
+            cache_bytes: config.store.cache_bytes,
+            tails_max: config.store.tails_max,
+            recalled_bytes_max: config.store.recalled_bytes_max / partitions.max(1) as usize,
+            flush_every_ms: Some(config.store.flush_ms),
+        },
+        index: index::Options {
+            writer_bytes: config.index.writer_bytes,
+            tail_max: config.index.tail_max,
+            documents_bytes_max: (config.index.document_cache_bytes / partitions.max(1) as usize)
+                .max(DOCUMENT_CACHE_LEAST),
+        },
+        room: index::VectorBlocks::new(config.index.vector_cache_bytes),
+        decisions_recent_max: config.limits.decisions_recent_max,
+    }
+}
+
+/// Returns whether shards are restored from the memories topic. Otherwise a shard exists only on
+/// one disk.
+pub fn has_changelog(config: &Config) -> bool {
+    match config.store.durability {
+        DurabilityMode::Auto => !config.kafka.is_embedded(),
+        DurabilityMode::Changelog => true,
+        DurabilityMode::Local => false,
+    }
+}
+
+pub fn restore(config: &Config) -> restore::Options {
+    restore::Options {
+        batch_max: config.store.restore_batch_max,
+        away_ms_max: config.topics.tombstones_ms / 2,
+        until: None,
+    }
+}
+
+pub fn decode(config: &Config) -> decode::Options {
+    decode::Options {
+        message_bytes_max: config.limits.message_bytes_max,
+        content_bytes_max: config.limits.content_bytes_max,
+        metadata_bytes_max: config.limits.metadata_bytes_max,
+        reply_allowed: decode::AllowedTopics::of(&config.topics.reply_allowed),
+        replies_topic: config.topics.replies(),
+        default_deadline_ms: config.recall.deadline_ms,
+        trust_proposals: config.topics.trust_proposals,
+        marks: marks::key(config),
+        recall_limit: config.recall.limit,
+        list_limit: config.recall.list_limit,
+        limit_max: config.recall.limit_max,
+        token_budget: config.recall.token_budget,
+        queries_max: config.recall.queries_max,
+        kinds_max: config.recall.kinds_max,
+        deadline_ms_max: config.recall.deadline_ms_max,
+        feedback_max: config.limits.feedback_max,
+        history_turns_max: 10,
+    }
+}
+
+pub fn ingest(config: &Config) -> ingest::Options {
+    ingest::Options {
+        events: config.topics.events().into(),
+        decisions: config.topics.decisions(),
+        memories: config.topics.memories(),
+        changelog: has_changelog(config),
+        dead_letters: config.topics.dead_letters(),
+        decode: decode(config),
+        with_text: config.decisions.text,
+        candidates_max: config.limits.candidates_max,
+        forget_query_max: config.limits.forget_query_max,
+        history_max: config.limits.history_max,
+    }
+}
+
+pub fn flood(config: &Config) -> ingest::breaker::Limits {
+    ingest::breaker::Limits {
+        in_a_row_max: config.ingest.dead_letters_in_a_row_max,
+        share_max: config.ingest.dead_letters_share_max,
+        window: config.ingest.dead_letters_window,
+    }
+}
+
+pub fn recall(config: &Config) -> recall::Options {
+    recall::Options {
+        recalls: config.topics.recalls(),
+        dead_letters: config.topics.dead_letters(),
+        decode: decode(config),
+        candidates: config.recall.candidates,
+        terms_max: config.recall.terms_max,
+        token_budget_max: config.recall.token_budget_max,
+        min_offset_ms: config.recall.min_offset_ms,
+        waiting_max: config.recall.waiting_max,
+        silence_ms: config.ingest.silence_ms,
+        returned: recall::returned::Options {
+            events: config.topics.events(),
+            marks: marks::key(config),
+            wait_ms: config.recall.returned_ms,
+            memories_max: config.recall.returned_max,
+        },
+        word_vectors: recall::word_vectors::Options {
+            words_max: config.recall.words_encoded_max,
+            kept_max: config.recall.word_vectors_max,
+        },
+    }
+}
+
+pub fn compact(config: &Config) -> compact::Options {
+    compact::Options {
+        events: config.topics.events(),
+        marks: marks::key(config),
+        users_max: config.compact.users_max,
+        proposals_max: config.compact.proposals_max,
+    }
+}

@@ -1,0 +1,337 @@
+//! Converts a shard's records to the records of the memories topic and back. The topic is the
+//! changelog: another machine restores the shard from it. This file does not know a broker.
+//!
+//! | store | changelog key | bytes |
+//! |---|---|---|
+//! | memory and vector | `tenant/user/<id>` | header [`STATE_HEADER`], beside the readable memory |
+//! | another record of a user | `tenant/user/<tag>.<rest in hex>` | header [`STATE_HEADER`] |
+//! | forwarded offset | `via.<partition>` | header [`STATE_HEADER`] |
+//! | identity and checkpoint | `meta` | JSON, the last record of each batch |
+//! | key of a signature | `marks-key.…` | not of the shard, skipped by a restore |
+//!
+//! A removal is a tombstone (a record without a value), so that compaction of the topic removes the
+//! key.
+//!
+//! A restore (`restore.rs`) reads the topic in order:
+//!
+//! 1. Map the key of a record to the key of the store ([`named`]) and apply the bytes. An unknown key
+//!    stops the process instead of being skipped, because a newer program may have written the
+//!    record.
+//! 2. Check each meta record against the own [`Identity`] ([`applied_of`]).
+//! 3. Take the offset of the last meta record as the checkpoint.
+
+use crate::store::{EncodedBatch, Identity, TouchedMemories, check_identity, format, keys};
+use domain::fault::{Fault, Result, StopName};
+use domain::{MemoryId, UserKey};
+use log::broker::OutgoingRecord;
+use log::reply;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The key of the meta record, the last record of each batch in each partition.
+pub const META: &str = "meta";
+/// The header with the bytes of a store record, beside the readable value.
+pub const STATE_HEADER: &str = "keepsake-state";
+/// The header that separates memories from the other records of a shard on the same topic.
+const KIND_HEADER: &str = "keepsake-record";
+const VIA: &str = "via";
+/// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key of
+/// every user's record has one, so the two never collide.
+pub const SIGNING_KEY_PREFIX: &str = "marks-key.";
+
+/// The meta record: checkpoint, log and encoder of a shard.
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    #[serde(rename = "type")]
+    kind: String,
+    format: u8,
+    applied_offset: i64,
+    cluster: String,
+    topic: String,
+    partition: i32,
+    partitions: i32,
+    model: String,
+    dimensions: u32,
+}
+
+/// Where the records of a shard go: the memories topic, and the shard's partition.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+}
+
+/// Builds the records that a batch publishes: the new state of each memory, and, if `checkpoint` is
+/// given, what a restore needs besides: the bytes of every record and the meta record. Order matters:
+/// the meta record is last, so that a restore that has read it has read all of the batch.
+pub fn records(
+    batch: &EncodedBatch,
+    touched: &TouchedMemories,
+    to: Destination<'_>,
+    checkpoint: Option<(&Identity, i64)>,
+) -> Vec<OutgoingRecord> {
+    let records = &batch.changes.records;
+    let mut outputs = Vec::new();
+    for upserted in &touched.upserted {
+        let memory = &upserted.memory;
+        let bytes = records.get(&keys::memory(&memory.key, memory.id)).and_then(Option::as_deref);
+        let state = bytes.filter(|_| checkpoint.is_some());
+        let value = Some(reply::memory(memory));
+        outputs.push(to.memory(&memory.key, memory.id, value, state));
+    }
+    for (key, id) in &touched.removed {
+        outputs.push(to.memory(key, *id, None, None));
+    }
+    let Some((identity, applied)) = checkpoint else { return outputs };
+    for (key, state) in records {
+        if let Some(name) = state_name(key) {
+            outputs.push(to.state(name, state.as_deref()));
+        }
+    }
+    outputs.push(to.record(META.to_owned(), "meta", Some(meta_bytes(identity, applied)), None));
+    outputs
+}
+
+impl Destination<'_> {
+    /// The signing key of a service, which is no state of a shard.
+    pub fn signing_key(&self, name: &str, key: &str) -> OutgoingRecord {
+        self.state(format!("{SIGNING_KEY_PREFIX}{name}"), Some(key.as_bytes()))
+    }
+
+    /// The state of a memory; without a value a tombstone.
+    fn memory(
+        &self,
+        key: &UserKey,
+        id: MemoryId,
+        value: Option<Vec<u8>>,
+        state: Option<&[u8]>,
+    ) -> OutgoingRecord {
+        let is_json = value.is_some();
+        let mut record = self.record(format!("{key}/{id}"), "memory", value, state);
+        if is_json {
+            record.headers.insert(1, ("content-type".to_owned(), reply::JSON.into()));
+        }
+        record
+    }
+
+    /// Other state. Readers of the topic as a change feed get JSON with nothing but the type.
+    fn state(&self, name: String, state: Option<&[u8]>) -> OutgoingRecord {
+        let value = state.map(|_| br#"{"type":"state"}"#.to_vec());
+        self.record(name, "state", value, state)
+    }
+
+    fn record(
+        &self,
+        key: String,
+        kind: &str,
+        value: Option<Vec<u8>>,
+        state: Option<&[u8]>,
+    ) -> OutgoingRecord {
+        let mut headers = vec![(KIND_HEADER.to_owned(), kind.into())];
+        headers.extend(state.map(|state| (STATE_HEADER.to_owned(), state.to_vec())));
+        OutgoingRecord {
+            topic: self.topic.to_owned(),
+            partition: Some(self.partition),
+            timestamp_ms: None,
+            key: Some(key.into_bytes()),
+            value,
+            headers,
+        }
+    }
+}
+
+/// The changelog key of a record. `None` for memories, whose key is their id, and for the records
+/// that the meta record covers.
+fn state_name(key: &[u8]) -> Option<String> {
+    if let [keys::SHARD, b'v', partition @ ..] = key {
+        return Some(format!("{VIA}.{}", i32::from_be_bytes(partition.try_into().ok()?)));
+    }
+    let user = keys::user_of(key)?;
+    let (tag, rest) = key[keys::user(&user).len()..].split_first()?;
+    if *tag == keys::MEMORY {
+        return None;
+    }
+    // The full stop distinguishes this key from that of a memory, whatever the name of a session.
+    Some(format!("{user}/{}.{}", char::from(*tag), hex::encode(rest)))
+}
+
+pub fn is_signing_key(name: &[u8]) -> bool {
+    name.starts_with(SIGNING_KEY_PREFIX.as_bytes()) && !name.contains(&b'/')
+}
+
+/// The store key of a changelog record.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StoreKey {
+    pub key: Vec<u8>,
+    /// Whether the record is a memory with a vector.
+    pub is_memory: bool,
+}
+
+/// Maps a changelog key to the key of the store. A restore maps a million keys, so the bytes of the
+/// name are reused for the result.
+pub fn named(mut name: Vec<u8>) -> Result<StoreKey> {
+    let Some(parsed) = std::str::from_utf8(&name).ok().and_then(parsed_name) else {
+        return Err(unknown(format!(
+            "the changelog has a record named {:?}",
+            String::from_utf8_lossy(&name)
+        )));
+    };
+    Ok(match parsed {
+        ParsedName::Via(partition) => StoreKey { key: keys::via(partition), is_memory: false },
+        ParsedName::Memory { user_bytes, id } => {
+            name.truncate(user_bytes);
+            StoreKey { key: keys::under(name, keys::MEMORY, id.into_bytes()), is_memory: true }
+        }
+        ParsedName::State { user_bytes, tag, rest } => {
+            name.truncate(user_bytes);
+            StoreKey { key: keys::under(name, tag, rest), is_memory: false }
+        }
+    })
+}
+
+/// A parsed changelog key. The first `user_bytes` bytes of the name are the prefix of the user's
+/// records.
+enum ParsedName {
+    Via(i32),
+    Memory { user_bytes: usize, id: Uuid },
+    State { user_bytes: usize, tag: u8, rest: Vec<u8> },
+}
+
+fn parsed_name(name: &str) -> Option<ParsedName> {
+    let Some((key, rest)) = name.rsplit_once('/') else {
+        let (VIA, partition) = name.split_once('.')? else { return None };
+        return partition.parse().ok().map(ParsedName::Via);
+    };
+    let (tenant, user) = key.split_once('/')?;
+    if !UserKey::are_names(tenant, user) {
+        return None;
+    }
+    let user_bytes = key.len() + 1;
+    match rest.split_once('.') {
+        None => rest.parse().ok().map(|id| ParsedName::Memory { user_bytes, id }),
+        Some((tag, rest)) => {
+            let &[tag] = tag.as_bytes() else { return None };
+            Some(ParsedName::State { user_bytes, tag, rest: hex::decode(rest).ok()? })
+        }
+    }
+}
+
+pub fn meta_bytes(identity: &Identity, applied: i64) -> Vec<u8> {
+    let meta = Meta {
+        kind: META.to_owned(),
+        format: format::VERSION,
+        applied_offset: applied,
+        cluster: identity.cluster.clone(),
+        topic: identity.topic.clone(),
+        partition: identity.partition,
+        partitions: identity.partitions,
+        model: identity.model.clone(),
+        dimensions: identity.dimensions,
+    };
+    serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
+}
+
+/// The checkpoint of a meta record. An error if the record is of another log or encoder, or of a
+/// newer format.
+pub fn applied_of(meta: &[u8], ours: &Identity) -> Result<i64> {
+    let meta: Meta = serde_json::from_slice(meta)
+        .map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
+    if meta.format > format::VERSION {
+        return Err(format::newer(meta.format));
+    }
+    let theirs = Identity {
+        cluster: meta.cluster,
+        topic: meta.topic,
+        partition: meta.partition,
+        partitions: meta.partitions,
+        model: meta.model,
+        dimensions: meta.dimensions,
+    };
+    check_identity(&theirs, ours).map_err(|fault| fault.about("the changelog"))?;
+    Ok(meta.applied_offset)
+}
+
+fn unknown(what: String) -> Fault {
+    Fault::stop(StopName::StoreNewer, format!("{what}; a newer keepsake may have written it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::key;
+
+    #[test]
+    fn the_changelog_key_of_a_record_maps_back_to_the_record() {
+        let zoe = key("zo\u{eb}");
+        let place = [keys::turn_ring(&zoe, "a/b.c \u{1f600}"), vec![5]].concat();
+        let keys = [
+            place,
+            keys::session(&zoe, "monday"),
+            keys::gate(&zoe),
+            keys::slot(&zoe, "home"),
+            keys::seen(&zoe.tenant_key(), "id-1"),
+            keys::via(12),
+        ];
+        for key in keys {
+            let name = state_name(&key).unwrap();
+            assert_eq!(
+                named(name.clone().into_bytes()).unwrap(),
+                StoreKey { key, is_memory: false },
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_changelog_key_of_a_memory_is_its_readable_id() {
+        let id = MemoryId(uuid::Uuid::from_u128(7));
+        for user in [key("zoe"), key("zoe").tenant_key()] {
+            assert_eq!(state_name(&keys::memory(&user, id)), None);
+            let key = keys::memory(&user, id);
+            assert_eq!(
+                named(format!("{user}/{id}").into_bytes()).unwrap(),
+                StoreKey { key, is_memory: true }
+            );
+        }
+        assert_eq!(state_name(&keys::applied()), None);
+    }
+
+    #[test]
+    fn a_memory_is_on_its_users_partition_until_its_tombstone() {
+        let to = Destination { topic: "keepsake.memories", partition: 3 };
+        let id = MemoryId(uuid::Uuid::from_u128(7));
+        let state = to.memory(&key("zoe"), id, Some(b"{}".to_vec()), Some(&[1]));
+        let gone = to.memory(&key("zoe"), id, None, None);
+        assert_eq!(state.key, Some(format!("{}/{id}", key("zoe")).into_bytes()));
+        assert_eq!((&state.key, state.partition), (&gone.key, gone.partition));
+        assert!(gone.value.is_none() && gone.headers == [state.headers[0].clone()]);
+        assert_eq!(state.headers[0], (KIND_HEADER.to_owned(), b"memory".to_vec()));
+    }
+
+    #[test]
+    fn an_unknown_changelog_key_is_an_error_and_not_skipped() {
+        for name in [
+            "",
+            "meta2",
+            "a",
+            "a/b",
+            "a/b/c",
+            "a/b/s.f",
+            "a/b/s.zz",
+            "a/b/xy.00",
+            "via.x",
+            "//s.00",
+        ] {
+            assert!(named(name.as_bytes().to_vec()).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_meta_record_is_read_by_its_own_shard_only() {
+        let ours = crate::store::tests::identity();
+        let bytes = meta_bytes(&ours, 41);
+        assert_eq!(applied_of(&bytes, &ours).unwrap(), 41);
+        assert!(applied_of(&bytes, &Identity { partition: 9, ..ours.clone() }).is_err());
+        assert!(applied_of(&bytes, &Identity { model: "another".into(), ..ours }).is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! Locates the files of each shard: a directory on this machine, or memory for tests, evaluations
+//! and the simulator.
+//!
+//! On disk, a shard has one directory under `store.dir`, named after its topic and partition, with
+//! `store` and `index` inside. In memory, only the records survive a simulated crash; the index is
+//! derived and begins empty.
+
+use crate::index::{self, Index, VectorBlocks};
+use crate::store::{self, Identity, InMemory, Opened, Store};
+use domain::fault::{Fault, Result, StopName};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The place where all shards of one process live.
+#[derive(Clone, Debug)]
+pub enum Home {
+    Directory(PathBuf),
+    Memory(MemoryHome),
+}
+
+/// The records of each shard by the shard's name. Clones share the same records.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryHome {
+    shards: Arc<Mutex<BTreeMap<String, InMemory>>>,
+}
+
+impl Home {
+    /// Opens or creates the store of one shard. `stamp_ms` becomes a part of the name under which
+    /// an unreadable store is moved aside.
+    pub fn store(
+        &self,
+        options: &store::Options,
+        identity: &Identity,
+        stamp_ms: i64,
+    ) -> Result<Opened> {
+        match self {
+            Home::Directory(dir) => {
+                Store::open(&shard_dir(dir, identity).join("store"), options, identity, stamp_ms)
+            }
+            Home::Memory(home) => {
+                let records = home.shards.lock().entry(name(identity)).or_default().clone();
+                Ok(Opened { store: Store::over(records, identity)?, rebuilt: None })
+            }
+        }
+    }
+
+    /// Opens or creates the index of one shard.
+    pub fn index(
+        &self,
+        options: index::Options,
+        room: Arc<VectorBlocks>,
+        identity: &Identity,
+    ) -> Result<Index> {
+        match self {
+            Home::Directory(dir) => Index::open(
+                &shard_dir(dir, identity).join("index"),
+                options,
+                room,
+                &generation(identity),
+            ),
+            Home::Memory(_) => Ok(Index::in_memory(options, room)),
+        }
+    }
+
+    /// Removes the store and the index of one shard.
+    pub fn wipe(&self, identity: &Identity) -> Result<()> {
+        match self {
+            Home::Directory(dir) => wipe(&shard_dir(dir, identity)),
+            Home::Memory(home) => {
+                home.shards.lock().remove(&name(identity));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl MemoryHome {
+    /// Replaces each shard's records by those that a new process would find after a crash: up to
+    /// `batches_lost` batches that were not flushed are missing. The crashed process keeps its own
+    /// copy and writes there unseen.
+    pub fn crash(&self, batches_lost: usize) {
+        for records in self.shards.lock().values_mut() {
+            *records = records.found_after_crash(batches_lost);
+        }
+    }
+
+    pub fn clear(&self) {
+        self.shards.lock().clear();
+    }
+}
+
+fn name(identity: &Identity) -> String {
+    format!("{}-{}", identity.topic, identity.partition)
+}
+
+/// Names the store that an index is derived from. An index of another generation is discarded.
+pub fn generation(identity: &Identity) -> String {
+    format!("{}/{}/{}", identity.cluster, identity.topic, identity.partition)
+}
+
+/// Returns the directory of one shard, below the directory of all shards.
+pub fn shard_dir(dir: &Path, identity: &Identity) -> PathBuf {
+    dir.join(name(identity))
+}
+
+fn wipe(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Fault::stop(
+            StopName::StoreUnwritable,
+            format!("cannot remove {}: {error}", dir.display()),
+        )),
+        _ => Ok(()),
+    }
+}

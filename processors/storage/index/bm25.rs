@@ -1,0 +1,375 @@
+//! BM25 over one user's own documents, field by field. No document of another user moves a score by
+//! a bit. This file does not know where documents and postings come from.
+//!
+//! The formula is [BM25](https://doi.org/10.1561/1500000019) (Robertson and Zaragoza, 2009) with
+//! the inverse document frequency of Lucene's `BM25Similarity`, and with the factor `k1 + 1` that
+//! [Lucene dropped later](https://issues.apache.org/jira/browse/LUCENE-8563):
+//!
+//! ```text
+//! idf(word)   = ln(1 + (N - n + 0.5) / (n + 0.5))     N documents of the user, n have the word
+//! tf(word, d) = (k1 + 1) f / (f + k1 (1 - b + b len / mean))     f times the word, len stems
+//! bm25(d)     = sum over words: count in the query * idf * tf
+//! ```
+//!
+//! 1. [`QueryMatches`] collects the user's documents as rows, and for each word of the query the
+//!    rows and term frequencies of each field.
+//! 2. [`Bm25::scored`] computes for every row `own + previous * shortness * previous turns`. The
+//!    two turns before count as one field with its own `n` and mean; `shortness` lowers their part
+//!    for documents with more than `short_words` words.
+//! 3. [`ScoredDocuments::best`] selects the highest scores. [`ScoredDocuments::of`] computes the remaining numbers
+//!    (`before`, `after`, `shared`) for the few documents that a ranking looks at.
+
+use super::TopK;
+use super::document::{FieldCounts, Lengths, TextField};
+use domain::MemoryId;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Slots of the id pre-filter in [`ScoredDocuments::of`]. 400 ids fill about 1 % of 32,768 one-byte slots,
+/// which fit in the L1 cache.
+const FILTER_SLOTS: usize = 1 << 15;
+
+/// Parameters of the score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bm25 {
+    /// Saturation: the lower, the sooner a repeated word stops adding.
+    pub k1: f32,
+    /// Length normalisation: 0 ignores the length of a document, 1 normalises fully.
+    pub b: f32,
+    /// Weight of the words of the two turns before, relative to the document's own words.
+    pub previous: f32,
+    /// Number of words above which the weight of the turns before falls.
+    pub short_words: f32,
+}
+
+/// A user's live documents, one in each row, and the matches of each query word.
+pub struct QueryMatches<'q> {
+    pub rows: Rows,
+    pub words: Vec<WordMatches<'q>>,
+}
+
+/// The rows of a search: the columns shared with the doc-id cache, then the rows added later.
+#[derive(Default)]
+pub struct Rows {
+    cached: Arc<Columns>,
+    more: Columns,
+}
+
+/// Rows by column, because most passes over all rows read one column.
+#[derive(Default)]
+pub struct Columns {
+    ids: Vec<MemoryId>,
+    /// [`Lengths::packed`].
+    lengths: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DocRow {
+    pub id: MemoryId,
+    pub lengths: Lengths,
+}
+
+/// The matches of one query word.
+pub struct WordMatches<'q> {
+    pub text: &'q str,
+    /// Occurrences of the word in the query.
+    query_count: u32,
+    /// For each field: row and term frequency. Invariant: rows ascend, each stands at most once.
+    pub fields: [Vec<(u32, u32)>; TextField::ALL.len()],
+}
+
+/// Scores of the words of one document.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WordScores {
+    /// BM25 of the own words plus the weighted BM25 of the turns before.
+    pub own: f32,
+    /// BM25 of the turn before, as if that turn were one of the user's documents.
+    pub before: f32,
+    /// BM25 of the turn after, likewise.
+    pub after: f32,
+    /// Share of the query, weighted by inverse document frequency, that the own words contain.
+    /// `None` if the query has no words.
+    pub shared: Option<f32>,
+}
+
+/// The own score of every document of a user, and the matches to compute more for a few of them.
+pub struct ScoredDocuments<'q> {
+    bm25: Bm25,
+    matches: QueryMatches<'q>,
+    /// By row.
+    own: Vec<f32>,
+    own_mean: f64,
+}
+
+impl Columns {
+    pub fn push(&mut self, row: DocRow) {
+        self.ids.push(row.id);
+        self.lengths.push(row.lengths.packed());
+    }
+
+    pub fn extend(&mut self, other: &Columns, rows: Range<usize>) {
+        self.ids.extend_from_slice(&other.ids[rows.clone()]);
+        self.lengths.extend_from_slice(&other.lengths[rows]);
+    }
+
+    pub fn ids(&self) -> &[MemoryId] {
+        &self.ids
+    }
+
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub fn shrink_to_fit(&mut self) {
+        self.ids.shrink_to_fit();
+        self.lengths.shrink_to_fit();
+    }
+
+    pub fn row(&self, row: usize) -> DocRow {
+        DocRow { id: self.ids[row], lengths: Lengths::unpacked(self.lengths[row]) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.ids.capacity() * size_of::<MemoryId>() + self.lengths.capacity() * size_of::<u64>()
+    }
+}
+
+impl Rows {
+    /// Shares the columns of the doc-id cache instead of copying them. Order matters: before any
+    /// `push`, because cached rows come first.
+    pub fn begin_with(&mut self, cached: Arc<Columns>) {
+        debug_assert!(self.len() == 0, "cached rows come before all others");
+        self.cached = cached;
+    }
+
+    pub fn push(&mut self, row: DocRow) {
+        self.more.push(row);
+    }
+
+    pub fn len(&self) -> usize {
+        self.cached.len() + self.more.len()
+    }
+
+    pub fn of(&self, row: u32) -> DocRow {
+        let row = row as usize;
+        if row < self.cached.len() {
+            self.cached.row(row)
+        } else {
+            self.more.row(row - self.cached.len())
+        }
+    }
+
+    fn columns(&self) -> [&Columns; 2] {
+        [&self.cached, &self.more]
+    }
+
+    fn lengths(&self) -> impl Iterator<Item = Lengths> {
+        let packed = self.cached.lengths.iter().chain(&self.more.lengths);
+        packed.map(|packed| Lengths::unpacked(*packed))
+    }
+}
+
+impl<'q> QueryMatches<'q> {
+    /// Prepares the words of the query; no document is matched yet.
+    pub fn empty(query_terms: &'q [String]) -> QueryMatches<'q> {
+        let mut words: Vec<WordMatches<'q>> = Vec::new();
+        let mut places: HashMap<&str, usize, RandomState> = HashMap::default();
+        for text in query_terms {
+            let place = *places.entry(text).or_insert(words.len());
+            match words.get_mut(place) {
+                Some(word) => word.query_count += 1,
+                None => {
+                    words.push(WordMatches { text, query_count: 1, fields: Default::default() })
+                }
+            }
+        }
+        QueryMatches { rows: Rows::default(), words }
+    }
+
+    pub fn length_total(&self) -> u64 {
+        self.rows.lengths().map(|lengths| u64::from(lengths.own)).sum()
+    }
+}
+
+impl WordMatches<'_> {
+    #[inline]
+    pub fn add(&mut self, row: u32, counts: FieldCounts) {
+        for (field, count) in self.fields.iter_mut().zip(counts) {
+            if count > 0 {
+                field.push((row, count));
+            }
+        }
+    }
+
+    fn in_field(&self, field: TextField) -> &[(u32, u32)] {
+        &self.fields[field as usize]
+    }
+
+    /// The term frequency in that field of that row.
+    fn count(&self, field: TextField, row: u32) -> Option<u32> {
+        let matches = self.in_field(field);
+        matches.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| matches[at].1)
+    }
+
+    /// Inverse document frequency, times the occurrences in the query.
+    fn weight(&self, matching: usize, documents: usize) -> f64 {
+        f64::from(self.query_count) * inverse_document_frequency(matching, documents)
+    }
+}
+
+fn inverse_document_frequency(matching: usize, documents: usize) -> f64 {
+    let matching = matching as f64;
+    (1.0 + (documents as f64 - matching + 0.5) / (matching + 0.5)).ln()
+}
+
+impl ScoredDocuments<'_> {
+    /// The best documents that contain a query word, best first; among equal scores the smaller id
+    /// comes first.
+    pub fn best(&self, limit: usize) -> Vec<(MemoryId, f32)> {
+        let mut best = TopK::new(limit);
+        let mut own = self.own.iter();
+        for columns in self.matches.rows.columns() {
+            let scores = columns.ids.iter().zip(own.by_ref());
+            scores.filter(|(_, own)| **own > 0.0).for_each(|(id, own)| best.offer(id, *own));
+        }
+        best.sorted()
+    }
+
+    /// The score of a document of mean length that contains every query word once. A word that no
+    /// document contains counts as the rarest.
+    pub fn information(&self) -> f32 {
+        let documents = self.matches.rows.len();
+        let words = self.matches.words.iter();
+        words
+            .map(|word| inverse_document_frequency(word.in_field(TextField::Own).len(), documents))
+            .sum::<f64>() as f32
+    }
+
+    /// The scores of these documents, in the order of `ids`; zeros for an id of another user.
+    pub fn of(&self, ids: &[MemoryId]) -> Vec<WordScores> {
+        if ids.is_empty() {
+            return Vec::new();
+        }
+        let place: HashMap<MemoryId, usize, RandomState> =
+            ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+        // Most rows are none of `ids`: the pre-filter rejects them sooner than the map.
+        let mut may_be = [false; FILTER_SLOTS];
+        ids.iter().for_each(|id| may_be[filter_slot(id)] = true);
+        let mut words = vec![WordScores::default(); ids.len()];
+        let ids = self.matches.rows.columns().into_iter().flat_map(|columns| &columns.ids);
+        (0..).zip(ids).filter(|(_, id)| may_be[filter_slot(id)]).for_each(|(row, id)| {
+            if let Some(place) = place.get(id) {
+                words[*place] = self.words_of(row);
+            }
+        });
+        words
+    }
+
+    /// The neighbouring turns are measured with the frequencies and the mean length of the user's
+    /// own documents, because those turns belong to the same user.
+    fn words_of(&self, row: u32) -> WordScores {
+        let documents = self.matches.rows.len();
+        let lengths = self.matches.rows.of(row).lengths;
+        let mut before = 0.0;
+        let mut after = 0.0;
+        let mut shared = 0.0;
+        let mut total = 0.0;
+        for word in &self.matches.words {
+            let weight = word.weight(word.in_field(TextField::Own).len(), documents);
+            before += self.neighbour(word, weight, TextField::Before, row, lengths.before);
+            after += self.neighbour(word, weight, TextField::After, row, lengths.after);
+            total += weight;
+            shared += word.count(TextField::Own, row).map_or(0.0, |_| weight);
+        }
+        let shared = (total > 0.0).then(|| (shared / total) as f32);
+        WordScores {
+            own: self.own[row as usize],
+            before: before as f32,
+            after: after as f32,
+            shared,
+        }
+    }
+
+    fn neighbour(
+        &self,
+        word: &WordMatches,
+        weight: f64,
+        field: TextField,
+        row: u32,
+        length: u32,
+    ) -> f64 {
+        word.count(field, row)
+            .map_or(0.0, |count| weight * self.bm25.saturated(count, length.max(1), self.own_mean))
+    }
+}
+
+impl Bm25 {
+    pub fn scored(self, matches: QueryMatches) -> ScoredDocuments {
+        let rows = &matches.rows;
+        let documents = rows.len();
+        let mut own_total = 0;
+        let mut previous_total = 0;
+        for lengths in rows.lengths() {
+            own_total += u64::from(lengths.own);
+            previous_total += u64::from(lengths.previous());
+        }
+        let own_mean = own_total as f64 / documents as f64;
+        let previous_mean = previous_total as f64 / documents as f64;
+        let mut own = vec![0.0; documents];
+        let mut previous = vec![0.0; documents];
+        for word in &matches.words {
+            let weight = word.weight(word.in_field(TextField::Own).len(), documents);
+            for &(row, count) in word.in_field(TextField::Own) {
+                own[row as usize] +=
+                    weight * self.saturated(count, rows.of(row).lengths.own, own_mean);
+            }
+            let both = merged(word.in_field(TextField::Before), word.in_field(TextField::Earlier));
+            let weight = word.weight(both.len(), documents);
+            for (row, count) in both {
+                previous[row as usize] +=
+                    weight * self.saturated(count, rows.of(row).lengths.previous(), previous_mean);
+            }
+        }
+        let own = rows
+            .lengths()
+            .zip(own.into_iter().zip(previous))
+            .map(|(lengths, (own, previous))| {
+                let words = f64::from(lengths.words.max(1));
+                let shortness = (f64::from(self.short_words) / words).min(1.0);
+                (own + f64::from(self.previous) * shortness * previous) as f32
+            })
+            .collect();
+        ScoredDocuments { bm25: self, matches, own, own_mean }
+    }
+
+    /// The saturated and length-normalised term frequency, at most `k1 + 1`. Multiplied by the mean
+    /// length, so that one division is left: this runs once for each match.
+    fn saturated(self, count: u32, length: u32, length_mean: f64) -> f64 {
+        let k1 = f64::from(self.k1);
+        let b = f64::from(self.b);
+        let count = f64::from(count);
+        (k1 + 1.0) * count * length_mean
+            / (count * length_mean + k1 * (length_mean - b * length_mean + b * f64::from(length)))
+    }
+}
+
+fn filter_slot(id: &MemoryId) -> usize {
+    id.0.as_u64_pair().1 as usize % FILTER_SLOTS
+}
+
+/// Merges two lists of rows and adds the term frequencies of a row that stands in both.
+fn merged(one: &[(u32, u32)], other: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut both = Vec::with_capacity(one.len() + other.len());
+    let mut rest = other.iter().copied().peekable();
+    for &(row, count) in one {
+        while let Some(before) = rest.next_if(|(other, _)| *other < row) {
+            both.push(before);
+        }
+        let also = rest.next_if(|(other, _)| *other == row).map_or(0, |(_, count)| count);
+        both.push((row, count + also));
+    }
+    both.extend(rest);
+    both
+}

@@ -1,0 +1,231 @@
+//! Opens, writes and commits the tantivy directory of one shard. Each commit carries a note: the
+//! format and the event offset up to which the index has applied the store.
+//!
+//! The directory is derived data: an index that does not open, is damaged or has another format,
+//! stemmer or generation is removed and started anew, never repaired.
+
+use super::doc_id_cache::DocIdCache;
+use super::segments::{SchemaFields, Segments};
+use super::tokens::{KEYED, KeyedTokenizer};
+use super::{Document, Options};
+use domain::fault::{Fault, Result, StopName};
+use domain::{MemoryId, UserKey};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+use tantivy::directory::error::LockError;
+use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
+use tantivy::schema::Schema;
+use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, TantivyError};
+use text::STEMS_VERSION;
+
+/// Must change with the written form of a document: fields, terms, lengths.
+const FORMAT: u32 = 4;
+
+/// The minimum that tantivy accepts.
+const WRITER_BYTES_MIN: usize = 15_000_000;
+
+/// A segment with more deleted documents than this is merged. The default of tantivy never merges
+/// because of deletions.
+const DEAD_RATIO_MAX: f32 = 0.2;
+
+pub struct IndexDir {
+    /// `None` only while the directory is being closed.
+    writer: Option<IndexWriter>,
+    reader: IndexReader,
+    schema: Schema,
+    fields: SchemaFields,
+    doc_ids: Arc<DocIdCache>,
+    generation: String,
+}
+
+pub struct OpenedDir {
+    pub dir: IndexDir,
+    /// The event offset of the last commit.
+    pub mark: Option<i64>,
+    /// The reason for which a former index was removed.
+    pub discarded: Option<String>,
+}
+
+/// The payload of a commit, as JSON. A reader of another format must still find these names.
+#[derive(Serialize, Deserialize)]
+struct CommitNote {
+    format: u32,
+    stems: u32,
+    generation: String,
+    mark: i64,
+}
+
+impl IndexDir {
+    pub fn open(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
+        IndexDir::open_or_create(path, options, generation)
+            .map_err(|fault| fault.about(format_args!("opens the index {}", path.display())))
+    }
+
+    fn open_or_create(path: &Path, options: Options, generation: &str) -> Result<OpenedDir> {
+        let (index, mark, discarded) = match open_existing(path, generation) {
+            Ok(Some((index, mark))) => (index, mark, None),
+            Ok(None) => (create(path)?, None, None),
+            Err(why) => (create(path)?, None, Some(why)),
+        };
+        let dir = IndexDir::of(index, options, generation).map_err(unopened)?;
+        Ok(OpenedDir { dir, mark, discarded })
+    }
+
+    fn of(index: tantivy::Index, options: Options, generation: &str) -> tantivy::Result<IndexDir> {
+        index.tokenizers().register(KEYED, KeyedTokenizer::default());
+        let doc_ids = Arc::new(DocIdCache::new(options.documents_bytes_max));
+        let options = IndexWriterOptions::builder()
+            .memory_budget_per_thread(options.writer_bytes.max(WRITER_BYTES_MIN))
+            .num_worker_threads(1)
+            .num_merge_threads(1)
+            .build();
+        let writer = index.writer_with_options(options)?;
+        // A killed process may leave files that no commit names, under names that the next commit
+        // uses again.
+        writer.garbage_collect_files().wait()?;
+        let mut policy = LogMergePolicy::default();
+        policy.set_del_docs_ratio_before_merge(DEAD_RATIO_MAX);
+        writer.set_merge_policy(Box::new(policy));
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+        let (schema, fields) = SchemaFields::schema();
+        Ok(IndexDir {
+            writer: Some(writer),
+            reader,
+            schema,
+            fields,
+            doc_ids,
+            generation: generation.to_owned(),
+        })
+    }
+
+    /// Opens the segments of the last commit.
+    pub fn segments(&self) -> Result<Segments> {
+        self.reader
+            .reload()
+            .and_then(|()| {
+                Segments::of(self.reader.searcher(), self.fields, Arc::clone(&self.doc_ids))
+            })
+            .map_err(unreadable)
+    }
+
+    /// Writes upserts and removals as one commit, all or nothing. After a failure the same changes,
+    /// and others, may be written again.
+    pub fn commit<'d>(
+        &mut self,
+        mut changes: impl Iterator<Item = (&'d UserKey, MemoryId, Option<&'d Document>)>,
+        mark: i64,
+    ) -> Result<()> {
+        changes
+            .try_for_each(|(key, id, document)| self.write(key, id, document))
+            .map_err(unwritable)?;
+        let note = CommitNote {
+            format: FORMAT,
+            stems: STEMS_VERSION,
+            generation: self.generation.clone(),
+            mark,
+        };
+        let note = serde_json::to_string(&note).expect("numbers and a string are always JSON");
+        let mut commit = self.writer().prepare_commit().map_err(unwritable)?;
+        commit.set_payload(&note);
+        commit.commit().map_err(unwritable)?;
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        key: &UserKey,
+        id: MemoryId,
+        document: Option<&Document>,
+    ) -> tantivy::Result<()> {
+        let id = self.fields.id_term(key, id);
+        let document =
+            document.map(|document| self.fields.document(&self.schema, document)).transpose()?;
+        let writer = self.writer();
+        writer.delete_term(id);
+        document.map_or(Ok(()), |document| writer.add_document(document).map(drop))
+    }
+
+    fn writer(&mut self) -> &mut IndexWriter {
+        self.writer.as_mut().expect("only `drop` takes the writer")
+    }
+}
+
+impl Drop for IndexDir {
+    /// Waits for the running merge: a merge writes the result and removes files, and the next owner
+    /// of the directory would miss one of them.
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.set_merge_policy(Box::new(NoMergePolicy));
+            if let Err(error) = writer.wait_merging_threads() {
+                tracing::warn!(%error, "cannot finish a merge of the index");
+            }
+        }
+    }
+}
+
+type Existing = (tantivy::Index, Option<i64>);
+
+/// Opens the existing index with the offset of its last commit. `None` if there is no index; an
+/// error gives the reason for which the index cannot be kept.
+fn open_existing(dir: &Path, generation: &str) -> std::result::Result<Option<Existing>, String> {
+    if !dir.join("meta.json").exists() {
+        return Ok(None);
+    }
+    let index = tantivy::Index::open_in_dir(dir).map_err(|error| error.to_string())?;
+    let damaged = index.validate_checksum().map_err(|error| error.to_string())?;
+    if let Some(file) = damaged.iter().next() {
+        return Err(format!("a file is damaged: {}", file.display()));
+    }
+    if index.schema() != SchemaFields::schema().0 {
+        return Err("it has other fields".to_owned());
+    }
+    let meta = index.load_metas().map_err(|error| error.to_string())?;
+    let mark = meta.payload.map(|note| mark_of(&note, generation)).transpose()?;
+    Ok(Some((index, mark)))
+}
+
+fn mark_of(note: &str, generation: &str) -> std::result::Result<i64, String> {
+    let note: CommitNote = serde_json::from_str(note)
+        .map_err(|error| format!("the note of its last commit cannot be read: {error}"))?;
+    if note.format != FORMAT {
+        Err(format!("its format is {}, not {FORMAT}", note.format))
+    } else if note.stems != STEMS_VERSION {
+        Err(format!("its stemmer has version {}, not {STEMS_VERSION}", note.stems))
+    } else if note.generation != generation {
+        Err(format!("its generation is {}, not {generation}", note.generation))
+    } else {
+        Ok(note.mark)
+    }
+}
+
+fn create(dir: &Path) -> Result<tantivy::Index> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).map_err(unwritable)?;
+    }
+    std::fs::create_dir_all(dir).map_err(unwritable)?;
+    let settings =
+        IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
+    tantivy::Index::builder()
+        .schema(SchemaFields::schema().0)
+        .settings(settings)
+        .create_in_dir(dir)
+        .map_err(unwritable)
+}
+
+fn unopened(error: TantivyError) -> Fault {
+    match error {
+        TantivyError::LockFailure(LockError::LockBusy, _) => {
+            Fault::stop(StopName::StoreLocked, "another process writes to it")
+        }
+        other => unwritable(other),
+    }
+}
+
+fn unwritable(error: impl std::fmt::Display) -> Fault {
+    Fault::stop(StopName::IndexUnwritable, format!("writes the index: {error}"))
+}
+
+pub fn unreadable(error: impl std::fmt::Display) -> Fault {
+    Fault::stop(StopName::IndexUnwritable, format!("reads the index: {error}"))
+}

@@ -1,0 +1,133 @@
+//! Finds the memories of one shard by words (BM25) and by vectors (cosine). Both engines are
+//! derived from the store and can be rebuilt from the store at any time. This module does not
+//! decode memories, interpret questions or fuse the results of the two engines.
+//!
+//! # tantivy is a postings file, scoring is per user
+//!
+//! [tantivy](https://docs.rs/tantivy) writes terms, postings and columns to disk, merges segments
+//! and commits atomically. Nothing else of tantivy is used: no stored fields, no field norms, no
+//! tantivy query and no tantivy score. The reason is the law `isolated` (`processors/README.md`):
+//! no memory of another user may move a score. A tantivy score depends on the document frequencies
+//! and the mean length of a whole segment, thus on the neighbours. Therefore every term begins with
+//! the `tenant/user` key, and [`bm25`] scores the user's own documents with frequencies and lengths
+//! counted over exactly those documents. The price: every search reads the document list of the
+//! user, which `doc_id_cache` keeps for recent users, and cannot stop early.
+
+mod block;
+mod bm25;
+mod disk;
+mod doc_id_cache;
+mod document;
+mod mem_segment;
+mod segments;
+mod text;
+mod tokens;
+mod vectors;
+
+pub use bm25::{Bm25, ScoredDocuments, WordScores};
+pub use document::{Document, SearchText};
+pub use text::TextIndex;
+pub use vectors::{CacheCounts, VectorBlocks, Vectors};
+
+use domain::fault::Result;
+use domain::{MemoryId, UserKey, Vector};
+use std::cmp::Ordering;
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Memory for the words of one flush, before `IndexWriter` cuts a segment of their own. At
+    /// least 15 MB, the minimum of tantivy, are used.
+    pub writer_bytes: usize,
+    /// Number of changes in memory that make a flush due.
+    pub tail_max: usize,
+    /// Limit of the doc-id cache of one shard.
+    pub documents_bytes_max: usize,
+}
+
+/// The text index and the vectors of one shard.
+pub struct Index {
+    pub text: TextIndex,
+    pub vectors: Vectors,
+}
+
+impl Index {
+    pub fn open(
+        dir: &Path,
+        options: Options,
+        room: Arc<VectorBlocks>,
+        generation: &str,
+    ) -> Result<Index> {
+        // A directory of its own: an index that cannot be kept is removed with its whole directory.
+        let text = TextIndex::open(&dir.join("text"), options, generation)?;
+        Ok(Index { text, vectors: Vectors::new(room) })
+    }
+
+    pub fn in_memory(options: Options, room: Arc<VectorBlocks>) -> Index {
+        Index { text: TextIndex::in_memory(options), vectors: Vectors::new(room) }
+    }
+
+    /// Adds or replaces a memory. Order matters: the store must hold the memory already, because a
+    /// block of vectors that is not cached is read from the store.
+    pub fn put(&self, document: Document, vector: &Vector) {
+        self.vectors.put(&document.key, document.id, vector);
+        self.text.put(document);
+    }
+
+    /// Removes a memory. Order matters: the store must have removed the memory already, see `put`.
+    pub fn remove(&self, key: &UserKey, id: MemoryId) {
+        self.vectors.remove(key, id);
+        self.text.remove(key, id);
+    }
+}
+
+/// Selects the `limit` highest scores of a stream; among equal scores the smaller id wins. Holds at
+/// most twice `limit` entries.
+struct TopK {
+    limit: usize,
+    kept: Vec<(MemoryId, f32)>,
+    /// A lower score cannot be among the best any more.
+    least: f32,
+}
+
+impl TopK {
+    fn new(limit: usize) -> TopK {
+        TopK {
+            limit,
+            kept: Vec::new(),
+            least: if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY },
+        }
+    }
+
+    fn may_take(&self, score: f32) -> bool {
+        score >= self.least
+    }
+
+    fn offer(&mut self, id: &MemoryId, score: f32) {
+        if self.may_take(score) {
+            self.kept.push((*id, score));
+            if self.kept.len() >= self.limit.saturating_mul(2) {
+                self.cut();
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        if let Some(last) = self.limit.checked_sub(1).filter(|last| *last < self.kept.len()) {
+            let (_, (_, least), _) = self.kept.select_nth_unstable_by(last, TopK::best_first);
+            self.least = *least;
+        }
+        self.kept.truncate(self.limit);
+    }
+
+    fn sorted(mut self) -> Vec<(MemoryId, f32)> {
+        self.cut();
+        self.kept.sort_unstable_by(TopK::best_first);
+        self.kept
+    }
+
+    fn best_first(a: &(MemoryId, f32), b: &(MemoryId, f32)) -> Ordering {
+        b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+    }
+}

@@ -1,0 +1,409 @@
+//! Reads the text index of one tantivy commit: which documents a user has, and which of them
+//! contain the words of a query. The in-memory segments, which are newer, are not known here.
+//!
+//! Invariant: a search for one user cannot reach the postings of another, because every term begins
+//! with the `tenant/user` key (see `tokens.rs`) and no user can spell the key of another.
+//!
+//! `gather` runs once for each search:
+//!
+//! 1. Take the user's live documents of each segment from the [`DocIdCache`], as ascending document
+//!    numbers with rows (id and lengths).
+//! 2. Leave out documents that a newer layer hides. Mostly there are none, and the cached rows are
+//!    shared instead of copied.
+//! 3. For each query word and segment, walk the postings of the word and the document list together
+//!    ([galloping search](https://en.wikipedia.org/wiki/Exponential_search) in the list) and count
+//!    the positions: a position is the number of a field, not a place in the text.
+//!
+//! The postings and positions are read block by block through tantivy's own readers. tantivy's
+//! `SegmentPostings::positions` would search the positions from the beginning of the block for each
+//! document.
+
+use super::bm25::{DocRow, QueryMatches, Rows};
+use super::doc_id_cache::{DocIdCache, SegmentDocs, Stamp, UserDocs};
+use super::document::{Document, FieldCounts, Lengths};
+use super::tokens::{KEYED, joined, user_term};
+use domain::{MemoryId, UserKey};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tantivy::columnar::ColumnValues;
+use tantivy::directory::{CompositeFile, FileSlice};
+use tantivy::error::DataCorruption;
+use tantivy::index::SegmentComponent;
+use tantivy::positions::PositionReader;
+use tantivy::postings::TermInfo;
+use tantivy::schema::{
+    BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions,
+};
+use tantivy::{
+    DocId, DocSet, InvertedIndexReader, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term,
+};
+use uuid::Uuid;
+
+/// The fields of the tantivy schema. No stored fields and no field norms: lengths are kept exactly
+/// in a column, contents live in the store.
+#[derive(Clone, Copy)]
+pub struct SchemaFields {
+    terms: Field,
+    /// The user's key and the id as one term, for deletion and listing.
+    id: Field,
+}
+
+const ID_HIGH: &str = "id_high";
+const ID_LOW: &str = "id_low";
+const LENGTHS: &str = "lengths";
+
+impl SchemaFields {
+    pub fn schema() -> (Schema, SchemaFields) {
+        let mut schema = Schema::builder();
+        let indexing = TextFieldIndexing::default()
+            .set_tokenizer(KEYED)
+            .set_fieldnorms(false)
+            .set_index_option(IndexRecordOption::WithFreqsAndPositions);
+        let terms =
+            schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
+        let id = schema.add_bytes_field("id", BytesOptions::default().set_indexed());
+        for name in [ID_HIGH, ID_LOW, LENGTHS] {
+            schema.add_u64_field(name, NumericOptions::default().set_fast());
+        }
+        (schema.build(), SchemaFields { terms, id })
+    }
+
+    pub fn document(
+        &self,
+        schema: &Schema,
+        document: &Document,
+    ) -> tantivy::Result<TantivyDocument> {
+        let (high, low) = document.id.0.as_u64_pair();
+        let mut written = TantivyDocument::default();
+        let text = document.text();
+        written.add_text(self.terms, joined(&document.key, &text));
+        written.add_bytes(self.id, &id_bytes(&document.key, document.id));
+        for (name, value) in [(ID_HIGH, high), (ID_LOW, low), (LENGTHS, text.lengths().packed())] {
+            written.add_u64(schema.get_field(name)?, value);
+        }
+        Ok(written)
+    }
+
+    pub fn id_term(&self, key: &UserKey, id: MemoryId) -> Term {
+        Term::from_field_bytes(self.id, &id_bytes(key, id))
+    }
+}
+
+/// Joins key and id without a separator: the id is the last 16 bytes. The key comes first, because
+/// the term dictionary stores a common prefix once.
+fn id_bytes(key: &UserKey, id: MemoryId) -> Vec<u8> {
+    [key.as_str().as_bytes(), id.0.as_bytes()].concat()
+}
+
+/// The reverse of `id_bytes`. Terms come in order, so the key of the previous term is tried first:
+/// mostly both belong to the same user.
+fn key_and_id(bytes: &[u8], previous: Option<&UserKey>) -> Option<(UserKey, MemoryId)> {
+    let (key, id) = bytes.split_last_chunk::<16>()?;
+    let key = match previous {
+        Some(previous) if previous.as_str().as_bytes() == key => previous.clone(),
+        _ => UserKey::parse(std::str::from_utf8(key).ok()?)?,
+    };
+    Some((key, MemoryId(Uuid::from_bytes(*id))))
+}
+
+/// The segments of one commit.
+pub struct Segments {
+    fields: SchemaFields,
+    all: Vec<DiskSegment>,
+    doc_ids: Arc<DocIdCache>,
+    /// Keeps tantivy from deleting the files of this commit.
+    _searcher: Option<Searcher>,
+}
+
+/// Invariant: every document has one value in each column, so that the number of a document is its
+/// row in a column.
+struct DiskSegment {
+    reader: SegmentReader,
+    terms: Arc<InvertedIndexReader>,
+    /// The positions of all terms, in the order of their postings.
+    positions: FileSlice,
+    id_high: Arc<dyn ColumnValues<u64>>,
+    id_low: Arc<dyn ColumnValues<u64>>,
+    lengths: Arc<dyn ColumnValues<u64>>,
+}
+
+impl Segments {
+    pub fn of(
+        searcher: Searcher,
+        fields: SchemaFields,
+        doc_ids: Arc<DocIdCache>,
+    ) -> tantivy::Result<Segments> {
+        let all = searcher
+            .segment_readers()
+            .iter()
+            .map(|reader| DiskSegment::open(searcher.index(), reader, fields))
+            .collect::<tantivy::Result<_>>()?;
+        Ok(Segments { fields, all, doc_ids, _searcher: Some(searcher) })
+    }
+
+    /// The segments of an index without a disk.
+    pub fn none() -> Segments {
+        Segments {
+            fields: SchemaFields::schema().1,
+            all: Vec::new(),
+            doc_ids: Arc::new(DocIdCache::new(0)),
+            _searcher: None,
+        }
+    }
+
+    /// Adds the user's documents that no newer layer hides. `hidden` is `None` if the newer layers
+    /// have no change of this user.
+    pub fn gather(
+        &self,
+        key: &UserKey,
+        matches: &mut QueryMatches,
+        hidden: Option<&dyn Fn(MemoryId) -> bool>,
+    ) -> tantivy::Result<()> {
+        let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
+        let stamps: Vec<Stamp> =
+            self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
+        let user_docs = self.doc_ids.of(key, &stamps, |n| self.all[n].user_docs(&key_alone))?;
+        // The newer change of a user mostly is a new memory, which hides nothing here.
+        let hidden = hidden.filter(|hidden| user_docs.rows.ids().iter().any(|id| hidden(*id)));
+        if hidden.is_none() {
+            matches.rows.begin_with(Arc::clone(&user_docs.rows));
+        }
+        let words = matches.words.iter();
+        let terms: Vec<Term> = words.map(|word| self.term(key, word.text)).collect();
+        for (segment, part) in
+            self.all.iter().zip(&user_docs.parts).filter(|(_, part)| !part.docs.is_empty())
+        {
+            let (first_row, docs) = match hidden {
+                None => (part.first_row, Cow::Borrowed(&part.docs)),
+                Some(hidden) => (
+                    matches.rows.len(),
+                    Cow::Owned(add_visible(&user_docs, part, hidden, &mut matches.rows)),
+                ),
+            };
+            if docs.is_empty() {
+                continue;
+            }
+            for (word, term) in matches.words.iter_mut().zip(&terms) {
+                segment.each_match(term, &docs, |row, counts| {
+                    word.add(first_row as u32 + row, counts)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one of the user's documents that no newer layer hides has the term.
+    pub fn has(
+        &self,
+        key: &UserKey,
+        term: &str,
+        hidden: impl Fn(MemoryId) -> bool,
+    ) -> tantivy::Result<bool> {
+        let term = self.term(key, term);
+        for segment in &self.all {
+            let mut is_there = false;
+            segment.each_live(&term, |doc| is_there = is_there || !hidden(segment.id(doc)))?;
+            if is_there {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The user's terms with this prefix, terms of deleted and hidden documents included. Costs one
+    /// lookup for each segment and a step for each term: most users have no such terms, and to look
+    /// up every possible term in many segments would be expensive.
+    pub fn terms_from(&self, key: &UserKey, prefix: char) -> tantivy::Result<BTreeSet<String>> {
+        let user_prefix = user_term(key, "");
+        let from = user_term(key, prefix.encode_utf8(&mut [0; 4]));
+        let mut found = BTreeSet::new();
+        for segment in &self.all {
+            let mut terms = segment.terms.terms().range().ge(&from).into_stream()?;
+            while terms.advance() && terms.key().starts_with(from.as_bytes()) {
+                let term = String::from_utf8_lossy(&terms.key()[user_prefix.len()..]);
+                found.insert(term.into_owned());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Every live document, by user and id.
+    pub fn ids(&self) -> tantivy::Result<Vec<(UserKey, MemoryId)>> {
+        let mut ids = Vec::new();
+        for segment in &self.all {
+            segment.ids(self.fields.id, &mut ids)?;
+        }
+        Ok(ids)
+    }
+
+    fn term(&self, key: &UserKey, stem: &str) -> Term {
+        Term::from_field_text(self.fields.terms, &user_term(key, stem))
+    }
+}
+
+impl DiskSegment {
+    fn open(
+        index: &tantivy::Index,
+        reader: &SegmentReader,
+        fields: SchemaFields,
+    ) -> tantivy::Result<DiskSegment> {
+        // A segment that was merged meanwhile may have lost its file; the reader has that file
+        // mapped, and `open_read` opens the mapping.
+        let files = index.segment(index.new_segment_meta(reader.segment_id(), reader.max_doc()));
+        let positions = CompositeFile::open(&files.open_read(SegmentComponent::Positions)?)?;
+        Ok(DiskSegment {
+            terms: reader.inverted_index(fields.terms)?,
+            positions: positions
+                .open_read(fields.terms)
+                .ok_or_else(|| DataCorruption::comment_only("no positions"))?,
+            id_high: column(reader, ID_HIGH)?,
+            id_low: column(reader, ID_LOW)?,
+            lengths: column(reader, LENGTHS)?,
+            reader: reader.clone(),
+        })
+    }
+
+    /// The user's documents that are not deleted, with their rows. `key_alone` is the term of the
+    /// bare key, which every document of the user has.
+    fn user_docs(&self, key_alone: &Term) -> tantivy::Result<(Vec<DocId>, Vec<DocRow>)> {
+        let mut docs = Vec::new();
+        self.each_live(key_alone, |doc| docs.push(doc))?;
+        docs.shrink_to_fit();
+        let high = values(&self.id_high, &docs);
+        let low = values(&self.id_low, &docs);
+        let ids =
+            high.into_iter().zip(low).map(|(high, low)| MemoryId(Uuid::from_u64_pair(high, low)));
+        let lengths = values(&self.lengths, &docs).into_iter().map(Lengths::unpacked);
+        let rows = ids.zip(lengths).map(|(id, lengths)| DocRow { id, lengths }).collect();
+        Ok((docs, rows))
+    }
+
+    /// Calls `each` for every document of `docs` that has the term, with the place of the document
+    /// in `docs` and the term frequency in each field.
+    fn each_match(
+        &self,
+        term: &Term,
+        docs: &[DocId],
+        mut each: impl FnMut(u32, FieldCounts),
+    ) -> tantivy::Result<()> {
+        let Some(info) = self.terms.get_term_info(term)? else { return Ok(()) };
+        let mut block =
+            self.terms.read_block_postings_from_terminfo(&info, IndexRecordOption::WithFreqs)?;
+        let mut reader =
+            PositionReader::open(self.positions.read_bytes_slice(info.positions_range)?)?;
+        let mut row = 0;
+        let mut read = 0;
+        let mut deltas = Vec::new();
+        while !block.docs().is_empty() {
+            deltas.resize(block.freqs().iter().sum::<u32>() as usize, 0);
+            reader.read(read, &mut deltas);
+            read += deltas.len() as u64;
+            let mut rest = &deltas[..];
+            for (doc, frequency) in block.docs().iter().zip(block.freqs()) {
+                let (own, others) = rest.split_at(*frequency as usize);
+                rest = others;
+                if docs.get(row) != Some(doc) {
+                    row += first_not_below(&docs[row..], *doc);
+                }
+                if docs.get(row) == Some(doc) {
+                    each(row as u32, field_counts(own));
+                    row += 1;
+                }
+            }
+            block.advance();
+        }
+        Ok(())
+    }
+
+    fn ids(&self, field: Field, ids: &mut Vec<(UserKey, MemoryId)>) -> tantivy::Result<()> {
+        let index = self.reader.inverted_index(field)?;
+        let mut terms = index.terms().stream()?;
+        while terms.advance() {
+            let read = key_and_id(terms.key(), ids.last().map(|(key, _)| key));
+            let read =
+                read.ok_or_else(|| DataCorruption::comment_only("an id without a user's key"))?;
+            self.each_live_in(&index, terms.value(), |_| ids.push(read.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for every document that has the term and is not deleted.
+    fn each_live(&self, term: &Term, each: impl FnMut(DocId)) -> tantivy::Result<()> {
+        self.terms
+            .get_term_info(term)?
+            .map_or(Ok(()), |info| self.each_live_in(&self.terms, &info, each))
+    }
+
+    fn each_live_in(
+        &self,
+        index: &InvertedIndexReader,
+        info: &TermInfo,
+        mut each: impl FnMut(DocId),
+    ) -> tantivy::Result<()> {
+        let mut postings = index.read_postings_from_terminfo(info, IndexRecordOption::Basic)?;
+        let mut doc = postings.doc();
+        while doc != TERMINATED {
+            if !self.reader.is_deleted(doc) {
+                each(doc);
+            }
+            doc = postings.advance();
+        }
+        Ok(())
+    }
+
+    fn id(&self, doc: DocId) -> MemoryId {
+        MemoryId(Uuid::from_u64_pair(self.id_high.get_val(doc), self.id_low.get_val(doc)))
+    }
+}
+
+fn column(reader: &SegmentReader, name: &str) -> tantivy::Result<Arc<dyn ColumnValues<u64>>> {
+    reader.fast_fields().u64(name).map(|column| column.values)
+}
+
+/// Counts the positions of one term in one document. Positions come as deltas, the first from 0; a
+/// position is the number of a field, and positions of attribute terms lie beyond the fields.
+fn field_counts(deltas: &[u32]) -> FieldCounts {
+    let mut counts = FieldCounts::default();
+    let mut position = 0;
+    for delta in deltas {
+        position += delta;
+        counts.get_mut(position as usize).into_iter().for_each(|count| *count += 1);
+    }
+    counts
+}
+
+/// Adds the rows of the documents that are not hidden, and returns their numbers.
+fn add_visible(
+    user_docs: &UserDocs,
+    part: &SegmentDocs,
+    hidden: &dyn Fn(MemoryId) -> bool,
+    rows: &mut Rows,
+) -> Vec<DocId> {
+    let mut docs = Vec::with_capacity(part.docs.len());
+    let all = part.docs.iter().zip(user_docs.rows_of(part));
+    for (doc, row) in all.filter(|(_, row)| !hidden(row.id)) {
+        docs.push(*doc);
+        rows.push(row);
+    }
+    docs
+}
+
+/// The place of the first number that is not less than `doc`. Searches in doubling steps, because
+/// the place is mostly near: both lists belong to one user.
+fn first_not_below(docs: &[DocId], doc: DocId) -> usize {
+    let mut end = 1;
+    while docs.get(end - 1).is_some_and(|other| *other < doc) {
+        end *= 2;
+    }
+    let begin = end / 2;
+    begin + docs[begin..docs.len().min(end)].partition_point(|other| *other < doc)
+}
+
+/// Reads the values of all documents in one call: one call for each document would be the most
+/// expensive part of a search.
+fn values(column: &Arc<dyn ColumnValues<u64>>, docs: &[DocId]) -> Vec<u64> {
+    let mut values = vec![0; docs.len()];
+    column.get_vals(docs, &mut values);
+    values
+}

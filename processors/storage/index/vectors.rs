@@ -1,0 +1,469 @@
+//! Searches a user's vectors exactly. The vectors come from a cache that all shards of the process
+//! share; the store holds all of them. Ranking is not done here.
+//!
+//! ```text
+//! Room (one for each process, bytes_max)
+//!   LRU: (shard, user) ──> Arc<Block>          evicts the least recently used user
+//! Vectors (one for each shard)
+//!   changes: AtomicU64                          counts the changes of the shard
+//! ```
+//!
+//! 1. A search takes the user's [`Block`] from the cache; on a miss `load` reads the vectors from
+//!    the store with no lock held.
+//! 2. Order matters: `changes` is read before the load and compared after. If the shard changed
+//!    meanwhile, the loaded block may be stale: this search uses the block, the cache does not keep
+//!    the block.
+//! 3. `put` and `remove` change a cached block in place, or a copy if a search is reading the
+//!    block. A block that is not cached needs no change, because the next miss reads the store.
+//! 4. [`Unseen`] overlays the changes of a batch that is not committed yet.
+//!
+//! Invariant: `CacheCounts::bytes` equals the sum of [`Block::bytes`] over the cached blocks and is at
+//! most `bytes_max`.
+
+use super::TopK;
+use super::block::{Block, Sum};
+use domain::fault::Result;
+use domain::{MemoryId, UserKey, Vector};
+use lru::LruCache;
+use memory::reads::StagedVectors;
+use parking_lot::{Mutex, MutexGuard};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Reads a user's vectors from the store. Called at most once, and with no lock held.
+pub type Load<'l> = dyn FnMut() -> Result<Vec<(MemoryId, Vector)>> + 'l;
+
+/// The vectors of one shard.
+pub struct Vectors {
+    room: Arc<VectorBlocks>,
+    /// Unique among all shards that ever shared the cache.
+    shard: u64,
+    /// Counts changes, so that a block read before a change is not cached after the change.
+    changes: AtomicU64,
+}
+
+/// The vector cache that all shards of a process share: a user with many vectors needs more than an
+/// even share of each shard.
+pub struct VectorBlocks {
+    cache: Mutex<BlockCache>,
+    bytes_max: usize,
+    shards: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    pub hits: u64,
+    pub misses: u64,
+    pub bytes: usize,
+}
+
+/// Every shard has its own part of a tenant's shared memories, so the shard belongs to the key.
+type BlockKey = (u64, UserKey);
+
+struct BlockCache {
+    blocks: LruCache<BlockKey, Arc<Block>>,
+    counts: CacheCounts,
+}
+
+impl VectorBlocks {
+    pub fn new(bytes_max: usize) -> Arc<VectorBlocks> {
+        let cache = BlockCache { blocks: LruCache::unbounded(), counts: CacheCounts::default() };
+        Arc::new(VectorBlocks { cache: Mutex::new(cache), bytes_max, shards: AtomicU64::new(0) })
+    }
+
+    pub fn counts(&self) -> CacheCounts {
+        self.cache.lock().counts
+    }
+}
+
+impl fmt::Debug for VectorBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Room({} bytes)", self.bytes_max)
+    }
+}
+
+impl Vectors {
+    pub fn new(room: Arc<VectorBlocks>) -> Vectors {
+        let shard = room.shards.fetch_add(1, Ordering::Relaxed);
+        Vectors { room, shard, changes: AtomicU64::new(0) }
+    }
+
+    /// The user's nearest vectors by cosine, nearest first; among equal cosines the smaller id
+    /// comes first.
+    pub fn nearest(
+        &self,
+        key: &UserKey,
+        load: &mut Load,
+        query: &Vector,
+        limit: usize,
+        staged: &StagedVectors,
+    ) -> Result<Vec<(MemoryId, f32)>> {
+        let block = self.block(key, load)?;
+        let mut best = TopK::new(limit);
+        block.each_cosine(query, |id, cosine| {
+            // The cheap comparison first, which rejects most vectors.
+            if best.may_take(cosine) && !staged.contains_key(id) {
+                best.offer(id, cosine);
+            }
+        });
+        for (id, vector) in staged {
+            // A vector of another width came from another model and compares with nothing.
+            let comparable = vector
+                .as_ref()
+                .filter(|vector| !vector.is_empty() && vector.values.len() == query.values.len());
+            if let Some(vector) = comparable {
+                best.offer(id, vector.cosine(query));
+            }
+        }
+        Ok(best.sorted())
+    }
+
+    /// The cosine of each id; 0 for an id without a vector or of another user.
+    pub fn cosines(
+        &self,
+        key: &UserKey,
+        load: &mut Load,
+        query: &Vector,
+        ids: &[MemoryId],
+    ) -> Result<Vec<f32>> {
+        let block = self.block(key, load)?;
+        Ok(ids.iter().map(|id| block.cosine(*id, query).unwrap_or_default()).collect())
+    }
+
+    /// The sum of the user's vectors.
+    pub fn sum(&self, key: &UserKey, load: &mut Load, staged: &StagedVectors) -> Result<Sum> {
+        let mut sum = Sum::default();
+        self.block(key, load)?.add_to(&mut sum, |id| !staged.contains_key(id));
+        for vector in staged.values().flatten() {
+            sum.add(&vector.values, vector.scale);
+        }
+        Ok(sum)
+    }
+
+    /// Changes the user's block if it is cached; otherwise the next search finds the vector in the
+    /// store. An empty vector counts as no vector.
+    pub fn put(&self, key: &UserKey, id: MemoryId, vector: &Vector) {
+        self.change(key, |block| block.put(id, vector));
+    }
+
+    pub fn remove(&self, key: &UserKey, id: MemoryId) {
+        self.change(key, |block| block.remove(id));
+    }
+
+    /// Drops the user's block; the next search reads the vectors that the store still has.
+    pub fn forget(&self, key: &UserKey) {
+        let mut cache = self.lock_for_change();
+        cache.drop_block(&self.block_key(key));
+    }
+
+    fn block_key(&self, key: &UserKey) -> BlockKey {
+        (self.shard, key.clone())
+    }
+
+    fn block(&self, key: &UserKey, load: &mut Load) -> Result<Arc<Block>> {
+        let block_key = self.block_key(key);
+        let changes_before = {
+            let mut cache = self.room.cache.lock();
+            if let Some(block) = cache.hit(&block_key) {
+                return Ok(block);
+            }
+            cache.counts.misses += 1;
+            self.changes.load(Ordering::Relaxed)
+        };
+        let block = Arc::new(Block::of(load()?));
+        let mut cache = self.room.cache.lock();
+        if self.changes.load(Ordering::Relaxed) == changes_before {
+            cache.keep(block_key, Arc::clone(&block), self.room.bytes_max);
+        }
+        Ok(block)
+    }
+
+    /// Limit: all shards wait while a large block is copied, tens of milliseconds.
+    fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
+        let mut cache = self.lock_for_change();
+        let block_key = self.block_key(key);
+        let Some(block) = cache.blocks.peek_mut(&block_key) else { return };
+        let bytes_before = block.bytes();
+        // Copies the block if a scan is reading it, so that neither waits for the other.
+        change(Arc::make_mut(block));
+        let bytes_after = block.bytes();
+        cache.counts.bytes = cache.counts.bytes - bytes_before + bytes_after;
+        if bytes_after > self.room.bytes_max {
+            cache.drop_block(&block_key);
+        } else {
+            cache.shrink(self.room.bytes_max);
+        }
+    }
+
+    /// Locks the cache and counts a change. The lock orders the count with the comparison in
+    /// `block`.
+    fn lock_for_change(&self) -> MutexGuard<'_, BlockCache> {
+        let cache = self.room.cache.lock();
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        cache
+    }
+}
+
+impl Drop for Vectors {
+    /// Drops the blocks of a shard that this process no longer owns.
+    fn drop(&mut self) {
+        let mut cache = self.room.cache.lock();
+        let gone: Vec<BlockKey> = cache
+            .blocks
+            .iter()
+            .map(|(block_key, _)| block_key)
+            .filter(|(shard, _)| *shard == self.shard)
+            .cloned()
+            .collect();
+        gone.iter().for_each(|block_key| cache.drop_block(block_key));
+    }
+}
+
+impl BlockCache {
+    fn hit(&mut self, block_key: &BlockKey) -> Option<Arc<Block>> {
+        let block = Arc::clone(self.blocks.get(block_key)?);
+        self.counts.hits += 1;
+        Some(block)
+    }
+
+    /// Does not keep a block that exceeds the limit alone: that block would push out all others and
+    /// then itself.
+    fn keep(&mut self, block_key: BlockKey, block: Arc<Block>, bytes_max: usize) {
+        if block.bytes() > bytes_max {
+            return;
+        }
+        self.drop_block(&block_key);
+        self.counts.bytes += block.bytes();
+        self.blocks.put(block_key, block);
+        self.shrink(bytes_max);
+    }
+
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.counts.bytes > bytes_max {
+            let Some((_, block)) = self.blocks.pop_lru() else { return };
+            self.counts.bytes -= block.bytes();
+        }
+    }
+
+    fn drop_block(&mut self, block_key: &BlockKey) {
+        if let Some(block) = self.blocks.pop(block_key) {
+            self.counts.bytes -= block.bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::{id, vector};
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn user(n: usize) -> UserKey {
+        UserKey::new("acme", &format!("user {n}")).unwrap()
+    }
+
+    type StoredVectors = BTreeMap<MemoryId, Vector>;
+
+    fn change(store: &mut StoredVectors, (memory, seed): &(usize, Option<usize>)) {
+        match seed {
+            Some(seed) => drop(store.insert(id(*memory), vector(*seed))),
+            None => drop(store.remove(&id(*memory))),
+        }
+    }
+
+    fn load(store: &StoredVectors) -> Result<Vec<(MemoryId, Vector)>> {
+        Ok(store.iter().map(|(id, vector)| (*id, vector.clone())).collect())
+    }
+
+    fn bytes_of(store: &StoredVectors) -> usize {
+        Block::of(load(store).unwrap()).bytes()
+    }
+
+    fn check(vectors: &Vectors, key: &UserKey, store: &StoredVectors) {
+        let query = vector(999);
+        let mut expected: Vec<_> =
+            store.iter().map(|(id, vector)| (*id, vector.cosine(&query))).collect();
+        expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let ids: Vec<_> = expected.iter().map(|(id, _)| *id).chain([id(12345)]).collect();
+        let cosines: Vec<_> = expected.iter().map(|(_, cosine)| *cosine).chain([0.0]).collect();
+        assert_eq!(vectors.cosines(key, &mut || load(store), &query, &ids).unwrap(), cosines);
+        for limit in [0, 3, 100] {
+            let near = vectors
+                .nearest(key, &mut || load(store), &query, limit, &StagedVectors::new())
+                .unwrap();
+            assert_eq!(near, expected[..limit.min(expected.len())]);
+        }
+        assert!(vectors.room.counts().bytes <= vectors.room.bytes_max);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn the_nearest_equal_a_plain_scan_of_the_store(
+            steps in prop::collection::vec(
+                (0..4usize, 0..10usize, prop::option::weighted(0.7, 0..50usize)),
+                1..60,
+            ),
+            bytes_max in prop::sample::select(vec![0, 600, 2_000, 1_000_000]),
+        ) {
+            let vectors = Vectors::new(VectorBlocks::new(bytes_max));
+            let mut stores = vec![StoredVectors::new(); 4];
+            for (n, memory, seed) in steps {
+                let (key, store) = (user(n), &mut stores[n]);
+                match seed {
+                    Some(seed) => {
+                        store.insert(id(memory), vector(seed));
+                        vectors.put(&key, id(memory), &vector(seed));
+                    }
+                    None => {
+                        store.remove(&id(memory));
+                        vectors.remove(&key, id(memory));
+                    }
+                }
+                check(&vectors, &key, store);
+            }
+        }
+
+        /// The shard has the first changes and lacks the rest.
+        #[test]
+        fn uncommitted_changes_count_as_if_the_shard_had_them(
+            steps in prop::collection::vec(
+                (0..12usize, prop::option::weighted(0.7, 0..50usize)),
+                1..60,
+            ),
+            seen in 0..60usize,
+        ) {
+            let vectors = Vectors::new(VectorBlocks::new(1_000_000));
+            let key = user(0);
+            let mut store = StoredVectors::new();
+            let mut staged = StagedVectors::new();
+            let (before, after) = steps.split_at(seen.min(steps.len()));
+            before.iter().for_each(|step| change(&mut store, step));
+            let mut load_seen = { let seen = store.clone(); move || load(&seen) };
+            for step in after {
+                change(&mut store, step);
+                match step {
+                    (memory, Some(seed)) => staged.insert(id(*memory), Some(vector(*seed))),
+                    (memory, None) => staged.insert(id(*memory), None),
+                };
+            }
+            let all = Vectors::new(VectorBlocks::new(1_000_000));
+            for limit in [0, 3, 100] {
+                let query = vector(999);
+                let near = vectors.nearest(&key, &mut load_seen, &query, limit, &staged).unwrap();
+                let mut load_all = || load(&store);
+                let expected = all
+                    .nearest(&key, &mut load_all, &query, limit, &StagedVectors::new())
+                    .unwrap();
+                prop_assert_eq!(near, expected);
+            }
+            let sum = vectors.sum(&key, &mut load_seen, &staged).unwrap();
+            prop_assert_eq!(sum, all.sum(&key, &mut || load(&store), &StagedVectors::new()).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_block_read_before_a_change_is_not_cached_after_the_change() {
+        let vectors = Vectors::new(VectorBlocks::new(1_000_000));
+        let key = user(0);
+        let mut store = StoredVectors::from([(id(1), vector(1))]);
+        let mut read_then_overtaken = || {
+            let read = load(&store);
+            vectors.put(&key, id(2), &vector(2));
+            read
+        };
+        assert_eq!(
+            vectors
+                .nearest(&key, &mut read_then_overtaken, &vector(0), 9, &StagedVectors::new())
+                .unwrap()
+                .len(),
+            1
+        );
+        store.insert(id(2), vector(2));
+        check(&vectors, &key, &store);
+    }
+
+    #[test]
+    fn a_cached_user_is_not_read_again_and_the_least_recent_goes_first() {
+        let store: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
+        let one = bytes_of(&store);
+        let vectors = Vectors::new(VectorBlocks::new(2 * one));
+        for n in [0, 1, 0, 2] {
+            check(&vectors, &user(n), &store);
+        }
+        let before = vectors.room.counts();
+        assert_eq!((before.misses, before.bytes), (3, 2 * one));
+        check(&vectors, &user(0), &store);
+        assert_eq!(vectors.room.counts().misses, 3);
+        check(&vectors, &user(1), &store);
+        assert_eq!(vectors.room.counts().misses, 4);
+        vectors.forget(&user(1));
+        assert_eq!(vectors.room.counts().bytes, one);
+    }
+
+    #[test]
+    fn shards_share_a_cache_and_neither_sees_the_others_block_of_the_same_user() {
+        let stores: Vec<StoredVectors> =
+            (0..2).map(|n| (0..50).map(|m| (id(m), vector(n + m))).collect()).collect();
+        let one = bytes_of(&stores[0]);
+        let room = VectorBlocks::new(2 * one);
+        let mut shards: Vec<Vectors> = (0..2).map(|_| Vectors::new(Arc::clone(&room))).collect();
+        for _ in 0..2 {
+            shards.iter().zip(&stores).for_each(|(vectors, store)| check(vectors, &user(0), store));
+        }
+        assert_eq!((room.counts().misses, room.counts().bytes), (2, 2 * one));
+        // The shard that searches most gets most of the cache.
+        check(&shards[0], &user(1), &stores[0]);
+        check(&shards[0], &user(0), &stores[0]);
+        assert_eq!((room.counts().misses, room.counts().bytes), (4, 2 * one));
+        shards.remove(0);
+        assert_eq!(room.counts().bytes, 0);
+    }
+
+    #[test]
+    fn a_user_who_outgrows_the_cache_does_not_evict_the_others() {
+        let mut many: StoredVectors = (0..50).map(|n| (id(n), vector(n))).collect();
+        let few = StoredVectors::from([(id(0), vector(0))]);
+        let vectors = Vectors::new(VectorBlocks::new(bytes_of(&many) + bytes_of(&few)));
+        check(&vectors, &user(1), &few);
+        check(&vectors, &user(0), &many);
+        assert_eq!(vectors.room.counts().bytes, bytes_of(&many) + bytes_of(&few));
+        for n in 50..100 {
+            many.insert(id(n), vector(n));
+            vectors.put(&user(0), id(n), &vector(n));
+        }
+        let misses = vectors.room.counts().misses;
+        check(&vectors, &user(1), &few);
+        assert_eq!(
+            (vectors.room.counts().misses, vectors.room.counts().bytes),
+            (misses, bytes_of(&few))
+        );
+        check(&vectors, &user(0), &many);
+    }
+
+    #[test]
+    fn a_vector_of_another_width_has_no_neighbours() {
+        let vectors = Vectors::new(VectorBlocks::new(1_000_000));
+        let store = StoredVectors::from([(id(1), vector(1))]);
+        check(&vectors, &user(0), &store);
+        vectors.put(&user(0), id(2), &Vector::of(&[1.0, 0.0]));
+        vectors.put(&user(0), id(3), &Vector::default());
+        check(&vectors, &user(0), &store);
+        let near = vectors
+            .nearest(
+                &user(0),
+                &mut || load(&store),
+                &Vector::of(&[1.0, 0.0]),
+                9,
+                &StagedVectors::new(),
+            )
+            .unwrap();
+        assert_eq!(near, []);
+    }
+}

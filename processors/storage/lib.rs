@@ -1,0 +1,9 @@
+//! The state of a partition on disk: store, index and vectors, opened, changed and read together as
+//! a shard, and restored from the changelog.
+
+pub mod changelog;
+pub mod home;
+pub mod index;
+pub mod restore;
+pub mod shard;
+pub mod store;

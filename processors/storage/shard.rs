@@ -1,0 +1,233 @@
+//! Holds the state of one partition: the store and the index, changed together and read together.
+//!
+//! A batch becomes visible in [`Shard::apply`], in this order:
+//!
+//! 1. Take `view` for writing, so that no reader sees half of a batch.
+//! 2. Apply the records and the checkpoint to the store, in one atomic batch.
+//! 3. Put and remove search documents and vectors in the index.
+//! 4. Publish the new offset in `applied`.
+//!
+//! The index on disk is flushed later ([`Shard::settle`]). After a crash it may lack the last
+//! batches, never hold more than the store; opening the shard indexes the rest.
+//!
+//! Locks: the ingest thread takes `view` for writing, recall and compact take it for reading while
+//! they collect. Offsets are atomics, so that a reader may check them without a lock.
+
+mod open;
+mod recent;
+mod searched;
+
+pub use open::{Opened, Restoring, check_durability};
+pub use searched::document;
+
+use crate::index::{self, Index, VectorBlocks};
+use crate::store::{self, Checkpoint, Store, Upserted};
+use domain::fault::Result;
+use domain::{Decision, MemoryId, Position, UserKey, Vector};
+use memory::reads::{Neighbours, Reads, StagedVectors};
+use memory::staged::StagedChanges;
+use parking_lot::{RwLock, RwLockReadGuard};
+use recent::RecentDecisions;
+use searched::has_same_words;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub store: store::Options,
+    pub index: index::Options,
+    /// The vector cache that all shards opened with these options share.
+    pub room: Arc<VectorBlocks>,
+    pub decisions_recent_max: usize,
+}
+
+pub struct Shard {
+    pub partition: i32,
+    pub store: Store,
+    pub index: Index,
+    /// Readers hold this lock while they collect, so that a recall sees one state. The writer
+    /// takes the lock only to apply a batch.
+    view: RwLock<()>,
+    applied: AtomicI64,
+    /// The newest event offset known to be in the log.
+    newest: AtomicI64,
+    /// The reader of the events partition is at its end.
+    reached_end: AtomicBool,
+    /// The reader has been at the end at least once, which makes the shard ready.
+    was_caught_up: AtomicBool,
+    /// The published offset: outputs of the events before it were acknowledged.
+    published: AtomicI64,
+    recent: RecentDecisions,
+}
+
+impl Shard {
+    fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
+        let applied = store.applied();
+        Shard {
+            partition,
+            store,
+            index,
+            view: RwLock::new(()),
+            applied: AtomicI64::new(applied),
+            newest: AtomicI64::new(applied),
+            reached_end: AtomicBool::new(false),
+            was_caught_up: AtomicBool::new(false),
+            published: AtomicI64::new(0),
+            recent: RecentDecisions::new(recent_max),
+        }
+    }
+
+    /// Holds the state still while a reader collects from store and index.
+    pub fn view(&self) -> RwLockReadGuard<'_, ()> {
+        self.view.read()
+    }
+
+    /// Makes the effects of one batch visible, all at once, and returns the time this took under
+    /// the lock.
+    pub fn apply(&self, effects: BatchChanges, mark: Checkpoint) -> Result<Duration> {
+        let applied = mark.applied;
+        let _alone = self.view.write();
+        let began = Instant::now();
+        self.store.apply(effects.batch, mark)?;
+        for (key, id) in &effects.touched.removed {
+            self.index.text.remove(key, *id);
+            self.index.vectors.remove(key, *id);
+        }
+        for Upserted { memory, was } in effects.touched.upserted {
+            if !was.is_some_and(|was| has_same_words(&was, &memory)) {
+                self.index.text.put(document(memory));
+            }
+        }
+        for (key, id, vector) in &effects.touched.vectors {
+            self.index.vectors.put(key, *id, vector);
+        }
+        self.applied.store(applied, Ordering::Release);
+        self.newest.fetch_max(applied, Ordering::AcqRel);
+        Ok(began.elapsed())
+    }
+
+    /// Flushes the in-memory segment of the text index, and returns whether there was anything to
+    /// flush. Searches continue meanwhile.
+    pub fn settle(&self) -> Result<bool> {
+        let applied = self.applied();
+        if self.index.text.pending() == 0 && self.index.text.mark() == Some(applied) {
+            return Ok(false);
+        }
+        // Order matters: if the index were ahead of the store after a crash, opening the shard
+        // would have to compare every memory.
+        self.store.flush()?;
+        self.index.text.settle(applied)
+    }
+
+    /// The newest event offset that readers see; -1 before the first.
+    pub fn applied(&self) -> i64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    /// Returns whether readers see every change that this user made up to this offset. A change
+    /// of a tenant memory is first ordered on the tenant's partition, so it arrives later.
+    pub fn has_applied(&self, key: &UserKey, offset: i64) -> bool {
+        self.applied() >= offset && !self.store.awaits(key, offset).unwrap_or(true)
+    }
+
+    /// Notes that the log holds an event at this offset.
+    pub fn saw(&self, offset: i64) {
+        self.newest.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    pub fn reached_end(&self) {
+        self.reached_end.store(true, Ordering::Release);
+        self.was_caught_up.store(true, Ordering::Release);
+    }
+
+    pub fn left_end(&self) {
+        self.reached_end.store(false, Ordering::Release);
+    }
+
+    /// Returns whether the shard has applied every event that the log held when it opened. Stays
+    /// true under load, when answers may be stale again.
+    pub fn was_caught_up(&self) -> bool {
+        self.was_caught_up.load(Ordering::Acquire)
+    }
+
+    /// The published offset of this life of the shard. The store keeps none.
+    pub fn published_offset(&self) -> i64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    pub fn note_published(&self, offset: i64) {
+        self.published.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// Returns whether the log holds, or may hold, events that readers do not see yet.
+    pub fn is_stale(&self) -> bool {
+        self.behind() > 0 || !self.reached_end.load(Ordering::Acquire)
+    }
+
+    /// Returns the distance from the applied offset to the newest one known to be in the log.
+    pub fn behind(&self) -> i64 {
+        (self.newest.load(Ordering::Acquire) - self.applied()).max(0)
+    }
+
+    /// Reads the user's vectors from the store, for a cache that lacks them.
+    pub fn vectors(&self, key: &UserKey) -> Result<Vec<(MemoryId, Vector)>> {
+        self.store.vectors(key)
+    }
+
+    pub fn remember_decisions(&self, decisions: impl Iterator<Item = Decision>) {
+        self.recent.add(decisions);
+    }
+
+    pub fn decisions_of(&self, key: &UserKey, event: &Position) -> Vec<Decision> {
+        self.recent.of_event(key, event)
+    }
+
+    /// Counts this user's recent decisions by outcome.
+    pub fn outcomes_of(&self, key: &UserKey) -> BTreeMap<String, u64> {
+        self.recent.outcomes(key)
+    }
+
+    /// Removes recent decisions, so that `explain` does not return the text of a memory that was
+    /// forgotten.
+    pub fn forget_decisions(&self, forgotten: impl Fn(&Decision) -> bool) {
+        self.recent.remove(forgotten);
+    }
+}
+
+/// The effects of one batch on a shard: encoded records for the store, and the changed memories
+/// for the index and the change feed.
+pub struct BatchChanges {
+    pub batch: store::EncodedBatch,
+    pub touched: store::TouchedMemories,
+}
+
+impl BatchChanges {
+    pub fn encode(store: &Store, staged: StagedChanges) -> Result<BatchChanges> {
+        let (batch, touched) = store.encode(staged)?;
+        Ok(BatchChanges { batch, touched })
+    }
+}
+
+impl Neighbours for Shard {
+    fn nearest(
+        &self,
+        key: &UserKey,
+        query: &Vector,
+        limit: usize,
+        staged: &StagedVectors,
+    ) -> Result<Vec<(MemoryId, f32)>> {
+        self.index.vectors.nearest(key, &mut || self.vectors(key), query, limit, staged)
+    }
+
+    fn cosine_to_all(
+        &self,
+        key: &UserKey,
+        query: &Vector,
+        staged: &StagedVectors,
+    ) -> Result<Option<f32>> {
+        let sum = self.index.vectors.sum(key, &mut || self.vectors(key), staged)?;
+        Ok(sum.cosine(query))
+    }
+}

@@ -1,0 +1,146 @@
+//! Opens a shard from its home, in this order:
+//!
+//! 1. Open the store. An unreadable store is moved aside and an empty one begun.
+//! 2. Check that the store was written with the present `store.durability`.
+//! 3. With a changelog: remove a store that is older than the tombstones of the topic, then
+//!    restore ([`restore`]).
+//! 4. Open the index, and index each memory that changed since the index was last flushed. The
+//!    [`Shard`] is ready for readers afterwards.
+
+use super::{Options, Shard, document};
+use crate::home::Home;
+use crate::restore::{self, Progress};
+use crate::store::{Identity, Store};
+use domain::Time;
+use domain::fault::{Fault, Result, StopName};
+use log::broker::Log;
+use log::clock::Clock;
+use memory::Reads;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// Users whose memories are indexed before the next page of users is read.
+const USERS_PAGE: usize = 1000;
+
+/// Findings of opening a shard that an operator should see.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// The directory to which an unreadable store was moved.
+    pub set_aside: Option<PathBuf>,
+    /// A store was removed because it was older than the changelog's tombstones.
+    pub outdated: bool,
+    /// Number of records read from the changelog.
+    pub restored: u64,
+    /// Number of memories that the index on disk lacked.
+    pub caught_up: usize,
+    /// Why the index on disk was thrown away, if one was.
+    pub index_discarded: Option<String>,
+}
+
+/// The changelog of a shard, and the progress to report during the read.
+pub struct Restoring<'a> {
+    pub log: &'a dyn Log,
+    pub options: &'a restore::Options,
+    pub progress: &'a Progress,
+    pub clock: &'a dyn Clock,
+}
+
+impl Shard {
+    /// Opens a shard as it lies in `home`, then restores it from its changelog if `from` is given.
+    pub fn open(
+        home: &Home,
+        options: &Options,
+        identity: &Identity,
+        now: Time,
+        from: Option<&Restoring<'_>>,
+    ) -> Result<(Shard, Opened)> {
+        open(home, options, identity, now, from).map_err(|fault| {
+            fault.about(format!("opens the shard of partition {}", identity.partition))
+        })
+    }
+
+    /// Brings the index to where the store is, and returns the number of memories indexed. The
+    /// index is derived, and a crash may have taken its last seconds.
+    fn catch_up(&self) -> Result<usize> {
+        let applied = self.store.applied();
+        let indexed = match self.index.text.mark() {
+            Some(mark) if mark == applied => return Ok(0),
+            // Ahead of the store: derived from a store that was moved aside. Every memory is indexed
+            // again.
+            Some(mark) if mark > applied => -1,
+            mark => mark.unwrap_or(-1),
+        };
+        let mut gone: HashSet<_> = self.index.text.ids()?.into_iter().collect();
+        let mut count = 0;
+        let mut after = None;
+        loop {
+            let users = self.store.users(after.as_ref(), USERS_PAGE)?;
+            let Some(last) = users.last().cloned() else { break };
+            for key in users {
+                self.store.memories(&key, &mut |memory| {
+                    gone.remove(&(memory.key.clone(), memory.id));
+                    if memory.changed > indexed {
+                        self.index.text.put(document(memory));
+                        count += 1;
+                    }
+                    true
+                })?;
+            }
+            after = Some(last);
+        }
+        gone.iter().for_each(|(key, id)| self.index.text.remove(key, *id));
+        self.index.text.settle(applied)?;
+        Ok(count)
+    }
+}
+
+fn open(
+    home: &Home,
+    options: &Options,
+    identity: &Identity,
+    now: Time,
+    from: Option<&Restoring<'_>>,
+) -> Result<(Shard, Opened)> {
+    let mut opened = home.store(&options.store, identity, now.0)?;
+    check_durability(&opened.store, from.is_some())?;
+    let mut found = Opened::default();
+    if let Some(Restoring { log, options: limits, progress, clock }) = from {
+        found.outdated = !restore::is_recent(&opened.store, now.0, limits);
+        if found.outdated {
+            // Order matters: sled keeps its files locked until the store is dropped.
+            drop(opened);
+            home.wipe(identity)?;
+            opened = home.store(&options.store, identity, now.0)?;
+        }
+        found.restored = restore::restore(&opened.store, *log, limits, progress, *clock)?;
+    }
+    found.set_aside = opened.rebuilt;
+    let index = home.index(options.index, options.room.clone(), identity)?;
+    let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
+    found.caught_up = shard.catch_up()?;
+    found.index_discarded = shard.index.text.discarded().map(str::to_owned);
+    Ok((shard, found))
+}
+
+/// Refuses a store that was written with the other kind of durability. Without a changelog, the
+/// topic lacks the records of the store; with one, the topic would lack those written since.
+pub fn check_durability(store: &Store, changelog: bool) -> Result<()> {
+    let what = match (changelog, store.changelog()) {
+        (true, None) if store.applied() >= 0 => {
+            "the store was written with store.durability = \"local\", so the changelog lacks its \
+             records"
+        }
+        (false, Some(_)) => {
+            "the store was written with store.durability = \"changelog\", and the changelog would \
+             lack all later changes"
+        }
+        _ => return Ok(()),
+    };
+    Err(Fault::stop(
+        StopName::DurabilityDiffers,
+        format!(
+            "{what}; set store.durability back, or move the directory away to have the shard \
+             rebuilt"
+        ),
+    ))
+}

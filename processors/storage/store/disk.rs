@@ -1,0 +1,357 @@
+//! The records of a shard in sled: the only file that names sled and knows its limits and its signs
+//! of damage.
+//!
+//! sled writes large values to files that sled does not sync. Therefore a value of [`PIECE_BYTES`]
+//! or more is split into several records of one batch:
+//!
+//! ```text
+//! key            ──> piece, 4,096 bytes
+//! ff key 00 00   ──> piece, 4,096 bytes        behind all keys, so that no scan meets a piece
+//! ff key 00 01   ──> piece, less than 4,096 bytes, maybe empty: the last
+//! ```
+//!
+//! Invariant: a full piece is followed by another.
+
+use super::format::unreadable;
+use super::records::{Changes, Records, Visit};
+use domain::fault::{Fault, Result, StopName};
+use sled::{Batch, Db, IVec, Mode};
+use std::any::Any;
+use std::fs::{self, File};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// 4 KiB: sled keeps a value of this size in its log, whatever else is on the page.
+pub const PIECE_BYTES: usize = 4096;
+
+/// Prefix of the pieces. No other key begins with this byte, because names are UTF-8.
+const PIECES: u8 = 0xff;
+
+/// Name of the file that marks the directory after a read met damage, so that the next start does
+/// not trust the files of sled.
+const DAMAGED: &str = "damaged";
+
+/// Five seconds in all: longer than closing a store takes on a busy machine, and short enough to
+/// report soon that another process holds the lock.
+const LOCK_TRIES: u32 = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub cache_bytes: u64,
+    /// Number of sessions whose context windows are cached, and of users whose gate state and slots
+    /// are.
+    pub tails_max: usize,
+    /// Limit of the cache of decoded memories.
+    pub recalled_bytes_max: usize,
+    /// Interval in which sled writes applied batches to the file. A killed process loses at most
+    /// this much, records and offset together.
+    pub flush_every_ms: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            cache_bytes: 32 << 20,
+            tails_max: 400,
+            recalled_bytes_max: 8 << 20,
+            flush_every_ms: Some(500),
+        }
+    }
+}
+
+pub enum NotOpened {
+    /// The files exist and are unreadable: set them aside and start empty.
+    Damaged(String),
+    /// To start empty would not help, or would be wrong.
+    Fault(Fault),
+}
+
+impl NotOpened {
+    /// The fault for a caller that does not set damage aside.
+    pub fn into_fault(self) -> Fault {
+        match self {
+            NotOpened::Damaged(why) => unreadable(why),
+            NotOpened::Fault(fault) => fault,
+        }
+    }
+}
+
+impl From<Fault> for NotOpened {
+    fn from(fault: Fault) -> NotOpened {
+        NotOpened::Fault(fault)
+    }
+}
+
+pub struct SledRecords {
+    db: Db,
+    dir: PathBuf,
+    /// For `sync_all` in `flush`: sled's own flush leaves the length of the file unsynced.
+    file: File,
+    existed: bool,
+    /// Whether any value has more than one piece. Mostly none has, and `apply` need not read the
+    /// values that a batch replaces.
+    has_pieces: AtomicBool,
+}
+
+impl SledRecords {
+    pub fn open(dir: &Path, options: &Options) -> std::result::Result<SledRecords, NotOpened> {
+        if dir.join(DAMAGED).exists() {
+            return Err(NotOpened::Damaged("the last process that read it met damage".into()));
+        }
+        let file = dir.join("db");
+        let existed = fs::metadata(&file).is_ok_and(|file| file.len() > 0);
+        let config = sled::Config::new()
+            .path(dir)
+            .mode(Mode::HighThroughput)
+            .cache_capacity(options.cache_bytes)
+            .flush_every_ms(options.flush_every_ms);
+        let db = open_unlocked(&config)?;
+        let file = File::open(file).map_err(|error| unwritable(error.to_string()))?;
+        let has_pieces = AtomicBool::new(db.scan_prefix([PIECES]).next().is_some());
+        Ok(SledRecords { db, dir: dir.to_owned(), file, existed, has_pieces })
+    }
+
+    /// Whether the store existed before this start.
+    pub fn existed(&self) -> bool {
+        self.existed
+    }
+
+    fn read_failed(&self, error: sled::Error) -> Fault {
+        if matches!(error, sled::Error::Corruption { .. }) {
+            // If this write fails, the next start finds the damage by itself or stops here again.
+            let _ = fs::write(self.dir.join(DAMAGED), error.to_string());
+        }
+        // A read, too, reports that the disk refused an earlier write.
+        if matches!(error, sled::Error::Io(_)) {
+            unwritable(error.to_string())
+        } else {
+            unreadable(error.to_string())
+        }
+    }
+
+    fn value(&self, key: &[u8]) -> Result<Option<IVec>> {
+        self.db.get(key).map_err(|error| self.read_failed(error))
+    }
+
+    fn joined(&self, key: &[u8], first: IVec) -> Result<Vec<u8>> {
+        let mut value = first.to_vec();
+        let mut full = first.len() == PIECE_BYTES;
+        for number in 0u16.. {
+            if !full {
+                break;
+            }
+            let piece = self
+                .value(&piece_key(key, number))?
+                .ok_or_else(|| unreadable(format!("a value lacks piece {number}")))?;
+            value.extend_from_slice(&piece);
+            full = piece.len() == PIECE_BYTES;
+        }
+        Ok(value)
+    }
+
+    /// Number of pieces behind the first of the current value.
+    fn pieces_behind(&self, key: &[u8]) -> Result<u16> {
+        let mut pieces = 0;
+        let mut last = self.value(key)?;
+        while last.is_some_and(|piece| piece.len() == PIECE_BYTES) {
+            last = self.value(&piece_key(key, pieces))?;
+            pieces += 1;
+        }
+        Ok(pieces)
+    }
+}
+
+#[cfg(test)]
+impl SledRecords {
+    /// Number of records of sled, pieces included.
+    pub fn raw_records(&self) -> usize {
+        self.db.iter().count()
+    }
+}
+
+impl Records for SledRecords {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.value(key)?.map(|first| self.joined(key, first)).transpose()
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+        for record in self.db.scan_prefix(prefix) {
+            let (key, first) = record.map_err(|error| self.read_failed(error))?;
+            let go_on = match first.len() {
+                _ if key.first() == Some(&PIECES) => false,
+                PIECE_BYTES => visit(&key, &self.joined(&key, first)?),
+                _ => visit(&key, &first),
+            };
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let next = self.db.get_gt(key).map_err(|error| self.read_failed(error))?;
+        Ok(next.map(|(key, _)| key.to_vec()).filter(|key| key.first() != Some(&PIECES)))
+    }
+
+    fn apply(&self, changes: &Changes) -> Result<()> {
+        let mut batch = Batch::default();
+        for (key, value) in &changes.records {
+            let before =
+                if self.has_pieces.load(Ordering::Relaxed) { self.pieces_behind(key)? } else { 0 };
+            let now = match value {
+                Some(value) => put_pieces(&mut batch, key, value),
+                None => {
+                    batch.remove(key.as_slice());
+                    0
+                }
+            };
+            (now..before).for_each(|number| batch.remove(piece_key(key, number)));
+            self.has_pieces.fetch_or(now > 0, Ordering::Relaxed);
+        }
+        self.db.apply_batch(batch).map_err(|error| unwritable(error.to_string()))
+    }
+
+    /// A record with pieces, or one that may replace a value with pieces, is a batch of its own,
+    /// because a value that lacks a piece is unreadable.
+    fn apply_each(&self, changes: &Changes) -> Result<()> {
+        for (key, value) in &changes.records {
+            let is_long = value.as_ref().is_some_and(|value| value.len() >= PIECE_BYTES);
+            let done = match value {
+                _ if is_long || self.has_pieces.load(Ordering::Relaxed) => {
+                    self.apply(&Changes::of(key.clone(), value.clone()))?;
+                    continue;
+                }
+                Some(value) => self.db.insert(key, value.as_slice()),
+                None => self.db.remove(key),
+            };
+            done.map_err(|error| unwritable(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush().map_err(|error| unwritable(error.to_string()))?;
+        self.file.sync_all().map_err(|error| unwritable(error.to_string()))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.db.size_on_disk().unwrap_or_default()
+    }
+}
+
+/// Puts the value and returns the number of pieces behind the first.
+fn put_pieces(batch: &mut Batch, key: &[u8], value: &[u8]) -> u16 {
+    if value.len() < PIECE_BYTES {
+        batch.insert(key, value);
+        return 0;
+    }
+    let (first, mut rest) = value.split_at(PIECE_BYTES);
+    batch.insert(key, first);
+    for number in 0u16.. {
+        let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES));
+        batch.insert(piece_key(key, number), piece);
+        if piece.len() < PIECE_BYTES {
+            return number + 1;
+        }
+        rest = behind;
+    }
+    unreachable!("no Kafka message is as long as 65,536 pieces (256 MiB)")
+}
+
+/// The key of a piece. The number has a fixed length, so the pieces of two keys never collide.
+fn piece_key(key: &[u8], number: u16) -> Vec<u8> {
+    let mut piece = Vec::with_capacity(key.len() + 3);
+    piece.push(PIECES);
+    piece.extend_from_slice(key);
+    piece.extend(number.to_be_bytes());
+    piece
+}
+
+/// Renames a damaged directory to `<dir>.corrupt-<stamp_ms>` and writes the reason to a file in the
+/// directory, for a person to look at.
+pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
+    let aside = (stamp_ms..)
+        .map(|stamp_ms| {
+            let mut name = dir.as_os_str().to_owned();
+            name.push(format!(".corrupt-{stamp_ms}"));
+            PathBuf::from(name)
+        })
+        .find(|aside| !aside.exists())
+        .expect("a directory holds fewer names than there are numbers");
+    fs::rename(dir, &aside).map_err(|error| {
+        unwritable(format!("renames {} to {}: {error}", dir.display(), aside.display()))
+    })?;
+    // The renaming protects the data; a missing note does no harm.
+    let _ = fs::write(aside.join(DAMAGED), why);
+    Ok(aside)
+}
+
+/// Opens the store, and waits for the lock: a closed store stays locked for some milliseconds,
+/// until the last thread of sled ends.
+fn open_unlocked(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
+    for _ in 0..LOCK_TRIES {
+        match open_once(config) {
+            Err(NotOpened::Fault(Fault::Stop(stop))) if stop.name == StopName::StoreLocked => {
+                thread::sleep(LOCK_PAUSE)
+            }
+            opened => return opened,
+        }
+    }
+    open_once(config)
+}
+
+/// Opens the store once. sled panics on some damaged files: the panic is caught and counts as
+/// damage.
+fn open_once(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
+    match catch_unwind(AssertUnwindSafe(|| config.open())) {
+        Ok(opened) => opened.map_err(not_opened),
+        Err(panic) => Err(NotOpened::Damaged(panic_message(&*panic))),
+    }
+}
+
+fn not_opened(error: sled::Error) -> NotOpened {
+    match error {
+        sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
+            NotOpened::Fault(Fault::stop(
+                StopName::StoreLocked,
+                format!("another process has it open: {error}"),
+            ))
+        }
+        sled::Error::Io(error) if !is_damage(&error) => {
+            NotOpened::Fault(unwritable(error.to_string()))
+        }
+        sled::Error::Unsupported(why) => NotOpened::Fault(Fault::stop(StopName::StoreNewer, why)),
+        damage => NotOpened::Damaged(damage.to_string()),
+    }
+}
+
+/// Whether an I/O error comes from the content of the files. An error of the system (no space, no
+/// permission, too many open files) would meet an empty store, too.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, UnexpectedEof};
+    match error.kind() {
+        NotFound => true,
+        kind => {
+            error.raw_os_error().is_none()
+                && matches!(kind, InvalidData | InvalidInput | Other | UnexpectedEof)
+        }
+    }
+}
+
+fn unwritable(why: impl Into<String>) -> Fault {
+    Fault::stop(StopName::StoreUnwritable, why)
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("sled panicked without a message").to_owned()
+}

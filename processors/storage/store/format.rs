@@ -1,0 +1,915 @@
+//! Encodes and decodes the values of the store: one byte of format version, then
+//! [postcard](https://postcard.jamesmunns.com/wire-format). The only file that knows the bytes of a
+//! value.
+//!
+//! ```text
+//! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4
+//!                      the parts from MemoryV1 on are missing until the memory is put
+//! turn       version │ SaidV2          session  version │ SessionV1
+//! gate       version │ GateV2          seen id  version │ SeenV1
+//! slot       version │ SlotV1          identity version │ IdentityV1
+//! offset     version │ i64             position version │ (i64, i64)
+//! ```
+//!
+//! Invariant: every format that was ever written is read forever. To change a record:
+//!
+//! 1. Add a struct with the next version in its name; never edit a struct that was written.
+//! 2. Raise [`VERSION`] and describe the change there.
+//! 3. Read older versions: `body` returns the version of a record, and a part that an older version
+//!    lacks gets a default.
+//! 4. Add the former version to the tests: the bytes must still decode.
+
+use super::Identity;
+
+use domain::fault::{Fault, Result, StopName};
+use domain::{
+    ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision, Role,
+    Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
+};
+use memory::reads::{GateState, SeenBefore, Session, SlotHolder};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The version that this program writes. Order matters: the first batch in a new version also
+/// writes the identity anew (`Store::apply`), so that an older program stops there.
+///
+/// - 2: the gate state counts the user's own words; a memory has its neighbouring turns; a turn of
+///   a session has its source.
+/// - 3: a memory has the ids of the memories that it revises and of the one that revises it.
+/// - 4: a memory of a tenant has its author; an event on its way to the tenant's memories has a
+///   record.
+pub const VERSION: u8 = 4;
+const VERSION_1: u8 = 1;
+const VERSION_2: u8 = 2;
+const VERSION_3: u8 = 3;
+
+/// Roles and scopes are stored as places in these lists. Invariant: lists are only appended to.
+const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
+const SCOPES: [Scope; 3] = [Scope::User, Scope::Session, Scope::Tenant];
+
+// ---------------------------------------------------------------- from and to bytes
+
+fn encode<T: Serialize>(record: &T, bytes_about: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(bytes_about);
+    bytes.push(VERSION);
+    postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
+}
+
+/// Decodes a record that has the same form in every version so far.
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
+    from_body(body(bytes)?.1)
+}
+
+fn from_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
+    postcard::from_bytes(body).map_err(|fault| unreadable(fault.to_string()))
+}
+
+/// Splits a record into the version and the body; an error if the version is unknown.
+fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
+    match bytes {
+        [version @ VERSION_1..=VERSION, body @ ..] => Ok((*version, body)),
+        [version, ..] if *version > VERSION => Err(newer(*version)),
+        _ => Err(unreadable("a record has an unknown format")),
+    }
+}
+
+/// Whether an older program wrote the record. Such a program cannot read the records of this one.
+pub fn is_older(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|version| *version < VERSION)
+}
+
+pub fn newer(version: u8) -> Fault {
+    Fault::stop(
+        StopName::StoreNewer,
+        format!(
+            "was written in format {version} by a newer keepsake, this one reads up to {VERSION}; \
+             start the newer one again"
+        ),
+    )
+}
+
+pub fn unreadable(why: impl Into<String>) -> Fault {
+    Fault::stop(StopName::StoreUnreadable, why)
+}
+
+fn choice_at<T: Copy>(list: &[T], place: u8) -> Result<T> {
+    list.get(usize::from(place))
+        .copied()
+        .ok_or_else(|| unreadable(format!("a record has the unknown choice {place}")))
+}
+
+fn place_in<T: PartialEq>(list: &[T], choice: T) -> u8 {
+    list.iter().position(|other| *other == choice).expect("the lists hold every variant") as u8
+}
+
+/// Serializes bytes as one slice instead of one call for each byte. Deserializes as `&[u8]`.
+fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+// ---------------------------------------------------------------- memory and vector
+
+/// The record of a memory. The vector stands first, so that a scan of a user's vectors does not
+/// decode the memories. `memory` holds `MemoryV1`, `AroundV2`, `RevisionsV3` and `AuthorV4`, or
+/// nothing yet.
+struct Parts<'a> {
+    version: u8,
+    vector: VectorV1<'a>,
+    memory: &'a [u8],
+}
+
+fn split(bytes: &[u8]) -> Result<Parts<'_>> {
+    let (version, body) = body(bytes)?;
+    let (vector, memory) =
+        postcard::take_from_bytes(body).map_err(|fault| unreadable(fault.to_string()))?;
+    Ok(Parts { version, vector, memory })
+}
+
+fn with_vector(vector: &VectorV1<'_>, memory_bytes_about: usize) -> Vec<u8> {
+    encode(vector, 8 + vector.values.len() + memory_bytes_about)
+}
+
+fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
+    let bytes = extended(bytes, &memory_v1(memory));
+    let bytes = extended(bytes, &around_v2(&memory.around));
+    let bytes = extended(bytes, &revisions_v3(memory));
+    extended(bytes, &AuthorV4 { author: memory.author.as_deref() })
+}
+
+fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(record, bytes).expect("postcard writes plain structs into memory")
+}
+
+fn bytes_about(memory: &Memory) -> usize {
+    let neighbours = memory.around.all();
+    let around: usize = neighbours.map(|one| 64 + one.words.len() + one.vector.values.len()).sum();
+    384 + memory.content.len() + around
+}
+
+/// Encodes a memory and keeps the vector of the former record.
+pub fn memory_bytes(memory: &Memory, former: Option<&[u8]>) -> Result<Vec<u8>> {
+    let vector = former
+        .map(split)
+        .transpose()?
+        .map_or(VectorV1 { scale: 0.0, values: &[] }, |parts| parts.vector);
+    Ok(with_memory(with_vector(&vector, bytes_about(memory)), memory))
+}
+
+pub fn memory_and_vector_bytes(memory: &Memory, vector: &Vector) -> Vec<u8> {
+    let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
+    with_memory(with_vector(&vector, bytes_about(memory)), memory)
+}
+
+/// Decodes a memory; `None` if the record holds only a vector.
+pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory>> {
+    let Parts { version, memory, .. } = split(bytes)?;
+    if memory.is_empty() {
+        return Ok(None);
+    }
+    let (record, mut rest) = taken(memory)?;
+    let mut memory = memory_of(key, id, &record)?;
+    if version >= VERSION_2 {
+        let record: AroundV2<'_>;
+        (record, rest) = taken(rest)?;
+        memory.around = around(&record, &memory.source);
+    }
+    if version >= VERSION_3 {
+        let record: RevisionsV3;
+        (record, rest) = taken(rest)?;
+        memory.revises = ids(&record.revises);
+        memory.revised_by = record.revised_by.map(id_of);
+    }
+    if version >= VERSION {
+        let AuthorV4 { author } = from_body(rest)?;
+        memory.author = author.map(str::to_owned);
+    }
+    Ok(Some(memory))
+}
+
+/// Decodes one part and returns the bytes behind.
+fn taken<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
+    postcard::take_from_bytes(bytes).map_err(|fault| unreadable(fault.to_string()))
+}
+
+/// Decodes a vector; `None` if the record holds only a memory.
+pub fn vector(bytes: &[u8]) -> Result<Option<Vector>> {
+    Ok(Some(signed(&split(bytes)?.vector)).filter(|vector| !vector.is_empty()))
+}
+
+/// A memory without key and id, which are in the key of the record.
+#[derive(Serialize, Deserialize)]
+struct MemoryV1<'a> {
+    scope: u8,
+    session: Option<&'a str>,
+    kind: &'a str,
+    content: &'a str,
+    role: u8,
+    speaker: Option<&'a str>,
+    importance: f32,
+    confidence: f32,
+    created_at: i64,
+    valid_from: i64,
+    valid_to: Option<i64>,
+    #[serde(borrow)]
+    source: PositionV1<'a>,
+    event_id: Option<&'a str>,
+    metadata: Vec<(&'a str, &'a str)>,
+    supersedes: Vec<Uuid16>,
+    superseded_by: Option<Uuid16>,
+    conflicts_with: Vec<Uuid16>,
+    archived: bool,
+    version: u32,
+    changed: i64,
+    uses: u32,
+    confirmed: u32,
+    fresh_at: i64,
+    surprise: Option<SurpriseV1<'a>>,
+    threshold: Option<f32>,
+    reason: &'a str,
+    profile: &'a str,
+    covers: Vec<Uuid16>,
+    history: Vec<(&'a str, i64)>,
+}
+
+type Uuid16 = [u8; 16];
+
+#[derive(Serialize, Deserialize)]
+struct PositionV1<'a> {
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SurpriseV1<'a> {
+    total: f32,
+    novelty: f32,
+    contradiction: f32,
+    specificity: f32,
+    emphasis: f32,
+    context_switch: f32,
+    #[serde(borrow)]
+    points: Vec<(&'a str, f32)>,
+}
+
+fn memory_v1(memory: &Memory) -> MemoryV1<'_> {
+    MemoryV1 {
+        scope: place_in(&SCOPES, memory.scope),
+        session: memory.session.as_deref(),
+        kind: memory.kind.as_str(),
+        content: &memory.content,
+        role: place_in(&ROLES, memory.role),
+        speaker: memory.speaker.as_deref(),
+        importance: memory.importance,
+        confidence: memory.confidence,
+        created_at: memory.created_at.0,
+        valid_from: memory.valid_from.0,
+        valid_to: memory.valid_to.map(|time| time.0),
+        source: position_v1(&memory.source),
+        event_id: memory.event_id.as_deref(),
+        metadata: memory
+            .metadata
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect(),
+        supersedes: ids_v1(&memory.supersedes),
+        superseded_by: memory.superseded_by.map(|id| id.0.into_bytes()),
+        conflicts_with: ids_v1(&memory.conflicts_with),
+        archived: memory.archived,
+        version: memory.version,
+        changed: memory.changed,
+        uses: memory.uses,
+        confirmed: memory.confirmed,
+        fresh_at: memory.fresh_at.0,
+        surprise: memory.surprise.as_ref().map(surprise_v1),
+        threshold: memory.threshold,
+        reason: &memory.reason,
+        profile: &memory.profile,
+        covers: ids_v1(&memory.covers),
+        history: memory
+            .history
+            .iter()
+            .map(|earlier| (earlier.content.as_str(), earlier.until.0))
+            .collect(),
+    }
+}
+
+fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memory> {
+    Ok(Memory {
+        id,
+        key: key.clone(),
+        author: None,
+        scope: choice_at(&SCOPES, record.scope)?,
+        session: record.session.map(str::to_owned),
+        kind: Kind::new(record.kind),
+        content: record.content.to_owned(),
+        role: choice_at(&ROLES, record.role)?,
+        speaker: record.speaker.map(str::to_owned),
+        importance: record.importance,
+        confidence: record.confidence,
+        created_at: Time(record.created_at),
+        valid_from: Time(record.valid_from),
+        valid_to: record.valid_to.map(Time),
+        source: position(&record.source),
+        event_id: record.event_id.map(str::to_owned),
+        metadata: record
+            .metadata
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        supersedes: ids(&record.supersedes),
+        superseded_by: record.superseded_by.map(id_of),
+        revises: Vec::new(),
+        revised_by: None,
+        conflicts_with: ids(&record.conflicts_with),
+        archived: record.archived,
+        version: record.version,
+        changed: record.changed,
+        uses: record.uses,
+        confirmed: record.confirmed,
+        fresh_at: Time(record.fresh_at),
+        surprise: record.surprise.as_ref().map(surprise),
+        threshold: record.threshold,
+        reason: record.reason.to_owned(),
+        profile: record.profile.into(),
+        covers: ids(&record.covers),
+        history: record.history.iter().map(|(content, until)| revision(content, *until)).collect(),
+        around: NeighbourTurns::default(),
+    })
+}
+
+fn revision(content: &str, until: i64) -> Revision {
+    Revision { content: content.to_owned(), until: Time(until) }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct RevisionsV3 {
+    revises: Vec<Uuid16>,
+    revised_by: Option<Uuid16>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct AuthorV4<'a> {
+    author: Option<&'a str>,
+}
+
+fn revisions_v3(memory: &Memory) -> RevisionsV3 {
+    RevisionsV3 {
+        revises: ids_v1(&memory.revises),
+        revised_by: memory.revised_by.map(|id| id.0.into_bytes()),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct AroundV2<'a> {
+    #[serde(borrow)]
+    before: Option<NeighbourV2<'a>>,
+    #[serde(borrow)]
+    earlier: Option<NeighbourV2<'a>>,
+    #[serde(borrow)]
+    after: Option<NeighbourV2<'a>>,
+}
+
+/// A neighbouring turn without the topic, which is that of the memory: one log has one topic.
+#[derive(Serialize, Deserialize)]
+struct NeighbourV2<'a> {
+    partition: i32,
+    offset: i64,
+    speaker: &'a str,
+    words: &'a str,
+    scale: f32,
+    #[serde(borrow, serialize_with = "as_bytes")]
+    values: Cow<'a, [u8]>,
+    question: f32,
+}
+
+fn around_v2(around: &NeighbourTurns) -> AroundV2<'_> {
+    AroundV2 {
+        before: around.before.as_ref().map(neighbour_v2),
+        earlier: around.earlier.as_ref().map(neighbour_v2),
+        after: around.after.as_ref().map(neighbour_v2),
+    }
+}
+
+fn around(record: &AroundV2<'_>, beside: &Position) -> NeighbourTurns {
+    let of =
+        |record: &Option<NeighbourV2<'_>>| record.as_ref().map(|record| neighbour(record, beside));
+    NeighbourTurns {
+        before: of(&record.before),
+        earlier: of(&record.earlier),
+        after: of(&record.after),
+    }
+}
+
+fn neighbour_v2(neighbour: &NeighbourTurn) -> NeighbourV2<'_> {
+    NeighbourV2 {
+        partition: neighbour.source.partition,
+        offset: neighbour.source.offset,
+        speaker: &neighbour.speaker,
+        words: &neighbour.words,
+        scale: neighbour.vector.scale,
+        values: unsigned(&neighbour.vector).into(),
+        question: neighbour.question,
+    }
+}
+
+fn neighbour(record: &NeighbourV2<'_>, beside: &Position) -> NeighbourTurn {
+    NeighbourTurn {
+        source: Position {
+            topic: beside.topic.clone(),
+            partition: record.partition,
+            offset: record.offset,
+        },
+        speaker: record.speaker.into(),
+        words: record.words.into(),
+        vector: signed(&VectorV1 { scale: record.scale, values: &record.values }),
+        question: record.question,
+    }
+}
+
+fn position_v1(position: &Position) -> PositionV1<'_> {
+    PositionV1 { topic: &position.topic, partition: position.partition, offset: position.offset }
+}
+
+fn position(record: &PositionV1<'_>) -> Position {
+    Position { topic: record.topic.into(), partition: record.partition, offset: record.offset }
+}
+
+fn ids_v1(ids: &[MemoryId]) -> Vec<Uuid16> {
+    ids.iter().map(|id| id.0.into_bytes()).collect()
+}
+
+fn ids(records: &[Uuid16]) -> Vec<MemoryId> {
+    records.iter().copied().map(id_of).collect()
+}
+
+fn id_of(record: Uuid16) -> MemoryId {
+    MemoryId(Uuid::from_bytes(record))
+}
+
+fn surprise_v1(surprise: &Surprise) -> SurpriseV1<'_> {
+    SurpriseV1 {
+        total: surprise.total,
+        novelty: surprise.novelty,
+        contradiction: surprise.contradiction,
+        specificity: surprise.specificity,
+        emphasis: surprise.emphasis,
+        context_switch: surprise.context_switch,
+        points: surprise.points.clone(),
+    }
+}
+
+fn surprise(record: &SurpriseV1<'_>) -> Surprise {
+    Surprise {
+        total: record.total,
+        novelty: record.novelty,
+        contradiction: record.contradiction,
+        specificity: record.specificity,
+        emphasis: record.emphasis,
+        context_switch: record.context_switch,
+        points: record.points.iter().map(|(name, points)| (point_name(name), *points)).collect(),
+    }
+}
+
+/// Limit of the names of points, which live as long as the process. The score stage, in this or an
+/// older version, has a few dozen.
+const POINT_NAMES_MAX: usize = 1024;
+
+/// Interns the name of a point, because the score stage uses `&'static str`.
+fn point_name(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock();
+    match names.get(name) {
+        Some(interned) => interned,
+        None if names.len() == POINT_NAMES_MAX => "other",
+        None => {
+            let interned: &'static str = Box::leak(name.into());
+            names.insert(interned);
+            interned
+        }
+    }
+}
+
+// ---------------------------------------------------------------- turn, session, gate, seen, slot
+
+#[derive(Serialize, Deserialize)]
+struct VectorV1<'a> {
+    scale: f32,
+    #[serde(serialize_with = "as_bytes")]
+    values: &'a [u8],
+}
+
+fn unsigned(vector: &Vector) -> Vec<u8> {
+    vector.values.iter().map(|value| *value as u8).collect()
+}
+
+fn signed(record: &VectorV1<'_>) -> Vector {
+    Vector { scale: record.scale, values: record.values.iter().map(|value| *value as i8).collect() }
+}
+
+#[derive(Serialize, Deserialize)]
+struct SaidV1<'a> {
+    /// Number of the turn in the session: the order of the records in the ring.
+    number: u64,
+    speaker: &'a str,
+    content: &'a str,
+    #[serde(borrow)]
+    vector: VectorV1<'a>,
+}
+
+/// A turn with the source, the resulting memory, and the role.
+#[derive(Serialize, Deserialize)]
+struct SaidV2<'a> {
+    #[serde(borrow)]
+    said: SaidV1<'a>,
+    #[serde(borrow)]
+    source: Option<PositionV1<'a>>,
+    question: f32,
+    memory: Option<Uuid16>,
+    role: u8,
+}
+
+pub fn said_bytes(number: u64, said: &ContextTurn) -> Vec<u8> {
+    let vector = VectorV1 { scale: said.vector.scale, values: &unsigned(&said.vector) };
+    let record = SaidV2 {
+        said: SaidV1 { number, speaker: &said.speaker, content: &said.content, vector },
+        source: said.source.as_ref().map(position_v1),
+        question: said.question,
+        memory: said.memory.map(|id| id.0.into_bytes()),
+        role: place_in(&ROLES, said.role),
+    };
+    encode(&record, 80 + said.speaker.len() + said.content.len() + said.vector.values.len())
+}
+
+pub fn said(bytes: &[u8]) -> Result<(u64, ContextTurn)> {
+    let record = match body(bytes)? {
+        (VERSION_1, body) => SaidV2 {
+            said: from_body(body)?,
+            source: None,
+            question: 0.0,
+            memory: None,
+            role: place_in(&ROLES, Role::User),
+        },
+        (_, body) => from_body(body)?,
+    };
+    let SaidV2 {
+        said: SaidV1 { number, speaker, content, vector },
+        source,
+        question,
+        memory,
+        role,
+    } = record;
+    let said = ContextTurn {
+        speaker: speaker.into(),
+        role: choice_at(&ROLES, role)?,
+        content: content.into(),
+        vector: signed(&vector),
+        source: source.as_ref().map(position),
+        question,
+        memory: memory.map(id_of),
+    };
+    Ok((number, said))
+}
+
+#[derive(Serialize, Deserialize)]
+struct SessionV1 {
+    turns: u32,
+    first_at: i64,
+    last_at: i64,
+    summarised: u32,
+}
+
+pub fn session_bytes(session: &Session) -> Vec<u8> {
+    let Session { turns, first_at, last_at, summarised } = *session;
+    encode(&SessionV1 { turns, first_at: first_at.0, last_at: last_at.0, summarised }, 24)
+}
+
+pub fn session(bytes: &[u8]) -> Result<Session> {
+    let SessionV1 { turns, first_at, last_at, summarised } = decode(bytes)?;
+    Ok(Session { turns, first_at: Time(first_at), last_at: Time(last_at), summarised })
+}
+
+#[derive(Deserialize)]
+struct GateV1<'a> {
+    ids: u64,
+    thousandths: &'a [u8],
+}
+
+#[derive(Serialize, Deserialize)]
+struct GateV2<'a> {
+    ids: u64,
+    /// Two bytes for each total, which is precise enough for a threshold.
+    #[serde(serialize_with = "as_bytes")]
+    thousandths: &'a [u8],
+    words_total: u32,
+    /// [`UserWordCounts::packed`].
+    #[serde(serialize_with = "as_bytes")]
+    words: &'a [u8],
+}
+
+pub fn gate_bytes(gate: &GateState) -> Vec<u8> {
+    let thousandths: Vec<u8> =
+        gate.thousandths.iter().flat_map(|score| score.to_le_bytes()).collect();
+    let words = gate.words.packed();
+    let record = GateV2 {
+        ids: gate.ids,
+        thousandths: &thousandths,
+        words_total: gate.words.total(),
+        words: &words,
+    };
+    encode(&record, thousandths.len() + words.len() + 20)
+}
+
+pub fn gate(bytes: &[u8]) -> Result<GateState> {
+    let (ids, thousandths, words) = match body(bytes)? {
+        (VERSION_1, body) => {
+            let GateV1 { ids, thousandths } = from_body(body)?;
+            (ids, thousandths, Some(UserWordCounts::default()))
+        }
+        (_, body) => {
+            let GateV2 { ids, thousandths, words_total, words } = from_body(body)?;
+            (ids, thousandths, UserWordCounts::unpacked(words_total, words))
+        }
+    };
+    let words = words.ok_or_else(|| unreadable("the word counts of a gate state are damaged"))?;
+    let thousandths =
+        thousandths.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect();
+    Ok(GateState { ids, thousandths, words: Arc::new(words) })
+}
+
+#[derive(Serialize, Deserialize)]
+struct SeenV1<'a> {
+    /// Number of the id among the user's ids: the oldest have the lowest numbers.
+    number: u64,
+    #[serde(borrow)]
+    source: PositionV1<'a>,
+    memories: Vec<Uuid16>,
+}
+
+pub fn seen_bytes(number: u64, seen: &SeenBefore) -> Vec<u8> {
+    encode(
+        &SeenV1 { number, source: position_v1(&seen.source), memories: ids_v1(&seen.memories) },
+        64,
+    )
+}
+
+pub fn seen(bytes: &[u8]) -> Result<(u64, SeenBefore)> {
+    let SeenV1 { number, source, memories } = decode(bytes)?;
+    Ok((number, SeenBefore { source: position(&source), memories: ids(&memories) }))
+}
+
+#[derive(Serialize, Deserialize)]
+struct SlotV1<'a> {
+    memory: Uuid16,
+    value: &'a str,
+}
+
+pub fn slot_bytes(holder: &SlotHolder) -> Vec<u8> {
+    encode(
+        &SlotV1 { memory: holder.memory.0.into_bytes(), value: &holder.value },
+        24 + holder.value.len(),
+    )
+}
+
+pub fn slot(bytes: &[u8]) -> Result<SlotHolder> {
+    let record: SlotV1 = decode(bytes)?;
+    Ok(SlotHolder { memory: id_of(record.memory), value: record.value.to_owned() })
+}
+
+// ---------------------------------------------------------------- the shard's own
+
+#[derive(Serialize, Deserialize)]
+struct IdentityV1<'a> {
+    cluster: &'a str,
+    topic: &'a str,
+    partition: i32,
+    partitions: i32,
+    model: &'a str,
+    dimensions: u32,
+}
+
+pub fn identity_bytes(identity: &Identity) -> Vec<u8> {
+    let record = IdentityV1 {
+        cluster: &identity.cluster,
+        topic: &identity.topic,
+        partition: identity.partition,
+        partitions: identity.partitions,
+        model: &identity.model,
+        dimensions: identity.dimensions,
+    };
+    encode(&record, 128)
+}
+
+pub fn identity(bytes: &[u8]) -> Result<Identity> {
+    let record: IdentityV1 = decode(bytes)?;
+    Ok(Identity {
+        cluster: record.cluster.to_owned(),
+        topic: record.topic.to_owned(),
+        partition: record.partition,
+        partitions: record.partitions,
+        model: record.model.to_owned(),
+        dimensions: record.dimensions,
+    })
+}
+
+pub fn offset_bytes(offset: i64) -> Vec<u8> {
+    encode(&offset, 11)
+}
+
+pub fn offset(bytes: &[u8]) -> Result<i64> {
+    decode(bytes)
+}
+
+/// A position in the changelog, and the time when the store reached that position.
+pub fn place_bytes(offset: i64, at: Time) -> Vec<u8> {
+    encode(&(offset, at.0), 21)
+}
+
+pub fn place(bytes: &[u8]) -> Result<(i64, Time)> {
+    decode(bytes).map(|(offset, at)| (offset, Time(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{a_memory, a_neighbour, a_vector, key};
+    use super::*;
+
+    fn read(bytes: &[u8]) -> (Option<Memory>, Option<Vector>) {
+        (memory(&key("zoe"), a_memory(7, "").id, bytes).unwrap(), vector(bytes).unwrap())
+    }
+
+    #[test]
+    fn a_memory_decodes_to_the_encoded_one() {
+        let full = a_memory(7, "Zoë moved to Lisbon");
+        let bare = Memory {
+            metadata: Default::default(),
+            surprise: None,
+            session: None,
+            valid_to: Some(Time(-5)),
+            ..a_memory(7, "")
+        };
+        for was in [full, bare] {
+            assert_eq!(read(&memory_bytes(&was, None).unwrap()), (Some(was), None));
+        }
+    }
+
+    #[test]
+    fn a_memory_changes_and_its_vector_stays() {
+        let one = a_memory(7, "one");
+        let other = a_memory(7, "other");
+        let both = memory_and_vector_bytes(&one, &a_vector(1));
+        assert_eq!(read(&both), (Some(one.clone()), Some(a_vector(1))));
+        let changed = memory_bytes(&other, Some(&both)).unwrap();
+        assert_eq!(read(&changed), (Some(other), Some(a_vector(1))));
+        let without = memory_bytes(&one, None).unwrap();
+        assert_eq!(read(&without), (Some(one), None));
+    }
+
+    #[test]
+    fn small_records_decode_to_the_encoded_ones() {
+        let was = ContextTurn {
+            speaker: "zoë".into(),
+            role: Role::Assistant,
+            content: "hello".into(),
+            vector: a_vector(3),
+            source: Some(a_memory(1, "").source),
+            question: 0.25,
+            memory: Some(a_memory(1, "").id),
+        };
+        assert_eq!(said(&said_bytes(9, &was)).unwrap(), (9, was));
+        let was = Session { turns: 4, first_at: Time(1), last_at: Time(2), summarised: 3 };
+        assert_eq!(session(&session_bytes(&was)).unwrap(), was);
+        let was = SeenBefore { source: a_memory(1, "").source, memories: vec![a_memory(1, "").id] };
+        assert_eq!(seen(&seen_bytes(5, &was)).unwrap(), (5, was));
+        let was = SlotHolder { memory: a_memory(1, "").id, value: "Lisbon".into() };
+        assert_eq!(slot(&slot_bytes(&was)).unwrap(), was);
+        assert_eq!(offset(&offset_bytes(-1)).unwrap(), -1);
+    }
+
+    fn a_gate(ids: u64, scores: &[f32], words: &[&str]) -> GateState {
+        let mut gate = GateState { ids, ..GateState::default() };
+        scores.iter().for_each(|score| gate.push(*score));
+        words.iter().for_each(|word| Arc::make_mut(&mut gate.words).add(word));
+        gate
+    }
+
+    #[test]
+    fn scores_keep_three_digits_and_never_wrap() {
+        let was = a_gate(7, &[0.4567, -0.1, 1e9, f32::NAN], &["tea", "boat", "tea"]);
+        let is = gate(&gate_bytes(&was)).unwrap();
+        assert_eq!(is.scores().collect::<Vec<_>>(), [0.457, -0.1, 32.767, 0.0]);
+        assert_eq!(is, was);
+    }
+
+    #[test]
+    fn a_gate_state_of_format_1_has_no_word_counts() {
+        assert_eq!(gate(&[1, 0x82, 0x01, 2, 1, 0]).unwrap(), a_gate(130, &[0.001], &[]));
+    }
+
+    #[test]
+    fn a_newer_format_and_unreadable_bytes_stop_under_different_names() {
+        for (bytes, expected) in [
+            (&[VERSION + 1, 1, 2, 3][..], StopName::StoreNewer),
+            (&[VERSION, 1], StopName::StoreUnreadable),
+            (&[], StopName::StoreUnreadable),
+            (&[0], StopName::StoreUnreadable),
+        ] {
+            match memory(&key("zoe"), a_memory(1, "").id, bytes) {
+                Err(Fault::Stop(stop)) => assert_eq!(stop.name, expected, "{bytes:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// A record of format 1, made from the structs that are still written today.
+    fn format_1(version_1: &impl Serialize, more: &[u8]) -> Vec<u8> {
+        [&[1], &postcard::to_stdvec(version_1).unwrap()[..], more].concat()
+    }
+
+    #[test]
+    fn records_of_format_1_are_read_and_carried_over() {
+        let was = Memory {
+            author: None,
+            around: NeighbourTurns::default(),
+            revises: vec![],
+            revised_by: None,
+            ..a_memory(7, "one")
+        };
+        let values = unsigned(&a_vector(1));
+        let vector_1 = VectorV1 { scale: 0.003, values: &values };
+        let old = format_1(&vector_1, &postcard::to_stdvec(&memory_v1(&was)).unwrap());
+        assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
+        let other = a_memory(7, "other");
+        assert_eq!(
+            read(&memory_bytes(&other, Some(&old)).unwrap()),
+            (Some(other), Some(a_vector(1)))
+        );
+        let (number, before) = said(&format_1(
+            &SaidV1 { number: 9, speaker: "zoë", content: "hello", vector: vector_1 },
+            &[],
+        ))
+        .unwrap();
+        assert_eq!(
+            (number, &*before.content, &before.vector, before.source),
+            (9, "hello", &a_vector(1), None)
+        );
+    }
+
+    #[test]
+    fn records_of_format_2_are_read_and_carried_over() {
+        let was = Memory { author: None, revises: vec![], revised_by: None, ..a_memory(7, "one") };
+        let old = format_2(&was, &a_vector(1));
+        assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
+        let other = a_memory(7, "other");
+        assert_eq!(
+            read(&memory_bytes(&other, Some(&old)).unwrap()),
+            (Some(other), Some(a_vector(1)))
+        );
+    }
+
+    #[test]
+    fn records_of_format_3_are_read_and_carried_over() {
+        let was = a_memory(7, "one");
+        let old = extended(format_2(&was, &a_vector(1)), &revisions_v3(&was));
+        let old = [&[3], &old[1..]].concat();
+        assert_eq!(read(&old), (Some(Memory { author: None, ..was.clone() }), Some(a_vector(1))));
+        assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
+    }
+
+    /// The record of a memory in format 2.
+    fn format_2(memory: &Memory, vector: &Vector) -> Vec<u8> {
+        let vector = VectorV1 { scale: vector.scale, values: &unsigned(vector) };
+        let body = extended(extended(vec![2], &vector), &memory_v1(memory));
+        extended(body, &around_v2(&memory.around))
+    }
+
+    #[test]
+    fn the_bytes_of_a_format_never_change() {
+        let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
+        for version in [1, 2, 3, 4] {
+            assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
+        }
+        assert_eq!(session_bytes(&was), [4, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        let vector = Vector { scale: 1.0, values: [-1, 2].into() };
+        let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
+        assert_eq!(with_vector[..8], [4, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        // Two words: "tea" twice in place 848, "boat" once in place 992.
+        let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
+        assert_eq!(
+            gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
+            [&[4, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
+        );
+        let around = NeighbourTurns {
+            before: None,
+            earlier: None,
+            after: Some(a_neighbour(&a_memory(1, "").source)),
+        };
+        let written = postcard::to_stdvec(&around_v2(&around)).unwrap();
+        assert_eq!(written[..13], [0, 0, 1, 6, 0, 4, b'z', b'o', 0xc3, 0xab, 5, b'h', b'e']);
+        assert_eq!(written[16..], [0, 0, 0x80, 0x3f, 2, 0xff, 2, 0, 0, 0, 0x3f]);
+    }
+}

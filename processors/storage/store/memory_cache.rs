@@ -1,0 +1,232 @@
+//! Cache of decoded memories. A recall reads two hundred memories, and the next recall of the same
+//! user mostly the same ones. Derived from the records and bounded by bytes: the least recently
+//! used memory goes first. No decision is made here.
+//!
+//! Invariant: a memory that was read before a change is not cached after the change. `changes`
+//! counts the batches; `of` compares the count before and after reading, under the lock.
+
+use super::keys;
+use domain::fault::Result;
+use domain::{Memory, MemoryId, NeighbourTurn, UserKey};
+use foldhash::fast::RandomState;
+use lru::LruCache;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Reads a memory from the store. Called with no lock held.
+pub type ReadMemory<'r> = &'r dyn Fn(MemoryId) -> Result<Option<Memory>>;
+
+pub struct MemoryCache {
+    entries: Mutex<CachedMemories>,
+    bytes_max: usize,
+}
+
+struct CachedMemories {
+    by_id: LruCache<MemoryId, Arc<Memory>, RandomState>,
+    bytes: usize,
+    changes: u64,
+}
+
+impl MemoryCache {
+    pub fn new(bytes_max: usize) -> MemoryCache {
+        let by_id = LruCache::unbounded_with_hasher(RandomState::default());
+        MemoryCache {
+            entries: Mutex::new(CachedMemories { by_id, bytes: 0, changes: 0 }),
+            bytes_max,
+        }
+    }
+
+    /// Returns each memory, in the order of `ids`; `None` for an id that is not the user's.
+    pub fn of(
+        &self,
+        key: &UserKey,
+        ids: &[MemoryId],
+        read: ReadMemory,
+    ) -> Result<Vec<Option<Arc<Memory>>>> {
+        let mut entries = self.entries.lock();
+        let changes_before = entries.changes;
+        let mut found: Vec<Option<Arc<Memory>>> =
+            ids.iter().map(|id| entries.of_user(key, id)).collect();
+        drop(entries);
+        let mut fresh = Vec::new();
+        for (place, id) in found.iter_mut().zip(ids).filter(|(place, _)| place.is_none()) {
+            *place = read(*id)?.map(Arc::new);
+            fresh.extend(place.clone());
+        }
+        if !fresh.is_empty() {
+            let mut entries = self.entries.lock();
+            if entries.changes == changes_before {
+                fresh.into_iter().for_each(|memory| entries.keep(memory));
+                entries.shrink(self.bytes_max);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Drops the memories of changed records.
+    pub fn forget<'k>(&self, changed: impl Iterator<Item = &'k [u8]>) {
+        let mut entries = self.entries.lock();
+        entries.changes += 1;
+        if !entries.by_id.is_empty() {
+            changed.filter_map(keys::id_of_memory).for_each(|id| entries.remove(&id));
+        }
+    }
+}
+
+impl CachedMemories {
+    /// Returns a memory only to the user who owns the memory.
+    fn of_user(&mut self, key: &UserKey, id: &MemoryId) -> Option<Arc<Memory>> {
+        self.by_id.get(id).filter(|memory| memory.key == *key).cloned()
+    }
+
+    fn keep(&mut self, memory: Arc<Memory>) {
+        self.bytes += bytes_of(&memory);
+        if let Some(before) = self.by_id.put(memory.id, memory) {
+            self.bytes -= bytes_of(&before);
+        }
+    }
+
+    fn remove(&mut self, id: &MemoryId) {
+        if let Some(memory) = self.by_id.pop(id) {
+            self.bytes -= bytes_of(&memory);
+        }
+    }
+
+    /// Evicts one memory at a time, until the limit holds. A user with more memories than fit would
+    /// otherwise wait for thousands of memories to be freed at once.
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max {
+            let Some((_, memory)) = self.by_id.pop_lru() else { return };
+            self.bytes -= bytes_of(&memory);
+        }
+    }
+}
+
+/// Overhead of the allocator for one allocation.
+const PIECE: usize = 16;
+
+/// Estimates the heap bytes of a memory, with an allocator overhead of `PIECE` for each allocation.
+fn bytes_of(memory: &Memory) -> usize {
+    let optional = [&memory.session, &memory.speaker, &memory.event_id].into_iter().flatten();
+    let texts: usize =
+        [&memory.content, &memory.reason].into_iter().chain(optional).map(String::len).sum();
+    let metadata = memory.metadata.iter();
+    let metadata: usize = metadata.map(|(name, value)| name.len() + value.len() + 6 * PIECE).sum();
+    let history: usize = memory.history.iter().map(|one| one.content.len() + 3 * PIECE).sum();
+    let links = memory.supersedes.len()
+        + memory.revises.len()
+        + memory.conflicts_with.len()
+        + memory.covers.len();
+    let around: usize = memory.around.all().map(bytes_of_neighbour).sum();
+    size_of::<Memory>()
+        + memory.source.topic.len()
+        + texts
+        + metadata
+        + history
+        + links * size_of::<MemoryId>()
+        + around
+        + 20 * PIECE
+}
+
+fn bytes_of_neighbour(neighbour: &NeighbourTurn) -> usize {
+    neighbour.speaker.len()
+        + neighbour.words.len()
+        + neighbour.vector.values.len()
+        + neighbour.source.topic.len()
+        + 4 * PIECE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{a_memory, key};
+    use super::*;
+    use proptest::prelude::*;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    fn memory_of(user: usize, n: usize, uses: u32) -> Memory {
+        Memory { key: key(&format!("user {user}")), uses, ..a_memory(n as i64, "tea") }
+    }
+
+    fn id(n: usize) -> MemoryId {
+        memory_of(0, n, 0).id
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        /// Different users have memories with the same id here, which never happens in a shard.
+        #[test]
+        fn the_cache_returns_what_the_records_hold(
+            steps in prop::collection::vec(
+                (0..3usize, 0..8usize, prop::option::weighted(0.7, 0..5u32)),
+                1..60,
+            ),
+            bytes_max in prop::sample::select(vec![0, 2_500, 8_000, 1_000_000]),
+        ) {
+            let cache = MemoryCache::new(bytes_max);
+            let mut records = BTreeMap::new();
+            for (user, n, uses) in steps {
+                match uses {
+                    Some(uses) => drop(records.insert((user, id(n)), memory_of(user, n, uses))),
+                    None => drop(records.remove(&(user, id(n)))),
+                }
+                let changed = keys::memory(&memory_of(user, n, 0).key, id(n));
+                cache.forget([&changed[..]].into_iter());
+                for user in 0..3 {
+                    let ids: Vec<_> = (0..8).map(id).collect();
+                    let found = cache
+                        .of(&memory_of(user, 0, 0).key, &ids, &|id| {
+                            Ok(records.get(&(user, id)).cloned())
+                        })
+                        .unwrap();
+                    let expected: Vec<_> = ids
+                        .iter()
+                        .map(|id| records.get(&(user, *id)).cloned().map(Arc::new))
+                        .collect();
+                    prop_assert_eq!(found, expected);
+                }
+                let entries = cache.entries.lock();
+                prop_assert!(entries.bytes <= bytes_max);
+                let bytes: usize = entries.by_id.iter().map(|(_, memory)| bytes_of(memory)).sum();
+                prop_assert_eq!(entries.bytes, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cached_memory_is_not_read_again_and_the_least_recent_goes_first() {
+        let cache = MemoryCache::new(2 * bytes_of(&memory_of(0, 0, 0)));
+        let reads = RefCell::new(Vec::new());
+        for n in [0, 1, 0, 1, 0, 2, 0, 1] {
+            cache
+                .of(&memory_of(0, n, 0).key, &[id(n)], &|asked| {
+                    let n = (0..3).find(|n| id(*n) == asked);
+                    reads.borrow_mut().extend(n);
+                    Ok(n.map(|n| memory_of(0, n, 0)))
+                })
+                .unwrap();
+        }
+        assert_eq!(*reads.borrow(), [0, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_memory_read_before_a_change_is_not_cached_after_the_change() {
+        let cache = MemoryCache::new(1_000_000);
+        fn ask(cache: &MemoryCache, uses: u32, meanwhile: &dyn Fn()) -> Option<u32> {
+            let found = cache.of(&memory_of(0, 1, 0).key, &[id(1)], &|_| {
+                let read = Ok(Some(memory_of(0, 1, uses)));
+                meanwhile();
+                read
+            });
+            found.unwrap()[0].as_ref().map(|memory| memory.uses)
+        }
+        let changed = keys::memory(&memory_of(0, 1, 0).key, id(1));
+        assert_eq!(ask(&cache, 0, &|| cache.forget([&changed[..]].into_iter())), Some(0));
+        assert_eq!(ask(&cache, 1, &|| ()), Some(1));
+        assert_eq!(ask(&cache, 2, &|| ()), Some(1));
+    }
+}

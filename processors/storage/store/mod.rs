@@ -1,0 +1,405 @@
+//! The store of one shard: memories with vectors, context windows, gate states, slots and event
+//! ids, in [sled](https://docs.rs/sled/0.34). Batches are applied whole, each with the offset of
+//! its last event. The store does not decide which memories are kept, and knows neither the index
+//! nor the log from which a shard is restored.
+//!
+//! ```text
+//! kernel ──> StagedChanges ──encode──> Store::apply ──> Records (sled, or maps in memory)
+//!    └── Reads ──> typed records          │    keys.rs: where, format.rs: bytes
+//!                                         └──> caches: UserCache, MemoryCache
+//! ```
+
+pub mod compare;
+pub mod disk;
+mod encode;
+pub(crate) mod format;
+pub(crate) mod keys;
+mod memory_cache;
+mod reads;
+pub mod records;
+#[cfg(test)]
+pub(crate) mod tests;
+mod user_cache;
+
+pub use disk::Options;
+pub use encode::{EncodedBatch, TouchedMemories, Upserted};
+pub use keys::is_memory;
+pub use records::{Changes, InMemory};
+
+use disk::{NotOpened, SledRecords};
+use domain::fault::{Fault, Result, StopName};
+use domain::{Memory, MemoryId, Time, UserKey};
+use memory::Reads;
+use memory::staged::StagedChanges;
+use memory_cache::MemoryCache;
+use records::Records;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use user_cache::UserCache;
+
+/// Limits of the caches of a store that ends with its process.
+const IN_MEMORY_USER_CACHE_MAX: usize = 100;
+const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
+
+/// The log and the encoder that a store was made from. A store is refused under any other identity,
+/// because its offsets and vectors would be wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub cluster: String,
+    pub topic: String,
+    pub partition: i32,
+    pub partitions: i32,
+    pub model: String,
+    pub dimensions: u32,
+}
+
+impl Identity {
+    fn log(&self) -> String {
+        format!("{}/{}/{}", self.cluster, self.topic, self.partition)
+    }
+
+    fn encoder(&self) -> String {
+        format!("{} ({} dimensions)", self.model, self.dimensions)
+    }
+}
+
+pub struct Opened {
+    pub store: Store,
+    /// The directory to which a damaged store was moved. `store` is then empty and must be
+    /// restored.
+    pub rebuilt: Option<PathBuf>,
+}
+
+/// The checkpoint of a shard: the offset of the last applied event, and the matching position in
+/// the changelog if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub applied: i64,
+    pub changelog: Option<ChangelogPosition>,
+}
+
+/// A changelog offset, and the time when this store reached that offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangelogPosition {
+    pub offset: i64,
+    pub at: Time,
+}
+
+pub struct Store {
+    records: Box<dyn Records>,
+    identity: Identity,
+    user_cache: UserCache,
+    memory_cache: MemoryCache,
+    applied: AtomicI64,
+    changelog: Option<ChangelogPosition>,
+    /// All records are of an older format so far.
+    is_older: AtomicBool,
+    /// Records may be ahead of the checkpoint, because a restore has not ended.
+    is_ahead: AtomicBool,
+}
+
+impl Store {
+    /// Opens or creates the store. A damaged store is renamed to `<dir>.corrupt-<stamp_ms>` and an
+    /// empty one takes its place.
+    pub fn open(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+        stamp_ms: i64,
+    ) -> Result<Opened> {
+        Store::open_or_set_aside(dir, options, identity, stamp_ms)
+            .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
+    }
+
+    fn open_or_set_aside(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+        stamp_ms: i64,
+    ) -> Result<Opened> {
+        match Store::open_as_it_is(dir, options, identity) {
+            Ok(store) => Ok(Opened { store, rebuilt: None }),
+            Err(NotOpened::Fault(fault)) => Err(fault),
+            Err(NotOpened::Damaged(why)) => {
+                let aside = disk::set_aside(dir, stamp_ms, &why)?;
+                Store::open_as_it_is(dir, options, identity)
+                    .map(|store| Opened { store, rebuilt: Some(aside) })
+                    .map_err(NotOpened::into_fault)
+            }
+        }
+    }
+
+    /// Opens the store and changes nothing: damage is an error, the directory stays.
+    pub fn open_as_found(dir: &Path, options: &Options, identity: &Identity) -> Result<Store> {
+        Store::open_as_it_is(dir, options, identity)
+            .map_err(NotOpened::into_fault)
+            .map_err(|fault| fault.about(format!("opens the store in {}", dir.display())))
+    }
+
+    /// Creates a store that ends with its process.
+    pub fn in_memory(identity: &Identity) -> Store {
+        Store::over(InMemory::default(), identity).expect("empty records have no other identity")
+    }
+
+    /// Opens a store over records in memory, which end with their last holder.
+    pub fn over(records: InMemory, identity: &Identity) -> Result<Store> {
+        let caches = (
+            UserCache::new(IN_MEMORY_USER_CACHE_MAX),
+            MemoryCache::new(IN_MEMORY_MEMORY_CACHE_BYTES_MAX),
+        );
+        Store::of(Box::new(records), false, caches, identity).map_err(NotOpened::into_fault)
+    }
+
+    fn open_as_it_is(
+        dir: &Path,
+        options: &Options,
+        identity: &Identity,
+    ) -> std::result::Result<Store, NotOpened> {
+        let records = SledRecords::open(dir, options)?;
+        let existed = records.existed();
+        let caches =
+            (UserCache::new(options.tails_max), MemoryCache::new(options.recalled_bytes_max));
+        Store::of(Box::new(records), existed, caches, identity)
+    }
+
+    fn of(
+        records: Box<dyn Records>,
+        existed: bool,
+        (user_cache, memory_cache): (UserCache, MemoryCache),
+        identity: &Identity,
+    ) -> std::result::Result<Store, NotOpened> {
+        let mut is_older = false;
+        match damaged_if_unreadable(records.get(&keys::identity()))? {
+            Some(bytes) => {
+                check_identity(&damaged_if_unreadable(format::identity(&bytes))?, identity)?;
+                is_older = format::is_older(&bytes);
+            }
+            None if existed => {
+                return Err(NotOpened::Damaged("has no record of the log it is made from".into()));
+            }
+            None => write_identity(&*records, identity)?,
+        }
+        let applied = records
+            .get(&keys::applied())
+            .and_then(|bytes| bytes.map_or(Ok(-1), |bytes| format::offset(&bytes)));
+        let applied = damaged_if_unreadable(applied)?;
+        let changelog = records
+            .get(&keys::changelog())
+            .and_then(|bytes| bytes.map(|bytes| format::place(&bytes)).transpose());
+        let changelog =
+            damaged_if_unreadable(changelog)?.map(|(offset, at)| ChangelogPosition { offset, at });
+        let is_ahead =
+            AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
+        Ok(Store {
+            records,
+            identity: identity.clone(),
+            user_cache,
+            memory_cache,
+            applied: AtomicI64::new(applied),
+            changelog,
+            is_older: AtomicBool::new(is_older),
+            is_ahead,
+        })
+    }
+
+    /// The offset of the last event that the store has applied; -1 before the first.
+    pub fn applied(&self) -> i64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The changelog position when the store was opened. `None` without a changelog, or before the
+    /// first record of one.
+    pub fn changelog(&self) -> Option<ChangelogPosition> {
+        self.changelog
+    }
+
+    /// Applies a finished batch. Invariant: records and checkpoint are one batch, so that they
+    /// agree after any crash. The first batch in a newer format writes the identity anew, so that
+    /// an older program stops there.
+    pub fn apply(&self, batch: EncodedBatch, mark: Checkpoint) -> Result<()> {
+        let EncodedBatch { mut changes, windows, gates } = batch;
+        let Checkpoint { applied, changelog } = mark;
+        changes.put(keys::applied(), format::offset_bytes(applied));
+        if let Some(ChangelogPosition { offset, at }) = changelog {
+            changes.put(keys::changelog(), format::place_bytes(offset, at));
+        }
+        if self.is_older.load(Ordering::Acquire) {
+            changes.put(keys::identity(), format::identity_bytes(&self.identity));
+        }
+        self.records.apply(&changes)?;
+        self.is_older.store(false, Ordering::Release);
+        self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
+        self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
+        self.applied.store(applied, Ordering::Release);
+        Ok(())
+    }
+
+    /// Applies restored records ahead of the checkpoint. Until `apply` moves the checkpoint, nobody
+    /// may read the store, and a crash leaves the old checkpoint, from which the restore runs
+    /// again. `is_ahead` stays true until `caught_up`.
+    pub fn apply_restored(&self, changes: &Changes) -> Result<()> {
+        if !self.is_ahead() {
+            self.records.apply(&Changes::of(keys::ahead(), Some(Vec::new())))?;
+            self.is_ahead.store(true, Ordering::Release);
+        }
+        if self.is_older.load(Ordering::Acquire) {
+            self.records.apply(&Changes::of(
+                keys::identity(),
+                Some(format::identity_bytes(&self.identity)),
+            ))?;
+            self.is_older.store(false, Ordering::Release);
+        }
+        self.records.apply_each(changes)
+    }
+
+    /// Ends a restore: the checkpoint has reached the last record that was applied ahead.
+    pub fn caught_up(&self) -> Result<()> {
+        self.records.apply(&Changes::of(keys::ahead(), None))?;
+        self.is_ahead.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether records may be ahead of the checkpoint, because a restore has not ended.
+    pub fn is_ahead(&self) -> bool {
+        self.is_ahead.load(Ordering::Acquire)
+    }
+
+    /// Encodes a batch, and lists its memories for the index and the change feed.
+    pub fn encode(&self, staged: StagedChanges) -> Result<(EncodedBatch, TouchedMemories)> {
+        encode::encode(staged, &*self.records)
+    }
+
+    /// Returns these memories of the user in the order of `ids`, recent ones from the cache.
+    pub fn cached_memories(
+        &self,
+        key: &UserKey,
+        ids: &[MemoryId],
+    ) -> Result<Vec<Option<Arc<Memory>>>> {
+        self.memory_cache.of(key, ids, &|id| self.memory(key, id))
+    }
+
+    /// The users with a record, in the order of keys (which is not that of names). The shared
+    /// records of a tenant count as a user.
+    pub fn users(&self, after: Option<&UserKey>, limit: usize) -> Result<Vec<UserKey>> {
+        let mut users = Vec::new();
+        let mut from = after.map_or_else(keys::before_users, keys::behind);
+        while users.len() < limit {
+            let Some(next) = self.records.next_after(&from)? else { break };
+            let user = keys::user_of(&next).ok_or_else(|| {
+                let key = hex::encode(&next);
+                format::unreadable(format!("a key has an unknown form: {key}"))
+            })?;
+            from = keys::behind(&user);
+            users.push(user);
+        }
+        Ok(users)
+    }
+
+    pub fn flush(&self) -> Result<()> {
+        self.records.flush()
+    }
+
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.records.bytes()
+    }
+
+    /// All records except the shard's own.
+    pub fn everything(&self) -> Result<Changes> {
+        let mut all = Changes::default();
+        self.records.scan(&[], &mut |key, value| {
+            if key.first() != Some(&keys::SHARD) {
+                all.put(key.to_vec(), value.to_vec());
+            }
+            true
+        })?;
+        Ok(all)
+    }
+
+    /// Hash of all records in key order, except the shard's own: stores with the same records at
+    /// different offsets are equal.
+    pub fn digest(&self) -> Result<u64> {
+        let mut digest = Fnv::default();
+        self.records.scan(&[], &mut |key, value| {
+            if key.first() != Some(&keys::SHARD) {
+                digest.add(key);
+                digest.add(value);
+            }
+            true
+        })?;
+        Ok(digest.0)
+    }
+}
+
+/// Writes and flushes the identity before the first batch: at the next start, records without an
+/// identity count as damaged.
+fn write_identity(records: &dyn Records, identity: &Identity) -> Result<()> {
+    let mut changes = Changes::default();
+    changes.put(keys::identity(), format::identity_bytes(identity));
+    records.apply(&changes)?;
+    records.flush()
+}
+
+pub(crate) fn check_identity(theirs: &Identity, ours: &Identity) -> Result<()> {
+    let (name, difference) = if theirs.log() != ours.log() {
+        (
+            StopName::StoreOfAnotherLog,
+            format!("it is made from {}, not from {}", theirs.log(), ours.log()),
+        )
+    } else if theirs.partitions != ours.partitions {
+        (
+            StopName::PartitionsDiffer,
+            format!(
+                "it was made when the topic had {} partitions, now the topic has {}",
+                theirs.partitions, ours.partitions
+            ),
+        )
+    } else if theirs.encoder() != ours.encoder() {
+        (
+            StopName::ModelChanged,
+            format!("its vectors are from {}, not from {}", theirs.encoder(), ours.encoder()),
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Fault::stop(
+        name,
+        format!(
+            "{difference}; move the directory away to have it rebuilt from the log, \
+             or undo the change"
+        ),
+    ))
+}
+
+/// While opening, unreadable bytes are damage to set aside; a newer format is not.
+fn damaged_if_unreadable<T>(read: Result<T>) -> std::result::Result<T, NotOpened> {
+    read.map_err(|fault| match fault {
+        Fault::Stop(stop) if stop.name == StopName::StoreUnreadable => {
+            NotOpened::Damaged(stop.what)
+        }
+        other => NotOpened::Fault(other),
+    })
+}
+
+/// [FNV-1a](https://datatracker.ietf.org/doc/html/draft-eastlake-fnv) of 64 bits. The hashers of
+/// the standard library may change from one release to the next.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    /// Adds the length and the bytes: moving a byte from one part to the next changes the hash.
+    fn add(&mut self, part: &[u8]) {
+        for byte in (part.len() as u32).to_be_bytes().iter().chain(part) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}

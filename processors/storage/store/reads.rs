@@ -1,0 +1,228 @@
+//! Reads typed records from the store. Context windows, gate states and slots come from a cache,
+//! because each turn of an active user reads them again.
+
+use super::records::Visit;
+use super::user_cache::SlotsAnswer;
+use super::{Store, format, keys};
+use domain::fault::{Fault, Result};
+use domain::{Memory, MemoryId, UserKey, Vector};
+use memory::reads::{
+    CONTEXT_TURNS, ContextWindow, GateState, Reads, SeenBefore, Session, SlotHolder, Slots,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Visits a key behind the prefix, and the value. May fail.
+pub type TryVisit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
+
+impl Store {
+    pub fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.records.get(key)
+    }
+
+    /// Visits every record whose key begins with the prefix, in key order.
+    pub fn records(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+        self.records.scan(prefix, visit)
+    }
+
+    fn each(&self, prefix: &[u8], visit: TryVisit<'_>) -> Result<()> {
+        let mut failed = None;
+        self.records.scan(prefix, &mut |key, value| match visit(&key[prefix.len()..], value) {
+            Ok(go_on) => go_on,
+            Err(fault) => {
+                failed = Some(fault);
+                false
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The user's vectors in the order of the ids.
+    pub fn vectors(&self, key: &UserKey) -> Result<Vec<(MemoryId, Vector)>> {
+        let mut vectors = Vec::new();
+        self.each(&keys::all(key, keys::MEMORY), &mut |rest, value| {
+            let id = identified(rest)?;
+            vectors.extend(format::vector(value)?.map(|vector| (id, vector)));
+            Ok(true)
+        })
+        .map_err(|fault| fault.about(format!("reads the vectors of {key}")))?;
+        Ok(vectors)
+    }
+}
+
+impl Reads for Store {
+    fn memory(&self, key: &UserKey, id: MemoryId) -> Result<Option<Memory>> {
+        let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
+        format::memory(key, id, &bytes)
+            .map_err(|fault| fault.about(format!("reads memory {id} of {key}")))
+    }
+
+    fn memories(&self, key: &UserKey, visit: &mut dyn FnMut(Memory) -> bool) -> Result<()> {
+        self.each(&keys::all(key, keys::MEMORY), &mut |rest, value| {
+            let memory = identified(rest).and_then(|id| format::memory(key, id, value));
+            let memory =
+                memory.map_err(|fault| fault.about(format!("reads the memories of {key}")))?;
+            Ok(memory.is_none_or(&mut *visit))
+        })
+    }
+
+    fn memory_ids(&self, key: &UserKey) -> Result<Vec<MemoryId>> {
+        let mut ids = Vec::new();
+        self.each(&keys::all(key, keys::MEMORY), &mut |rest, _| {
+            ids.push(identified(rest)?);
+            Ok(true)
+        })
+        .map_err(|fault| fault.about(format!("reads the ids of {key}")))?;
+        Ok(ids)
+    }
+
+    fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {
+        let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
+        format::vector(&bytes)
+            .map_err(|fault| fault.about(format!("reads the vector of memory {id} of {key}")))
+    }
+
+    fn window(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>> {
+        let ring = keys::turn_ring(key, session.unwrap_or_default());
+        self.user_cache.windows.get_or_read(ring, |ring| {
+            let mut turns = Vec::new();
+            self.each(ring, &mut |_, value| {
+                turns.push(format::said(value)?);
+                Ok(true)
+            })
+            .map_err(|fault| fault.about(format!("reads the last turns of {key}")))?;
+            Ok(window(turns))
+        })
+    }
+
+    fn windows(&self, key: &UserKey) -> Result<Vec<(String, Arc<ContextWindow>)>> {
+        let mut windows: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        self.each(&keys::all(key, keys::TURN), &mut |rest, value| {
+            let session = keys::session_of_ring(rest).ok_or_else(|| unreadable_key(rest))?;
+            windows.entry(session).or_default().push(format::said(value)?);
+            Ok(true)
+        })
+        .map_err(|fault| fault.about(format!("reads the last turns of {key}")))?;
+        let windows = windows.into_iter();
+        Ok(windows.map(|(session, turns)| (session, Arc::new(window(turns)))).collect())
+    }
+
+    fn session(&self, key: &UserKey, session: &str) -> Result<Option<Session>> {
+        let Some(bytes) = self.record(&keys::session(key, session))? else { return Ok(None) };
+        format::session(&bytes)
+            .map(Some)
+            .map_err(|fault| fault.about(format!("reads session {session:?} of {key}")))
+    }
+
+    fn sessions(&self, key: &UserKey) -> Result<Vec<(String, Session)>> {
+        let mut sessions = Vec::new();
+        self.each(&keys::all(key, keys::SESSION), &mut |rest, value| {
+            sessions.push((named(rest)?, format::session(value)?));
+            Ok(true)
+        })
+        .map_err(|fault| fault.about(format!("reads the sessions of {key}")))?;
+        Ok(sessions)
+    }
+
+    fn gate(&self, key: &UserKey) -> Result<Arc<GateState>> {
+        self.user_cache.gates.get_or_read(keys::gate(key), |record| {
+            let bytes = self.record(record)?;
+            bytes
+                .map_or(Ok(GateState::default()), |bytes| format::gate(&bytes))
+                .map_err(|fault| fault.about(format!("reads the gate state of {key}")))
+        })
+    }
+
+    fn numbered(&self, key: &UserKey, id: &str) -> Result<Option<(u64, SeenBefore)>> {
+        let Some(bytes) = self.record(&keys::seen(key, id))? else { return Ok(None) };
+        format::seen(&bytes)
+            .map(Some)
+            .map_err(|fault| fault.about(format!("reads the seen id {id:?} of {key}")))
+    }
+
+    fn ids_before(&self, key: &UserKey, oldest_kept: u64) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        self.each(&keys::all(key, keys::SEEN), &mut |rest, value| {
+            if format::seen(value)?.0 < oldest_kept {
+                ids.push(named(rest)?);
+            }
+            Ok(true)
+        })
+        .map_err(|fault| fault.about(format!("reads the seen ids of {key}")))?;
+        Ok(ids)
+    }
+
+    fn slot(&self, key: &UserKey, name: &str) -> Result<Option<SlotHolder>> {
+        let Some(bytes) = self.record(&keys::slot(key, name))? else { return Ok(None) };
+        format::slot(&bytes)
+            .map(Some)
+            .map_err(|fault| fault.about(format!("reads slot {name:?} of {key}")))
+    }
+
+    fn slots(&self, key: &UserKey) -> Result<Slots> {
+        self.slots_of(key, "", usize::MAX)
+    }
+
+    fn slots_under(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Arc<Slots>> {
+        let of_user = keys::all(key, keys::SLOT);
+        let cached = self.user_cache.slots.get(&of_user);
+        if let Some(found) = cached.and_then(|slots| slots.answer(beginning, limit)) {
+            return Ok(found);
+        }
+        let slots = self.user_cache.slots.read(of_user, || {
+            let found = Arc::new(self.slots_of(key, beginning, limit)?);
+            Ok(SlotsAnswer { beginning: beginning.into(), limit, found })
+        })?;
+        Ok(slots.found.clone())
+    }
+
+    fn via(&self, source_partition: i32) -> Result<Option<i64>> {
+        let Some(bytes) = self.record(&keys::via(source_partition))? else { return Ok(None) };
+        format::offset(&bytes).map(Some).map_err(|fault| {
+            fault.about(format!("reads the offset forwarded from partition {source_partition}"))
+        })
+    }
+
+    fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>> {
+        let mut awaited = Vec::new();
+        self.each(&keys::all(key, keys::AWAITED), &mut |rest, value| {
+            let event = keys::event_of_awaited(rest).ok_or_else(|| unreadable_key(rest))?;
+            awaited.push((event, format::offset(value)?));
+            Ok(true)
+        })
+        .map_err(|fault| fault.about(format!("reads the waiting events of {key}")))?;
+        Ok(awaited)
+    }
+}
+
+impl Store {
+    fn slots_of(&self, key: &UserKey, beginning: &str, limit: usize) -> Result<Slots> {
+        let mut slots = Vec::new();
+        self.each(&keys::slot(key, beginning), &mut |rest, value| {
+            slots.push((format!("{beginning}{}", named(rest)?), format::slot(value)?));
+            Ok(slots.len() < limit)
+        })
+        .map_err(|fault| fault.about(format!("reads the slots of {key} under {beginning:?}")))?;
+        Ok(slots)
+    }
+}
+
+/// A context window from the numbered turns, which lie in a ring.
+fn window(mut turns: Vec<(u64, domain::ContextTurn)>) -> ContextWindow {
+    turns.sort_by_key(|(number, _)| *number);
+    debug_assert!(turns.len() as u64 <= CONTEXT_TURNS, "a ring has six places");
+    let next = turns.last().map_or(0, |(number, _)| number + 1);
+    ContextWindow { said: turns.into_iter().map(|(_, said)| said).collect(), next }
+}
+
+fn identified(rest: &[u8]) -> Result<MemoryId> {
+    keys::memory_id(rest).ok_or_else(|| unreadable_key(rest))
+}
+
+fn named(rest: &[u8]) -> Result<String> {
+    String::from_utf8(rest.to_vec()).map_err(|_| unreadable_key(rest))
+}
+
+fn unreadable_key(rest: &[u8]) -> Fault {
+    format::unreadable(format!("no key of ours {rest:02x?}"))
+}

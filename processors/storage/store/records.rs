@@ -1,0 +1,166 @@
+//! Storage of a shard's records: bytes under ordered keys, changed in whole batches. The trait
+//! [`Records`] does not know users or formats.
+//!
+//! Two implementations: sled (`disk.rs`), and the maps in memory here for tests and for shards that
+//! end with their process. One test suite runs against both.
+
+use domain::fault::Result;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Called with each key and value in key order; returns whether to go on.
+pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
+
+pub trait Records: Send + Sync {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+
+    /// Visits every record whose key begins with the prefix, in key order. The visitor may read
+    /// other records.
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()>;
+
+    /// The first key greater than `key`.
+    fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+
+    /// Applies a batch. Invariant: after a crash either all of a batch is there or nothing.
+    fn apply(&self, changes: &Changes) -> Result<()>;
+
+    /// Applies a batch record by record; several threads may do so at a time. A crash leaves a part
+    /// of the batch. Cheaper than `apply`, for records that are written again after a crash.
+    fn apply_each(&self, changes: &Changes) -> Result<()>;
+
+    /// Returns when everything applied would survive a loss of power.
+    fn flush(&self) -> Result<()>;
+
+    fn bytes(&self) -> u64;
+}
+
+/// One batch: the new value of each key, or `None` for a removal. In key order, so that equal
+/// batches are equal bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub records: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Changes {
+    pub(super) fn of(key: Vec<u8>, value: Option<Vec<u8>>) -> Changes {
+        Changes { records: BTreeMap::from([(key, value)]) }
+    }
+
+    pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.records.insert(key, Some(value));
+    }
+
+    pub fn remove(&mut self, key: Vec<u8>) {
+        self.records.insert(key, None);
+    }
+}
+
+/// Records that end with the process. Clones share the same records.
+#[derive(Clone, Debug, Default)]
+pub struct InMemory {
+    held: Arc<RwLock<HeldRecords>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct HeldRecords {
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The inverse of each batch since the last flush, the newest last.
+    undo: Vec<Changes>,
+}
+
+/// Number of records that a scan copies at a time. A scan copies, because a visitor that reads
+/// other records must not find the lock held.
+const SCANNED_AT_ONCE: usize = 64;
+
+impl InMemory {
+    /// Copies the records as the next process would find them after a crash now that loses up to
+    /// `batches_lost` unflushed batches. Holders of the original records go on undisturbed.
+    pub fn found_after_crash(&self, batches_lost: usize) -> InMemory {
+        let mut held = self.held.read().clone();
+        for _ in 0..batches_lost {
+            let Some(undo) = held.undo.pop() else { break };
+            held.change(&undo);
+        }
+        held.undo.clear();
+        InMemory { held: Arc::new(RwLock::new(held)) }
+    }
+
+    fn some_from(&self, from: Bound<&[u8]>, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.held
+            .read()
+            .records
+            .range::<[u8], _>((from, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .take(SCANNED_AT_ONCE)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+}
+
+impl Records for InMemory {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.held.read().records.get(key).cloned())
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+        let mut some = self.some_from(Bound::Included(prefix), prefix);
+        loop {
+            if !some.iter().all(|(key, value)| visit(key, value)) {
+                return Ok(());
+            }
+            match some.last() {
+                Some((last, _)) if some.len() == SCANNED_AT_ONCE => {
+                    some = self.some_from(Bound::Excluded(last), prefix)
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let held = self.held.read();
+        let next = held.records.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded)).next();
+        Ok(next.map(|(key, _)| key.clone()))
+    }
+
+    fn apply(&self, changes: &Changes) -> Result<()> {
+        let mut held = self.held.write();
+        let undo = held.change(changes);
+        held.undo.push(undo);
+        Ok(())
+    }
+
+    fn apply_each(&self, changes: &Changes) -> Result<()> {
+        changes
+            .records
+            .iter()
+            .try_for_each(|(key, value)| self.apply(&Changes::of(key.clone(), value.clone())))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.held.write().undo.clear();
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        let held = self.held.read();
+        held.records.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+    }
+}
+
+impl HeldRecords {
+    /// Applies the changes and returns their inverse.
+    fn change(&mut self, changes: &Changes) -> Changes {
+        let mut undo = Changes::default();
+        for (key, value) in &changes.records {
+            let before = match value {
+                Some(value) => self.records.insert(key.clone(), value.clone()),
+                None => self.records.remove(key),
+            };
+            undo.records.insert(key.clone(), before);
+        }
+        undo
+    }
+}

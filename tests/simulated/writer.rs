@@ -1,0 +1,67 @@
+//! Implements the plain producer of the simulated cluster. A record is in the log when sent;
+//! `flush` reports whether all were written.
+
+use super::{Connection, InjectedFault};
+use domain::fault::{Fault, Result};
+use log::broker::{OutgoingRecord, Producer};
+use std::time::Duration;
+
+pub struct MemoryProducer {
+    connection: Connection,
+    unacknowledged: usize,
+    refused: Vec<Fault>,
+}
+
+impl MemoryProducer {
+    pub fn new(connection: Connection) -> MemoryProducer {
+        MemoryProducer { connection, unacknowledged: 0, refused: Vec::new() }
+    }
+
+    /// Returns the fault of the records refused since the last call. A fault that repeating cannot
+    /// mend has precedence.
+    fn refusal(&mut self) -> Result<()> {
+        let count = self.refused.len();
+        let stop = self.refused.iter().find(|fault| matches!(fault, Fault::Stop(_)));
+        let fault = stop.or(self.refused.last()).cloned();
+        self.refused.clear();
+        match fault {
+            None => Ok(()),
+            Some(Fault::Retry(last)) => {
+                Err(Fault::retry(format!("{count} records not written, the last: {}", last.what)))
+            }
+            Some(stop) => Err(stop),
+        }
+    }
+}
+
+impl Producer for MemoryProducer {
+    /// Sends a record. As with Kafka, a refusal is reported by a later call.
+    fn send(&mut self, record: &OutgoingRecord) -> Result<()> {
+        let mut state = self.connection.alive()?;
+        if state.mishap(|mishap| mishap == InjectedFault::LoseDelivery).is_some() {
+            self.refused.push(Fault::retry(format!("writes to {}: lost on the way", record.topic)));
+            return Ok(());
+        }
+        match state.append(record, None) {
+            Ok(_) => self.unacknowledged += 1,
+            Err(fault) => self.refused.push(fault),
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, _: Duration) -> Result<()> {
+        let sent = std::mem::take(&mut self.unacknowledged);
+        let mut state = self.connection.alive()?;
+        if sent > 0 && state.mishap(|mishap| mishap == InjectedFault::DuplicateDelivery).is_some() {
+            self.refused.push(Fault::retry("the acknowledgement did not come"));
+        }
+        drop(state);
+        self.refusal()
+    }
+
+    fn outstanding(&mut self) -> Result<usize> {
+        drop(self.connection.alive()?);
+        self.unacknowledged = 0;
+        self.refusal().map(|()| 0)
+    }
+}
