@@ -73,9 +73,9 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
             applied = applied_of(value.as_bytes(), identity).expect("a meta record of this shard");
         } else if let Some(state) = record["state"].as_str() {
             let bytes = hex::decode(state).expect("a sample has states in hex");
-            changes.put(named(name.into()).expect("a known name").key, bytes);
+            changes.put(named(name.into()).expect("a known name"), bytes);
         } else {
-            changes.remove(named(name.into()).expect("a known name").key);
+            changes.remove(named(name.into()).expect("a known name"));
         }
     }
     store

@@ -129,7 +129,8 @@ pub struct Update {
     pub kind: Option<Kind>,
     pub importance: Option<f32>,
     pub confidence: Option<f32>,
-    pub metadata: Option<Metadata>,
+    /// The event's metadata take the place of the memory's.
+    pub replaces_metadata: bool,
 }
 
 #[derive(Clone, Debug)]

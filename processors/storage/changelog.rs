@@ -159,17 +159,9 @@ pub fn is_signing_key(name: &[u8]) -> bool {
     name.starts_with(SIGNING_KEY_PREFIX.as_bytes()) && !name.contains(&b'/')
 }
 
-/// The store key of a changelog record.
-#[derive(Debug, PartialEq, Eq)]
-pub struct StoreKey {
-    pub key: Vec<u8>,
-    /// Whether the record is a memory with a vector.
-    pub is_memory: bool,
-}
-
 /// Maps a changelog key to the key of the store. A restore maps a million keys, so the bytes of the
 /// name are reused for the result.
-pub fn named(mut name: Vec<u8>) -> Result<StoreKey> {
+pub fn named(mut name: Vec<u8>) -> Result<Vec<u8>> {
     let Some(parsed) = std::str::from_utf8(&name).ok().and_then(parsed_name) else {
         return Err(unknown(format!(
             "the changelog has a record named {:?}",
@@ -177,14 +169,14 @@ pub fn named(mut name: Vec<u8>) -> Result<StoreKey> {
         )));
     };
     Ok(match parsed {
-        ParsedName::Via(partition) => StoreKey { key: keys::via(partition), is_memory: false },
+        ParsedName::Via(partition) => keys::via(partition),
         ParsedName::Memory { user_bytes, id } => {
             name.truncate(user_bytes);
-            StoreKey { key: keys::under(name, keys::MEMORY, id.into_bytes()), is_memory: true }
+            keys::under(name, keys::MEMORY, id.into_bytes())
         }
         ParsedName::State { user_bytes, tag, rest } => {
             name.truncate(user_bytes);
-            StoreKey { key: keys::under(name, tag, rest), is_memory: false }
+            keys::under(name, tag, rest)
         }
     })
 }
@@ -274,11 +266,7 @@ mod tests {
         ];
         for key in keys {
             let name = state_name(&key).unwrap();
-            assert_eq!(
-                named(name.clone().into_bytes()).unwrap(),
-                StoreKey { key, is_memory: false },
-                "{name}"
-            );
+            assert_eq!(named(name.clone().into_bytes()).unwrap(), key, "{name}");
         }
     }
 
@@ -288,10 +276,7 @@ mod tests {
         for user in [key("zoe"), key("zoe").tenant_key()] {
             assert_eq!(state_name(&keys::memory(&user, id)), None);
             let key = keys::memory(&user, id);
-            assert_eq!(
-                named(format!("{user}/{id}").into_bytes()).unwrap(),
-                StoreKey { key, is_memory: true }
-            );
+            assert_eq!(named(format!("{user}/{id}").into_bytes()).unwrap(), key);
         }
         assert_eq!(state_name(&keys::applied()), None);
     }

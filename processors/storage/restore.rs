@@ -8,9 +8,9 @@
 //!    part of the state.
 //! 2. Begin behind the store's checkpoint, or at the first record of the topic.
 //! 3. Write a checkpoint that says where and when this restore began ([`Store::apply`]).
-//! 4. Read record by record ([`read`]) and collect them in a [`Batch`]. Two threads write ahead of
-//!    the checkpoint: one the memories, one everything else ([`Store::apply_restored`]).
-//! 5. After each batch, wait for both threads and move the checkpoint forward.
+//! 4. Read record by record ([`read`]) and collect them in a [`Batch`].
+//! 5. A second thread writes each batch ahead of the checkpoint ([`Store::apply_restored`]), then
+//!    moves the checkpoint.
 //! 6. At the end taken in step 1, clear the store's `ahead` marker ([`Store::caught_up`]).
 //!
 //! ```text
@@ -41,7 +41,7 @@ use write::{Batch, Writer};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Records other than memories that are collected before they are written.
+    /// Distinct records that are collected before they are written.
     pub batch_max: usize,
     /// Age in ms from which a store counts as outdated: half the retention of tombstones.
     pub away_ms_max: i64,
@@ -127,17 +127,15 @@ pub fn restore(
         Checkpoint { applied: store.applied(), changelog: Some(begun) },
     )?;
     let records = std::thread::scope(|scope| {
-        let memories = Writer::start(scope, store);
-        let others = Writer::start(scope, store);
-        let mut batch = Batch::new(store, from, memories, others, options.batch_max);
+        let writer = Writer::start(scope, store);
+        let mut batch = Batch::new(store, from, writer, options.batch_max);
         let span = Span { partition, from, end, until: options.until };
-        each(log, &span, progress, &mut |record| {
+        let read = each(log, &span, progress, &mut |record| {
             batch.take(record)?;
             progress.reached(batch.next());
             batch.write_if_due(clock)
-        })?;
-        batch.write(clock)?;
-        Ok(batch.records())
+        });
+        batch.finish(read, clock)
     })?;
     if !progress.is_cancelled() && store.is_ahead() {
         store.caught_up()?;

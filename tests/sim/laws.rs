@@ -294,7 +294,7 @@ fn shards_are_rebuildable(world: &World<'_>, end: &End) -> Law {
             let name = text(&name);
             let is_state = record.value.is_some() && name != META && name.contains('/');
             if let Some(state) = record.header(STATE_HEADER).filter(|_| is_state) {
-                let key = named(name.into_bytes()).map_err(text_of)?.key;
+                let key = named(name.into_bytes()).map_err(text_of)?;
                 held.insert(key, Some(state.to_vec()));
             }
         }

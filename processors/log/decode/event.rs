@@ -151,13 +151,13 @@ fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
         kind: kind(update.kind)?,
         importance: share("importance", update.importance)?,
         confidence: share("confidence", update.confidence)?,
-        metadata: message.common.metadata.clone(),
+        replaces_metadata: message.common.metadata.is_some(),
     };
     let changes_nothing = update.content.is_none()
         && update.kind.is_none()
         && update.importance.is_none()
         && update.confidence.is_none()
-        && update.metadata.is_none();
+        && !update.replaces_metadata;
     if changes_nothing {
         return Err(Reject::of_field(
             "content",

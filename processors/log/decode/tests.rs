@@ -173,10 +173,7 @@ fn every_event_becomes_its_action() {
     else {
         panic!()
     };
-    assert_eq!(
-        (update.memory, update.content, update.metadata.map(|m| m.len())),
-        (id, None, Some(0))
-    );
+    assert_eq!((update.memory, update.content, update.replaces_metadata), (id, None, true));
     let Action::Feedback { memories, signal: Signal::Wrong } = action_of(json!({
         "type": "feedback",
         "user": "zoe",
@@ -327,7 +324,8 @@ fn proposals_need_keepsakes_signature() {
         );
     }
     let trusting = Options { trust_proposals: true, ..Options::for_tests() };
-    assert!(event(&record(prune.to_string(), &[]), &trusting).outcome.is_ok());
+    let trusted = event(&record(prune.to_string(), &[]), &trusting).outcome.expect("trusted");
+    assert!(matches!(trusted.action, Action::Prune { .. }), "{:?}", trusted.action);
     let seen = json!({"id": MEMORY, "version": 4});
     let revise = json!({
         "type": "revise",
@@ -561,7 +559,8 @@ fn replies_go_only_to_allowed_topics() {
         assert_eq!(decoded.outcome.expect_err("forbidden").code, RejectCode::ForbiddenReply);
     }
     let unasked = request(&record(stats, &[]), &options);
-    assert!(unasked.outcome.is_ok() && unasked.reply.expect("always").topic == "keepsake.replies");
+    assert!(matches!(unasked.outcome.expect("valid").ask, RequestKind::Stats));
+    assert_eq!(unasked.reply.expect("always").topic, "keepsake.replies");
 }
 
 #[test]
@@ -574,7 +573,8 @@ fn an_event_is_answered_only_on_demand_and_never_lost_over_its_receipt() {
     let allowed = event(&record(turn.clone(), &[("reply-topic", b"web.replies")]), &options);
     assert_eq!(allowed.reply.expect("asked for").topic, "web.replies");
     let forbidden = event(&record(turn, &[("reply-topic", b"audit.log")]), &options);
-    assert!(forbidden.outcome.is_ok());
+    let kept = forbidden.outcome.expect("the turn itself is valid");
+    assert!(matches!(kept.action, Action::Turn(turn) if turn.content == "x"));
     assert_eq!(forbidden.reply.expect("asked for").topic, "keepsake.replies");
 }
 
@@ -646,7 +646,8 @@ fn envelope(name: &str, data: Value) -> Value {
 fn the_confluent_prefix_is_skipped() {
     let mut value = vec![0, 0, 0, 1, 7];
     value.extend_from_slice(br#"{"type":"tick"}"#);
-    assert!(event(&record(value, &[]), &Options::for_tests()).outcome.is_ok());
+    let tick = event(&record(value, &[]), &Options::for_tests()).outcome.expect("a tick");
+    assert!(matches!(tick.action, Action::Tick), "{:?}", tick.action);
     check_event(vec![0, 0, 0], &[], (RejectCode::NotJson, None));
 }
 

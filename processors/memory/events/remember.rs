@@ -89,7 +89,7 @@ fn merge(
         kind: None,
         importance: None,
         confidence: None,
-        metadata: None,
+        replaces_metadata: false,
     };
     let memory = change(cx, staged, same, &update, Some(vector))?;
     let decision = cx.decision_about(&memory, Outcome::Merged, reason);

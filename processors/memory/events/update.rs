@@ -61,8 +61,8 @@ pub fn change(
     }
     memory.importance = update.importance.unwrap_or(memory.importance);
     memory.confidence = update.confidence.unwrap_or(memory.confidence);
-    if let Some(metadata) = &update.metadata {
-        memory.metadata = metadata.clone();
+    if update.replaces_metadata {
+        memory.metadata = cx.event.metadata.clone();
     }
     memory.fresh_at = memory.fresh_at.max(cx.event.at);
     cx.touch(&mut memory);

@@ -20,12 +20,6 @@ impl Ingest {
                 counts.extend(redacted.found.iter().map(|rule| Count::Redacted(rule.as_str())));
             }
         }
-        if let Action::Update(update) = &mut event.action
-            && let Some(metadata) = &mut update.metadata
-        {
-            // The decoder stores the metadata of an update twice.
-            metadata.clone_from(&event.metadata);
-        }
     }
 }
 
