@@ -1,4 +1,5 @@
 //! `keepsake topics create|check`: creates the topics on a cluster, or checks them.
+
 use clap::Subcommand;
 use client::show::{self, Output};
 use domain::fault::Result;

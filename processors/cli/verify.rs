@@ -6,6 +6,7 @@
 //! with the store. Nothing is repaired.
 
 mod index;
+
 use clap::Args;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName};

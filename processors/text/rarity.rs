@@ -10,6 +10,7 @@
 //! 4. Without an English vocabulary, the length of the word stands in for the rank.
 //!
 //! The user's own words are counted in `rarest_bits` of `mod.rs`.
+
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 

@@ -1,6 +1,7 @@
 //! Classifies English wording for the published policies: courtesies, content words, and specific
 //! tokens such as names, numbers and identifiers. The documents use these terms without defining
 //! them. Limit: English only.
+
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

@@ -2,6 +2,7 @@
 //!
 //! Two statements that share an aspect are more likely about the same thing: "flat" and "rented"
 //! share `home`. The words are data, in `aspects.txt`, at most 32 aspects.
+
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::LazyLock;

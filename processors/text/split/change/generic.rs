@@ -1,5 +1,6 @@
 //! Lists stems that are too common to identify the subject of a statement. The words are data, in
 //! `generic.txt`.
+
 use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::LazyLock;

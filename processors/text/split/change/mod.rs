@@ -23,6 +23,7 @@ mod cues;
 mod generic;
 mod people;
 mod statement;
+
 use cues::{CHANGED, CORRECTED, ENDED, STRONG};
 use generic::is_generic;
 use statement::{Clause, Statement};
