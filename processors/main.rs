@@ -1,4 +1,5 @@
-//! Entry point of the `keepsake` program. All other code is in the library, where tests reach it.
+//! Entry point of the `keepsake` program. All other code is in the crates below
+//! `processors/`, where tests reach it.
 
 use std::process::ExitCode;
 

@@ -85,7 +85,7 @@ fn judged(candidate: &Candidate, before: &str) -> String {
         surprise.total.is_finite() && !verdict.reason.is_empty() && !verdict.class.is_empty(),
         "{candidate:?}"
     );
-    let same = score::is_same_statement(&candidate.text, before, 0.8);
+    let same = score::Statement::of(&candidate.text).is_same(before, 0.8);
     format!(
         "{candidate:?} {surprise:?} {verdict:?} {same} {conflicts:?} {}",
         split::may_conflict(&candidate.text)

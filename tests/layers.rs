@@ -201,7 +201,7 @@ fn breaches(source: &Source) -> Vec<String> {
     found
 }
 
-/// Whether the line contains the path as a whole: `import::` does not contain `ort::`.
+/// True if the line contains the path as a whole: `import::` does not contain `ort::`.
 fn names(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -225,8 +225,9 @@ fn modules_of_a_crate_that_are_apart_do_not_use_each_other() {
                 if !source.name.starts_with(&format!("{library}/{own}/")) {
                     continue;
                 }
-                let path = format!("crate::{other}");
-                let named = source.paths.iter().filter(|line| names(line, &path));
+                let paths = [format!("crate::{other}"), format!("super::{other}")];
+                let named =
+                    source.paths.iter().filter(|line| paths.iter().any(|path| names(line, path)));
                 breaches.extend(named.map(|line| format!("{} uses {other}: {line}", source.name)));
             }
         }

@@ -135,7 +135,7 @@ fn time_of_question(question: &str) -> Duration {
     began.elapsed()
 }
 
-/// Whether the whole text takes disproportionately longer than its tenth. A slow result is measured
+/// True if the whole text takes disproportionately longer than its tenth. A slow result is measured
 /// again: a busy machine makes one measurement longer, never shorter.
 fn is_slow(what: &str, time: &dyn Fn(usize) -> Duration) -> bool {
     let mut tenth = time(TENTH);

@@ -1,8 +1,8 @@
 //! The vocabulary of Keepsake as plain values: keys, events, requests, decisions, memories,
 //! vectors.
 //!
-//! Every other module uses these types, so none of them does I/O or knows a serialised form: JSON
-//! is in `wire.rs`, the store's bytes are in `storage/store/format.rs`. The two pure algorithms that
+//! Every other crate uses these types, so none of them does I/O or knows a serialised form: JSON
+//! is in `log/wire.rs`, the store's bytes are in `storage/store/format.rs`. The two pure algorithms that
 //! all sides must compute alike are here too: the partitioner and the quantisation of vectors.
 
 mod cosine_scale;

@@ -1,10 +1,10 @@
-//! Implements the broker port by Apache Kafka through
+//! Implements the traits of `log/broker.rs` by Apache Kafka through
 //! [librdkafka](https://docs.confluent.io/platform/current/clients/librdkafka/html/md_CONFIGURATION.html),
 //! for a cluster and for the broker embedded in the process.
 //!
 //! This file opens and configures clients and manages topics. `consumer.rs` reads, `producer.rs`
-//! writes, `transactor.rs` writes in transactions, `log.rs` reads a topic from the beginning. No
-//! module here knows events or memories. A changed setting needs its reason beside it.
+//! writes, `transactor.rs` writes in transactions, `partition_log.rs` reads a topic from the
+//! beginning. No module here knows events or memories. A changed setting needs its reason beside it.
 
 mod consumer;
 mod partition_log;

@@ -51,18 +51,18 @@ impl<'a> Context<'a> {
         self.event.session.as_deref()
     }
 
-    /// Whether the sender put the event on a partition other than the user's. Valid on the user's
+    /// True if the sender put the event on a partition other than the user's. Valid on the user's
     /// partition, the only one that answers.
     pub fn is_misrouted(&self) -> bool {
         self.event.source.partition != self.partition
     }
 
-    /// Whether this partition gives the changes of the tenant's memories their order.
+    /// True if this partition gives the changes of the tenant's memories their order.
     pub fn gives_order(&self) -> bool {
         self.key().tenant_key().partition(self.settings.partitions) == self.partition
     }
 
-    /// Whether the tenant's memories may be changed now.
+    /// True if the tenant's memories may be changed now.
     pub fn may_change_tenant(&self) -> bool {
         self.part == Part::InOrder || self.gives_order()
     }

@@ -80,7 +80,7 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// Whether the text has all words of the query. A query is too short to have a language of its
+    /// True if the text has all words of the query. A query is too short to have a language of its
     /// own, so its words are stemmed in the language of the text.
     pub fn has_words_in(&self, content: &str) -> bool {
         let text = Words::of(content);

@@ -125,7 +125,7 @@ pub struct Judgement {
     pub confidence: f32,
     /// The memory with the same statement, where the outcome is merged.
     pub same: Option<Memory>,
-    /// Whether the user has confirmed that memory. An echo by an assistant confirms nothing.
+    /// True if the user has confirmed that memory. An echo by an assistant confirms nothing.
     pub confirms: bool,
     pub links: Links,
     pub lifecycle: Lifecycle,

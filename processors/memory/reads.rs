@@ -130,12 +130,12 @@ pub trait Reads {
     /// offset, and the offset at which they were read here. Few at any time.
     fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>>;
 
-    /// Whether an event that was read at or before this offset waits.
+    /// True if an event that was read at or before this offset waits.
     fn awaits(&self, key: &UserKey, offset: i64) -> Result<bool> {
         Ok(self.awaited(key)?.iter().any(|(_, read_at)| *read_at <= offset))
     }
 
-    /// Whether the event at this position waits.
+    /// True if the event at this position waits.
     fn awaits_event(&self, key: &UserKey, event: &Position) -> Result<bool> {
         let place = (event.partition, event.offset);
         Ok(self.awaited(key)?.iter().any(|(awaited, _)| *awaited == place))

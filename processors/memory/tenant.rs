@@ -35,7 +35,7 @@ pub fn send_on(cx: &Context<'_>, handled: &mut Handled) -> bool {
     false
 }
 
-/// Whether an event that changes a tenant memory may do so now. If not, the event is sent on, and
+/// True if an event that changes a tenant memory may do so now. If not, the event is sent on, and
 /// the sender is answered when it has come back.
 pub fn has_its_turn(
     cx: &Context<'_>,
@@ -75,7 +75,7 @@ pub fn meant_of_tenant(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> R
     Ok(meant)
 }
 
-/// Whether a memory that the user asked to share with the tenant is on its way, so that a `forget`
+/// True if a memory that the user asked to share with the tenant is on its way, so that a `forget`
 /// has to follow that memory.
 pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
     Ok(matches!(forget, Forget::Session(_) | Forget::Everything) && staged.awaits(key, i64::MAX)?)

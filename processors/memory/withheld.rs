@@ -53,7 +53,7 @@ pub fn withhold(
     leave_a_gap(cx, staged, turn)
 }
 
-/// Whether an assistant's turn follows a withheld one: most such turns repeat the withheld words.
+/// True if an assistant's turn follows a withheld one: most such turns repeat the withheld words.
 pub fn is_echo(cx: &Context<'_>, staged: &Staged<'_>, turn: &Turn) -> Result<bool> {
     if turn.role == Role::User || !cx.rules.policy.needs().wishes {
         return Ok(false);

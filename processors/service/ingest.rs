@@ -5,8 +5,8 @@
 //!   apply     hand each event to the kernel (`memory`), in order, over the shard's staged state
 //!   publish   turn decisions, dead letters, copies and replies into records
 //!
-//! `step` does no I/O besides reading shards and asking the encoder pool. The thread in `run.rs`
-//! commits the outputs, applies the writes and sends the replies.
+//! `step` does no I/O besides reading shards and asking the encoder pool. The thread in
+//! `run/ingesting.rs` commits the outputs, applies the writes and sends the replies.
 
 mod batch;
 pub mod breaker;
@@ -63,7 +63,7 @@ pub struct Ingest {
     pub rarity: Rarity,
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
-    pub flood: DeadLetterBreaker,
+    pub breaker: DeadLetterBreaker,
     pub metrics: Arc<Metrics>,
 }
 
@@ -246,7 +246,7 @@ impl Ingest {
         };
         // A replay below the published offset writes no dead letters, so none are counted.
         if offset >= batch.shard.published_offset() {
-            self.flood.saw(partition, offset, rejected)?;
+            self.breaker.saw(partition, offset, rejected)?;
         }
         Ok(())
     }

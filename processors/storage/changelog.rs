@@ -1,5 +1,6 @@
 //! Converts a shard's records to the records of the memories topic and back. The topic is the
-//! changelog: another machine restores the shard from it. This file does not know a broker.
+//! changelog: another machine restores the shard from it. No I/O here: the caller sends and reads the
+//! records.
 //!
 //! | store | changelog key | bytes |
 //! |---|---|---|

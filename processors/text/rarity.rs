@@ -9,7 +9,7 @@
 //! 3. A pair of characters of a script without spaces has 6 bits.
 //! 4. Without an English vocabulary, the length of the word stands in for the rank.
 //!
-//! The user's own words are counted in `rarest_bits` of `mod.rs`.
+//! The user's own words are counted in `rarest_bits` of `policies/score/mod.rs`.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

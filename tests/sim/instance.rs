@@ -96,7 +96,7 @@ impl Kit {
             tokens: self.model.tokens(),
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
-            flood: DeadLetterBreaker::new(options::flood(&self.config)),
+            breaker: DeadLetterBreaker::new(options::breaker(&self.config)),
             metrics: self.metrics.clone(),
         }
     }
@@ -332,7 +332,7 @@ impl Process {
         self.shards.stand_by(partition).map(|()| Some(partition))
     }
 
-    /// Whether the changelog of this partition has no open transaction.
+    /// True if the changelog of this partition has no open transaction.
     fn is_decided(&self, partition: i32) -> Result<bool> {
         Ok(self.memories.stable_end(partition)? == self.memories.end(partition)?)
     }

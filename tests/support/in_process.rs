@@ -98,7 +98,7 @@ impl InProcess {
             tokens: tokens.clone(),
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
-            flood: DeadLetterBreaker::new(options::flood(config)),
+            breaker: DeadLetterBreaker::new(options::breaker(config)),
             metrics: metrics.clone(),
         };
         let recall = Recall::new(

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Whether this test may use Kafka. If not, the skip is reported.
+/// True if this test may use Kafka. If not, the skip is reported.
 pub fn is_wanted(test: &str) -> bool {
     if std::env::var("KEEPSAKE_TEST_KAFKA").as_deref() != Ok("skip") {
         return true;

@@ -154,7 +154,7 @@ impl LoneShard {
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
-            flood: DeadLetterBreaker::new(options::flood(&config)),
+            breaker: DeadLetterBreaker::new(options::breaker(&config)),
             metrics: metrics.clone(),
         };
         let recall = recall::Recall::new(

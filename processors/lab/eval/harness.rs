@@ -174,7 +174,7 @@ impl<'k> Life<'k> {
                 .vocabulary()
                 .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: model.spread(),
-            flood: DeadLetterBreaker::new(options::flood(config)),
+            breaker: DeadLetterBreaker::new(options::breaker(config)),
             metrics: kit.metrics.clone(),
         };
         let recall = Recall::new(

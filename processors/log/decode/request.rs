@@ -122,7 +122,7 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     }))
 }
 
-/// Parses a cursor as written by the reply stage: the time in milliseconds, a dot, and the memory
+/// Parses a cursor as written by `log/reply`: the time in milliseconds, a dot, and the memory
 /// id.
 fn cursor(text: &str) -> Option<Cursor> {
     let (created_at, id) = text.split_once('.')?;

@@ -78,7 +78,7 @@ pub fn opposed(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Res
         .collect())
 }
 
-/// Whether the memory is an open statement of the same person from another turn.
+/// True if the memory is an open statement of the same person from another turn.
 fn is_comparable(cx: &Context<'_>, memory: &Memory, turn: &Turn) -> bool {
     memory.role == turn.role
         && memory.speaker == turn.speaker

@@ -198,7 +198,7 @@ fn memories_of_person(
     Ok(found)
 }
 
-/// Whether the memory is of another turn, not of a later time, and still believed.
+/// True if the memory is of another turn, not of a later time, and still believed.
 fn is_open(cx: &Context<'_>, memory: &Memory) -> bool {
     memory.source != *cx.source()
         && memory.valid_to.is_none()

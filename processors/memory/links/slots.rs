@@ -67,12 +67,12 @@ pub fn succeed(
     Ok(())
 }
 
-/// Whether one of the two memories closes: the one that was valid first, if it states one fact.
+/// True if one of the two memories closes: the one that was valid first, if it states one fact.
 pub fn closes(from: Time, new: &str, old: &Memory) -> bool {
     states_one_fact(if is_late(from, old) { new } else { &old.content })
 }
 
-/// Whether the new memory is of an earlier time than the old one.
+/// True if the new memory is of an earlier time than the old one.
 pub fn is_late(from: Time, old: &Memory) -> bool {
     from < old.valid_from
 }

@@ -17,6 +17,7 @@ use memory::policy::{Judgement, Learned, Lifecycle, Links, Said};
 use memory::reads::Reads;
 use memory::rules::Treatment;
 use memory::staged::Staged;
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use text::split;
 use text::split::change::PossibleRevision;
@@ -192,12 +193,13 @@ fn same(
     // A cosine above 1 switches merging off.
     let least =
         if is_echo && merge.cosine <= 1.0 { merge.cosine.min(ECHO_COSINE) } else { merge.cosine };
+    let statement = LazyCell::new(|| score::Statement::of(&candidate.text));
     for &(id, cosine) in near.iter().take_while(|(_, cosine)| *cosine >= least) {
         let Some(memory) = staged.memory(cx.key(), id)? else { continue };
         let may_be_same = is_echo || memory.role == turn.role && memory.speaker == turn.speaker;
         if may_be_same
             && memory.valid_to.is_none()
-            && score::is_same_statement(&candidate.text, &memory.content, merge.overlap)
+            && statement.is_same(&memory.content, merge.overlap)
         {
             return Ok(Some(Same { memory, cosine }));
         }

@@ -3,7 +3,7 @@
 //!
 //! The document leaves the extractor open; the wordings and the points are our own.
 
-use crate::score::is_same_statement;
+use crate::score::Statement;
 use crate::shared::wording::{is_courtesy, specifics};
 use crate::shared::{Ground, Judged, held, listed};
 use domain::{Kind, Memory, MemoryId, Role, Surprise};
@@ -98,10 +98,11 @@ pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
 
 /// Finds the memory that the text repeats. Its confidence rises, and no second memory is made.
 fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
+    let said = Statement::of(text);
     memories
         .iter()
         .rev()
-        .find(|memory| is_same_statement(text, &memory.content, gate.same_overlap))
+        .find(|memory| said.is_same(&memory.content, gate.same_overlap))
         .map(|memory| memory.id)
 }
 

@@ -1,4 +1,4 @@
-//! Sample memories, hits and questions for the tests of this stage.
+//! Sample memories, hits and questions for the tests of this folder.
 
 use super::{RankOptions, WrittenFade, WrittenRank};
 use crate::shared::samples::profile;

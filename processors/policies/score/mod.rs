@@ -21,7 +21,7 @@ mod statement;
 pub use gate::{GateOptions, GateVerdict, WINDOW, threshold, verdict};
 pub use parts::{CONTEXT_FULL, NOVELTY_FULL, REPETITION_COSINE, SurpriseWeights};
 pub use reading::is_question;
-pub use repetition::is_same_statement;
+pub use repetition::Statement;
 
 use domain::{ContextTurn, CosineScale, Role, Surprise, UserWordCounts, Vector};
 use foldhash::fast::RandomState;

@@ -13,25 +13,34 @@ use text::{Language, Words};
 /// English words that negate or limit a statement. The "t" comes from "don't".
 const NEGATIONS: &[&str] = &["not", "no", "never", "without", "t", "except", "nor"];
 
-/// True if the stems overlap enough, and no number and no negation differs.
-pub fn is_same_statement(a: &str, b: &str, overlap: f32) -> bool {
-    let lower_a = a.to_lowercase();
-    let lower_b = b.to_lowercase();
-    if text::words(&lower_a).eq(text::words(&lower_b)) {
-        return true;
+/// A text that is compared with others, its words read once.
+pub struct Statement {
+    lower: String,
+    words: Words,
+}
+
+impl Statement {
+    pub fn of(text: &str) -> Statement {
+        Statement { lower: text.to_lowercase(), words: Words::of(text) }
     }
-    if decisive(&lower_a) != decisive(&lower_b) {
-        return false;
+
+    /// True if the stems overlap enough, and no number and no negation differs.
+    pub fn is_same(&self, other: &str, overlap: f32) -> bool {
+        let lower = other.to_lowercase();
+        if text::words(&self.lower).eq(text::words(&lower)) {
+            return true;
+        }
+        if decisive(&self.lower) != decisive(&lower) {
+            return false;
+        }
+        let (a, b) = (&self.words, &Words::of(other));
+        let language = a.language().or_else(|| b.language()).unwrap_or(Language::ENGLISH);
+        let (stems_a, stems_b) = (a.stems_in(language), b.stems_in(language));
+        let is_english =
+            language == Language::ENGLISH && !a.content().chain(b.content()).any(text::is_unspaced);
+        let least = if is_english { overlap } else { overlap.max(1.0) };
+        jaccard(&stems_a.iter().collect(), &stems_b.iter().collect()) >= least
     }
-    let a = Words::of(a);
-    let b = Words::of(b);
-    let language = a.language().or_else(|| b.language()).unwrap_or(Language::ENGLISH);
-    let stems_a = a.stems_in(language);
-    let stems_b = b.stems_in(language);
-    let is_english =
-        language == Language::ENGLISH && !a.content().chain(b.content()).any(text::is_unspaced);
-    let least = if is_english { overlap } else { overlap.max(1.0) };
-    jaccard(&stems_a.iter().collect(), &stems_b.iter().collect()) >= least
 }
 
 /// Returns the words that must be equal in both texts: negations, and words with a digit.
@@ -66,7 +75,7 @@ mod tests {
             ("I live in Berlin", "My sister lives in Lisbon", false),
             ("ok", "so", false),
         ] {
-            assert_eq!(is_same_statement(a, b, 0.8), same, "{a} / {b}");
+            assert_eq!(Statement::of(a).is_same(b, 0.8), same, "{a} / {b}");
         }
     }
 }

@@ -120,15 +120,15 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_read_again_is_counted_once() {
-        let mut flood =
+        let mut breaker =
             DeadLetterBreaker::new(Limits { in_a_row_max: 3, share_max: 1.0, window: 10 });
         let reject = Reject::new(RejectCode::NotJson, "no");
         for _ in 0..5 {
             for (partition, offset) in [(0, 7), (1, 7), (0, 8)] {
-                flood.saw(partition, offset, Some(&reject)).expect("three");
+                breaker.saw(partition, offset, Some(&reject)).expect("three");
             }
         }
-        let Err(Fault::Stop(stop)) = flood.saw(1, 8, Some(&reject)) else { panic!("the fourth") };
+        let Err(Fault::Stop(stop)) = breaker.saw(1, 8, Some(&reject)) else { panic!("the fourth") };
         assert_eq!((stop.name, stop.name.exit_code()), (StopName::DeadLetterFlood, 3));
         for word in [
             "4 dead letters in a row",

@@ -80,7 +80,7 @@ impl Bench {
             tokens: model.tokens(),
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
-            flood: DeadLetterBreaker::new(run::options::flood(&config)),
+            breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
             metrics,
         };
         Bench { ingest, next: [0; PARTITIONS as usize], dir }
@@ -510,7 +510,7 @@ fn an_invalid_record_becomes_a_dead_letter_and_the_offset_advances() {
 #[test]
 fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
     let mut bench = Bench::new();
-    bench.ingest.flood =
+    bench.ingest.breaker =
         DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let bad = json!({"type": "turn", "content": "no user"});
     let few: Vec<Record> = (0..3).map(|_| bench.record_on(1, &bad)).collect();
@@ -526,7 +526,7 @@ fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
         };
         assert_eq!(stop.name, StopName::DeadLetterFlood);
         // A restart begins with a new breaker and reads the same records again.
-        bench.ingest.flood = DeadLetterBreaker::new(breaker::Limits {
+        bench.ingest.breaker = DeadLetterBreaker::new(breaker::Limits {
             in_a_row_max: 3,
             share_max: 1.0,
             window: 100,
@@ -537,7 +537,7 @@ fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
         before,
         "nothing of the batch is written"
     );
-    bench.ingest.flood =
+    bench.ingest.breaker =
         DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 4, share_max: 1.0, window: 100 });
     let (outputs, decisions) = bench.step(batch);
     let letters = outputs.iter().filter(|output| output.topic == "keepsake.dead-letters").count();
@@ -547,7 +547,7 @@ fn too_many_dead_letters_stop_the_process_before_the_batch_is_written() {
 #[test]
 fn dead_letters_of_a_replay_do_not_count() {
     let mut bench = Bench::new();
-    bench.ingest.flood =
+    bench.ingest.breaker =
         DeadLetterBreaker::new(breaker::Limits { in_a_row_max: 3, share_max: 1.0, window: 100 });
     let records: Vec<Record> =
         (0..10).map(|_| bench.record_on(1, &json!({"type": "turn"}))).collect();

@@ -78,7 +78,7 @@ impl Bench {
             tokens: TokenCounter::estimate(),
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
-            flood: DeadLetterBreaker::new(run::options::flood(&config)),
+            breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
             metrics: metrics.clone(),
         };
         let session = model.session().expect("the hash model has no files");

@@ -174,7 +174,7 @@ impl Service {
                 .vocabulary()
                 .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: models.encoder.spread(),
-            flood: DeadLetterBreaker::new(options::flood(config)),
+            breaker: DeadLetterBreaker::new(options::breaker(config)),
             metrics: parts.metrics.clone(),
         };
         let events = config.topics.events();

@@ -139,7 +139,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
     }
 }
 
-pub fn flood(config: &Config) -> ingest::breaker::Limits {
+pub fn breaker(config: &Config) -> ingest::breaker::Limits {
     ingest::breaker::Limits {
         in_a_row_max: config.ingest.dead_letters_in_a_row_max,
         share_max: config.ingest.dead_letters_share_max,

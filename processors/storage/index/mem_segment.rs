@@ -126,7 +126,7 @@ impl MemSegment {
         }
     }
 
-    /// Whether one of the user's documents that no newer layer hides has the term.
+    /// True if one of the user's documents that no newer layer hides has the term.
     pub fn has(&self, key: &UserKey, term: &str, hidden: impl Fn(MemoryId) -> bool) -> bool {
         let Some(user) = self.users.get(key) else { return false };
         user.postings()

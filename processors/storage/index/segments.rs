@@ -193,7 +193,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Whether one of the user's documents that no newer layer hides has the term.
+    /// True if one of the user's documents that no newer layer hides has the term.
     pub fn has(
         &self,
         key: &UserKey,

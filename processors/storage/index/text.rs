@@ -197,7 +197,7 @@ impl Layers {
         Ok(languages)
     }
 
-    /// Whether a live document of the user has the term. `on_disk` are the candidate terms of the
+    /// True if a live document of the user has the term. `on_disk` are the candidate terms of the
     /// segments; only for one of these is a segment searched.
     fn has(&self, key: &UserKey, term: &str, on_disk: &BTreeSet<String>) -> Result<bool> {
         if self.fresh.has(key, term, |_| false)

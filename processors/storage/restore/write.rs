@@ -128,3 +128,65 @@ impl<'a> Batch<'a> {
         read.map(|()| self.records)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Identity;
+    use crate::store::records::{InMemory, Records, Visit};
+    use log::clock::SystemClock;
+
+    /// Records that can be read and not written, as on a full disk.
+    struct ReadOnly(InMemory);
+
+    impl Records for ReadOnly {
+        fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+            self.0.get(key)
+        }
+
+        fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
+            self.0.scan(prefix, visit)
+        }
+
+        fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+            self.0.next_after(key)
+        }
+
+        fn apply(&self, changes: &Changes) -> Result<()> {
+            self.0.apply(changes)
+        }
+
+        fn apply_each(&self, _changes: &Changes) -> Result<()> {
+            Err(Fault::stop(StopName::StoreUnwritable, "no space is left"))
+        }
+
+        fn flush(&self) -> Result<()> {
+            self.0.flush()
+        }
+
+        fn bytes(&self) -> u64 {
+            self.0.bytes()
+        }
+    }
+
+    #[test]
+    fn a_restore_that_cannot_write_ends_with_the_error_of_the_write() {
+        let identity = Identity {
+            cluster: "c".into(),
+            topic: "events".into(),
+            partition: 0,
+            partitions: 1,
+            model: "hash".into(),
+            dimensions: 4,
+        };
+        let store = Store::over(ReadOnly(InMemory::default()), &identity)
+            .expect("empty records open with any identity");
+        let failed = std::thread::scope(|scope| {
+            let mut batch = Batch::new(&store, 0, Writer::start(scope, &store), 1);
+            let read = (0..100).try_for_each(|_| batch.write(&SystemClock));
+            batch.finish(read, &SystemClock)
+        });
+        let Err(Fault::Stop(stop)) = failed else { panic!("the write failed: {failed:?}") };
+        assert_eq!(stop.name, StopName::StoreUnwritable);
+    }
+}

@@ -93,7 +93,7 @@ pub struct SledRecords {
     /// For `sync_all` in `flush`: sled's own flush leaves the length of the file unsynced.
     file: File,
     existed: bool,
-    /// Whether any value has more than one piece. Mostly none has, and `apply` need not read the
+    /// True if any value has more than one piece. Mostly none has, and `apply` need not read the
     /// values that a batch replaces.
     has_pieces: AtomicBool,
 }
@@ -116,7 +116,7 @@ impl SledRecords {
         Ok(SledRecords { db, dir: dir.to_owned(), file, existed, has_pieces })
     }
 
-    /// Whether the store existed before this start.
+    /// True if the store existed before this start.
     pub fn existed(&self) -> bool {
         self.existed
     }
@@ -331,7 +331,7 @@ fn not_opened(error: sled::Error) -> NotOpened {
     }
 }
 
-/// Whether an I/O error comes from the content of the files. An error of the system (no space, no
+/// True if an I/O error comes from the content of the files. An error of the system (no space, no
 /// permission, too many open files) would meet an empty store, too.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, UnexpectedEof};

@@ -77,7 +77,7 @@ fn body(bytes: &[u8]) -> Result<(u8, &[u8])> {
     }
 }
 
-/// Whether an older program wrote the record. Such a program cannot read the records of this one.
+/// True if an older program wrote the record. Such a program cannot read the records of this one.
 pub fn is_older(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|version| *version < VERSION)
 }

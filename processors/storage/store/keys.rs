@@ -161,7 +161,7 @@ fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Whether this is the key of a memory with a vector.
+/// True if this is the key of a memory with a vector.
 pub fn is_memory(bytes: &[u8]) -> bool {
     user_of(bytes).is_some_and(|key| bytes[user(&key).len()..].first() == Some(&MEMORY))
 }

@@ -143,7 +143,7 @@ impl Store {
     }
 
     /// Opens a store over records in memory, which end with their last holder.
-    pub fn over(records: InMemory, identity: &Identity) -> Result<Store> {
+    pub fn over(records: impl Records + 'static, identity: &Identity) -> Result<Store> {
         let caches = (
             UserCache::new(IN_MEMORY_USER_CACHE_MAX),
             MemoryCache::new(IN_MEMORY_MEMORY_CACHE_BYTES_MAX),
@@ -264,7 +264,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether records may be ahead of the checkpoint, because a restore has not ended.
+    /// True if records may be ahead of the checkpoint, because a restore has not ended.
     pub fn is_ahead(&self) -> bool {
         self.is_ahead.load(Ordering::Acquire)
     }
