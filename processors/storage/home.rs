@@ -86,6 +86,11 @@ impl MemoryHome {
         }
     }
 
+    /// Lets each shard write so many batches more, until a crash or a restart frees the space.
+    pub fn fill_up_after(&self, batches: usize) {
+        self.shards.lock().values().for_each(|records| records.fill_up_after(batches));
+    }
+
     pub fn clear(&self) {
         self.shards.lock().clear();
     }

@@ -1,10 +1,16 @@
-//! Planted bugs: a [`Transactor`] that makes plausible mistakes, to check that the simulator finds
-//! them.
+//! Planted bugs: a [`Transactor`], a changelog and a consumer that make plausible mistakes, to check
+//! that the simulator finds them.
 
+use super::stream::PARTITIONS;
 use domain::fault::Result;
-use log::broker::{CommittedOffsets, Log, Membership, OutgoingRecord, TransactError, Transactor};
+use log::broker::{
+    CommittedOffsets, Consumer, Log, Membership, OutgoingRecord, Polled, Producer, Start,
+    TransactError, Transactor,
+};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use storage::changelog::META;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +24,43 @@ pub enum Bug {
     MetaOfTheBatchBefore,
     /// Leaves tombstones out of the changelog.
     NoTombstones,
+    /// Writes a memory again after its tombstone, as a writer would that missed the `forget`.
+    ForgottenIsWrittenAgain,
+    /// Leaves the offsets of forwarded records out of the changelog: a restored shard takes a copy
+    /// for the first one.
+    NoForwardedOffsets,
+    /// Does not copy changes of tenant memories to the last partition.
+    BroadcastMissesAPartition,
+    /// Publishes decisions beside the transaction instead of within.
+    DecisionsOutsideTheTransaction,
+    /// Commits no offsets to the group.
+    NoOffsetsCommitted,
+    /// Misses one record of the changelog in each restore.
+    RestoreSkipsARecord,
+    /// Takes the end of the changelog that was found when the process first restored the partition.
+    RestoreEndsAtAnOldEnd,
+    /// Continues one event too late behind a restored shard.
+    ResumesTooLate,
+    /// Answers requests without waiting for the offset that they name.
+    RequestsDoNotWait,
 }
 
 pub struct Saboteur {
     inner: Box<dyn Transactor>,
     bug: Bug,
     memories: Arc<dyn Log>,
+    beside: Box<dyn Producer>,
+    topics: Topics,
     metas: BTreeMap<i32, OutgoingRecord>,
+    /// The last state of each memory, by key.
+    states: BTreeMap<Vec<u8>, OutgoingRecord>,
+    forgotten: Vec<OutgoingRecord>,
+}
+
+/// Names of the topics that bugs tell apart.
+pub struct Topics {
+    pub events: String,
+    pub decisions: String,
 }
 
 impl Saboteur {
@@ -32,10 +68,21 @@ impl Saboteur {
         inner: Box<dyn Transactor>,
         bug: Option<Bug>,
         memories: Arc<dyn Log>,
+        beside: Box<dyn Producer>,
+        topics: Topics,
     ) -> Box<dyn Transactor> {
         match bug {
             None => inner,
-            Some(bug) => Box::new(Saboteur { inner, bug, memories, metas: BTreeMap::new() }),
+            Some(bug) => Box::new(Saboteur {
+                inner,
+                bug,
+                memories,
+                beside,
+                topics,
+                metas: BTreeMap::new(),
+                states: BTreeMap::new(),
+                forgotten: Vec::new(),
+            }),
         }
     }
 
@@ -52,9 +99,47 @@ impl Saboteur {
                 }
             }
             Bug::NoTombstones => records.retain(|record| record.value.is_some()),
-            Bug::UnknownIsCommitted | Bug::UnknownIsAborted => {}
+            Bug::ForgottenIsWrittenAgain => {
+                let again = std::mem::take(&mut self.forgotten);
+                self.note_forgotten(&records);
+                records.splice(0..0, again);
+            }
+            Bug::NoForwardedOffsets => records.retain(|record| !is_named(record, "via.")),
+            Bug::BroadcastMissesAPartition => records.retain(|record| {
+                let is_copy = record
+                    .headers
+                    .iter()
+                    .any(|(name, value)| name == "keepsake-tenant" && value == b"copy");
+                record.topic != self.topics.events
+                    || !is_copy
+                    || record.partition != Some(PARTITIONS - 1)
+            }),
+            Bug::DecisionsOutsideTheTransaction => {
+                let decisions = records.extract_if(.., |it| it.topic == self.topics.decisions);
+                // A producer that cannot write is a fault of the run, which the laws then find.
+                decisions.for_each(|decision| drop(self.beside.send(&decision)));
+            }
+            Bug::UnknownIsCommitted
+            | Bug::UnknownIsAborted
+            | Bug::NoOffsetsCommitted
+            | Bug::RestoreSkipsARecord
+            | Bug::RestoreEndsAtAnOldEnd
+            | Bug::ResumesTooLate
+            | Bug::RequestsDoNotWait => {}
         }
         records
+    }
+
+    /// Keeps the last state of every memory whose tombstone is among these records.
+    fn note_forgotten(&mut self, records: &[OutgoingRecord]) {
+        for record in records.iter().filter(|record| is_memory(record)) {
+            let key = record.key.clone().unwrap_or_default();
+            if record.value.is_some() {
+                self.states.insert(key, record.clone());
+            } else {
+                self.forgotten.extend(self.states.remove(&key));
+            }
+        }
     }
 
     fn written(&self, records: &[OutgoingRecord]) -> CommittedOffsets {
@@ -73,6 +158,18 @@ fn is_meta(record: &OutgoingRecord) -> bool {
     record.key.as_deref() == Some(META.as_bytes())
 }
 
+fn is_named(record: &OutgoingRecord, start: &str) -> bool {
+    record.key.as_ref().is_some_and(|key| key.starts_with(start.as_bytes()))
+}
+
+/// True for a changelog record of a memory, whose key has an id behind its last slash and no stop.
+fn is_memory(record: &OutgoingRecord) -> bool {
+    let key = record.key.as_deref().unwrap_or_default();
+    let name = String::from_utf8_lossy(key);
+    let id = name.rsplit_once('/').map_or("", |(_, id)| id);
+    id.len() == 36 && !id.contains('.')
+}
+
 impl Transactor for Saboteur {
     fn transact(
         &mut self,
@@ -81,6 +178,7 @@ impl Transactor for Saboteur {
         member: &Membership,
     ) -> std::result::Result<CommittedOffsets, TransactError> {
         let records = self.sabotaged(records);
+        let read = if self.bug == Bug::NoOffsetsCommitted { &[] } else { read };
         match (self.inner.transact(&records, read, member), self.bug) {
             (Err(TransactError::Unknown(why)), Bug::UnknownIsCommitted) => {
                 self.renew().map_err(|_| TransactError::Unknown(why))?;
@@ -96,5 +194,104 @@ impl Transactor for Saboteur {
 
     fn renew(&mut self) -> Result<()> {
         self.inner.renew()
+    }
+}
+
+/// The changelog as a buggy restore reads it.
+pub struct SabotagedLog {
+    inner: Arc<dyn Log>,
+    bug: Bug,
+    ends: Mutex<BTreeMap<i32, i64>>,
+}
+
+impl SabotagedLog {
+    pub fn between(inner: Arc<dyn Log>, bug: Option<Bug>) -> Arc<dyn Log> {
+        match bug {
+            None => inner,
+            Some(bug) => Arc::new(SabotagedLog { inner, bug, ends: Mutex::default() }),
+        }
+    }
+}
+
+impl Log for SabotagedLog {
+    fn end(&self, partition: i32) -> Result<i64> {
+        let end = self.inner.end(partition)?;
+        if self.bug == Bug::RestoreEndsAtAnOldEnd {
+            return Ok(*self.ends.lock().entry(partition).or_insert(end));
+        }
+        Ok(end)
+    }
+
+    fn stable_end(&self, partition: i32) -> Result<i64> {
+        self.inner.stable_end(partition)
+    }
+
+    fn beginning(&self, partition: i32) -> Result<i64> {
+        self.inner.beginning(partition)
+    }
+
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
+        Ok(SabotagedConsumer::between(self.inner.read(partition, from)?, Some(self.bug)))
+    }
+}
+
+/// A reader of the changelog that skips a record, or of the events that continues too late.
+pub struct SabotagedConsumer {
+    inner: Box<dyn Consumer>,
+    bug: Bug,
+    read: usize,
+}
+
+/// The record that [`Bug::RestoreSkipsARecord`] skips, counted from where the restore begins.
+const SKIPPED: usize = 3;
+
+impl SabotagedConsumer {
+    pub fn between(inner: Box<dyn Consumer>, bug: Option<Bug>) -> Box<dyn Consumer> {
+        match bug {
+            None => inner,
+            Some(bug) => Box::new(SabotagedConsumer { inner, bug, read: 0 }),
+        }
+    }
+}
+
+impl Consumer for SabotagedConsumer {
+    fn poll(&mut self, wait: Duration) -> Result<Polled> {
+        let polled = self.inner.poll(wait)?;
+        let Polled::Record(record) = polled else { return Ok(polled) };
+        self.read += 1;
+        let is_state = record.key.as_deref().is_some_and(|key| key != META.as_bytes());
+        if self.bug == Bug::RestoreSkipsARecord && self.read == SKIPPED && is_state {
+            return self.inner.poll(wait);
+        }
+        Ok(Polled::Record(record))
+    }
+
+    fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
+        self.inner.assign(partitions)
+    }
+
+    fn unassign(&mut self, partitions: &[i32]) -> Result<()> {
+        self.inner.unassign(partitions)
+    }
+
+    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()> {
+        self.inner.commit(offsets)
+    }
+
+    fn pause(&mut self, partitions: &[i32]) -> Result<()> {
+        self.inner.pause(partitions)
+    }
+
+    fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
+        let late = i64::from(self.bug == Bug::ResumesTooLate && offset > 0);
+        self.inner.resume(partition, offset + late)
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        self.inner.membership()
+    }
+
+    fn close(self: Box<Self>) {
+        self.inner.close();
     }
 }

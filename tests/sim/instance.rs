@@ -1,14 +1,14 @@
 //! One simulated process: the production parts without their threads, on a [`MemoryHome`] that
 //! outlives the process.
 
-use super::bugs::{Bug, Saboteur};
+use super::bugs::{self, Bug, SabotagedConsumer, SabotagedLog, Saboteur};
 use super::interruptions::{InterruptedConsumer, InterruptedLog, Interruptions};
 use super::stream::PARTITIONS;
 use crate::support::in_process::hash_model;
 use crossbeam_channel::Receiver;
 use domain::fault::Result;
 use domain::{CosineScale, Time};
-use log::broker::{Broker, Log, RebalanceListener};
+use log::broker::{Broker, Log, OutgoingRecord, RebalanceListener, Record};
 use log::clock::{Clock, ManualClock};
 use models::cross_encoder::ContradictionJudge;
 use models::embedder::{Model, pool};
@@ -19,6 +19,7 @@ use service::ingest::breaker::DeadLetterBreaker;
 use service::metrics::Metrics;
 use service::ownership::{Changelog, Deployment, Shards};
 use service::profile::Profiles;
+use service::recall::Recall;
 use service::run::ingesting::{Durability, IngestLoop};
 use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
@@ -217,6 +218,7 @@ pub struct Process {
     ingest_loop: IngestLoop,
     compact: Compact,
     compact_loop: CompactLoop,
+    recall: Recall,
     memories: Arc<dyn Log>,
     wanted: Receiver<i32>,
     /// Partitions that are assigned and not restored yet.
@@ -236,12 +238,13 @@ impl Process {
             stops: OnceLock::new(),
         });
         let clock: Arc<dyn Clock> = process_clock.clone();
+        let own_clock = clock.clone();
         let shared = Arc::new(Shared::new(clock.clone(), false, kit.metrics.clone()));
         let topics = &kit.config.topics;
         let (wants, wanted) = crossbeam_channel::bounded(2 * PARTITIONS as usize);
         let memories = connection.log(&topics.memories())?;
-        let log =
-            InterruptedLog { inner: memories.clone(), interruptions: start.interruptions.clone() };
+        let inner = SabotagedLog::between(memories.clone(), start.bug);
+        let log = InterruptedLog { inner, interruptions: start.interruptions.clone() };
         let changelog =
             Changelog { log: Arc::new(log), options: options::restore(&kit.config), wanted: wants };
         let shards = kit.shards(start.home, Some(changelog), clock);
@@ -251,13 +254,21 @@ impl Process {
             .expect("the cell was made empty above");
         let transactor =
             connection.transactor(start.transactional_id, &topics.events(), &topics.memories())?;
-        let transactor = Saboteur::between(transactor, start.bug, memories.clone());
+        let transactor = Saboteur::between(
+            transactor,
+            start.bug,
+            memories.clone(),
+            connection.producer("beside")?,
+            bugs::Topics { events: topics.events(), decisions: topics.decisions() },
+        );
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         limits.batch_ms = 3_600_000;
         limits.batch_work_ms = 3_600_000;
         let inner =
             connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
+        let inner =
+            SabotagedConsumer::between(inner, start.bug.filter(|bug| *bug == Bug::ResumesTooLate));
         let mut ingest_loop = IngestLoop {
             consumer: Box::new(InterruptedConsumer {
                 inner,
@@ -290,6 +301,15 @@ impl Process {
                 every: Duration::ZERO,
                 acknowledge: Duration::ZERO,
             },
+            recall: Recall::new(
+                options::recall(&kit.config),
+                kit.profiles.clone(),
+                shards.clone(),
+                kit.model.session()?,
+                kit.model.tokens(),
+                kit.metrics.clone(),
+            )
+            .with_clock(own_clock),
             connection,
             shards,
             shared,
@@ -341,6 +361,19 @@ impl Process {
     pub fn compact(&mut self) -> Result<()> {
         let asked = self.compact_loop.asked.try_recv().ok();
         self.compact_loop.round(&mut self.compact, &self.shared, asked)
+    }
+
+    /// Returns the reply to a request. A request that has to wait is given up.
+    pub fn ask(&mut self, request: Record) -> Option<OutgoingRecord> {
+        let partition = request.partition;
+        let mut replies = self.recall.step(self.shared.now(), Some(request));
+        self.recall.give_up(&[partition]);
+        replies.pop()
+    }
+
+    /// Flushes the text index of every shard, as the index thread does.
+    pub fn flush_index(&self) -> Result<()> {
+        self.shards.all().iter().try_for_each(|shard| shard.settle().map(drop))
     }
 
     /// Shuts the process down cleanly.

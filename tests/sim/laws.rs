@@ -62,7 +62,7 @@ pub fn check(world: &mut World<'_>, processes: &[Arc<Shards>]) -> Result<u64, St
     the_group_has_committed_what_is_applied(world, &end)?;
     let fold = Fold::of(world.kit, &end, &mut world.dice)?;
     shards_equal_the_fold(&end, &fold)?;
-    topics_equal_the_fold(&end, &fold)?;
+    topics_equal_the_fold(&world.sent, &end, &fold)?;
     shards_are_rebuildable(world, &end)?;
     the_index_has_the_memories_of_the_store(&end)?;
     forgotten_stays_forgotten(world, &end)?;
@@ -168,7 +168,7 @@ fn every_event_ends_once(sent: &[Sent], end: &End, topic: &str) -> Law {
     }
     let mut dead: BTreeMap<At, usize> = BTreeMap::new();
     for record in &end.dead_letters {
-        *dead.entry(origin(record)?).or_default() += 1;
+        *dead.entry(origin(record, sent)?).or_default() += 1;
     }
     for event in sent {
         let decisions = decided.remove(&event.place).unwrap_or_default();
@@ -232,11 +232,14 @@ fn shards_equal_the_fold(end: &End, fold: &Fold) -> Law {
     Ok(())
 }
 
-fn topics_equal_the_fold(end: &End, fold: &Fold) -> Law {
+fn topics_equal_the_fold(sent: &[Sent], end: &End, fold: &Fold) -> Law {
     compare("decisions", &written(end.decisions.iter(), |_| 0), &fold.decisions)?;
     compare("dead letters", &written(end.dead_letters.iter(), |_| 0), &fold.dead_letters)?;
-    let forwarded =
-        end.events.iter().flatten().filter(|record| record.header("keepsake-via").is_some());
+    let sent: BTreeSet<At> = sent.iter().map(|sent| sent.place).collect();
+    let forwarded = end.events.iter().flatten().filter(|record| {
+        let is_forged = sent.contains(&(record.partition, record.offset));
+        record.header("keepsake-via").is_some() && !is_forged
+    });
     compare("forwarded", &written(forwarded, |record| record.partition), &fold.forwarded)?;
     let feed: Feed = end
         .memories
@@ -528,11 +531,14 @@ fn latest(records: &[Record]) -> BTreeMap<(i32, Vec<u8>), &Record> {
         .collect()
 }
 
-/// Partition and offset that the event of a dead letter was sent to.
-fn origin(record: &Record) -> Result<At, String> {
-    let Some(origin) = record.header("keepsake-origin").map(text) else {
-        let partition = number_in(record, "__connect.errors.partition")? as i32;
-        return Ok((partition, number_in(record, "__connect.errors.offset")?));
+/// Partition and offset that the event of a dead letter was sent to. The origin that a sender wrote
+/// on its own record is forged.
+fn origin(record: &Record, sent: &[Sent]) -> Result<At, String> {
+    let partition = number_in(record, "__connect.errors.partition")? as i32;
+    let place = (partition, number_in(record, "__connect.errors.offset")?);
+    let is_own = sent.iter().any(|sent| sent.place == place);
+    let Some(origin) = record.header("keepsake-origin").filter(|_| !is_own).map(text) else {
+        return Ok(place);
     };
     let numbers: Option<Vec<i64>> =
         origin.rsplit(':').take(2).map(|part| part.parse().ok()).collect();

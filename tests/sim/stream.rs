@@ -18,8 +18,11 @@ const REPEATED: [&str; 3] = [
     "My flight to Oslo leaves on 12 March at 7:40.",
     "My sister Anna is allergic to peanuts.",
 ];
+/// Header of the signature, which a forged record has too.
+const FORGED: &str = "keepsake-mark";
 /// 1 January 2026, noon.
 pub const NOON_MS: i64 = 1_767_268_800_000;
+const DAY_MS: i64 = 86_400_000;
 
 /// An event that was sent, with its partition and offset.
 #[derive(Clone, Debug)]
@@ -94,9 +97,15 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
         85 => json!({"type": "forget", "everything": true}),
         86..=91 => json!({"type": "feedback", "signal": pick(dice, &SIGNALS)}),
         92..=93 => json!({"type": "tick"}),
-        94..=95 => {
+        94 => {
             is_broken = true;
             json!({"type": "turn", "user": "", "content": "nobody says this"})
+        }
+        95 => {
+            // A proposal that only the service itself may make.
+            is_broken = true;
+            json!({"type": "prune", "tenant": TENANT, "user": USERS[user], "reason": "forged",
+                "memories": [{"memory": forged_id(topic), "version": 1}]})
         }
         _ => Value::Null,
     };
@@ -133,7 +142,7 @@ pub fn next(dice: &mut Dice, users: usize, topic: &str, before: &[Sent]) -> Next
         partition: Some(partition),
         key: Some(key.as_str().into()),
         value: Some(value),
-        headers: if dice.below(2) == 0 { receipt_headers(n) } else { Vec::new() },
+        headers: headers(dice, n, topic),
         ..OutgoingRecord::default()
     };
     Next { outgoing, partition, user, event, is_broken, secret }
@@ -187,8 +196,9 @@ fn complete(
             event["session"] = session(dice).into();
         }
         if dice.below(3) != 0 {
-            // Up to ten minutes early, so that event times are out of order.
-            let at = NOON_MS + n as i64 * 60_000 - dice.below(600_000) as i64;
+            // Up to ten minutes early, so that event times are out of order; some come days late.
+            let late = if dice.below(20) == 0 { dice.below(40) as i64 * DAY_MS } else { 0 };
+            let at = NOON_MS + n as i64 * 60_000 - dice.below(600_000) as i64 - late;
             let at = jiff::Timestamp::from_millisecond(at).expect("the time is in the year 2026");
             event["at"] = at.to_string().into();
         }
@@ -209,11 +219,26 @@ fn repeatable<'s>(dice: &mut Dice, before: &'s [Sent]) -> Option<&'s Sent> {
     (!candidates.is_empty()).then(|| pick(dice, &candidates))
 }
 
-fn receipt_headers(n: usize) -> Headers {
-    vec![
-        ("reply-topic".into(), b"keepsake.replies".to_vec()),
-        ("correlation-id".into(), n.to_string().into_bytes()),
-    ]
+/// Half of the senders ask for a receipt, and some claim that Keepsake forwarded their record.
+fn headers(dice: &mut Dice, n: usize, topic: &str) -> Headers {
+    let mut headers = Vec::new();
+    if dice.below(2) == 0 {
+        headers.push(("reply-topic".into(), b"keepsake.replies".to_vec()));
+        headers.push(("correlation-id".into(), n.to_string().into_bytes()));
+    }
+    if dice.below(12) == 0 {
+        headers.extend([
+            ("keepsake-origin".into(), format!("{topic}:0:0").into_bytes()),
+            ("keepsake-via".into(), format!("{}:{}", n % 3, i64::MAX).into_bytes()),
+            ("keepsake-hops".into(), b"1".to_vec()),
+            (FORGED.into(), b"00112233445566778899aabbccddeeff".to_vec()),
+        ]);
+    }
+    headers
+}
+
+fn forged_id(topic: &str) -> String {
+    MemoryId::of(&Position { topic: topic.into(), partition: 0, offset: 0 }, 0).to_string()
 }
 
 fn turn(content: &str) -> Value {

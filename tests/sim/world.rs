@@ -10,10 +10,11 @@ use super::interruptions::{Interruption, Interruptions};
 use super::laws;
 use super::stream::{self, NOON_MS, PARTITIONS, Sent};
 use crate::support::workload::Dice;
-use domain::Time;
-use domain::fault::Fault;
-use log::broker::Broker;
-use log::clock::ManualClock;
+use domain::fault::{Fault, StopName};
+use domain::{Time, UserKey};
+use log::broker::{Broker, Record};
+use log::clock::{Clock, ManualClock};
+use serde_json::{Value, json};
 use simulated::{Cluster, Connection, InjectedFault, Tombstones};
 use std::collections::BTreeMap;
 use storage::home::MemoryHome;
@@ -135,7 +136,7 @@ impl<'k> World<'k> {
 
     fn step(&mut self) -> Step {
         let which = self.dice.below(2) as usize;
-        match self.dice.below(100) {
+        match self.dice.below(110) {
             0..=17 => self.send(),
             18..=20 => self.plan_interruption(which),
             21..=54 => self.round(which),
@@ -152,7 +153,10 @@ impl<'k> World<'k> {
             96 => self.let_hours_pass(),
             97 => self.set_clock_back(),
             98 => self.let_a_week_pass(),
-            _ => self.lose_home(which),
+            99 => self.lose_home(which),
+            100..=105 => self.ask(which),
+            106..=108 => self.flush_index(which),
+            _ => self.fill_disk(which),
         }
     }
 
@@ -206,6 +210,13 @@ impl<'k> World<'k> {
             self.count("died at work", 1);
             return Ok(());
         }
+        if let Err(Fault::Stop(stop)) = &done
+            && stop.name == StopName::StoreUnwritable
+        {
+            // A full disk ends the process, which somebody starts again with room.
+            self.count("the disk was full", 1);
+            return self.kill(which);
+        }
         done.map_err(|fault| format!("{name} {what}: {fault}"))
     }
 
@@ -246,8 +257,92 @@ impl<'k> World<'k> {
             Err(Fault::Retry(retry)) => {
                 self.say(format!("{name} cannot stand by now: {}", retry.what))
             }
+            Err(Fault::Stop(stop)) if stop.name == StopName::StoreUnwritable => {
+                self.count("the disk was full", 1);
+                return self.kill(which);
+            }
             Err(stop) => return Err(format!("{name} stands by: {stop}")),
         }
+        Ok(())
+    }
+
+    /// Law fresh-or-says-so: a user who asks for a memory, and names the offset of the event that
+    /// made it, gets the memory or an error that says why not.
+    fn ask(&mut self, which: usize) -> Step {
+        let topics = &self.kit.config.topics;
+        let made: Vec<&Sent> = self.sent.iter().filter(|sent| self.must_be_there(sent)).collect();
+        let Some(sent) = made.get(self.dice.below(made.len().max(1) as u64) as usize) else {
+            return Ok(());
+        };
+        let user = stream::USERS[sent.user];
+        let memory = sent.memory(&topics.events()).to_string();
+        let event = sent.event.clone();
+        let (partition, offset) = sent.place;
+        let request =
+            json!({"type": "get", "tenant": stream::TENANT, "user": user, "memory": memory});
+        let request = Record {
+            topic: topics.recalls(),
+            partition,
+            timestamp_ms: self.clock.wall().0,
+            value: Some(request.to_string().into_bytes()),
+            headers: if self.bug == Some(Bug::RequestsDoNotWait) {
+                Vec::new()
+            } else {
+                vec![("keepsake-min-offset".into(), offset.to_string().into_bytes())]
+            },
+            ..Record::default()
+        };
+        // Mostly the owner of the partition, sometimes a process that has lost it.
+        let owner = self.machines.iter().position(|machine| {
+            machine.process.as_ref().is_some_and(|it| it.shards.get(partition).is_some())
+        });
+        let machine = &mut self.machines[owner.unwrap_or(which)];
+        let name = machine.name;
+        let Some(reply) = machine.process.as_mut().and_then(|process| process.ask(request)) else {
+            return Ok(());
+        };
+        let reply: Value = serde_json::from_slice(reply.value.as_deref().unwrap_or_default())
+            .map_err(|error| format!("{name} replies without JSON: {error}"))?;
+        let applied = reply["applied_offset"].as_i64().unwrap_or(-1);
+        match reply["status"].as_str() {
+            Some("ok") if applied >= offset => self.count("read its own write", 1),
+            Some("unavailable" | "stale" | "expired") => self.count("could not read now", 1),
+            _ => return Err(format!("{name} answers {reply} for {event} at {offset}")),
+        }
+        self.say(format!("{name} answers {} for {memory}", reply["status"]));
+        Ok(())
+    }
+
+    /// True if the event made a memory that nothing sent so far can have removed.
+    fn must_be_there(&self, sent: &Sent) -> bool {
+        let event = &sent.event;
+        let key = UserKey::new(stream::TENANT, stream::USERS[sent.user]).expect("a valid name");
+        let is_repeated = !event["id"].is_null()
+            && self.sent.iter().any(|other| {
+                other.place != sent.place
+                    && other.user == sent.user
+                    && other.event["id"] == event["id"]
+            });
+        event["type"] == "remember"
+            && event["scope"].is_null()
+            && !sent.is_broken
+            && !is_repeated
+            && sent.place.0 == key.partition(PARTITIONS)
+            && !self.sent.iter().any(|other| other.event["type"] == "forget")
+    }
+
+    fn flush_index(&mut self, which: usize) -> Step {
+        let machine = &self.machines[which];
+        let Some(process) = &machine.process else { return Ok(()) };
+        process.flush_index().map_err(text_of)
+    }
+
+    fn fill_disk(&mut self, which: usize) -> Step {
+        let batches = self.dice.below(4) as usize;
+        let machine = &self.machines[which];
+        machine.home.fill_up_after(batches);
+        let name = machine.name;
+        self.say(format!("the disk of {name} is full after {batches} batches"));
         Ok(())
     }
 

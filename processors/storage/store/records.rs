@@ -4,7 +4,7 @@
 //! Two implementations: sled (`disk.rs`), and the maps in memory here for tests and for shards that
 //! end with their process. One test suite runs against both.
 
-use domain::fault::Result;
+use domain::fault::{Fault, Result, StopName};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -68,6 +68,8 @@ struct HeldRecords {
     records: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The inverse of each batch since the last flush, the newest last.
     undo: Vec<Changes>,
+    /// Batches that are still accepted, if the space is limited.
+    room: Option<usize>,
 }
 
 /// Number of records that a scan copies at a time. A scan copies, because a visitor that reads
@@ -84,7 +86,13 @@ impl InMemory {
             held.change(&undo);
         }
         held.undo.clear();
+        held.room = None;
         InMemory { held: Arc::new(RwLock::new(held)) }
+    }
+
+    /// Accepts so many batches more and refuses the next ones, as a full disk does.
+    pub fn fill_up_after(&self, batches: usize) {
+        self.held.write().room = Some(batches);
     }
 
     fn some_from(&self, from: Bound<&[u8]>, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -127,6 +135,11 @@ impl Records for InMemory {
 
     fn apply(&self, changes: &Changes) -> Result<()> {
         let mut held = self.held.write();
+        match &mut held.room {
+            Some(0) => return Err(Fault::stop(StopName::StoreUnwritable, "no space is left")),
+            Some(room) => *room -= 1,
+            None => {}
+        }
         let undo = held.change(changes);
         held.undo.push(undo);
         Ok(())
