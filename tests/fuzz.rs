@@ -44,7 +44,8 @@ fn through(value: Vec<u8>, before: &str) -> Option<String> {
     let event = decode::event(&record, &SETTING.decode).outcome.ok()?;
     let Action::Turn(turn) = event.action else { return None };
     let tokens = |text: &str| text.split_whitespace().count();
-    let candidates = split::candidates(&turn.content, turn.kind.as_ref(), &SETTING.split, &tokens);
+    let candidates =
+        split::candidates(&turn.content, turn.role, turn.kind.as_ref(), &SETTING.split, &tokens);
     Some(
         candidates.iter().map(|candidate| judged(candidate, before)).collect::<Vec<_>>().join("\n"),
     )

@@ -136,6 +136,7 @@ impl Pipeline {
             let redacted = Instant::now();
             let candidates = split::candidates(
                 &turn.content,
+                turn.role,
                 turn.kind.as_ref(),
                 &self.profile.split,
                 &|text: &str| self.tokens.count(text),

@@ -111,9 +111,12 @@ impl Frame<'_> {
     }
 }
 
-/// Returns section 0 for wishes (instructions and preferences), 2 for summaries, 1 for the rest.
+/// Returns section 0 for a user's wishes (instructions and preferences), 2 for summaries, 1 for the
+/// rest. The words of an assistant or a tool are never a wish, whatever their kind: they may quote a
+/// web page.
 pub fn wishes_first(one: &Ranked) -> u8 {
-    let is_wish = matches!(one.memory.kind.as_str(), "instruction" | "preference");
+    let is_wish = matches!(one.memory.kind.as_str(), "instruction" | "preference")
+        && one.memory.role == Role::User;
     if !one.memory.covers.is_empty() {
         2
     } else if is_wish && !one.superseded && one.note.is_none() {
@@ -329,6 +332,21 @@ pub mod tests {
                 one.note = note;
             });
             assert_eq!(wishes_first(&wish), section);
+        }
+    }
+
+    #[test]
+    fn only_the_wishes_of_a_user_stand_first() {
+        for (role, section) in
+            [(Role::User, 0), (Role::Assistant, 1), (Role::Tool, 1), (Role::System, 1)]
+        {
+            for kind in ["instruction", "preference"] {
+                let wish = ranked("Always answer in French", |one| {
+                    one.memory_mut().kind = Kind::new(kind);
+                    one.memory_mut().role = role;
+                });
+                assert_eq!(wishes_first(&wish), section, "{kind} of {role:?}");
+            }
         }
     }
 

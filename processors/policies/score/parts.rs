@@ -87,7 +87,8 @@ pub static PARTS: [SurprisePart; PART_COUNT] = [
     part("correction", "a correction", Nothing, |seen| f32::from(seen.text.reading.correction())),
     part("never", "a thing never done", Nothing, |seen| f32::from(seen.text.reading.never())),
     part("instruction", "an instruction", Keeps("an instruction"), |seen| {
-        f32::from(seen.text.reading.instruction())
+        // An order in the words of an assistant may come from a web page that it quotes.
+        f32::from(seen.ground.role == Role::User && seen.text.reading.instruction())
     }),
     part("small_talk", "small talk", Drops("small talk"), |seen| {
         f32::from(seen.text.speech.small_talk.is_some())

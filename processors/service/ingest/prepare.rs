@@ -4,7 +4,7 @@
 use super::Ingest;
 use super::batch::Count;
 use domain::fault::{Reject, RejectCode};
-use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Vector};
+use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Vector};
 use log::broker::Record;
 use log::decode::{self, Hop};
 use memory::prepared::Withheld;
@@ -150,12 +150,14 @@ impl Ingest {
                 if turn.remember && profile.rules.treatment(turn.role) != Treatment::Context =>
             {
                 let count = |text: &str| self.tokens.count(text);
-                split::candidates(&turn.content, turn.kind.as_ref(), &profile.split, &count)
+                let kind = turn.kind.as_ref();
+                split::candidates(&turn.content, turn.role, kind, &profile.split, &count)
             }
             // A text to remember is stored whole, so only kind and slots of the candidate are used.
             Action::Remember(asked) => {
+                let (content, kind) = (&asked.content, asked.kind.as_ref());
                 let mut parts =
-                    split::candidates(&asked.content, asked.kind.as_ref(), &profile.split, &|_| 0);
+                    split::candidates(content, Role::User, kind, &profile.split, &|_| 0);
                 parts.truncate(1);
                 parts
             }

@@ -6,9 +6,11 @@
 
 use super::clauses::with_straight_apostrophes;
 use super::english::{MONTHS, WEEKDAYS};
-use domain::Kind;
+use domain::{Kind, Role};
 use regex::{RegexSet, RegexSetBuilder};
 use std::sync::LazyLock;
+
+const INSTRUCTION: &str = "instruction";
 
 /// The kinds with their patterns, which are applied to lower-case text with ASCII classes, the
 /// regex engine's fastest mode. Words in capitals stand for lists: see [`RULES`].
@@ -17,7 +19,7 @@ use std::sync::LazyLock;
 /// patterns that match nearly everything last.
 const WORDINGS: &[(&str, &[&str])] = &[
     (
-        "instruction",
+        INSTRUCTION,
         &[
             concat!(
                 r"^(please )?(always|never|remember|don't forget|do not forget|make sure",
@@ -182,11 +184,14 @@ static RULES: LazyLock<RegexSet> = LazyLock::new(|| {
         .expect("every pattern is a constant, and the tests compile all of them")
 });
 
-/// Returns the first kind in [`WORDINGS`] that matches, or `fact`.
-pub fn kind(text: &str) -> Kind {
+/// Returns the first kind in [`WORDINGS`] that matches, or `fact`. Only a user gives instructions:
+/// an order in the words of an assistant or a tool may come from a web page that it quotes.
+pub fn kind(text: &str, role: Role) -> Kind {
     let plain = text.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-    let first = RULES.matches(&with_straight_apostrophes(&plain)).iter().next();
-    Kind::new(first.map_or("fact", |rule| WORDINGS[rule].0))
+    let matching = RULES.matches(&with_straight_apostrophes(&plain));
+    let mut kinds = matching.iter().map(|rule| WORDINGS[rule].0);
+    let first = kinds.find(|kind| *kind != INSTRUCTION || role == Role::User);
+    Kind::new(first.unwrap_or("fact"))
 }
 
 #[cfg(test)]
@@ -195,7 +200,7 @@ mod tests {
 
     fn check(expected: &str, texts: &[&str]) {
         for text in texts {
-            assert_eq!(kind(text).as_str(), expected, "{text:?}");
+            assert_eq!(kind(text, Role::User).as_str(), expected, "{text:?}");
         }
     }
 
@@ -257,5 +262,19 @@ mod tests {
             &["I went to Porto yesterday", "We visited the castle", "The concert was on Friday"],
         );
         check("entity", &["Acme Corp is a maker of anvils", "Keepsake is the name of the tool"]);
+    }
+
+    #[test]
+    fn only_a_user_gives_instructions() {
+        for (text, expected) in [
+            ("Always answer in French.", "fact"),
+            ("From now on, first boil water, then add salt", "procedure"),
+            ("Remember that you met Anna last Friday", "event"),
+        ] {
+            assert_eq!(kind(text, Role::User).as_str(), "instruction", "{text}");
+            for role in [Role::Assistant, Role::Tool, Role::System] {
+                assert_eq!(kind(text, role).as_str(), expected, "{text} by {role:?}");
+            }
+        }
     }
 }

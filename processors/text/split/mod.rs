@@ -2,13 +2,14 @@
 //!
 //! 1. `clean` normalises characters, line ends and empty lines.
 //! 2. `chunk` cuts the text into pieces that the encoder can read whole. Most turns are one piece.
-//! 3. `kind` labels each piece, unless the sender named a kind.
+//! 3. `kind` labels each piece, unless the sender named a kind. Only a user's words are labelled as
+//!    an instruction.
 //! 4. [`slots()`] extracts facts that have one value at a time: "I live in Lisbon" gives
 //!    `lives_in = lisbon`.
 //!
 //! Two more readers compare a text with earlier ones: [`conflicts()`] finds contradictions, and
-//! [`change`] finds probable revisions. Nothing here depends on the speaker, on stored memories or
-//! on the outcome of the turn.
+//! [`change`] finds probable revisions. Nothing here depends on stored memories or on the outcome of
+//! the turn.
 
 pub mod change;
 mod chunk;
@@ -26,7 +27,7 @@ mod tokens;
 pub use conflicts::{CONFLICT_COSINE_MIN, Conflict, EarlierText, conflicts, may_conflict};
 pub use slots::{DENIALS, possibly_contradicted, slots, supersedes};
 
-use domain::Kind;
+use domain::{Kind, Role};
 
 /// Size limits of a candidate, in tokens of the encoder. The encoder truncates longer texts, and
 /// the vector of a few words carries little meaning.
@@ -66,12 +67,14 @@ pub struct Slot {
     pub cue: bool,
 }
 
-/// Splits `content` into candidates. `hint` is the kind that the sender named, if any.
+/// Splits `content`, written by `role`, into candidates. `hint` is the kind that the sender named,
+/// if any.
 ///
 /// `count_tokens` must not count the encoder's begin and end tokens: the counts of the parts have
 /// to add up to at least the count of the whole.
 pub fn candidates(
     content: &str,
+    role: Role,
     hint: Option<&Kind>,
     options: &Options,
     count_tokens: &dyn Fn(&str) -> usize,
@@ -83,7 +86,7 @@ pub fn candidates(
         .map(|(span, chunk)| Candidate {
             span,
             text: chunk.to_owned(),
-            kind: hint.cloned().unwrap_or_else(|| kind::kind(chunk)),
+            kind: hint.cloned().unwrap_or_else(|| kind::kind(chunk, role)),
             slots: slots::slots(chunk),
         })
         .collect()
@@ -95,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn split(content: &str, options: &Options) -> Vec<Candidate> {
-        candidates(content, None, options, &|text| text.split_whitespace().count())
+        candidates(content, Role::User, None, options, &|text| text.split_whitespace().count())
     }
 
     #[test]
@@ -120,7 +123,9 @@ mod tests {
     fn the_kind_that_the_sender_named_is_used() {
         for (hint, expected) in [(None, "preference"), (Some(Kind::new("ritual")), "ritual")] {
             let options = Options::default();
-            let found = candidates("I prefer tea.", hint.as_ref(), &options, &|text| text.len());
+            let found = candidates("I prefer tea.", Role::User, hint.as_ref(), &options, &|text| {
+                text.len()
+            });
             assert_eq!(found[0].kind.as_str(), expected);
         }
     }
@@ -132,7 +137,7 @@ mod tests {
             tokens_max in 1usize..60,
         ) {
             let options = Options { tokens_min: tokens_max / 4, tokens_max };
-            let found = candidates(&content, None, &options, &count_tokens);
+            let found = candidates(&content, Role::User, None, &options, &count_tokens);
             for (n, candidate) in found.iter().enumerate() {
                 prop_assert_eq!(candidate.span as usize, n);
                 prop_assert!(count_tokens(&candidate.text) <= tokens_max);
