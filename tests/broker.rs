@@ -9,8 +9,8 @@ use ::kafka::{Connection, TopicSpec};
 use domain::UserKey;
 use domain::fault::Fault;
 use log::broker::{
-    Broker, Consumer, Membership, OutgoingRecord, Polled, RebalanceListener, Record, Start,
-    TransactError, Transactor,
+    Broker, Consumer, Membership, OutgoingRecord, Polled, RebalanceListener, Record, Refusal,
+    RefusedRecord, Room, Start, TransactError, Transactor,
 };
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
@@ -351,6 +351,8 @@ on_every_broker! {
     records_of_open_or_aborted_transactions_are_not_delivered
     a_fenced_transactor_writes_nothing
     a_stale_membership_writes_nothing
+    an_offered_record_that_is_refused_comes_back
+    a_topic_is_looked_up_without_being_created
 }
 
 fn records_of_a_partition_arrive_in_the_order_of_writing(on: &Setup) {
@@ -616,4 +618,41 @@ fn a_stale_membership_writes_nothing(on: &Setup) {
     second.close();
     let (owner, _member) = on.join_alone();
     assert_eq!([0, 1].map(|partition| owner.committed(partition)), [None, Some(3)]);
+}
+
+fn an_offered_record_that_is_refused_comes_back(on: &Setup) {
+    let mut producer = on.broker.producer("offers").expect("makes a producer");
+    let room = Room { a_topic: 1 << 20, all_topics: 1 << 20 };
+    let offered = |topic: &str, partition, bytes: usize| OutgoingRecord {
+        headers: vec![("id".into(), topic.into())],
+        ..aimed(topic, partition, &"x".repeat(bytes))
+    };
+    for record in [
+        offered(&on.events, 0, 10),
+        offered(&on.narrow, 0, 2 * RECORD_BYTES_MAX),
+        offered(&on.narrow, 7, 10),
+    ] {
+        assert!(producer.offer(&record, room).expect("offers"), "there is room");
+    }
+    let mut refused = Vec::new();
+    eventually("two records come back", || {
+        refused.extend(producer.refused());
+        (refused.len() == 2).then_some(())
+    });
+    refused.sort_by_key(|one| one.record.partition);
+    let found: Vec<_> = refused.iter().map(|one| (one.record.partition, one.why)).collect();
+    assert_eq!(found, [(Some(0), Refusal::TooLarge), (Some(7), Refusal::NoSuchPlace)]);
+    for RefusedRecord { record, .. } in &refused {
+        assert_eq!(record.topic, on.narrow);
+        assert_eq!(record.headers, [("id".to_owned(), on.narrow.clone().into_bytes())]);
+    }
+    producer.flush(PATIENCE).expect("the first record is written");
+}
+
+fn a_topic_is_looked_up_without_being_created(on: &Setup) {
+    let missing = format!("{}-missing", on.events);
+    for _ in 0..2 {
+        assert_eq!(on.broker.partitions_of(&on.events).expect("looks up"), Some(PARTITIONS));
+        assert_eq!(on.broker.partitions_of(&missing).expect("looks up"), None);
+    }
 }

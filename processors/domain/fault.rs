@@ -177,6 +177,7 @@ pub enum RejectCode {
     Unavailable,
     #[strum(serialize = "forbidden-reply-topic")]
     ForbiddenReply,
+    ReplyTopicMissing,
 }
 
 impl RejectCode {
@@ -196,7 +197,7 @@ impl RejectCode {
             RejectCode::Stale => "stale",
             RejectCode::Overloaded => "overloaded",
             RejectCode::Unavailable => "unavailable",
-            RejectCode::ForbiddenReply => "forbidden",
+            RejectCode::ForbiddenReply | RejectCode::ReplyTopicMissing => "forbidden",
             _ => "invalid",
         }
     }

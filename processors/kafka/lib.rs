@@ -46,6 +46,8 @@ const TRANSACTION: Duration = Duration::from_secs(3);
 /// leader yet.
 const OFFSETS: Duration = Duration::from_secs(10);
 const LEADER_AWAITED: Duration = Duration::from_millis(100);
+/// Time to look up one topic.
+const LOOKED_UP_WITHIN: Duration = Duration::from_secs(3);
 
 /// Isolation levels: `UNDECIDED` reads up to the newest record, `DECIDED` up to the last stable
 /// offset.
@@ -132,6 +134,8 @@ impl Connection {
             .set("acks", "all")
             .set("linger.ms", "0")
             .set("partitioner", "murmur2_random")
+            // A record for a topic that is not there must not create the topic.
+            .set("allow.auto.create.topics", "false")
             .set("message.timeout.ms", "60000")
             // The topic's limit applies instead of the client's own of 1 MB: a dead letter is
             // longer than its record.
@@ -369,6 +373,16 @@ impl Broker for Connection {
 
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
         Ok(Arc::new(KafkaLog::new(self, topic)?))
+    }
+
+    fn partitions_of(&self, topic: &str) -> Result<Option<i32>> {
+        // A client of its own: a client keeps each topic that it ever asked for.
+        let metadata = self
+            .probe(UNDECIDED)?
+            .fetch_metadata(Some(topic), LOOKED_UP_WITHIN)
+            .map_err(|e| Fault::retry(format!("looks up topic {topic}: {e}")))?;
+        let found = metadata.topics().iter().find(|found| found.name() == topic);
+        Ok(found.map(|found| found.partitions().len() as i32).filter(|count| *count > 0))
     }
 }
 

@@ -1,13 +1,16 @@
 //! Writes records and counts the deliveries that failed. `send` queues a record; librdkafka reports
-//! each delivery later, inside `poll`, to [`ProducerCallbacks::delivery`].
+//! each delivery later, inside `poll`, to [`ProducerCallbacks::delivery`]. `offer` queues a record
+//! only if there is room, and a refused record comes back by `refused`.
 
 use super::throttle::LogThrottle;
 use domain::fault::{Fault, Result, StopName};
-use log::broker::{OutgoingRecord, Producer};
+use log::broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
+use rdkafka::message::{
+    BorrowedMessage, DeliveryResult, Header, Headers as _, Message, OwnedHeaders,
+};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +23,49 @@ pub struct Deliveries {
     failed: AtomicU64,
     too_large: AtomicBool,
     last: Mutex<String>,
+    /// Bytes of the offered records that are not acknowledged yet, by topic.
+    waiting: Mutex<BTreeMap<String, usize>>,
+    refused: Mutex<Vec<RefusedRecord>>,
+}
+
+/// Bytes that a queued record costs besides its value.
+const RECORD_BYTES: usize = 1024;
+
+impl Deliveries {
+    /// Counts an offered record, unless there is no room.
+    fn has_room(&self, topic: &str, bytes: usize, room: Room) -> bool {
+        let mut waiting = self.waiting.lock();
+        let all: usize = waiting.values().sum();
+        let of_topic = waiting.get(topic).copied().unwrap_or(0);
+        // A record alone always has room, however long it is.
+        let fits = (of_topic == 0 || of_topic + bytes <= room.a_topic)
+            && (all == 0 || all + bytes <= room.all_topics);
+        if fits {
+            *waiting.entry(topic.to_owned()).or_default() += bytes;
+        }
+        fits
+    }
+
+    /// Takes a record from the count. Returns false for a record that was not offered.
+    fn left(&self, topic: &str, bytes: usize) -> bool {
+        let mut waiting = self.waiting.lock();
+        let Some(count) = waiting.get_mut(topic) else { return false };
+        *count = count.saturating_sub(bytes);
+        if *count == 0 {
+            waiting.remove(topic);
+        }
+        true
+    }
+
+    /// Keeps a refused record for the caller. Returns false if there are too many already.
+    fn refuse(&self, refused: RefusedRecord) -> bool {
+        let mut all = self.refused.lock();
+        let is_kept = all.len() < REFUSED_MAX;
+        if is_kept {
+            all.push(refused);
+        }
+        is_kept
+    }
 }
 
 /// Receives every delivery report. Of the records of the topic `followed`, the callbacks keep the
@@ -61,7 +107,16 @@ impl ProducerContext for ProducerCallbacks {
         {
             self.offsets_written.lock().insert(message.partition(), message.offset());
         }
+        let (Ok(message) | Err((_, message))) = result;
+        let bytes = message.payload_len() + RECORD_BYTES;
+        let was_offered = self.deliveries.left(message.topic(), bytes);
         if let Err((error, message)) = result {
+            if was_offered
+                && let Some(why) = refusal(error)
+                && self.deliveries.refuse(RefusedRecord { record: without_value(message), why })
+            {
+                return;
+            }
             self.deliveries.too_large.fetch_or(
                 error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge),
                 Ordering::Relaxed,
@@ -127,6 +182,28 @@ impl Producer for KafkaProducer {
         }
     }
 
+    fn offer(&mut self, outgoing: &OutgoingRecord, room: Room) -> Result<bool> {
+        let bytes = outgoing.value.as_ref().map_or(0, Vec::len) + RECORD_BYTES;
+        if !self.deliveries.has_room(&outgoing.topic, bytes, room) {
+            return Ok(false);
+        }
+        let Err((error, _)) = self.producer.send(record(outgoing)) else { return Ok(true) };
+        self.deliveries.left(&outgoing.topic, bytes);
+        if let Some(why) = refusal(&error) {
+            let record = OutgoingRecord { value: None, ..outgoing.clone() };
+            return Ok(self.deliveries.refuse(RefusedRecord { record, why }));
+        }
+        if matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)) {
+            return Ok(false);
+        }
+        Err(Fault::retry(format!("writes to {}: {error}", outgoing.topic)))
+    }
+
+    fn refused(&mut self) -> Vec<RefusedRecord> {
+        self.producer.poll(Duration::ZERO);
+        std::mem::take(&mut *self.deliveries.refused.lock())
+    }
+
     fn outstanding(&mut self) -> Result<usize> {
         self.producer.poll(Duration::ZERO);
         match self.deliveries.failed.swap(0, Ordering::Acquire) {
@@ -139,6 +216,33 @@ impl Producer for KafkaProducer {
                 Err(Fault::retry(format!("{failed} records not written, the last: {last}")))
             }
         }
+    }
+}
+
+/// Returns why the broker would refuse the record on every attempt.
+fn refusal(error: &KafkaError) -> Option<Refusal> {
+    match error.rdkafka_error_code()? {
+        RDKafkaErrorCode::MessageSizeTooLarge => Some(Refusal::TooLarge),
+        RDKafkaErrorCode::UnknownTopic
+        | RDKafkaErrorCode::UnknownPartition
+        | RDKafkaErrorCode::UnknownTopicOrPartition
+        | RDKafkaErrorCode::TopicAuthorizationFailed => Some(Refusal::NoSuchPlace),
+        _ => None,
+    }
+}
+
+fn without_value(message: &BorrowedMessage<'_>) -> OutgoingRecord {
+    let headers = message.headers().map(|headers| {
+        let bytes = |value: Option<&[u8]>| value.unwrap_or_default().to_vec();
+        headers.iter().map(|header| (header.key.to_owned(), bytes(header.value))).collect()
+    });
+    OutgoingRecord {
+        topic: message.topic().to_owned(),
+        partition: Some(message.partition()).filter(|partition| *partition >= 0),
+        timestamp_ms: None,
+        key: message.key().map(<[u8]>::to_vec),
+        value: None,
+        headers: headers.unwrap_or_default(),
     }
 }
 

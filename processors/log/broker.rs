@@ -110,6 +110,39 @@ pub trait Producer: Send {
     /// Handles the acknowledgements that have arrived, without waiting, and returns how many are
     /// missing.
     fn outstanding(&mut self) -> Result<usize>;
+    /// Queues a record without waiting. Returns false if the queue has no room, or if the offered
+    /// records that wait for their broker already fill `room`.
+    fn offer(&mut self, record: &OutgoingRecord, room: Room) -> Result<bool>;
+    /// Returns the offered records that the broker refused since the last call, without their
+    /// values. At most [`REFUSED_MAX`] are kept.
+    fn refused(&mut self) -> Vec<RefusedRecord>;
+}
+
+/// Bytes of offered records that may wait for their broker, so that a slow topic leaves room for
+/// the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub a_topic: usize,
+    pub all_topics: usize,
+}
+
+/// Refused records that a producer keeps for its caller; the records after them are only counted
+/// as not written.
+pub const REFUSED_MAX: usize = 1000;
+
+#[derive(Clone, Debug)]
+pub struct RefusedRecord {
+    pub record: OutgoingRecord,
+    pub why: Refusal,
+}
+
+/// Why a broker refuses a record on every attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The record is longer than the topic accepts.
+    TooLarge,
+    /// The topic or the partition does not exist.
+    NoSuchPlace,
 }
 
 /// Proof of a group membership: made by a consumer, read by a transactor of the same broker.
@@ -200,4 +233,7 @@ pub trait Broker: Send + Sync {
     /// is the input whose offsets are committed for the member's group.
     fn transactor(&self, id: &str, topic: &str, changelog: &str) -> Result<Box<dyn Transactor>>;
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>>;
+    /// Returns the number of partitions of a topic, or `None` if the topic does not exist. Does not
+    /// create the topic.
+    fn partitions_of(&self, topic: &str) -> Result<Option<i32>>;
 }

@@ -439,6 +439,10 @@ pub struct Revision<'a> {
 
 // ---------------------------------------------------------------- replies
 
+/// Headers of a request or event that its reply repeats.
+pub const ECHOED: [&str; 4] =
+    ["kafka_correlationId", "correlation-id", "traceparent", "tracestate"];
+
 /// A reply: type and status, the body, and the freshness of the data.
 #[derive(Debug, Serialize)]
 pub struct Reply<B: Serialize> {

@@ -43,6 +43,8 @@ pub struct Metrics {
     dead_letters: IntCounterVec,
     redacted: IntCounterVec,
     misrouted: IntCounterVec,
+    replies_replaced: IntCounterVec,
+    replies_dropped: IntCounterVec,
     copies_skipped: IntCounter,
     batches_cut: IntCounter,
     proposals: IntCounterVec,
@@ -188,6 +190,17 @@ impl Metrics {
                 "keepsake_misrouted_total",
                 "Records that arrived on the wrong partition and were forwarded, by topic",
                 &["topic"],
+            ),
+            replies_replaced: r.counters(
+                "keepsake_replies_replaced_total",
+                "Replies that could not be delivered as they were: an error was sent instead, or \
+                 the receipt moved to the replies topic, by reason",
+                &["reason"],
+            ),
+            replies_dropped: r.counters(
+                "keepsake_replies_dropped_total",
+                "Replies dropped because too many waited for their broker, by reason",
+                &["reason"],
             ),
             copies_skipped: r.counter(
                 "keepsake_copies_skipped_total",
@@ -400,6 +413,16 @@ impl Metrics {
 
     pub fn forwarded(&self, topic: &str) {
         self.misrouted.with_label_values(&[topic]).inc();
+    }
+
+    /// Counts a reply that could not be delivered as it was: an error was sent in its place, or
+    /// the receipt moved to the replies topic.
+    pub fn reply_replaced(&self, reason: &str) {
+        self.replies_replaced.with_label_values(&[reason]).inc();
+    }
+
+    pub fn reply_dropped(&self, reason: &str) {
+        self.replies_dropped.with_label_values(&[reason]).inc();
     }
 
     pub fn batch_cut(&self) {

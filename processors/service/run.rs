@@ -28,6 +28,8 @@ pub mod loops;
 mod marks;
 pub mod options;
 pub mod pace;
+pub mod replier;
+pub mod reply_topics;
 mod shared;
 mod topics;
 

@@ -3,8 +3,9 @@
 
 use crate::support::client::{contents, memory_id, outcome};
 use crate::support::{Broker, Message, PATIENCE, Running, on_both_brokers};
+use kafka::Connection;
 use serde_json::{Value, json};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 on_both_brokers! {
     an_undecodable_record_becomes_a_dead_letter_with_both_header_sets
@@ -13,6 +14,8 @@ on_both_brokers! {
     a_request_past_its_deadline_is_expired
     a_reply_includes_the_requested_offset
     a_forbidden_reply_topic_is_reported_on_the_default_reply_topic
+    a_missing_reply_topic_or_partition_is_reported_at_once_and_not_created
+    an_answer_over_the_limit_is_an_error_with_the_same_correlation_id
 }
 
 fn an_undecodable_record_becomes_a_dead_letter_with_both_header_sets(broker: Broker) {
@@ -254,4 +257,63 @@ fn a_forbidden_reply_topic_is_reported_on_the_default_reply_topic(broker: Broker
         ada.message("recalls", json!({"type": "stats"})).with("correlation-id", "no-header");
     client.send(&silent);
     assert_eq!(client.reply("correlation-id", b"no-header").json()["type"], "stats");
+}
+
+fn a_missing_reply_topic_or_partition_is_reported_at_once_and_not_created(broker: Broker) {
+    let running = Running::start(broker, &[("topics.reply_allowed", "*.replies")]);
+    let client = running.client();
+    let ada = client.user("misspelt", "ada");
+    ada.remember("The spare key is under the third stone.");
+    let typo = format!("{}typo.replies", client.prefix);
+    let began = Instant::now();
+    let mut answers = Vec::new();
+    for (n, (topic, partition)) in
+        [(typo.clone(), None), (client.topic("replies"), Some(99i32))].into_iter().enumerate()
+    {
+        for (to, body) in [
+            ("recalls", json!({"type": "recall", "query": "spare key"})),
+            ("events", json!({"type": "remember", "content": format!("Stone number {n}.")})),
+        ] {
+            let id = format!("{to}-{n}");
+            let mut message = ada.message(to, body).with("kafka_replyTopic", &topic);
+            message = message.with("kafka_correlationId", &id);
+            if let Some(partition) = partition {
+                message = message.with("kafka_replyPartition", partition.to_be_bytes());
+            }
+            client.send(&message);
+            let reply = client.reply("kafka_correlationId", id.as_bytes()).json();
+            answers.push((reply["status"].clone(), reply["error"]["code"].clone()));
+        }
+    }
+    let applied = (json!("ok"), Value::Null);
+    assert_eq!(
+        answers,
+        [
+            (json!("forbidden"), json!("reply-topic-missing")),
+            applied.clone(),
+            (json!("invalid"), json!("invalid-field")),
+            applied,
+        ]
+    );
+    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a missing topic");
+    let servers = running.service.servers.clone();
+    let connection = Connection { servers, options: Vec::new(), embedded: false };
+    let names = connection.partitions(&[typo]).expect("lists the topics");
+    assert!(names.is_empty(), "a reply must not create a topic: {names:?}");
+}
+
+fn an_answer_over_the_limit_is_an_error_with_the_same_correlation_id(broker: Broker) {
+    let running = Running::start(broker, &[("recall.reply_bytes_max", "3000")]);
+    let client = running.client();
+    let ada = client.user("long", "ada");
+    for n in 0..4 {
+        ada.remember(&format!("Chapter {n}: {}", "the ferry leaves at nine. ".repeat(30)));
+    }
+    let reply = ada.ask(json!({"type": "list", "limit": 100}));
+    assert_eq!(
+        (&reply["status"], &reply["error"]["code"]),
+        (&json!("too_large"), &json!("too-large")),
+        "{reply}"
+    );
+    assert_eq!(ada.ask(json!({"type": "list", "limit": 1}))["status"], "ok");
 }

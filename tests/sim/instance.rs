@@ -23,6 +23,8 @@ use service::recall::Recall;
 use service::run::ingesting::{Durability, IngestLoop};
 use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
+use service::run::replier::{Replier, WhenMissing};
+use service::run::reply_topics::ReplyTopics;
 use service::run::{Shared, options};
 use simulated::{Cluster, Connection};
 use std::collections::{BTreeSet, VecDeque};
@@ -277,7 +279,12 @@ impl Process {
             }),
             events: connection.log(&topics.events())?,
             durability: Durability::Changelog(transactor),
-            replier: connection.producer("receipts")?,
+            replier: Replier::new(
+                connection.producer("receipts")?,
+                ReplyTopics::new(options::reply_topics(&kit.config), own_clock.clone()).0,
+                options::replier(&kit.config, WhenMissing::Move),
+                kit.metrics.clone(),
+            ),
             compactor,
             pace: BatchSize::new(3_600_000, start.batch_records_max),
             limits,

@@ -224,4 +224,8 @@ impl Broker for Connection {
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
         Ok(Arc::new(MemoryLog::new(self.with_topic(topic)?, topic)))
     }
+
+    fn partitions_of(&self, topic: &str) -> Result<Option<i32>> {
+        Ok(self.alive()?.partitions_of(topic))
+    }
 }

@@ -106,6 +106,15 @@ impl ClusterState {
         found.ok_or_else(|| missing(format!("{topic}/{partition}")))
     }
 
+    pub fn partitions_of(&self, topic: &str) -> Option<i32> {
+        self.topics.get(topic).map(|topic| topic.partitions.len() as i32)
+    }
+
+    pub fn is_too_large(&self, outgoing: &OutgoingRecord) -> bool {
+        let topic = self.topics.get(&outgoing.topic);
+        topic.is_some_and(|topic| bytes(outgoing) > topic.record_bytes_max)
+    }
+
     /// Appends a record to its own partition, or to the one that the key selects. Returns partition
     /// and offset.
     pub fn append(

@@ -3,18 +3,24 @@
 
 use super::{Connection, InjectedFault};
 use domain::fault::{Fault, Result};
-use log::broker::{OutgoingRecord, Producer};
+use log::broker::{OutgoingRecord, Producer, REFUSED_MAX, Refusal, RefusedRecord, Room};
 use std::time::Duration;
 
 pub struct MemoryProducer {
     connection: Connection,
     unacknowledged: usize,
     refused: Vec<Fault>,
+    refused_offers: Vec<RefusedRecord>,
 }
 
 impl MemoryProducer {
     pub fn new(connection: Connection) -> MemoryProducer {
-        MemoryProducer { connection, unacknowledged: 0, refused: Vec::new() }
+        MemoryProducer {
+            connection,
+            unacknowledged: 0,
+            refused: Vec::new(),
+            refused_offers: Vec::new(),
+        }
     }
 
     /// Returns the fault of the records refused since the last call. A fault that repeating cannot
@@ -47,6 +53,32 @@ impl Producer for MemoryProducer {
             Err(fault) => self.refused.push(fault),
         }
         Ok(())
+    }
+
+    /// Sends a record: nothing waits here, so there is always room.
+    fn offer(&mut self, record: &OutgoingRecord, _: Room) -> Result<bool> {
+        let why = {
+            let state = self.connection.alive()?;
+            match state.partitions_of(&record.topic) {
+                None => Some(Refusal::NoSuchPlace),
+                Some(count) if record.partition.is_some_and(|partition| partition >= count) => {
+                    Some(Refusal::NoSuchPlace)
+                }
+                Some(_) if state.is_too_large(record) => Some(Refusal::TooLarge),
+                Some(_) => None,
+            }
+        };
+        let Some(why) = why else { return self.send(record).map(|()| true) };
+        let is_kept = self.refused_offers.len() < REFUSED_MAX;
+        if is_kept {
+            let record = OutgoingRecord { value: None, ..record.clone() };
+            self.refused_offers.push(RefusedRecord { record, why });
+        }
+        Ok(is_kept)
+    }
+
+    fn refused(&mut self) -> Vec<RefusedRecord> {
+        std::mem::take(&mut self.refused_offers)
     }
 
     fn flush(&mut self, _: Duration) -> Result<()> {

@@ -16,6 +16,7 @@
 
 use super::{Hop, Options};
 use crate::broker::{OutgoingRecord, Record};
+use crate::wire::ECHOED;
 use domain::fault::{Reject, RejectCode};
 use domain::{ForwardReason, MARK, Position, ReplyTo, SignedParts, Time};
 use regex::{RegexSet, RegexSetBuilder};
@@ -34,8 +35,7 @@ const HOP_HEADERS: [&str; 5] = [ORIGIN, VIA, TENANT, HOPS, MARK];
 /// there to all.
 const HOPS_MAX: usize = 3;
 const REPLY_TOPICS: [&str; 2] = ["kafka_replyTopic", "reply-topic"];
-const REPLY_PARTITION: &str = "kafka_replyPartition";
-const ECHOED: [&str; 4] = ["kafka_correlationId", "correlation-id", "traceparent", "tracestate"];
+pub const REPLY_PARTITION: &str = "kafka_replyPartition";
 
 /// Topic names that a sender may use for replies, compiled from globs in which `*` matches any
 /// characters.
@@ -204,7 +204,9 @@ pub fn forwarded(
 
 fn allowed_topic<'a>(name: &'a [u8], options: &Options) -> Result<&'a str, Reject> {
     let readable = from_utf8(name).ok().filter(|name| is_topic_name(name));
-    if let Some(name) = readable.filter(|name| options.reply_allowed.contain(name)) {
+    if let Some(name) = readable
+        .filter(|name| *name == options.replies_topic || options.reply_allowed.contain(name))
+    {
         return Ok(name);
     }
     let name = shortened(&String::from_utf8_lossy(name), 80);

@@ -14,7 +14,9 @@ mod fields;
 mod headers;
 mod request;
 
-pub use headers::{AllowedTopics, REDRIVEN, forwarded, is_repetition, may_be_forwarded};
+pub use headers::{
+    AllowedTopics, REDRIVEN, REPLY_PARTITION, forwarded, is_repetition, may_be_forwarded,
+};
 
 use crate::broker::Record;
 use domain::fault::Reject;

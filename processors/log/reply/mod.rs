@@ -15,7 +15,7 @@ pub use proposal::{
 pub use record::{dead_letter, decision, shadow};
 
 use crate::broker::{Headers, OutgoingRecord};
-use crate::wire;
+use crate::wire::{self, ECHOED};
 use domain::fault::Reject;
 use domain::{Cursor, Decision, Match, Memory, ReplyTo, Time};
 use serde::Serialize;
@@ -154,6 +154,20 @@ pub fn refusal(to: &ReplyTo, reject: &Reject, freshness: Option<&Freshness>) -> 
         freshness: view::freshness(freshness.unwrap_or(&Freshness::default())),
     };
     published_to(to, &reply)
+}
+
+/// Builds the error that takes the place of a reply: for the same sender, on another topic or
+/// partition.
+pub fn instead_of(
+    reply: &OutgoingRecord,
+    topic: &str,
+    partition: Option<i32>,
+    reject: &Reject,
+) -> OutgoingRecord {
+    let mut echo = reply.headers.clone();
+    echo.retain(|(name, _)| ECHOED.contains(&name.as_str()));
+    let to = ReplyTo { topic: topic.to_owned(), partition, key: reply.key.clone(), echo };
+    refusal(&to, reject, None)
 }
 
 fn ok(

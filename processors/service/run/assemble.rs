@@ -6,6 +6,8 @@
 use super::dir::{begin_empty, instance_id, lock_dir, store_dir};
 use super::ingesting::{Durability, IngestLoop};
 use super::pace::BatchSize;
+use super::replier::{Replier, WhenMissing};
+use super::reply_topics::ReplyTopics;
 use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging};
 use crate::config::Config;
@@ -41,6 +43,7 @@ struct Parts<'a> {
     shards: Arc<Shards>,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
+    reply_topics: Arc<ReplyTopics>,
 }
 
 struct Models {
@@ -115,7 +118,11 @@ impl Service {
             _embedded: embedded,
             _lock: lock,
         };
-        let parts = Parts { config, connection, profiles, models, shards, metrics, clock };
+        let (reply_topics, to_look_up) =
+            ReplyTopics::new(options::reply_topics(config), clock.clone());
+        let parts =
+            Parts { config, connection, profiles, models, shards, metrics, clock, reply_topics };
+        service.spawn_lookup(&parts, to_look_up)?;
         service.spawn_encoders(&parts, &worker)?;
         drop(worker);
         service.spawn_restore(&parts, &to_restore)?;
@@ -155,6 +162,11 @@ impl Service {
         Ok(())
     }
 
+    fn spawn_lookup(&mut self, parts: &Parts<'_>, to_look_up: Receiver<String>) -> Result<()> {
+        let (topics, connection) = (parts.reply_topics.clone(), parts.connection.clone());
+        self.spawn("lookup", move |shared| topics.look_up(&to_look_up, &connection, &shared))
+    }
+
     fn spawn_ingest(
         &mut self,
         parts: &Parts<'_>,
@@ -182,7 +194,12 @@ impl Service {
             consumer: connection.join(&config.kafka.group_id, &events, shards.clone())?,
             durability,
             events: connection.log(&events)?,
-            replier: connection.producer("keepsake-receipts")?,
+            replier: Replier::new(
+                connection.producer("keepsake-receipts")?,
+                parts.reply_topics.clone(),
+                options::replier(config, WhenMissing::Move),
+                parts.metrics.clone(),
+            ),
             compactor,
             limits: config.ingest.clone(),
             pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
@@ -216,7 +233,12 @@ impl Service {
         let group = format!("{}-recalls", config.kafka.group_id);
         let recall_loop = loops::RecallLoop {
             consumer: connection.reader(&group, &config.topics.recalls())?,
-            producer: connection.producer("keepsake-recall")?,
+            replier: Replier::new(
+                connection.producer("keepsake-recall")?,
+                parts.reply_topics.clone(),
+                options::replier(config, WhenMissing::Refuse),
+                parts.metrics.clone(),
+            ),
         };
         self.spawn("recall", move |shared| recall_loop.run(recall, &shared))
     }

@@ -18,8 +18,9 @@
 //! | fault | a retry cannot succeed | stop the process |
 
 use super::Shared;
-use super::loops::{CLOSE, LOOK_UP, deliver, send, try_again};
+use super::loops::{CLOSE, LOOK_UP, deliver, try_again};
 use super::pace::BatchSize;
+use super::replier::Replier;
 use crate::config;
 use crate::ingest::{Effects, Ingest, Write};
 use domain::Time;
@@ -40,7 +41,7 @@ pub struct IngestLoop {
     /// The events topic, to look up the first offset that it still has.
     pub events: Arc<dyn Log>,
     /// Separate from the producer of the outputs: a missing reply topic must not delay a batch.
-    pub replier: Box<dyn Producer>,
+    pub replier: Replier,
     pub compactor: crossbeam_channel::Sender<Time>,
     pub limits: config::Ingest,
     pub pace: BatchSize,
@@ -70,7 +71,7 @@ impl IngestLoop {
         while !shared.is_stopping() {
             self.round(&mut ingest, shared)?;
         }
-        let _ = self.replier.flush(CLOSE);
+        self.replier.flush(CLOSE);
         self.consumer.close();
         ingest.shards.close_all();
         Ok(())
@@ -94,6 +95,7 @@ impl IngestLoop {
         shared.turned("ingest");
         let began = Instant::now();
         self.resume_restored(ingest)?;
+        self.replier.turn();
         let records = self.collect(ingest, shared)?;
         if records.is_empty() {
             return Ok(());
@@ -260,9 +262,9 @@ impl IngestLoop {
             }
         }
         for reply in replies {
-            send(self.replier.as_mut(), reply);
+            self.replier.send(reply);
         }
-        let _ = self.replier.outstanding();
+        self.replier.turn();
         if let Durability::Local(_) = self.durability
             && let Err(fault) = self.consumer.commit(&read)
         {

@@ -5,6 +5,7 @@
 //! [`BACK_OFF`]. Any other fault ends the thread, and with it the process.
 
 use super::Shared;
+use super::replier::Replier;
 use crate::compact::Compact;
 use crate::ownership::Shards;
 use crate::recall::Recall;
@@ -69,17 +70,17 @@ pub(super) fn try_again(fault: Fault, shared: &Shared) -> Result<()> {
     }
 }
 
-/// Sends a reply. A reply that the Kafka client does not accept is only logged, because its sender
-/// repeats the request after a timeout.
-pub(super) fn send(producer: &mut dyn Producer, reply: OutgoingRecord) {
-    if let Err(fault) = producer.send(&reply) {
-        tracing::warn!(%fault, topic = reply.topic, "cannot send a reply");
+/// Sends a record of the recall processor that is no reply. A record that the Kafka client does not
+/// accept is only logged, because the sender repeats the request after a timeout.
+pub(super) fn send(producer: &mut dyn Producer, record: OutgoingRecord) {
+    if let Err(fault) = producer.send(&record) {
+        tracing::warn!(%fault, topic = record.topic, "cannot send a record");
     }
 }
 
 pub struct RecallLoop {
     pub consumer: Box<dyn Consumer>,
-    pub producer: Box<dyn Producer>,
+    pub replier: Replier,
 }
 
 impl RecallLoop {
@@ -94,7 +95,8 @@ impl RecallLoop {
                 seen_changes = recall.shards.changes();
                 self.follow(&mut recall, &mut owned)?;
             }
-            let wait = if recall.is_waiting() { WAKE_WAITING } else { LOOK_UP };
+            let is_waiting = recall.is_waiting() || self.replier.is_waiting();
+            let wait = if is_waiting { WAKE_WAITING } else { LOOK_UP };
             let record = match self.consumer.poll(wait) {
                 Ok(Polled::Record(record)) => Some(record),
                 Ok(_) => None,
@@ -104,23 +106,18 @@ impl RecallLoop {
                 }
             };
             for outgoing in recall.step(shared.now(), record) {
-                send(self.producer.as_mut(), outgoing);
+                self.replier.send(outgoing);
             }
-            let outstanding = self.producer.outstanding().unwrap_or_else(|fault| {
-                // The reply topic or its broker is gone. Answering again later would only report
-                // that the deadline has passed.
-                tracing::warn!(%fault, "a reply was not acknowledged");
-                0
-            });
+            let outstanding = self.replier.turn();
             if outstanding == 0 && committed_at.elapsed() >= COMMIT_EVERY {
                 committed_at = Instant::now();
                 self.commit(&recall, &mut committed);
             }
         }
         for outgoing in recall.drain() {
-            send(self.producer.as_mut(), outgoing);
+            self.replier.send(outgoing);
         }
-        let _ = self.producer.flush(CLOSE);
+        self.replier.flush(CLOSE);
         self.commit(&recall, &mut committed);
         self.consumer.close();
         Ok(())

@@ -1,6 +1,6 @@
 //! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
-use super::marks;
+use super::{marks, replier, reply_topics};
 use crate::config::{Config, DurabilityMode};
 use crate::{compact, ingest, recall};
 use log::decode;
@@ -168,6 +168,24 @@ pub fn recall(config: &Config) -> recall::Options {
             words_max: config.recall.words_encoded_max,
             kept_max: config.recall.word_vectors_max,
         },
+    }
+}
+
+pub fn reply_topics(config: &Config) -> reply_topics::Options {
+    reply_topics::Options {
+        known_max: config.topics.reply_known_max,
+        known_ms: config.topics.reply_known_ms,
+    }
+}
+
+pub fn replier(config: &Config, when_missing: replier::WhenMissing) -> replier::Options {
+    let topics = &config.topics;
+    replier::Options {
+        replies: topics.replies(),
+        not_replies: vec![topics.events(), topics.recalls(), topics.dead_letters()],
+        bytes_max: config.recall.reply_bytes_max,
+        waiting_bytes_max: topics.reply_waiting_bytes_max,
+        when_missing,
     }
 }
 

@@ -1,0 +1,195 @@
+//! Remembers which reply topics exist. A topic is looked up in the broker's metadata by a thread of
+//! its own, since a topic that is not there must neither be created nor delay the other replies.
+
+use super::Shared;
+use super::loops::LOOK_UP;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use domain::fault::Result;
+use log::broker::Broker;
+use log::clock::Clock;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Topics remembered at most.
+    pub known_max: usize,
+    /// Time in ms after which a topic is looked up again.
+    pub known_ms: i64,
+}
+
+/// Milliseconds that a lookup may take, its place in the queue included.
+const LOOKED_UP_MS: i64 = 5_000;
+
+/// What is known of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The topic exists, with this number of partitions.
+    There(i32),
+    Missing,
+    /// The lookup is not finished.
+    Asked,
+    /// The lookup failed, or too many others wait.
+    Unknown,
+}
+
+pub struct ReplyTopics {
+    known: Mutex<HashMap<String, KnownTopic>>,
+    asked: Sender<String>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+}
+
+struct KnownTopic {
+    /// The last answer, if there is one, with its time.
+    answer: Option<(Option<i32>, i64)>,
+    /// The time of the lookup that is not answered yet.
+    asked_ms: Option<i64>,
+}
+
+impl ReplyTopics {
+    /// Returns the topics and the queue of those to look up.
+    pub fn new(options: Options, clock: Arc<dyn Clock>) -> (Arc<ReplyTopics>, Receiver<String>) {
+        let (asked, to_look_up) = crossbeam_channel::bounded(options.known_max);
+        let known = Mutex::default();
+        (Arc::new(ReplyTopics { known, asked, clock, options }), to_look_up)
+    }
+
+    /// Returns what is known of a topic, and has the topic looked up if that is too old. An old
+    /// answer counts until the new one comes, unless the topic was missing.
+    pub fn place(&self, topic: &str) -> Place {
+        let now = self.clock.steady_ms();
+        let mut known = self.known.lock();
+        if !known.contains_key(topic) && known.len() >= self.options.known_max {
+            forget_oldest(&mut known);
+        }
+        let entry =
+            known.entry(topic.to_owned()).or_insert(KnownTopic { answer: None, asked_ms: None });
+        match entry.answer {
+            Some((answer, at)) if now - at < self.options.known_ms => {
+                return answer.map_or(Place::Missing, Place::There);
+            }
+            _ => {}
+        }
+        let place = match entry.asked_ms {
+            None => match self.asked.try_send(topic.to_owned()) {
+                Ok(()) => {
+                    entry.asked_ms = Some(now);
+                    Place::Asked
+                }
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Place::Unknown,
+            },
+            Some(asked) if now - asked < LOOKED_UP_MS => Place::Asked,
+            Some(_) => Place::Unknown,
+        };
+        let before = entry.answer.and_then(|(answer, _)| answer).map(Place::There);
+        if place == Place::Unknown && before.is_none() {
+            known.remove(topic);
+        }
+        before.unwrap_or(place)
+    }
+
+    fn answer(&self, topic: &str, partitions: Option<i32>) {
+        let now = self.clock.steady_ms();
+        if let Some(entry) = self.known.lock().get_mut(topic) {
+            *entry = KnownTopic { answer: Some((partitions, now)), asked_ms: None };
+        }
+    }
+
+    fn failed(&self, topic: &str) {
+        let mut known = self.known.lock();
+        if let Some(entry) = known.get_mut(topic) {
+            entry.asked_ms = None;
+        }
+    }
+
+    /// Looks up the topics in the order in which they were asked for, until the process stops.
+    pub fn look_up(
+        &self,
+        to_look_up: &Receiver<String>,
+        broker: &dyn Broker,
+        shared: &Shared,
+    ) -> Result<()> {
+        while !shared.is_stopping() {
+            match to_look_up.recv_timeout(LOOK_UP) {
+                Ok(topic) => self.look_up_one(&topic, broker),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(())
+    }
+
+    pub fn look_up_one(&self, topic: &str, broker: &dyn Broker) {
+        match broker.partitions_of(topic) {
+            Ok(partitions) => self.answer(topic, partitions),
+            Err(fault) => {
+                tracing::warn!(%fault, "cannot look up a reply topic");
+                self.failed(topic);
+            }
+        }
+    }
+}
+
+/// Drops the topic that was looked up longest ago, missing ones first.
+fn forget_oldest(known: &mut HashMap<String, KnownTopic>) {
+    let oldest = known
+        .iter()
+        .min_by_key(|(_, entry)| match (entry.answer, entry.asked_ms) {
+            (Some((None, at)), None) => (0, at),
+            (Some((Some(_), at)), None) => (1, at),
+            (_, asked) => (2, asked.unwrap_or(i64::MIN)),
+        })
+        .map(|(topic, _)| topic.clone());
+    if let Some(topic) = oldest {
+        known.remove(&topic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use log::clock::ManualClock;
+    use simulated::Cluster;
+
+    fn topics(known_max: usize) -> (Arc<ReplyTopics>, Receiver<String>, ManualClock) {
+        let clock = ManualClock::default();
+        let options = Options { known_max, known_ms: 10_000 };
+        let (topics, asked) = ReplyTopics::new(options, Arc::new(clock.clone()));
+        (topics, asked, clock)
+    }
+
+    #[test]
+    fn a_topic_is_looked_up_once_and_again_after_a_while() {
+        let (topics, asked, clock) = topics(10);
+        let cluster = Cluster::new();
+        cluster.create("web.replies", 3);
+        let broker = cluster.connect("test");
+        let look_up = || asked.try_iter().map(|topic| topics.look_up_one(&topic, &broker)).count();
+        for (topic, place) in [("web.replies", Place::There(3)), ("typo", Place::Missing)] {
+            assert_eq!((topics.place(topic), topics.place(topic)), (Place::Asked, Place::Asked));
+            assert_eq!(look_up(), 1);
+            assert_eq!((topics.place(topic), look_up()), (place, 0));
+        }
+        cluster.create("typo", 1);
+        clock.advance(10_000);
+        assert_eq!(topics.place("web.replies"), Place::There(3), "an old answer counts meanwhile");
+        assert_eq!(topics.place("typo"), Place::Asked);
+        assert_eq!((look_up(), topics.place("typo")), (2, Place::There(1)));
+    }
+
+    #[test]
+    fn a_lookup_that_takes_too_long_fails_and_the_number_of_topics_is_bounded() {
+        let (topics, asked, clock) = topics(2);
+        assert_eq!(topics.place("slow"), Place::Asked);
+        clock.advance(LOOKED_UP_MS);
+        assert_eq!(topics.place("slow"), Place::Unknown);
+        for n in 0..100 {
+            topics.place(&format!("t{n}"));
+            assert!(topics.known.lock().len() <= 2);
+        }
+        assert_eq!(topics.place("one more"), Place::Unknown, "the queue of lookups is full");
+        assert_eq!(asked.len(), 2);
+    }
+}
