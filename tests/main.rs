@@ -3,6 +3,7 @@
 //! Each file covers one subject. `support/` starts brokers and services and speaks the contract of
 //! `schemas/`. Skipped tests report themselves, see `support/skips.rs`.
 
+mod subject;
 mod support;
 
 mod broker;

@@ -7,6 +7,7 @@ mod config;
 mod describe;
 mod dlq;
 mod events;
+mod export;
 mod model;
 mod requests;
 mod serve;
@@ -83,6 +84,8 @@ enum Command {
     Explain(requests::ExplainCommand),
     /// Count a user's memories
     Stats(requests::StatsCommand),
+    /// Write everything about one user as JSON Lines
+    Export(export::ExportCommand),
     /// Watch decisions live
     #[command(subcommand)]
     Tail(tail::TailCommand),
@@ -159,6 +162,7 @@ fn run(typed: CommandLine) -> Result<ExitCode> {
         Command::Get(get) => get.run(&config, output),
         Command::Explain(explain) => explain.run(&config, output),
         Command::Stats(stats) => stats.run(&config, output),
+        Command::Export(export) => export.run(&config),
         Command::Tail(tail) => tail.run(&config, output),
         Command::Compact(compact) => compact.run(&config, output),
         Command::Topics(topics) => topics.run(&config, output),

@@ -106,6 +106,9 @@ pub enum Format {
 pub struct List {
     pub session: Option<String>,
     pub kinds: Vec<Kind>,
+    /// Also archived memories and those of every session; of the tenant's memories only those that
+    /// the user created.
+    pub everything: bool,
     pub limit: usize,
     pub after: Option<Cursor>,
 }

@@ -281,6 +281,7 @@ pub struct Said {
 #[derive(Debug, Deserialize)]
 pub struct List {
     pub kinds: Option<Vec<String>>,
+    pub everything: Option<bool>,
     pub limit: Option<i64>,
     pub after: Option<String>,
 }

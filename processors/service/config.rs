@@ -36,6 +36,7 @@ pub struct Config {
     pub compact: Compact,
     pub conflict: Conflict,
     pub limits: Limits,
+    pub forget: Forget,
     pub decisions: Decisions,
     pub shadow: Shadow,
     pub clock: Clock,

@@ -108,8 +108,16 @@ impl Write {
         self.shard.forget_decisions(|known| {
             self.forgotten.iter().any(|forgotten| forgotten.covers(known))
         });
+        // A forget that removes no record still changes the neighbours of memories.
+        let is_erasing = !self.forgotten.is_empty();
+        if is_erasing {
+            self.shard.store.note_erased()?;
+        }
         let checkpoint = Checkpoint { applied: self.applied, changelog };
         let took = self.shard.apply(self.effects, checkpoint)?;
+        if is_erasing {
+            self.shard.store.note_erased()?;
+        }
         self.decisions.iter().for_each(|decision| self.metrics.decided(decision));
         let decisions = self.decisions.into_iter().enumerate();
         let explained = decisions.filter(|(n, _)| !self.unexplained.contains(n));

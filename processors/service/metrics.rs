@@ -63,6 +63,8 @@ pub struct Metrics {
     // Storage
     memories_tail: IntGaugeVec,
     settle_seconds: Histogram,
+    rewrite_seconds: Histogram,
+    erased_pending: IntGaugeVec,
     vector_cache: IntGaugeVec,
     store_bytes: IntGaugeVec,
     start_seconds: IntGauge,
@@ -282,6 +284,17 @@ impl Metrics {
                 "Time to flush the in-memory segment of the text index",
                 SECONDS,
             ),
+            rewrite_seconds: r.histogram(
+                "keepsake_store_rewrite_seconds",
+                "Time to write a shard anew without the bytes of what was forgotten",
+                SECONDS,
+            ),
+            erased_pending: r.gauges(
+                "keepsake_erased_pending_seconds",
+                "Time since the first forget whose bytes may still be in a shard's files, by \
+                 partition; 0 if there are none",
+                &["partition"],
+            ),
             vector_cache: r.gauges(
                 "keepsake_vector_cache",
                 "Vector cache: its size in bytes, and its hits and misses since start",
@@ -470,6 +483,15 @@ impl Metrics {
 
     pub fn settled(&self, took: Duration) {
         self.settle_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn rewritten(&self, partition: i32, took: Duration) {
+        self.rewrite_seconds.observe(took.as_secs_f64());
+        self.erased_pending(partition, 0);
+    }
+
+    pub fn erased_pending(&self, partition: i32, seconds: i64) {
+        self.erased_pending.with_label_values(&[&partition.to_string()]).set(seconds);
     }
 
     pub fn vector_cache(&self, bytes: u64, hits: u64, misses: u64) {

@@ -25,6 +25,7 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `open`, `restoring` | ingest (rebalance), restore | every thread |
+//! | `rewriting` | rewrite | restore and ingest, before opening the same files |
 //! | `standing_by` | standby | restore, before opening the same files |
 //! | `restored` | restore | ingest |
 //! | `unsent`, `polled_at` | ingest | ingest; recall |
@@ -35,6 +36,7 @@
 
 mod liveness;
 mod restoring;
+mod rewriting;
 #[cfg(test)]
 mod tests;
 
@@ -98,6 +100,8 @@ pub struct Shards {
     restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
     /// Partitions of other processes whose copy here is being brought up to date.
     standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
+    /// Partitions whose shard is being written anew.
+    rewriting: Mutex<BTreeSet<i32>>,
     /// Partitions whose shard opened since the last [`Shards::take_restored`].
     restored: Mutex<Vec<i32>>,
     /// Partitions whose restore did not fit into the queue; [`Shards::polled`] sends them again.
@@ -127,6 +131,7 @@ impl Shards {
             open: RwLock::default(),
             restoring: RwLock::default(),
             standing_by: Mutex::default(),
+            rewriting: Mutex::default(),
             restored: Mutex::default(),
             unsent: Mutex::default(),
             changes: AtomicU64::new(0),
@@ -184,6 +189,7 @@ impl Shards {
 
     fn open_shard(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
         let identity = self.place.identity(partition);
+        self.await_rewrite(partition);
         let (shard, found) =
             Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
         log_findings(partition, &found);

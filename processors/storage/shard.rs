@@ -21,9 +21,9 @@ pub use open::{Opened, Restoring, check_durability};
 pub use searched::document;
 
 use crate::index::{self, Index, VectorBlocks};
-use crate::store::{self, Checkpoint, Store, Upserted};
+use crate::store::{self, Checkpoint, Rewritten, Store, Upserted};
 use domain::fault::Result;
-use domain::{Decision, MemoryId, Position, UserKey, Vector};
+use domain::{Decision, MemoryId, Position, Time, UserKey, Vector};
 use memory::reads::{Neighbours, Reads, StagedVectors};
 use memory::staged::StagedChanges;
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -119,6 +119,23 @@ impl Shard {
         // would have to compare every memory.
         self.store.flush()?;
         self.index.text.settle(applied)
+    }
+
+    /// Removes the bytes of everything forgotten so far from the disk: from the index, by merging
+    /// the segments that hold them, and from the store, by writing the live records anew. Searches
+    /// and batches go on. Ends early, with everything as it was, if `goes_on` returns false.
+    pub fn rewrite(&self, goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
+        let index = || {
+            // Order matters: only removals that are on disk can be purged there.
+            self.settle()?;
+            self.index.text.purge().map(drop)
+        };
+        self.store.rewrite(index, goes_on)
+    }
+
+    /// Returns whether something was erased at least `after_ms` ago whose bytes may be on the disk.
+    pub fn is_rewrite_due(&self, now: Time, after_ms: i64) -> bool {
+        self.store.erased_since().is_some_and(|since| now.ms_since(since) >= after_ms)
     }
 
     /// The newest event offset that readers see; -1 before the first.

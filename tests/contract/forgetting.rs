@@ -2,14 +2,19 @@
 //! decision.
 
 use crate::support::client::{acknowledged, contents, memory_id, outcome};
-use crate::support::{Broker, Running, User, on_both_brokers};
+use crate::support::{Broker, Running, User, contains, eventually, files_below, on_both_brokers};
+use domain::UserKey;
 use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use storage::index::terms_on_disk;
 
 on_both_brokers! {
     forgetting_one_memory
     forgetting_a_session
     forgetting_by_query
     forgetting_everything
+    forgotten_bytes_leave_the_disk_within_the_time
     links_to_a_forgotten_memory_are_removed
     neighbours_of_a_forgotten_turn_are_no_longer_found_by_its_words
     a_turn_forgotten_in_the_same_batch_leaves_nothing
@@ -41,6 +46,53 @@ fn assert_nowhere(user: &User<'_>, word: &str, events: &[Value]) {
             !reply.to_string().to_lowercase().contains(&word.to_lowercase()),
             "{word:?} comes back: {reply:#}"
         );
+    }
+}
+
+/// True if a file of the shards contains the word, or the index a term of the user with it.
+fn is_on_disk(dir: &Path, user: &UserKey, word: &str) -> bool {
+    files_below(dir).iter().any(|file| {
+        // A file may go while it is looked for.
+        let is_in_file = std::fs::read(file).is_ok_and(|bytes| contains(&bytes, word));
+        let is_term = file.ends_with("meta.json")
+            && file.parent().is_some_and(|index| {
+                terms_on_disk(index, user)
+                    .is_ok_and(|terms| terms.iter().any(|term| term.contains(word)))
+            });
+        is_in_file || is_term
+    })
+}
+
+fn forgotten_bytes_leave_the_disk_within_the_time(broker: Broker) {
+    let options =
+        [("forget.within_ms", "4000"), ("index.settle_ms", "200"), ("topics.partitions", "1")];
+    let running = Running::start(broker, &options);
+    let client = running.client();
+    let ada = client.user("bytes", "ada");
+    let key = UserKey::new("bytes", "ada").expect("a name");
+    let secret = ada.remember("My sister hides in timbuktu.");
+    let kept = ada.remember("The tram to the harbour is number 28.");
+    let dir = running.place.dir.clone();
+    let is_there = |word| is_on_disk(&dir, &key, word);
+    eventually("both memories on the disk", || {
+        (is_there("timbuktu") && is_there("harbour")).then_some(())
+    });
+    ada.event(json!({"type": "forget", "memory": secret}));
+    let forgotten_at = Instant::now();
+    assert_nowhere(&ada, "timbuktu", &[]);
+    eventually("no byte of the forgotten text", || (!is_there("timbuktu")).then_some(()));
+    assert!(forgotten_at.elapsed() < Duration::from_secs(10), "{:?}", forgotten_at.elapsed());
+    assert!(is_there("harbour"));
+    assert_eq!(ada.list()[0]["id"], kept);
+    let later = ada.remember("The ferry leaves at nine.");
+    let place = running.stop();
+    if broker == Broker::Kafka {
+        let again = Running::at(place);
+        let client = again.client();
+        let ids: Vec<Value> =
+            client.user("bytes", "ada").list().iter().map(|one| one["id"].clone()).collect();
+        assert_eq!(ids, [json!(later), json!(kept)], "the rewritten store is opened again");
+        again.stop();
     }
 }
 

@@ -356,7 +356,7 @@ impl Process {
         if !self.is_decided(partition)? {
             return Ok(None);
         }
-        self.shards.stand_by(partition).map(|()| Some(partition))
+        self.shards.stand_by(partition, i64::MAX).map(|()| Some(partition))
     }
 
     /// True if the changelog of this partition has no open transaction.

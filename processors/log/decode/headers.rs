@@ -24,7 +24,8 @@ use std::str::{FromStr, from_utf8};
 use text::shortened;
 
 const ORIGIN: &str = "keepsake-origin";
-const VIA: &str = "keepsake-via";
+/// On a record that Keepsake forwarded: the partition and offset of the original.
+pub const VIA: &str = "keepsake-via";
 const TENANT: &str = "keepsake-tenant";
 /// Header with the number of times that a dead letter was sent again.
 pub const REDRIVEN: &str = "keepsake-redriven";

@@ -15,7 +15,7 @@ mod headers;
 mod request;
 
 pub use headers::{
-    AllowedTopics, REDRIVEN, REPLY_PARTITION, forwarded, is_repetition, may_be_forwarded,
+    AllowedTopics, REDRIVEN, REPLY_PARTITION, VIA, forwarded, is_repetition, may_be_forwarded,
 };
 
 use crate::broker::Record;

@@ -116,6 +116,7 @@ fn list(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
     Ok(RequestKind::List(List {
         session: message.session.clone(),
         kinds: kinds(list.kinds, message.options)?,
+        everything: list.everything.unwrap_or(false),
         limit: count("limit", list.limit, 1, message.options.list_limit)?
             .min(message.options.limit_max),
         after,

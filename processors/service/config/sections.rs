@@ -217,6 +217,12 @@ pub struct Limits {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Forget {
+    pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Decisions {
     pub text: bool,
 }

@@ -122,9 +122,9 @@ impl Shards {
     }
 
     /// Brings the local copy of another process's shard to the end of its changelog, so that a
-    /// takeover reads little. The copy is closed again at once: only one shard at a time may have
+    /// takeover reads little, and rewrites a copy whose oldest erasure is `rewrite_after_ms` old. The copy is closed again at once: only one shard at a time may have
     /// a directory open, and no reader uses the copy.
-    pub fn stand_by(&self, partition: i32) -> Result<()> {
+    pub fn stand_by(&self, partition: i32, rewrite_after_ms: i64) -> Result<()> {
         let Some(changelog) = &self.changelog else { return Ok(()) };
         let progress = Arc::<Progress>::default();
         let from = Restoring {
@@ -138,13 +138,18 @@ impl Shards {
         let outcome = if self.owned().contains(&partition) {
             Ok(())
         } else {
-            self.update_copy(partition, &from)
+            self.update_copy(partition, &from, rewrite_after_ms)
         };
         self.standing_by.lock().remove(&partition);
         outcome
     }
 
-    fn update_copy(&self, partition: i32, from: &Restoring<'_>) -> Result<()> {
+    fn update_copy(
+        &self,
+        partition: i32,
+        from: &Restoring<'_>,
+        rewrite_after_ms: i64,
+    ) -> Result<()> {
         let identity = self.place.identity(partition);
         let now = self.clock.wall();
         let (shard, found) =
@@ -152,7 +157,15 @@ impl Shards {
         log_findings(partition, &found);
         self.metrics.stood_by(partition, found.restored);
         shard.settle()?;
-        shard.store.flush()
+        shard.store.flush()?;
+        if shard.is_rewrite_due(now, rewrite_after_ms) {
+            let progress = from.progress;
+            match shard.rewrite(&|| !progress.is_cancelled()) {
+                Ok(_) | Err(Fault::Retry(_)) => {} // tried again at the next stand-by
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
     }
 
     /// Ends the stand-by of a partition that this process owns now, and waits for its files.

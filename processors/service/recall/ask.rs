@@ -215,11 +215,11 @@ impl Recall {
     pub(super) fn list(&self, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
         let _still = shard.view();
         let mut memories = Vec::new();
-        for key in [key.clone(), key.tenant_key()] {
+        for owner in [key.clone(), key.tenant_key()] {
             shard
                 .store
-                .memories(&key, &mut |memory| {
-                    if is_listed(&memory, list) {
+                .memories(&owner, &mut |memory| {
+                    if is_listed(&memory, key, list) {
                         memories.push(memory);
                     }
                     true
@@ -361,12 +361,18 @@ fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
     all
 }
 
-fn is_listed(memory: &Memory, list: &List) -> bool {
+fn is_listed(memory: &Memory, key: &UserKey, list: &List) -> bool {
+    let is_others = memory.scope == Scope::Tenant && memory.author.as_deref() != Some(key.user());
+    if list.everything && is_others {
+        return false;
+    }
     let of_session = match &list.session {
         Some(session) => memory.session.as_ref() == Some(session),
-        None => memory.scope != Scope::Session,
+        None => list.everything || memory.scope != Scope::Session,
     };
-    of_session && !memory.archived && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
+    of_session
+        && (list.everything || !memory.archived)
+        && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
 }
 
 fn find(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {

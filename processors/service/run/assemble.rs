@@ -157,7 +157,8 @@ impl Service {
         if config.store.standby && options::has_changelog(config) {
             let shards = parts.shards.clone();
             let every = Duration::from_millis(config.store.standby_ms);
-            self.spawn("standby", move |shared| loops::stand_by(&shards, every, &shared))?;
+            let within = Duration::from_millis(config.forget.within_ms);
+            self.spawn("standby", move |shared| loops::stand_by(&shards, every, within, &shared))?;
         }
         Ok(())
     }
@@ -276,7 +277,10 @@ impl Service {
             every: Duration::from_millis(parts.config.index.settle_ms),
             pending_max: parts.config.index.settle_max,
         };
-        self.spawn("index", move |shared| flush_loop.run(&shared))
+        self.spawn("index", move |shared| flush_loop.run(&shared))?;
+        let shards = parts.shards.clone();
+        let within = Duration::from_millis(parts.config.forget.within_ms);
+        self.spawn("rewrite", move |shared| loops::rewrite(&shards, within, &shared))
     }
 }
 

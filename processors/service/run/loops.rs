@@ -1,4 +1,4 @@
-//! The loops of the recall, compact, index, standby and restore threads. Each polls its input,
+//! The loops of the recall, compact, index, rewrite, standby and restore threads. Each polls its input,
 //! calls `step` of a processor and carries out the result. No loop decides about a record.
 //!
 //! A fault of the broker ([`Fault::Retry`]) is logged, counted and tried again after
@@ -233,11 +233,35 @@ impl FlushLoop {
     }
 }
 
+/// Looks for shards to rewrite this many times in the time that is allowed.
+const REWRITE_LOOKS: u32 = 20;
+/// Longest pause between two such looks.
+const REWRITE_EVERY_MAX: Duration = Duration::from_secs(60);
+
+/// Writes shards anew once their oldest erasure is half of the allowed time old. The other half is
+/// for the rewrite, and for a process that was down.
+pub fn rewrite(shards: &Shards, within: Duration, shared: &Shared) -> Result<()> {
+    let every = (within / REWRITE_LOOKS).clamp(LOOK_UP, REWRITE_EVERY_MAX);
+    let mut next = Instant::now() + every;
+    while !shared.is_stopping() {
+        std::thread::sleep(LOOK_UP);
+        if Instant::now() >= next {
+            shards.rewrite_due(rewrite_after_ms(within), &|| !shared.is_stopping())?;
+            next = Instant::now() + every;
+        }
+    }
+    Ok(())
+}
+
+fn rewrite_after_ms(within: Duration) -> i64 {
+    i64::try_from(within.as_millis() / 2).unwrap_or(i64::MAX)
+}
+
 /// Brings the stand-by copy of each shard of other processes up to date, once in each period.
-pub fn stand_by(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
+pub fn stand_by(shards: &Shards, every: Duration, within: Duration, shared: &Shared) -> Result<()> {
     while !shared.is_stopping() {
         for partition in shards.of_others() {
-            match shards.stand_by(partition) {
+            match shards.stand_by(partition, rewrite_after_ms(within)) {
                 Err(Fault::Retry(retry)) => {
                     tracing::warn!(
                         partition,

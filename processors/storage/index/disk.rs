@@ -5,18 +5,20 @@
 //! stemmer or generation is removed and started anew, never repaired.
 
 use super::doc_id_cache::DocIdCache;
-use super::segments::{SchemaFields, Segments};
+use super::segments::{SchemaFields, Segments, TERMS_FIELD, terms_of};
 use super::tokens::{KEYED, KeyedTokenizer};
 use super::{Document, Options};
 use domain::fault::{Fault, Result, StopName};
 use domain::{MemoryId, UserKey};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use tantivy::directory::error::LockError;
+use tantivy::index::{SegmentId, SegmentMeta};
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
 use tantivy::schema::Schema;
-use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, TantivyError};
+use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, SegmentReader, TantivyError};
 use text::STEMS_VERSION;
 
 /// Must change with the written form of a document: fields, terms, lengths.
@@ -28,6 +30,10 @@ const WRITER_BYTES_MIN: usize = 15_000_000;
 /// A segment with more deleted documents than this is merged. The default of tantivy never merges
 /// because of deletions.
 const DEAD_RATIO_MAX: f32 = 0.2;
+
+/// Looks for segments with deleted documents in one purge. A running merge of the merge policy
+/// makes a second look necessary.
+const PURGE_TRIES: usize = 5;
 
 pub struct IndexDir {
     /// `None` only while the directory is being closed.
@@ -132,6 +138,37 @@ impl IndexDir {
         Ok(())
     }
 
+    /// Merges each segment that holds deleted documents, and returns whether there was one. A
+    /// segment keeps the terms of its deleted documents until it is merged.
+    pub fn purge(&mut self) -> Result<bool> {
+        let mut is_changed = false;
+        for _ in 0..PURGE_TRIES {
+            let metas = self.writer().index().searchable_segment_metas().map_err(unreadable)?;
+            let holding: Vec<SegmentId> = metas
+                .iter()
+                .filter(|meta| meta.num_deleted_docs() > 0)
+                .map(SegmentMeta::id)
+                .collect();
+            if holding.is_empty() {
+                return Ok(is_changed);
+            }
+            is_changed = true;
+            for id in holding {
+                // Fails if a merge of the merge policy has replaced the segment meanwhile, which
+                // does the same. The next look shows what is left.
+                if let Err(error) = self.writer().merge(&[id]).wait() {
+                    tracing::debug!(%error, "a segment was not merged");
+                }
+            }
+        }
+        Err(Fault::retry("segments of the index are still being merged"))
+    }
+
+    /// Removes the files that no commit and no reader uses any more.
+    pub fn remove_unused_files(&mut self) -> Result<()> {
+        self.writer().garbage_collect_files().wait().map(drop).map_err(unwritable)
+    }
+
     fn write(
         &mut self,
         key: &UserKey,
@@ -162,6 +199,25 @@ impl Drop for IndexDir {
             }
         }
     }
+}
+
+/// Lists the terms of a user in the index at `path`, those of deleted documents included, and
+/// changes nothing: works beside a process that has the index open, and on an index set aside.
+/// Empty if there is no index.
+pub fn terms_on_disk(path: &Path, key: &UserKey) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    if !path.join("meta.json").exists() {
+        return Ok(found);
+    }
+    let index = tantivy::Index::open_in_dir(path).map_err(unreadable)?;
+    let field = index.schema().get_field(TERMS_FIELD).map_err(unreadable)?;
+    for segment in index.searchable_segments().map_err(unreadable)? {
+        let terms = SegmentReader::open(&segment)
+            .and_then(|reader| terms_of(&*reader.inverted_index(field)?, key))
+            .map_err(unreadable)?;
+        found.extend(terms);
+    }
+    Ok(found)
 }
 
 type Existing = (tantivy::Index, Option<i64>);

@@ -25,6 +25,7 @@ mod tokens;
 mod vectors;
 
 pub use bm25::{Bm25, ScoredDocuments, WordScores};
+pub use disk::terms_on_disk;
 pub use document::{Document, SearchText};
 pub use text::TextIndex;
 pub use vectors::{CacheCounts, VectorBlocks, Vectors};

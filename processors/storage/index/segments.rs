@@ -49,6 +49,8 @@ pub struct SchemaFields {
     id: Field,
 }
 
+/// Name of the field that holds the keyed terms.
+pub const TERMS_FIELD: &str = "terms";
 const ID_HIGH: &str = "id_high";
 const ID_LOW: &str = "id_low";
 const LENGTHS: &str = "lengths";
@@ -60,8 +62,8 @@ impl SchemaFields {
             .set_tokenizer(KEYED)
             .set_fieldnorms(false)
             .set_index_option(IndexRecordOption::WithFreqsAndPositions);
-        let terms =
-            schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
+        let terms = schema
+            .add_text_field(TERMS_FIELD, TextOptions::default().set_indexing_options(indexing));
         let id = schema.add_bytes_field("id", BytesOptions::default().set_indexed());
         for name in [ID_HIGH, ID_LOW, LENGTHS] {
             schema.add_u64_field(name, NumericOptions::default().set_fast());
@@ -240,6 +242,21 @@ impl Segments {
     fn term(&self, key: &UserKey, stem: &str) -> Term {
         Term::from_field_text(self.fields.terms, &user_term(key, stem))
     }
+}
+
+/// Every term of the user in one segment, terms of deleted documents included, without the user's
+/// key.
+pub fn terms_of(
+    segment: &tantivy::InvertedIndexReader,
+    key: &UserKey,
+) -> tantivy::Result<Vec<String>> {
+    let from = user_term(key, "");
+    let mut found = Vec::new();
+    let mut terms = segment.terms().range().ge(&from).into_stream()?;
+    while terms.advance() && terms.key().starts_with(from.as_bytes()) {
+        found.push(String::from_utf8_lossy(&terms.key()[from.len()..]).into_owned());
+    }
+    Ok(found)
 }
 
 impl DiskSegment {

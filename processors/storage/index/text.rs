@@ -156,6 +156,22 @@ impl TextIndex {
         drop(replaced);
         Ok(true)
     }
+
+    /// Removes the terms of deleted documents from the disk, and returns whether there were any.
+    /// Searches go on meanwhile. Limit: concerns what is on disk, so `settle` comes before.
+    pub fn purge(&self) -> Result<bool> {
+        let Some(dir) = &self.dir else { return Ok(false) };
+        let mut dir = dir.lock();
+        if !dir.purge()? {
+            return Ok(false);
+        }
+        let segments = dir.segments()?;
+        let replaced = std::mem::replace(&mut self.layers.write().segments, segments);
+        // Order matters: the files of segments that somebody holds are not removed.
+        drop(replaced);
+        dir.remove_unused_files()?;
+        Ok(true)
+    }
 }
 
 impl Layers {
@@ -258,6 +274,7 @@ fn ids_put(segment: &MemSegment) -> impl Iterator<Item = (UserKey, MemoryId)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::disk::terms_on_disk;
     use super::super::{SearchText, WordScores};
     use super::*;
     use domain::Position;
@@ -757,6 +774,34 @@ mod tests {
             (index.mark(), index.discarded(), index.ids().unwrap()),
             (Some(41), None, vec![(user(0), id(1))])
         );
+    }
+
+    fn contains(dir: &TempDir, word: &str) -> bool {
+        (0..3).any(|n| terms_on_disk(dir.path(), &user(n)).unwrap().contains(word))
+    }
+
+    #[test]
+    fn a_purge_removes_the_words_of_removed_documents_from_the_disk() {
+        let dir = TempDir::new().unwrap();
+        let index = open(&dir);
+        (0..20).for_each(|n| index.put(document(n, 0, "berlin")));
+        index.put(document(20, 1, "quarkberlin"));
+        index.settle(1).unwrap();
+        (21..30).for_each(|n| index.put(document(n, 0, "lisbon")));
+        index.settle(2).unwrap();
+        index.remove(&user(1), id(20));
+        index.settle(3).unwrap();
+        assert!(contains(&dir, "quarkberlin"), "a removal alone leaves the word on disk");
+        assert!(index.purge().unwrap());
+        assert!(!contains(&dir, "quarkberlin"));
+        assert!(!index.purge().unwrap());
+        assert_eq!(search(&index, 0, "berlin", 99).len(), 20);
+        assert_eq!(search(&index, 0, "lisbon", 99).len(), 9);
+        index.put(document(31, 0, "berlin"));
+        index.settle(4).unwrap();
+        drop(index);
+        let index = open(&dir);
+        assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(4), 21));
     }
 
     #[test]

@@ -11,14 +11,25 @@
 //! ```
 //!
 //! Invariant: a full piece is followed by another.
+//!
+//! sled appends: a removed value stays in the file until sled reuses that part of the file, which
+//! may be never. [`SledRecords::rewrite`] therefore copies the live records into new files while
+//! the store is in use, and removes the old files (`disk/swap.rs`).
+
+mod swap;
+#[cfg(test)]
+mod tests;
 
 use super::format::unreadable;
-use super::records::{Changes, Records, Visit};
+use super::records::{Changes, Records, Rewritten, Visit};
 use domain::fault::{Fault, Result, StopName};
+use log::clock::{Clock, SystemClock};
+use parking_lot::{RwLock, RwLockReadGuard};
 use sled::{Batch, Db, IVec, Mode};
 use std::any::Any;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +50,9 @@ const DAMAGED: &str = "damaged";
 /// report soon that another process holds the lock.
 const LOCK_TRIES: u32 = 1000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Records that a rewrite copies while batches wait: 64 take about a millisecond.
+const COPIED_TOGETHER: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -88,14 +102,33 @@ impl From<Fault> for NotOpened {
 }
 
 pub struct SledRecords {
-    db: Db,
+    /// Replaced as a whole by a rewrite. Order matters: `copy` is locked before `files`. Readers lock
+    /// recursively, because the visitor of a scan may read other records.
+    files: RwLock<SledFiles>,
+    /// The new files of a running rewrite. A batch holds the lock for reading and changes both; the
+    /// rewrite holds it for writing while it copies a record, so that no batch comes in between.
+    copy: RwLock<Option<Db>>,
+    /// A batch could not be written to the copy. The rewrite is given up and the store goes on.
+    copy_failed: AtomicBool,
+    options: Options,
     dir: PathBuf,
-    /// For `sync_all` in `flush`: sled's own flush leaves the length of the file unsynced.
-    file: File,
     existed: bool,
     /// True if any value has more than one piece. Mostly none has, and `apply` need not read the
     /// values that a batch replaces.
     has_pieces: AtomicBool,
+}
+
+struct SledFiles {
+    db: Db,
+    /// For `sync_all` in `flush`: sled's own flush leaves the length of the file unsynced.
+    file: File,
+}
+
+impl SledFiles {
+    fn flush(&self) -> Result<()> {
+        self.db.flush().map_err(|error| unwritable(error.to_string()))?;
+        self.file.sync_all().map_err(|error| unwritable(error.to_string()))
+    }
 }
 
 impl SledRecords {
@@ -103,17 +136,90 @@ impl SledRecords {
         if dir.join(DAMAGED).exists() {
             return Err(NotOpened::Damaged("the last process that read it met damage".into()));
         }
-        let file = dir.join("db");
-        let existed = fs::metadata(&file).is_ok_and(|file| file.len() > 0);
-        let config = sled::Config::new()
-            .path(dir)
-            .mode(Mode::HighThroughput)
-            .cache_capacity(options.cache_bytes)
-            .flush_every_ms(options.flush_every_ms);
-        let db = open_unlocked(&config)?;
-        let file = File::open(file).map_err(|error| unwritable(error.to_string()))?;
-        let has_pieces = AtomicBool::new(db.scan_prefix([PIECES]).next().is_some());
-        Ok(SledRecords { db, dir: dir.to_owned(), file, existed, has_pieces })
+        swap::finish(dir).map_err(|error| unwritable(error.to_string()))?;
+        let existed = fs::metadata(dir.join("db")).is_ok_and(|file| file.len() > 0);
+        let files = open_files(options, dir)?;
+        let has_pieces = AtomicBool::new(files.db.scan_prefix([PIECES]).next().is_some());
+        Ok(SledRecords {
+            files: RwLock::new(files),
+            copy: RwLock::default(),
+            copy_failed: AtomicBool::new(false),
+            options: *options,
+            dir: dir.to_owned(),
+            existed,
+            has_pieces,
+        })
+    }
+
+    fn files(&self) -> RwLockReadGuard<'_, SledFiles> {
+        self.files.read_recursive()
+    }
+
+    /// Applies a change to the files, and to those of a running rewrite.
+    fn change(&self, change: impl Fn(&Db) -> sled::Result<()>, copy: Option<&Db>) -> Result<()> {
+        change(&self.files().db).map_err(|error| unwritable(error.to_string()))?;
+        if copy.is_some_and(|copy| change(copy).is_err()) {
+            self.copy_failed.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Copies every record, a few at a time. Invariant: a batch in between changes both, so a
+    /// record that was copied is never older than the one in the files.
+    fn fill(&self, copy: &Db, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        let mut after: Option<IVec> = None;
+        loop {
+            let no_batch = self.copy.write();
+            let files = self.files();
+            let from = after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let mut batch = Batch::default();
+            let mut last = None;
+            for record in files.db.range::<IVec, _>((from, Bound::Unbounded)).take(COPIED_TOGETHER)
+            {
+                let (key, value) = record.map_err(|error| self.read_failed(error))?;
+                batch.insert(key.clone(), value);
+                last = Some(key);
+            }
+            let Some(last) = last else { return Ok(()) };
+            copy.apply_batch(batch).map_err(|error| Fault::retry(error.to_string()))?;
+            after = Some(last);
+            drop((files, no_batch));
+            self.check_copy(goes_on)?;
+            thread::yield_now();
+        }
+    }
+
+    fn check_copy(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        if !goes_on() {
+            return Err(Fault::retry("the shard is being closed"));
+        }
+        if self.copy_failed.load(Ordering::Acquire) {
+            return Err(Fault::retry("a batch could not be written to the copy of the store"));
+        }
+        Ok(())
+    }
+
+    /// Fills the new files and puts them in the place of the old ones. Returns the old files, to be
+    /// closed without a lock, and the time for which batches waited.
+    fn replace(
+        &self,
+        new: SledFiles,
+        beside: &Path,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(SledFiles, Duration)> {
+        self.fill(&new.db, goes_on)?;
+        // Most of the bytes are synced before batches have to wait.
+        new.flush()?;
+        let mut copy = self.copy.write();
+        let began = SystemClock.steady_ms();
+        self.check_copy(goes_on)?;
+        new.flush()?;
+        let mut files = self.files.write();
+        swap::exchange(&self.dir, beside).map_err(|error| Fault::retry(error.to_string()))?;
+        let old = std::mem::replace(&mut *files, new);
+        *copy = None;
+        let paused_ms = (SystemClock.steady_ms() - began).max(0) as u64;
+        Ok((old, Duration::from_millis(paused_ms)))
     }
 
     /// True if the store existed before this start.
@@ -135,7 +241,7 @@ impl SledRecords {
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<IVec>> {
-        self.db.get(key).map_err(|error| self.read_failed(error))
+        self.files().db.get(key).map_err(|error| self.read_failed(error))
     }
 
     fn joined(&self, key: &[u8], first: IVec) -> Result<Vec<u8>> {
@@ -170,7 +276,7 @@ impl SledRecords {
 impl SledRecords {
     /// Number of records of sled, pieces included.
     pub fn raw_records(&self) -> usize {
-        self.db.iter().count()
+        self.files().db.iter().count()
     }
 }
 
@@ -180,7 +286,8 @@ impl Records for SledRecords {
     }
 
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
-        for record in self.db.scan_prefix(prefix) {
+        let files = self.files();
+        for record in files.db.scan_prefix(prefix) {
             let (key, first) = record.map_err(|error| self.read_failed(error))?;
             let go_on = match first.len() {
                 _ if key.first() == Some(&PIECES) => false,
@@ -195,11 +302,12 @@ impl Records for SledRecords {
     }
 
     fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let next = self.db.get_gt(key).map_err(|error| self.read_failed(error))?;
+        let next = self.files().db.get_gt(key).map_err(|error| self.read_failed(error))?;
         Ok(next.map(|(key, _)| key.to_vec()).filter(|key| key.first() != Some(&PIECES)))
     }
 
     fn apply(&self, changes: &Changes) -> Result<()> {
+        let copy = self.copy.read();
         let mut batch = Batch::default();
         for (key, value) in &changes.records {
             let before =
@@ -214,7 +322,7 @@ impl Records for SledRecords {
             (now..before).for_each(|number| batch.remove(piece_key(key, number)));
             self.has_pieces.fetch_or(now > 0, Ordering::Relaxed);
         }
-        self.db.apply_batch(batch).map_err(|error| unwritable(error.to_string()))
+        self.change(|db| db.apply_batch(batch.clone()), copy.as_ref())
     }
 
     /// A record with pieces, or one that may replace a value with pieces, is a batch of its own,
@@ -222,27 +330,61 @@ impl Records for SledRecords {
     fn apply_each(&self, changes: &Changes) -> Result<()> {
         for (key, value) in &changes.records {
             let is_long = value.as_ref().is_some_and(|value| value.len() >= PIECE_BYTES);
-            let done = match value {
-                _ if is_long || self.has_pieces.load(Ordering::Relaxed) => {
-                    self.apply(&Changes::of(key.clone(), value.clone()))?;
-                    continue;
-                }
-                Some(value) => self.db.insert(key, value.as_slice()),
-                None => self.db.remove(key),
+            if is_long || self.has_pieces.load(Ordering::Relaxed) {
+                self.apply(&Changes::of(key.clone(), value.clone()))?;
+                continue;
+            }
+            let put = |db: &Db| match value {
+                Some(value) => db.insert(key, value.as_slice()).map(drop),
+                None => db.remove(key).map(drop),
             };
-            done.map_err(|error| unwritable(error.to_string()))?;
+            self.change(put, self.copy.read().as_ref())?;
         }
         Ok(())
     }
 
     fn flush(&self) -> Result<()> {
-        self.db.flush().map_err(|error| unwritable(error.to_string()))?;
-        self.file.sync_all().map_err(|error| unwritable(error.to_string()))
+        self.files().flush()
     }
 
     fn bytes(&self) -> u64 {
-        self.db.size_on_disk().unwrap_or_default()
+        // Not sled's own count, which looks for the directory under the name it was opened by.
+        self.files().file.metadata().map_or(0, |file| file.len())
     }
+
+    fn rewrite(&self, goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
+        let bytes_before = self.bytes();
+        let failed = |error: io::Error| Fault::retry(error.to_string());
+        let beside = swap::begin(&self.dir).map_err(failed)?;
+        let new = open_files(&self.options, &beside)
+            .map_err(|why| Fault::retry(why.into_fault().to_string()))?;
+        self.copy_failed.store(false, Ordering::Release);
+        *self.copy.write() = Some(new.db.clone());
+        match self.replace(new, &beside, goes_on) {
+            Ok((old, paused)) => {
+                drop(old);
+                swap::finish(&self.dir).map_err(failed)?;
+                Ok(Rewritten { bytes_before, bytes_after: self.bytes(), paused })
+            }
+            Err(fault) => {
+                *self.copy.write() = None;
+                let _ = swap::finish(&self.dir);
+                // The old files are in use and whole: a full disk must not stop the shard here.
+                Err(Fault::retry(fault.to_string()))
+            }
+        }
+    }
+}
+
+fn open_files(options: &Options, dir: &Path) -> std::result::Result<SledFiles, NotOpened> {
+    let config = sled::Config::new()
+        .path(dir)
+        .mode(Mode::HighThroughput)
+        .cache_capacity(options.cache_bytes)
+        .flush_every_ms(options.flush_every_ms);
+    let db = open_unlocked(&config)?;
+    let file = File::open(dir.join("db")).map_err(|error| unwritable(error.to_string()))?;
+    Ok(SledFiles { db, file })
 }
 
 /// Puts the value and returns the number of pieces behind the first.

@@ -2,7 +2,8 @@
 //! does not know the bytes of a value.
 //!
 //! ```text
-//! 00 'i' | 'a' | 'c' | 'r'        shard: identity, applied, changelog position, restore runs
+//! 00 'i' | 'a' | 'c' | 'r' | 'e'  shard: identity, applied, changelog position, restore runs,
+//!                                 erased since
 //! 00 'v' partition                shard: highest offset forwarded from that partition
 //! tenant/user/ 'm' id             memory and vector
 //! tenant/user/ 't' len session n  the last turns of a session, n = number of the turn modulo 6
@@ -51,6 +52,11 @@ pub fn changelog() -> Vec<u8> {
 /// Exists while a restore runs: records may be ahead of the changelog position.
 pub fn ahead() -> Vec<u8> {
     vec![SHARD, b'r']
+}
+
+/// When the first record was erased since the files were last rewritten.
+pub fn erased() -> Vec<u8> {
+    vec![SHARD, b'e']
 }
 
 pub fn via(source_partition: i32) -> Vec<u8> {
@@ -159,6 +165,13 @@ fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     bytes.extend([b'/', tag]);
     rest.iter().for_each(|part| bytes.extend(*part));
     bytes
+}
+
+/// True if the record holds words that somebody said, or numbers made of them, and is removed only
+/// to forget them.
+pub fn is_erased_with_words(bytes: &[u8]) -> bool {
+    bytes.first() != Some(&SHARD)
+        && tag_of(bytes).is_some_and(|(_, tag, _)| matches!(tag, MEMORY | TURN | GATE))
 }
 
 /// True if this is the key of a memory with a vector.

@@ -24,11 +24,12 @@ mod user_cache;
 pub use disk::Options;
 pub use encode::{EncodedBatch, TouchedMemories, Upserted};
 pub use keys::is_memory;
-pub use records::{Changes, InMemory};
+pub use records::{Changes, InMemory, Rewritten};
 
 use disk::{NotOpened, SledRecords};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
+use log::clock::{Clock, SystemClock};
 use memory::Reads;
 use memory::staged::StagedChanges;
 use memory_cache::MemoryCache;
@@ -41,6 +42,9 @@ use user_cache::UserCache;
 /// Limits of the caches of a store that ends with its process.
 const IN_MEMORY_USER_CACHE_MAX: usize = 100;
 const IN_MEMORY_MEMORY_CACHE_BYTES_MAX: usize = 1 << 20;
+
+/// Value of `erased_since` in a store whose files hold nothing erased.
+const NEVER: i64 = i64::MAX;
 
 /// The log and the encoder that a store was made from. A store is refused under any other identity,
 /// because its offsets and vectors would be wrong.
@@ -97,6 +101,11 @@ pub struct Store {
     is_older: AtomicBool,
     /// Records may be ahead of the checkpoint, because a restore has not ended.
     is_ahead: AtomicBool,
+    /// Milliseconds since 1970 of the first erasure since the last rewrite; [`NEVER`] if there is
+    /// none.
+    erased_since: AtomicI64,
+    /// A record was erased since the running rewrite began, so the new files may hold its bytes.
+    erased_again: AtomicBool,
 }
 
 impl Store {
@@ -189,6 +198,10 @@ impl Store {
             .and_then(|bytes| bytes.map(|bytes| format::place(&bytes)).transpose());
         let changelog =
             damaged_if_unreadable(changelog)?.map(|(offset, at)| ChangelogPosition { offset, at });
+        let erased_since = records
+            .get(&keys::erased())
+            .and_then(|bytes| bytes.map_or(Ok(NEVER), |bytes| format::offset(&bytes)));
+        let erased_since = AtomicI64::new(damaged_if_unreadable(erased_since)?);
         let is_ahead =
             AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
         Ok(Store {
@@ -200,6 +213,8 @@ impl Store {
             changelog,
             is_older: AtomicBool::new(is_older),
             is_ahead,
+            erased_since,
+            erased_again: AtomicBool::new(false),
         })
     }
 
@@ -231,7 +246,12 @@ impl Store {
         if self.is_older.load(Ordering::Acquire) {
             changes.put(keys::identity(), format::identity_bytes(&self.identity));
         }
+        let is_erasing = holds_erasure(&changes);
+        if is_erasing {
+            self.note_erased()?;
+        }
         self.records.apply(&changes)?;
+        self.erased_again.fetch_or(is_erasing, Ordering::AcqRel);
         self.is_older.store(false, Ordering::Release);
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
         self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
@@ -254,7 +274,54 @@ impl Store {
             ))?;
             self.is_older.store(false, Ordering::Release);
         }
+        if holds_erasure(changes) {
+            self.note_erased()?;
+        }
         self.records.apply_each(changes)
+    }
+
+    /// Notes on disk that the files will hold bytes of something forgotten. Order matters: the note
+    /// comes before the change, so that no crash leaves the bytes without it, and again behind the
+    /// change, because a rewrite may have begun in between.
+    pub fn note_erased(&self) -> Result<()> {
+        self.erased_again.store(true, Ordering::Release);
+        if self.erased_since().is_some() {
+            return Ok(());
+        }
+        // The wall clock: the limit is a promise to people, also in a replay.
+        self.set_erased_since(SystemClock.wall().0)
+    }
+
+    /// When something was erased whose bytes may still be in the files, if anything was.
+    pub fn erased_since(&self) -> Option<Time> {
+        let since = self.erased_since.load(Ordering::Acquire);
+        (since != NEVER).then_some(Time(since))
+    }
+
+    fn set_erased_since(&self, since: i64) -> Result<()> {
+        let note = (since != NEVER).then(|| format::offset_bytes(since));
+        self.records.apply(&Changes::of(keys::erased(), note))?;
+        self.erased_since.store(since, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes the live records into new files, so that the disk holds no bytes of erased ones.
+    /// Reads and batches go on. What is erased from the call of `before` on is left to the next
+    /// rewrite.
+    pub fn rewrite(
+        &self,
+        before: impl FnOnce() -> Result<()>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Rewritten> {
+        let began = SystemClock.wall();
+        self.erased_again.store(false, Ordering::Release);
+        before()?;
+        let rewritten = self.records.rewrite(goes_on)?;
+        self.set_erased_since(NEVER)?;
+        if self.erased_again.load(Ordering::Acquire) {
+            self.set_erased_since(began.0)?;
+        }
+        Ok(rewritten)
     }
 
     /// Ends a restore: the checkpoint has reached the last record that was applied ahead.
@@ -333,6 +400,10 @@ impl Store {
         })?;
         Ok(digest.0)
     }
+}
+
+fn holds_erasure(changes: &Changes) -> bool {
+    changes.records.iter().any(|(key, value)| value.is_none() && keys::is_erased_with_words(key))
 }
 
 /// Writes and flushes the identity before the first batch: at the next start, records without an

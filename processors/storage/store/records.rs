@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Called with each key and value in key order; returns whether to go on.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
@@ -34,6 +35,22 @@ pub trait Records: Send + Sync {
     fn flush(&self) -> Result<()>;
 
     fn bytes(&self) -> u64;
+
+    /// Writes the live records anew, so that the disk holds no bytes of removed ones. Reads and
+    /// batches go on meanwhile. After an error, or if `goes_on` returns false, the store is as it
+    /// was.
+    fn rewrite(&self, _goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
+        Ok(Rewritten::default())
+    }
+}
+
+/// What a rewrite did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rewritten {
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+    /// Time for which batches and reads waited at the end.
+    pub paused: Duration,
 }
 
 /// One batch: the new value of each key, or `None` for a removal. In key order, so that equal

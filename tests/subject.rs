@@ -1,0 +1,71 @@
+//! What a person may ask for: a copy of everything about them, and proof that it is gone.
+
+use crate::support::program::{Printed, command, run};
+use crate::support::service::Place;
+use crate::support::{Broker, Child};
+use serde_json::{Value, json};
+
+fn lines((code, stdout, stderr): &Printed) -> Vec<Value> {
+    assert_eq!(*code, Some(0), "{stdout}{stderr}");
+    stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect()
+}
+
+fn said(place: &Place, arguments: &[&str]) -> Value {
+    let printed = run(command(place).args(arguments).arg("--json"));
+    serde_json::from_str(&printed.1).unwrap_or_else(|e| panic!("{e}: {printed:?}"))
+}
+
+#[test]
+fn an_export_holds_everything_about_one_user_and_nothing_of_others() {
+    let place = Place::new(Broker::Embedded, &[]);
+    let mut serve = Child::start(&place);
+    serve.wait_until_ready();
+    let blue = "The blue key opens the shed.";
+    let red = "The red key opens the shed.";
+    let kept = said(&place, &["remember", "--user", "acme/ada", blue]);
+    let id = kept["decisions"][0]["memory"].as_str().expect("a kept memory has an id");
+    said(&place, &["update", "--user", "acme/ada", id, "--content", red]);
+    said(&place, &["publish", "--user", "acme/ada", "Hi there!"]);
+    for (user, scope, content) in [
+        ("acme/ada", "session", "This trip is a secret."),
+        ("acme/ada", "tenant", "The office closes at six."),
+        ("acme/bob", "tenant", "The server room is cold."),
+        ("acme/bob", "user", "Bob knows ada."),
+        ("other/ada", "user", "I am another ada."),
+    ] {
+        said(&place, &["remember", "--user", user, "--session", "s1", "--scope", scope, content]);
+    }
+    let export = ["export", "--user", "ada", "--tenant", "acme"];
+    let printed = run(command(&place).args(export));
+    let all = lines(&printed);
+    let of = |part: &str| -> Vec<&Value> {
+        all.iter().filter(|line| line["part"] == part).map(|line| &line[part]).collect()
+    };
+    let memories: Vec<&str> =
+        of("memory").iter().filter_map(|memory| memory["content"].as_str()).collect();
+    let expected = ["The office closes at six.", "This trip is a secret.", red];
+    assert_eq!(memories, expected, "newest first: {printed:?}");
+    let updated = all.iter().find(|line| line["memory"]["id"] == id).expect("the updated one");
+    assert_eq!(updated["history"][0]["content"], blue);
+    let contents: Vec<&Value> = of("event").iter().map(|event| &event["content"]).collect();
+    assert!(contents.contains(&&json!("Hi there!")) && contents.len() == 5, "{contents:?}");
+    let outcomes: Vec<&Value> = of("decision").iter().map(|one| &one["outcome"]).collect();
+    assert!(outcomes.contains(&&json!("dropped")) && outcomes.len() == 5, "{outcomes:?}");
+    assert!(!printed.1.contains("server room") && !printed.1.contains("another ada"));
+    assert!(!printed.1.contains("Bob knows"));
+    let end = json!({"part": "end", "memories": 3, "decisions": 5, "events": 5});
+    assert_eq!(all.last(), Some(&end));
+    assert!(printed.2.contains("3 memories, 5 decisions, 5 events"), "{}", printed.2);
+
+    let file = place.dir.join("ada.jsonl");
+    let written = run(command(&place).args(export).arg("--out").arg(&file));
+    let content = std::fs::read_to_string(&file).expect("the file is written");
+    assert_eq!((written.1.as_str(), content), ("", printed.1));
+    let again = run(command(&place).args(export).arg("--out").arg(&file));
+    assert!(again.0 == Some(2) && again.2.contains("exists"), "no file is replaced: {again:?}");
+    serve.signal("-TERM");
+    assert_eq!(serve.wait().code(), Some(0));
+}
