@@ -131,11 +131,13 @@ pub struct Reject {
     pub code: RejectCode,
     pub message: String,
     pub field: Option<String>,
+    /// Where Keepsake failed on the input, for the dead letter. Never in a reply.
+    pub stack: Option<String>,
 }
 
 impl Reject {
     pub fn new(code: RejectCode, message: impl Into<String>) -> Reject {
-        Reject { code, message: message.into(), field: None }
+        Reject { code, message: message.into(), field: None, stack: None }
     }
 
     pub fn of_field(field: impl Into<String>, message: impl Into<String>) -> Reject {
@@ -143,7 +145,13 @@ impl Reject {
             code: RejectCode::InvalidField,
             message: message.into(),
             field: Some(field.into()),
+            stack: None,
         }
+    }
+
+    /// A record on which Keepsake itself fails.
+    pub fn poison(message: impl Into<String>, stack: Option<String>) -> Reject {
+        Reject { stack, ..Reject::new(RejectCode::Poison, message) }
     }
 }
 
@@ -178,6 +186,10 @@ pub enum RejectCode {
     #[strum(serialize = "forbidden-reply-topic")]
     ForbiddenReply,
     ReplyTopicMissing,
+    /// Keepsake panics on this record, or the model refuses its text.
+    Poison,
+    /// An operator named the record in `ingest.skip`.
+    Skipped,
 }
 
 impl RejectCode {

@@ -11,6 +11,7 @@ mod event;
 pub mod fault;
 mod key;
 mod memory;
+pub mod panics;
 mod partition;
 mod request;
 mod signature;

@@ -111,6 +111,8 @@ mod tests {
             ("KEEPSAKE__STORE__DURABLITY", "local", "durablity"),
             ("KEEPSAKE__STORE__DURABILITY", "eternal", "store.durability"),
             ("KEEPSAKE__HTTP__LISTEN", "nowhere", "http.listen"),
+            ("KEEPSAKE__INGEST__SKIP", "3:12,3-13", "ingest.skip"),
+            ("KEEPSAKE__INGEST__SKIP", "3:-1", "ingest.skip"),
         ] {
             let error = loaded(&[(name, value)]).expect_err(name);
             assert!(error.to_string().contains(named), "{name}: {error}");

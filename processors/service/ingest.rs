@@ -21,6 +21,7 @@ use crate::profile::Profiles;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
 use domain::fault::{Fault, Reject, Result, StopName};
+use domain::panics::{Panic, caught};
 use domain::{CosineScale, Decision, Event, ForwardReason, Time, Vector};
 use log::broker::{OutgoingRecord, Record};
 use log::decode;
@@ -28,9 +29,9 @@ use log::reply::{self, Freshness};
 use memory::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
-use prepare::{Draft, Route};
+use prepare::{Draft, Route, TextVector};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::changelog::{self, Destination};
@@ -52,6 +53,8 @@ pub struct Options {
     pub candidates_max: usize,
     pub forget_query_max: usize,
     pub history_max: usize,
+    /// Partition and offset of records to put aside unread.
+    pub skip: BTreeSet<(i32, i64)>,
 }
 
 pub struct Ingest {
@@ -81,6 +84,22 @@ pub struct Effects {
     pub compact_at: Option<Time>,
     /// Number of records that were applied.
     pub records: usize,
+}
+
+/// Why a batch was given up before its end.
+enum Halt {
+    Fault(Fault),
+    /// The kernel panicked on the record at this place of the batch.
+    Panicked {
+        at: usize,
+        panic: Panic,
+    },
+}
+
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Halt {
+        Halt::Fault(fault)
+    }
 }
 
 /// One shard's part of a batch, with the offset that it brings the shard to.
@@ -136,15 +155,55 @@ impl Ingest {
 
     /// Applies as many of the records as are begun while `goes_on`, but at least one.
     /// `Effects::records` counts them.
+    ///
+    /// A panic of the kernel leaves its record staged in part, so the whole batch is done again: up
+    /// to the record, and in the next batch with the record alone. If the kernel panics there too,
+    /// the record is put aside.
     pub fn step_while(
         &mut self,
         records: Vec<Record>,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
+        let mut until = records.len();
+        let mut poison = None;
+        loop {
+            match self.try_batch(&records[..until], &shards, poison.as_ref(), goes_on) {
+                Ok(effects) => return Ok(effects),
+                Err(Halt::Fault(fault)) => return Err(fault),
+                Err(Halt::Panicked { at: 0, panic }) if poison.is_some() => {
+                    return Err(Fault::stop(StopName::ThreadDied, panic.message));
+                }
+                Err(Halt::Panicked { at: 0, panic }) => {
+                    let Record { partition, offset, .. } = records[0];
+                    let Panic { message, stack } = panic;
+                    tracing::error!(partition, offset, message, stack, "puts a record aside");
+                    let what = format!("Keepsake panics when it applies this record: {message}");
+                    poison = Some(Reject::poison(what, Some(stack)));
+                }
+                Err(Halt::Panicked { at, panic }) => {
+                    let Record { partition, offset, .. } = records[at];
+                    let message = panic.message;
+                    tracing::warn!(partition, offset, message, "tries a record alone: it panicked");
+                    until = at;
+                }
+            }
+        }
+    }
+
+    /// `poison`: why the first record is put aside, if it is.
+    fn try_batch(
+        &mut self,
+        records: &[Record],
+        shards: &BTreeMap<i32, Arc<Shard>>,
+        poison: Option<&Reject>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> std::result::Result<Effects, Halt> {
+        let read: BTreeSet<i32> = records.iter().map(|record| record.partition).collect();
+        let read = shards.iter().filter(|(partition, _)| read.contains(partition));
         let mut batches: BTreeMap<i32, Batch<'_>> =
-            shards.iter().map(|(partition, shard)| (*partition, Batch::of(shard))).collect();
-        let records = self.apply_all(records, &mut batches, goes_on)?;
+            read.map(|(partition, shard)| (*partition, Batch::of(shard))).collect();
+        let records = self.apply_all(records, &mut batches, poison, goes_on)?;
         let mut effects = Effects { records, ..Effects::default() };
         for (partition, batch) in batches {
             self.finish(&mut effects, batch, shards[&partition].clone())?;
@@ -171,11 +230,12 @@ impl Ingest {
     /// texts of the next are encoded.
     fn apply_all(
         &mut self,
-        records: Vec<Record>,
+        records: &[Record],
         batches: &mut BTreeMap<i32, Batch<'_>>,
+        poison: Option<&Reject>,
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<usize> {
-        let mut records = records.into_iter();
+    ) -> std::result::Result<usize, Halt> {
+        let mut records = records.iter();
         let mut applied = 0;
         let mut next = self.begin_group(&mut records)?;
         while let Some((drafts, texts)) = next {
@@ -187,17 +247,22 @@ impl Ingest {
                 }
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
-                self.apply(batch, draft, &mut vectors)?;
+                let draft = match poison {
+                    Some(reject) if applied == 0 => draft.poisoned(reject.clone()),
+                    _ => draft,
+                };
+                caught(|| self.apply(batch, draft, &mut vectors))
+                    .map_err(|panic| Halt::Panicked { at: applied, panic })??;
                 applied += 1;
             }
         }
         Ok(applied)
     }
 
-    fn begin_group(
+    fn begin_group<'r>(
         &self,
-        records: &mut impl Iterator<Item = Record>,
-    ) -> Result<Option<(Vec<Draft>, Pending)>> {
+        records: &mut impl Iterator<Item = &'r Record>,
+    ) -> Result<Option<(Vec<Draft<'r>>, Pending)>> {
         let (drafts, texts) = self.draft_group(records);
         if drafts.is_empty() {
             return Ok(None);
@@ -205,18 +270,18 @@ impl Ingest {
         Ok(Some((drafts, self.encoder.begin(texts)?)))
     }
 
-    fn encoded(&self, texts: Pending) -> Result<Vec<Vector>> {
+    fn encoded(&self, texts: Pending) -> Result<Vec<TextVector>> {
         let (vectors, took) = self.encoder.finish(texts)?;
         self.metrics.encoded(vectors.len(), took);
-        Ok(vectors.iter().map(|vector| Vector::of(vector)).collect())
+        Ok(vectors.into_iter().map(|vector| vector.map(|vector| Vector::of(&vector))).collect())
     }
 
     /// Applies one record: ignored, rejected, forwarded, or handed to the kernel.
     fn apply(
         &mut self,
         batch: &mut Batch<'_>,
-        draft: Draft,
-        vectors: &mut impl Iterator<Item = Vector>,
+        draft: Draft<'_>,
+        vectors: &mut impl Iterator<Item = TextVector>,
     ) -> Result<()> {
         let partition = draft.record.partition;
         let offset = draft.record.offset;
@@ -239,7 +304,7 @@ impl Ingest {
             Route::Forward(home) => {
                 batch.counts.push(Count::Forwarded(self.options.events.clone()));
                 let copy = decode::forwarded(
-                    &draft.record,
+                    draft.record,
                     *home,
                     ForwardReason::ToUser,
                     &self.options.decode,
@@ -263,7 +328,7 @@ impl Ingest {
     fn decide(
         &self,
         batch: &mut Batch<'_>,
-        draft: &prepare::Ready,
+        draft: &prepare::Ready<'_>,
         prepared: &memory::Prepared,
     ) -> Result<()> {
         let event: &Event<Command> = &prepared.event;
@@ -274,7 +339,7 @@ impl Ingest {
         };
         let handled = memory::apply(self.settings(), judges, &mut batch.staged, prepared)?;
         for (partition, way) in &handled.copies {
-            let copy = decode::forwarded(&draft.record, *partition, *way, &self.options.decode);
+            let copy = decode::forwarded(draft.record, *partition, *way, &self.options.decode);
             batch.outputs.push(copy);
         }
         if let Some(to) = draft.reply.as_ref().filter(|_| !handled.decisions.is_empty()) {
@@ -306,10 +371,10 @@ impl Ingest {
         }
     }
 
-    fn reject(&self, batch: &mut Batch<'_>, draft: &prepare::Ready, reject: &Reject) {
+    fn reject(&self, batch: &mut Batch<'_>, draft: &prepare::Ready<'_>, reject: &Reject) {
         batch.counts.push(Count::DeadLetter(reject.code));
         let topic = &self.options.dead_letters;
-        batch.outputs.push(reply::dead_letter(&draft.record, reject, "ingest", topic));
+        batch.outputs.push(reply::dead_letter(draft.record, reject, "ingest", topic));
         if let Some(to) = &draft.reply {
             batch.replies.push(reply::refusal(to, reject, None));
         }

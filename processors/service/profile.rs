@@ -130,7 +130,7 @@ impl Profiles {
         self.with(|profile| profile.prune.count_max = count)
     }
 
-    fn with(&self, change: impl Fn(&mut Profile)) -> Profiles {
+    pub(crate) fn with(&self, change: impl Fn(&mut Profile)) -> Profiles {
         let changed = |profile: &Arc<Profile>| {
             let mut profile = Profile::clone(profile);
             change(&mut profile);

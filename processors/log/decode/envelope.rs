@@ -166,6 +166,7 @@ fn unknown(message: String) -> Reject {
         code: RejectCode::UnknownType,
         message: brief(&message),
         field: Some("type".to_owned()),
+        stack: None,
     }
 }
 

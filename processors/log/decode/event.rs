@@ -82,6 +82,7 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
                 code: RejectCode::UnknownType,
                 message,
                 field: Some("type".to_owned()),
+                stack: None,
             });
         }
     })

@@ -85,7 +85,7 @@ fn check_bytes(field: &str, bytes: usize, max: usize) -> Result<(), Reject> {
         return Ok(());
     }
     let message = format!("is longer than {max} bytes: {bytes}");
-    Err(Reject { code: RejectCode::TooLarge, message, field: Some(field.to_owned()) })
+    Err(Reject { field: Some(field.to_owned()), ..Reject::new(RejectCode::TooLarge, message) })
 }
 
 pub fn check_count(field: &str, count: usize, max: usize) -> Result<(), Reject> {
@@ -93,7 +93,7 @@ pub fn check_count(field: &str, count: usize, max: usize) -> Result<(), Reject> 
         return Ok(());
     }
     let message = format!("has more than {max} entries: {count}");
-    Err(Reject { code: RejectCode::TooLarge, message, field: Some(field.to_owned()) })
+    Err(Reject { field: Some(field.to_owned()), ..Reject::new(RejectCode::TooLarge, message) })
 }
 
 /// Checks that a number is between 0 and 1.

@@ -75,6 +75,13 @@ pub struct Hop {
     pub at_ms: i64,
 }
 
+/// Returns the address of the reply that the sender of an event asked for, without a look at the
+/// body.
+pub fn reply_to(record: &Record, options: &Options) -> Option<ReplyTo> {
+    let Address { to, asked, .. } = headers::address(record, options);
+    asked.then_some(to)
+}
+
 /// Decodes a record of the events topic. An event is answered only if its sender named a reply
 /// topic. A forbidden reply topic only moves the reply to the default topic, because a change must
 /// not be lost over the receipt.

@@ -54,6 +54,7 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
                 code: RejectCode::UnknownType,
                 message,
                 field: Some("type".to_owned()),
+                stack: None,
             });
         }
     })

@@ -60,7 +60,9 @@ fn connect_headers(record: &Record, reject: &Reject, stage: &str) -> Headers {
         ("exception.class.name", reject.code.as_str().to_owned()),
         ("exception.message", reject.to_string()),
     ];
-    headers.map(|(name, value)| (format!("__connect.errors.{name}"), value.into_bytes())).into()
+    let stack = reject.stack.iter().map(|stack| ("exception.stacktrace", stack.clone()));
+    let headers = headers.into_iter().chain(stack);
+    headers.map(|(name, value)| (format!("__connect.errors.{name}"), value.into_bytes())).collect()
 }
 
 /// The headers of [Spring

@@ -3,6 +3,7 @@
 //! The key is a hash of the text ([UUID version 5](https://www.rfc-editor.org/rfc/rfc9562)): the
 //! cache holds no texts. The least recently used vector is evicted first.
 
+use super::pool::Encoded;
 use lru::LruCache;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -51,15 +52,21 @@ impl VectorCache {
     }
 
     /// Returns the vectors of all texts of the batch, in their order, and caches the encoded ones.
-    pub fn complete(&self, batch: CachedBatch, encoded: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+    /// A refusal is not cached.
+    pub fn complete(&self, batch: CachedBatch, encoded: Vec<Encoded>) -> Vec<Encoded> {
         let mut vectors = self.vectors.lock();
         let mut all = Vec::with_capacity(batch.texts.len());
         for (hash, found) in batch.texts {
-            all.push(found.unwrap_or_else(|| {
-                let vector = &encoded[batch.missing[&hash]];
-                vectors.put(hash, vector.clone());
-                vector.clone()
-            }));
+            all.push(match found {
+                Some(vector) => Ok(vector),
+                None => {
+                    let vector = &encoded[batch.missing[&hash]];
+                    if let Ok(vector) = vector {
+                        vectors.put(hash, vector.clone());
+                    }
+                    vector.clone()
+                }
+            });
         }
         all
     }

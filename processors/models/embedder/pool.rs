@@ -6,12 +6,17 @@
 //!    one worker.
 //! 3. Each worker sends one `Answer` with all its vectors. `finish` puts them in order.
 //!
+//! A text on which the encoder fails or panics is tried once more, and then refused if the encoder
+//! still encodes another text. If it does not, the model is at fault, and the batch ends with a
+//! fault.
+//!
 //! The pool starts no thread: its owner starts one for each [`Worker`], with a session of its own.
 
 use super::Embedder;
 use super::cache::{CachedBatch, VectorCache};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use domain::fault::{Fault, Result, StopName};
+use domain::panics::caught;
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -43,7 +48,7 @@ pub fn in_place(embedder: Box<dyn Embedder>) -> Pool {
 #[derive(Clone)]
 pub struct Pool {
     workers: Workers,
-    encoded: Arc<Encoded>,
+    encoded: Arc<Counts>,
     cache: Option<Arc<VectorCache>>,
 }
 
@@ -64,7 +69,7 @@ struct Threads {
 }
 
 #[derive(Default)]
-struct Encoded {
+struct Counts {
     texts: AtomicU64,
     bytes: AtomicU64,
     /// The texts, after `record` was called.
@@ -97,7 +102,21 @@ pub struct Pending {
 
 /// All vectors that one worker made of a batch, with their places. One message holds them all,
 /// because waking the caller costs more than encoding a short text.
-type Answer = Result<Vec<(usize, Vec<f32>)>>;
+type Answer = Result<Vec<(usize, Encoded)>>;
+
+/// The vector of a text, or why the encoder refuses this text.
+pub type Encoded = std::result::Result<Vec<f32>, Refusal>;
+
+/// A text that the encoder does not encode, although it encodes others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    pub message: String,
+    /// The stack, if the encoder panicked.
+    pub stack: Option<String>,
+}
+
+/// Encoded after a refused text, to see whether the text or the model is at fault.
+const PROBE: &str = "The tea is in the blue tin.";
 
 impl Pool {
     /// Adds a cache for the vectors of this many recently encoded texts.
@@ -105,9 +124,11 @@ impl Pool {
         Pool { cache: (texts > 0).then(|| Arc::new(VectorCache::new(texts))), ..self }
     }
 
-    /// Encodes texts and returns the vectors in their order, or the first fault.
+    /// Encodes texts and returns the vectors in their order, or the first fault or refusal.
     pub fn encode_all(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
-        Ok(self.finish(self.begin(texts)?)?.0)
+        let (vectors, _) = self.finish(self.begin(texts)?)?;
+        let vectors: std::result::Result<_, Refusal> = vectors.into_iter().collect();
+        vectors.map_err(|refusal| Fault::stop(StopName::ModelUnusable, refusal.message))
     }
 
     /// Starts to encode a batch. [`Pool::finish`] waits for the vectors.
@@ -133,7 +154,7 @@ impl Pool {
     }
 
     /// Waits for the vectors of a batch. Also returns how long the encoding took.
-    pub fn finish(&self, mut pending: Pending) -> Result<(Vec<Vec<f32>>, Duration)> {
+    pub fn finish(&self, mut pending: Pending) -> Result<(Vec<Encoded>, Duration)> {
         let batch = &pending.batch;
         let vectors = match (&self.workers, &pending.answers) {
             (Workers::Threads(threads), Some(answers)) => {
@@ -145,12 +166,12 @@ impl Pool {
             }
             (Workers::Threads(_), None) => return Err(workers_gone()),
         };
-        self.count(&batch.texts);
+        self.count(&batch.texts, &vectors);
         let took = Duration::from_micros(batch.took_us.load(Ordering::Relaxed));
         Ok((self.completed(pending.cached.take(), vectors), took))
     }
 
-    fn completed(&self, cached: Option<CachedBatch>, vectors: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+    fn completed(&self, cached: Option<CachedBatch>, vectors: Vec<Encoded>) -> Vec<Encoded> {
         match (&self.cache, cached) {
             (Some(cache), Some(cached)) => cache.complete(cached, vectors),
             _ => vectors,
@@ -177,10 +198,13 @@ impl Pool {
         recorded.map(|texts| std::mem::take(&mut *texts.lock())).unwrap_or_default()
     }
 
-    fn count(&self, texts: &[String]) {
-        let bytes = texts.iter().map(String::len).sum::<usize>();
-        self.encoded.texts.fetch_add(texts.len() as u64, Ordering::Relaxed);
-        self.encoded.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// Counts the texts that were encoded.
+    fn count(&self, texts: &[String], vectors: &[Encoded]) {
+        let encoded = texts.iter().zip(vectors).filter(|(_, vector)| vector.is_ok());
+        let (count, bytes) = encoded
+            .fold((0, 0), |(count, bytes), (text, _)| (count + 1, bytes + text.len() as u64));
+        self.encoded.texts.fetch_add(count, Ordering::Relaxed);
+        self.encoded.bytes.fetch_add(bytes, Ordering::Relaxed);
         if let Some(recorded) = self.encoded.recorded.get() {
             recorded.lock().extend_from_slice(texts);
         }
@@ -211,7 +235,7 @@ impl Threads {
         Ok(answers)
     }
 
-    fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Vec<f32>>> {
+    fn in_order(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Encoded>> {
         let mut vectors = vec![None; count];
         while vectors.iter().any(Option::is_none) {
             let answer = select! {
@@ -257,8 +281,8 @@ impl Batch {
                 self.took_us.fetch_max(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
                 return Ok(vectors);
             };
-            match embedder.encode(text) {
-                Ok(vector) => vectors.push((place, vector)),
+            match encode(embedder, text) {
+                Ok(encoded) => vectors.push((place, encoded)),
                 Err(fault) => {
                     // Stops the other workers of the batch.
                     self.next.store(self.texts.len(), Ordering::Relaxed);
@@ -266,6 +290,24 @@ impl Batch {
                 }
             }
         }
+    }
+}
+
+/// Encodes a text, or says whether the text or the model is at fault.
+fn encode(embedder: &mut dyn Embedder, text: &str) -> Result<Encoded> {
+    match try_once(embedder, text).or_else(|_| try_once(embedder, text)) {
+        Err(refusal) if try_once(embedder, PROBE).is_err() => {
+            Err(Fault::stop(StopName::ModelUnusable, refusal.message))
+        }
+        encoded => Ok(encoded),
+    }
+}
+
+fn try_once(embedder: &mut dyn Embedder, text: &str) -> Encoded {
+    match caught(|| embedder.encode(text)) {
+        Ok(Ok(vector)) => Ok(vector),
+        Ok(Err(fault)) => Err(Refusal { message: fault.to_string(), stack: None }),
+        Err(panic) => Err(Refusal { message: panic.message, stack: Some(panic.stack) }),
     }
 }
 
@@ -296,8 +338,8 @@ mod tests {
         drop(pool.begin(owned(&["a", "bb"])).expect("a worker"));
         let first = pool.begin(owned(&["ccc"])).expect("a worker");
         let second = pool.begin(owned(&[])).expect("a worker");
-        assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Vec<f32>>::new());
-        assert_eq!(pool.finish(first).expect("no fault").0, [[3.0]]);
+        assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Encoded>::new());
+        assert_eq!(pool.finish(first).expect("no fault").0, [Ok(vec![3.0])]);
         assert_eq!(pool.texts_encoded(), 1, "a dropped batch is not counted");
     }
 
@@ -391,15 +433,56 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_the_model_reaches_the_caller() {
-        check_stops(2, &["a", "fault", "b", "c", "d", "e"], StopName::ModelUnusable);
+    fn a_refused_text_leaves_the_others_of_its_batch_alone() {
+        for texts in [["a", "fault", "bb"], ["a", "panic", "bb"]] {
+            for workers in [1, 2] {
+                let (pool, worker) = pool(2);
+                for _ in 0..workers {
+                    let worker = worker.clone();
+                    thread::spawn(move || worker.run(Box::new(Length)));
+                }
+                for _ in 0..2 {
+                    let pending = pool.begin(owned(&texts)).expect("a worker");
+                    let (vectors, _) = pool.finish(pending).expect("the model encodes others");
+                    assert_eq!((&vectors[0], &vectors[2]), (&Ok(vec![1.0]), &Ok(vec![2.0])));
+                    let refusal = vectors[1].clone().expect_err("this text is refused");
+                    assert!(refusal.message.contains("as asked"), "{}", refusal.message);
+                    let is_panic = texts[1] == "panic";
+                    assert_eq!(refusal.stack.is_some_and(|stack| !stack.is_empty()), is_panic);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_that_fails_on_every_text_is_a_fault() {
+        let pool = in_place(Box::new(Broken));
+        let pending = pool.begin(owned(&["a", "bb"])).expect("a worker");
+        let Err(Fault::Stop(stop)) = pool.finish(pending) else { panic!("the model is broken") };
+        assert_eq!(stop.name, StopName::ModelUnusable);
+    }
+
+    /// An encoder that encodes nothing.
+    struct Broken;
+
+    impl Embedder for Broken {
+        fn encode(&mut self, _: &str) -> Result<Vec<f32>> {
+            panic!("no text is encoded")
+        }
+
+        fn dimensions(&self) -> usize {
+            1
+        }
+
+        fn name(&self) -> &str {
+            "broken"
+        }
     }
 
     #[test]
     fn dead_workers_stop_the_caller_instead_of_blocking_it() {
         check_stops(0, &["a"], StopName::ThreadDied);
-        check_stops(1, &["a", "panic", "b", "c", "d", "e"], StopName::ThreadDied);
-        check_stops(2, &["a", "panic", "b"], StopName::ThreadDied);
+        check_stops(0, &["a", "b", "c", "d", "e"], StopName::ThreadDied);
     }
 
     #[test]

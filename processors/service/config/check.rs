@@ -54,6 +54,11 @@ pub fn check(config: &Config) -> Result<(), String> {
     if let Some((path, _)) = positive.iter().find(|(_, value)| *value == 0) {
         return Err(format!("{path}: must be at least 1"));
     }
+    if let Err(name) = config.ingest.skipped() {
+        return Err(format!(
+            "ingest.skip: \"{name}\" is no record; write partition:offset, for example \"3:1234\""
+        ));
+    }
     let share = config.ingest.dead_letters_share_max;
     if !(0.0..=1.0).contains(&share) {
         return Err(format!("ingest.dead_letters_share_max: must be 0 to 1, not {share}"));

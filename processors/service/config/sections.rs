@@ -3,6 +3,7 @@
 
 use super::layers::leaves;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use toml::{Table, Value};
 
@@ -131,9 +132,23 @@ pub struct Ingest {
     pub batch_ms: u64,
     pub silence_ms: i64,
     pub skip_gone: bool,
+    pub skip: Vec<String>,
     pub dead_letters_in_a_row_max: usize,
     pub dead_letters_share_max: f64,
     pub dead_letters_window: usize,
+}
+
+impl Ingest {
+    /// Returns partition and offset of each record that `skip` names, or the first name that is
+    /// none.
+    pub fn skipped(&self) -> Result<BTreeSet<(i32, i64)>, &str> {
+        let parsed = |name: &str| {
+            let (partition, offset) = name.split_once(':')?;
+            let place: (i32, i64) = (partition.parse().ok()?, offset.parse().ok()?);
+            (place.0 >= 0 && place.1 >= 0).then_some(place)
+        };
+        self.skip.iter().map(|name| parsed(name).ok_or(name.as_str())).collect()
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

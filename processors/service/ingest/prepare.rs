@@ -1,9 +1,11 @@
 //! Prepares records for the kernel: decode → route → redact → split, for several records, so that
-//! their texts are encoded together. Then each text is joined with its vector.
+//! their texts are encoded together. Then each text is joined with its vector. A record that panics
+//! here, or that has a text that the encoder refuses, is rejected as poison: nothing of it is staged.
 
 use super::Ingest;
 use super::batch::Count;
 use domain::fault::{Reject, RejectCode};
+use domain::panics::caught;
 use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Vector};
 use log::broker::Record;
 use log::decode::{self, Hop};
@@ -11,6 +13,7 @@ use memory::prepared::Withheld;
 use memory::rules::Treatment;
 use memory::withheld::withheld;
 use memory::{Command, Part, Prepared, PreparedTurn};
+use models::embedder::pool::Refusal;
 use text::split::{self, Candidate};
 
 /// Records that are prepared and encoded before the first of them is applied: enough for every
@@ -21,17 +24,22 @@ const GROUP_MAX: usize = 256;
 const GROUP_BYTES_MAX: usize = 32_768;
 
 /// A record whose texts wait for their vectors.
-pub type Draft = OnItsWay<Undecided>;
+pub type Draft<'r> = OnItsWay<'r, Undecided>;
 
 /// A record that can be applied.
-pub type Ready = OnItsWay<Prepared>;
+pub type Ready<'r> = OnItsWay<'r, Prepared>;
 
-pub struct OnItsWay<P> {
-    pub record: Record,
+/// The vector of a text, or why there is none.
+pub type TextVector = Result<Vector, Refusal>;
+
+pub struct OnItsWay<'r, P> {
+    pub record: &'r Record,
     pub reply: Option<ReplyTo>,
     pub hop: Option<Hop>,
     pub route: Route<P>,
     pub counts: Vec<Count>,
+    /// Number of texts of the record.
+    texts: usize,
 }
 
 /// Where a record goes.
@@ -56,38 +64,56 @@ pub struct Undecided {
 
 impl Ingest {
     /// Prepares the next records of a group, and lists their texts in the order of the records.
-    pub(super) fn draft_group(
+    pub(super) fn draft_group<'r>(
         &self,
-        records: &mut impl Iterator<Item = Record>,
-    ) -> (Vec<Draft>, Vec<String>) {
+        records: &mut impl Iterator<Item = &'r Record>,
+    ) -> (Vec<Draft<'r>>, Vec<String>) {
         let mut drafts = Vec::new();
         let mut texts: Vec<String> = Vec::new();
         let mut bytes = 0;
         while drafts.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
             let Some(record) = records.next() else { break };
-            let draft = self.draft(record);
-            if let Route::Apply(undecided) = &draft.route {
-                let first = texts.len();
-                texts.extend(undecided.texts());
-                bytes += texts[first..].iter().map(String::len).sum::<usize>();
-            }
-            drafts.push(draft);
+            let drafted = caught(|| {
+                let draft = self.draft(record);
+                let texts = match &draft.route {
+                    Route::Apply(undecided) => undecided.texts(),
+                    _ => Vec::new(),
+                };
+                (draft, texts)
+            });
+            let (draft, own) = drafted.unwrap_or_else(|panic| {
+                let what = format!("Keepsake panics when it reads this record: {}", panic.message);
+                (self.rejected(record, Reject::poison(what, Some(panic.stack))), Vec::new())
+            });
+            bytes += own.iter().map(String::len).sum::<usize>();
+            drafts.push(Draft { texts: own.len(), ..draft });
+            texts.extend(own);
         }
         (drafts, texts)
     }
 
-    fn draft(&self, record: Record) -> Draft {
-        let decoded = decode::event(&record, &self.options.decode);
+    fn rejected<'r>(&self, record: &'r Record, reject: Reject) -> Draft<'r> {
+        let reply = caught(|| decode::reply_to(record, &self.options.decode)).unwrap_or_default();
+        let route = Route::Reject(reject);
+        Draft { record, reply, hop: None, route, counts: Vec::new(), texts: 0 }
+    }
+
+    fn draft<'r>(&self, record: &'r Record) -> Draft<'r> {
+        if self.options.skip.contains(&(record.partition, record.offset)) {
+            let what = "ingest.skip names this record";
+            return self.rejected(record, Reject::new(RejectCode::Skipped, what));
+        }
+        let decoded = decode::event(record, &self.options.decode);
         let mut counts = Vec::new();
         let hop = decoded.hop;
         let route = match decoded.outcome {
             Err(reject) => Route::Reject(reject),
             Ok(event) => {
                 counts.push(Count::EventRead(event.action.name()));
-                self.route(event, &record, hop.as_ref(), &mut counts)
+                self.route(event, record, hop.as_ref(), &mut counts)
             }
         };
-        Draft { record, reply: decoded.reply, hop, route, counts }
+        Draft { record, reply: decoded.reply, hop, route, counts, texts: 0 }
     }
 
     fn route(
@@ -231,17 +257,30 @@ impl Undecided {
     }
 }
 
-impl Draft {
+impl<'r> Draft<'r> {
+    /// The same record, rejected. Its texts keep their place in the order of the vectors.
+    pub fn poisoned(self, reject: Reject) -> Draft<'r> {
+        Draft { route: Route::Reject(reject), ..self }
+    }
+
     /// Joins each text with its vector.
-    pub fn with_vectors(self, vectors: &mut impl Iterator<Item = Vector>) -> Ready {
-        let route = match self.route {
-            Route::Apply(undecided) => {
-                Route::Apply(undecided.prepared(&self.record, self.hop.as_ref(), vectors))
+    pub fn with_vectors(self, vectors: &mut impl Iterator<Item = TextVector>) -> Ready<'r> {
+        let Draft { record, reply, hop, counts, texts, route } = self;
+        // Order matters: all vectors of this record are taken, also behind a refused text.
+        let own: Vec<TextVector> = vectors.take(texts).collect();
+        let own: Result<Vec<Vector>, Refusal> = own.into_iter().collect();
+        let route = match (route, own) {
+            (Route::Apply(undecided), Ok(own)) => {
+                Route::Apply(undecided.prepared(record, hop.as_ref(), &mut own.into_iter()))
             }
-            Route::Forward(home) => Route::Forward(home),
-            Route::Reject(reject) => Route::Reject(reject),
+            (Route::Apply(_), Err(refusal)) => {
+                let what =
+                    format!("the encoder refuses a text of this record: {}", refusal.message);
+                Route::Reject(Reject::poison(what, refusal.stack))
+            }
+            (Route::Forward(home), _) => Route::Forward(home),
+            (Route::Reject(reject), _) => Route::Reject(reject),
         };
-        let Draft { record, reply, hop, counts, .. } = self;
-        Ready { record, reply, hop, route, counts }
+        Ready { record, reply, hop, route, counts, texts }
     }
 }

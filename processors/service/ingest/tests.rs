@@ -1,6 +1,7 @@
 //! Tests ingest without threads and without a broker: records in, effects out, applied by hand.
 
 mod faults;
+mod poison;
 mod shadow;
 mod tenant;
 mod withheld;

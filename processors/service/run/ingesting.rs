@@ -123,7 +123,7 @@ impl IngestLoop {
                 count,
                 read,
                 first,
-                "a batch took too long to decide: its other records are read again"
+                "a batch ended early: its other records are read again"
             );
         }
         self.pace.carried_out(count, decided_in, collected.elapsed());

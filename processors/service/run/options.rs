@@ -136,6 +136,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         candidates_max: config.limits.candidates_max,
         forget_query_max: config.limits.forget_query_max,
         history_max: config.limits.history_max,
+        skip: config.ingest.skipped().unwrap_or_default(),
     }
 }
 

@@ -77,14 +77,21 @@ impl Shard {
             let users = self.store.users(after.as_ref(), USERS_PAGE)?;
             let Some(last) = users.last().cloned() else { break };
             for key in users {
+                let mut flushed = Ok(false);
                 self.store.memories(&key, &mut |memory| {
                     gone.remove(&(memory.key.clone(), memory.id));
                     if memory.changed > indexed {
                         self.index.text.put(document(memory));
                         count += 1;
                     }
-                    true
+                    // Documents of a whole shard would not fit in memory. The mark stays where it
+                    // was, so a restart before the end indexes them again.
+                    if self.index.text.is_flush_due() {
+                        flushed = self.index.text.settle(indexed);
+                    }
+                    flushed.is_ok()
                 })?;
+                flushed?;
             }
             after = Some(last);
         }

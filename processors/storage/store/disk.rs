@@ -23,14 +23,13 @@ mod tests;
 use super::format::unreadable;
 use super::records::{Changes, Records, Rewritten, Visit};
 use domain::fault::{Fault, Result, StopName};
+use domain::panics::caught;
 use log::clock::{Clock, SystemClock};
 use parking_lot::{RwLock, RwLockReadGuard};
 use sled::{Batch, Db, IVec, Mode};
-use std::any::Any;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Bound;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -157,8 +156,9 @@ impl SledRecords {
 
     /// Applies a change to the files, and to those of a running rewrite.
     fn change(&self, change: impl Fn(&Db) -> sled::Result<()>, copy: Option<&Db>) -> Result<()> {
-        change(&self.files().db).map_err(|error| unwritable(error.to_string()))?;
-        if copy.is_some_and(|copy| change(copy).is_err()) {
+        let changed = self.guarded(|| change(&self.files().db))?;
+        changed.map_err(|error| unwritable(error.to_string()))?;
+        if copy.is_some_and(|copy| !matches!(caught(|| change(copy)), Ok(Ok(())))) {
             self.copy_failed.store(true, Ordering::Release);
         }
         Ok(())
@@ -227,10 +227,23 @@ impl SledRecords {
         self.existed
     }
 
+    /// Marks the directory, so that the next start sets the store aside. If this write fails, the
+    /// next start finds the damage by itself or stops here again.
+    fn note_damage(&self, why: &str) {
+        let _ = fs::write(self.dir.join(DAMAGED), why);
+    }
+
+    /// Runs a call of sled, which panics on some damage instead of returning an error.
+    fn guarded<T>(&self, call: impl FnOnce() -> T) -> Result<T> {
+        caught(call).map_err(|panic| {
+            self.note_damage(&format!("{}\n{}", panic.message, panic.stack));
+            unreadable(format!("sled panicked: {}", panic.message))
+        })
+    }
+
     fn read_failed(&self, error: sled::Error) -> Fault {
         if matches!(error, sled::Error::Corruption { .. }) {
-            // If this write fails, the next start finds the damage by itself or stops here again.
-            let _ = fs::write(self.dir.join(DAMAGED), error.to_string());
+            self.note_damage(&error.to_string());
         }
         // A read, too, reports that the disk refused an earlier write.
         if matches!(error, sled::Error::Io(_)) {
@@ -241,7 +254,8 @@ impl SledRecords {
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<IVec>> {
-        self.files().db.get(key).map_err(|error| self.read_failed(error))
+        let read = self.guarded(|| self.files().db.get(key))?;
+        read.map_err(|error| self.read_failed(error))
     }
 
     fn joined(&self, key: &[u8], first: IVec) -> Result<Vec<u8>> {
@@ -287,7 +301,9 @@ impl Records for SledRecords {
 
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<()> {
         let files = self.files();
-        for record in files.db.scan_prefix(prefix) {
+        let mut records = self.guarded(|| files.db.scan_prefix(prefix))?;
+        // Not around `visit`: a panic of the visitor is no damage of the store.
+        while let Some(record) = self.guarded(|| records.next())? {
             let (key, first) = record.map_err(|error| self.read_failed(error))?;
             let go_on = match first.len() {
                 _ if key.first() == Some(&PIECES) => false,
@@ -302,7 +318,8 @@ impl Records for SledRecords {
     }
 
     fn next_after(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let next = self.files().db.get_gt(key).map_err(|error| self.read_failed(error))?;
+        let next = self.guarded(|| self.files().db.get_gt(key))?;
+        let next = next.map_err(|error| self.read_failed(error))?;
         Ok(next.map(|(key, _)| key.to_vec()).filter(|key| key.first() != Some(&PIECES)))
     }
 
@@ -344,7 +361,7 @@ impl Records for SledRecords {
     }
 
     fn flush(&self) -> Result<()> {
-        self.files().flush()
+        self.guarded(|| self.files().flush())?
     }
 
     fn bytes(&self) -> u64 {
@@ -451,9 +468,9 @@ fn open_unlocked(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
 /// Opens the store once. sled panics on some damaged files: the panic is caught and counts as
 /// damage.
 fn open_once(config: &sled::Config) -> std::result::Result<Db, NotOpened> {
-    match catch_unwind(AssertUnwindSafe(|| config.open())) {
+    match caught(|| config.open()) {
         Ok(opened) => opened.map_err(not_opened),
-        Err(panic) => Err(NotOpened::Damaged(panic_message(&*panic))),
+        Err(panic) => Err(NotOpened::Damaged(panic.message)),
     }
 }
 
@@ -488,12 +505,4 @@ fn is_damage(error: &io::Error) -> bool {
 
 fn unwritable(why: impl Into<String>) -> Fault {
     Fault::stop(StopName::StoreUnwritable, why)
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("sled panicked without a message").to_owned()
 }

@@ -108,3 +108,16 @@ fn batches_during_a_rewrite_are_neither_lost_nor_undone() {
     drop(records);
     assert!(content(&open(&dir)) == content(&model), "and so it does when opened again");
 }
+
+#[test]
+fn a_panic_of_sled_stops_by_name_and_the_next_start_sets_the_store_aside() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = SledRecords::open(dir.path(), &Options::default()).map_err(NotOpened::into_fault);
+    let store = store.expect("a new store");
+    let fault = store.guarded(|| panic!("page 7 is gone")).expect_err("it panics");
+    assert!(fault.to_string().contains("store-unreadable"), "{fault}");
+    assert!(fault.to_string().contains("page 7 is gone"), "{fault}");
+    drop(store);
+    let again = SledRecords::open(dir.path(), &Options::default());
+    assert!(matches!(again, Err(NotOpened::Damaged(_))), "the next start trusts the store");
+}
