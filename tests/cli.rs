@@ -362,7 +362,8 @@ fn topics_are_created_and_checked() {
         let (code, stdout, stderr) = run(command(&place).args(["topics", "create", "--json"]));
         assert_eq!(code, Some(0), "creating the topics twice succeeds: {stderr}");
         let found: Value = serde_json::from_str(&stdout).expect("the output is JSON");
-        let topics = ["events", "recalls", "replies", "decisions", "memories", "dead-letters"];
+        let topics =
+            ["events", "recalls", "replies", "decisions", "memories", "erasures", "dead-letters"];
         assert!(
             topics
                 .iter()

@@ -1,6 +1,6 @@
 //! Decisions: the published result for each candidate and each command, with the numbers behind it.
 
-use super::{Kind, MemoryId, Position, Time, UserKey};
+use super::{Kind, MemoryId, Position, Salt, Time, UserKey};
 use std::sync::Arc;
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
@@ -69,6 +69,8 @@ pub struct Decision {
     /// Number of memories that a forget matched and did not erase, because one forget may erase
     /// only a limited number.
     pub left: Option<usize>,
+    /// For a forget: the salt of its receipt. Only the asker is shown it.
+    pub salt: Option<Salt>,
     pub profile: Arc<str>,
     pub at: Time,
     pub misrouted: bool,

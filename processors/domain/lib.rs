@@ -7,6 +7,7 @@
 
 mod cosine_scale;
 mod decision;
+mod erasure;
 mod event;
 pub mod fault;
 mod key;
@@ -21,6 +22,7 @@ mod word_counts;
 
 pub use cosine_scale::CosineScale;
 pub use decision::{Decision, Outcome, Surprise};
+pub use erasure::{ErasedText, Erasure, Salt, Target};
 pub use event::{
     Action, Category, Event, Forget, ForwardReason, MemoryVersion, Position, Remember, Revise,
     Role, Signal, Turn, Update,

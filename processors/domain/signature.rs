@@ -16,6 +16,9 @@ pub const MARK: &str = "keepsake-mark";
 /// Minimum length of the key. A shorter key could be guessed.
 pub const KEY_BYTES_MIN: usize = 32;
 
+/// First bytes of the data of a secret digest, which can so never pass as a signature.
+const DIGEST: &[u8] = b"keepsake digest 1";
+
 /// First bytes of the signed data, so that a later layout cannot be mistaken for this one.
 const VERSION: &[u8] = b"keepsake mark 1";
 
@@ -45,6 +48,16 @@ impl SigningKey {
     /// Verifies a signature in constant time: an almost correct one takes as long as any other.
     pub fn fits(&self, mark: &[u8], marked: &SignedParts<'_>) -> bool {
         hex::decode(mark).is_ok_and(|mark| self.digest(marked).verify_slice(&mark).is_ok())
+    }
+
+    /// Digests parts of text so that only a holder of the key can find out by trying what they
+    /// were: the plain digest of a short text can be guessed.
+    pub fn secret_digest(&self, parts: &[&str]) -> [u8; 32] {
+        let mut digest =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        digest.update(DIGEST);
+        parts.iter().for_each(|part| add(&mut digest, Some(part.as_bytes())));
+        digest.finalize().into_bytes().into()
     }
 
     /// Digests a record and the place.

@@ -361,6 +361,9 @@ pub struct Decision<'a> {
     pub related: Vec<Id>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<usize>,
+    /// Salt of the receipt of a forget, in hexadecimal. Only in the reply to the asker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub salt: Option<String>,
     pub profile: &'a str,
     pub at: Moment,
     #[serde(skip_serializing_if = "is_false")]
@@ -368,6 +371,42 @@ pub struct Decision<'a> {
     /// True for a judgement of the shadow profile, which is not applied.
     #[serde(skip_serializing_if = "is_false")]
     pub shadow: bool,
+}
+
+/// The receipt of a forget.
+#[derive(Debug, Serialize)]
+pub struct Erasure<'a> {
+    #[serde(rename = "type")]
+    pub name: &'static str,
+    pub event: EventPosition<'a>,
+    pub tenant: &'a str,
+    pub user: &'a str,
+    pub target: &'static str,
+    pub count: usize,
+    pub left: usize,
+    pub texts: Vec<ErasedText>,
+    /// Texts beyond the limit of one receipt.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unlisted: usize,
+    pub places: &'a [Place],
+    pub at: Moment,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ErasedText {
+    pub memory: Id,
+    /// HMAC-SHA256 of the text under the receipt's salt, in hexadecimal.
+    pub digest: String,
+}
+
+/// A place where the bytes of an erased text may still be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Place {
+    pub place: String,
+    /// Milliseconds from the receipt until the bytes are gone; absent if Keepsake sets no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<i64>,
+    pub what: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -555,6 +594,10 @@ pub struct ErrorDetail<'a> {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+fn is_zero(value: &usize) -> bool {
+    *value == 0
 }
 
 fn is_empty(map: &&BTreeMap<String, String>) -> bool {

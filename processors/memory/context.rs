@@ -1,13 +1,14 @@
 //! An event at its place in a shard's partition, with the profile of its tenant: the part of the
 //! input that all handlers share. Makes the memories and decisions that follow from the event alone.
 
-use super::prepared::{Command, Part};
+use super::prepared::{Command, Part, Sent};
 use super::staged::Staged;
+use super::straggler::ForgetLimits;
 use crate::Rules;
 use domain::fault::{Reject, RejectCode, Result};
 use domain::{
     CosineScale, Decision, Event, Kind, Memory, MemoryId, NeighbourTurns, Outcome, Position, Role,
-    Scope, UserKey, Vector,
+    Scope, SigningKey, UserKey, Vector,
 };
 use text::Rarity;
 
@@ -20,6 +21,9 @@ pub struct Settings<'a> {
     pub partitions: i32,
     pub forget_query_max: usize,
     pub history_max: usize,
+    pub forget: ForgetLimits,
+    /// Key of the digests by which a `forget` is remembered.
+    pub marks: &'a SigningKey,
 }
 
 #[derive(Clone, Copy)]
@@ -36,6 +40,7 @@ pub struct Context<'a> {
     pub is_ordered_here: bool,
     /// The record says that it was sent before, and has no valid signature.
     pub is_sent_again: bool,
+    pub sent: Sent,
 }
 
 impl<'a> Context<'a> {
@@ -156,6 +161,7 @@ impl<'a> Context<'a> {
             memory: None,
             related: Vec::new(),
             left: None,
+            salt: None,
             profile: self.rules.name.clone(),
             at: event.at,
             misrouted: self.is_misrouted(),

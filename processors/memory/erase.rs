@@ -13,14 +13,14 @@ use domain::{Memory, MemoryId, Position, UserKey};
 use std::collections::{BTreeSet, HashSet};
 use text::split;
 
-/// Returns the ids of the erased memories, the summaries that went with them included.
+/// Returns the erased memories, the summaries that went with them included.
 pub fn erase(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     handled: &mut Handled,
     key: &UserKey,
     mut doomed: Vec<Memory>,
-) -> Result<Vec<MemoryId>> {
+) -> Result<Vec<Memory>> {
     let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
     let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
     let mut linked = Vec::new();
@@ -56,7 +56,7 @@ pub fn erase(
         slots::hold(staged, memory, &split::slots(&memory.content));
     }
     handled.forgotten.push(Forgotten::OfMemories { key: key.clone(), ids: gone, sources });
-    Ok(doomed.iter().map(|memory| memory.id).collect())
+    Ok(doomed)
 }
 
 /// Stages memories of which only the neighbours changed. Their versions stay, because nothing that

@@ -3,7 +3,8 @@
 
 use domain::fault::Reject;
 use domain::{
-    CosineScale, Decision, ForwardReason, MemoryId, Outcome, Position, Time, UserKey, Vector,
+    CosineScale, Decision, Erasure, ForwardReason, MemoryId, Outcome, Position, Time, UserKey,
+    Vector,
 };
 use std::collections::{BTreeSet, HashSet};
 use text::{Language, Words};
@@ -22,6 +23,8 @@ pub struct Handled {
     /// Memories of an event that was sent on: with them its id is remembered before it is decided.
     pub sent_on: Option<Vec<MemoryId>>,
     pub forgotten: Vec<Forgotten>,
+    /// The receipt of a `forget`.
+    pub erasure: Option<Erasure>,
     /// A tick asks the compaction worker for a round at this time.
     pub compact_at: Option<Time>,
 }

@@ -17,6 +17,7 @@ pub mod reads;
 pub mod rules;
 mod shadow;
 pub mod staged;
+pub mod straggler;
 pub mod summaries;
 mod tenant;
 pub mod withheld;
@@ -57,6 +58,7 @@ pub fn apply(
         part: prepared.part,
         is_ordered_here: prepared.is_ordered_here,
         is_sent_again: prepared.is_sent_again,
+        sent: prepared.sent,
     };
     let duplicate = if cx.part == Part::First { duplicate(cx, staged)? } else { None };
     let mut handled = match duplicate {
@@ -85,6 +87,10 @@ pub fn apply(
 
 fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> Result<Handled> {
     let event: &Event<Command> = cx.event;
+    if cx.part == Part::First && is_straggler(cx, staged)? {
+        let refused = cx.decision(Outcome::Refused, straggler::REASON);
+        return Ok(Handled { decisions: vec![refused], ..Handled::default() });
+    }
     let mut handled = match &event.action {
         Command::Turn(prepared) => turn::turn(cx, staged, prepared, shadow)?,
         Command::Remember { asked, candidate, vector } => {
@@ -115,6 +121,25 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
         tenant::copy_to_all(cx, &mut handled);
     }
     Ok(handled)
+}
+
+/// True if nothing of the event may be applied, because a `forget` covers what it says.
+fn is_straggler(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
+    let content = match &cx.event.action {
+        // The parts of a turn are looked at one by one.
+        Command::Turn(turn) if turn.candidates.is_empty() => Some(turn.turn.content.as_str()),
+        Command::Turn(_) => None,
+        Command::Remember { asked, .. } => Some(asked.content.as_str()),
+        Command::Update { update, .. } => update.content.as_deref(),
+        Command::Summary { content, .. } => Some(content.as_str()),
+        Command::Forget { .. }
+        | Command::Feedback { .. }
+        | Command::Prune { .. }
+        | Command::Revise(_)
+        | Command::Tick => return Ok(false),
+    };
+    let newer = straggler::newer_forgets(cx, staged)?;
+    Ok(newer.cover_all() || content.is_some_and(|content| newer.cover(content)))
 }
 
 /// Recognises the id of an event that this user sent before: nothing changes, and the decision

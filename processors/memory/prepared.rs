@@ -2,7 +2,7 @@
 //! that is compared by meaning carries its vector.
 
 use domain::{
-    Category, Event, Forget, MemoryId, MemoryVersion, Remember, Revise, Signal, Turn, Update,
+    Category, Event, Forget, MemoryId, MemoryVersion, Remember, Revise, Signal, Time, Turn, Update,
     Vector,
 };
 use text::split::Candidate;
@@ -18,6 +18,16 @@ pub struct Prepared {
     pub is_ordered_here: bool,
     /// The record says that it was sent before, and has no valid signature.
     pub is_sent_again: bool,
+    pub sent: Sent,
+}
+
+/// When the sender first wrote the record.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub at: Time,
+    /// The record was in the log before, on another partition or as a dead letter, so it may come
+    /// after what was sent later.
+    pub is_late: bool,
 }
 
 pub enum Command {

@@ -25,6 +25,26 @@ pub struct SeenBefore {
     pub memories: Vec<MemoryId>,
 }
 
+/// A `forget` as a user's shard remembers it, without a word of what was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgetMark {
+    /// When it was sent.
+    pub at: Time,
+    pub forgot: Forgot,
+}
+
+/// What a `forget` covered, in keyed digests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forgot {
+    Everything,
+    /// The name of the session.
+    Session(u64),
+    /// The stems of the query, for each language.
+    Query(Vec<Vec<u64>>),
+    /// The words of an erased memory.
+    Text(u64),
+}
+
 /// The memory that holds the current value of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotHolder {
@@ -129,6 +149,9 @@ pub trait Reads {
     /// Events of this user that wait for their turn in the tenant's partition: their partition and
     /// offset, and the offset at which they were read here. Few at any time.
     fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>>;
+
+    /// The recent `forget`s of this user, oldest first.
+    fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>>;
 
     /// True if an event that was read at or before this offset waits.
     fn awaits(&self, key: &UserKey, offset: i64) -> Result<bool> {

@@ -6,8 +6,8 @@
 //!   commit  the store turns the map into bytes once (`storage/store/encode.rs`)
 
 use super::reads::{
-    ContextWindow, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore, Session,
-    SlotHolder, Slots, StagedVectors,
+    ContextWindow, ForgetMark, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore,
+    Session, SlotHolder, Slots, StagedVectors,
 };
 use domain::fault::Result;
 use domain::{ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector};
@@ -42,6 +42,7 @@ pub struct UserChanges {
     pub seen: BTreeMap<String, Option<(u64, SeenBefore)>>,
     pub slots: BTreeMap<String, Option<SlotHolder>>,
     pub awaited: BTreeMap<(i32, i64), Option<i64>>,
+    pub forget_marks: Option<Vec<ForgetMark>>,
 }
 
 /// A context window that the batch has changed.
@@ -212,6 +213,10 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
+    pub fn put_forget_marks(&mut self, key: &UserKey, marks: Vec<ForgetMark>) {
+        self.user(key).forget_marks = Some(marks);
+    }
+
     pub fn set_via(&mut self, source_partition: i32, offset: i64) {
         self.changes.vias.insert(source_partition, offset);
     }
@@ -242,7 +247,8 @@ impl<'a> Staged<'a> {
     }
 
     /// Removes everything of a user but the ids of events, which keep a replay from bringing the
-    /// rest back, and the positions of events that wait for their turn. Neither holds a text.
+    /// rest back, the positions of events that wait for their turn, and the marks of `forget`s.
+    /// None of them holds a text.
     pub fn forget_user(&mut self, key: &UserKey) -> Result<()> {
         let ids = self.gate(key)?.ids;
         let mut memories: BTreeSet<MemoryId> = self.below.memory_ids(key)?.into_iter().collect();
@@ -431,6 +437,13 @@ impl Reads for Staged<'_> {
 
     fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>> {
         Ok(merged(self.below.awaited(key)?, self.staged(key).map(|user| &user.awaited)))
+    }
+
+    fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {
+        match self.staged(key).and_then(|user| user.forget_marks.as_ref()) {
+            Some(marks) => Ok(marks.clone()),
+            None => self.below.forget_marks(key),
+        }
     }
 }
 

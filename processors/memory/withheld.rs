@@ -10,7 +10,9 @@ use super::reads::Reads;
 use super::staged::Staged;
 use crate::Rules;
 use domain::fault::Result;
-use domain::{Category, ContextTurn, Decision, Memory, Outcome, Position, Role, Turn, Vector};
+use domain::{
+    Category, ContextTurn, Decision, Memory, MemoryId, Outcome, Position, Role, Turn, Vector,
+};
 use std::collections::HashSet;
 use text::consent;
 use text::wordings::Wish;
@@ -91,7 +93,8 @@ fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -
         true
     })?;
     put_changed(cx, staged, beside);
-    let ids = erase(cx, staged, handled, key, doomed)?;
+    let erased = erase(cx, staged, handled, key, doomed)?;
+    let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
     staged.forget_said(key, &|said| {
         said.source.as_ref().is_some_and(|source| turns.contains(source))
     })?;

@@ -10,6 +10,7 @@
 
 mod batch;
 pub mod breaker;
+pub mod erasures;
 mod prepare;
 mod redaction;
 #[cfg(test)]
@@ -22,10 +23,11 @@ use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
-use domain::{CosineScale, Decision, Event, ForwardReason, Time, Vector};
+use domain::{CosineScale, Decision, Erasure, Event, ForwardReason, Time, Vector};
 use log::broker::{OutgoingRecord, Record};
 use log::decode;
 use log::reply::{self, Freshness};
+use memory::straggler::ForgetLimits;
 use memory::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
 use models::embedder::pool::{Pending, Pool};
@@ -55,6 +57,8 @@ pub struct Options {
     pub history_max: usize,
     /// Partition and offset of records to put aside unread.
     pub skip: BTreeSet<(i32, i64)>,
+    pub forget: ForgetLimits,
+    pub erasures: erasures::Options,
 }
 
 pub struct Ingest {
@@ -114,6 +118,8 @@ pub struct Write {
     pub unexplained: HashSet<usize>,
     /// Earlier decisions that the batch has forgotten.
     pub forgotten: Vec<Forgotten>,
+    /// Receipts of `forget`s.
+    pub erasures: Vec<Erasure>,
     pub applied: i64,
     counts: Vec<Count>,
     metrics: Arc<Metrics>,
@@ -368,6 +374,8 @@ impl Ingest {
             partitions: self.shards.partitions(),
             forget_query_max: self.options.forget_query_max,
             history_max: self.options.history_max,
+            forget: self.options.forget,
+            marks: &self.options.decode.marks,
         }
     }
 
@@ -409,6 +417,10 @@ impl Ingest {
         }
         for shadow in &write.shadows {
             outputs.push(reply::shadow(shadow, decided, with_text));
+        }
+        let Options { erasures, .. } = &self.options;
+        for erasure in &write.erasures {
+            outputs.push(reply::erasure(erasure, &erasures.places, &erasures.topic));
         }
         let shard = &write.shard;
         let BatchChanges { batch, touched } = &write.effects;

@@ -31,7 +31,7 @@ pub mod pace;
 pub mod replier;
 pub mod reply_topics;
 mod shared;
-mod topics;
+pub(crate) mod topics;
 
 pub use assemble::pool_size;
 pub use dir::{EMBEDDED_ADDRESS, lock_dir, store_dir};

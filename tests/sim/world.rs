@@ -86,6 +86,7 @@ impl<'k> World<'k> {
             topics.events(),
             topics.memories(),
             topics.decisions(),
+            topics.erasures(),
             topics.dead_letters(),
             topics.replies(),
         ] {

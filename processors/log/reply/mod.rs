@@ -12,7 +12,7 @@ mod view;
 pub use proposal::{
     Proposal, feedback_returned, proposal_prune, proposal_revise, proposal_summary,
 };
-pub use record::{dead_letter, decision, shadow};
+pub use record::{dead_letter, decision, erasure, shadow};
 
 use crate::broker::{Headers, OutgoingRecord};
 use crate::wire::{self, ECHOED};
@@ -102,7 +102,7 @@ pub fn applied(
     offset: i64,
     freshness: &Freshness,
 ) -> OutgoingRecord {
-    let decisions = decisions.iter().map(|decision| view::decision(decision, true)).collect();
+    let decisions = decisions.iter().map(view::own_decision).collect();
     ok(to, "applied", wire::Applied { decisions, partition, offset }, freshness)
 }
 

@@ -4,8 +4,8 @@
 use super::{JSON, json, view};
 use crate::broker::{Headers, OutgoingRecord, Record};
 use crate::wire;
-use domain::Decision;
 use domain::fault::Reject;
+use domain::{Decision, Erasure};
 
 pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> OutgoingRecord {
     decision_record(decision.key.as_str(), &view::decision(decision, with_text), topic)
@@ -28,6 +28,18 @@ fn decision_record(key: &str, decision: &wire::Decision<'_>, topic: &str) -> Out
         timestamp_ms: None,
         key: Some(key.into()),
         value: Some(json(decision)),
+        headers: vec![("content-type".to_owned(), JSON.into())],
+    }
+}
+
+/// Builds the receipt of a forget.
+pub fn erasure(erasure: &Erasure, places: &[wire::Place], topic: &str) -> OutgoingRecord {
+    OutgoingRecord {
+        topic: topic.to_owned(),
+        partition: None,
+        timestamp_ms: None,
+        key: Some(erasure.key.as_str().into()),
+        value: Some(json(&view::erasure(erasure, places))),
         headers: vec![("content-type".to_owned(), JSON.into())],
     }
 }

@@ -87,6 +87,7 @@ fn a_decision() -> Decision {
         memory: Some(memory_id(0)),
         related: vec![],
         left: None,
+        salt: None,
         profile: "keepsake".into(),
         at: Time(1_767_323_045_678),
         misrouted: false,

@@ -3,7 +3,13 @@
 
 use super::{Freshness, RecalledMemory, Stats};
 use crate::wire;
-use domain::{Cursor, Decision, Memory, MemoryId, MemoryVersion, Position, Surprise, Time};
+use domain::{
+    Cursor, Decision, Erasure, Memory, MemoryId, MemoryVersion, Position, Surprise, Time,
+};
+
+/// Texts that one receipt lists: 7 MB at 140 bytes each, and the largest message of the topic is
+/// 12 MB.
+const RECEIPT_TEXTS_MAX: usize = 50_000;
 
 pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
     wire::Decision {
@@ -21,10 +27,36 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
         memory: decision.memory.map(id),
         related: ids(&decision.related),
         left: decision.left,
+        salt: None,
         profile: &decision.profile,
         at: moment(decision.at),
         misrouted: decision.misrouted,
         shadow: false,
+    }
+}
+
+/// The decision as the asker is shown it.
+pub fn own_decision(decision: &Decision) -> wire::Decision<'_> {
+    let salt = decision.salt.as_ref().map(domain::Salt::hex);
+    wire::Decision { salt, ..self::decision(decision, true) }
+}
+
+pub fn erasure<'a>(erasure: &'a Erasure, places: &'a [wire::Place]) -> wire::Erasure<'a> {
+    let listed = erasure.texts.iter().take(RECEIPT_TEXTS_MAX);
+    wire::Erasure {
+        name: "erasure",
+        event: event_position(&erasure.event, erasure.event_id.as_deref()),
+        tenant: erasure.key.tenant(),
+        user: erasure.key.user(),
+        target: erasure.target.as_str(),
+        count: erasure.count,
+        left: erasure.left,
+        texts: listed
+            .map(|text| wire::ErasedText { memory: id(text.memory), digest: text.digest_hex() })
+            .collect(),
+        unlisted: erasure.texts.len().saturating_sub(RECEIPT_TEXTS_MAX),
+        places,
+        at: moment(erasure.at),
     }
 }
 

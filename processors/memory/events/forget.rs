@@ -6,9 +6,11 @@ use crate::handled::{FORGET_COSINE, Forgotten, Handled, Meaning};
 use crate::prepared::Part;
 use crate::reads::Reads;
 use crate::staged::Staged;
-use crate::tenant;
+use crate::{straggler, tenant};
 use domain::fault::Result;
-use domain::{Decision, Forget, Memory, Outcome, Vector};
+use domain::{
+    Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome, Salt, Target, Vector,
+};
 use std::collections::BTreeSet;
 use text::Words;
 
@@ -51,8 +53,9 @@ pub fn forget(
         }
         Forget::Everything => doomed = all_where(cx, staged, |_| true)?,
     }
-    let mut ids = erase(cx, staged, &mut handled, key, doomed)?;
-    ids.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
+    let mut erased = erase(cx, staged, &mut handled, key, doomed)?;
+    erased.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
+    let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
     if matches!(forget, Forget::Everything) {
         staged.forget_user(key)?;
         handled.forgotten.push(Forgotten::OfUser(key.clone()));
@@ -66,13 +69,54 @@ pub fn forget(
              send it again"
         ),
     };
+    straggler::remember(cx, staged, forget, &erased)?;
+    let salt = salt(cx);
+    handled.erasure = Some(receipt(cx, forget, &salt, &erased, left));
     handled.decide(Decision {
+        salt: Some(salt),
         memory: ids.first().copied(),
         related: ids,
         left: Some(left),
         ..cx.decision(Outcome::Forgotten, reason)
     });
     Ok(handled)
+}
+
+/// Derives the salt of the receipt from the service's key and the place of the event, so that the
+/// same `forget` has the same receipt however often it is applied.
+fn salt(cx: &Context<'_>) -> Salt {
+    let source = cx.source();
+    let place = [source.partition.to_string(), source.offset.to_string()];
+    Salt::of(cx.settings.marks.secret_digest(&["salt", &source.topic, &place[0], &place[1]]))
+}
+
+fn receipt(
+    cx: &Context<'_>,
+    forget: &Forget,
+    salt: &Salt,
+    erased: &[Memory],
+    left: usize,
+) -> Erasure {
+    let texts = erased.iter().flat_map(|memory| {
+        let earlier = memory.history.iter().map(|revision| &revision.content);
+        let contents = std::iter::once(&memory.content).chain(earlier);
+        contents.map(|content| ErasedText { memory: memory.id, digest: salt.digest(content) })
+    });
+    Erasure {
+        key: cx.key().clone(),
+        event: cx.source().clone(),
+        event_id: cx.event.id.clone(),
+        target: match forget {
+            Forget::Memory(_) => Target::Memory,
+            Forget::Session(_) => Target::Session,
+            Forget::Query(_) => Target::Query,
+            Forget::Everything => Target::Everything,
+        },
+        count: erased.len(),
+        texts: texts.collect(),
+        left,
+        at: cx.event.at,
+    }
 }
 
 fn all_where(

@@ -12,7 +12,8 @@ use crate::prepared::PreparedTurn;
 use crate::reads::Reads;
 use crate::rules::Treatment;
 use crate::staged::Staged;
-use crate::{shadow, withheld};
+use crate::straggler::newer_forgets;
+use crate::{shadow, straggler, withheld};
 use domain::fault::Result;
 use domain::{
     ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Signal,
@@ -47,7 +48,14 @@ pub fn turn(
         handled.decide(cx.decision(Outcome::Dropped, reason_for_no_candidate(cx, turn)));
     }
     let mut last = None;
+    let newer = newer_forgets(cx, staged)?;
+    let mut is_partly_forgotten = false;
     for (candidate, vector) in &prepared.candidates {
+        if newer.cover(&candidate.text) {
+            handled.decide(cx.decision(Outcome::Refused, straggler::REASON));
+            is_partly_forgotten = true;
+            continue;
+        }
         let said = Said { turn, candidate, vector, has_foreign_totals: false };
         // Order matters: the shadow judges the state before this candidate changes it.
         let shadowed = shadow.map(|rules| shadow::judge(cx, staged, said, rules)).transpose()?;
@@ -67,7 +75,10 @@ pub fn turn(
             format!("the turn has {parts} parts, the limit is {kept}: the rest was not looked at"),
         ));
     }
-    add_to_context(cx, staged, prepared, last)?;
+    // A turn of which a part is forgotten is no context: its words would come back as neighbours.
+    if !is_partly_forgotten {
+        add_to_context(cx, staged, prepared, last)?;
+    }
     Ok(handled)
 }
 

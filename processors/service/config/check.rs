@@ -44,6 +44,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("limits.content_bytes_max", config.limits.content_bytes_max),
         ("limits.candidates_max", config.limits.candidates_max),
         ("forget.within_ms", config.forget.within_ms as usize),
+        ("forget.remembered_max", config.forget.remembered_max),
         ("compact.users_max", config.compact.users_max),
         ("compact.proposals_max", config.compact.proposals_max),
         ("conflict.earlier_max", config.conflict.earlier_max),

@@ -73,6 +73,10 @@ impl Topics {
         format!("{}memories", self.prefix)
     }
 
+    pub fn erasures(&self) -> String {
+        format!("{}erasures", self.prefix)
+    }
+
     pub fn dead_letters(&self) -> String {
         format!("{}dead-letters", self.prefix)
     }
@@ -234,6 +238,8 @@ pub struct Limits {
 #[serde(deny_unknown_fields)]
 pub struct Forget {
     pub within_ms: u64,
+    pub remember_ms: u64,
+    pub remembered_max: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

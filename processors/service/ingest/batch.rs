@@ -4,7 +4,7 @@
 use super::Write;
 use crate::metrics::Metrics;
 use domain::fault::{RejectCode, Result};
-use domain::{Decision, Outcome, Time};
+use domain::{Decision, Erasure, Outcome, Time};
 use log::broker::OutgoingRecord;
 use log::decode::Hop;
 use memory::{Forgotten, Handled, Reads, Staged};
@@ -20,6 +20,7 @@ pub struct Batch<'a> {
     shadows: Vec<Decision>,
     unexplained: HashSet<usize>,
     forgotten: Vec<Forgotten>,
+    erasures: Vec<Erasure>,
     /// Dead letters and forwarded copies. `Ingest::outputs` adds decisions and states at the end.
     pub outputs: Vec<OutgoingRecord>,
     pub replies: Vec<OutgoingRecord>,
@@ -65,6 +66,7 @@ impl<'a> Batch<'a> {
             shadows: Vec::new(),
             unexplained: HashSet::new(),
             forgotten: Vec::new(),
+            erasures: Vec::new(),
             outputs: Vec::new(),
             replies: Vec::new(),
             newest: None,
@@ -98,6 +100,7 @@ impl<'a> Batch<'a> {
                 .extend(earlier.filter(|(_, known)| forgotten.covers(known)).map(|(n, _)| n));
             self.forgotten.push(forgotten);
         }
+        self.erasures.extend(handled.erasure);
         self.compact_at = self.compact_at.max(handled.compact_at);
         self.shadows.extend(handled.shadows);
         self.decisions.extend(handled.decisions);
@@ -112,6 +115,7 @@ impl<'a> Batch<'a> {
             shadows: self.shadows,
             unexplained: self.unexplained,
             forgotten: self.forgotten,
+            erasures: self.erasures,
             applied: self.applied,
             counts: self.counts,
             metrics,

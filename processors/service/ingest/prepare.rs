@@ -6,10 +6,10 @@ use super::Ingest;
 use super::batch::Count;
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
-use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Vector};
+use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Time, Vector};
 use log::broker::Record;
 use log::decode::{self, Hop};
-use memory::prepared::Withheld;
+use memory::prepared::{Sent, Withheld};
 use memory::rules::Treatment;
 use memory::withheld::withheld;
 use memory::{Command, Part, Prepared, PreparedTurn};
@@ -253,6 +253,10 @@ impl Undecided {
             is_home: self.is_home,
             is_ordered_here: self.is_ordered_here,
             is_sent_again: hop.is_none() && decode::is_repetition(record),
+            sent: Sent {
+                at: Time(record.timestamp_ms),
+                is_late: hop.is_some() || decode::is_repetition(record),
+            },
         }
     }
 }

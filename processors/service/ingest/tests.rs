@@ -3,6 +3,7 @@
 mod faults;
 mod poison;
 mod shadow;
+mod stragglers;
 mod tenant;
 mod withheld;
 
@@ -132,7 +133,14 @@ impl Bench {
     pub(super) fn arrived(&mut self, out: OutgoingRecord) -> Option<Record> {
         let partition = out.partition.filter(|_| out.topic == "keepsake.events")?;
         let placed = self.record_on(partition, &Value::Null);
-        Some(Record { key: out.key, value: out.value, headers: out.headers, ..placed })
+        let timestamp_ms = out.timestamp_ms.unwrap_or(NOON);
+        Some(Record {
+            timestamp_ms,
+            key: out.key,
+            value: out.value,
+            headers: out.headers,
+            ..placed
+        })
     }
 
     fn outcomes(&mut self, events: &[Value]) -> Vec<&'static str> {

@@ -403,6 +403,7 @@ fn decision_of(memory: &Memory) -> Decision {
         memory: Some(memory.id),
         related: memory.supersedes.clone(),
         left: None,
+        salt: None,
         profile: memory.profile.clone(),
         at: memory.created_at,
         misrouted: false,

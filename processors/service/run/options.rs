@@ -4,6 +4,7 @@ use super::{marks, replier, reply_topics};
 use crate::config::{Config, DurabilityMode};
 use crate::{compact, ingest, recall};
 use log::decode;
+use memory::straggler::ForgetLimits;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice};
 use std::path::PathBuf;
@@ -137,6 +138,14 @@ pub fn ingest(config: &Config) -> ingest::Options {
         forget_query_max: config.limits.forget_query_max,
         history_max: config.limits.history_max,
         skip: config.ingest.skipped().unwrap_or_default(),
+        forget: ForgetLimits {
+            remember_ms: i64::try_from(config.forget.remember_ms).unwrap_or(i64::MAX),
+            remembered_max: config.forget.remembered_max,
+        },
+        erasures: ingest::erasures::Options {
+            topic: config.topics.erasures(),
+            places: ingest::erasures::places(config),
+        },
     }
 }
 

@@ -15,6 +15,12 @@ const HEADERS: usize = 64 << 10;
 const CREATED_WITHIN: Duration = Duration::from_secs(10);
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = DAY_MS / 24;
+/// How long requests and replies are kept.
+pub const REQUESTS_MS: i64 = HOUR_MS;
+pub const DECISIONS_MS: i64 = 7 * DAY_MS;
+pub const DEAD_LETTERS_MS: i64 = 30 * DAY_MS;
+/// Receipts prove for three years what was erased. They hold no text.
+const ERASURES_MS: i64 = 3 * 365 * DAY_MS;
 
 /// Returns the topics that `serve` and `topics create` make.
 pub fn topics(config: &Config) -> Vec<TopicSpec> {
@@ -34,7 +40,7 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
                 ("message.timestamp.type", "CreateTime".to_owned()),
             ],
         ),
-        topic(topics, topics.recalls(), message + HEADERS, &[kept_for(HOUR_MS)]),
+        topic(topics, topics.recalls(), message + HEADERS, &[kept_for(REQUESTS_MS)]),
         topic(
             topics,
             topics.memories(),
@@ -44,9 +50,10 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
                 ("delete.retention.ms", topics.tombstones_ms.to_string()),
             ],
         ),
-        topic(topics, topics.replies(), LARGE, &[kept_for(HOUR_MS)]),
-        topic(topics, topics.decisions(), LARGE, &[kept_for(7 * DAY_MS)]),
-        topic(topics, topics.dead_letters(), message + 2 * HEADERS, &[kept_for(30 * DAY_MS)]),
+        topic(topics, topics.replies(), LARGE, &[kept_for(REQUESTS_MS)]),
+        topic(topics, topics.decisions(), LARGE, &[kept_for(DECISIONS_MS)]),
+        topic(topics, topics.dead_letters(), message + 2 * HEADERS, &[kept_for(DEAD_LETTERS_MS)]),
+        topic(topics, topics.erasures(), LARGE, &[kept_for(ERASURES_MS)]),
     ]
 }
 

@@ -95,6 +95,9 @@ impl Batch<'_> {
             let event = Position { topic: "".into(), partition, offset };
             self.put_or_remove(keys::awaited(key, &event), read_at.map(format::offset_bytes));
         }
+        if let Some(marks) = user.forget_marks {
+            self.put(keys::forget_marks(key), format::forget_marks_bytes(&marks));
+        }
         self.gate(keys::gate(key), user.gate, user.is_gate_removed)
     }
 

@@ -9,6 +9,7 @@
 //! gate       version │ GateV2          seen id  version │ SeenV1
 //! slot       version │ SlotV1          identity version │ IdentityV1
 //! offset     version │ i64             position version │ (i64, i64)
+//! forgets    version │ ForgetMarksV1
 //! ```
 //!
 //! Invariant: every format that was ever written is read forever. To change a record:
@@ -26,7 +27,7 @@ use domain::{
     ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision, Role,
     Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
-use memory::reads::{GateState, SeenBefore, Session, SlotHolder};
+use memory::reads::{ForgetMark, Forgot, GateState, SeenBefore, Session, SlotHolder};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -678,6 +679,55 @@ pub fn slot_bytes(holder: &SlotHolder) -> Vec<u8> {
 pub fn slot(bytes: &[u8]) -> Result<SlotHolder> {
     let record: SlotV1 = decode(bytes)?;
     Ok(SlotHolder { memory: id_of(record.memory), value: record.value.to_owned() })
+}
+
+// ---------------------------------------------------------------- remembered forgets
+
+#[derive(Serialize, Deserialize)]
+struct ForgetMarksV1 {
+    marks: Vec<ForgetMarkV1>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ForgetMarkV1 {
+    at: i64,
+    forgot: ForgotV1,
+}
+
+/// Invariant: variants are only appended, because postcard stores their place.
+#[derive(Serialize, Deserialize)]
+enum ForgotV1 {
+    Everything,
+    Session(u64),
+    Query(Vec<Vec<u64>>),
+    Text(u64),
+}
+
+pub fn forget_marks_bytes(marks: &[ForgetMark]) -> Vec<u8> {
+    let marks = marks.iter().map(|mark| ForgetMarkV1 {
+        at: mark.at.0,
+        forgot: match &mark.forgot {
+            Forgot::Everything => ForgotV1::Everything,
+            Forgot::Session(session) => ForgotV1::Session(*session),
+            Forgot::Query(stems) => ForgotV1::Query(stems.clone()),
+            Forgot::Text(text) => ForgotV1::Text(*text),
+        },
+    });
+    encode(&ForgetMarksV1 { marks: marks.collect() }, 64)
+}
+
+pub fn forget_marks(bytes: &[u8]) -> Result<Vec<ForgetMark>> {
+    let ForgetMarksV1 { marks } = decode(bytes)?;
+    let marks = marks.into_iter().map(|mark| ForgetMark {
+        at: Time(mark.at),
+        forgot: match mark.forgot {
+            ForgotV1::Everything => Forgot::Everything,
+            ForgotV1::Session(session) => Forgot::Session(session),
+            ForgotV1::Query(stems) => Forgot::Query(stems),
+            ForgotV1::Text(text) => Forgot::Text(text),
+        },
+    });
+    Ok(marks.collect())
 }
 
 // ---------------------------------------------------------------- the shard's own

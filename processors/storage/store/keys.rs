@@ -12,6 +12,7 @@
 //! tenant/user/ 'f' name           slot
 //! tenant/user/ 'x' id             id of an event that was seen
 //! tenant/user/ 'w' position       event on its way to the tenant's memories
+//! tenant/user/ 'o'                marks of recent `forget`s
 //! ff key number                   pieces of long values, see `disk.rs`
 //! ```
 //!
@@ -35,6 +36,9 @@ pub const SLOT: u8 = b'f';
 pub const SEEN: u8 = b'x';
 /// The position of an event that changes the tenant's memories and has not come back in order.
 pub const AWAITED: u8 = b'w';
+
+/// The marks of recent `forget`s, by which stragglers are refused. Survive `forget`.
+pub const FORGET_MARKS: u8 = b'o';
 
 pub fn identity() -> Vec<u8> {
     vec![SHARD, b'i']
@@ -96,6 +100,10 @@ pub fn session(key: &UserKey, session: &str) -> Vec<u8> {
 
 pub fn gate(key: &UserKey) -> Vec<u8> {
     all(key, GATE)
+}
+
+pub fn forget_marks(key: &UserKey) -> Vec<u8> {
+    all(key, FORGET_MARKS)
 }
 
 pub fn slot(key: &UserKey, name: &str) -> Vec<u8> {

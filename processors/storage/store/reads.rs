@@ -7,7 +7,8 @@ use super::{Store, format, keys};
 use domain::fault::{Fault, Result};
 use domain::{Memory, MemoryId, UserKey, Vector};
 use memory::reads::{
-    CONTEXT_TURNS, ContextWindow, GateState, Reads, SeenBefore, Session, SlotHolder, Slots,
+    CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session, SlotHolder,
+    Slots,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -192,6 +193,12 @@ impl Reads for Store {
         })
         .map_err(|fault| fault.about(format!("reads the waiting events of {key}")))?;
         Ok(awaited)
+    }
+
+    fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {
+        let Some(bytes) = self.record(&keys::forget_marks(key))? else { return Ok(Vec::new()) };
+        format::forget_marks(&bytes)
+            .map_err(|fault| fault.about(format!("reads the remembered forgets of {key}")))
     }
 }
 

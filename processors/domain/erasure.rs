@@ -1,0 +1,82 @@
+//! The receipt of a `forget`: what was erased, as digests, without a word of it.
+
+use super::{MemoryId, Position, Time, UserKey};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+/// The receipt of one `forget`.
+#[derive(Clone, Debug)]
+pub struct Erasure {
+    pub key: UserKey,
+    pub event: Position,
+    pub event_id: Option<String>,
+    pub target: Target,
+    /// Number of erased memories.
+    pub count: usize,
+    /// Each erased text: the contents of the memories, and their earlier contents.
+    pub texts: Vec<ErasedText>,
+    /// Number of memories that the `forget` matched and did not erase.
+    pub left: usize,
+    pub at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Memory,
+    Session,
+    Query,
+    Everything,
+}
+
+impl Target {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Target::Memory => "memory",
+            Target::Session => "session",
+            Target::Query => "query",
+            Target::Everything => "everything",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasedText {
+    pub memory: MemoryId,
+    pub digest: [u8; 32],
+}
+
+impl ErasedText {
+    pub fn digest_hex(&self) -> String {
+        hex::encode(self.digest)
+    }
+}
+
+/// The salt of one receipt. Only the reply to the `forget` carries it, so the asker can prove what
+/// a receipt is about, and a reader of the topic cannot find a short text by trying.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Salt([u8; 32]);
+
+impl Salt {
+    pub fn of(bytes: [u8; 32]) -> Salt {
+        Salt(bytes)
+    }
+
+    /// HMAC-SHA256 of the text under the salt.
+    pub fn digest(&self, text: &str) -> [u8; 32] {
+        let mut digest =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        digest.update(text.as_bytes());
+        digest.finalize().into_bytes().into()
+    }
+
+    pub fn hex(&self) -> String {
+        hex::encode(self.0)
+    }
+}
+
+/// Hides the salt from logs and panic messages.
+impl std::fmt::Debug for Salt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Salt(…)")
+    }
+}

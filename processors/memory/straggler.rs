@@ -1,0 +1,151 @@
+//! Refuses stragglers: what was said before a `forget` and arrives after it. Such an event was sent
+//! to a wrong partition and is forwarded late, or it was a dead letter and is sent again.
+//!
+//! A `forget` is remembered by its time and by keyed digests: of the session's name, of the stems of
+//! the query, of the erased text. No word of what is to be forgotten is stored.
+//!
+//! The rule prefers to let pass. An event that reaches its user's partition directly, after the
+//! `forget`, is never a straggler, whatever time its sender gives: the log is the only clock that
+//! both share, a phone may be slow, and an import of old conversations after a `forget` is a wish.
+//! A straggler is refused only if its record is older than that of the `forget`.
+
+use super::context::Context;
+use super::reads::{ForgetMark, Forgot, Reads};
+use super::staged::Staged;
+use domain::fault::Result;
+use domain::{Forget, Memory, SigningKey, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use text::{Language, Words};
+
+/// Limits for remembering.
+#[derive(Clone, Copy, Debug)]
+pub struct ForgetLimits {
+    /// Milliseconds for which a `forget` is remembered, by its own time.
+    pub remember_ms: i64,
+    /// Number of `forget`s that are remembered for one user.
+    pub remembered_max: usize,
+}
+
+/// Stems of a query that are remembered. A query of more words is remembered not at all: no other
+/// text has all of them.
+const QUERY_STEMS_MAX: usize = 64;
+
+pub const REASON: &str = "was said before a forget that covers it, and came after it: forgotten";
+
+/// Remembers a `forget`, and removes marks that are too old or too many.
+pub fn remember(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    forget: &Forget,
+    erased: &[Memory],
+) -> Result<()> {
+    let key = cx.settings.marks;
+    let at = cx.event.at.min(cx.sent.at);
+    let forgot: Vec<Forgot> = match forget {
+        Forget::Everything => vec![Forgot::Everything],
+        Forget::Session(session) => vec![Forgot::Session(short(key, &["session", session]))],
+        Forget::Query(query) => query_stems(key, query).map(Forgot::Query).into_iter().collect(),
+        Forget::Memory(_) => {
+            erased.iter().map(|memory| Forgot::Text(text_digest(key, &memory.content))).collect()
+        }
+    };
+    let mut marks = staged.forget_marks(cx.key())?;
+    let newest = marks.iter().map(|mark| mark.at).fold(at, Time::max);
+    let oldest = newest.plus_ms(-cx.settings.forget.remember_ms);
+    let is_everything = matches!(forget, Forget::Everything);
+    marks.retain(|mark| {
+        mark.at >= oldest
+            && !(is_everything && mark.at <= at)
+            && !(mark.at <= at && forgot.contains(&mark.forgot))
+    });
+    marks.extend(forgot.into_iter().map(|forgot| ForgetMark { at, forgot }));
+    marks.sort_by_key(|mark| mark.at);
+    // The mark of everything is the last to go: it covers the most.
+    while marks.len() > cx.settings.forget.remembered_max.max(1) {
+        let first = marks.iter().position(|mark| mark.forgot != Forgot::Everything);
+        marks.remove(first.unwrap_or(0));
+    }
+    staged.put_forget_marks(cx.key(), marks);
+    Ok(())
+}
+
+/// The `forget`s that were sent after an event and applied before it. Empty for an event that is no
+/// straggler.
+#[derive(Default)]
+pub struct Newer {
+    marks: Vec<ForgetMark>,
+    key: Option<SigningKey>,
+    is_covered: bool,
+}
+
+pub fn newer_forgets(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Newer> {
+    if !cx.sent.is_late {
+        return Ok(Newer::default());
+    }
+    let key = cx.settings.marks;
+    let mut marks = staged.forget_marks(cx.key())?;
+    marks.retain(|mark| cx.sent.at < mark.at);
+    let session = cx.session().map(|session| Forgot::Session(short(key, &["session", session])));
+    let is_covered = marks
+        .iter()
+        .any(|mark| mark.forgot == Forgot::Everything || session.as_ref() == Some(&mark.forgot));
+    Ok(Newer { marks, key: Some(key.clone()), is_covered })
+}
+
+impl Newer {
+    /// True if one of them covers the event, whatever it says.
+    pub fn cover_all(&self) -> bool {
+        self.is_covered
+    }
+
+    /// True if one of them covers this text.
+    pub fn cover(&self, content: &str) -> bool {
+        if self.is_covered {
+            return true;
+        }
+        let Some(key) = self.key.as_ref().filter(|_| !self.marks.is_empty()) else { return false };
+        let text = text_digest(key, content);
+        let words = Words::of(content);
+        let language = words.language().unwrap_or(Language::ENGLISH);
+        let stems: BTreeSet<u64> =
+            words.stems_in(language).iter().map(|stem| stem_digest(key, language, stem)).collect();
+        self.marks.iter().any(|mark| match &mark.forgot {
+            Forgot::Everything | Forgot::Session(_) => false,
+            Forgot::Text(erased) => *erased == text,
+            Forgot::Query(by_language) => {
+                by_language.iter().any(|query| query.iter().all(|stem| stems.contains(stem)))
+            }
+        })
+    }
+}
+
+/// The stems of a query in each language, since the language of a later text is not known yet.
+fn query_stems(key: &SigningKey, query: &str) -> Option<Vec<Vec<u64>>> {
+    let words = Words::of(query);
+    let languages = std::iter::once(Language::ENGLISH).chain(Language::others());
+    let stems: Vec<Vec<u64>> = languages
+        .map(|language| {
+            let stems = words.stems_in(language);
+            let digests: BTreeMap<&str, u64> =
+                stems.iter().map(|stem| (stem, stem_digest(key, language, stem))).collect();
+            digests.into_values().collect()
+        })
+        .collect();
+    stems.iter().all(|stems| (1..=QUERY_STEMS_MAX).contains(&stems.len())).then_some(stems)
+}
+
+fn stem_digest(key: &SigningKey, language: Language, stem: &str) -> u64 {
+    short(key, &["stem", &language.to_string(), stem])
+}
+
+/// Two texts with the same words have the same digest.
+fn text_digest(key: &SigningKey, content: &str) -> u64 {
+    let words = Words::of(content);
+    short(key, &["text", words.stems_in(Language::ENGLISH).joined()])
+}
+
+/// Eight bytes tell some thousand digests of a user apart.
+fn short(key: &SigningKey, parts: &[&str]) -> u64 {
+    let digest = key.secret_digest(parts);
+    u64::from_be_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
+}

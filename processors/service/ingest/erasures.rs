@@ -1,0 +1,55 @@
+//! The places that the receipt of a `forget` names: where bytes of an erased text may still be, and
+//! for how long.
+
+use crate::config::Config;
+use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS};
+use log::wire::Place;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub topic: String,
+    pub places: Vec<Place>,
+}
+
+/// Lists the places with their time limits as Keepsake sets them. A topic that somebody else made
+/// may keep its records longer.
+pub fn places(config: &Config) -> Vec<Place> {
+    let topics = &config.topics;
+    let within = i64::try_from(config.forget.within_ms).unwrap_or(i64::MAX);
+    let place = |place: String, within_ms: Option<i64>, what: &'static str| Place {
+        place,
+        within_ms,
+        what,
+    };
+    vec![
+        place(
+            "store and index".into(),
+            Some(within),
+            "the files of the process that owns the user, until they are written anew",
+        ),
+        place(
+            "copies on other machines".into(),
+            None,
+            "stand-by copies and disks of former owners, until they follow or are removed",
+        ),
+        place(
+            topics.memories(),
+            Some(within),
+            "earlier states of the memories, until the broker compacts the topic",
+        ),
+        place(
+            topics.events(),
+            None,
+            "the sender's own records, and the summaries that Keepsake proposed",
+        ),
+        place(topics.decisions(), Some(DECISIONS_MS), "decisions about the erased texts"),
+        place(topics.dead_letters(), Some(DEAD_LETTERS_MS), "records that were refused"),
+        place(topics.recalls(), Some(REQUESTS_MS), "requests that quote the erased texts"),
+        place(topics.replies(), Some(REQUESTS_MS), "replies that quote the erased texts"),
+        place(
+            "backups, mirrors and reply topics of applications".into(),
+            None,
+            "outside of Keepsake, which neither knows nor reaches them",
+        ),
+    ]
+}
