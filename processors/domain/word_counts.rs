@@ -64,6 +64,17 @@ impl UserWordCounts {
         }
     }
 
+    /// Takes back one `add`. Words that share the counter then count one less, too.
+    pub fn remove(&mut self, stem: &str) {
+        let counter = counter(stem);
+        let count = self.at(counter);
+        if count > 0 {
+            self.set(counter, count - 1);
+            self.used -= usize::from(count == 1);
+            self.total = self.total.saturating_sub(1);
+        }
+    }
+
     fn halve(&mut self) {
         // Shifts both counters of a byte at once; the mask removes the bit that would cross from
         // the upper counter into the lower one.

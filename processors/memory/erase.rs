@@ -9,9 +9,9 @@ use super::reads::Reads;
 use super::staged::Staged;
 use super::summaries::plan_again;
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Position, UserKey};
+use domain::{Memory, MemoryId, Position, Role, UserKey};
 use std::collections::{BTreeSet, HashSet};
-use text::split;
+use text::{Words, split};
 
 /// Returns the erased memories, the summaries that went with them included.
 pub fn erase(
@@ -50,6 +50,10 @@ pub fn erase(
         }
         slots::release(staged, memory)?;
         staged.forget_window(key, memory.session.as_deref());
+        // Only judged turns were counted, see `Learned`.
+        if memory.surprise.is_some() && memory.role == Role::User {
+            staged.remove_own_words(key, &Words::of(&memory.content).stems())?;
+        }
         staged.remove_memory(&memory.key, memory.id)?;
     }
     for memory in &reopened {

@@ -152,6 +152,13 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
+    /// Takes the words of an erased turn out of the counts.
+    pub fn remove_own_words(&mut self, key: &UserKey, stems: &Stems) -> Result<()> {
+        let words = Arc::make_mut(&mut self.gate_mut(key)?.words);
+        stems.iter().for_each(|stem| words.remove(stem));
+        Ok(())
+    }
+
     pub fn push_score(&mut self, key: &UserKey, score: f32) -> Result<()> {
         self.gate_mut(key)?.push(score);
         Ok(())

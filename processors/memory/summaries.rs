@@ -12,7 +12,7 @@ pub const SUMMARY: &str = "summary";
 pub fn retract_summaries(staged: &mut Staged<'_>, key: &UserKey, of: MemoryId) -> Result<()> {
     let mut stale = Vec::new();
     staged.memories(key, &mut |memory| {
-        if memory.covers.contains(&of) {
+        if memory.kind.as_str() == SUMMARY && memory.covers.contains(&of) {
             stale.push(memory);
         }
         true

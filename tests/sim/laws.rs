@@ -39,6 +39,7 @@ type Feed = BTreeMap<(i32, Vec<u8>), Option<Vec<u8>>>;
 struct Fold {
     shards: Arc<Shards>,
     decisions: CommittedOffsets,
+    erasures: CommittedOffsets,
     dead_letters: CommittedOffsets,
     forwarded: CommittedOffsets,
     feed: Feed,
@@ -50,6 +51,7 @@ struct End {
     shards: Vec<Arc<Shard>>,
     events: Vec<Vec<Record>>,
     decisions: Vec<Record>,
+    erasures: Vec<Record>,
     dead_letters: Vec<Record>,
     receipts: Vec<Record>,
     memories: Vec<Vec<Record>>,
@@ -92,6 +94,7 @@ impl End {
             shards: shards.collect::<Result<_, _>>()?,
             events: records(world, &topics.events())?,
             decisions: records(world, &topics.decisions())?.concat(),
+            erasures: records(world, &topics.erasures())?.concat(),
             dead_letters: records(world, &topics.dead_letters())?.concat(),
             receipts: records(world, &topics.replies())?.concat(),
             memories: records(world, &topics.memories())?,
@@ -107,6 +110,7 @@ impl Fold {
         let mut fold = Fold {
             shards: shards.clone(),
             decisions: CommittedOffsets::new(),
+            erasures: CommittedOffsets::new(),
             dead_letters: CommittedOffsets::new(),
             forwarded: CommittedOffsets::new(),
             feed: Feed::new(),
@@ -134,6 +138,8 @@ impl Fold {
         let OutgoingRecord { topic, partition, key, value, headers, .. } = output;
         if topic == topics.decisions() {
             count(&mut self.decisions, 0, (key, value, headers));
+        } else if topic == topics.erasures() {
+            count(&mut self.erasures, 0, (key, value, headers));
         } else if topic == topics.dead_letters() {
             count(&mut self.dead_letters, 0, (key, value, headers));
         } else if topic == topics.events() {
@@ -234,6 +240,7 @@ fn shards_equal_the_fold(end: &End, fold: &Fold) -> Law {
 
 fn topics_equal_the_fold(sent: &[Sent], end: &End, fold: &Fold) -> Law {
     compare("decisions", &written(end.decisions.iter(), |_| 0), &fold.decisions)?;
+    compare("receipts of forgets", &written(end.erasures.iter(), |_| 0), &fold.erasures)?;
     compare("dead letters", &written(end.dead_letters.iter(), |_| 0), &fold.dead_letters)?;
     let sent: BTreeSet<At> = sent.iter().map(|sent| sent.place).collect();
     let forwarded = end.events.iter().flatten().filter(|record| {

@@ -7,6 +7,8 @@ use domain::{
     Cursor, Decision, Erasure, Memory, MemoryId, MemoryVersion, Position, Surprise, Time,
 };
 
+const UNQUOTED: &str = "left out, because it quotes what was said";
+
 /// Texts that one receipt lists: 7 MB at 140 bytes each, and the largest message of the topic is
 /// 12 MB.
 const RECEIPT_TEXTS_MAX: usize = 50_000;
@@ -15,7 +17,7 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
     wire::Decision {
         name: "decision",
         outcome: decision.outcome.as_str(),
-        reason: &decision.reason,
+        reason: reason(decision, with_text),
         event: event_position(&decision.event, decision.event_id.as_deref()),
         tenant: decision.key.tenant(),
         user: decision.key.user(),
@@ -33,6 +35,12 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
         misrouted: decision.misrouted,
         shadow: false,
     }
+}
+
+/// The reason, or, without texts, the fact that it quotes a memory: the words around a quotation
+/// may be of the memory too.
+fn reason(decision: &Decision, with_text: bool) -> &str {
+    if with_text || !decision.reason.contains('"') { &decision.reason } else { UNQUOTED }
 }
 
 /// The decision as the asker is shown it.

@@ -160,7 +160,12 @@ fn meant(
     let mut beside = Vec::new();
     let mut left = 0;
     staged.memories(key, &mut |mut memory| {
-        if near.contains(&memory.id) || meaning.has_words_in(&memory.content) {
+        // A memory made of others, as an episode, also quotes them in its metadata.
+        let quotes = || {
+            let mut quoted = memory.metadata.values();
+            !memory.covers.is_empty() && quoted.any(|text| meaning.has_words_in(text))
+        };
+        if near.contains(&memory.id) || meaning.has_words_in(&memory.content) || quotes() {
             if meant.len() < cx.settings.forget_query_max {
                 meant.push(memory);
             } else {

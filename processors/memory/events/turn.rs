@@ -52,7 +52,9 @@ pub fn turn(
     let mut is_partly_forgotten = false;
     for (candidate, vector) in &prepared.candidates {
         if newer.cover(&candidate.text) {
-            handled.decide(cx.decision(Outcome::Refused, straggler::REASON));
+            if !is_partly_forgotten {
+                handled.decide(cx.decision(Outcome::Refused, straggler::REASON));
+            }
             is_partly_forgotten = true;
             continue;
         }

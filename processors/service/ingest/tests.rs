@@ -2,6 +2,7 @@
 
 mod faults;
 mod poison;
+mod forgotten;
 mod shadow;
 mod stragglers;
 mod tenant;
