@@ -1,8 +1,8 @@
 //! Tests ingest without threads and without a broker: records in, effects out, applied by hand.
 
 mod faults;
-mod poison;
 mod forgotten;
+mod poison;
 mod shadow;
 mod stragglers;
 mod tenant;
