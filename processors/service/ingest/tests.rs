@@ -5,6 +5,7 @@ mod forgotten;
 mod poison;
 mod shadow;
 mod stragglers;
+mod survival;
 mod tenant;
 mod withheld;
 
