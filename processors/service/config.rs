@@ -31,6 +31,7 @@ pub struct Config {
     pub http: Http,
     pub ingest: Ingest,
     pub recall: Recall,
+    pub quota: Quota,
     pub rerank: Rerank,
     pub index: Index,
     pub compact: Compact,
@@ -113,6 +114,8 @@ mod tests {
             ("KEEPSAKE__HTTP__LISTEN", "nowhere", "http.listen"),
             ("KEEPSAKE__INGEST__SKIP", "3:12,3-13", "ingest.skip"),
             ("KEEPSAKE__INGEST__SKIP", "3:-1", "ingest.skip"),
+            ("KEEPSAKE__QUOTA__RECALLS_PER_SECOND", "-1", "quota.recalls_per_second"),
+            ("KEEPSAKE__QUOTA__TENANTS__ACME__RECALLS", "9", "quota.tenants.acme.recalls"),
         ] {
             let error = loaded(&[(name, value)]).expect_err(name);
             assert!(error.to_string().contains(named), "{name}: {error}");

@@ -13,3 +13,4 @@ pub mod run;
 pub mod config;
 pub mod metrics;
 pub mod profile;
+pub mod quota;

@@ -60,6 +60,7 @@ pub struct Metrics {
     matches: IntCounterVec,
     prompt_tokens: Histogram,
     waiting_requests: IntGauge,
+    over_quota: IntCounterVec,
     // Storage
     memories_tail: IntGaugeVec,
     settle_seconds: Histogram,
@@ -273,6 +274,12 @@ impl Metrics {
             ),
             waiting_requests: r
                 .gauge("keepsake_waiting_requests", "Requests waiting for their minimum offset"),
+            over_quota: r.counters(
+                "keepsake_over_quota_total",
+                "Requests refused because their tenant or user has its share: \
+                 recalls-per-second or waiting, by reason",
+                &["reason"],
+            ),
             memories_tail: r.gauges(
                 "keepsake_index_tail_documents",
                 "Changes in the in-memory segment of the text index, not flushed yet, by \
@@ -436,6 +443,10 @@ impl Metrics {
 
     pub fn reply_dropped(&self, reason: &str) {
         self.replies_dropped.with_label_values(&[reason]).inc();
+    }
+
+    pub fn over_quota(&self, reason: &str) {
+        self.over_quota.with_label_values(&[reason]).inc();
     }
 
     pub fn batch_cut(&self) {

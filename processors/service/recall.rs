@@ -10,11 +10,15 @@
 //! polls and publishes.
 //!
 //! - A request on the wrong partition is forwarded once.
+//! - Requests that are ready are answered one of each tenant and user in turn (`fair.rs`); a tenant
+//!   over its `quota` is refused.
 //! - A request with `keepsake-min-offset` waits until ingest has applied that offset, or until its
-//!   partition is restored; at most `waiting_max` requests wait.
+//!   partition is restored; at most `waiting_max` requests wait, and a share of them for each user
+//!   and tenant.
 //! - Past its deadline, a request gets an error, or a partial reply if some queries are answered.
 
 mod ask;
+mod fair;
 mod hits;
 pub mod rerank;
 pub mod returned;
@@ -23,8 +27,10 @@ pub mod word_vectors;
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::profile::Profiles;
+use crate::quota::{self, Rate};
 use domain::fault::{Reject, RejectCode};
 use domain::{CosineScale, ForwardReason, Now, ReplyTo, Request, RequestKind, Time};
+use fair::FairQueue;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
 use log::decode::{self, Hop};
@@ -48,6 +54,14 @@ pub struct Options {
     pub token_budget_max: usize,
     pub min_offset_ms: i64,
     pub waiting_max: usize,
+    /// Waiting requests of one user, and of one tenant.
+    pub waiting_user_max: usize,
+    pub waiting_tenant_max: usize,
+    /// Requests that are read before they are answered, and their bytes.
+    pub ready_max: usize,
+    pub ready_bytes_max: usize,
+    /// Requests of a tenant in a second.
+    pub rate: quota::Limits,
     pub silence_ms: i64,
     pub returned: returned::Options,
     pub word_vectors: word_vectors::Options,
@@ -67,6 +81,11 @@ pub struct Recall {
     reranking: Option<Reranking>,
     word_vectors: WordVectors,
     waiting: VecDeque<WaitingRequest>,
+    /// Time of the last look at the waiting requests.
+    looked_ms: i64,
+    ready: FairQueue<PendingRequest>,
+    ready_bytes: usize,
+    rate: Rate,
     /// The offset after the newest request read, by partition.
     read: BTreeMap<i32, i64>,
     returned: Returned,
@@ -78,6 +97,7 @@ struct PendingRequest {
     to: ReplyTo,
     partition: i32,
     offset: i64,
+    bytes: usize,
     /// For the durations in metrics and replies. Deadlines use `Recall::clock`.
     began: Instant,
     misrouted: bool,
@@ -100,6 +120,7 @@ impl Recall {
         metrics: Arc<Metrics>,
     ) -> Recall {
         let word_vectors = WordVectors::new(options.word_vectors);
+        let rate = Rate::new(options.rate.clone());
         Recall {
             options,
             profiles,
@@ -112,6 +133,10 @@ impl Recall {
             reranking: None,
             word_vectors,
             waiting: VecDeque::new(),
+            looked_ms: i64::MIN,
+            ready: FairQueue::default(),
+            ready_bytes: 0,
+            rate,
             read: BTreeMap::new(),
             returned: Returned::default(),
         }
@@ -126,16 +151,33 @@ impl Recall {
         Recall { clock, ..self }
     }
 
-    /// Takes a request, if there is one, and answers the waiting requests that can go on.
+    /// Takes a request, if there is one, and answers the next of those that are ready.
     pub fn step(&mut self, now: Now, record: Option<Record>) -> Vec<OutgoingRecord> {
-        let mut out = self.answer_waiting(now);
-        if let Some(record) = record {
-            self.read.insert(record.partition, record.offset + 1);
-            out.extend(self.take(now, record));
+        let mut out = self.wake(now);
+        out.extend(record.into_iter().flat_map(|record| self.read(record)));
+        if let Some(pending) = self.ready.pop() {
+            self.ready_bytes -= pending.bytes;
+            out.extend(self.answer_or_wait(now, pending));
         }
         self.metrics.waiting(self.waiting.len());
         out.extend(self.returned.due(now.wall, &self.options.returned));
         out
+    }
+
+    /// Takes a request, to be answered in a later step. Returns its reply if it is refused at once.
+    pub fn read(&mut self, record: Record) -> Vec<OutgoingRecord> {
+        self.read.insert(record.partition, record.offset + 1);
+        self.take(record)
+    }
+
+    pub fn has_ready(&self) -> bool {
+        self.ready.len() > 0
+    }
+
+    /// True if no more requests must be read before some are answered.
+    pub fn is_full(&self) -> bool {
+        self.ready.len() >= self.options.ready_max
+            || self.ready_bytes >= self.options.ready_bytes_max
     }
 
     /// Returns the records that later steps would have sent. Called once, at shutdown.
@@ -151,7 +193,8 @@ impl Recall {
     /// may commit up to here.
     pub fn answered(&self) -> Vec<(i32, i64)> {
         let mut answered = self.read.clone();
-        for WaitingRequest { pending, .. } in &self.waiting {
+        let waiting = self.waiting.iter().map(|waiting| &waiting.pending);
+        for pending in waiting.chain(self.ready.iter()) {
             answered
                 .entry(pending.partition)
                 .and_modify(|offset| *offset = pending.offset.min(*offset));
@@ -163,9 +206,22 @@ impl Recall {
     pub fn give_up(&mut self, partitions: &[i32]) {
         self.waiting.retain(|waiting| !partitions.contains(&waiting.pending.partition));
         self.read.retain(|partition, _| !partitions.contains(partition));
+        let mut ready = std::mem::take(&mut self.ready);
+        self.ready_bytes = 0;
+        while let Some(pending) = ready.pop() {
+            if !partitions.contains(&pending.partition) {
+                self.make_ready(pending);
+            }
+        }
     }
 
-    fn take(&mut self, now: Now, record: Record) -> Vec<OutgoingRecord> {
+    fn make_ready(&mut self, pending: PendingRequest) {
+        self.ready_bytes += pending.bytes;
+        let key = pending.request.key.clone();
+        self.ready.push(&key, pending);
+    }
+
+    fn take(&mut self, record: Record) -> Vec<OutgoingRecord> {
         let began = Instant::now();
         let decoded = decode::request(&record, &self.options.decode);
         let to = decoded.reply.unwrap_or_default();
@@ -181,10 +237,22 @@ impl Recall {
             to,
             partition: record.partition,
             offset: record.offset,
+            bytes: record.value.as_ref().map_or(0, Vec::len),
             began,
             misrouted: decoded.hop.is_some(),
         };
-        self.answer_or_wait(now, pending).into_iter().collect()
+        let tenant = pending.request.key.tenant();
+        if let Err(wait_ms) = self.rate.take(tenant, self.clock.steady_ms()) {
+            let what = format!(
+                "the tenant asks more than {} times a second (quota.recalls_per_second): ask \
+                 again in {wait_ms} ms",
+                self.rate.limit(tenant)
+            );
+            self.metrics.over_quota("recalls-per-second");
+            return vec![self.refuse(&pending, &Reject::new(RejectCode::Overloaded, what))];
+        }
+        self.make_ready(pending);
+        Vec::new()
     }
 
     fn reject(
@@ -251,16 +319,36 @@ impl Recall {
     }
 
     fn wait(&mut self, now: Now, pending: PendingRequest, offset: i64) -> Option<OutgoingRecord> {
-        if self.waiting.len() >= self.options.waiting_max {
-            let reject = Reject::new(
-                RejectCode::Overloaded,
-                format!("{} requests already wait for their offset", self.waiting.len()),
-            );
+        if let Some(reject) = self.no_room_to_wait(&pending) {
             return Some(self.refuse(&pending, &reject));
         }
         let until = now.wall.plus_ms(self.options.min_offset_ms).min(pending.request.deadline);
         self.waiting.push_back(WaitingRequest { pending, until, offset });
         None
+    }
+
+    /// The limit that another waiting request would exceed.
+    fn no_room_to_wait(&self, pending: &PendingRequest) -> Option<Reject> {
+        let key = &pending.request.key;
+        let waiting = || self.waiting.iter().map(|waiting| &waiting.pending.request.key);
+        let of_user = waiting().filter(|other| *other == key).count();
+        let of_tenant = waiting().filter(|other| other.tenant() == key.tenant()).count();
+        let Options { waiting_max, waiting_user_max, waiting_tenant_max, .. } = self.options;
+        let (who, count, option) = if of_user >= waiting_user_max {
+            ("of this user ", of_user, "recall.waiting_user_max")
+        } else if of_tenant >= waiting_tenant_max {
+            ("of this tenant ", of_tenant, "recall.waiting_tenant_max")
+        } else if self.waiting.len() >= waiting_max {
+            ("", self.waiting.len(), "recall.waiting_max")
+        } else {
+            return None;
+        };
+        self.metrics.over_quota("waiting");
+        let what = format!(
+            "{count} requests {who}already wait for their offset ({option}): ask again in {} ms",
+            self.options.min_offset_ms
+        );
+        Some(Reject::new(RejectCode::Overloaded, what))
     }
 
     fn unavailable(&self, partition: i32) -> Reject {
@@ -274,14 +362,19 @@ impl Recall {
         Reject::new(RejectCode::Unavailable, message)
     }
 
-    /// Answers the waiting requests that can go on, and refuses those that have waited too long, in
-    /// the order of their arrival.
-    fn answer_waiting(&mut self, now: Now) -> Vec<OutgoingRecord> {
+    /// Makes the waiting requests ready that can go on, and refuses those that have waited too long,
+    /// in the order of their arrival. While others are ready, looks once in a millisecond.
+    fn wake(&mut self, now: Now) -> Vec<OutgoingRecord> {
         let mut out = Vec::new();
+        let at_ms = self.clock.steady_ms();
+        if self.has_ready() && at_ms == self.looked_ms {
+            return out;
+        }
+        self.looked_ms = at_ms;
         for WaitingRequest { pending, until, offset } in std::mem::take(&mut self.waiting) {
             match self.shard(pending.partition) {
                 Some(shard) if shard.has_applied(&pending.request.key, offset) => {
-                    out.push(self.answer(now, &shard, pending))
+                    self.make_ready(pending)
                 }
                 Some(_) if now.wall >= until => {
                     let message = format!("offset {offset} was not applied in time");

@@ -28,6 +28,10 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("recall.terms_max", config.recall.terms_max),
         ("recall.kinds_max", config.recall.kinds_max),
         ("recall.waiting_max", config.recall.waiting_max),
+        ("recall.waiting_user_max", config.recall.waiting_user_max),
+        ("recall.waiting_tenant_max", config.recall.waiting_tenant_max),
+        ("recall.ready_max", config.recall.ready_max),
+        ("recall.ready_bytes_max", config.recall.ready_bytes_max),
         ("limits.feedback_max", config.limits.feedback_max),
         ("rerank.top", config.rerank.top),
         ("rerank.batch", config.rerank.batch),
@@ -59,6 +63,14 @@ pub fn check(config: &Config) -> Result<(), String> {
         return Err(format!(
             "ingest.skip: \"{name}\" is no record; write partition:offset, for example \"3:1234\""
         ));
+    }
+    if let Err(path) = config.quota.recalls() {
+        return Err(format!(
+            "{path}: is no quota; write [quota.tenants.NAME] with recalls_per_second = a number"
+        ));
+    }
+    if !(0.0..).contains(&config.quota.recalls_per_second) {
+        return Err("quota.recalls_per_second: must be at least 0".into());
     }
     let share = config.ingest.dead_letters_share_max;
     if !(0.0..=1.0).contains(&share) {

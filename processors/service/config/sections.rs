@@ -2,8 +2,9 @@
 //! option needs a field here, and a line with its unit and its reason there.
 
 use super::layers::leaves;
+use crate::quota;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use toml::{Table, Value};
 
@@ -174,8 +175,42 @@ pub struct Recall {
     pub deadline_ms_max: i64,
     pub min_offset_ms: i64,
     pub waiting_max: usize,
+    pub waiting_user_max: usize,
+    pub waiting_tenant_max: usize,
+    pub ready_max: usize,
+    pub ready_bytes_max: usize,
     pub returned_ms: i64,
     pub returned_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    pub recalls_per_second: f64,
+    /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
+    pub tenants: Table,
+}
+
+impl Quota {
+    /// Returns the limits of recalls, or the path of an option that is none.
+    pub fn recalls(&self) -> Result<quota::Limits, String> {
+        let mut by_tenant = BTreeMap::new();
+        for (path, value) in leaves(&self.tenants) {
+            let number = match &value {
+                Value::Integer(number) => Some(*number as f64),
+                Value::Float(number) => Some(*number),
+                Value::String(text) => text.trim().parse().ok(),
+                _ => None,
+            };
+            match (path.rsplit_once('.'), number) {
+                (Some((tenant, "recalls_per_second")), Some(number)) if number >= 0.0 => {
+                    by_tenant.insert(tenant.to_owned(), number);
+                }
+                _ => return Err(format!("quota.tenants.{path}")),
+            }
+        }
+        Ok(quota::Limits { standard: self.recalls_per_second, by_tenant })
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

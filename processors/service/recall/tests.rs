@@ -157,3 +157,120 @@ fn the_time_a_request_waited_counts_once_against_its_deadline() {
     let replies = bench.step(None);
     assert_ne!(replies[0]["partial"], true, "at most 600 ms are left: {}", replies[0]);
 }
+
+/// A request for statistics, which needs no memory.
+fn stats_of(tenant: &str, user: &str, offset: i64) -> Record {
+    record(offset, &json!({"type": "stats", "tenant": tenant, "user": user}))
+}
+
+/// Reads the records and returns their replies, in the order of the answers.
+fn answered(bench: &mut Bench, records: Vec<Record>) -> Vec<Value> {
+    let mut replies: Vec<OutgoingRecord> =
+        records.into_iter().flat_map(|record| bench.recall.read(record)).collect();
+    bench.shards.polled();
+    let wall = bench.clock.wall();
+    while bench.recall.has_ready() {
+        replies.extend(bench.recall.step(Now { wall, events: wall }, None));
+    }
+    replies
+        .iter()
+        .map(|reply| {
+            let body: Value =
+                serde_json::from_slice(reply.value.as_deref().expect("a reply")).expect("JSON");
+            let echo = reply.headers.iter().find(|(name, _)| name == "correlation-id");
+            let id = echo.map(|(_, id)| String::from_utf8_lossy(id).into_owned());
+            json!({"id": id, "code": body["error"]["code"], "message": body["error"]["message"]})
+        })
+        .collect()
+}
+
+fn with_id(mut record: Record, id: &str) -> Record {
+    record.headers.push(("correlation-id".into(), id.as_bytes().to_vec()));
+    record
+}
+
+#[test]
+fn law_nobody_suffers_from_many_requests_of_another_tenant() {
+    let mut bench = Bench::new(10);
+    let mut records: Vec<Record> = (0..50)
+        .map(|n| with_id(stats_of("flood", &format!("user {}", n % 5), n), "flood"))
+        .collect();
+    records.push(with_id(stats_of("calm", "mia", 50), "calm"));
+    let replies = answered(&mut bench, records);
+    let place = replies.iter().position(|reply| reply["id"] == "calm");
+    assert_eq!((place, replies.len()), (Some(1), 51), "one answer is before it, and none is lost");
+    assert_eq!(bench.recall.answered(), [(0, 51)]);
+}
+
+#[test]
+fn a_request_that_is_read_and_not_answered_is_not_committed() {
+    let mut bench = Bench::new(10);
+    assert!(bench.recall.read(stats_of("acme", "mia", 7)).is_empty());
+    assert!(bench.recall.read(stats_of("acme", "mia", 8)).is_empty());
+    assert_eq!(bench.recall.answered(), [(0, 7)]);
+    bench.step(None);
+    assert_eq!(bench.recall.answered(), [(0, 8)]);
+    bench.recall.give_up(&[0]);
+    assert!(!bench.recall.has_ready() && bench.recall.answered().is_empty());
+}
+
+#[test]
+fn a_tenant_over_its_quota_is_told_when_to_ask_again() {
+    let mut bench = Bench::new(10);
+    let limits = quota::Limits { standard: 0.0, by_tenant: [("flood".to_owned(), 5.0)].into() };
+    bench.recall.rate = Rate::new(limits);
+    let mut records: Vec<Record> =
+        (0..20).map(|n| with_id(stats_of("flood", "bo", n), "flood")).collect();
+    records.extend((20..40).map(|n| with_id(stats_of("calm", "mia", n), "calm")));
+    let replies = answered(&mut bench, records);
+    let refused: Vec<&Value> =
+        replies.iter().filter(|reply| reply["code"] == "overloaded").collect();
+    assert_eq!((refused.len(), replies.len()), (15, 40));
+    for reply in refused {
+        let message = reply["message"].as_str().unwrap_or_default();
+        assert_eq!(reply["id"], "flood");
+        assert!(
+            message.contains("quota.recalls_per_second") && message.contains("in 200 ms"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
+    let mut bench = Bench::new(10);
+    bench.recall.options.waiting_max = 6;
+    bench.recall.options.waiting_tenant_max = 4;
+    bench.recall.options.waiting_user_max = 2;
+    let waits = |tenant: &str, user: &str, offset| {
+        let mut record = with_id(stats_of(tenant, user, offset), user);
+        record.headers.push(("keepsake-min-offset".into(), b"999999".to_vec()));
+        record
+    };
+    let records = [
+        ("flood", "a", 3),
+        ("flood", "b", 2),
+        ("flood", "c", 1),
+        ("calm", "d", 1),
+        ("calm", "e", 1),
+        ("calm", "f", 1),
+    ];
+    let records = records.iter().flat_map(|(tenant, user, count)| {
+        (0..*count).map(|n| waits(tenant, user, n)).collect::<Vec<Record>>()
+    });
+    // One by one, so that the order in which they ask is theirs.
+    let refused: Vec<String> = records
+        .collect::<Vec<Record>>()
+        .into_iter()
+        .flat_map(|record| answered(&mut bench, vec![record]))
+        .map(|reply| format!("{} {}", reply["id"], reply["message"]))
+        .collect();
+    assert_eq!(refused.len(), 3, "{refused:#?}");
+    for (reply, (user, option)) in refused.iter().zip([
+        ("a", "recall.waiting_user_max"),
+        ("c", "recall.waiting_tenant_max"),
+        ("f", "recall.waiting_max"),
+    ]) {
+        assert!(reply.starts_with(&format!("\"{user}\"")) && reply.contains(option), "{reply}");
+    }
+}

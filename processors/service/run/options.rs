@@ -167,6 +167,11 @@ pub fn recall(config: &Config) -> recall::Options {
         token_budget_max: config.recall.token_budget_max,
         min_offset_ms: config.recall.min_offset_ms,
         waiting_max: config.recall.waiting_max,
+        waiting_user_max: config.recall.waiting_user_max,
+        waiting_tenant_max: config.recall.waiting_tenant_max,
+        ready_max: config.recall.ready_max,
+        ready_bytes_max: config.recall.ready_bytes_max,
+        rate: config.quota.recalls().unwrap_or_default(),
         silence_ms: config.ingest.silence_ms,
         returned: recall::returned::Options {
             events: config.topics.events(),
