@@ -84,3 +84,33 @@ fn judgements_are_counted_under_every_policy() {
         assert_eq!(is_counted, profile != "talome", "{profile}");
     }
 }
+
+/// Number of files below the directory whose name ends so.
+fn files_named(dir: &std::path::Path, end: &str) -> usize {
+    let entries = std::fs::read_dir(dir).expect("a directory").flatten();
+    entries
+        .map(|entry| match entry.path() {
+            path if path.is_dir() => files_named(&path, end),
+            path => usize::from(path.to_string_lossy().ends_with(end)),
+        })
+        .sum()
+}
+
+#[test]
+fn a_rebuilt_index_goes_to_disk_while_it_is_read() {
+    let mut bench = Bench::of(&[("index.tail_max", "6")]);
+    for n in 0..10 {
+        bench.outcomes(&[remember(&format!("Pebble {n} lies in box {n}."))]);
+    }
+    let key = domain::UserKey::new("default", "ada").expect("valid names");
+    let partition = key.partition(super::PARTITIONS);
+    bench.ingest.shards.close_all();
+    let shard_dir = bench.dir.path().join(format!("keepsake.events-{partition}"));
+    std::fs::remove_dir_all(shard_dir.join("index")).expect("closed");
+    bench.ingest.shards.open(partition).expect("the store is there");
+    let shard = bench.ingest.shards.get(partition).expect("it was opened");
+    assert_eq!(shard.index.text.documents(&key).expect("readable").0, 10);
+    let segments = files_named(bench.dir.path(), ".term");
+    assert!(segments > 1, "all documents were in memory before one was on disk");
+    assert_eq!(shard.index.text.mark(), Some(shard.applied()), "and the index is complete");
+}
