@@ -72,7 +72,7 @@ test-all: check-build ## the tests of the multilingual encoder, after its set-up
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
 
-torture: check-build check-kafka ## 200 kills, pauses and broker restarts on a real Kafka (KEEPSAKE_TORTURE_KILLS)
+torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes on a real Kafka (KEEPSAKE_TORTURE_KILLS)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 	$(call step,torture,KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) cargo test --locked --test integration torture:: -- --nocapture)
 

@@ -4,6 +4,7 @@
 //! The limits are generous, since machines differ; the measured times are printed.
 
 use crate::support::service::Place;
+use crate::support::sessions::Sessions;
 use crate::support::{Broker, Child, Client, eventually, on_kafka};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ on_kafka! {
     a_rolling_restart_leaves_no_user_without_answers_for_long
     after_a_kill_in_a_transaction_the_other_process_takes_over
     a_standby_takes_over_without_reading_its_shards_again
+    a_process_is_ready_and_fresh_while_events_keep_coming
 }
 
 /// Two processes of one group.
@@ -137,6 +139,25 @@ fn after_a_kill_in_a_transaction_the_other_process_takes_over() {
         });
     eprintln!("longest time without an answer after kill -9: {longest:.2?}");
     assert!(longest < Duration::from_secs(20), "{longest:?}");
+}
+
+/// A consumer reports the end of a partition only after a pause without records.
+fn a_process_is_ready_and_fresh_while_events_keep_coming() {
+    let place = Place::new(Broker::Kafka, &[]);
+    let mut child = Child::start(&place);
+    child.wait_until_ready();
+    let sessions = Sessions::start(place.broker.servers(), &place.prefix);
+    child.signal("-TERM");
+    assert!(child.wait().success(), "{}", child.log());
+    let mut child = Child::start(&place);
+    child.wait_until_ready();
+    let client = place.client();
+    let reader = client.user("sessions", "reader-0");
+    eventually("a reply is not stale", || {
+        (reader.ask(json!({"type": "stats"}))["stale"] == false).then_some(())
+    });
+    let seen = sessions.stop();
+    assert!(seen.violations.is_empty() && seen.reads > 0, "{seen:#?}");
 }
 
 /// The `restored=` counts of all shards that a process has opened, from its log.

@@ -1,13 +1,14 @@
-//! Two processes on a real Kafka are killed, paused, shut down and left without a broker while
-//! events arrive.
+//! Three processes on a real Kafka are killed, paused, shut down and left without a broker while
+//! events arrive and users read what they wrote.
 //!
-//! At the end every event has exactly one decision, and the memories equal those of a service
-//! without interruptions. `make torture` interrupts 200 times; `KEEPSAKE_TORTURE_KILLS` and
+//! At the end every event has exactly one decision, the memories equal those of a service without
+//! interruptions, and no user was shown an older state than the one before. `make torture` interrupts 200 times; `KEEPSAKE_TORTURE_KILLS` and
 //! `KEEPSAKE_TORTURE_SEED` set the number and the seed.
 
 use crate::support::client::acknowledged;
 use crate::support::program::command;
 use crate::support::service::Place;
+use crate::support::sessions::Sessions;
 use crate::support::workload::{
     Dice, differences, memories_by_user, record, stream, users, wait_until_applied,
 };
@@ -18,38 +19,39 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const KILLS: usize = 20;
-/// Longer than the session timeout and the transaction timeout: a process that sleeps so long is
-/// expelled from its group, and its transaction is aborted.
-const ZOMBIE: Duration = Duration::from_millis(4500);
+/// Sleeps of a process, in ms. The session ends after 1.5 s, a transaction after 3 s: a process that
+/// sleeps 2 s is out of its group while its transaction lives; one that sleeps 4.5 s has lost both.
+const SLEEPS: [u64; 3] = [1000, 2000, 4500];
+const PROCESSES: usize = 3;
 /// Users whose events are sent to any partition, as by a client without murmur2.
 const STRAYS: usize = 3;
 
-/// Two processes of one group, each with a disk of its own.
-struct TorturedPair {
-    places: [Place; 2],
-    children: [Child; 2],
+/// Three processes of one group, each with a disk of its own.
+struct Tortured {
+    places: Vec<Place>,
+    children: Vec<Child>,
     broker: PathBuf,
 }
 
-impl TorturedPair {
-    fn start(broker: &Path, servers: &str) -> TorturedPair {
+impl Tortured {
+    fn start(broker: &Path, servers: &str) -> Tortured {
         let name = format!("t{}", scratch::number());
-        let place = |which: &str| Place {
+        let place = |which: usize| Place {
             broker: Broker::Kafka,
             prefix: format!("{name}."),
             dir: scratch::root().join(format!("{name}-{which}")),
             options: vec![("kafka.bootstrap_servers".into(), servers.into())],
         };
-        let places = [place("left"), place("right")];
-        let mut first = Child::start(&places[0]);
-        first.wait_until_ready();
-        let second = Child::start(&places[1]);
-        TorturedPair { places, children: [first, second], broker: broker.to_owned() }
+        let places: Vec<Place> = (0..PROCESSES).map(place).collect();
+        let mut children = vec![Child::start(&places[0])];
+        children[0].wait_until_ready();
+        children.extend(places[1..].iter().map(Child::start));
+        Tortured { places, children, broker: broker.to_owned() }
     }
 
     /// Interrupts a process or the broker and returns a description for the log of a failure.
     fn interrupt(&mut self, dice: &mut Dice, n: usize) -> String {
-        let victim = dice.below(2) as usize;
+        let victim = dice.below(PROCESSES as u64) as usize;
         match dice.below(10) {
             0..=6 => {
                 self.children[victim].kill();
@@ -73,10 +75,11 @@ impl TorturedPair {
                 format!("{n}: restart of the broker")
             }
             _ => {
+                let ms = SLEEPS[dice.below(SLEEPS.len() as u64) as usize];
                 self.children[victim].signal("-STOP");
-                std::thread::sleep(ZOMBIE);
+                std::thread::sleep(Duration::from_millis(ms));
                 self.children[victim].signal("-CONT");
-                format!("{n}: SIGSTOP and SIGCONT of {victim}")
+                format!("{n}: SIGSTOP of {victim} for {ms} ms")
             }
         }
     }
@@ -117,8 +120,10 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let mut dice = Dice(seed);
     let broker = scratch::root().join("torture-kafka");
     let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
-    let mut pair = TorturedPair::start(&broker, &servers);
-    let client = Client::connect(&servers, &pair.places[0].prefix);
+    let mut processes = Tortured::start(&broker, &servers);
+    let client = Client::connect(&servers, &processes.places[0].prefix);
+
+    let sessions = Sessions::start(&servers, &processes.places[0].prefix);
 
     let users = users(6);
     let events = stream(&users, 30 * kills);
@@ -150,8 +155,8 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
                 std::thread::sleep(Duration::from_millis(dice.below(300)));
             }
         }
-        interruptions.push(pair.interrupt(&mut dice, n));
-        pair.assert_alive(&interruptions);
+        interruptions.push(processes.interrupt(&mut dice, n));
+        processes.assert_alive(&interruptions);
         // After a short pause the next interruption meets a restart, after a long one a process at
         // work.
         std::thread::sleep(Duration::from_millis(dice.below(2500)));
@@ -169,7 +174,17 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
             ends.insert(partition, (user.clone(), offset));
         }
     }
-    pair.children.iter_mut().for_each(Child::wait_until_ready);
+    processes.children.iter_mut().for_each(Child::wait_until_ready);
+    let seen = sessions.stop();
+    println!(
+        "{} notes written, {} read, {} requests without an answer in time",
+        seen.writes, seen.reads, seen.unanswered
+    );
+    assert!(
+        seen.violations.is_empty() && seen.reads > 0,
+        "seed {seed}: {:#?} after {interruptions:#?}",
+        seen
+    );
     wait_until_applied(&client, &ends);
 
     let case = format!("seed {seed}, {} events, {interruptions:#?}", places.len());
@@ -201,12 +216,11 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     );
 
     let after = memories_by_user(&client, &users);
-    let [left, right] = &mut pair.children;
-    for child in [left, right] {
+    for child in &mut processes.children {
         child.signal("-TERM");
         assert!(child.wait().success(), "ends in good order:\n{}", child.log());
     }
-    for place in &pair.places {
+    for place in &processes.places {
         let verified = command(place).arg("verify").output().expect("keepsake runs");
         let said = String::from_utf8_lossy(&verified.stdout);
         assert!(
@@ -215,7 +229,7 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
             String::from_utf8_lossy(&verified.stderr)
         );
     }
-    let calm = calm(&pair.places[0], &client, &ends, &users);
+    let calm = calm(&processes.places[0], &client, &ends, &users);
     for user in &users {
         let differences = differences(&after[user], &calm[user]);
         assert!(

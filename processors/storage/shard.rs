@@ -57,6 +57,9 @@ pub struct Shard {
     reached_end: AtomicBool,
     /// The reader has been at the end at least once, which makes the shard ready.
     was_caught_up: AtomicBool,
+    /// An end of the events partition that was looked up. The shard has caught up when all events
+    /// before it are applied. `i64::MAX` if none was looked up.
+    known_end: AtomicI64,
     /// The published offset: outputs of the events before it were acknowledged.
     published: AtomicI64,
     recent: RecentDecisions,
@@ -74,6 +77,7 @@ impl Shard {
             newest: AtomicI64::new(applied),
             reached_end: AtomicBool::new(false),
             was_caught_up: AtomicBool::new(false),
+            known_end: AtomicI64::new(i64::MAX),
             published: AtomicI64::new(0),
             recent: RecentDecisions::new(recent_max),
         }
@@ -105,6 +109,7 @@ impl Shard {
         }
         self.applied.store(applied, Ordering::Release);
         self.newest.fetch_max(applied, Ordering::AcqRel);
+        self.compare_with_end();
         Ok(began.elapsed())
     }
 
@@ -161,6 +166,26 @@ impl Shard {
 
     pub fn left_end(&self) {
         self.reached_end.store(false, Ordering::Release);
+        self.known_end.store(i64::MAX, Ordering::Release);
+    }
+
+    /// Returns true if the reader is not at the end, and no end was looked up that it will reach.
+    pub fn needs_end(&self) -> bool {
+        !self.reached_end.load(Ordering::Acquire)
+            && self.known_end.load(Ordering::Acquire) == i64::MAX
+    }
+
+    /// Notes the end of the events partition. While events keep coming, the reader never finds the
+    /// end by itself, because its consumer reports an end only after a pause.
+    pub fn note_end(&self, end: i64) {
+        self.known_end.store(end, Ordering::Release);
+        self.compare_with_end();
+    }
+
+    fn compare_with_end(&self) {
+        if self.applied() + 1 >= self.known_end.load(Ordering::Acquire) {
+            self.reached_end();
+        }
     }
 
     /// Returns whether the shard has applied every event that the log held when it opened. Stays

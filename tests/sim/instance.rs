@@ -291,6 +291,7 @@ impl Process {
             acknowledge: Duration::ZERO,
             behind: BTreeSet::new(),
             fenced: 0,
+            ends_at: Time(0),
         };
         ingest_loop.begin(&shared)?;
         Ok(Process {

@@ -9,6 +9,7 @@ pub mod kafka;
 pub mod program;
 pub mod scratch;
 pub mod service;
+pub mod sessions;
 pub mod skips;
 pub mod store;
 pub mod validator;

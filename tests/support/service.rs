@@ -2,7 +2,7 @@
 //! [`Child`] as a process of its own, for tests that kill it.
 
 use super::program::command;
-use super::{Client, eventually, kafka, scratch};
+use super::{Client, PATIENCE, eventually, kafka, scratch};
 use service::config::{Config, Layers};
 use service::run::Service;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broker {
@@ -215,13 +215,22 @@ impl Child {
     }
 
     pub fn wait_until_ready(&mut self) {
-        eventually("keepsake serve becomes ready", || {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
             if let Some(status) = self.ended() {
                 panic!("keepsake serve ended with {status}:\n{}", self.log());
             }
-            get(&self.http_address()?, "/readyz")
-                .filter(|answer| answer.starts_with("HTTP/1.1 200"))
-        });
+            let page = self.http_address().and_then(|address| get(&address, "/readyz"));
+            if page.as_ref().is_some_and(|page| page.starts_with("HTTP/1.1 200")) {
+                return;
+            }
+            assert!(
+                Instant::now() < give_up,
+                "keepsake serve is not ready: {page:?}\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// One page of the HTTP server, head and body.

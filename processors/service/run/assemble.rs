@@ -207,6 +207,7 @@ impl Service {
             acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
             behind: BTreeSet::new(),
             fenced: 0,
+            ends_at: Time(0),
         };
         self.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))
     }

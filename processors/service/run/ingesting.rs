@@ -50,6 +50,8 @@ pub struct IngestLoop {
     pub behind: BTreeSet<i32>,
     /// Number of transactions in a row that were fenced.
     pub fenced: u32,
+    /// Wall time of the last look at the ends of the events partitions.
+    pub ends_at: Time,
 }
 
 /// The way in which the outputs of a batch become durable, before the batch becomes visible.
@@ -64,6 +66,9 @@ pub enum Durability {
 /// because the broker gave its transactional id up; a second process with the same id fences this
 /// one again and again.
 const FENCED_MAX: u32 = 3;
+
+/// Shortest time between two looks at the ends of the events partitions: each asks the broker.
+const LOOK_UP_ENDS_MS: i64 = 1000;
 
 impl IngestLoop {
     pub fn run(mut self, mut ingest: Ingest, shared: &Shared) -> Result<()> {
@@ -97,6 +102,7 @@ impl IngestLoop {
         self.resume_restored(ingest)?;
         self.replier.turn();
         let records = self.collect(ingest, shared)?;
+        self.look_up_ends(ingest, shared);
         if records.is_empty() {
             return Ok(());
         }
@@ -169,7 +175,25 @@ impl IngestLoop {
                 "skipping events that the topic no longer has, as ingest.skip_gone allows"
             );
         }
-        self.consumer.resume(partition, next.max(first))
+        self.consumer.resume(partition, next.max(first))?;
+        shard.note_end(self.events.stable_end(partition)?);
+        Ok(())
+    }
+
+    /// Looks up the ends of partitions whose reader is not at the end. A consumer reports an end
+    /// only after a pause without records, so under a steady stream no shard would ever be ready.
+    fn look_up_ends(&mut self, ingest: &Ingest, shared: &Shared) {
+        let now = shared.now().wall;
+        if now.ms_since(self.ends_at).abs() < LOOK_UP_ENDS_MS {
+            return;
+        }
+        for shard in ingest.shards.all().iter().filter(|shard| shard.needs_end()) {
+            self.ends_at = now;
+            // A broker that does not answer is asked again later.
+            if let Ok(end) = self.events.stable_end(shard.partition) {
+                shard.note_end(end);
+            }
+        }
     }
 
     /// Polls records up to the batch limits. An idle input ends the batch at once.
