@@ -149,10 +149,11 @@ answers() {
   ) 2>/dev/null
 }
 
+# The process is recognised by its start time: until Java runs, its command line is that of this script.
 wait_until_ready() { # 0: the broker answers, 1: it has exited, 2: too slow
-  local deadline=$((SECONDS + ready_seconds)) at
-  at=$(address)
-  while is_broker "$broker"; do
+  local deadline=$((SECONDS + ready_seconds)) at born
+  at=$(address) born=$(alive "$broker")
+  while [[ -n $born && $(alive "$broker") == "$born" ]]; do
     if answers "$at"; then return 0; fi
     if ((SECONDS >= deadline)); then return 2; fi
     sleep 0.1
@@ -221,10 +222,11 @@ stop() {
 alive() { sed -n 's/.*) \([^Z]\) /\1 /p' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
 watch() { # $1: broker, $2: the process that uses it
-  local born
+  local broker_born user_born
   broker=$1
-  born=$(alive "$2")
-  while is_broker "$broker" && [[ -n $born && $(alive "$2") == "$born" ]]; do sleep 1; done
+  broker_born=$(alive "$1") user_born=$(alive "$2")
+  while [[ -n $broker_born && $(alive "$1") == "$broker_born" ]] &&
+    [[ -n $user_born && $(alive "$2") == "$user_born" ]]; do sleep 1; done
   end_broker
 }
 
