@@ -3,7 +3,7 @@
 //!
 //! `PROPTEST_CASES=1000000 cargo test --test integration fuzz` tries more records.
 
-use domain::{Action, ContextTurn, CosineScale, Role, UserWordCounts, Vector};
+use domain::{Action, ContextTurn, CosineScale, Role, UserKey, UserWordCounts, Vector};
 use log::broker::Record;
 use log::decode;
 use policies::score::{self, ScoredText, ScoringContext};
@@ -26,7 +26,7 @@ struct Setting {
 static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     let config = Layers::defaults().checked().expect("defaults");
     let profiles = Profiles::load(&config).expect("built in");
-    let profile = profiles.named("keepsake").expect("built in");
+    let profile = profiles.of(&UserKey::of_tenant("acme").expect("a name"));
     let policy = policies::keepsake::own(&*profile.rules.policy).expect("its own policy");
     Setting {
         decode: options::ingest(&config).decode,

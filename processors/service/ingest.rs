@@ -53,6 +53,7 @@ pub struct Options {
     pub decode: decode::Options,
     pub with_text: bool,
     pub candidates_max: usize,
+    pub copied_bytes_max: usize,
     pub forget_query_max: usize,
     pub history_max: usize,
     /// Partition and offset of records to put aside unread.
@@ -159,8 +160,8 @@ impl Ingest {
         self.step_while(records, &|| true)
     }
 
-    /// Applies as many of the records as are begun while `goes_on`, but at least one.
-    /// `Effects::records` counts them.
+    /// Applies as many of the records as are begun while `goes_on`, and until the forwarded copies
+    /// reach `copied_bytes_max`, but at least one. `Effects::records` counts them.
     ///
     /// A panic of the kernel leaves its record staged in part, so the whole batch is done again: up
     /// to the record, and in the next batch with the record alone. If the kernel panics there too,
@@ -242,23 +243,27 @@ impl Ingest {
         goes_on: &dyn Fn() -> bool,
     ) -> std::result::Result<usize, Halt> {
         let mut records = records.iter();
+        let mut copied = 0;
         let mut applied = 0;
         let mut next = self.begin_group(&mut records)?;
         while let Some((drafts, texts)) = next {
             let mut vectors = self.encoded(texts)?.into_iter();
             next = if goes_on() { self.begin_group(&mut records)? } else { None };
             for draft in drafts {
-                if applied > 0 && !goes_on() {
+                let is_full = copied >= self.options.copied_bytes_max;
+                if applied > 0 && (is_full || !goes_on()) {
                     return Ok(applied);
                 }
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
+                let before = batch.copied_bytes;
                 let draft = match poison {
                     Some(reject) if applied == 0 => draft.poisoned(reject.clone()),
                     _ => draft,
                 };
                 caught(|| self.apply(batch, draft, &mut vectors))
                     .map_err(|panic| Halt::Panicked { at: applied, panic })??;
+                copied += batch.copied_bytes - before;
                 applied += 1;
             }
         }
@@ -315,7 +320,7 @@ impl Ingest {
                     ForwardReason::ToUser,
                     &self.options.decode,
                 );
-                batch.outputs.push(copy);
+                batch.forward(copy);
                 None
             }
             Route::Apply(prepared) => {
@@ -346,7 +351,7 @@ impl Ingest {
         let handled = memory::apply(self.settings(), judges, &mut batch.staged, prepared)?;
         for (partition, way) in &handled.copies {
             let copy = decode::forwarded(draft.record, *partition, *way, &self.options.decode);
-            batch.outputs.push(copy);
+            batch.forward(copy);
         }
         if let Some(to) = draft.reply.as_ref().filter(|_| !handled.decisions.is_empty()) {
             let offset = draft.record.offset;

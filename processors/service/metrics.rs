@@ -211,7 +211,7 @@ impl Metrics {
             ),
             batches_cut: r.counter(
                 "keepsake_batches_cut_total",
-                "Batches cut short because deciding them took too long",
+                "Batches cut short because deciding them took too long, or their copies were too many",
             ),
             proposals: r.counters(
                 "keepsake_proposals_total",

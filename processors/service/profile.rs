@@ -12,7 +12,7 @@ use file::load;
 use memory::Rules;
 use policies::rank;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::index;
 use text::{redact, split};
@@ -58,12 +58,12 @@ pub struct Summary {
     pub quotes_max: usize,
 }
 
-/// The loaded profiles: the default, those of single tenants, and all by name for requests.
+/// The loaded profiles: the default, those of single tenants, and those that any request may name.
 #[derive(Clone)]
 pub struct Profiles {
     standard: Arc<Profile>,
     by_tenant: BTreeMap<String, Arc<Profile>>,
-    by_name: BTreeMap<String, Arc<Profile>>,
+    for_requests: BTreeMap<String, Arc<Profile>>,
     /// Judges the same turns for comparison. Its judgements are published and not applied.
     shadow: Option<Arc<Profile>>,
 }
@@ -72,25 +72,25 @@ impl Profiles {
     pub fn load(config: &Config) -> Result<Profiles> {
         let mut by_name = BTreeMap::new();
         let tenants = config.tenant_profiles();
-        for name in [&config.profile].into_iter().chain(tenants.values()) {
+        let requested = &config.recall.profiles;
+        for name in [&config.profile].into_iter().chain(tenants.values()).chain(requested) {
             if !by_name.contains_key(name) {
                 by_name.insert(name.clone(), Arc::new(load(name)?));
             }
         }
-        for name in policies::names(policies::POLICIES) {
-            by_name.entry(name.to_owned()).or_insert(Arc::new(load(name)?));
-        }
         let by_tenant =
             tenants.iter().map(|(tenant, name)| (tenant.clone(), by_name[name].clone())).collect();
         let shadow = shadow(config, &tenants)?;
-        Ok(Profiles { standard: by_name[&config.profile].clone(), by_tenant, by_name, shadow })
+        let standard = by_name[&config.profile].clone();
+        by_name.retain(|name, _| requested.contains(name));
+        Ok(Profiles { standard, by_tenant, for_requests: by_name, shadow })
     }
 
     /// Loads one profile for all tenants.
     pub fn only(name: &str) -> Result<Profiles> {
         let profile = Arc::new(load(name)?);
         Ok(Profiles {
-            by_name: BTreeMap::from([(name.to_owned(), profile.clone())]),
+            for_requests: BTreeMap::new(),
             standard: profile,
             by_tenant: BTreeMap::new(),
             shadow: None,
@@ -106,13 +106,17 @@ impl Profiles {
         self.shadow.as_deref().filter(|shadow| shadow.rules.name != self.of(key).rules.name)
     }
 
-    /// Finds the profile that a request names.
-    pub fn named(&self, name: &str) -> Option<&Arc<Profile>> {
-        self.by_name.get(name)
+    /// Finds the profile that a request of this user names: one that every request may name, or
+    /// the tenant's own.
+    pub fn named(&self, key: &UserKey, name: &str) -> Option<&Arc<Profile>> {
+        let own = self.of(key);
+        if *own.rules.name == *name { Some(own) } else { self.for_requests.get(name) }
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(String::as_str)
+    /// The names that a request of this user may use.
+    pub fn names(&self, key: &UserKey) -> BTreeSet<&str> {
+        let own: &str = &self.of(key).rules.name;
+        self.for_requests.keys().map(String::as_str).chain([own]).collect()
     }
 
     /// Replaces every gate by one that keeps everything. Evaluations compare the gate with that.
@@ -142,7 +146,7 @@ impl Profiles {
         Profiles {
             standard: changed(&self.standard),
             by_tenant: all(&self.by_tenant),
-            by_name: all(&self.by_name),
+            for_requests: all(&self.for_requests),
             shadow: self.shadow.clone(),
         }
     }

@@ -15,6 +15,7 @@ on_both_brokers! {
     a_reply_includes_the_requested_offset
     a_forbidden_reply_topic_is_reported_on_the_default_reply_topic
     a_missing_reply_topic_or_partition_is_reported_at_once_and_not_created
+    a_request_names_only_profiles_of_the_list_or_its_tenants_own
     an_answer_over_the_limit_is_an_error_with_the_same_correlation_id
 }
 
@@ -109,6 +110,11 @@ fn each_invalid_message_gets_an_error_reply_that_names_the_field(broker: Broker)
         ),
         (
             request(json!({"type": "recall", "user": "ada", "query": "x", "profile": "none-such"})),
+            "invalid",
+            json!("profile"),
+        ),
+        (
+            request(json!({"type": "recall", "user": "ada", "query": "x", "profile": "talome"})),
             "invalid",
             json!("profile"),
         ),
@@ -316,4 +322,27 @@ fn an_answer_over_the_limit_is_an_error_with_the_same_correlation_id(broker: Bro
         "{reply}"
     );
     assert_eq!(ada.ask(json!({"type": "list", "limit": 1}))["status"], "ok");
+}
+
+fn a_request_names_only_profiles_of_the_list_or_its_tenants_own(broker: Broker) {
+    let options = [("tenants.acme", "talome"), ("recall.profiles", "keepsake, lynkr")];
+    let running = Running::start(broker, &options);
+    let client = running.client();
+    let asked = |tenant: &str, profile: &str| {
+        let user = client.user(tenant, "ada");
+        user.ask(json!({"type": "recall", "query": "tea", "profile": profile}))
+    };
+    for (tenant, profile, allowed) in [
+        ("other", "keepsake", None),
+        ("other", "lynkr", None),
+        ("acme", "talome", None),
+        ("other", "talome", Some("keepsake, lynkr")),
+        ("acme", "alma", Some("keepsake, lynkr, talome")),
+    ] {
+        let reply = asked(tenant, profile);
+        let expected = if allowed.is_some() { "invalid" } else { "ok" };
+        assert_eq!(reply["status"], expected, "{tenant} {profile}: {reply}");
+        let message = reply["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.ends_with(allowed.unwrap_or_default()), "{reply}");
+    }
 }

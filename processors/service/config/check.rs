@@ -13,6 +13,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     let positive = [
         ("ingest.batch_records_max", config.ingest.batch_records_max),
         ("ingest.batch_bytes_max", config.ingest.batch_bytes_max),
+        ("ingest.copied_bytes_max", config.ingest.copied_bytes_max),
         ("ingest.batch_work_ms", config.ingest.batch_work_ms as usize),
         ("ingest.dead_letters_in_a_row_max", config.ingest.dead_letters_in_a_row_max),
         ("ingest.dead_letters_window", config.ingest.dead_letters_window),

@@ -133,6 +133,7 @@ pub struct Http {
 pub struct Ingest {
     pub batch_records_max: usize,
     pub batch_bytes_max: usize,
+    pub copied_bytes_max: usize,
     pub batch_work_ms: u64,
     pub batch_ms: u64,
     pub silence_ms: i64,
@@ -165,6 +166,7 @@ pub struct Recall {
     pub token_budget_max: usize,
     pub list_limit: usize,
     pub reply_bytes_max: usize,
+    pub profiles: Vec<String>,
     pub candidates: usize,
     pub queries_max: usize,
     pub terms_max: usize,

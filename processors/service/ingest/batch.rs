@@ -23,6 +23,9 @@ pub struct Batch<'a> {
     erasures: Vec<Erasure>,
     /// Dead letters and forwarded copies. `Ingest::outputs` adds decisions and states at the end.
     pub outputs: Vec<OutgoingRecord>,
+    /// Bytes of the forwarded copies in `outputs`. An event that changes a tenant's memories is
+    /// copied to every partition.
+    pub copied_bytes: usize,
     pub replies: Vec<OutgoingRecord>,
     pub newest: Option<Time>,
     pub compact_at: Option<Time>,
@@ -68,6 +71,7 @@ impl<'a> Batch<'a> {
             forgotten: Vec::new(),
             erasures: Vec::new(),
             outputs: Vec::new(),
+            copied_bytes: 0,
             replies: Vec::new(),
             newest: None,
             compact_at: None,
@@ -84,6 +88,11 @@ impl<'a> Batch<'a> {
         }
         self.staged.set_via(hop.via_partition, hop.via_offset);
         Ok(true)
+    }
+
+    pub fn forward(&mut self, copy: OutgoingRecord) {
+        self.copied_bytes += copy.value.as_ref().map_or(0, Vec::len);
+        self.outputs.push(copy);
     }
 
     /// Adds the results of an event.

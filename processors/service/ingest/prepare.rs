@@ -6,7 +6,7 @@ use super::Ingest;
 use super::batch::Count;
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
-use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Time, Vector};
+use domain::{Action, Event, Forget, ForwardReason, Remember, ReplyTo, Role, Scope, Time, Vector};
 use log::broker::Record;
 use log::decode::{self, Hop};
 use memory::prepared::{Sent, Withheld};
@@ -147,6 +147,12 @@ impl Ingest {
             return Route::Forward(home);
         }
         let is_first = matches!(way, None | Some(ForwardReason::ToUser));
+        if let Action::Remember(Remember { scope: Scope::Tenant, .. }) = &event.action
+            && is_first
+            && let Err(reject) = self.may_be_copied(record)
+        {
+            return Route::Reject(reject);
+        }
         // The shard that forwarded a copy has counted its findings.
         self.redact(&mut event, is_first.then_some(counts));
         let profile = self.profiles.of(&event.key);
@@ -167,6 +173,21 @@ impl Ingest {
             is_home,
             is_ordered_here: way == Some(ForwardReason::ToOrder),
         })
+    }
+
+    /// Rejects a record that could not be copied to all partitions within one transaction.
+    fn may_be_copied(&self, record: &Record) -> Result<(), Reject> {
+        let bytes = record.value.as_ref().map_or(0, Vec::len);
+        let partitions = self.shards.partitions() as usize;
+        let max = self.options.copied_bytes_max;
+        if bytes.saturating_mul(partitions) <= max {
+            return Ok(());
+        }
+        let message = format!(
+            "a tenant's memory is copied to all {partitions} partitions, and {partitions} copies \
+             of {bytes} bytes are more than ingest.copied_bytes_max of {max}"
+        );
+        Err(Reject::new(RejectCode::TooLarge, message))
     }
 
     fn candidates(&self, event: &Event) -> Vec<Candidate> {

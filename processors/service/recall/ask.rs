@@ -201,12 +201,13 @@ impl Recall {
     fn profile(&self, key: &UserKey, named: Option<&str>) -> Result<Arc<Profile>, Reject> {
         match named {
             None => Ok(self.profiles.of(key).clone()),
-            Some(name) => self.profiles.named(name).cloned().ok_or_else(|| {
-                let known: Vec<&str> = self.profiles.names().collect();
-                Reject::of_field(
-                    "profile",
-                    format!("there is no profile \"{name}\"; known: {}", known.join(", ")),
-                )
+            Some(name) => self.profiles.named(key, name).cloned().ok_or_else(|| {
+                let allowed: Vec<&str> = self.profiles.names(key).into_iter().collect();
+                let message = format!(
+                    "is not on the list of recall.profiles: \"{name}\"; allowed: {}",
+                    allowed.join(", ")
+                );
+                Reject::of_field("profile", message)
             }),
         }
     }

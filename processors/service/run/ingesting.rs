@@ -129,7 +129,7 @@ impl IngestLoop {
                 count,
                 read,
                 first,
-                "a batch ended early: its other records are read again"
+                "a batch ends early, after its time or its bytes of copies: the others are read again"
             );
         }
         self.pace.carried_out(count, decided_in, collected.elapsed());

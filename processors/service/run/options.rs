@@ -135,6 +135,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         decode: decode(config),
         with_text: config.decisions.text,
         candidates_max: config.limits.candidates_max,
+        copied_bytes_max: config.ingest.copied_bytes_max,
         forget_query_max: config.limits.forget_query_max,
         history_max: config.limits.history_max,
         skip: config.ingest.skipped().unwrap_or_default(),

@@ -263,3 +263,35 @@ proptest! {
         prop_assert!(held.iter().all(|shard| *shard == held[0]), "{:#?}", held);
     }
 }
+
+/// A transaction has three seconds, and each of these events is written to every partition.
+#[test]
+fn many_large_tenant_events_are_cut_into_several_transactions() {
+    let mut bench = Bench::of(&[("ingest.copied_bytes_max", "400000")]);
+    let everyone = UserKey::of_tenant(TENANT).expect("a name").partition(PARTITIONS);
+    let user = user_on(everyone);
+    let long = "the gate opens at nine. ".repeat(2700);
+    let events: Vec<Value> = (0..10).map(|n| house(&format!("{n}: {long}"), &user)).collect();
+    let mut records: Vec<Record> = events.iter().map(|event| bench.record(event)).collect();
+    let mut transactions = Vec::new();
+    while !records.is_empty() {
+        let effects = bench.ingest.step(records.clone()).expect("no fault");
+        let copies = effects.outputs.iter().filter(|out| out.topic == "keepsake.events");
+        let bytes: usize = copies.map(|out| out.value.as_ref().map_or(0, Vec::len)).sum();
+        transactions.push((effects.records, bytes));
+        records.drain(..effects.records);
+        for write in effects.writes {
+            write.carry_out(None).expect("a disk");
+        }
+    }
+    assert_eq!(transactions.iter().map(|(records, _)| records).sum::<usize>(), events.len());
+    assert!(transactions.len() >= 3, "{transactions:?}");
+    assert!(transactions.iter().all(|(_, bytes)| *bytes < 600_000), "{transactions:?}");
+
+    let too_long = house(&"x".repeat(60_000), &user);
+    let mut bench = Bench::of(&[("ingest.copied_bytes_max", "100000")]);
+    let record = bench.record(&too_long);
+    let (outputs, decisions) = bench.step(vec![record]);
+    let letter = outputs.iter().find(|out| out.topic == "keepsake.dead-letters");
+    assert!(letter.is_some() && decisions.is_empty(), "{decisions:?}");
+}
