@@ -11,3 +11,4 @@ mod requests;
 mod routing;
 mod scopes;
 mod shadow;
+mod tenant_keys;

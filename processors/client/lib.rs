@@ -4,10 +4,11 @@
 pub mod reading;
 pub mod show;
 
-use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
+use domain::{SignedParts, TENANT_SIGNATURE, TenantKeys, UserKey};
 use kafka::Connection;
 use log::broker::{Broker, Consumer, Headers, OutgoingRecord, Polled, Producer, Start, header};
+use log::clock::{Clock, SystemClock};
 use serde_json::Value;
 use service::config::Config;
 use service::run;
@@ -24,6 +25,7 @@ pub struct Client {
     recalls: String,
     reply_topic: String,
     reply_partition: i32,
+    tenants: TenantKeys,
     pub connection: Connection,
     /// Number of partitions of the events topic.
     pub partitions: i32,
@@ -80,6 +82,7 @@ impl Client {
             recalls: topics.recalls(),
             reply_topic: topics.replies(),
             reply_partition,
+            tenants: config.auth.keys().expect("the keys were checked at start"),
             connection,
             partitions: *partitions,
         })
@@ -95,7 +98,7 @@ impl Client {
     /// Publishes an event without asking for a receipt.
     pub fn publish_only(&mut self, event: &Value) -> Result<()> {
         let outgoing = self.without_reply(event);
-        self.producer.send(&outgoing)
+        self.send(outgoing)
     }
 
     /// Publishes the same event to every partition, so that a tick wakes every process.
@@ -103,13 +106,31 @@ impl Client {
         for partition in 0..self.partitions {
             let outgoing =
                 OutgoingRecord { partition: Some(partition), ..self.without_reply(event) };
-            self.producer.send(&outgoing)?;
+            self.send(outgoing)?;
         }
         self.flush()
     }
 
     fn without_reply(&self, event: &Value) -> OutgoingRecord {
         OutgoingRecord { headers: Vec::new(), ..self.message(self.events.clone(), event) }
+    }
+
+    /// Sends a record, signed if the configuration has the key of its tenant.
+    fn send(&mut self, mut outgoing: OutgoingRecord) -> Result<()> {
+        let key = outgoing.key.as_deref().unwrap_or_default();
+        let tenant = key.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let parts = SignedParts {
+            topic: &outgoing.topic,
+            partition: -1,
+            key: outgoing.key.as_deref(),
+            value: outgoing.value.as_deref(),
+            headers: &outgoing.headers,
+        };
+        let tenant = String::from_utf8_lossy(tenant);
+        let signature = self.tenants.sign(&tenant, &parts, SystemClock.wall().0);
+        let header = signature.map(|value| (TENANT_SIGNATURE.to_owned(), value.into_bytes()));
+        outgoing.headers.extend(header);
+        self.producer.send(&outgoing)
     }
 
     pub fn flush(&mut self) -> Result<()> {
@@ -124,7 +145,7 @@ impl Client {
     /// Sends a request and does not wait for the reply.
     pub fn ask_only(&mut self, request: &Value) -> Result<()> {
         let outgoing = self.message(self.recalls.clone(), request);
-        self.producer.send(&outgoing)
+        self.send(outgoing)
     }
 
     /// Sends a request that is answered after the event at `offset` has been applied. A decision
@@ -163,7 +184,7 @@ impl Client {
         let correlation =
             header(&outgoing.headers, "kafka_correlationId").unwrap_or_default().to_vec();
         let began = Instant::now();
-        self.producer.send(&outgoing)?;
+        self.send(outgoing)?;
         loop {
             let left = within.saturating_sub(began.elapsed());
             if left.is_zero() {

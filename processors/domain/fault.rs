@@ -183,6 +183,8 @@ pub enum RejectCode {
     Stale,
     Overloaded,
     Unavailable,
+    /// The record does not carry the signature of its tenant.
+    Forbidden,
     #[strum(serialize = "forbidden-reply-topic")]
     ForbiddenReply,
     ReplyTopicMissing,
@@ -209,7 +211,9 @@ impl RejectCode {
             RejectCode::Stale => "stale",
             RejectCode::Overloaded => "overloaded",
             RejectCode::Unavailable => "unavailable",
-            RejectCode::ForbiddenReply | RejectCode::ReplyTopicMissing => "forbidden",
+            RejectCode::Forbidden | RejectCode::ForbiddenReply | RejectCode::ReplyTopicMissing => {
+                "forbidden"
+            }
             _ => "invalid",
         }
     }

@@ -16,6 +16,7 @@ pub mod panics;
 mod partition;
 mod request;
 mod signature;
+mod tenant_signature;
 mod time;
 mod vector;
 mod word_counts;
@@ -36,6 +37,7 @@ pub use request::{
     Cursor, Explain, Format, List, Match, Recall, ReplyTo, Request, RequestKind, UnsetFields,
 };
 pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};
+pub use tenant_signature::{SIGNED_HEADERS, TENANT_SIGNATURE, TenantKeys};
 pub use time::{Now, Time};
 pub use vector::{Vector, dot, for_this_processor, product};
 pub use word_counts::UserWordCounts;

@@ -110,6 +110,8 @@ pub struct Ranked {
     pub terms: Vec<(&'static str, f32)>,
     /// For a revised memory: the day and the words of the revision.
     pub note: Option<String>,
+    /// A memory of the tenant by another user, whom the profile does not name as a writer.
+    pub by_stranger: bool,
 }
 
 impl Ranked {
@@ -129,6 +131,7 @@ impl Ranked {
             relevance: None,
             terms,
             note: None,
+            by_stranger: false,
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::Policy;
 use domain::{Category, Role, Signal};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -16,6 +17,25 @@ pub struct Rules {
     pub never: Vec<Category>,
     pub change: Change,
     pub feedback: Feedback,
+    pub tenant_writers: TenantWriters,
+}
+
+/// The users who may write and change tenant memories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TenantWriters {
+    Everybody,
+    Named(BTreeSet<String>),
+}
+
+impl TenantWriters {
+    pub fn allow(&self, user: &str) -> bool {
+        *self == TenantWriters::Everybody || self.name(user)
+    }
+
+    /// True if an operator chose this user.
+    pub fn name(&self, user: &str) -> bool {
+        matches!(self, TenantWriters::Named(names) if names.contains(user))
+    }
 }
 
 impl Rules {

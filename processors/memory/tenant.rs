@@ -51,6 +51,19 @@ pub fn has_its_turn(
     false
 }
 
+/// Returns why the user may not do this to a memory of the tenant, or `None`. Everybody may forget
+/// what is the user's own. Decided once, at the user's partition: another one may have another
+/// profile by then.
+pub fn refusal(cx: &Context<'_>, own_to_forget: Option<&Memory>) -> Option<String> {
+    let user = cx.key().user();
+    let is_own = own_to_forget.is_some_and(|memory| memory.author.as_deref() == Some(user));
+    if cx.part == Part::InOrder || is_own || cx.rules.tenant_writers.allow(user) {
+        return None;
+    }
+    let profile = &cx.rules.name;
+    Some(format!("profile \"{profile}\" does not name this user in tenant_memories.writers"))
+}
+
 /// Finds the tenant memories that a `forget` means: the one with its id; for a session or for
 /// everything, those that this user created.
 pub fn meant_of_tenant(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<Vec<Memory>> {

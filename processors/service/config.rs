@@ -32,6 +32,7 @@ pub struct Config {
     pub ingest: Ingest,
     pub recall: Recall,
     pub quota: Quota,
+    pub auth: Auth,
     pub rerank: Rerank,
     pub index: Index,
     pub compact: Compact,

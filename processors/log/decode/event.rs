@@ -32,13 +32,14 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
         ));
     }
     let common: wire::Common = fields(&body)?;
+    let key = key(&name, &common)?;
+    headers::from_tenant(key.tenant(), record, options)?;
     let message = EventBody {
         body: &body,
         common: &common,
         session: word("session", common.session.clone())?,
         options,
     };
-    let key = key(&name, &common)?;
     let metadata =
         checked_metadata("metadata", common.metadata.clone().unwrap_or_default(), options)?;
     let action = action(&message)?;

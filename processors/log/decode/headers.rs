@@ -18,7 +18,7 @@ use super::{Hop, Options};
 use crate::broker::{OutgoingRecord, Record};
 use crate::wire::ECHOED;
 use domain::fault::{Reject, RejectCode};
-use domain::{ForwardReason, MARK, Position, ReplyTo, SignedParts, Time};
+use domain::{ForwardReason, MARK, Position, ReplyTo, SignedParts, TENANT_SIGNATURE, Time};
 use regex::{RegexSet, RegexSetBuilder};
 use std::str::{FromStr, from_utf8};
 use text::shortened;
@@ -112,15 +112,30 @@ pub fn min_offset(record: &Record) -> Result<Option<i64>, Reject> {
 
 /// Returns true if Keepsake signed this record for this topic and partition.
 pub fn is_own(record: &Record, options: &Options) -> bool {
+    let signature = record.header(MARK);
+    signature.is_some_and(|signature| options.marks.fits(signature, &signed_parts(record)))
+}
+
+/// Rejects a record that needs the signature of its tenant and has no valid one. What Keepsake
+/// wrote to itself has its own signature.
+pub fn from_tenant(tenant: &str, record: &Record, options: &Options) -> Result<(), Reject> {
+    let keys = &options.tenants;
+    if !keys.judge(tenant) || is_own(record, options) {
+        return Ok(());
+    }
+    let signature = record.header(TENANT_SIGNATURE);
+    keys.verify(tenant, &signed_parts(record), signature, record.timestamp_ms)
+}
+
+fn signed_parts(record: &Record) -> SignedParts<'_> {
     let Record { topic, partition, key, value, headers, .. } = record;
-    let marked = SignedParts {
+    SignedParts {
         topic,
         partition: *partition,
         key: key.as_deref(),
         value: value.as_deref(),
         headers,
-    };
-    record.header(MARK).is_some_and(|signature| options.marks.fits(signature, &marked))
+    }
 }
 
 /// Reads the hop of a forwarded record, or the reason why the hop is malformed. A record without a

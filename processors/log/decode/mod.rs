@@ -20,7 +20,7 @@ pub use headers::{
 
 use crate::broker::Record;
 use domain::fault::Reject;
-use domain::{Event, ForwardReason, Position, ReplyTo, Request, SigningKey};
+use domain::{Event, ForwardReason, Position, ReplyTo, Request, SigningKey, TenantKeys};
 use headers::{Address, Problem};
 
 /// Limits, and defaults for the fields that a message leaves out.
@@ -39,6 +39,8 @@ pub struct Options {
     pub trust_proposals: bool,
     /// Key that signs the records Keepsake writes to itself.
     pub marks: SigningKey,
+    /// Keys of the tenants whose senders must sign.
+    pub tenants: TenantKeys,
     pub recall_limit: usize,
     pub list_limit: usize,
     pub limit_max: usize,

@@ -27,6 +27,7 @@ pub fn read(record: &Record, options: &Options) -> Result<Request, Reject> {
     let user = required("user", asker.user)?;
     let key =
         UserKey::new(asker.tenant.as_deref().unwrap_or("default"), &user).map_err(not_a_name)?;
+    headers::from_tenant(key.tenant(), record, options)?;
     let session = word("session", asker.session)?;
     let ask = ask(&RequestBody { body: &body, session, options })?;
     Ok(Request { key, deadline, min_offset, ask })

@@ -3,10 +3,11 @@ use crate::broker::{Headers, header};
 use domain::fault::RejectCode;
 use domain::{
     Action, Explain, Forget, Format, ForwardReason, MARK, MemoryId, RequestKind, Scope, Signal,
-    SignedParts, SigningKey, Time,
+    SignedParts, SigningKey, TenantKeys, Time,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const MEMORY: &str = "063641d5-324e-57cb-a8f7-48a6f5edd173";
@@ -16,6 +17,7 @@ impl Options {
     pub fn for_tests() -> Options {
         Options {
             message_bytes_max: 1 << 20,
+            tenants: TenantKeys { by_tenant: BTreeMap::new(), others: true, age_ms_max: 1_000 },
             content_bytes_max: 65_536,
             metadata_bytes_max: 2_048,
             reply_allowed: AllowedTopics::of(&["keepsake.replies".into(), "*.replies".into()]),
@@ -292,6 +294,20 @@ fn a_reason_is_short_even_if_it_quotes_a_long_text() {
             .expect_err("a bad event");
         assert!(reject.to_string().len() < 900, "{}", reject.to_string().len());
     }
+}
+
+#[test]
+fn keepsakes_own_records_need_no_signature_of_the_tenant() {
+    let by_tenant = BTreeMap::from([("acme".to_owned(), SigningKey::of(KEY))]);
+    let tenants = TenantKeys { by_tenant, others: true, age_ms_max: 1_000 };
+    let options = Options { tenants, ..Options::for_tests() };
+    let returned = json!({
+        "type": "feedback", "tenant": "acme", "user": "zoe", "memory": MEMORY, "signal": "returned",
+    });
+    let unsigned = record(returned.to_string(), &[]);
+    let refused = event(&unsigned, &options).outcome.expect_err("no signature");
+    assert_eq!(refused.code, RejectCode::Forbidden);
+    assert!(event(&marked(unsigned), &options).outcome.is_ok());
 }
 
 #[test]

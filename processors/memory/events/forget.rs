@@ -26,6 +26,10 @@ pub fn forget(
     let mut handled = Handled::default();
     let key = cx.key();
     let of_tenant = tenant::meant_of_tenant(staged, key, forget)?;
+    if let Some(why) = of_tenant.iter().find_map(|memory| tenant::refusal(cx, Some(memory))) {
+        handled.decide(cx.decision(Outcome::Refused, why));
+        return Ok(handled);
+    }
     if cx.part == Part::InOrder {
         // The sender was answered when the event came first.
         erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?;

@@ -32,6 +32,12 @@ pub fn remember(
         handled.decide(cx.decision(Outcome::Dropped, "nothing was said"));
         return Ok(handled);
     };
+    if asked.scope == Scope::Tenant
+        && let Some(why) = tenant::refusal(cx, None)
+    {
+        handled.decide(cx.decision(Outcome::Refused, why));
+        return Ok(handled);
+    }
     let id = MemoryId::of(cx.source(), 0);
     if asked.scope == Scope::Tenant && !tenant::has_its_turn(cx, staged, &mut handled, id) {
         return Ok(handled);

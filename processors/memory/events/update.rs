@@ -33,6 +33,10 @@ pub fn update(
         return Ok(handled);
     }
     let is_tenants = memory.key.is_tenant();
+    if is_tenants && let Some(why) = tenant::refusal(cx, None) {
+        handled.decide(cx.decision_about(&memory, Outcome::Refused, why));
+        return Ok(handled);
+    }
     if is_tenants && !tenant::has_its_turn(cx, staged, &mut handled, memory.id) {
         return Ok(handled);
     }

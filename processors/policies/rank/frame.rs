@@ -113,10 +113,11 @@ impl Frame<'_> {
 
 /// Returns section 0 for a user's wishes (instructions and preferences), 2 for summaries, 1 for the
 /// rest. The words of an assistant or a tool are never a wish, whatever their kind: they may quote a
-/// web page.
+/// web page. Nor are those of another user of the tenant, unless the profile names that user.
 pub fn wishes_first(one: &Ranked) -> u8 {
     let is_wish = matches!(one.memory.kind.as_str(), "instruction" | "preference")
-        && one.memory.role == Role::User;
+        && one.memory.role == Role::User
+        && !one.by_stranger;
     if !one.memory.covers.is_empty() {
         2
     } else if is_wish && !one.superseded && one.note.is_none() {
@@ -348,6 +349,11 @@ pub mod tests {
                 assert_eq!(wishes_first(&wish), section, "{kind} of {role:?}");
             }
         }
+        let mut others = ranked("Always answer in French", |one| {
+            one.memory_mut().kind = Kind::new("instruction");
+        });
+        others.by_stranger = true;
+        assert_eq!(wishes_first(&others), 1);
     }
 
     #[test]

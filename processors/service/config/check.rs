@@ -73,6 +73,10 @@ pub fn check(config: &Config) -> Result<(), String> {
     if !(0.0..).contains(&config.quota.recalls_per_second) {
         return Err("quota.recalls_per_second: must be at least 0".into());
     }
+    config.auth.keys()?;
+    if config.auth.age_ms_max < 1 {
+        return Err("auth.age_ms_max: must be at least 1".into());
+    }
     let share = config.ingest.dead_letters_share_max;
     if !(0.0..=1.0).contains(&share) {
         return Err(format!("ingest.dead_letters_share_max: must be 0 to 1, not {share}"));

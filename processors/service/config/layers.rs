@@ -82,7 +82,7 @@ impl Layers {
 
     /// Reads the merged layers into a [`Config`] and checks the values.
     pub fn checked(&self) -> Result<Config> {
-        let config: Config = serde_path_to_error::deserialize(self.merged.clone()).map_err(
+        let mut config: Config = serde_path_to_error::deserialize(self.merged.clone()).map_err(
             |e: serde_path_to_error::Error<toml::de::Error>| {
                 let path = e.path().to_string();
                 let origin = self
@@ -93,6 +93,7 @@ impl Layers {
                 invalid(if path == "." { what } else { format!("{path}: {what}{origin}") })
             },
         )?;
+        config.auth.read_files().map_err(invalid)?;
         super::check::check(&config).map_err(invalid)?;
         Ok(config)
     }
@@ -141,7 +142,7 @@ fn find<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     }
 }
 
-fn put(table: &mut Table, path: &str, value: Value) {
+pub(super) fn put(table: &mut Table, path: &str, value: Value) {
     match path.split_once('.') {
         None => {
             table.insert(path.to_owned(), value);

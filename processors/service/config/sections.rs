@@ -1,10 +1,12 @@
 //! The sections of the configuration: one struct for each table of `config/default.toml`. A new
 //! option needs a field here, and a line with its unit and its reason there.
 
-use super::layers::leaves;
+use super::layers::{leaves, put};
 use crate::quota;
+use domain::{KEY_BYTES_MIN, SigningKey, TenantKeys};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use toml::{Table, Value};
 
@@ -212,6 +214,67 @@ impl Quota {
             }
         }
         Ok(quota::Limits { standard: self.recalls_per_second, by_tenant })
+    }
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    pub others: bool,
+    pub age_ms_max: i64,
+    /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
+    pub tenants: Table,
+}
+
+impl Auth {
+    /// Replaces each `secret_file` by the secret in it.
+    pub fn read_files(&mut self) -> Result<(), String> {
+        for (path, value) in leaves(&self.tenants) {
+            let (Some(tenant), Value::String(file)) = (path.strip_suffix(".secret_file"), &value)
+            else {
+                continue;
+            };
+            let secret = std::fs::read_to_string(file)
+                .map_err(|e| format!("auth.tenants.{path}: cannot read {file}: {e}"))?;
+            let secret = Value::String(secret.trim().to_owned());
+            put(&mut self.tenants, &format!("{tenant}.secret"), secret);
+        }
+        Ok(())
+    }
+
+    /// Returns the keys of the tenants, or what is wrong with an option.
+    pub fn keys(&self) -> Result<TenantKeys, String> {
+        let mut by_tenant = BTreeMap::new();
+        for (path, value) in leaves(&self.tenants) {
+            match (path.rsplit_once('.'), value) {
+                (Some((_, "secret_file")), Value::String(_)) => {}
+                (Some((tenant, "secret")), Value::String(secret)) => {
+                    if secret.len() < KEY_BYTES_MIN {
+                        return Err(format!(
+                            "auth.tenants.{path}: has {} characters and needs at least \
+                             {KEY_BYTES_MIN}: take the output of `openssl rand -hex 32`",
+                            secret.len()
+                        ));
+                    }
+                    by_tenant.insert(tenant.to_owned(), SigningKey::of(&secret));
+                }
+                _ => {
+                    return Err(format!(
+                        "auth.tenants.{path}: is no key; write [auth.tenants.NAME] with secret or \
+                         secret_file"
+                    ));
+                }
+            }
+        }
+        Ok(TenantKeys { by_tenant, others: self.others, age_ms_max: self.age_ms_max })
+    }
+}
+
+/// Hides the secrets from logs and panic messages.
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Auth { others, age_ms_max, tenants: _ } = self;
+        write!(f, "Auth {{ others: {others}, age_ms_max: {age_ms_max}, tenants: … }}")
     }
 }
 

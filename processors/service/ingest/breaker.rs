@@ -2,7 +2,7 @@
 //! in this service or in a whole producer than in single records, and a stream that was put aside
 //! is hard to restore in order. Counts only; has no access to shards or the broker.
 
-use domain::fault::{Fault, Reject, Result, StopName};
+use domain::fault::{Fault, Reject, RejectCode, Result, StopName};
 use std::collections::{HashMap, VecDeque};
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,10 @@ impl DeadLetterBreaker {
             return Ok(());
         }
         self.counted.insert(partition, offset);
+        if reject.is_some_and(|reject| reject.code == RejectCode::Forbidden) {
+            // A stranger's records say nothing about the others, and must not stop the service.
+            return Ok(());
+        }
         self.slide(reject.is_some());
         let Some(reject) = reject else { return Ok(()) };
         let Limits { in_a_row_max, share_max, window } = self.limits;
@@ -78,7 +82,6 @@ impl DeadLetterBreaker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::fault::RejectCode;
 
     /// Returns how many records pass before the breaker stops. An `x` becomes a dead letter.
     fn passed(limits: Limits, records: &str) -> usize {

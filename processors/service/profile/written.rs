@@ -3,10 +3,11 @@
 use super::{Profile, Prune, Retrieval, Summary};
 use domain::Category;
 use memory::Rules;
-use memory::rules::{Change, Feedback, Roles};
+use memory::rules::{Change, Feedback, Roles, TenantWriters};
 use policies::rank;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::BTreeSet;
 use storage::index;
 use text::redact::Rule;
 use text::{redact, split};
@@ -32,6 +33,8 @@ pub struct WrittenProfile {
     prune: Prune,
     summary: Summary,
     feedback: Feedback,
+    #[serde(default)]
+    tenant_memories: WrittenTenantMemories,
 }
 
 #[derive(Deserialize)]
@@ -93,6 +96,30 @@ impl WrittenNever {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTenantMemories {
+    writers: BTreeSet<String>,
+}
+
+/// A profile from before this table leaves everybody in.
+impl Default for WrittenTenantMemories {
+    fn default() -> Self {
+        WrittenTenantMemories { writers: BTreeSet::from([EVERYBODY.to_owned()]) }
+    }
+}
+
+const EVERYBODY: &str = "*";
+
+impl WrittenTenantMemories {
+    fn checked(self) -> TenantWriters {
+        match self.writers.contains(EVERYBODY) {
+            true => TenantWriters::Everybody,
+            false => TenantWriters::Named(self.writers),
+        }
+    }
+}
+
 /// The keys of `[rank]` that retrieval reads. A missing optional key turns its part off.
 #[derive(Deserialize)]
 struct WrittenRetrieval {
@@ -128,6 +155,7 @@ impl WrittenProfile {
             never: self.never.checked(),
             change: self.change,
             feedback: self.feedback,
+            tenant_writers: self.tenant_memories.checked(),
         };
         Ok(Profile {
             rules,

@@ -111,6 +111,14 @@ impl Recall {
         let mut ranked = best_of(orders);
         ranked.truncate(asked.limit);
         annotate(shard, &request.key, asked.as_of, &mut ranked).map_err(broken)?;
+        for one in &mut ranked {
+            one.by_stranger = is_others(&one.memory, &request.key)
+                && !one
+                    .memory
+                    .author
+                    .as_deref()
+                    .is_some_and(|author| profile.rules.tenant_writers.name(author));
+        }
         let budget = asked.token_budget.min(self.options.token_budget_max);
         let template = profile.template.as_ref();
         let mut prompt =
@@ -362,9 +370,13 @@ fn best_of(mut answers: Vec<Vec<Ranked>>) -> Vec<Ranked> {
     all
 }
 
+/// True for a memory of the tenant that another user wrote.
+fn is_others(memory: &Memory, key: &UserKey) -> bool {
+    memory.scope == Scope::Tenant && memory.author.as_deref() != Some(key.user())
+}
+
 fn is_listed(memory: &Memory, key: &UserKey, list: &List) -> bool {
-    let is_others = memory.scope == Scope::Tenant && memory.author.as_deref() != Some(key.user());
-    if list.everything && is_others {
+    if list.everything && is_others(memory, key) {
         return false;
     }
     let of_session = match &list.session {

@@ -113,6 +113,7 @@ pub fn decode(config: &Config) -> decode::Options {
         default_deadline_ms: config.recall.deadline_ms,
         trust_proposals: config.topics.trust_proposals,
         marks: marks::key(config),
+        tenants: config.auth.keys().expect("the keys were checked at start"),
         recall_limit: config.recall.limit,
         list_limit: config.recall.list_limit,
         limit_max: config.recall.limit_max,
