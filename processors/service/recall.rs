@@ -29,6 +29,7 @@ use crate::ownership::Shards;
 use crate::profile::Profiles;
 use crate::quota::{self, Rate};
 use domain::fault::{Reject, RejectCode};
+use domain::panics::{Panic, caught};
 use domain::{CosineScale, ForwardReason, Now, ReplyTo, Request, RequestKind, Time};
 use fair::FairQueue;
 use log::broker::{OutgoingRecord, Record};
@@ -404,9 +405,10 @@ impl Recall {
         let clock = self.clock.clone();
         let at_start_ms = clock.steady_ms();
         let at_most_ms = pending.request.deadline.ms_since(now.wall);
-        match self
-            .ask(now, shard, &pending.request, &|| at_most_ms - (clock.steady_ms() - at_start_ms))
-        {
+        let left_ms = || at_most_ms - (clock.steady_ms() - at_start_ms);
+        // The view of a shard is not poisoned, and nothing of an answer is stored.
+        let answered = caught(|| self.ask(now, shard, &pending.request, &left_ms));
+        match answered.unwrap_or_else(|panic| Err(panicked(&pending, panic))) {
             Ok((answer, seen)) => {
                 let freshness = Freshness {
                     applied_offset: seen.applied,
@@ -465,6 +467,15 @@ impl Recall {
         });
         reply::refusal(&pending.to, reject, freshness.as_ref())
     }
+}
+
+/// Refuses a request on which Keepsake panics. Its dead letter would not help: nothing is lost but
+/// the answer.
+fn panicked(pending: &PendingRequest, panic: Panic) -> Reject {
+    let PendingRequest { partition, offset, .. } = pending;
+    let Panic { message, stack } = panic;
+    tracing::error!(partition, offset, stack, "Keepsake panicked on a request: {message}");
+    Reject::poison(format!("Keepsake panics when it answers this request: {message}"), None)
 }
 
 #[cfg(test)]

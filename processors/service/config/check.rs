@@ -45,6 +45,8 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("index.tail_max", config.index.tail_max),
         ("embedder.tokens_max", config.embedder.tokens_max),
         ("embedder.queue", config.embedder.queue),
+        ("http.connections_max", config.http.connections_max),
+        ("http.connection_ms_max", config.http.connection_ms_max as usize),
         ("limits.message_bytes_max", config.limits.message_bytes_max),
         ("limits.content_bytes_max", config.limits.content_bytes_max),
         ("limits.candidates_max", config.limits.candidates_max),

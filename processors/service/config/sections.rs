@@ -128,6 +128,8 @@ pub struct Embedder {
 #[serde(deny_unknown_fields)]
 pub struct Http {
     pub listen: String,
+    pub connections_max: usize,
+    pub connection_ms_max: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

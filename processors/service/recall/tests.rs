@@ -24,6 +24,7 @@ struct SlowEncoder {
 
 impl Embedder for SlowEncoder {
     fn encode(&mut self, text: &str) -> Result<Vec<f32>> {
+        assert!(!text.contains("a text that panics"), "this is a bug of the encoder");
         self.clock.advance(self.encode_ms);
         self.model.encode(text)
     }
@@ -273,4 +274,15 @@ fn one_user_and_one_tenant_leave_places_to_wait_for_others() {
     ]) {
         assert!(reply.starts_with(&format!("\"{user}\"")) && reply.contains(option), "{reply}");
     }
+}
+
+#[test]
+fn law_nobody_suffers_from_a_request_that_panics() {
+    let mut bench = Bench::new(0);
+    let ask = |query: &str| json!({"type": "recall", "user": "mia", "query": query});
+    let replies = bench.step(Some(record(1, &ask("a text that panics"))));
+    assert_eq!(replies[0]["status"], "invalid", "{replies:?}");
+    assert!(replies[0].to_string().contains("a bug of the encoder"), "{replies:?}");
+    let replies = bench.step(Some(record(2, &ask("Where is the tea?"))));
+    assert_eq!(replies[0]["memories"][0]["content"], "The tea is in tin 0", "{replies:?}");
 }

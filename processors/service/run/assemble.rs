@@ -104,7 +104,7 @@ impl Service {
             encoder.remembering(config.embedder.remembered)
         };
         let (compactor, compact_now) = crossbeam_channel::bounded(1);
-        let (http, page) = http::listen(&config.http.listen)?;
+        let (http, page) = http::listen(options::http(config))?;
         let mut service = Service {
             servers: connection.servers.clone(),
             http,

@@ -6,22 +6,39 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use domain::fault::{Fault, Result, StopName};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// ms after which a thread that did not go round its loop counts as stuck: longer than any batch,
 /// retry or compaction round takes.
 const STUCK_MS: i64 = 120_000;
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub listen: String,
+    /// Connections served at once; a further one waits.
+    pub connections_max: usize,
+    /// A connection is closed after this time.
+    pub connection_max: Duration,
+}
 
 pub struct Page {
     listener: TcpListener,
+    options: Options,
 }
 
 /// Binds the address before the threads start, so that an address in use stops the process early.
-pub fn listen(address: &str) -> Result<(SocketAddr, Page)> {
-    let bound = TcpListener::bind(address).and_then(|listener| {
+pub fn listen(options: Options) -> Result<(SocketAddr, Page)> {
+    let address = options.listen.clone();
+    let bound = TcpListener::bind(&address).and_then(|listener| {
         listener.set_nonblocking(true)?;
-        Ok((listener.local_addr()?, Page { listener }))
+        Ok((listener.local_addr()?, Page { listener, options }))
     });
     bound.map_err(|error| {
         let what = format!(
@@ -56,9 +73,31 @@ impl Page {
             .route("/metrics", get(async move || measured.metrics.page()));
         // Open connections are dropped at the stop: a scrape is repeated anyway.
         tokio::select! {
-            served = async { axum::serve(listener, app).await } => served,
+            () = serve_each(&listener, app, &self.options) => Ok(()),
             () = shared.until_stopped() => Ok(()),
         }
+    }
+}
+
+/// Answers one request on each connection. A connection that cannot be accepted, for want of files
+/// for example, is tried again.
+async fn serve_each(listener: &tokio::net::TcpListener, app: Router, options: &Options) {
+    let places = Arc::new(Semaphore::new(options.connections_max));
+    let connection_max = options.connection_max;
+    loop {
+        let place = places.clone().acquire_owned().await;
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let answer = TowerToHyperService::new(app.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let mut http = http1::Builder::new();
+            let connection = http.keep_alive(false).serve_connection(TokioIo::new(stream), answer);
+            // An error is the caller's: it sent no HTTP, or went away.
+            let _ = tokio::time::timeout(connection_max, connection).await;
+        });
     }
 }
 
@@ -101,4 +140,53 @@ pub fn is_ready(shared: &Shared, shards: &Shards) -> bool {
         && !all.is_empty()
         && shards.restoring().is_empty()
         && all.iter().all(|shard| shard.was_caught_up())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    fn get(address: SocketAddr) -> String {
+        let mut stream = TcpStream::connect(address).expect("the page listens");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers and closes");
+        answer
+    }
+
+    #[test]
+    fn law_bounded_for_connections_that_send_nothing() {
+        let options = Options {
+            listen: "127.0.0.1:0".to_owned(),
+            connections_max: 2,
+            connection_max: Duration::from_millis(300),
+        };
+        let (address, page) = listen(options).expect("a free port");
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("the system has a timer");
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(page.listener).expect("bound");
+                let app = Router::new().route("/", get_route());
+                serve_each(&listener, app, &page.options).await;
+            });
+        });
+        assert!(get(address).ends_with("ok"));
+        let mut silent: Vec<TcpStream> = (0..6)
+            .map(|_| TcpStream::connect(address).expect("the system holds it in a queue"))
+            .collect();
+        assert!(get(address).ends_with("ok"), "answered after those that say nothing were closed");
+        for stream in &mut silent {
+            assert_eq!(stream.read(&mut [0; 1]).expect("closed by the page"), 0);
+        }
+    }
+
+    fn get_route() -> axum::routing::MethodRouter {
+        axum::routing::get(async || "ok")
+    }
 }

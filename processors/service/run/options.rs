@@ -1,6 +1,6 @@
 //! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
-use super::{marks, replier, reply_topics};
+use super::{http, marks, replier, reply_topics};
 use crate::config::{Config, DurabilityMode};
 use crate::{compact, ingest, recall};
 use log::decode;
@@ -8,6 +8,7 @@ use memory::straggler::ForgetLimits;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice};
 use std::path::PathBuf;
+use std::time::Duration;
 use storage::{index, restore, shard, store};
 
 /// Least size in bytes of a shard's cache of document ids, however many partitions share
@@ -203,6 +204,14 @@ pub fn replier(config: &Config, when_missing: replier::WhenMissing) -> replier::
         bytes_max: config.recall.reply_bytes_max,
         waiting_bytes_max: topics.reply_waiting_bytes_max,
         when_missing,
+    }
+}
+
+pub fn http(config: &Config) -> http::Options {
+    http::Options {
+        listen: config.http.listen.clone(),
+        connections_max: config.http.connections_max,
+        connection_max: Duration::from_millis(config.http.connection_ms_max),
     }
 }
 
