@@ -69,6 +69,8 @@ fn bench_neighbours_reports_its_figures() {
         "4096",
         "--events",
         "3",
+        "--flooded",
+        "20",
         "--json",
         "--set",
         &store,
@@ -79,7 +81,7 @@ fn bench_neighbours_reports_its_figures() {
     assert_eq!(code, Some(0), "{stderr}");
     let report: Value = serde_json::from_str(&stdout).expect("the report is JSON");
     for name in
-        ["slowest_answer_us", "quiet_answer_p50_us", "behind_remembers_us", "behind_turns_us"]
+        ["slowest_answer_us", "flooded_answer_p99_us", "behind_remembers_us", "behind_turns_us"]
     {
         assert!(
             report["figures"][name].as_i64().is_some_and(|value| value > 0),

@@ -60,6 +60,8 @@ Method:
 another user on the same partition keeps asking a short question. Then an event of the other user \
 is published behind a hundred long texts to remember, and behind a hundred turns with the maximum \
 number of candidates. The ratios are to the longest wait that is acceptable.
+  Before that a user asks every 20 ms, by turns alone and while another tenant with a quota of 50 \
+recalls a second sends 2,000.
 
 Examples:
   keepsake bench neighbours --brokers localhost:9092
@@ -71,9 +73,12 @@ Method:
 restored from the memories topic into an empty store, and the resulting records are written to \
 another empty store, sorted, in batches of the size that a restore uses. A further figure is the \
 same without atomic batches, record by record, which is faster.
+  With --memory so many memories are written, and one shard is restored with its index. The figure is \
+the peak of this process's resident memory meanwhile; 600 MB are acceptable, however many memories.
   Needs a real Kafka: the embedded broker has no transactions.
 
 Examples:
+  keepsake bench restore --brokers localhost:9092 --memory 300000
   keepsake bench restore --brokers localhost:9092
   keepsake bench restore --brokers localhost:9092 --turns 20000 --json";
 

@@ -38,6 +38,24 @@ pub fn rss_anon_bytes() -> Result<u64> {
         .ok_or_else(|| Fault::retry("read RssAnon in /proc/self/status: no such line"))
 }
 
+/// Sets the peak of this process's resident memory back to what is resident now, and returns that.
+/// Needs Linux 4.0.
+pub fn reset_peak() -> Result<u64> {
+    std::fs::write("/proc/self/clear_refs", "5")
+        .map_err(|e| Fault::retry(format!("write /proc/self/clear_refs: {e}")))?;
+    resident("VmRSS:")
+}
+
+/// Returns the peak of this process's resident memory since the last [`reset_peak`].
+pub fn peak() -> Result<u64> {
+    resident("VmHWM:")
+}
+
+fn resident(name: &str) -> Result<u64> {
+    bytes_of(&read("/proc/self/status")?, name)
+        .ok_or_else(|| Fault::retry(format!("read {name} in /proc/self/status: no such line")))
+}
+
 /// Returns the user and system time of all threads since the process started.
 pub fn processor_time() -> Result<Duration> {
     let stat = read("/proc/self/stat")?;

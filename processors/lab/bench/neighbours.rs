@@ -1,5 +1,6 @@
 //! `keepsake bench neighbours`: measures how long one sender's longest texts and largest questions
-//! make other users on the same partition wait.
+//! make other users on the same partition wait, and how long a tenant that asks far more than its
+//! quota makes another tenant wait.
 
 use super::distribution::Distribution;
 use super::messages::{recall, remember};
@@ -25,6 +26,15 @@ const ANSWER_MAX_S: f64 = 1.0;
 const BEHIND_REMEMBERS_MAX_S: f64 = 10.0;
 const BEHIND_TURNS_MAX_S: f64 = 150.0;
 
+/// The tenant that asks too much, its quota, and what it sends: 40 requests in 20 ms are 2,000 a
+/// second.
+const FLOODING: &str = "flooding";
+const QUOTA_PER_SECOND: f64 = 50.0;
+const FLOOD_REQUESTS: usize = 40;
+const FLOOD_EVERY: Duration = Duration::from_millis(20);
+/// Longest acceptable 99th percentile of the other tenant, as a multiple of that without the flood.
+const FLOODED_MAX: f64 = 1.5;
+
 #[derive(Args)]
 pub struct NeighboursBench {
     /// Bytes of each text
@@ -33,6 +43,9 @@ pub struct NeighboursBench {
     /// Events that an event of the other user waits behind
     #[arg(long, default_value_t = 100, value_name = "COUNT")]
     events: usize,
+    /// Recalls of the other tenant with and without the flood, in alternating blocks of 100
+    #[arg(long, default_value_t = 1000, value_name = "COUNT")]
+    flooded: usize,
 }
 
 /// Builds texts of a given size that are worst cases for redaction, the splitter, the encoder or
@@ -97,6 +110,7 @@ struct Other {
 
 impl NeighboursBench {
     pub fn measure(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
+        self.answers_in_a_flood(config, report)?;
         let trial = Trial::new(config)?;
         let user = user_on_the_same_partition(config);
         trial.serving(|_| {
@@ -126,6 +140,47 @@ impl NeighboursBench {
             report.figure("behind_turns_us", wait * 1e6);
             Ok(())
         })
+    }
+
+    /// Measures the answers to a user while another tenant asks far more than its quota allows. The
+    /// user has the same quota, and asks less.
+    fn answers_in_a_flood(&self, config: &Config, report: &mut BenchReport) -> Result<()> {
+        const BLOCK: usize = 100;
+        let mut config = config.clone();
+        config.quota.recalls_per_second = QUOTA_PER_SECOND;
+        let user = user_on_the_same_partition(&config);
+        let trial = Trial::new(&config)?;
+        progress(format!("{} questions with and without a flood", self.flooded));
+        let mut request = recall(SENDER, "Where do I live?");
+        request["tenant"] = json!(FLOODING);
+        let (mut alone, mut flooded) = (Vec::new(), Vec::new());
+        trial.serving(|_| {
+            let mut flood = trial.client()?;
+            let mut other = Other { client: trial.client()?, user };
+            let memory = remember(&other.user, "I live in Lisbon with my cat.");
+            other.client.publish(&memory, TIMEOUT)?;
+            while flooded.len() < self.flooded {
+                // The same pauses on both sides: a processor that rests answers differently.
+                for _ in 0..BLOCK.min(self.flooded) {
+                    std::thread::sleep(FLOOD_EVERY);
+                    alone.push(other.ask()?);
+                }
+                for _ in 0..BLOCK.min(self.flooded) {
+                    std::thread::sleep(FLOOD_EVERY);
+                    (0..FLOOD_REQUESTS).try_for_each(|_| flood.ask_only(&request))?;
+                    flooded.push(other.ask()?);
+                }
+            }
+            Ok(())
+        })?;
+        let (alone, flooded) = (Distribution::of(alone), Distribution::of(flooded));
+        let ratio = flooded.percentile_us(99) / alone.percentile_us(99);
+        report.ratio("flooded_p99_of_alone", ratio, RatioTarget::AtMost(FLOODED_MAX));
+        report.figure("alone_answer_p50_us", alone.percentile_us(50));
+        report.figure("alone_answer_p99_us", alone.percentile_us(99));
+        report.figure("flooded_answer_p50_us", flooded.percentile_us(50));
+        report.figure("flooded_answer_p99_us", flooded.percentile_us(99));
+        Ok(())
     }
 
     /// Measures the slowest answer to the other user while the sender publishes every shape twice

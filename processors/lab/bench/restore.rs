@@ -1,21 +1,30 @@
 //! `keepsake bench restore`: compares restoring a shard from its changelog with only writing the
 //! same records, sorted, to the same kind of store.
 
+use super::machine;
+use super::messages::{remember, user};
 use super::report::{BenchReport, RatioTarget, progress};
-use super::trial::{Trial, publish_turns, wait_until_applied};
+use super::speech::ChatGenerator;
+use super::trial::{Trial, publish_all, publish_turns, wait_until_applied};
 use clap::Args;
 use domain::fault::{Fault, Result};
 use log::broker::{Broker, Log};
-use log::clock::SystemClock;
+use log::clock::{Clock, SystemClock};
 use models::embedder::Model;
 use service::config::Config;
 use service::run::options;
 use std::time::{Duration, Instant};
+use storage::home::Home;
 use storage::restore::{Progress, restore};
+use storage::shard::{Restoring, Shard};
 use storage::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
 
 /// Timeout for reading the id of the cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Peak of the resident memory that a restore may reach, and the users whose memories are restored.
+const PEAK_MAX_BYTES: f64 = 600e6;
+const PEAK_USERS: usize = 3000;
 
 #[derive(Args)]
 pub struct RestoreBench {
@@ -25,6 +34,10 @@ pub struct RestoreBench {
     /// Rounds of each side
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     rounds: usize,
+    /// Also restore a shard of this many memories with its index, and measure the peak of the
+    /// resident memory meanwhile
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    memory: usize,
 }
 
 /// A shard restored from the changelog.
@@ -39,6 +52,9 @@ impl RestoreBench {
         let mut config = config.clone();
         config.embedder.model = "hash".into();
         config.store.durability = service::config::DurabilityMode::Changelog;
+        if self.memory > 0 {
+            peak_of_restore(&config, self.memory, report)?;
+        }
         let trial = Trial::new(&config)?;
         publish_turns(&trial, self.turns)?;
         progress("ingesting them with transactions");
@@ -80,6 +96,40 @@ impl RestoreBench {
         report.figure("bare_one_by_one_memories_per_second", memories as f64 / one_by_one);
         Ok(())
     }
+}
+
+/// Measures the memory that restoring one shard with its index takes, in a process without a model.
+fn peak_of_restore(config: &Config, memories: usize, report: &mut BenchReport) -> Result<()> {
+    let mut config = config.clone();
+    config.topics.partitions = 1;
+    let trial = Trial::new(&config)?;
+    progress(format!("writing {memories} memories with transactions"));
+    trial.serving(|service| {
+        let mut client = trial.client()?;
+        let mut speech = ChatGenerator::new(6);
+        let events = (0..memories).map(|n| remember(&user(n, PEAK_USERS), &speech.turn()));
+        publish_all(&mut client, events)?;
+        wait_until_applied(service, memories)
+    })?;
+    progress("restoring them into a new directory");
+    let log = trial.connection.log(&trial.config.topics.memories())?;
+    let home = Home::Directory(trial.config.store.dir.join("restored"));
+    let from = Restoring {
+        log: &*log,
+        options: &options::restore(&trial.config),
+        progress: &Progress::default(),
+        clock: &SystemClock,
+    };
+    let before = machine::reset_peak()?;
+    let shard = options::shard(&trial.config, 1);
+    let (_, opened) =
+        Shard::open(&home, &shard, &identity(&trial, 0)?, SystemClock.wall(), Some(&from))?;
+    let peak = machine::peak()?;
+    report.ratio("restore_peak_of_600_mb", peak as f64 / PEAK_MAX_BYTES, RatioTarget::AtMost(1.0));
+    report.figure("restore_peak_bytes", peak as f64);
+    report.figure("restore_peak_added_bytes", peak.saturating_sub(before) as f64);
+    report.figure("restore_peak_memories", opened.caught_up as f64);
+    Ok(())
 }
 
 /// Builds the identity that the service gave the shard of a partition.
