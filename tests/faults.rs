@@ -1,7 +1,7 @@
 //! Faults of broker and disk: the service recovers by itself, or stops with the fault's name and
 //! exit code and loses nothing.
 
-use crate::support::client::acknowledged;
+use crate::support::client::{acknowledged, outcome};
 use crate::support::program::command;
 use crate::support::service::Place;
 use crate::support::workload::{Ends, memories_by_user, record, stream, users, wait_until_applied};
@@ -17,6 +17,7 @@ on_kafka! {
     a_deleted_topic_stops_the_service_with_topic_missing
     added_partitions_stop_the_service_with_partitions_differ
     events_lost_to_retention_stop_the_service_with_events_gone
+    a_damaged_store_whose_events_are_gone_stops_the_service_each_time
     a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost
     a_full_disk_stops_the_service_and_nothing_is_lost
     the_service_waits_for_a_broker_that_is_down
@@ -127,6 +128,34 @@ fn events_lost_to_retention_stop_the_service_with_events_gone() {
     let skipped = Running::at(place.with("ingest.skip_gone", "true"));
     assert_eq!(ada.list().len(), 1, "memories of earlier events are kept");
     ada.turn("I moved to Porto last week.");
+    skipped.stop();
+}
+
+/// With `local` the store is the only copy of what the topic no longer has.
+fn a_damaged_store_whose_events_are_gone_stops_the_service_each_time() {
+    let (place, mut child, client) = started(&[("store.durability", "local")]);
+    let ada = client.user("faults", "ada");
+    ada.turn("I live in Lisbon");
+    let before = ada.list().len();
+    child.signal("-TERM");
+    assert!(child.wait().success());
+    Admin::of(kafka::servers()).truncate(&client.topic("events"), 3);
+    let shards: Vec<_> = std::fs::read_dir(&place.dir)
+        .expect("the service made it")
+        .flatten()
+        .map(|shard| shard.path().join("store"))
+        .filter(|store| store.is_dir())
+        .collect();
+    assert!(!shards.is_empty() && before == 1);
+    for store in &shards {
+        std::fs::write(store.join("damaged"), "a test").expect("the store is a directory");
+    }
+    assert_stops(&mut Child::start(&place), 3, "events-gone");
+    assert_stops(&mut Child::start(&place), 3, "events-gone");
+
+    let skipped = Running::at(place.with("ingest.skip_gone", "true"));
+    assert_eq!(ada.list().len(), 0);
+    assert_eq!(outcome(&ada.turn("I moved to Porto last week.")), "kept");
     skipped.stop();
 }
 

@@ -74,7 +74,7 @@ restored from the memories topic into an empty store, and the resulting records 
 another empty store, sorted, in batches of the size that a restore uses. A further figure is the \
 same without atomic batches, record by record, which is faster.
   With --memory so many memories are written, and one shard is restored with its index. The figure is \
-the peak of this process's resident memory meanwhile; 600 MB are acceptable, however many memories.
+the growth of this process's resident memory at its peak; 600 MB are acceptable, however many memories.
   Needs a real Kafka: the embedded broker has no transactions.
 
 Examples:

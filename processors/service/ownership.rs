@@ -252,11 +252,8 @@ fn log_findings(partition: i32, found: &shard::Opened) {
             "store was unreadable: moved it aside, rebuilding"
         );
     }
-    if found.outdated {
-        tracing::warn!(
-            partition,
-            "store is older than the changelog's tombstones: removed it, rebuilding"
-        );
+    if let Some(why) = found.outdated {
+        tracing::warn!(partition, why, "the store cannot be continued: removed it, rebuilding");
     }
     if let Some(why) = &found.index_discarded {
         tracing::warn!(partition, why, "discarded the index: rebuilding it from the store");

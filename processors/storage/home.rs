@@ -64,6 +64,12 @@ impl Home {
         }
     }
 
+    /// Returns the newest directory to which an unreadable store of the shard was moved.
+    pub fn set_aside(&self, identity: &Identity) -> Option<PathBuf> {
+        let Home::Directory(dir) = self else { return None };
+        store::set_aside_of(&shard_dir(dir, identity).join("store")).pop()
+    }
+
     /// Removes the store and the index of one shard.
     pub fn wipe(&self, identity: &Identity) -> Result<()> {
         match self {

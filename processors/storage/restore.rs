@@ -23,7 +23,7 @@
 //! crash or a cancelled restore loses only time.
 //!
 //! Limit: a store that is older than `away_ms_max` must not be restored this way, because
-//! compaction may have removed the tombstones that it lacks ([`is_recent`]).
+//! compaction may have removed the tombstones that it lacks ([`outdated`]).
 
 mod read;
 mod write;
@@ -38,6 +38,10 @@ use log::clock::Clock;
 use read::{Span, each};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use write::{Batch, Writer};
+
+/// Milliseconds that the clocks of two processes may differ: far more than any do that are set by
+/// NTP, and nothing against the days that tombstones are kept.
+const AHEAD_MS_MAX: i64 = 3_600_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -88,10 +92,26 @@ impl Progress {
     }
 }
 
-/// Returns whether a restore may continue from this store. False for a store so old that the
-/// changelog may have dropped tombstones that the store needs: forgotten memories would return.
-pub fn is_recent(store: &Store, now_ms: i64, options: &Options) -> bool {
-    store.changelog().is_none_or(|place| now_ms - place.at.0 <= options.away_ms_max)
+/// Returns why a restore must not continue from this store, or `None`. The changelog may lack
+/// tombstones that the store needs, and forgotten memories would return.
+pub fn outdated(
+    store: &Store,
+    log: &dyn Log,
+    now_ms: i64,
+    options: &Options,
+) -> Result<Option<&'static str>> {
+    let Some(place) = store.changelog() else { return Ok(None) };
+    let age_ms = now_ms.saturating_sub(place.at.0);
+    Ok(if age_ms > options.away_ms_max {
+        Some("it is older than half the time that the changelog keeps tombstones")
+    } else if age_ms < -AHEAD_MS_MAX {
+        // Written by a clock that was wrong, so its age is unknown.
+        Some("its date is in the future")
+    } else if place.offset + 1 < log.beginning(store.identity().partition)? {
+        Some("the changelog no longer has the records that follow")
+    } else {
+        None
+    })
 }
 
 /// Reads the changelog from the store's checkpoint to the end as it is now, and returns the number
@@ -119,7 +139,8 @@ pub fn restore(
         return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
     }
     progress.begin(from, end);
-    let begun = checkpoint_at_begin(store, from, clock.wall());
+    let began = clock.wall();
+    let begun = checkpoint_at_begin(store, from, began);
     // Order matters: records are written ahead of the checkpoint, so the checkpoint must already
     // say since when they may be there. Without it their age would be unknown after a crash.
     store.apply(
@@ -128,14 +149,16 @@ pub fn restore(
     )?;
     let records = std::thread::scope(|scope| {
         let writer = Writer::start(scope, store);
-        let mut batch = Batch::new(store, from, writer, options.batch_max);
+        let mut batch = Batch::new(store, from, begun.at, writer, options.batch_max);
         let span = Span { partition, from, end, until: options.until };
         let read = each(log, &span, progress, &mut |record| {
             batch.take(record)?;
             progress.reached(batch.next());
-            batch.write_if_due(clock)
+            batch.write_if_due()
         });
-        batch.finish(read, clock)
+        // Until the end is reached, the store lacks tombstones as old as its date says.
+        let at = if progress.is_cancelled() { begun.at } else { began };
+        batch.finish(read, at)
     })?;
     if !progress.is_cancelled() && store.is_ahead() {
         store.caught_up()?;
@@ -197,6 +220,22 @@ mod tests {
         }
     }
 
+    /// Records of a store, to be opened as by another process.
+    struct Stored(InMemory, Identity);
+
+    impl Stored {
+        fn reopened(&self) -> Store {
+            Store::over(self.0.clone(), &self.1).expect("the identity is the same")
+        }
+    }
+
+    fn store_at(identity: &Identity, place: ChangelogPosition) -> Stored {
+        let stored = Stored(InMemory::default(), identity.clone());
+        let checkpoint = Checkpoint { applied: 0, changelog: Some(place) };
+        stored.reopened().apply(EncodedBatch::default(), checkpoint).expect("a store in memory");
+        stored
+    }
+
     /// Without the checkpoint, records written ahead would have no age, and would survive their
     /// tombstones.
     #[test]
@@ -212,7 +251,39 @@ mod tests {
         let again = Store::over(records, &identity).expect("the identity is the same");
         let place = again.changelog().expect("the checkpoint is written first");
         assert!(place.offset == 3 && place.at >= before && again.applied() == -1, "{place:?}");
-        assert!(!is_recent(&again, place.at.0 + 1001, &options), "an outdated store is rebuilt");
+        let why =
+            |now_ms| outdated(&again, &Unreadable, now_ms, &options).expect("it has a beginning");
+        assert_eq!(why(place.at.0 + 1000), None);
+        assert!(why(place.at.0 + 1001).is_some());
+        assert_eq!(why(place.at.0 - AHEAD_MS_MAX), None);
+        assert!(why(place.at.0 - AHEAD_MS_MAX - 1).is_some());
+    }
+
+    #[test]
+    fn a_store_behind_the_beginning_of_its_changelog_is_rebuilt() {
+        let identity = identity();
+        let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
+        for (offset, is_outdated) in [(2, true), (3, false), (9, false)] {
+            let store = store_at(&identity, ChangelogPosition { offset, at: Time(0) }).reopened();
+            let why = outdated(&store, &Unreadable, 0, &options).expect("it has a beginning");
+            assert_eq!(why.is_some(), is_outdated, "{offset}: {why:?}");
+        }
+    }
+
+    #[test]
+    fn a_cancelled_restore_makes_its_store_no_younger() {
+        let identity = identity();
+        let old = ChangelogPosition { offset: 5, at: Time(7) };
+        let stored = store_at(&identity, old);
+        let nothing_new = Options { batch_max: 10, away_ms_max: 1000, until: Some(5) };
+        let cancelled = Progress::default();
+        cancelled.cancel();
+        for (progress, is_younger) in [(cancelled, false), (Progress::default(), true)] {
+            restore(&stored.reopened(), &Unreadable, &nothing_new, &progress, &SystemClock)
+                .expect("an empty span");
+            let place = stored.reopened().changelog().expect("a restore keeps the position");
+            assert_eq!((place.offset, place.at > old.at), (old.offset, is_younger));
+        }
     }
 
     #[test]

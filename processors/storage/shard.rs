@@ -30,6 +30,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use recent::RecentDecisions;
 use searched::has_same_words;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -47,6 +48,9 @@ pub struct Shard {
     pub partition: i32,
     pub store: Store,
     pub index: Index,
+    /// The directory of an earlier store that was unreadable, if nothing was restored or applied
+    /// since.
+    pub lost_store: Option<PathBuf>,
     /// Readers hold this lock while they collect, so that a recall sees one state. The writer
     /// takes the lock only to apply a batch.
     view: RwLock<()>,
@@ -72,6 +76,7 @@ impl Shard {
             partition,
             store,
             index,
+            lost_store: None,
             view: RwLock::new(()),
             applied: AtomicI64::new(applied),
             newest: AtomicI64::new(applied),

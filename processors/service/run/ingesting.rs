@@ -160,12 +160,22 @@ impl IngestLoop {
         let partition = shard.partition;
         let next = shard.applied() + 1;
         let first = self.events.beginning(partition)?;
-        if next > 0 && first > next {
+        let lost = shard.lost_store.as_ref();
+        if first > next && (next > 0 || lost.is_some()) {
             if !self.limits.skip_gone {
-                let what = format!(
-                    "partition {partition} of the events topic begins at offset {first}, but its \
-                     shard has applied events only up to {next}: those between were never read"
-                );
+                let what = match lost {
+                    None => format!(
+                        "partition {partition} of the events topic begins at offset {first}, but \
+                         its shard has applied events only up to {next}: those between were never \
+                         read"
+                    ),
+                    Some(lost) => format!(
+                        "the store of partition {partition} was unreadable and lies in {}, and the \
+                         events topic begins at offset {first}: what was remembered before is \
+                         nowhere else",
+                        lost.display()
+                    ),
+                };
                 return Err(Fault::stop(StopName::EventsGone, what));
             }
             tracing::error!(

@@ -3,9 +3,9 @@
 use crate::changelog::{self, META, STATE_HEADER, is_signing_key};
 use crate::store::{ChangelogPosition, Changes, Checkpoint, EncodedBatch, Store};
 use crossbeam_channel::Sender;
+use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::Record;
-use log::clock::Clock;
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Batches of read records, however few distinct ones they leave, after which the checkpoint
@@ -49,6 +49,8 @@ impl<'scope> Writer<'scope> {
 /// Records that were read and not yet sent to the writer. Only the last value of each is written.
 pub struct Batch<'a> {
     store: &'a Store,
+    /// The age of the store, for the next checkpoint.
+    at: Time,
     changes: Changes,
     writer: Writer<'a>,
     batch_max: usize,
@@ -60,9 +62,17 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub fn new(store: &'a Store, from: i64, writer: Writer<'a>, batch_max: usize) -> Batch<'a> {
+    /// `at` is the age of the store before the restore. It stays until the restore is complete.
+    pub fn new(
+        store: &'a Store,
+        from: i64,
+        at: Time,
+        writer: Writer<'a>,
+        batch_max: usize,
+    ) -> Batch<'a> {
         Batch {
             store,
+            at,
             changes: Changes::default(),
             writer,
             batch_max,
@@ -107,23 +117,24 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    pub fn write_if_due(&mut self, clock: &dyn Clock) -> Result<()> {
+    pub fn write_if_due(&mut self) -> Result<()> {
         let read = self.records - self.checkpointed;
         let is_full = self.changes.records.len() >= self.batch_max;
-        if is_full || read >= BATCHES * self.batch_max as u64 { self.write(clock) } else { Ok(()) }
+        if is_full || read >= BATCHES * self.batch_max as u64 { self.write() } else { Ok(()) }
     }
 
-    fn write(&mut self, clock: &dyn Clock) -> Result<()> {
+    fn write(&mut self) -> Result<()> {
         self.checkpointed = self.records;
-        let changelog = Some(ChangelogPosition { offset: self.next - 1, at: clock.wall() });
+        let changelog = Some(ChangelogPosition { offset: self.next - 1, at: self.at });
         let checkpoint = Checkpoint { applied: self.applied, changelog };
         self.writer.write(std::mem::take(&mut self.changes), checkpoint)
     }
 
     /// Writes the rest, unless reading failed, and returns the number of records taken. A failure of
-    /// the writer counts first: it ends the reading.
-    pub fn finish(mut self, read: Result<()>, clock: &dyn Clock) -> Result<u64> {
-        let read = read.and_then(|()| self.write(clock));
+    /// the writer counts first: it ends the reading. `at` becomes the age of the store.
+    pub fn finish(mut self, read: Result<()>, at: Time) -> Result<u64> {
+        self.at = at;
+        let read = read.and_then(|()| self.write());
         self.writer.finish()?;
         read.map(|()| self.records)
     }
@@ -134,7 +145,6 @@ mod tests {
     use super::*;
     use crate::store::Identity;
     use crate::store::records::{InMemory, Records, Visit};
-    use log::clock::SystemClock;
 
     /// Records that can be read and not written, as on a full disk.
     struct ReadOnly(InMemory);
@@ -182,9 +192,9 @@ mod tests {
         let store = Store::over(ReadOnly(InMemory::default()), &identity)
             .expect("empty records open with any identity");
         let failed = std::thread::scope(|scope| {
-            let mut batch = Batch::new(&store, 0, Writer::start(scope, &store), 1);
-            let read = (0..100).try_for_each(|_| batch.write(&SystemClock));
-            batch.finish(read, &SystemClock)
+            let mut batch = Batch::new(&store, 0, Time(0), Writer::start(scope, &store), 1);
+            let read = (0..100).try_for_each(|_| batch.write());
+            batch.finish(read, Time(0))
         });
         let Err(Fault::Stop(stop)) = failed else { panic!("the write failed: {failed:?}") };
         assert_eq!(stop.name, StopName::StoreUnwritable);

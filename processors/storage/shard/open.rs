@@ -2,8 +2,8 @@
 //!
 //! 1. Open the store. An unreadable store is moved aside and an empty one begun.
 //! 2. Check that the store was written with the present `store.durability`.
-//! 3. With a changelog: remove a store that is older than the tombstones of the topic, then
-//!    restore ([`restore`]).
+//! 3. With a changelog: remove a store from which it cannot be continued, then restore
+//!    ([`restore`]).
 //! 4. Open the index, and index each memory that changed since the index was last flushed. The
 //!    [`Shard`] is ready for readers afterwards.
 
@@ -27,8 +27,8 @@ const USERS_PAGE: usize = 1000;
 pub struct Opened {
     /// The directory to which an unreadable store was moved.
     pub set_aside: Option<PathBuf>,
-    /// A store was removed because it was older than the changelog's tombstones.
-    pub outdated: bool,
+    /// Why a store was removed and restored from the beginning of the changelog.
+    pub outdated: Option<&'static str>,
     /// Number of records read from the changelog.
     pub restored: u64,
     /// Number of memories that the index on disk lacked.
@@ -112,8 +112,8 @@ fn open(
     check_durability(&opened.store, from.is_some())?;
     let mut found = Opened::default();
     if let Some(Restoring { log, options: limits, progress, clock }) = from {
-        found.outdated = !restore::is_recent(&opened.store, now.0, limits);
-        if found.outdated {
+        found.outdated = restore::outdated(&opened.store, *log, now.0, limits)?;
+        if found.outdated.is_some() {
             // Order matters: sled keeps its files locked until the store is dropped.
             drop(opened);
             home.wipe(identity)?;
@@ -123,7 +123,11 @@ fn open(
     }
     found.set_aside = opened.rebuilt;
     let index = home.index(options.index, options.room.clone(), identity)?;
-    let shard = Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
+    let mut shard =
+        Shard::of(identity.partition, opened.store, index, options.decisions_recent_max);
+    if shard.applied() < 0 {
+        shard.lost_store = home.set_aside(identity);
+    }
     found.caught_up = shard.catch_up()?;
     found.index_discarded = shard.index.text.discarded().map(str::to_owned);
     Ok((shard, found))

@@ -44,6 +44,8 @@ const PIECES: u8 = 0xff;
 /// Name of the file that marks the directory after a read met damage, so that the next start does
 /// not trust the files of sled.
 const DAMAGED: &str = "damaged";
+/// Between the name of a directory that was set aside, and the time.
+const CORRUPT: &str = ".corrupt-";
 
 /// Five seconds in all: longer than closing a store takes on a busy machine, and short enough to
 /// report soon that another process holds the lock.
@@ -438,7 +440,7 @@ pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
     let aside = (stamp_ms..)
         .map(|stamp_ms| {
             let mut name = dir.as_os_str().to_owned();
-            name.push(format!(".corrupt-{stamp_ms}"));
+            name.push(format!("{CORRUPT}{stamp_ms}"));
             PathBuf::from(name)
         })
         .find(|aside| !aside.exists())
@@ -449,6 +451,19 @@ pub fn set_aside(dir: &Path, stamp_ms: i64, why: &str) -> Result<PathBuf> {
     // The renaming protects the data; a missing note does no harm.
     let _ = fs::write(aside.join(DAMAGED), why);
     Ok(aside)
+}
+
+/// Returns the directories that [`set_aside`] made of this one, the oldest first.
+pub fn set_aside_of(dir: &Path) -> Vec<PathBuf> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Vec::new() };
+    let prefix = [name.as_encoded_bytes(), CORRUPT.as_bytes()].concat();
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(&prefix))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
 }
 
 /// Opens the store, and waits for the lock: a closed store stays locked for some milliseconds,

@@ -21,7 +21,7 @@ pub mod records;
 pub(crate) mod tests;
 mod user_cache;
 
-pub use disk::Options;
+pub use disk::{Options, set_aside_of};
 pub use encode::{EncodedBatch, TouchedMemories, Upserted};
 pub use keys::is_memory;
 pub use records::{Changes, InMemory, Rewritten};
