@@ -5,6 +5,7 @@
 //! in memory; (2) compare the digests and the records of the two stores; (3) compare the text index
 //! with the store. Nothing is repaired.
 
+mod erased;
 mod index;
 
 use clap::Args;
@@ -19,7 +20,7 @@ use service::config::Config;
 use service::ownership::Deployment;
 use service::run::{self, options};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use storage::home::{self, Home};
@@ -37,9 +38,17 @@ directory while the service is stopped.
 A shard whose restore was interrupted is \"unfinished\": records that the topic changes after the \
 shard's offset are not compared.
 
-Exit code: 0 nothing differs, 1 something does.
+With --erased, searches instead for what is left of a user whose memories were forgotten: in every \
+topic, by the user's key or by the bytes of --text, which also works beside a running service; in \
+the files of store.dir, shards of other processes and directories set aside included, by the bytes \
+of --text; in the indexes; and, while the service is stopped, in the stores. Of a longer text the \
+first 48 characters are searched. Later messages of the same user count as found.
+
+Exit code: 0 nothing differs, or nothing is left; 1 something does, is left, or was not searched.
 
 Examples:
+  keepsake verify --erased acme/ada --text 'My doctor is in Lisbon' --brokers localhost:9092
+  keepsake verify --erased acme/ada --receipt receipt.json --json
   keepsake verify --brokers localhost:9092 --set store.dir=/var/lib/keepsake
   keepsake verify --brokers localhost:9092 --partition 3 --json";
 
@@ -49,6 +58,18 @@ pub struct VerifyCommand {
     /// Only the shard of this partition; may be repeated
     #[arg(long, value_name = "NUMBER")]
     partition: Vec<i32>,
+    /// Search for what is left of this user, a name or tenant/name, after a forget
+    #[arg(long, value_name = "USER", conflicts_with = "partition")]
+    erased: Option<String>,
+    /// Tenant of the user, instead of tenant/user in --erased
+    #[arg(long, value_name = "TENANT", requires = "erased")]
+    tenant: Option<String>,
+    /// A receipt from the erasures topic, whose time limits are shown
+    #[arg(long, value_name = "FILE", requires = "erased")]
+    receipt: Option<PathBuf>,
+    /// A forgotten text to search for; may be repeated
+    #[arg(long, value_name = "TEXT", requires = "erased")]
+    text: Vec<String>,
 }
 
 /// Differences shown per shard.
@@ -71,6 +92,12 @@ struct ShardReport {
 
 impl VerifyCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
+        if let Some(user) = &self.erased {
+            let tenant = self.tenant.as_deref();
+            let receipt = self.receipt.as_deref();
+            let erased = erased::Erased { user, tenant, receipt, texts: &self.text };
+            return erased.run(config, output);
+        }
         if !options::has_changelog(config) {
             return Err(invalid(
                 "with store.durability = \"local\", as on the embedded broker, a shard has no \

@@ -21,7 +21,9 @@ mod swap;
 mod tests;
 
 use super::format::unreadable;
+use super::keys;
 use super::records::{Changes, Records, Rewritten, Visit};
+use domain::UserKey;
 use domain::fault::{Fault, Result, StopName};
 use domain::panics::caught;
 use log::clock::{Clock, SystemClock};
@@ -404,6 +406,20 @@ fn open_files(options: &Options, dir: &Path) -> std::result::Result<SledFiles, N
     let db = open_unlocked(&config)?;
     let file = File::open(dir.join("db")).map_err(|error| unwritable(error.to_string()))?;
     Ok(SledFiles { db, file })
+}
+
+/// Counts the records of a user that hold words, in a store of any shard that nobody has open.
+pub fn records_with_words(dir: &Path, key: &UserKey) -> Result<usize> {
+    if !dir.join("db").exists() {
+        return Ok(0);
+    }
+    let records = SledRecords::open(dir, &Options::default()).map_err(NotOpened::into_fault)?;
+    let mut count = 0;
+    records.scan(&keys::user(key), &mut |key, _| {
+        count += usize::from(keys::holds_words(key));
+        true
+    })?;
+    Ok(count)
 }
 
 /// Puts the value and returns the number of pieces behind the first.

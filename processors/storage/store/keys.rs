@@ -182,6 +182,12 @@ pub fn is_erased_with_words(bytes: &[u8]) -> bool {
         && tag_of(bytes).is_some_and(|(_, tag, _)| matches!(tag, MEMORY | TURN | GATE))
 }
 
+/// True if the record holds words that somebody said. A gate state counts words in a sketch.
+pub fn holds_words(bytes: &[u8]) -> bool {
+    bytes.first() != Some(&SHARD)
+        && tag_of(bytes).is_some_and(|(_, tag, _)| matches!(tag, MEMORY | TURN | SLOT))
+}
+
 /// True if this is the key of a memory with a vector.
 pub fn is_memory(bytes: &[u8]) -> bool {
     user_of(bytes).is_some_and(|key| bytes[user(&key).len()..].first() == Some(&MEMORY))
