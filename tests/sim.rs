@@ -14,10 +14,18 @@ mod world;
 
 use crate::support::number_from_env;
 use bugs::Bug;
-use instance::Kit;
+use domain::Time;
+use domain::fault::{Fault, StopName};
+use instance::{Kit, Process, StartOptions};
+use interruptions::Interruptions;
+use log::broker::{Broker, OutgoingRecord};
+use log::clock::{Clock, ManualClock};
 use parking_lot::Mutex;
+use simulated::{Cluster, InjectedFault};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use storage::home::MemoryHome;
 use world::{Counts, Run, simulate};
 
 const SEEDS: u64 = 2000;
@@ -146,6 +154,63 @@ fn a_seed_always_gives_the_same_run() {
         let second = simulate(&kit, seed, None);
         assert_eq!((first.end, first.trace), (second.end, second.trace), "seed {seed}");
     }
+}
+
+/// A world of one process, whose cluster aborts every transaction from the second one on.
+#[test]
+fn transactions_that_never_commit_stop_the_process_by_name() {
+    let kit = Kit::new();
+    let clock = ManualClock::at(Time(stream::NOON_MS));
+    let cluster = Cluster::with_clock(Arc::new(clock.clone()));
+    let topics = &kit.config.topics;
+    for topic in [topics.events(), topics.memories(), topics.decisions(), topics.dead_letters()] {
+        cluster.create(&topic, stream::PARTITIONS);
+    }
+    let mut process = Process::start(&StartOptions {
+        kit: &kit,
+        cluster: &cluster,
+        clock: &clock,
+        name: "ann",
+        transactional_id: "ann",
+        home: &MemoryHome::default(),
+        batch_records_max: 16,
+        batches_lost: 0,
+        interruptions: &Interruptions::to("ann", &cluster),
+        bug: None,
+    })
+    .expect("the cluster has the topics");
+    process.round().expect("the group assigns the partitions");
+    while process.restore().is_some() {}
+    let client = cluster.connect("client");
+    let mut producer = client.producer("client").expect("the connection is alive");
+    let mut send = || {
+        let event =
+            serde_json::json!({"type": "remember", "user": "ada", "content": "I live in Oslo."});
+        let record = OutgoingRecord {
+            topic: topics.events(),
+            partition: Some(0),
+            value: Some(event.to_string().into_bytes()),
+            ..OutgoingRecord::default()
+        };
+        producer.send(&record).expect("the topic exists");
+    };
+    let aborts = kit.config.ingest.aborts_max;
+    for _ in 0..2 {
+        // A commit in between: the count begins again.
+        send();
+        (0..aborts - 1).for_each(|_| cluster.next(InjectedFault::Abort));
+        for _ in 0..aborts + 1 {
+            process.round().expect("fewer aborts than the limit");
+        }
+    }
+    let began = clock.wall();
+    send();
+    (0..aborts).for_each(|_| cluster.next(InjectedFault::Abort));
+    let stopped = (0..aborts + 1).find_map(|_| process.round().err());
+    let Some(Fault::Stop(stop)) = stopped else { panic!("the process goes on: {stopped:?}") };
+    assert_eq!(stop.name, StopName::NoProgress);
+    let minutes = clock.wall().ms_since(began) / 60_000;
+    assert!((5..15).contains(&minutes), "it stops after {minutes} minutes");
 }
 
 const BUGS: [Bug; 13] = [

@@ -93,6 +93,7 @@ pub enum StopName {
     DurabilityDiffers,
     DeadLetterFlood,
     InstanceTaken,
+    NoProgress,
     AddressTaken,
     ThreadDied,
 }

@@ -68,6 +68,7 @@ pub struct Metrics {
     erased_pending: IntGaugeVec,
     vector_cache: IntGaugeVec,
     store_bytes: IntGaugeVec,
+    store_free: IntGauge,
     start_seconds: IntGauge,
 }
 
@@ -312,6 +313,10 @@ impl Metrics {
                 "Size of a shard's store on disk in bytes, by partition",
                 &["partition"],
             ),
+            store_free: r.gauge(
+                "keepsake_store_free_bytes",
+                "Bytes that are free on the file system of store.dir",
+            ),
             start_seconds: r.gauge(
                 "keepsake_start_timestamp_seconds",
                 "Unix time at which the process began to serve",
@@ -509,6 +514,10 @@ impl Metrics {
         for (what, value) in [("bytes", bytes), ("hits", hits), ("misses", misses)] {
             self.vector_cache.with_label_values(&[what]).set(value as i64);
         }
+    }
+
+    pub fn store_free(&self, bytes: u64) {
+        self.store_free.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     pub fn store_size(&self, partition: i32, bytes: u64) {

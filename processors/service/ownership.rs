@@ -172,6 +172,11 @@ impl Shards {
         self.changes.load(Ordering::Acquire)
     }
 
+    /// Returns the free bytes of the file system on which the shards lie, if known.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.place.home.free_bytes()
+    }
+
     /// Returns the size and the use of the vector cache that all open shards share.
     pub fn vector_counts(&self) -> CacheCounts {
         self.options.room.counts()

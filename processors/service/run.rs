@@ -31,6 +31,7 @@ pub mod pace;
 pub mod replier;
 pub mod reply_topics;
 mod shared;
+pub mod stalls;
 pub(crate) mod topics;
 
 pub use assemble::pool_size;

@@ -70,6 +70,15 @@ impl Home {
         store::set_aside_of(&shard_dir(dir, identity).join("store")).pop()
     }
 
+    /// Returns the free bytes of the file system on which the shards lie; `None` in memory, or if
+    /// the system does not say.
+    pub fn free_bytes(&self) -> Option<u64> {
+        match self {
+            Home::Directory(dir) => fs4::available_space(dir).ok(),
+            Home::Memory(_) => None,
+        }
+    }
+
     /// Removes the store and the index of one shard.
     pub fn wipe(&self, identity: &Identity) -> Result<()> {
         match self {

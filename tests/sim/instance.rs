@@ -25,6 +25,7 @@ use service::run::loops::CompactLoop;
 use service::run::pace::BatchSize;
 use service::run::replier::{Replier, WhenMissing};
 use service::run::reply_topics::ReplyTopics;
+use service::run::stalls::Stalls;
 use service::run::{Shared, options};
 use simulated::{Cluster, Connection};
 use std::collections::{BTreeSet, VecDeque};
@@ -291,6 +292,7 @@ impl Process {
             acknowledge: Duration::ZERO,
             behind: BTreeSet::new(),
             fenced: 0,
+            stalls: Stalls::new(kit.config.ingest.aborts_max),
             ends_at: Time(0),
         };
         ingest_loop.begin(&shared)?;

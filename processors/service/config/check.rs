@@ -15,6 +15,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("ingest.batch_bytes_max", config.ingest.batch_bytes_max),
         ("ingest.copied_bytes_max", config.ingest.copied_bytes_max),
         ("ingest.batch_work_ms", config.ingest.batch_work_ms as usize),
+        ("ingest.aborts_max", config.ingest.aborts_max as usize),
         ("ingest.dead_letters_in_a_row_max", config.ingest.dead_letters_in_a_row_max),
         ("ingest.dead_letters_window", config.ingest.dead_letters_window),
         ("recall.limit", config.recall.limit),

@@ -143,6 +143,7 @@ pub struct Ingest {
     pub silence_ms: i64,
     pub skip_gone: bool,
     pub skip: Vec<String>,
+    pub aborts_max: u32,
     pub dead_letters_in_a_row_max: usize,
     pub dead_letters_share_max: f64,
     pub dead_letters_window: usize,

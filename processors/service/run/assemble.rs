@@ -8,6 +8,7 @@ use super::ingesting::{Durability, IngestLoop};
 use super::pace::BatchSize;
 use super::replier::{Replier, WhenMissing};
 use super::reply_topics::ReplyTopics;
+use super::stalls::Stalls;
 use super::{Service, Shared, http, loops, marks, options, topics};
 use crate::compact::{Compact, Judging};
 use crate::config::Config;
@@ -207,6 +208,7 @@ impl Service {
             acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
             behind: BTreeSet::new(),
             fenced: 0,
+            stalls: Stalls::new(config.ingest.aborts_max),
             ends_at: Time(0),
         };
         self.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))

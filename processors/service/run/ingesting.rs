@@ -12,15 +12,18 @@
 //!
 //! | outcome | state of the log | next step |
 //! |---|---|---|
-//! | aborted | holds nothing of the batch | read the same events again |
+//! | aborted | holds nothing of the batch | read the same events again, after a pause |
 //! | unknown | holds all or nothing of the batch | replace the producer, restore all shards |
 //! | fenced | ended by a newer producer with this id | the same, at most [`FENCED_MAX`] times |
 //! | fault | a retry cannot succeed | stop the process |
+//!
+//! Aborts and unknown ends in a row stop the process, too, after `ingest.aborts_max` ([`Stalls`]).
 
 use super::Shared;
 use super::loops::{CLOSE, LOOK_UP, deliver, try_again};
 use super::pace::BatchSize;
 use super::replier::Replier;
+use super::stalls::Stalls;
 use crate::config;
 use crate::ingest::{Effects, Ingest, Write};
 use domain::Time;
@@ -50,6 +53,8 @@ pub struct IngestLoop {
     pub behind: BTreeSet<i32>,
     /// Number of transactions in a row that were fenced.
     pub fenced: u32,
+    /// Transactions in a row that did not commit.
+    pub stalls: Stalls,
     /// Wall time of the last look at the ends of the events partitions.
     pub ends_at: Time,
 }
@@ -118,7 +123,11 @@ impl IngestLoop {
         })?;
         let count = effects.records;
         let decided_in = collected.elapsed();
-        self.carry_out(ingest, shared, effects)?;
+        if !self.carry_out(ingest, shared, effects)? {
+            // A transaction that is too large for its timeout succeeds in smaller parts.
+            self.pace.aborted();
+            return Ok(());
+        }
         if count < read {
             // The undecided records are read again, behind those that were decided.
             self.read_again(ingest);
@@ -264,11 +273,12 @@ impl IngestLoop {
         }
     }
 
-    /// Order matters: the batch is durable in the log, then visible in the shard, then answered.
-    fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<()> {
+    /// Returns false if nothing of the batch was written: its records are read again. Order matters:
+    /// the batch is durable in the log, then visible in the shard, then answered.
+    fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<bool> {
         let Effects { outputs, writes, replies, newest, compact_at, records: _ } = effects;
         let Some(written) = self.make_durable(ingest, shared, outputs, &writes)? else {
-            return Ok(());
+            return Ok(false);
         };
         if let Some(at) = newest {
             shared.event_time.saw(at);
@@ -308,7 +318,7 @@ impl IngestLoop {
             // Full: a round is already queued, which covers this tick.
             let _ = self.compactor.try_send(shared.round_at(at));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns `None` if the batch must not be applied. Its records are read again.
@@ -332,17 +342,22 @@ impl IngestLoop {
             self.read_again(ingest);
             return Ok(None);
         };
+        let first = writes.first().map_or_else(String::new, |write| {
+            format!("{}:{}", write.shard.partition, write.shard.applied() + 1)
+        });
         let began = Instant::now();
         let outcome = transactor.transact(&outputs, &read, &member);
         ingest.metrics.transaction(outcome_name(&outcome), began.elapsed());
         match outcome {
             Ok(written) => {
                 self.fenced = 0;
+                self.stalls.committed();
                 return Ok(Some(written));
             }
             Err(TransactError::Nothing(why)) => {
-                tracing::warn!(why, "transaction aborted: its events are read again");
+                tracing::warn!(why, first, "transaction aborted: its events are read again");
                 self.read_again(ingest);
+                self.pause(&first, &why, shared)?;
             }
             Err(TransactError::Unknown(why)) => {
                 tracing::warn!(
@@ -350,6 +365,7 @@ impl IngestLoop {
                     "outcome of a transaction is unknown: restoring from the changelog"
                 );
                 self.restart_from_log(ingest, shared)?;
+                self.pause(&first, &why, shared)?;
             }
             Err(TransactError::Fenced(why)) => {
                 self.fenced += 1;
@@ -366,6 +382,18 @@ impl IngestLoop {
             Err(TransactError::Fault(fault)) => return Err(fault),
         }
         Ok(None)
+    }
+
+    /// Waits before the events of a transaction that did not commit are read again.
+    fn pause(&mut self, first: &str, why: &str, shared: &Shared) -> Result<()> {
+        let mut left = self.stalls.failed(first, why)?;
+        while !left.is_zero() && !shared.is_stopping() {
+            shared.turned("ingest");
+            let step = left.min(LOOK_UP);
+            shared.sleep(step);
+            left -= step;
+        }
+        Ok(())
     }
 
     /// Reads each partition again, from behind the offset that its shard has applied.

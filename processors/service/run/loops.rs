@@ -232,6 +232,7 @@ pub struct FlushLoop {
 impl FlushLoop {
     pub fn run(self, shared: &Shared) -> Result<()> {
         let mut next = Instant::now() + self.every;
+        self.measure(shared);
         while !shared.is_stopping() {
             shared.turned("index");
             std::thread::sleep(LOOK_UP.min(self.every));
@@ -253,6 +254,9 @@ impl FlushLoop {
     fn measure(&self, shared: &Shared) {
         for shard in self.shards.all() {
             shared.metrics.store_size(shard.partition, shard.store.bytes_on_disk());
+        }
+        if let Some(bytes) = self.shards.free_bytes() {
+            shared.metrics.store_free(bytes);
         }
         let CacheCounts { bytes, hits, misses } = self.shards.vector_counts();
         shared.metrics.vector_cache(bytes as u64, hits, misses);

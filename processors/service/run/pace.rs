@@ -34,6 +34,11 @@ impl BatchSize {
         self.records = wanted.clamp(self.records / 2, self.records * 2).clamp(1, self.max);
     }
 
+    /// Halves the size after a transaction that did not commit.
+    pub fn aborted(&mut self) {
+        self.records = (self.records / 2).max(1);
+    }
+
     /// The number of records that fit into the time of a batch, if `records` took `time`.
     fn fit(&self, records: usize, time: Duration) -> usize {
         (records as f64 * self.batch.as_secs_f64() / time.as_secs_f64().max(1e-6)) as usize
