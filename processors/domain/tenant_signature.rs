@@ -1,11 +1,13 @@
 //! Signs a record with the key of a tenant, and verifies the signature. A tenant with a key is safe
 //! from everybody else who may write to the topics.
 //!
-//!   header   keepsake-tenant-signature: <time>:<signature>
-//!   time     epoch milliseconds at which the sender signed
-//!   signed   HMAC-SHA256 in hex over these parts, each as "<length in bytes>:<bytes>":
-//!            "keepsake tenant 1", topic, time, key, value, then name and value of each header
-//!            of [`SIGNED_HEADERS`] that the record has, ordered by name
+//! ```text
+//! header   keepsake-tenant-signature: <time>:<signature>
+//! time     epoch milliseconds at which the sender signed
+//! signed   HMAC-SHA256 in hex over these parts, each as "<length in bytes>:<bytes>":
+//!          "keepsake tenant 1", topic, time, key, value, then name and value of each header
+//!          of [`SIGNED_HEADERS`] that the record has, ordered by name
+//! ```
 //!
 //! An absent key or value is signed as an empty one. Headers that Keepsake does not read are not
 //! signed, because tracing libraries add them later.
