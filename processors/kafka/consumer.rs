@@ -260,6 +260,10 @@ impl Consumer for KafkaConsumer {
     }
 
     fn membership(&self) -> Option<Membership> {
+        // A member that was expelled still has metadata, which a broker may accept.
+        if self.consumer.assignment_lost() {
+            return None;
+        }
         self.consumer.group_metadata().map(|group| Membership(Box::new(group)))
     }
 

@@ -79,7 +79,8 @@ impl Compact {
         let began = Instant::now();
         let mut events = Vec::new();
         self.contradictions.iter_mut().for_each(Contradictions::begin);
-        for shard in self.shards.all() {
+        for partition in self.shards.all_partitions() {
+            let Some(shard) = self.shards.get(partition) else { continue };
             self.shard(&shard, now, &mut events)?;
         }
         if let Some((outcome, took_ms)) = self.contradictions.as_ref().map(Contradictions::ended) {

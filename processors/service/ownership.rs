@@ -25,6 +25,8 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `open`, `restoring` | ingest (rebalance), restore | every thread |
+//! | `occupied` | restore, standby | both, before opening the same files |
+//! | `files` | whoever opens a shard | the same, before opening the same files |
 //! | `rewriting` | rewrite | restore and ingest, before opening the same files |
 //! | `standing_by` | standby | restore, before opening the same files |
 //! | `restored` | restore | ingest |
@@ -47,8 +49,8 @@ use log::broker::{Log, RebalanceListener, Start};
 use log::clock::Clock;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use storage::home::Home;
 use storage::index::CacheCounts;
 use storage::restore::{self, Progress};
@@ -100,6 +102,10 @@ pub struct Shards {
     restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
     /// Partitions of other processes whose copy here is being brought up to date.
     standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
+    /// Partitions whose directory a restore or a stand-by uses.
+    occupied: Mutex<BTreeSet<i32>>,
+    /// The files of the shards that were opened last: alive until they are closed.
+    files: Mutex<BTreeMap<i32, Weak<()>>>,
     /// Partitions whose shard is being written anew.
     rewriting: Mutex<BTreeSet<i32>>,
     /// Partitions whose shard opened since the last [`Shards::take_restored`].
@@ -131,6 +137,8 @@ impl Shards {
             open: RwLock::default(),
             restoring: RwLock::default(),
             standing_by: Mutex::default(),
+            occupied: Mutex::default(),
+            files: Mutex::default(),
             rewriting: Mutex::default(),
             restored: Mutex::default(),
             unsent: Mutex::default(),
@@ -147,6 +155,12 @@ impl Shards {
     /// Returns the open shards in the order of their partitions.
     pub fn all(&self) -> Vec<Arc<Shard>> {
         self.open.read().values().cloned().collect()
+    }
+
+    /// Returns the partitions of the open shards. For loops that take long: whoever holds the
+    /// shards of [`Shards::all`] keeps the files of all of them open.
+    pub fn all_partitions(&self) -> Vec<i32> {
+        self.open.read().keys().copied().collect()
     }
 
     /// Returns every owned partition, open or being restored.
@@ -195,6 +209,7 @@ impl Shards {
     fn open_shard(&self, partition: i32, from: Option<&Restoring<'_>>) -> Result<Arc<Shard>> {
         let identity = self.place.identity(partition);
         self.await_rewrite(partition);
+        self.await_closed(partition);
         let (shard, found) =
             Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
         log_findings(partition, &found);
@@ -206,6 +221,7 @@ impl Shards {
             caught_up = found.caught_up,
             "shard open"
         );
+        self.files.lock().insert(partition, shard.files());
         Ok(Arc::new(shard))
     }
 

@@ -60,6 +60,7 @@ pub struct Progress {
     at: AtomicI64,
     end: AtomicI64,
     cancelled: AtomicBool,
+    claimed: AtomicBool,
 }
 
 impl Progress {
@@ -69,6 +70,11 @@ impl Progress {
         let at = self.at.load(Ordering::Acquire);
         let end = self.end.load(Ordering::Acquire);
         if end <= from { 0.0 } else { ((at - from) as f64 / (end - from) as f64).clamp(0.0, 1.0) }
+    }
+
+    /// Returns true for the first caller, who carries out this restore.
+    pub fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::AcqRel)
     }
 
     /// Stops the restore at its next record. The store keeps its checkpoint, so that a later

@@ -31,8 +31,8 @@ use recent::RecentDecisions;
 use searched::has_same_words;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
@@ -67,6 +67,8 @@ pub struct Shard {
     /// The published offset: outputs of the events before it were acknowledged.
     published: AtomicI64,
     recent: RecentDecisions,
+    /// Order matters: the last field, so that it is dropped when all files are closed.
+    files: Arc<()>,
 }
 
 impl Shard {
@@ -85,7 +87,14 @@ impl Shard {
             known_end: AtomicI64::new(i64::MAX),
             published: AtomicI64::new(0),
             recent: RecentDecisions::new(recent_max),
+            files: Arc::default(),
         }
+    }
+
+    /// Returns a handle that is dead once every file of this shard is closed: after the last
+    /// reader's reference, and the merge that ran then.
+    pub fn files(&self) -> Weak<()> {
+        Arc::downgrade(&self.files)
     }
 
     /// Holds the state still while a reader collects from store and index.

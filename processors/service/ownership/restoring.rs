@@ -9,6 +9,9 @@
 //!
 //! Order matters: each side writes its own entry before it reads the other's, so at least one of
 //! the two sees the conflict.
+//!
+//! A restore that was cancelled may need seconds to end. The next one of the same partition waits
+//! until the partition is no longer `occupied`, and each restore is carried out by one thread.
 
 use super::{Shards, log_findings};
 use crossbeam_channel::TrySendError;
@@ -25,6 +28,21 @@ const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 /// Pause between two looks whether a cancelled stand-by has closed its files.
 const STAND_DOWN: Duration = Duration::from_millis(5);
 
+/// Looks whether a closed shard has closed its files: a minute, as long as a large merge takes.
+const CLOSED_TRIES: u32 = 12_000;
+
+/// A directory in use, until it is dropped.
+struct Occupied<'a> {
+    shards: &'a Shards,
+    partition: i32,
+}
+
+impl Drop for Occupied<'_> {
+    fn drop(&mut self) {
+        self.shards.occupied.lock().remove(&self.partition);
+    }
+}
+
 impl Shards {
     /// Returns the owned partitions whose shard is not open yet, with the share already restored.
     pub fn restoring(&self) -> BTreeMap<i32, f64> {
@@ -37,7 +55,12 @@ impl Shards {
     pub fn restore(&self, partition: i32) {
         let Some(changelog) = &self.changelog else { return };
         let Some(progress) = self.restoring.read().get(&partition).cloned() else { return };
+        // The same partition may be in the queue twice.
+        if !progress.claim() {
+            return;
+        }
         self.stand_down(partition);
+        let Some(_occupied) = self.occupy_once_free(partition, &progress) else { return };
         let from = Restoring {
             log: &*changelog.log,
             options: &changelog.options,
@@ -105,7 +128,7 @@ impl Shards {
 
     /// Never blocks: the rebalance runs on the thread that must keep polling. The queue is full
     /// while restores are busy and partitions come and go several times.
-    fn send_to_restore(&self, partition: i32) {
+    pub(super) fn send_to_restore(&self, partition: i32) {
         let Some(changelog) = &self.changelog else { return };
         match changelog.wanted.try_send(partition) {
             // Disconnected: the restore threads end only with the process.
@@ -135,10 +158,11 @@ impl Shards {
         };
         self.standing_by.lock().insert(partition, progress.clone());
         // Order matters: a restore that begins from here on finds the entry and waits.
-        let outcome = if self.owned().contains(&partition) {
-            Ok(())
-        } else {
-            self.update_copy(partition, &from, rewrite_after_ms)
+        let outcome = match self.occupy(partition) {
+            Some(_occupied) if !self.owned().contains(&partition) => {
+                self.update_copy(partition, &from, rewrite_after_ms)
+            }
+            _ => Ok(()),
         };
         self.standing_by.lock().remove(&partition);
         outcome
@@ -151,11 +175,16 @@ impl Shards {
         rewrite_after_ms: i64,
     ) -> Result<()> {
         let identity = self.place.identity(partition);
+        self.await_closed(partition);
         let now = self.clock.wall();
         let (shard, found) =
             Shard::open(&self.place.home, &self.options, &identity, now, Some(from))?;
         log_findings(partition, &found);
         self.metrics.stood_by(partition, found.restored);
+        // Order matters: the index of a cancelled stand-by is incomplete and keeps its old mark.
+        if from.progress.is_cancelled() {
+            return Ok(());
+        }
         shard.settle()?;
         shard.store.flush()?;
         if shard.is_rewrite_due(now, rewrite_after_ms) {
@@ -166,6 +195,38 @@ impl Shards {
             }
         }
         Ok(())
+    }
+
+    /// Claims the directory of a partition, unless another thread uses it.
+    fn occupy(&self, partition: i32) -> Option<Occupied<'_>> {
+        let is_free = self.occupied.lock().insert(partition);
+        is_free.then_some(Occupied { shards: self, partition })
+    }
+
+    /// Claims the directory of a partition as soon as it is free. `None` if the restore is cancelled
+    /// meanwhile.
+    fn occupy_once_free(&self, partition: i32, progress: &Progress) -> Option<Occupied<'_>> {
+        loop {
+            if progress.is_cancelled() {
+                return None;
+            }
+            if let Some(occupied) = self.occupy(partition) {
+                return Some(occupied);
+            }
+            self.clock.sleep(STAND_DOWN);
+        }
+    }
+
+    /// Waits until the shard that was open before has closed its files: a reader may still hold it,
+    /// and closing waits for a running merge. Gives up after a while, and lets the locks decide.
+    pub(super) fn await_closed(&self, partition: i32) {
+        for _ in 0..CLOSED_TRIES {
+            let files = self.files.lock().get(&partition).cloned();
+            if files.is_none_or(|files| files.strong_count() == 0) {
+                return;
+            }
+            self.clock.sleep(STAND_DOWN);
+        }
     }
 
     /// Ends the stand-by of a partition that this process owns now, and waits for its files.

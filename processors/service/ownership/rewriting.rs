@@ -18,7 +18,8 @@ impl Shards {
     /// Rewrites each open shard in which something was erased at least `after_ms` ago, until
     /// `goes_on` returns false. A rewrite that fails is tried again at the next call.
     pub fn rewrite_due(&self, after_ms: i64, goes_on: &dyn Fn() -> bool) -> Result<()> {
-        for shard in self.all() {
+        for partition in self.all_partitions() {
+            let Some(shard) = self.get(partition) else { continue };
             let now = self.clock.wall();
             let since = shard.store.erased_since().map_or(0, |since| now.ms_since(since).max(0));
             self.metrics.erased_pending(shard.partition, since / 1000);

@@ -7,6 +7,7 @@ use parking_lot::Mutex as Lock;
 use simulated::Cluster;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 use storage::home::MemoryHome;
 
 const PARTITIONS: i32 = 2;
@@ -95,4 +96,91 @@ fn a_restore_that_does_not_fit_into_the_queue_is_sent_at_a_later_poll() {
     assert_eq!(to_restore.try_iter().collect::<Vec<_>>(), [1]);
     shards.polled();
     assert_eq!(to_restore.try_iter().count(), 0, "each restore is sent once");
+}
+
+fn memories_in(cluster: &Cluster) -> Arc<dyn log::broker::Log> {
+    cluster.create("memories", PARTITIONS);
+    cluster.connect("one").log("memories").expect("the topic exists")
+}
+
+/// A changelog that is slow to say where it ends, so that a cancelled restore ends late.
+struct SlowLog {
+    inner: Arc<dyn log::broker::Log>,
+    slow: Duration,
+}
+
+impl log::broker::Log for SlowLog {
+    fn end(&self, partition: i32) -> Result<i64> {
+        std::thread::sleep(self.slow);
+        self.inner.end(partition)
+    }
+
+    fn stable_end(&self, partition: i32) -> Result<i64> {
+        self.inner.stable_end(partition)
+    }
+
+    fn beginning(&self, partition: i32) -> Result<i64> {
+        self.inner.beginning(partition)
+    }
+
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn log::broker::Consumer>> {
+        self.inner.read(partition, from)
+    }
+}
+
+#[test]
+fn a_restore_waits_for_a_cancelled_one_and_is_carried_out_once() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (wanted, to_restore) = crossbeam_channel::bounded(16);
+    let options = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+    let slow = Duration::from_secs(6);
+    let log = Arc::new(SlowLog { inner: memories_in(&Cluster::new()), slow });
+    let shards = Arc::new(Shards::new(
+        place(Home::Directory(dir.path().to_owned())),
+        options::shard(&Layers::defaults().checked().expect("the defaults are valid"), PARTITIONS),
+        Some(Changelog { log, options, wanted }),
+        Arc::new(log::clock::SystemClock),
+        Arc::new(Metrics::new()),
+    ));
+    let restores: Vec<_> = std::iter::repeat_with(|| {
+        let (shards, to_restore) = (shards.clone(), to_restore.clone());
+        std::thread::spawn(move || to_restore.iter().for_each(|it| shards.restore(it)))
+    })
+    .take(2)
+    .collect();
+    shards.assigned(&[(0, None)]);
+    std::thread::sleep(Duration::from_secs(1));
+    // Lost and regained while the broker does not answer, and wanted twice.
+    shards.revoked(&[0]);
+    shards.assigned(&[(0, None)]);
+    shards.send_to_restore(0);
+    let began = std::time::Instant::now();
+    while shards.get(0).is_none() && began.elapsed() < Duration::from_secs(40) {
+        shards.fault().expect("nobody else uses the directory");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(shards.get(0).is_some(), "the second restore opens the shard");
+    std::thread::sleep(Duration::from_secs(6));
+    shards.fault().expect("the third finds nothing to do");
+    drop(restores);
+}
+
+#[test]
+fn a_shard_that_a_reader_still_holds_is_opened_again_when_the_reader_ends() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let shards = Arc::new(Shards::new(
+        place(Home::Directory(dir.path().to_owned())),
+        options::shard(&Layers::defaults().checked().expect("the defaults are valid"), PARTITIONS),
+        None,
+        Arc::new(log::clock::SystemClock),
+        Arc::new(Metrics::new()),
+    ));
+    let held = shards.open(0).expect("an empty directory opens");
+    shards.close(0);
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(8));
+        drop(held);
+    });
+    shards.open(0).expect("it waits for the reader");
+    reader.join().expect("the reader ends");
 }

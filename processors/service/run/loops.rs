@@ -237,7 +237,8 @@ impl FlushLoop {
             shared.turned("index");
             std::thread::sleep(LOOK_UP.min(self.every));
             let is_due = Instant::now() >= next;
-            for shard in self.shards.all() {
+            for partition in self.shards.all_partitions() {
+                let Some(shard) = self.shards.get(partition) else { continue };
                 let began = Instant::now();
                 if (is_due || shard.index.text.pending() >= self.pending_max) && shard.settle()? {
                     shared.metrics.settled(began.elapsed());
@@ -287,10 +288,18 @@ fn rewrite_after_ms(within: Duration) -> i64 {
     i64::try_from(within.as_millis() / 2).unwrap_or(i64::MAX)
 }
 
+/// Pause before a stand-by copy is tried again that met more than an unwilling broker.
+const AFTER_FAULT: Duration = Duration::from_secs(600);
+
 /// Brings the stand-by copy of each shard of other processes up to date, once in each period.
 pub fn stand_by(shards: &Shards, every: Duration, within: Duration, shared: &Shared) -> Result<()> {
+    let mut failed: BTreeMap<i32, Instant> = BTreeMap::new();
     while !shared.is_stopping() {
+        failed.retain(|_, at| at.elapsed() < AFTER_FAULT);
         for partition in shards.of_others() {
+            if failed.contains_key(&partition) {
+                continue;
+            }
             match shards.stand_by(partition, rewrite_after_ms(within)) {
                 Err(Fault::Retry(retry)) => {
                     tracing::warn!(
@@ -299,7 +308,12 @@ pub fn stand_by(shards: &Shards, every: Duration, within: Duration, shared: &Sha
                         "cannot update a stand-by copy: retrying later"
                     );
                 }
-                outcome => outcome?,
+                // A copy that is not needed now must not end a process that serves others.
+                Err(stop) => {
+                    tracing::error!(partition, %stop, "cannot update a stand-by copy");
+                    failed.insert(partition, Instant::now());
+                }
+                Ok(()) => {}
             }
             if shared.is_stopping() {
                 return Ok(());

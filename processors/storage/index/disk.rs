@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tantivy::directory::error::LockError;
 use tantivy::index::{SegmentId, SegmentMeta};
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
@@ -44,6 +45,10 @@ pub struct IndexDir {
     doc_ids: Arc<DocIdCache>,
     generation: String,
 }
+
+/// As long as the store waits for its own lock: together five seconds.
+const LOCK_TRIES: u32 = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 pub struct OpenedDir {
     pub dir: IndexDir,
@@ -86,7 +91,7 @@ impl IndexDir {
             .num_worker_threads(1)
             .num_merge_threads(1)
             .build();
-        let writer = index.writer_with_options(options)?;
+        let writer = unlocked(|| index.writer_with_options(options.clone()))?;
         // A killed process may leave files that no commit names, under names that the next commit
         // uses again.
         writer.garbage_collect_files().wait()?;
@@ -199,6 +204,20 @@ impl Drop for IndexDir {
             }
         }
     }
+}
+
+/// Tries again while the directory is locked: an index that was closed a moment ago stays locked
+/// until its running merge ends.
+fn unlocked(open: impl Fn() -> tantivy::Result<IndexWriter>) -> tantivy::Result<IndexWriter> {
+    for _ in 0..LOCK_TRIES {
+        match open() {
+            Err(TantivyError::LockFailure(LockError::LockBusy, _)) => {
+                std::thread::sleep(LOCK_PAUSE)
+            }
+            opened => return opened,
+        }
+    }
+    open()
 }
 
 /// Lists the terms of a user in the index at `path`, those of deleted documents included, and

@@ -60,8 +60,9 @@ impl Shard {
     }
 
     /// Brings the index to where the store is, and returns the number of memories indexed. The
-    /// index is derived, and a crash may have taken its last seconds.
-    fn catch_up(&self) -> Result<usize> {
+    /// index is derived, and a crash may have taken its last seconds. Ends early, under the old
+    /// mark, if `goes_on` returns false.
+    fn catch_up(&self, goes_on: &dyn Fn() -> bool) -> Result<usize> {
         let applied = self.store.applied();
         let indexed = match self.index.text.mark() {
             Some(mark) if mark == applied => return Ok(0),
@@ -89,9 +90,12 @@ impl Shard {
                     if self.index.text.is_flush_due() {
                         flushed = self.index.text.settle(indexed);
                     }
-                    flushed.is_ok()
+                    flushed.is_ok() && goes_on()
                 })?;
                 flushed?;
+                if !goes_on() {
+                    return Ok(count);
+                }
             }
             after = Some(last);
         }
@@ -128,7 +132,8 @@ fn open(
     if shard.applied() < 0 {
         shard.lost_store = home.set_aside(identity);
     }
-    found.caught_up = shard.catch_up()?;
+    let goes_on = || from.is_none_or(|from| !from.progress.is_cancelled());
+    found.caught_up = shard.catch_up(&goes_on)?;
     found.index_discarded = shard.index.text.discarded().map(str::to_owned);
     Ok((shard, found))
 }
