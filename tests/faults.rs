@@ -2,11 +2,13 @@
 //! exit code and loses nothing.
 
 use crate::support::client::{acknowledged, outcome};
-use crate::support::program::command;
+use crate::support::program::{command, run};
 use crate::support::service::Place;
 use crate::support::workload::{Ends, memories_by_user, record, stream, users, wait_until_applied};
 use crate::support::{Broker, Child, Client, Running, eventually, kafka, on_kafka, scratch};
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, ResourceSpecifier};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, ResourceSpecifier,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -17,6 +19,7 @@ on_kafka! {
     a_deleted_topic_stops_the_service_with_topic_missing
     added_partitions_stop_the_service_with_partitions_differ
     events_lost_to_retention_stop_the_service_with_events_gone
+    a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured
     a_damaged_store_whose_events_are_gone_stops_the_service_each_time
     a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost
     a_full_disk_stops_the_service_and_nothing_is_lost
@@ -52,8 +55,20 @@ impl Admin {
         );
     }
 
+    /// Changes one setting. The request replaces all settings, so the others are sent again.
     fn set(&self, topic: &str, name: &str, value: &str) {
+        let asked = [ResourceSpecifier::Topic(topic)];
+        let described = self.client.describe_configs(&asked, &AdminOptions::new());
+        let described = self.runtime.block_on(described).expect("the broker shows its settings");
+        let resource = described.into_iter().next().expect("one topic").expect("it exists");
+        let kept: Vec<(String, String)> = resource
+            .entries
+            .into_iter()
+            .filter(|entry| entry.source == ConfigSource::DynamicTopic && entry.name != name)
+            .filter_map(|entry| Some((entry.name, entry.value?)))
+            .collect();
         let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+        let change = kept.iter().fold(change, |all, (name, value)| all.set(name, value));
         self.done(self.client.alter_configs([&change], &AdminOptions::new()));
     }
 
@@ -129,6 +144,40 @@ fn events_lost_to_retention_stop_the_service_with_events_gone() {
     assert_eq!(ada.list().len(), 1, "memories of earlier events are kept");
     ada.turn("I moved to Porto last week.");
     skipped.stop();
+}
+
+fn a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured() {
+    let (place, mut child, client) = started(&[]);
+    child.signal("-TERM");
+    assert!(child.wait().success());
+    let admin = Admin::of(kafka::servers());
+    let check = || {
+        let (code, stdout, stderr) = run(command(&place).args(["topics", "check", "--json"]));
+        let report: serde_json::Value =
+            serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("{e}: {stdout}{stderr}"));
+        let settings = report["settings"].as_array().expect("a list").clone();
+        (code, settings.into_iter().filter(|one| one["verdict"] != "fine").collect::<Vec<_>>())
+    };
+    assert_eq!(check(), (Some(0), vec![]), "the topics are as Keepsake makes them");
+    for (topic, setting, value, right) in [
+        ("memories", "cleanup.policy", "delete", "compact"),
+        ("events", "cleanup.policy", "compact", "delete"),
+        ("dead-letters", "max.message.bytes", "1048588", "3000000"),
+    ] {
+        admin.set(&client.topic(topic), setting, value);
+        assert_stops(&mut Child::start(&place), 3, "topic-misconfigured");
+        let (code, wrong) = check();
+        let named = (&wrong[0]["topic"], &wrong[0]["setting"], &wrong[0]["verdict"]);
+        assert_eq!(code, Some(3));
+        assert_eq!(named, (&json!(client.topic(topic)), &json!(setting), &json!("stop")));
+        admin.set(&client.topic(topic), setting, right);
+    }
+    admin.set(&client.topic("memories"), "delete.retention.ms", "86400000");
+    let mut child = Child::start(&place);
+    child.wait_until_ready();
+    assert!(child.log().contains("sooner than configured"), "{}", child.log());
+    child.signal("-TERM");
+    assert!(child.wait().success());
 }
 
 /// With `local` the store is the only copy of what the topic no longer has.

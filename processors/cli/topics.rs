@@ -6,6 +6,7 @@ use domain::fault::Result;
 use serde_json::json;
 use service::config::Config;
 use service::run;
+use service::run::topic_settings::{Finding, Verdict, findings, first_stop};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +14,14 @@ use std::time::Duration;
 pub enum TopicsCommand {
     /// Create missing topics; existing ones are not changed
     Create,
-    /// Show which topics exist, and check that they fit together
+    /// Show which topics exist and how they are set, and check that they fit together
     Check,
+}
+
+fn cells(found: &Finding) -> Vec<String> {
+    let Finding { topic, setting, value, expected, verdict, .. } = found;
+    let value = if value == "9223372036854775807" { "no limit" } else { value };
+    [topic.as_str(), setting, value, expected, &verdict.to_string()].map(str::to_owned).to_vec()
 }
 
 impl TopicsCommand {
@@ -23,7 +30,7 @@ impl TopicsCommand {
         connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
         let wanted = run::topics(config);
         if matches!(self, TopicsCommand::Create) {
-            connection.create_topics(&wanted)?;
+            run::create_topics(config, &connection, &wanted)?;
         }
         let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
         let mut found = connection.partitions(&names)?;
@@ -35,8 +42,9 @@ impl TopicsCommand {
             std::thread::sleep(Duration::from_millis(100));
             found = connection.partitions(&names)?;
         }
+        let settings = findings(config, &connection.cluster_facts(&names)?);
         match output {
-            Output::Json => println!("{}", json!({"topics": found})),
+            Output::Json => println!("{}", json!({"topics": found, "settings": settings})),
             Output::Person => {
                 let rows: Vec<Vec<String>> = names
                     .iter()
@@ -48,9 +56,16 @@ impl TopicsCommand {
                     })
                     .collect();
                 print!("{}", show::table(&["topic", "state"], &rows));
+                let rows: Vec<Vec<String>> = settings.iter().map(cells).collect();
+                let head = ["topic", "setting", "value", "expected", "verdict"];
+                print!("\n{}", show::table(&head, &rows));
+                for found in settings.iter().filter(|found| found.verdict != Verdict::Fine) {
+                    println!("{} of {}: {}", found.setting, found.topic, found.why);
+                }
             }
         }
         run::check_topics(config, &found)?;
+        first_stop(&settings)?;
         Ok(ExitCode::SUCCESS)
     }
 }

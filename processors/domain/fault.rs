@@ -80,6 +80,7 @@ pub enum StopName {
     BrokerUnreachable,
     BrokerRefuses,
     TopicMissing,
+    TopicMisconfigured,
     PartitionsDiffer,
     EventsGone,
     StoreLocked,
@@ -110,7 +111,8 @@ impl StopName {
     pub fn exit_code(self) -> u8 {
         match self {
             StopName::ConfigInvalid => 2,
-            StopName::PartitionsDiffer
+            StopName::TopicMisconfigured
+            | StopName::PartitionsDiffer
             | StopName::EventsGone
             | StopName::StoreOfAnotherLog
             | StopName::StoreNewer

@@ -10,6 +10,7 @@ mod consumer;
 mod partition_log;
 mod producer;
 mod throttle;
+mod topic_facts;
 mod transactor;
 
 use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
@@ -28,6 +29,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+pub use topic_facts::{ClusterFacts, TopicFacts};
 use transactor::KafkaTransactor;
 
 /// Address of the brokers and the options of every client.
@@ -59,6 +61,7 @@ const DECIDED: &str = "read_committed";
 pub struct TopicSpec {
     pub name: String,
     pub partitions: i32,
+    /// -1: as many as the broker's default.
     pub replication: i32,
     pub settings: Vec<(&'static str, String)>,
 }

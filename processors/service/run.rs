@@ -32,12 +32,13 @@ pub mod replier;
 pub mod reply_topics;
 mod shared;
 pub mod stalls;
+pub mod topic_settings;
 pub(crate) mod topics;
 
 pub use assemble::pool_size;
 pub use dir::{EMBEDDED_ADDRESS, lock_dir, store_dir};
 pub use shared::Shared;
-pub use topics::{check_topics, topics};
+pub use topics::{check_topics, create_topics, topics};
 
 use crate::metrics::Metrics;
 use crate::ownership::Shards;

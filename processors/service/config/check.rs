@@ -104,8 +104,8 @@ pub fn check(config: &Config) -> Result<(), String> {
              output of `openssl rand -hex 32`"
         ));
     }
-    if config.topics.replication < 1 {
-        return Err("topics.replication: must be at least 1".into());
+    if config.topics.replication < 1 && config.topics.replication != -1 {
+        return Err("topics.replication: must be at least 1, or -1 for the broker's default".into());
     }
     if config.store.durability == DurabilityMode::Changelog && config.kafka.is_embedded() {
         return Err("store.durability: \"changelog\" needs a real Kafka, and \

@@ -2,7 +2,7 @@
 //! for how long.
 
 use crate::config::Config;
-use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS};
+use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
 use log::wire::Place;
 
 #[derive(Clone, Debug)]
@@ -42,10 +42,18 @@ pub fn places(config: &Config) -> Vec<Place> {
             None,
             "the sender's own records, and the summaries that Keepsake proposed",
         ),
-        place(topics.decisions(), Some(DECISIONS_MS), "decisions about the erased texts"),
-        place(topics.dead_letters(), Some(DEAD_LETTERS_MS), "records that were refused"),
-        place(topics.recalls(), Some(REQUESTS_MS), "requests that quote the erased texts"),
-        place(topics.replies(), Some(REQUESTS_MS), "replies that quote the erased texts"),
+        place(
+            topics.decisions(),
+            Some(DECISIONS_MS + SEGMENT_MS),
+            "decisions about the erased texts",
+        ),
+        place(
+            topics.dead_letters(),
+            Some(DEAD_LETTERS_MS + SEGMENT_MS),
+            "records that were refused",
+        ),
+        place(topics.recalls(), Some(2 * REQUESTS_MS), "requests that quote the erased texts"),
+        place(topics.replies(), Some(2 * REQUESTS_MS), "replies that quote the erased texts"),
         place(
             "backups, mirrors and reply topics of applications".into(),
             None,

@@ -76,9 +76,13 @@ impl Service {
         if config.kafka.is_embedded() {
             begin_empty(&dir, &connection.servers)?;
         }
+        let cluster = connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?;
+        let found = topics::ready_topics(&config, &connection, embedded.as_ref())?;
+        let tombstones_ms = found.tombstones_ms.unwrap_or(i64::MAX);
+        config.topics.tombstones_ms = config.topics.tombstones_ms.min(tombstones_ms);
         let place = Deployment {
-            cluster: connection.cluster_id(Duration::from_millis(config.kafka.connect_ms))?,
-            partitions: topics::ready_topics(&config, &connection, embedded.as_ref())?,
+            cluster,
+            partitions: found.partitions,
             topic: config.topics.events(),
             model: models.encoder.name().to_owned(),
             dimensions: models.encoder.dimensions() as u32,

@@ -1,5 +1,6 @@
 //! Defines the topics with their settings, creates those that are missing, and checks the rest.
 
+use super::topic_settings::{self, Finding, Verdict};
 use crate::config::{Config, Topics};
 use domain::fault::{Fault, Result, StopName};
 use kafka::{Connection, Embedded, TopicSpec};
@@ -15,6 +16,9 @@ const HEADERS: usize = 64 << 10;
 const CREATED_WITHIN: Duration = Duration::from_secs(10);
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = DAY_MS / 24;
+/// Longest time until a topic begins a new segment: a record stays that much longer than the topic
+/// keeps it.
+pub const SEGMENT_MS: i64 = DAY_MS;
 /// How long requests and replies are kept.
 pub const REQUESTS_MS: i64 = HOUR_MS;
 pub const DECISIONS_MS: i64 = 7 * DAY_MS;
@@ -40,7 +44,7 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
                 ("message.timestamp.type", "CreateTime".to_owned()),
             ],
         ),
-        topic(topics, topics.recalls(), message + HEADERS, &[kept_for(REQUESTS_MS)]),
+        topic(topics, topics.recalls(), message + HEADERS, &kept_at_most(REQUESTS_MS)),
         topic(
             topics,
             topics.memories(),
@@ -48,11 +52,14 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
             &[
                 ("cleanup.policy", "compact".to_owned()),
                 ("delete.retention.ms", topics.tombstones_ms.to_string()),
+                // An earlier state of a forgotten memory goes when the log is compacted. The broker
+                // begins a new segment within this time; the other half is for its cleaner.
+                ("max.compaction.lag.ms", (config.forget.within_ms / 2).max(1).to_string()),
             ],
         ),
-        topic(topics, topics.replies(), LARGE, &[kept_for(REQUESTS_MS)]),
-        topic(topics, topics.decisions(), LARGE, &[kept_for(DECISIONS_MS)]),
-        topic(topics, topics.dead_letters(), message + 2 * HEADERS, &[kept_for(DEAD_LETTERS_MS)]),
+        topic(topics, topics.replies(), LARGE, &kept_at_most(REQUESTS_MS)),
+        topic(topics, topics.decisions(), LARGE, &kept_at_most(DECISIONS_MS)),
+        topic(topics, topics.dead_letters(), message + 2 * HEADERS, &kept_at_most(DEAD_LETTERS_MS)),
         topic(topics, topics.erasures(), LARGE, &[kept_for(ERASURES_MS)]),
     ]
 }
@@ -76,31 +83,84 @@ fn kept_for(ms: i64) -> (&'static str, String) {
     ("retention.ms", ms.to_string())
 }
 
-/// Creates missing topics if `topics.create` is set, checks all of them, and returns the number of
-/// partitions of the events topic.
+/// Also ends a segment in time: the broker keeps the one that is written, however old.
+fn kept_at_most(ms: i64) -> [(&'static str, String); 2] {
+    [kept_for(ms), ("segment.ms", ms.min(SEGMENT_MS).to_string())]
+}
+
+/// Creates topics with the replicas of the configuration or else of the broker. Records that must not
+/// be lost are acknowledged by all replicas but one, so that one broker may be away.
+pub fn create_topics(config: &Config, connection: &Connection, wanted: &[TopicSpec]) -> Result<()> {
+    let replicas = match config.topics.replication {
+        -1 => connection.default_replication()?,
+        replicas => Some(replicas),
+    };
+    let safe = [config.topics.events(), config.topics.memories(), config.topics.erasures()];
+    let mut wanted = wanted.to_vec();
+    for topic in wanted.iter_mut().filter(|topic| safe.contains(&topic.name)) {
+        let in_sync = replicas.map(|replicas| (replicas - 1).max(1).to_string());
+        topic.settings.extend(in_sync.map(|replicas| ("min.insync.replicas", replicas)));
+    }
+    connection.create_topics(&wanted)
+}
+
+/// The topics as they were found.
+pub struct TopicsFound {
+    /// Number of partitions of the events topic.
+    pub partitions: i32,
+    /// For how long the memories topic keeps tombstones, if the broker says so.
+    pub tombstones_ms: Option<i64>,
+}
+
+/// Creates missing topics if `topics.create` is set, and checks all of them.
 pub fn ready_topics(
     config: &Config,
     connection: &Connection,
     embedded: Option<&Embedded>,
-) -> Result<i32> {
+) -> Result<TopicsFound> {
     let wanted = topics(config);
     if let Some(embedded) = embedded {
         embedded.create(&wanted)?;
-        return Ok(config.topics.partitions);
+        return Ok(TopicsFound { partitions: config.topics.partitions, tombstones_ms: None });
     }
     let names: Vec<String> = wanted.iter().map(|topic| topic.name.clone()).collect();
     let mut found = connection.partitions(&names)?;
     let missing: Vec<TopicSpec> =
         wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
     if !missing.is_empty() && config.topics.create {
-        connection.create_topics(&missing)?;
+        create_topics(config, connection, &missing)?;
         // A broker may list a new topic only some time after it was created.
         let give_up = Instant::now() + CREATED_WITHIN;
         while found.len() < names.len() && Instant::now() < give_up {
             found = connection.partitions(&names)?;
         }
     }
-    check_topics(config, &found)
+    let partitions = check_topics(config, &found)?;
+    let tombstones_ms = check_settings(config, connection, &names)?;
+    Ok(TopicsFound { partitions, tombstones_ms })
+}
+
+/// Stops if a setting of a topic loses or stalls data, and warns of the others. Returns for how long
+/// the memories topic keeps tombstones.
+fn check_settings(
+    config: &Config,
+    connection: &Connection,
+    names: &[String],
+) -> Result<Option<i64>> {
+    let facts = match connection.cluster_facts(names) {
+        Ok(facts) => facts,
+        Err(fault) => {
+            tracing::warn!(%fault, "the settings of the topics are not checked");
+            return Ok(None);
+        }
+    };
+    let findings = topic_settings::findings(config, &facts);
+    for found in findings.iter().filter(|found| found.verdict == Verdict::Warning) {
+        let Finding { topic, setting, value, expected, why, .. } = found;
+        tracing::warn!(topic, setting, value, expected, "a topic is set otherwise: {why}");
+    }
+    topic_settings::first_stop(&findings)?;
+    Ok(topic_settings::tombstones_ms(config, &facts))
 }
 
 /// Checks that all topics exist, and that events, recalls and memories have equally many

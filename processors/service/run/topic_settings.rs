@@ -1,0 +1,272 @@
+//! Judges how the topics are set on the brokers. Pure: the facts are an argument.
+//!
+//! A setting that loses or stalls data stops the service. One that only makes it less safe, or keeps
+//! forgotten texts longer than promised, is a warning. A broker that does not show its settings is
+//! believed.
+
+use super::options::has_changelog;
+use super::topics::topics;
+use crate::config::Config;
+use domain::fault::{Fault, Result, StopName};
+use kafka::{ClusterFacts, TopicSpec};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Verdict {
+    Fine,
+    Warning,
+    Stop,
+}
+
+/// One setting of a topic, as it is and as it should be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    pub topic: String,
+    pub setting: &'static str,
+    pub value: String,
+    pub expected: String,
+    pub verdict: Verdict,
+    /// What happens otherwise. Empty if it is as it should be.
+    pub why: &'static str,
+}
+
+/// Returns a finding for each setting that matters, topic by topic.
+pub fn findings(config: &Config, facts: &ClusterFacts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for spec in topics(config) {
+        let Some(topic) = facts.topics.get(&spec.name) else { continue };
+        match &topic.settings {
+            Ok(settings) => of_settings(config, &spec, settings, &mut findings),
+            Err(why) => findings.push(Finding {
+                topic: spec.name.clone(),
+                setting: "settings",
+                value: why.clone(),
+                expected: "readable".to_owned(),
+                verdict: Verdict::Warning,
+                why: "the broker does not show the settings, so they are not checked",
+            }),
+        }
+        if is_precious(config, &spec) {
+            let expected = facts.brokers.min(3);
+            findings.push(Finding {
+                topic: spec.name.clone(),
+                setting: "replicas",
+                value: topic.replicas.to_string(),
+                expected: format!("at least {expected}"),
+                verdict: if topic.replicas >= expected { Verdict::Fine } else { Verdict::Warning },
+                why: "a broker that is lost takes what only it has",
+            });
+        }
+    }
+    for finding in findings.iter_mut().filter(|finding| finding.verdict == Verdict::Fine) {
+        finding.why = "";
+    }
+    findings
+}
+
+/// Returns the first finding that stops the service as its fault.
+pub fn first_stop(findings: &[Finding]) -> Result<()> {
+    let Some(found) = findings.iter().find(|found| found.verdict == Verdict::Stop) else {
+        return Ok(());
+    };
+    let Finding { topic, setting, value, expected, why, .. } = found;
+    let what = format!(
+        "topic {topic} has {setting} = {value} instead of {expected}: {why}; change it with \
+         `kafka-configs.sh --alter --entity-type topics --entity-name {topic}`, and see \
+         `keepsake topics check`"
+    );
+    Err(Fault::stop(StopName::TopicMisconfigured, what))
+}
+
+/// Returns for how long the memories topic keeps tombstones, if the broker says so.
+pub fn tombstones_ms(config: &Config, facts: &ClusterFacts) -> Option<i64> {
+    let settings = facts.topics.get(&config.topics.memories())?.settings.as_ref().ok()?;
+    settings.get("delete.retention.ms")?.parse().ok()
+}
+
+/// True for the topics whose records are the only copy of something.
+fn is_precious(config: &Config, spec: &TopicSpec) -> bool {
+    let topics = &config.topics;
+    [topics.events(), topics.memories(), topics.erasures()].contains(&spec.name)
+}
+
+fn of_settings(
+    config: &Config,
+    spec: &TopicSpec,
+    settings: &BTreeMap<String, String>,
+    findings: &mut Vec<Finding>,
+) {
+    let (events, memories) = (config.topics.events(), config.topics.memories());
+    let mut judge = |setting: &'static str,
+                     expected: String,
+                     otherwise: Verdict,
+                     why: &'static str,
+                     is_fine: &dyn Fn(&str) -> bool| {
+        let Some(value) = settings.get(setting) else { return };
+        let verdict = if is_fine(value) { Verdict::Fine } else { otherwise };
+        let (topic, value) = (spec.name.clone(), value.clone());
+        findings.push(Finding { topic, setting, value, expected, verdict, why });
+    };
+    let wanted = |setting: &str| -> i64 {
+        let found = spec.settings.iter().find(|(name, _)| *name == setting);
+        found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    };
+    let number = |value: &str| value.parse::<i64>().unwrap_or(0);
+
+    if spec.name == memories {
+        let loses = if has_changelog(config) { Verdict::Stop } else { Verdict::Warning };
+        judge(
+            "cleanup.policy",
+            "compact".to_owned(),
+            loses,
+            "the broker deletes memories by their age, and a restored shard lacks them",
+            &|value| value == "compact",
+        );
+        let kept = wanted("delete.retention.ms");
+        judge(
+            "delete.retention.ms",
+            format!("at least {kept}"),
+            Verdict::Warning,
+            "a store that was away for half of this time is rebuilt, sooner than configured",
+            &|value| number(value) >= kept,
+        );
+        let lag = config.forget.within_ms as i64;
+        judge(
+            "max.compaction.lag.ms",
+            format!("at most {lag}"),
+            Verdict::Warning,
+            "earlier states of forgotten memories stay in the topic for longer than forget.within_ms",
+            &|value| number(value) <= lag,
+        );
+    } else {
+        judge(
+            "cleanup.policy",
+            "delete".to_owned(),
+            Verdict::Stop,
+            "the broker keeps only the newest record of each user",
+            &|value| value == "delete",
+        );
+    }
+    if spec.name == events {
+        judge(
+            "retention.ms",
+            "-1".to_owned(),
+            Verdict::Warning,
+            "events that are older before they are read are lost, and shards cannot be rebuilt from \
+             events",
+            &|value| number(value) < 0,
+        );
+        judge(
+            "message.timestamp.type",
+            "CreateTime".to_owned(),
+            Verdict::Warning,
+            "an event without a time gets that of its arrival, and another one on each partition to \
+             which it is copied",
+            &|value| value == "CreateTime",
+        );
+    }
+    if spec.name == config.topics.erasures() {
+        let kept = wanted("retention.ms");
+        judge(
+            "retention.ms",
+            format!("at least {kept}"),
+            Verdict::Warning,
+            "receipts of erasures are lost before their time",
+            &|value| number(value) < 0 || number(value) >= kept,
+        );
+    }
+    // A reply or a decision is almost always small, and a reply that is too large becomes an error.
+    let is_large = [config.topics.replies(), config.topics.decisions(), config.topics.erasures()]
+        .contains(&spec.name);
+    let bytes = wanted("max.message.bytes");
+    judge(
+        "max.message.bytes",
+        format!("at least {bytes}"),
+        if is_large { Verdict::Warning } else { Verdict::Stop },
+        "a record that was accepted does not fit where it is written next, and is tried for ever \
+         (or lower limits.message_bytes_max)",
+        &|value| number(value) >= bytes,
+    );
+    if is_precious(config, spec) {
+        judge(
+            "unclean.leader.election.enable",
+            "false".to_owned(),
+            Verdict::Warning,
+            "a broker that lacks acknowledged records may lead, and they are lost",
+            &|value| value == "false",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+    use kafka::TopicFacts;
+
+    fn config() -> Config {
+        let mut layers = Layers::defaults();
+        layers.set("kafka.bootstrap_servers", "x:1", "test").expect("an option");
+        layers.checked().expect("valid")
+    }
+
+    /// The topics as Keepsake makes them, with one setting changed.
+    fn facts(topic: &str, setting: &str, value: &str) -> ClusterFacts {
+        let topics = topics(&config()).into_iter().map(|spec| {
+            let mut settings: BTreeMap<String, String> = spec
+                .settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect();
+            settings.entry("cleanup.policy".into()).or_insert("delete".into());
+            if spec.name.ends_with(topic) {
+                settings.insert(setting.to_owned(), value.to_owned());
+            }
+            (spec.name, TopicFacts { replicas: 3, settings: Ok(settings) })
+        });
+        ClusterFacts { brokers: 3, topics: topics.collect() }
+    }
+
+    #[test]
+    fn what_keepsake_makes_is_fine_and_what_loses_data_stops() {
+        let verdicts = |topic: &str, setting: &'static str, value: &str| -> Vec<Verdict> {
+            let found = findings(&config(), &facts(topic, setting, value));
+            let all = found.iter().filter(|found| found.verdict != Verdict::Fine);
+            all.map(|found| found.verdict).collect()
+        };
+        assert_eq!(verdicts("", "", ""), []);
+        for (topic, setting, value, expected) in [
+            ("memories", "cleanup.policy", "delete", Verdict::Stop),
+            ("memories", "cleanup.policy", "compact,delete", Verdict::Stop),
+            ("events", "cleanup.policy", "compact", Verdict::Stop),
+            ("events", "max.message.bytes", "1048588", Verdict::Stop),
+            ("memories", "max.message.bytes", "1048588", Verdict::Stop),
+            ("dead-letters", "max.message.bytes", "1048588", Verdict::Stop),
+            ("replies", "max.message.bytes", "1048588", Verdict::Warning),
+            ("memories", "delete.retention.ms", "86400000", Verdict::Warning),
+            ("memories", "max.compaction.lag.ms", "9223372036854775807", Verdict::Warning),
+            ("events", "retention.ms", "604800000", Verdict::Warning),
+            ("events", "message.timestamp.type", "LogAppendTime", Verdict::Warning),
+            ("erasures", "retention.ms", "604800000", Verdict::Warning),
+            ("memories", "unclean.leader.election.enable", "true", Verdict::Warning),
+        ] {
+            assert_eq!(verdicts(topic, setting, value), [expected], "{topic} {setting} {value}");
+        }
+    }
+
+    #[test]
+    fn few_replicas_and_unreadable_settings_are_warnings() {
+        let mut facts = facts("", "", "");
+        for topic in facts.topics.values_mut() {
+            *topic = TopicFacts { replicas: 1, settings: Err("not allowed".into()) };
+        }
+        let found = findings(&config(), &facts);
+        assert_eq!(found.len(), 7 + 3);
+        assert!(found.iter().all(|found| found.verdict == Verdict::Warning));
+        assert!(first_stop(&found).is_ok());
+        assert_eq!(tombstones_ms(&config(), &facts), None);
+    }
+}
