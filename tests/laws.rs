@@ -18,7 +18,11 @@ use storage::changelog::STATE_HEADER;
 
 const KILLS: usize = 20;
 
-on_both_brokers! { law_bounded law_nobody_suffers }
+on_both_brokers! {
+    law_bounded
+    law_nobody_suffers
+    law_nobody_suffers_from_a_backlog_of_another_partition
+}
 
 on_kafka! {
     law_nothing_lost_under_kill_9
@@ -355,6 +359,33 @@ fn law_nobody_suffers(broker: Broker) {
         outcome(&ada.turn("My sister Anna moved to Porto last week.")),
         "kept",
         "a turn behind the long texts is decided"
+    );
+    running.stop();
+}
+
+/// One sender imports many turns. The turn of a user of another partition is decided long before the
+/// last of them.
+fn law_nobody_suffers_from_a_backlog_of_another_partition(broker: Broker) {
+    const IMPORTED: usize = 12_000;
+    let running = Running::start(broker, &[]);
+    let client = running.client();
+    let eve = client.user("suffers", "eve");
+    let (busy, _) =
+        client.send(&eve.message("events", json!({"type": "turn", "content": "Hello"})));
+    post_remembers(&eve, (0..IMPORTED).map(|n| format!("Item {n}.")));
+    client.flush();
+    let ada = (0..)
+        .map(|number| client.user("suffers", &format!("ada{number}")))
+        .find(|ada| {
+            let turn = json!({"type": "turn", "content": "Good morning"});
+            client.send(&ada.message("events", turn)).0 != busy
+        })
+        .expect("some user has another partition");
+    assert_eq!(outcome(&ada.turn("My sister Anna moved to Porto last week.")), "kept");
+    let imported = eve.ask(json!({"type": "stats"}))["memories"]["total"].as_u64();
+    assert!(
+        imported < Some(IMPORTED as u64 / 2),
+        "the turn of another partition waited for {imported:?} of {IMPORTED}"
     );
     running.stop();
 }

@@ -6,6 +6,7 @@
 //! The owner of the shards decides where each partition begins.
 
 use super::throttle::LogThrottle;
+use super::turns::Turns;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{Consumer, Membership, Polled, RebalanceListener, Record, Start};
 use rdkafka::client::ClientContext;
@@ -17,6 +18,7 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Time to fetch the group's offsets. The rebalance waits for them, and the group for the
@@ -27,6 +29,7 @@ pub struct ConsumerCallbacks {
     topic: String,
     owner: Option<Arc<dyn RebalanceListener>>,
     throttle: LogThrottle,
+    assignments: AtomicU64,
 }
 
 impl ConsumerCallbacks {
@@ -35,11 +38,22 @@ impl ConsumerCallbacks {
             topic: topic.to_owned(),
             owner: Some(owner),
             throttle: LogThrottle::default(),
+            assignments: AtomicU64::default(),
         }
     }
 
     pub fn without_group() -> ConsumerCallbacks {
-        ConsumerCallbacks { topic: String::new(), owner: None, throttle: LogThrottle::default() }
+        ConsumerCallbacks {
+            topic: String::new(),
+            owner: None,
+            throttle: LogThrottle::default(),
+            assignments: AtomicU64::default(),
+        }
+    }
+
+    /// Returns how often the assignment has changed.
+    pub fn assignments(&self) -> u64 {
+        self.assignments.load(Ordering::Relaxed)
     }
 }
 
@@ -85,6 +99,7 @@ impl ConsumerContext for ConsumerCallbacks {
             }
             if cooperative { consumer.incremental_unassign(list) } else { consumer.unassign() }
         };
+        self.assignments.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = done {
             tracing::error!(%error, ?partitions, "carries out a rebalance");
         }
@@ -154,15 +169,24 @@ fn positions(topic: &str, starts: &[(i32, Start)]) -> TopicPartitionList {
 }
 
 pub struct KafkaConsumer {
-    consumer: BaseConsumer<ConsumerCallbacks>,
+    consumer: Arc<BaseConsumer<ConsumerCallbacks>>,
     topic: String,
+    /// If set, the partitions are read in turn.
+    turns: Option<Turns>,
     /// If set, only the key and this header are copied of a record that has the header.
     only: Option<&'static str>,
 }
 
 impl KafkaConsumer {
     pub fn new(consumer: BaseConsumer<ConsumerCallbacks>, topic: &str) -> KafkaConsumer {
-        KafkaConsumer { consumer, topic: topic.to_owned(), only: None }
+        let consumer = Arc::new(consumer);
+        KafkaConsumer { consumer, topic: topic.to_owned(), turns: None, only: None }
+    }
+
+    /// A consumer that reads its partitions in turn.
+    pub fn in_turn(mut consumer: BaseConsumer<ConsumerCallbacks>, topic: &str) -> KafkaConsumer {
+        let turns = Some(Turns::of(&mut consumer));
+        KafkaConsumer { turns, ..KafkaConsumer::new(consumer, topic) }
     }
 
     pub fn take_only(&mut self, only: Option<&'static str>) {
@@ -175,43 +199,10 @@ const SOUGHT_WITHIN: Duration = Duration::from_secs(5);
 
 impl Consumer for KafkaConsumer {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
-        match self.consumer.poll(wait) {
-            None => Ok(Polled::Nothing),
-            Some(Ok(message)) => Ok(Polled::Record(
-                copied_header(&message, self.only).unwrap_or_else(|| copied(&message)),
-            )),
-            Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
-            // The client reconnects by itself and queues an error among the records for each failed
-            // attempt. After an outage hundreds of them come before the first record, so waiting
-            // after each would prolong the outage.
-            Some(Err(KafkaError::MessageConsumption(
-                RDKafkaErrorCode::BrokerTransportFailure
-                | RDKafkaErrorCode::AllBrokersDown
-                | RDKafkaErrorCode::Resolve,
-            ))) => Ok(Polled::Nothing),
-            Some(Err(KafkaError::MessageConsumption(
-                RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
-            ))) => {
-                let what = format!(
-                    "{} no longer has the next record: its retention deleted records before they \
-                     were read",
-                    self.topic
-                );
-                Err(Fault::stop(StopName::EventsGone, what))
-            }
-            Some(Err(KafkaError::MessageConsumption(
-                RDKafkaErrorCode::UnknownTopicOrPartition
-                | RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::UnknownPartition,
-            ))) => Err(Fault::stop(
-                StopName::TopicMissing,
-                format!("{} was there and is gone", self.topic),
-            )),
-            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(Fault::stop(
-                StopName::BrokerRefuses,
-                format!("the broker no longer accepts this consumer: {code}"),
-            )),
-            Some(Err(error)) => Err(Fault::retry(format!("polls {}: {error}", self.topic))),
+        let KafkaConsumer { consumer, topic, turns, only } = self;
+        match turns {
+            None => polled(consumer.poll(wait), topic, *only),
+            Some(turns) => turns.poll(consumer, topic, wait, &|found| polled(found, topic, *only)),
         }
     }
 
@@ -267,14 +258,58 @@ impl Consumer for KafkaConsumer {
         self.consumer.group_metadata().map(|group| Membership(Box::new(group)))
     }
 
+    /// Order matters: each queue keeps the consumer alive.
     fn close(self: Box<Self>) {
+        drop(self.turns);
         drop(self.consumer);
+    }
+}
+
+fn polled(
+    found: Option<KafkaResult<BorrowedMessage<'_>>>,
+    topic: &str,
+    only: Option<&str>,
+) -> Result<Polled> {
+    match found {
+        None => Ok(Polled::Nothing),
+        Some(Ok(message)) => {
+            Ok(Polled::Record(copied_header(&message, only).unwrap_or_else(|| copied(&message))))
+        }
+        Some(Err(KafkaError::PartitionEOF(partition))) => Ok(Polled::End { partition }),
+        // The client reconnects by itself and queues an error among the records for each failed
+        // attempt. After an outage hundreds of them come before the first record, so waiting
+        // after each would prolong the outage.
+        Some(Err(KafkaError::MessageConsumption(
+            RDKafkaErrorCode::BrokerTransportFailure
+            | RDKafkaErrorCode::AllBrokersDown
+            | RDKafkaErrorCode::Resolve,
+        ))) => Ok(Polled::Nothing),
+        Some(Err(KafkaError::MessageConsumption(
+            RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
+        ))) => {
+            let what = format!(
+                "{} no longer has the next record: its retention deleted records before they \
+                 were read",
+                topic
+            );
+            Err(Fault::stop(StopName::EventsGone, what))
+        }
+        Some(Err(KafkaError::MessageConsumption(
+            RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition,
+        ))) => Err(Fault::stop(StopName::TopicMissing, format!("{} was there and is gone", topic))),
+        Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(Fault::stop(
+            StopName::BrokerRefuses,
+            format!("the broker no longer accepts this consumer: {code}"),
+        )),
+        Some(Err(error)) => Err(Fault::retry(format!("polls {}: {error}", topic))),
     }
 }
 
 /// Copies only the key and one header. While millions of records are restored, copying the rest
 /// would be half of the work.
-fn copied_header(message: &BorrowedMessage<'_>, only: Option<&'static str>) -> Option<Record> {
+fn copied_header(message: &BorrowedMessage<'_>, only: Option<&str>) -> Option<Record> {
     let header = message.headers()?.iter().find(|header| Some(header.key) == only)?;
     Some(Record {
         partition: message.partition(),

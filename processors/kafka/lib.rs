@@ -12,6 +12,7 @@ mod producer;
 mod throttle;
 mod topic_facts;
 mod transactor;
+mod turns;
 
 use consumer::{ConsumerCallbacks, KafkaConsumer, known_offset};
 use domain::fault::{Fault, Result, StopName};
@@ -340,12 +341,17 @@ impl Broker for Connection {
         // Every partition is assigned with an explicit offset. If that offset is gone, continuing
         // at another would lose the records between.
         config.set("auto.offset.reset", "error");
+        config
+            // The partitions are read in turn: at most 1 MiB is fetched ahead of each, and one that
+            // was full is fetched again soon.
+            .set("queued.max.messages.kbytes", "1024")
+            .set("fetch.queue.backoff.ms", "10");
         let config = self.finished(config);
         let consumer: BaseConsumer<ConsumerCallbacks> = config
             .create_with_context(ConsumerCallbacks::of_group(topic, owner))
             .map_err(|e| refused("creates the events consumer", &e))?;
         consumer.subscribe(&[topic]).map_err(|e| refused(format!("subscribes to {topic}"), &e))?;
-        Ok(Box::new(KafkaConsumer::new(consumer, topic)))
+        Ok(Box::new(KafkaConsumer::in_turn(consumer, topic)))
     }
 
     fn reader(&self, group: &str, topic: &str) -> Result<Box<dyn Consumer>> {
