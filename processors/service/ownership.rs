@@ -27,6 +27,7 @@
 //! | `open`, `restoring` | ingest (rebalance), restore | every thread |
 //! | `occupied` | restore, standby | both, before opening the same files |
 //! | `files` | whoever opens a shard | the same, before opening the same files |
+//! | `of_others_since` | rewrite | rewrite |
 //! | `rewriting` | rewrite | restore and ingest, before opening the same files |
 //! | `standing_by` | standby | restore, before opening the same files |
 //! | `restored` | restore | ingest |
@@ -36,6 +37,7 @@
 //! Order matters: a thread that needs several of these locks takes `open`, then `restoring`, then
 //! `restored`. None of them is held while a shard is opened, flushed or restored.
 
+mod leftovers;
 mod liveness;
 mod restoring;
 mod rewriting;
@@ -44,6 +46,7 @@ mod tests;
 
 use crate::metrics::Metrics;
 use crossbeam_channel::Sender;
+use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::{Log, RebalanceListener, Start};
 use log::clock::Clock;
@@ -106,6 +109,8 @@ pub struct Shards {
     occupied: Mutex<BTreeSet<i32>>,
     /// The files of the shards that were opened last: alive until they are closed.
     files: Mutex<BTreeMap<i32, Weak<()>>>,
+    /// Since when the partitions of other processes are theirs, as far as this process knows.
+    of_others_since: Mutex<BTreeMap<i32, Time>>,
     /// Partitions whose shard is being written anew.
     rewriting: Mutex<BTreeSet<i32>>,
     /// Partitions whose shard opened since the last [`Shards::take_restored`].
@@ -139,6 +144,7 @@ impl Shards {
             standing_by: Mutex::default(),
             occupied: Mutex::default(),
             files: Mutex::default(),
+            of_others_since: Mutex::default(),
             rewriting: Mutex::default(),
             restored: Mutex::default(),
             unsent: Mutex::default(),

@@ -70,6 +70,22 @@ impl Home {
         store::set_aside_of(&shard_dir(dir, identity).join("store")).pop()
     }
 
+    /// Returns whether the shard has files on disk.
+    pub fn has_files(&self, identity: &Identity) -> bool {
+        matches!(self, Home::Directory(dir) if shard_dir(dir, identity).exists())
+    }
+
+    /// Removes the unreadable stores of the shard that were moved aside up to this time, and returns
+    /// their number.
+    pub fn remove_set_aside(&self, identity: &Identity, until_ms: i64) -> Result<usize> {
+        let Home::Directory(dir) = self else { return Ok(0) };
+        let aside = store::set_aside_of(&shard_dir(dir, identity).join("store"));
+        let is_old = |aside: &&PathBuf| store::set_aside_at(aside).is_some_and(|at| at <= until_ms);
+        let old: Vec<&PathBuf> = aside.iter().filter(is_old).collect();
+        old.iter().try_for_each(|aside| wipe(aside))?;
+        Ok(old.len())
+    }
+
     /// Returns the free bytes of the file system on which the shards lie; `None` in memory, or if
     /// the system does not say.
     pub fn free_bytes(&self) -> Option<u64> {

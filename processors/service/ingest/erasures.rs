@@ -2,6 +2,7 @@
 //! for how long.
 
 use crate::config::Config;
+use crate::run::options;
 use crate::run::topics::{DEAD_LETTERS_MS, DECISIONS_MS, REQUESTS_MS, SEGMENT_MS};
 use log::wire::Place;
 
@@ -29,8 +30,9 @@ pub fn places(config: &Config) -> Vec<Place> {
         ),
         place(
             "copies on other machines".into(),
-            None,
-            "stand-by copies and disks of former owners, until they follow or are removed",
+            options::has_changelog(config).then_some(within),
+            "stand-by copies and disks of former owners, until their processes, which must run, have \
+             followed or removed them",
         ),
         place(
             topics.memories(),

@@ -32,7 +32,7 @@ const STAND_DOWN: Duration = Duration::from_millis(5);
 const CLOSED_TRIES: u32 = 12_000;
 
 /// A directory in use, until it is dropped.
-struct Occupied<'a> {
+pub(super) struct Occupied<'a> {
     shards: &'a Shards,
     partition: i32,
 }
@@ -198,7 +198,7 @@ impl Shards {
     }
 
     /// Claims the directory of a partition, unless another thread uses it.
-    fn occupy(&self, partition: i32) -> Option<Occupied<'_>> {
+    pub(super) fn occupy(&self, partition: i32) -> Option<Occupied<'_>> {
         let is_free = self.occupied.lock().insert(partition);
         is_free.then_some(Occupied { shards: self, partition })
     }

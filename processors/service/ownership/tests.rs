@@ -184,3 +184,57 @@ fn a_shard_that_a_reader_still_holds_is_opened_again_when_the_reader_ends() {
     shards.open(0).expect("it waits for the reader");
     reader.join().expect("the reader ends");
 }
+
+#[test]
+fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() {
+    const AFTER_MS: i64 = 1000;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let clock = ManualClock::at(Time(1_000_000));
+    let open_shards = |has_changelog: bool| {
+        let (wanted, _) = crossbeam_channel::bounded(4);
+        let options = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+        let changelog = Changelog { log: memories_in(&Cluster::new()), options, wanted };
+        let shards = Shards::new(
+            place(Home::Directory(dir.path().to_owned())),
+            options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 2),
+            has_changelog.then_some(changelog),
+            Arc::new(clock.clone()),
+            Arc::new(Metrics::new()),
+        );
+        shards.open(0).expect("an empty directory opens");
+        shards.open(1).expect("an empty directory opens");
+        shards
+    };
+    let [first, second] =
+        [0, 1].map(|partition| storage::home::shard_dir(dir.path(), &identity_of(partition)));
+    let aside = second.join("store.corrupt-1000000");
+
+    let shards = open_shards(true);
+    std::fs::create_dir_all(&aside).expect("the directory of the shard is there");
+    shards.close(0);
+    shards.remove_leftovers(AFTER_MS, false);
+    clock.advance(AFTER_MS - 1);
+    shards.remove_leftovers(AFTER_MS, false);
+    assert!(first.exists() && aside.exists(), "it may come back soon");
+    clock.advance(1);
+    shards.remove_leftovers(AFTER_MS, true);
+    assert!(first.exists() && !aside.exists(), "a stand-by copy stays");
+    shards.remove_leftovers(AFTER_MS, false);
+    assert!(!first.exists() && second.join("store").exists(), "only what others own");
+    shards.close_all();
+    drop(shards);
+
+    // Without a changelog each store is the only copy.
+    let shards = open_shards(false);
+    std::fs::create_dir_all(&aside).expect("the directory of the shard is there");
+    shards.close(0);
+    for _ in 0..2 {
+        shards.remove_leftovers(AFTER_MS, false);
+        clock.advance(10 * AFTER_MS);
+    }
+    assert!(first.exists() && aside.exists());
+}
+
+fn identity_of(partition: i32) -> storage::store::Identity {
+    place(Home::Memory(MemoryHome::default())).identity(partition)
+}

@@ -287,7 +287,8 @@ impl Service {
         self.spawn("index", move |shared| flush_loop.run(&shared))?;
         let shards = parts.shards.clone();
         let within = Duration::from_millis(parts.config.forget.within_ms);
-        self.spawn("rewrite", move |shared| loops::rewrite(&shards, within, &shared))
+        let keep_copies = parts.config.store.standby;
+        self.spawn("rewrite", move |shared| loops::rewrite(&shards, within, keep_copies, &shared))
     }
 }
 

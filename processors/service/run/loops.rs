@@ -270,14 +270,20 @@ const REWRITE_LOOKS: u32 = 20;
 const REWRITE_EVERY_MAX: Duration = Duration::from_secs(60);
 
 /// Writes shards anew once their oldest erasure is half of the allowed time old. The other half is
-/// for the rewrite, and for a process that was down.
-pub fn rewrite(shards: &Shards, within: Duration, shared: &Shared) -> Result<()> {
+/// for the rewrite, and for a process that was down. Removes old stores after the same time.
+pub fn rewrite(
+    shards: &Shards,
+    within: Duration,
+    keep_copies: bool,
+    shared: &Shared,
+) -> Result<()> {
     let every = (within / REWRITE_LOOKS).clamp(LOOK_UP, REWRITE_EVERY_MAX);
     let mut next = Instant::now() + every;
     while !shared.is_stopping() {
         std::thread::sleep(LOOK_UP);
         if Instant::now() >= next {
             shards.rewrite_due(rewrite_after_ms(within), &|| !shared.is_stopping())?;
+            shards.remove_leftovers(rewrite_after_ms(within), keep_copies);
             next = Instant::now() + every;
         }
     }

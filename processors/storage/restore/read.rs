@@ -73,6 +73,9 @@ pub fn each(
         return Ok(());
     }
     let mut next = from;
+    // Order matters: a reader may report the end late, as it was while a transaction was still open.
+    // Only a reader that begins after all transactions are decided reports the end behind them.
+    let mut is_decided = log.stable_end(partition)? >= end;
     let mut reader = log.read_header(partition, next, STATE_HEADER)?;
     let mut silent_since = None;
     while !progress.is_cancelled() {
@@ -87,10 +90,12 @@ pub fn each(
             }
             // Transaction markers and aborted records have offsets too, so the last record may lie
             // before the last offset. The stable end shows that all transactions are decided.
-            Polled::End { partition: ended }
-                if ended == partition && log.stable_end(partition)? >= end =>
-            {
-                return Ok(());
+            Polled::End { partition: ended } if ended == partition && is_decided => return Ok(()),
+            Polled::End { partition: ended } if ended == partition => {
+                is_decided = log.stable_end(partition)? >= end;
+                if is_decided {
+                    reader = log.read_header(partition, next, STATE_HEADER)?;
+                }
             }
             Polled::End { .. } => {}
             Polled::Nothing
@@ -98,10 +103,93 @@ pub fn each(
             Polled::Nothing => {
                 // A transaction that was open may have been decided since, without a record for
                 // this reader. A new reader reports the end again.
+                is_decided = log.stable_end(partition)? >= end;
                 reader = log.read_header(partition, next, STATE_HEADER)?;
                 silent_since = None;
             }
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use log::broker::{Consumer, Membership, Start};
+    use std::sync::Mutex;
+
+    /// Returns what a reader has queued.
+    struct Queued(Vec<Polled>);
+
+    impl Consumer for Queued {
+        fn poll(&mut self, _wait: Duration) -> Result<Polled> {
+            Ok(self.0.pop().unwrap_or(Polled::Nothing))
+        }
+
+        fn assign(&mut self, _partitions: &[(i32, Start)]) -> Result<()> {
+            Ok(())
+        }
+
+        fn unassign(&mut self, _partitions: &[i32]) -> Result<()> {
+            Ok(())
+        }
+
+        fn commit(&mut self, _offsets: &[(i32, i64)]) -> Result<()> {
+            Ok(())
+        }
+
+        fn pause(&mut self, _partitions: &[i32]) -> Result<()> {
+            Ok(())
+        }
+
+        fn resume(&mut self, _partition: i32, _offset: i64) -> Result<()> {
+            Ok(())
+        }
+
+        fn membership(&self) -> Option<Membership> {
+            None
+        }
+
+        fn close(self: Box<Self>) {}
+    }
+
+    /// Ten records, the last five of a transaction whose commit becomes visible after the first
+    /// reader has queued its end.
+    struct DecidedLate(Mutex<u32>);
+
+    impl Log for DecidedLate {
+        fn end(&self, _partition: i32) -> Result<i64> {
+            Ok(10)
+        }
+
+        fn stable_end(&self, _partition: i32) -> Result<i64> {
+            Ok(if *self.0.lock().expect("one thread") == 0 { 5 } else { 10 })
+        }
+
+        fn beginning(&self, _partition: i32) -> Result<i64> {
+            Ok(0)
+        }
+
+        fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
+            let mut readers = self.0.lock().expect("one thread");
+            *readers += 1;
+            let visible = if *readers == 1 { 5 } else { 10 };
+            let mut queued = vec![Polled::End { partition }];
+            let record = |offset| Record { partition, offset, ..Record::default() };
+            queued.extend((from..visible).rev().map(|offset| Polled::Record(record(offset))));
+            Ok(Box::new(Queued(queued)))
+        }
+    }
+
+    #[test]
+    fn a_transaction_that_is_decided_while_the_end_is_reported_is_read() {
+        let span = Span { partition: 0, from: 0, end: 10, until: None };
+        let mut read = Vec::new();
+        each(&DecidedLate(Mutex::new(0)), &span, &Progress::default(), &mut |record| {
+            read.push(record.offset);
+            Ok(())
+        })
+        .expect("the log can be read");
+        assert_eq!(read, (0..10).collect::<Vec<i64>>());
+    }
 }

@@ -482,6 +482,11 @@ pub fn set_aside_of(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the time at which [`set_aside`] made this directory, by its name.
+pub fn set_aside_at(aside: &Path) -> Option<i64> {
+    aside.to_str()?.rsplit_once(CORRUPT)?.1.parse().ok()
+}
+
 /// Opens the store, and waits for the lock: a closed store stays locked for some milliseconds,
 /// until the last thread of sled ends.
 fn open_unlocked(config: &sled::Config) -> std::result::Result<Db, NotOpened> {

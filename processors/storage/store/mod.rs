@@ -22,7 +22,7 @@ pub(crate) mod tests;
 mod user_cache;
 
 pub use disk::records_with_words;
-pub use disk::{Options, set_aside_of};
+pub use disk::{Options, set_aside_at, set_aside_of};
 pub use encode::{EncodedBatch, TouchedMemories, Upserted};
 pub use keys::{holds_words, is_memory};
 pub use records::{Changes, InMemory, Rewritten};
