@@ -147,7 +147,7 @@ impl Shard {
         let index = || {
             // Order matters: only removals that are on disk can be purged there.
             self.settle()?;
-            self.index.text.purge().map(drop)
+            self.index.text.purge(goes_on).map(drop)
         };
         self.store.rewrite(index, goes_on)
     }

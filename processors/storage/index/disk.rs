@@ -19,7 +19,10 @@ use tantivy::directory::error::LockError;
 use tantivy::index::{SegmentId, SegmentMeta};
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy};
 use tantivy::schema::Schema;
-use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, SegmentReader, TantivyError};
+use tantivy::{
+    FutureResult, IndexReader, IndexSettings, IndexWriter, ReloadPolicy, SegmentReader,
+    TantivyError,
+};
 use text::STEMS_VERSION;
 
 /// Must change with the written form of a document: fields, terms, lengths.
@@ -31,10 +34,6 @@ const WRITER_BYTES_MIN: usize = 15_000_000;
 /// A segment with more deleted documents than this is merged. The default of tantivy never merges
 /// because of deletions.
 const DEAD_RATIO_MAX: f32 = 0.2;
-
-/// Looks for segments with deleted documents in one purge. A running merge of the merge policy
-/// makes a second look necessary.
-const PURGE_TRIES: usize = 5;
 
 pub struct IndexDir {
     /// `None` only while the directory is being closed.
@@ -143,30 +142,18 @@ impl IndexDir {
         Ok(())
     }
 
-    /// Merges each segment that holds deleted documents, and returns whether there was one. A
-    /// segment keeps the terms of its deleted documents until it is merged.
-    pub fn purge(&mut self) -> Result<bool> {
-        let mut is_changed = false;
-        for _ in 0..PURGE_TRIES {
-            let metas = self.writer().index().searchable_segment_metas().map_err(unreadable)?;
-            let holding: Vec<SegmentId> = metas
-                .iter()
-                .filter(|meta| meta.num_deleted_docs() > 0)
-                .map(SegmentMeta::id)
-                .collect();
-            if holding.is_empty() {
-                return Ok(is_changed);
-            }
-            is_changed = true;
-            for id in holding {
-                // Fails if a merge of the merge policy has replaced the segment meanwhile, which
-                // does the same. The next look shows what is left.
-                if let Err(error) = self.writer().merge(&[id]).wait() {
-                    tracing::debug!(%error, "a segment was not merged");
-                }
-            }
-        }
-        Err(Fault::retry("segments of the index are still being merged"))
+    /// Returns the segments that hold deleted documents. A segment keeps the terms of its deleted
+    /// documents until it is merged.
+    pub fn holding_deleted(&mut self) -> Result<Vec<SegmentId>> {
+        let metas = self.writer().index().searchable_segment_metas().map_err(unreadable)?;
+        let holding = metas.iter().filter(|meta| meta.num_deleted_docs() > 0);
+        Ok(holding.map(SegmentMeta::id).collect())
+    }
+
+    /// Begins to write a segment anew without its deleted documents. The caller waits for the
+    /// result, which is an error if a merge of the merge policy has replaced the segment meanwhile.
+    pub fn begin_merge(&mut self, segment: SegmentId) -> FutureResult<Option<SegmentMeta>> {
+        self.writer().merge(&[segment])
     }
 
     /// Removes the files that no commit and no reader uses any more.

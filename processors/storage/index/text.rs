@@ -28,13 +28,17 @@ use super::disk::{IndexDir, OpenedDir, unreadable};
 use super::document::{Document, LANGUAGE, SPEAKER, language_term, speaker_term};
 use super::mem_segment::MemSegment;
 use super::segments::Segments;
-use domain::fault::Result;
+use domain::fault::{Fault, Result};
 use domain::{MemoryId, UserKey};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use text::Language;
+
+/// Looks for segments with deleted documents in one purge. A running merge of the merge policy
+/// makes a second look necessary.
+const PURGE_TRIES: usize = 5;
 
 pub struct TextIndex {
     /// `None`: the index has no disk, documents stay in memory. Order matters: a flush locks the
@@ -158,19 +162,44 @@ impl TextIndex {
     }
 
     /// Removes the terms of deleted documents from the disk, and returns whether there were any.
-    /// Searches go on meanwhile. Limit: concerns what is on disk, so `settle` comes before.
-    pub fn purge(&self) -> Result<bool> {
+    /// Searches, changes and flushes go on meanwhile. Ends early with an error if `goes_on` returns
+    /// false. Limit: concerns what is on disk, so `settle` comes before.
+    pub fn purge(&self, goes_on: &dyn Fn() -> bool) -> Result<bool> {
         let Some(dir) = &self.dir else { return Ok(false) };
-        let mut dir = dir.lock();
-        if !dir.purge()? {
-            return Ok(false);
+        let mut is_changed = false;
+        for _ in 0..PURGE_TRIES {
+            let holding = dir.lock().holding_deleted()?;
+            if holding.is_empty() {
+                if is_changed {
+                    self.use_merged(&mut dir.lock())?;
+                }
+                return Ok(is_changed);
+            }
+            is_changed = true;
+            for segment in holding {
+                if !goes_on() {
+                    return Err(Fault::retry("the index is needed for something else"));
+                }
+                // Order matters: the lock is free while the merge runs, which may take minutes. A
+                // flush, and with it ingest and a rebalance, waits for the lock.
+                let merge = dir.lock().begin_merge(segment);
+                // Fails if a merge of the merge policy has replaced the segment meanwhile, which
+                // does the same. The next look shows what is left.
+                if let Err(error) = merge.wait() {
+                    tracing::debug!(%error, "a segment was not merged");
+                }
+            }
         }
+        Err(Fault::retry("segments of the index are still being merged"))
+    }
+
+    /// Lets searches use the segments on disk as they are now, and removes the files of the former.
+    fn use_merged(&self, dir: &mut IndexDir) -> Result<()> {
         let segments = dir.segments()?;
         let replaced = std::mem::replace(&mut self.layers.write().segments, segments);
         // Order matters: the files of segments that somebody holds are not removed.
         drop(replaced);
-        dir.remove_unused_files()?;
-        Ok(true)
+        dir.remove_unused_files()
     }
 }
 
@@ -780,6 +809,32 @@ mod tests {
         (0..3).any(|n| terms_on_disk(dir.path(), &user(n)).unwrap().contains(word))
     }
 
+    /// A flush within the purge would wait for ever if the purge held the lock.
+    #[test]
+    fn a_purge_lets_flushes_through_and_ends_when_asked() {
+        let dir = TempDir::new().unwrap();
+        let index = open(&dir);
+        for n in 0..3 {
+            index.put(document(2 * n, 0, "berlin"));
+            index.put(document(2 * n + 1, 1, "quarkberlin"));
+            index.settle(n as i64).unwrap();
+            index.remove(&user(1), id(2 * n + 1));
+        }
+        index.settle(3).unwrap();
+        assert!(index.purge(&|| false).is_err(), "it was asked to end");
+        assert!(contains(&dir, "quarkberlin"));
+        let flushes = std::cell::Cell::new(0);
+        let flush = || {
+            flushes.set(flushes.get() + 1);
+            index.put(document(100 + flushes.get(), 0, "lisbon"));
+            index.settle(3 + flushes.get() as i64).unwrap()
+        };
+        assert!(index.purge(&flush).unwrap());
+        assert!(flushes.get() > 0 && !contains(&dir, "quarkberlin"));
+        assert_eq!(search(&index, 0, "berlin", 99).len(), 3);
+        assert_eq!(search(&index, 0, "lisbon", 99).len(), flushes.get() as usize);
+    }
+
     #[test]
     fn a_purge_removes_the_words_of_removed_documents_from_the_disk() {
         let dir = TempDir::new().unwrap();
@@ -792,9 +847,9 @@ mod tests {
         index.remove(&user(1), id(20));
         index.settle(3).unwrap();
         assert!(contains(&dir, "quarkberlin"), "a removal alone leaves the word on disk");
-        assert!(index.purge().unwrap());
+        assert!(index.purge(&|| true).unwrap());
         assert!(!contains(&dir, "quarkberlin"));
-        assert!(!index.purge().unwrap());
+        assert!(!index.purge(&|| true).unwrap());
         assert_eq!(search(&index, 0, "berlin", 99).len(), 20);
         assert_eq!(search(&index, 0, "lisbon", 99).len(), 9);
         index.put(document(31, 0, "berlin"));
