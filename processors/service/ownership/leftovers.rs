@@ -1,10 +1,11 @@
 //! Removes what earlier times left on this disk: stores of partitions that another process owns now,
 //! and unreadable stores that were moved aside. Nobody erases there what is forgotten later.
 //!
-//! Only with a changelog, which has everything that is removed here. The time counts from the first
-//! look after the start of the process, so that a process that returns finds its stores.
+//! Only with a changelog that has everything that is removed here, which is asked for each time: a
+//! process that owns nothing because the brokers are away keeps its stores. The time counts from the
+//! first look after the start of the process, so that a process that returns finds its stores.
 
-use super::Shards;
+use super::{Changelog, Shards};
 use domain::fault::Result;
 use std::sync::Weak;
 
@@ -13,17 +14,25 @@ impl Shards {
     /// because they are followed as stand-by copies; and stores that were moved aside so long ago.
     /// What cannot be removed now is tried again at the next call.
     pub fn remove_leftovers(&self, after_ms: i64, keep_copies: bool) {
-        if self.changelog.is_none() {
-            return;
-        }
+        let Some(changelog) = &self.changelog else { return };
         let now = self.clock.wall();
-        let of_others = self.of_others();
+        let mut of_others = self.of_others();
+        let has_files =
+            |partition: &i32| self.place.home.has_files(&self.place.identity(*partition));
+        of_others.retain(has_files);
         let mut since = self.of_others_since.lock();
         since.retain(|partition, _| of_others.contains(partition));
         for partition in of_others {
+            // Order matters: the time of an outage does not count, because a partition belongs to
+            // nobody while the brokers are away.
+            if let Err(fault) = changelog.log.stable_end(partition) {
+                tracing::warn!(partition, %fault, "keeps old stores while the changelog is away");
+                since.clear();
+                return;
+            }
             let from = *since.entry(partition).or_insert(now);
             if !keep_copies && now.ms_since(from) >= after_ms {
-                self.removed(partition, self.remove_store_of_other(partition));
+                self.removed(partition, self.remove_store_of_other(partition, changelog));
             }
         }
         drop(since);
@@ -35,15 +44,25 @@ impl Shards {
     }
 
     /// Returns the number of removed stores: none or one.
-    fn remove_store_of_other(&self, partition: i32) -> Result<usize> {
+    fn remove_store_of_other(&self, partition: i32, changelog: &Changelog) -> Result<usize> {
         let identity = self.place.identity(partition);
-        if !self.place.home.has_files(&identity) {
-            return Ok(0);
-        }
         // Order matters: a restore that begins from here on waits until the directory is free.
         let Some(_occupied) = self.occupy(partition) else { return Ok(0) };
         let is_open = self.files.lock().get(&partition).is_some_and(is_in_use);
         if is_open || self.owned().contains(&partition) {
+            return Ok(0);
+        }
+        let now = self.clock.wall();
+        let opened = self.place.home.store(&self.options.store, &identity, now.0)?;
+        let place = opened.store.changelog();
+        drop(opened);
+        let end = changelog.log.stable_end(partition)?;
+        if place.is_some_and(|place| place.offset >= end) {
+            tracing::error!(
+                partition,
+                end,
+                "the changelog ends before an old store: the store is kept, it may be the only copy"
+            );
             return Ok(0);
         }
         self.place.home.wipe(&identity).map(|()| 1)

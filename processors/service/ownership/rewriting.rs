@@ -23,7 +23,7 @@ impl Shards {
             let now = self.clock.wall();
             let since = shard.store.erased_since().map_or(0, |since| now.ms_since(since).max(0));
             self.metrics.erased_pending(shard.partition, since / 1000);
-            if goes_on() && shard.is_rewrite_due(now, after_ms) {
+            if goes_on() && shard.is_rewrite_due(now, after_ms) && self.has_room_for(&shard) {
                 self.rewriting.lock().insert(shard.partition);
                 let outcome = self.rewrite(&shard, goes_on);
                 self.rewriting.lock().remove(&shard.partition);
@@ -31,6 +31,18 @@ impl Shards {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a copy of the shard's store fits on the disk. A rewrite that fills the disk
+    /// would stop the process, because the shard that serves cannot be written either.
+    fn has_room_for(&self, shard: &Shard) -> bool {
+        let needed = shard.store.bytes_on_disk() + shard.store.bytes_on_disk() / 4;
+        let free = self.free_bytes().unwrap_or(u64::MAX);
+        if free < needed {
+            let partition = shard.partition;
+            tracing::warn!(partition, free, needed, "no room to rewrite a shard: trying later");
+        }
+        free >= needed
     }
 
     fn rewrite(&self, shard: &Arc<Shard>, goes_on: &dyn Fn() -> bool) -> Result<()> {

@@ -7,6 +7,7 @@ use parking_lot::Mutex as Lock;
 use simulated::Cluster;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use storage::home::MemoryHome;
 
@@ -233,6 +234,74 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
         clock.advance(10 * AFTER_MS);
     }
     assert!(first.exists() && aside.exists());
+}
+
+/// A changelog whose brokers are away for some time.
+struct AwayLog {
+    inner: Arc<dyn log::broker::Log>,
+    is_away: AtomicBool,
+}
+
+impl log::broker::Log for AwayLog {
+    fn end(&self, partition: i32) -> Result<i64> {
+        self.inner.end(partition)
+    }
+
+    fn stable_end(&self, partition: i32) -> Result<i64> {
+        if self.is_away.load(Ordering::Acquire) {
+            return Err(Fault::retry("the brokers are away"));
+        }
+        self.inner.stable_end(partition)
+    }
+
+    fn beginning(&self, partition: i32) -> Result<i64> {
+        self.inner.beginning(partition)
+    }
+
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn log::broker::Consumer>> {
+        self.inner.read(partition, from)
+    }
+}
+
+/// Without brokers every process loses its partitions: removing their stores would remove the last
+/// copies.
+#[test]
+fn stores_are_kept_while_the_brokers_are_away_and_where_the_changelog_has_less() {
+    const AFTER_MS: i64 = 1000;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let clock = ManualClock::at(Time(1_000_000));
+    let away = AtomicBool::new(true);
+    let log = Arc::new(AwayLog { inner: memories_in(&Cluster::new()), is_away: away });
+    let options = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+    let (wanted, _) = crossbeam_channel::bounded(4);
+    let shards = Shards::new(
+        place(Home::Directory(dir.path().to_owned())),
+        options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 2),
+        Some(Changelog { log: log.clone(), options, wanted }),
+        Arc::new(clock.clone()),
+        Arc::new(Metrics::new()),
+    );
+    let [empty, ahead] =
+        [0, 1].map(|partition| storage::home::shard_dir(dir.path(), &identity_of(partition)));
+    shards.open(0).expect("an empty directory opens");
+    let shard = shards.open(1).expect("an empty directory opens");
+    let position = storage::store::ChangelogPosition { offset: 5, at: Time(1_000_000) };
+    let checkpoint = storage::store::Checkpoint { applied: 5, changelog: Some(position) };
+    shard.store.apply(Default::default(), checkpoint).expect("the store takes a checkpoint");
+    drop(shard);
+    shards.close_all();
+    for _ in 0..3 {
+        shards.remove_leftovers(AFTER_MS, false);
+        clock.advance(10 * AFTER_MS);
+    }
+    assert!(empty.exists() && ahead.exists(), "the brokers are away");
+    log.is_away.store(false, Ordering::Release);
+    shards.remove_leftovers(AFTER_MS, false);
+    assert!(empty.exists(), "the time of the outage does not count");
+    clock.advance(AFTER_MS);
+    shards.remove_leftovers(AFTER_MS, false);
+    assert!(!empty.exists());
+    assert!(ahead.exists(), "the changelog ends before this store");
 }
 
 fn identity_of(partition: i32) -> storage::store::Identity {
