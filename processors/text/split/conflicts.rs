@@ -3,7 +3,7 @@
 //!
 //! 1. [`may_conflict`] filters new texts by cheap signs. Most texts end here.
 //! 2. [`conflicts`] cuts the new text and the earlier ones into claims (`clauses.rs`), and reads
-//!    only those that hold a number, a deed or a denial that the other side could contradict.
+//!    the numbers, the deed or the denial of each.
 //! 3. Two numbers contradict if family and key agree, the values differ, the new clause has a
 //!    change word or names the old value, and the clauses share enough stems.
 //! 4. A denial ("I have never …") and a deed ("I …") contradict if the deed has enough of the
@@ -59,22 +59,13 @@ pub fn conflicts(text: &str, earlier: &[EarlierText<'_>]) -> Vec<Conflict> {
     if earlier.is_empty() {
         return Vec::new();
     }
-    let plain: Vec<String> = earlier.iter().map(|one| one.content.to_ascii_lowercase()).collect();
-    let new = SoughtWords::of_new(&plain).read(text, &text.to_ascii_lowercase());
-    let sought = SoughtWords::against(&new);
-    let earlier: Vec<_> = earlier
-        .iter()
-        .zip(&plain)
-        .map(|(one, plain)| (one, sought.read(one.content, plain)))
-        .collect();
-    against(&new, &earlier)
-}
-
-fn against(new: &[Claim], earlier: &Read<'_>) -> Vec<Conflict> {
+    let new = Claim::all_of(text);
+    let earlier: Vec<(&EarlierText<'_>, Vec<Claim>)> =
+        earlier.iter().map(|one| (one, Claim::all_of(one.content))).collect();
     let mut found: Vec<Conflict> =
-        new.iter().flat_map(|clause| other_numbers(clause, earlier)).collect();
-    found.extend(new.iter().flat_map(|clause| denied_deeds(clause, earlier)));
-    found.extend(contradicted_denials(new, earlier));
+        new.iter().flat_map(|clause| other_numbers(clause, &earlier)).collect();
+    found.extend(new.iter().flat_map(|clause| denied_deeds(clause, &earlier)));
+    found.extend(contradicted_denials(&new, &earlier));
     found.sort_by(stronger_first);
     let mut seen = BTreeSet::new();
     found.retain(|conflict| seen.insert(conflict.earlier));
@@ -101,7 +92,7 @@ struct Claim {
     numbers: Vec<Number>,
     /// Stems of the clause without numbers and without [`GENERIC`] words.
     about: BTreeSet<String>,
-    /// The clause has a change word. Computed only for clauses of a new text with numbers.
+    /// The clause has a change word.
     is_change: bool,
     says: Says,
 }
@@ -117,93 +108,22 @@ enum Says {
 
 type Read<'a> = [(&'a EarlierText<'a>, Vec<Claim>)];
 
-/// The parts of a text that are worth reading. Most earlier texts have nothing that could
-/// contradict a new one, and reading is the expensive step.
-enum SoughtWords<'a> {
-    /// In a new text: anything that could contradict one of the earlier texts.
-    New { numbers: bool, deeds: bool },
-    /// In an earlier text: anything that the new clauses could contradict.
-    Against { numbers: Vec<(&'a Claim, &'a Number)>, deeds: bool, denials: bool },
-}
-
-impl<'a> SoughtWords<'a> {
-    /// Takes the earlier texts in lower case.
-    fn of_new(plain: &[String]) -> SoughtWords<'a> {
-        SoughtWords::New {
-            numbers: plain.iter().any(|plain| may_number(plain)),
-            deeds: plain.iter().any(|plain| plain.contains("never")),
-        }
+impl Claim {
+    fn all_of(text: &str) -> Vec<Claim> {
+        claims(&prose(text)).into_iter().map(Claim::of).collect()
     }
 
-    fn against(new: &'a [Claim]) -> SoughtWords<'a> {
-        let each =
-            new.iter().flat_map(|clause| clause.numbers.iter().map(move |number| (clause, number)));
-        SoughtWords::Against {
-            numbers: each.filter(|(clause, number)| is_new(clause.is_change, number)).collect(),
-            deeds: new.iter().any(|clause| matches!(clause.says, Says::Never(_))),
-            denials: new.iter().any(|clause| matches!(clause.says, Says::Deed(_))),
-        }
-    }
-
-    /// Reads a text, given also in lower case.
-    ///
-    /// Invariant: the conflicts found are the same as if every clause were read in full.
-    fn read(&self, text: &str, plain: &str) -> Vec<Claim> {
-        if self.may_be_in(plain) {
-            claims(&prose(text)).into_iter().map(|text| self.clause(text)).collect()
-        } else {
-            Vec::new()
-        }
-    }
-
-    fn may_be_in(&self, plain: &str) -> bool {
-        self.is_numbers() && may_number(plain) || self.may_hold_deed(plain)
-    }
-
-    fn clause(&self, text: String) -> Claim {
+    fn of(text: String) -> Claim {
         let plain = text.to_ascii_lowercase();
-        let (numbers, rest) = if self.is_numbers() && may_number(&plain) {
-            numbers(&plain)
-        } else {
-            Default::default()
-        };
-        let is_change = matches!(self, SoughtWords::New { .. })
-            && !numbers.is_empty()
-            && CHANGE.is_match(&plain);
-        // Stems are computed only for clauses with a number that can be compared.
-        let needs_stems = numbers.iter().any(|number| match self {
-            SoughtWords::New { .. } => is_new(is_change, number),
-            SoughtWords::Against { numbers, .. } => {
-                numbers.iter().any(|(clause, new)| is_comparable(new, number, &clause.about))
-            }
-        });
-        let about = if needs_stems { about(&rest) } else { BTreeSet::new() };
-        let says = if self.may_hold_deed(&plain) { says(&plain) } else { Says::Nothing };
-        Claim { is_change, says, text, numbers, about }
-    }
-
-    fn is_numbers(&self) -> bool {
-        match self {
-            SoughtWords::New { numbers, .. } => *numbers,
-            SoughtWords::Against { numbers, .. } => !numbers.is_empty(),
+        let (numbers, rest) = numbers(&plain);
+        Claim {
+            is_change: CHANGE.is_match(&plain),
+            says: says(&plain),
+            about: about(&rest),
+            numbers,
+            text,
         }
     }
-
-    /// Returns true if the text may have a deed or a denial of the kind sought. A denial in a new
-    /// text can contradict any earlier text.
-    fn may_hold_deed(&self, plain: &str) -> bool {
-        let (deeds, denials) = match self {
-            SoughtWords::New { deeds, .. } => (*deeds, true),
-            SoughtWords::Against { deeds, denials, .. } => (*deeds, *denials),
-        };
-        deeds || denials && plain.contains("never")
-    }
-}
-
-/// Returns true for a number that can contradict another: the clause has a change word, or names
-/// the former value.
-fn is_new(is_change: bool, number: &Number) -> bool {
-    is_change || number.old.is_some()
 }
 
 fn about(words: &[&str]) -> BTreeSet<String> {
@@ -508,81 +428,6 @@ fn words(alternatives: &str) -> Regex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    const PIECES: &[&str] = &[
-        "I ",
-        "we ",
-        "have ",
-        "'ve ",
-        "’ve ",
-        "never ",
-        "Never ",
-        "played ",
-        "tennis ",
-        "now ",
-        "from ",
-        "to ",
-        "10 ",
-        "12 ",
-        "twelve ",
-        "boats ",
-        "fleet ",
-        "in the ",
-        "park",
-        ". ",
-        ", ",
-        "? ",
-        "; ",
-        "but ",
-        "which is ",
-        "\n",
-        "```\n",
-        "reached ",
-        "$5 ",
-        "by 5 pm ",
-        "$7 ",
-        "30 minutes ",
-        "20 minutes a day ",
-        "is now 15 ",
-    ];
-
-    fn read_in_full(text: &str) -> Vec<Claim> {
-        claims(&prose(text)).into_iter().map(claim_read_in_full).collect()
-    }
-
-    fn claim_read_in_full(text: String) -> Claim {
-        let plain = text.to_ascii_lowercase();
-        let (numbers, rest) = numbers(&plain);
-        Claim {
-            is_change: CHANGE.is_match(&plain),
-            says: says(&plain),
-            about: about(&rest),
-            numbers,
-            text,
-        }
-    }
-
-    fn said() -> impl Strategy<Value = String> {
-        prop::collection::vec(prop::sample::select(PIECES), 0..24)
-            .prop_map(|pieces| pieces.concat())
-    }
-
-    proptest! {
-        #[test]
-        fn skipped_clauses_would_not_have_been_in_conflict(
-            new in said(),
-            before in prop::collection::vec(said(), 1..4),
-        ) {
-            let earlier: Vec<_> = before
-                .iter()
-                .map(|content| EarlierText { content, cosine: 0.6, opposed: 0 })
-                .collect();
-            let all_read: Vec<_> =
-                earlier.iter().map(|one| (one, read_in_full(one.content))).collect();
-            prop_assert_eq!(conflicts(&new, &earlier), against(&read_in_full(&new), &all_read));
-        }
-    }
 
     fn conflict(earlier: &str, new: &str) -> Option<String> {
         let before = EarlierText { content: earlier, cosine: 0.6, opposed: 0 };
