@@ -19,7 +19,6 @@ use domain::{
     ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Signal,
     Turn, Vector,
 };
-use std::sync::Arc;
 
 /// Words of a turn in the context window: the first ones, which a memory also stores of its
 /// neighbours, and the last ones, where a long turn has its question.
@@ -215,18 +214,10 @@ fn neighbour(said: &ContextTurn) -> Option<NeighbourTurn> {
     Some(NeighbourTurn {
         source: said.source.clone()?,
         speaker: said.speaker.clone(),
-        words: first_words(&said.content),
+        words: text::first_words(&said.content, WINDOW_WORDS_FIRST).into(),
         vector: said.vector.clone(),
         question: said.question,
     })
-}
-
-fn first_words(content: &Arc<str>) -> Arc<str> {
-    if text::is_first_words(content, WINDOW_WORDS_FIRST) {
-        content.clone()
-    } else {
-        text::first_words(content, WINDOW_WORDS_FIRST).into()
-    }
 }
 
 /// The probability that the turn is a question: 1 for a short turn with a question mark.
@@ -240,9 +231,6 @@ fn question(content: &str) -> f32 {
 
 /// The first and the last words of a turn; of a short one, all.
 fn begin_and_end(content: &str) -> String {
-    if text::is_first_words(content, WINDOW_WORDS_FIRST + WINDOW_WORDS_LAST) {
-        return content.to_owned();
-    }
     let words: Vec<&str> = content.split_whitespace().collect();
     if words.len() <= WINDOW_WORDS_FIRST + WINDOW_WORDS_LAST {
         return words.join(" ");
