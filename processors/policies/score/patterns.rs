@@ -4,51 +4,8 @@
 //! Invariant: every pattern is compiled without Unicode classes, which keeps the regex engine on
 //! its fast path.
 
-use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use regex::{Regex, RegexBuilder};
 use std::sync::LazyLock;
-
-/// Patterns that may stand anywhere in a text. Order matters: a variant's number is its place in
-/// [`ANYWHERE`].
-#[derive(Clone, Copy)]
-pub enum Pattern {
-    FirstPerson,
-    Greeting,
-    Time,
-    Number,
-    Fact,
-    State,
-    Mine,
-    Never,
-    Decision,
-    Correction,
-    Order,
-    Strong,
-    Emphatic,
-}
-
-/// Matches all of [`Pattern`] in one pass over the text instead of thirteen.
-pub static ANYWHERE: LazyLock<RegexSet> = LazyLock::new(|| {
-    let patterns = [
-        &FIRST_PERSON,
-        &GREETING,
-        &TIME,
-        &NUMBER,
-        &FACT,
-        &STATE,
-        &MINE,
-        &NEVER,
-        &DECISION,
-        &CORRECTION,
-        &ORDER,
-        &STRONG,
-        &EMPHATIC,
-    ];
-    let patterns = patterns.map(|pattern| pattern.as_str());
-    RegexSetBuilder::new(patterns)
-        .unicode(false)
-        .build()
-        .expect("each pattern compiles alone, and together they fit the default size limit")
-});
 
 pub const WEEKDAYS: &str = "(?:mon|tues|wednes|thurs|fri|satur|sun)days?";
 /// Without May, which lower case cannot distinguish from the verb.

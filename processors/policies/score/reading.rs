@@ -4,14 +4,12 @@
 //! 1. Drop code blocks.
 //! 2. Convert the rest to lower-case ASCII ([`Reading::plain`]), with `_` for each letter that has
 //!    no ASCII form.
-//! 3. Match all of [`ANYWHERE`] in one pass, and run a single pattern again only if the pass found
-//!    that pattern.
+//! 3. Match the patterns of `patterns.rs`, each feature its own.
 //!
 //! Limit: the patterns are English. For other languages these features stay 0; `speech.rs` covers
 //! them.
 
 use super::patterns::*;
-use regex::SetMatches;
 use std::borrow::Cow;
 
 /// A text, prepared for the patterns.
@@ -21,7 +19,6 @@ pub struct Reading<'a> {
     pub words: usize,
     /// The prose in lower-case ASCII.
     pub plain: String,
-    found: SetMatches,
 }
 
 /// True if the whole text is one question.
@@ -35,11 +32,7 @@ impl<'a> Reading<'a> {
     pub fn of(text: &'a str) -> Reading<'a> {
         let prose = prose(text);
         let plain = plain(&prose);
-        Reading { words: count_words(&plain), found: ANYWHERE.matches(&plain), prose, plain }
-    }
-
-    fn has(&self, pattern: Pattern) -> bool {
-        self.found.matched(pattern as usize)
+        Reading { words: count_words(&plain), prose, plain }
     }
 
     fn sentences(&self) -> impl Iterator<Item = &str> {
@@ -48,53 +41,48 @@ impl<'a> Reading<'a> {
 
     /// Counts the beginnings of facts ("I moved", "we bought", "I'm a"), up to 2.
     pub fn facts(&self) -> usize {
-        if self.has(Pattern::Fact) { FACT.find_iter(&self.plain).take(2).count() } else { 0 }
+        FACT.find_iter(&self.plain).take(2).count()
     }
 
     /// True for a lasting state of the speaker, which exempts a text from the deduction for few
     /// words.
     pub fn state(&self) -> bool {
-        self.has(Pattern::State)
+        STATE.is_match(&self.plain)
     }
 
     pub fn mine(&self) -> bool {
-        self.has(Pattern::Mine)
-            && MINE.find_iter(&self.plain).any(|found| {
-                !matches!(last_word(found.as_str()), "god" | "gosh" | "pleasure" | "bad")
-            })
+        MINE.find_iter(&self.plain)
+            .any(|found| !matches!(last_word(found.as_str()), "god" | "gosh" | "pleasure" | "bad"))
     }
 
     pub fn time(&self) -> bool {
-        self.has(Pattern::Time)
+        TIME.is_match(&self.plain)
     }
 
     pub fn number(&self) -> bool {
-        self.plain.bytes().any(|byte| byte.is_ascii_digit()) || self.has(Pattern::Number)
+        self.plain.bytes().any(|byte| byte.is_ascii_digit()) || NUMBER.is_match(&self.plain)
     }
 
     pub fn decision(&self) -> bool {
-        self.has(Pattern::Decision)
+        DECISION.is_match(&self.plain)
     }
 
     pub fn correction(&self) -> bool {
-        self.has(Pattern::Correction)
+        CORRECTION.is_match(&self.plain)
     }
 
     pub fn never(&self) -> bool {
-        self.has(Pattern::Never)
+        NEVER.is_match(&self.plain)
     }
 
     /// True for an order. "Do you remember that day?" and "I remember that day" are none.
     pub fn instruction(&self) -> bool {
         ORDER_FIRST.is_match(opening(&self.plain))
-            || self.has(Pattern::Order)
-                && ORDER
-                    .captures_iter(&self.plain)
-                    .any(|found| found.name("recollection").is_none())
+            || ORDER.captures_iter(&self.plain).any(|found| found.name("recollection").is_none())
     }
 
     pub fn greeting(&self) -> bool {
-        GREETING_FIRST.is_match(opening(&self.plain)) || self.has(Pattern::Greeting)
+        GREETING_FIRST.is_match(opening(&self.plain)) || GREETING.is_match(&self.plain)
     }
 
     /// True if the text consists of questions, none of them about the speaker.
@@ -102,17 +90,13 @@ impl<'a> Reading<'a> {
         self.plain.contains('?')
             && self.sentences().all(asks)
             && self.sentences().next().is_some()
-            && !self.has(Pattern::FirstPerson)
+            && !FIRST_PERSON.is_match(&self.plain)
     }
 
     /// 0 to 1.
     pub fn emphasis(&self) -> f32 {
-        let strong = if self.has(Pattern::Strong) { 0.5 } else { 0.0 };
-        let emphatic = if self.has(Pattern::Emphatic) {
-            EMPHATIC.find_iter(&self.plain).take(2).count()
-        } else {
-            0
-        };
+        let strong = if STRONG.is_match(&self.plain) { 0.5 } else { 0.0 };
+        let emphatic = EMPHATIC.find_iter(&self.plain).take(2).count();
         let marks = self.plain.bytes().filter(|byte| *byte == b'!').take(2).count() as f32;
         let shouted = if self.prose.split_whitespace().any(is_shouted) { 0.2 } else { 0.0 };
         (strong + 0.2 * emphatic as f32 + 0.1 * marks + shouted).min(1.0)
@@ -132,7 +116,7 @@ impl<'a> Reading<'a> {
     fn is_about_other(&self, sentence: &str) -> bool {
         PRAISE.is_match(opening(sentence))
             || (SECOND_PERSON.is_match(sentence)
-                && !(self.has(Pattern::FirstPerson) && FIRST_PERSON.is_match(sentence))
+                && !FIRST_PERSON.is_match(sentence)
                 && SECOND_PERSON.is_match(&REQUEST.replace_all(sentence, " ")))
     }
 

@@ -119,9 +119,6 @@ fn leaves_out_the_subject(clause: &str) -> bool {
 
 /// Returns the word that the first group of `wording` captures.
 fn next_word<'c>(wording: &Regex, clause: &'c str) -> Option<&'c str> {
-    if !wording.is_match(clause) {
-        return None;
-    }
     wording.captures(clause)?.get(1).map(|word| word.as_str())
 }
 
