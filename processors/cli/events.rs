@@ -1,8 +1,8 @@
 //! Commands that publish one event and print its receipt: `publish`, `remember`, `update`,
 //! `forget`, `feedback`.
 
-use super::describe;
 use clap::Args;
+use client::describe;
 use client::show::{self, Output};
 use client::{Client, ClientReply, parse_user};
 use domain::fault::{Fault, Result, StopName};

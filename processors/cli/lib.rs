@@ -4,7 +4,6 @@
 
 mod compact;
 mod config;
-mod describe;
 mod dlq;
 mod events;
 mod export;

@@ -1,9 +1,9 @@
 //! Commands that send one request and print its reply: `recall`, `list`, `get`, `explain`, `stats`.
 
-use super::describe;
 use super::events::{UserArgs, key_values, print, put};
 use clap::Args;
 use client::Client;
+use client::describe;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName};
 use serde_json::{Map, Value, json};
@@ -203,15 +203,7 @@ impl ExplainCommand {
 }
 
 fn print_decision(decision: &Value) {
-    anstream::println!("{}\n{}", show::text(decision, "candidate"), describe::decision(decision));
-    for (name, points) in decision["surprise"]["points"].as_object().into_iter().flatten() {
-        anstream::println!(
-            "           {}{name:<15} {:>6.3}{}",
-            show::DIM,
-            points.as_f64().unwrap_or_default(),
-            show::PLAIN
-        );
-    }
+    anstream::println!("{}\n{}", show::text(decision, "candidate"), describe::explained(decision));
 }
 
 /// Parses `topic:partition:offset`. The topic may contain colons.

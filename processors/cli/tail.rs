@@ -1,10 +1,10 @@
 //! `keepsake tail decisions`: prints decisions as they are published, one or two lines each.
 
-use super::describe;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use client::parse_user;
 use client::reading::{self, OffsetRange};
+use client::describe;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result};
 use domain::{Outcome, UserKey};

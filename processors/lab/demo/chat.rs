@@ -4,6 +4,7 @@
 use super::lines::moment;
 use super::play::Play;
 use super::script::USER;
+use client::describe;
 use client::show::{self, DIM, NAME, PLAIN};
 use domain::fault::{Fault, Result};
 use serde_json::{Value, json};
@@ -146,7 +147,7 @@ fn why(play: &mut Play, last: &LastExchange) -> Result<()> {
             .as_array()
             .into_iter()
             .flatten()
-            .for_each(|decision| play.screen.explained(decision)),
+            .for_each(|decision| play.screen.line(&describe::explained(decision))),
         LastExchange::Answer { question, .. } => {
             let reply = play.stage.ask(
                 json!({"type": "recall", "query": question, "explain": true, "format": "none"}),

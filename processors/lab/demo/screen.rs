@@ -4,37 +4,14 @@
 use super::lines::{FACTOR, FACTORS, LEFT, WIDTH, day, decided, moment, recalled_memory, wrapped};
 use super::metrics_page::MetricsPage;
 use super::script::{ScriptQuestion, ScriptSession};
-use client::ClientReply;
 use client::show::{BAD, BOLD, DIM, NAME, Output, PLAIN, number, outcome_style, text};
+use client::{ClientReply, describe};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use text::shortened;
-
-/// Fields of `explain` that are shown for a recalled memory: matches, weighted terms, adjustments.
-const TERMS: [&str; 19] = [
-    "cosine",
-    "bm25",
-    "dense",
-    "words",
-    "answer",
-    "neighbour",
-    "beyond_word",
-    "literal",
-    "speaker",
-    "when",
-    "question",
-    "month",
-    "specificity",
-    "role",
-    "superseded",
-    "recency",
-    "importance",
-    "confidence",
-    "nudge",
-];
 
 pub struct Screen {
     output: Output,
@@ -196,48 +173,14 @@ impl Screen {
         }
     }
 
-    /// Prints every number of a decision.
-    pub fn explained(&self, decision: &Value) {
-        self.line(&format!(
-            "  {}{}{PLAIN} {}",
-            outcome_style(text(decision, "outcome")),
-            text(decision, "outcome"),
-            text(decision, "reason")
-        ));
-        let points = decision["surprise"]["points"].as_object();
-        let mut points: Vec<(&String, f64)> = points
-            .into_iter()
-            .flatten()
-            .map(|(name, points)| (name, points.as_f64().unwrap_or_default()))
-            .collect();
-        points.sort_by(|a, b| b.1.total_cmp(&a.1));
-        for (name, points) in &points {
-            self.line(&format!("  {DIM}{name:<15} {points:>+6.2}{PLAIN}"));
-        }
-        if !points.is_empty() {
-            let total = number(&decision["surprise"], "total");
-            let threshold = number(decision, "threshold");
-            self.line(&format!(
-                "  {:<15} {total:>+6.2}  {DIM}threshold {threshold:.2}{PLAIN}",
-                "points"
-            ));
-        }
-    }
-
     /// Prints every number of an answer.
     pub fn ranked(&self, reply: &ClientReply) {
         let memories = reply.value["memories"].as_array().map_or(&[][..], Vec::as_slice);
         for memory in memories {
             self.line(&recalled_memory(memory, memories));
-            let terms = TERMS
-                .iter()
-                .map(|name| (name, number(&memory["explain"], name)))
-                .filter(|(_, value)| *value != 0.0);
-            let terms: Vec<String> =
-                terms.map(|(name, value)| format!("{name} {value:.2}")).collect();
-            wrapped(&terms.join(", "), WIDTH - 5)
-                .iter()
-                .for_each(|part| self.line(&format!("     {DIM}{part}{PLAIN}")));
+            if let Some(explain) = memory["explain"].as_object() {
+                self.line(&describe::terms(explain));
+            }
         }
         if memories.is_empty() {
             self.line("  no memory was found that is likely to answer");

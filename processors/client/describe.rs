@@ -1,6 +1,6 @@
 //! Formats decisions and recalled memories for a person: outcomes, factors, scores and their terms.
 
-use client::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, text};
+use crate::show::{CHANGED, DIM, NAME, PLAIN, bar, number, outcome_style, text};
 use policies::rank::TERMS;
 use serde_json::{Map, Value};
 
@@ -35,6 +35,16 @@ pub fn decision(decision: &Value) -> String {
             "\n           {} {DIM}surprise {total:.2}, threshold {threshold:.2}{PLAIN}",
             factors(&decision["surprise"])
         ));
+    }
+    lines
+}
+
+/// Formats a decision with the points behind its total, each on a line.
+pub fn explained(decision: &Value) -> String {
+    let mut lines = self::decision(decision);
+    for (name, points) in decision["surprise"]["points"].as_object().into_iter().flatten() {
+        let points = points.as_f64().unwrap_or_default();
+        lines.push_str(&format!("\n           {DIM}{name:<15} {points:>6.3}{PLAIN}"));
     }
     lines
 }
