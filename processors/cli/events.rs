@@ -6,7 +6,8 @@ use client::describe;
 use client::show::{self, Output};
 use client::{Client, ClientReply, parse_user};
 use domain::fault::{Fault, Result, StopName};
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use service::config::Config;
 use std::io::Read;
 use std::process::ExitCode;
@@ -26,15 +27,28 @@ pub struct UserArgs {
     pub timeout: f32,
 }
 
+/// A message: the fields that every message has, and those of its type.
+#[derive(Serialize)]
+struct Message<'a, F> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    tenant: &'a str,
+    user: &'a str,
+    session: Option<&'a str>,
+    #[serde(flatten)]
+    fields: F,
+}
+
 impl UserArgs {
-    /// Builds a message with the fields that every message has.
-    pub fn message(&self, kind: &str) -> Result<Map<String, Value>> {
+    /// Builds a message of a type with these fields. An argument that is not given has no field.
+    pub fn message(&self, kind: &str, fields: &impl Serialize) -> Result<Value> {
         let key = parse_user(&self.user)?;
-        let mut message = Map::new();
-        message.insert("type".into(), kind.into());
-        message.insert("tenant".into(), key.tenant().into());
-        message.insert("user".into(), key.user().into());
-        put(&mut message, "session", self.session.as_deref());
+        let session = self.session.as_deref();
+        let message = Message { kind, tenant: key.tenant(), user: key.user(), session, fields };
+        let mut message = serde_json::to_value(message).expect("names of fields are texts");
+        if let Value::Object(fields) = &mut message {
+            fields.retain(|_, value| !value.is_null());
+        }
         Ok(message)
     }
 
@@ -44,7 +58,7 @@ impl UserArgs {
 }
 
 /// Optional fields of an event.
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct EventArgs {
     /// Your own id of this event; a second event with the same id changes nothing
     #[arg(long)]
@@ -54,31 +68,16 @@ pub struct EventArgs {
     at: Option<String>,
     /// Metadata stored with the memory; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
+    #[serde(serialize_with = "key_values", skip_serializing_if = "Vec::is_empty")]
     metadata: Vec<String>,
 }
 
-impl EventArgs {
-    fn put(self, message: &mut Map<String, Value>) {
-        put(message, "id", self.id);
-        put(message, "at", self.at);
-        put(message, "metadata", key_values(&self.metadata));
-    }
-}
-
-/// Adds a field unless the value is missing.
-pub fn put(message: &mut Map<String, Value>, field: &str, value: Option<impl Into<Value>>) {
-    if let Some(value) = value {
-        message.insert(field.into(), value.into());
-    }
-}
-
-/// Parses arguments of the form `key=value` into an object; `None` without arguments.
-pub fn key_values(pairs: &[String]) -> Option<Map<String, Value>> {
-    let fields = pairs
-        .iter()
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(key, value)| (key.to_owned(), value.into()));
-    (!pairs.is_empty()).then(|| fields.collect())
+/// Writes arguments of the form `key=value` as an object.
+pub fn key_values<S: Serializer>(
+    pairs: &[String],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|pair| pair.split_once('=').unwrap_or((pair, ""))))
 }
 
 /// Returns the argument, or standard input if the argument is `-`.
@@ -93,11 +92,13 @@ fn content_of(argument: String) -> Result<String> {
     Ok(text)
 }
 
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct PublishCommand {
     #[command(flatten)]
+    #[serde(skip)]
     user: UserArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     event: EventArgs,
     /// user, assistant, system or tool
     #[arg(long, default_value = "user")]
@@ -113,22 +114,19 @@ pub struct PublishCommand {
 }
 
 impl PublishCommand {
-    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("turn")?;
-        message.insert("role".into(), self.role.into());
-        message.insert("content".into(), content_of(self.content)?.into());
-        put(&mut message, "speaker", self.speaker);
-        put(&mut message, "kind", self.kind);
-        self.event.put(&mut message);
-        send(config, output, message, &self.user)
+    pub fn run(mut self, config: &Config, output: Output) -> Result<ExitCode> {
+        self.content = content_of(self.content)?;
+        send(config, output, &self.user, &self.user.message("turn", &self)?)
     }
 }
 
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct RememberCommand {
     #[command(flatten)]
+    #[serde(skip)]
     user: UserArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     event: EventArgs,
     /// Kind of the memory: preference, fact, decision, …
     #[arg(long)]
@@ -147,23 +145,19 @@ pub struct RememberCommand {
 }
 
 impl RememberCommand {
-    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("remember")?;
-        message.insert("content".into(), content_of(self.content)?.into());
-        put(&mut message, "kind", self.kind);
-        put(&mut message, "importance", self.importance);
-        put(&mut message, "confidence", self.confidence);
-        put(&mut message, "scope", self.scope);
-        self.event.put(&mut message);
-        send(config, output, message, &self.user)
+    pub fn run(mut self, config: &Config, output: Output) -> Result<ExitCode> {
+        self.content = content_of(self.content)?;
+        send(config, output, &self.user, &self.user.message("remember", &self)?)
     }
 }
 
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct UpdateCommand {
     #[command(flatten)]
+    #[serde(skip)]
     user: UserArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     event: EventArgs,
     /// Id of the memory
     memory: String,
@@ -183,14 +177,7 @@ pub struct UpdateCommand {
 
 impl UpdateCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("update")?;
-        message.insert("memory".into(), self.memory.into());
-        put(&mut message, "content", self.content);
-        put(&mut message, "kind", self.kind);
-        put(&mut message, "importance", self.importance);
-        put(&mut message, "confidence", self.confidence);
-        self.event.put(&mut message);
-        send(config, output, message, &self.user)
+        send(config, output, &self.user, &self.user.message("update", &self)?)
     }
 }
 
@@ -220,27 +207,25 @@ pub struct ForgetCommand {
 }
 
 impl ForgetCommand {
-    pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("forget")?;
-        if self.target.whole_session && self.user.session.is_none() {
+    pub fn run(mut self, config: &Config, output: Output) -> Result<ExitCode> {
+        let ForgetTarget { memory, query, whole_session, everything } = self.target;
+        if !whole_session {
+            self.user.session = None;
+        } else if self.user.session.is_none() {
             return Err(Fault::stop(
                 StopName::ConfigInvalid,
                 "--whole-session needs --session NAME",
             ));
         }
-        if !self.target.whole_session {
-            message.remove("session");
-        }
-        put(&mut message, "memory", self.target.memory);
-        put(&mut message, "query", self.target.query);
-        put(&mut message, "everything", self.target.everything.then_some(true));
-        forget_all(config, output, message, &self.user)
+        let target = json!({"memory": memory, "query": query, "everything": everything});
+        forget_all(config, output, &self.user, &self.user.message("forget", &target)?)
     }
 }
 
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct FeedbackCommand {
     #[command(flatten)]
+    #[serde(skip)]
     user: UserArgs,
     /// used, confirmed, wrong or irrelevant
     #[arg(long)]
@@ -252,10 +237,7 @@ pub struct FeedbackCommand {
 
 impl FeedbackCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("feedback")?;
-        message.insert("signal".into(), self.signal.into());
-        message.insert("memories".into(), json!(self.memories));
-        send(config, output, message, &self.user)
+        send(config, output, &self.user, &self.user.message("feedback", &self)?)
     }
 }
 
@@ -264,13 +246,12 @@ impl FeedbackCommand {
 fn forget_all(
     config: &Config,
     output: Output,
-    message: Map<String, Value>,
     user: &UserArgs,
+    message: &Value,
 ) -> Result<ExitCode> {
     let mut client = Client::connect(config)?;
-    let message = Value::Object(message);
     loop {
-        let reply = client.publish(&message, user.timeout())?;
+        let reply = client.publish(message, user.timeout())?;
         let decision = &reply.value["decisions"][0];
         let is_done = decision["left"].as_u64().unwrap_or(0) == 0 || decision["memory"].is_null();
         let code = print_decisions(&reply, output)?;
@@ -280,13 +261,8 @@ fn forget_all(
     }
 }
 
-fn send(
-    config: &Config,
-    output: Output,
-    message: Map<String, Value>,
-    user: &UserArgs,
-) -> Result<ExitCode> {
-    let reply = Client::connect(config)?.publish(&Value::Object(message), user.timeout())?;
+fn send(config: &Config, output: Output, user: &UserArgs, message: &Value) -> Result<ExitCode> {
+    let reply = Client::connect(config)?.publish(message, user.timeout())?;
     print_decisions(&reply, output)
 }
 

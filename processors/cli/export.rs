@@ -120,11 +120,8 @@ impl Memories {
     }
 
     fn page(&mut self, after: Option<&str>) -> Result<Value> {
-        let mut message = self.user.message("list")?;
-        message.insert("everything".into(), true.into());
-        message.insert("limit".into(), PAGE.into());
-        super::events::put(&mut message, "after", after);
-        let reply = self.client.ask(&Value::Object(message), self.user.timeout())?;
+        let page = json!({"everything": true, "limit": PAGE, "after": after});
+        let reply = self.client.ask(&self.user.message("list", &page)?, self.user.timeout())?;
         match reply.error() {
             Some(error) => Err(Fault::retry(format!("list the memories: {error}"))),
             None => Ok(reply.value),
@@ -132,10 +129,8 @@ impl Memories {
     }
 
     fn memory(&mut self, listed: &Value) -> Result<Option<Value>> {
-        let mut message = self.user.message("get")?;
-        message.insert("memory".into(), listed["id"].clone());
-        message.insert("history".into(), true.into());
-        let reply = self.client.ask(&Value::Object(message), self.user.timeout())?;
+        let memory = json!({"memory": listed["id"], "history": true});
+        let reply = self.client.ask(&self.user.message("get", &memory)?, self.user.timeout())?;
         match (reply.value["status"].as_str(), reply.error()) {
             (Some("not_found"), _) => Ok(None),
             (_, Some(error)) => Err(Fault::retry(format!("get {}: {error}", listed["id"]))),

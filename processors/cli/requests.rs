@@ -1,36 +1,42 @@
 //! Commands that send one request and print its reply: `recall`, `list`, `get`, `explain`, `stats`.
 
-use super::events::{UserArgs, key_values, print, put};
+use super::events::{UserArgs, key_values, print};
 use clap::Args;
 use client::Client;
 use client::describe;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result, StopName};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 use service::config::Config;
 use std::process::ExitCode;
 
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct RecallCommand {
     #[command(flatten)]
+    #[serde(skip)]
     user: UserArgs,
     /// Maximum number of memories
     #[arg(long)]
     limit: Option<usize>,
     /// Maximum number of tokens of the prompt block
     #[arg(long, value_name = "TOKENS")]
+    #[serde(rename = "token_budget")]
     budget: Option<usize>,
     /// Only these kinds; may be repeated
     #[arg(long)]
+    #[serde(rename = "kinds")]
     kind: Vec<String>,
     /// Only memories with this metadata, key=value; may be repeated
     #[arg(long = "where", value_name = "KEY=VALUE")]
+    #[serde(rename = "where", serialize_with = "key_values")]
     metadata: Vec<String>,
     /// Memories as they were at this time, RFC 3339
     #[arg(long, value_name = "TIME")]
     as_of: Option<String>,
     /// Include archived memories
     #[arg(long)]
+    #[serde(rename = "include_archived")]
     archived: bool,
     /// markdown, xml, compact, json, template (the profile's own) or none
     #[arg(long)]
@@ -50,24 +56,8 @@ pub struct RecallCommand {
 
 impl RecallCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("recall")?;
-        message.insert("query".into(), self.query.into());
-        put(&mut message, "limit", self.limit);
-        put(&mut message, "token_budget", self.budget);
-        put(&mut message, "kinds", unless_empty(self.kind));
-        put(&mut message, "where", key_values(&self.metadata));
-        put(&mut message, "as_of", self.as_of);
-        put(&mut message, "include_archived", self.archived.then_some(true));
-        put(&mut message, "format", self.format);
-        put(&mut message, "profile", self.profile);
-        put(&mut message, "min_relevance", self.min_relevance);
-        put(&mut message, "explain", self.explain.then_some(true));
-        ask(config, output, &self.user, message, print_memories)
+        ask(config, output, &self.user, &self.user.message("recall", &self)?, print_memories)
     }
-}
-
-fn unless_empty(values: Vec<String>) -> Option<Vec<String>> {
-    if values.is_empty() { None } else { Some(values) }
 }
 
 /// Prints the memories of a reply, best first with their numbers, then the prompt block as a model
@@ -107,12 +97,14 @@ fn print_memories(value: &Value) {
     );
 }
 
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct ListCommand {
     #[command(flatten)]
+    #[serde(skip)]
     user: UserArgs,
     /// Only these kinds; may be repeated
     #[arg(long)]
+    #[serde(rename = "kinds")]
     kind: Vec<String>,
     /// Memories per page
     #[arg(long)]
@@ -124,11 +116,8 @@ pub struct ListCommand {
 
 impl ListCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("list")?;
-        put(&mut message, "limit", self.limit);
-        put(&mut message, "kinds", unless_empty(self.kind));
-        put(&mut message, "after", self.after);
-        ask(config, output, &self.user, message, |value| {
+        let message = self.user.message("list", &self)?;
+        ask(config, output, &self.user, &message, |value| {
             let memories = value["memories"].as_array().into_iter().flatten();
             let rows: Vec<Vec<String>> = memories.map(list_row).collect();
             anstream::print!("{}", show::table(&["id", "kind", "day", "content"], &rows));
@@ -148,9 +137,10 @@ fn list_row(memory: &Value) -> Vec<String> {
     ]
 }
 
-#[derive(Args)]
+#[derive(Args, Serialize)]
 pub struct GetCommand {
     #[command(flatten)]
+    #[serde(skip)]
     user: UserArgs,
     /// Include earlier contents
     #[arg(long)]
@@ -161,10 +151,8 @@ pub struct GetCommand {
 
 impl GetCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("get")?;
-        message.insert("memory".into(), self.memory.into());
-        message.insert("history".into(), self.history.into());
-        ask(config, output, &self.user, message, |value| {
+        let message = self.user.message("get", &self)?;
+        ask(config, output, &self.user, &message, |value| {
             anstream::println!("{}", pretty(&value["memory"]));
             if !value["history"].is_null() {
                 anstream::println!("earlier: {}", pretty(&value["history"]));
@@ -187,10 +175,10 @@ pub struct ExplainCommand {
 
 impl ExplainCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let mut message = self.user.message("explain")?;
-        put(&mut message, "memory", self.memory);
-        put(&mut message, "event", self.event.as_deref().map(position).transpose()?);
-        ask(config, output, &self.user, message, |value| {
+        let event = self.event.as_deref().map(position).transpose()?;
+        let explained = json!({"memory": self.memory, "event": event});
+        let message = self.user.message("explain", &explained)?;
+        ask(config, output, &self.user, &message, |value| {
             match value["decisions"].as_array() {
                 Some(decisions) => decisions.iter().for_each(print_decision),
                 None => print_decision(&value["decision"]),
@@ -228,8 +216,8 @@ pub struct StatsCommand {
 
 impl StatsCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
-        let message = self.user.message("stats")?;
-        ask(config, output, &self.user, message, |value| {
+        let message = self.user.message("stats", &())?;
+        ask(config, output, &self.user, &message, |value| {
             let mut value = value.clone();
             for field in ["type", "status", "stale", "took_us", "applied_offset"] {
                 value.as_object_mut().map(|fields| fields.remove(field));
@@ -248,9 +236,9 @@ fn ask(
     config: &Config,
     output: Output,
     user: &UserArgs,
-    message: Map<String, Value>,
+    message: &Value,
     person: impl FnOnce(&Value),
 ) -> Result<ExitCode> {
-    let reply = Client::connect(config)?.ask(&Value::Object(message), user.timeout())?;
+    let reply = Client::connect(config)?.ask(message, user.timeout())?;
     print(&reply, output, person)
 }

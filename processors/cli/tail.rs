@@ -2,9 +2,9 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use client::describe;
 use client::parse_user;
 use client::reading::{self, OffsetRange};
-use client::describe;
 use client::show::{self, Output};
 use domain::fault::{Fault, Result};
 use domain::{Outcome, UserKey};
