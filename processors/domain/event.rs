@@ -2,7 +2,7 @@
 
 use super::{Kind, MemoryId, Metadata, Scope, Time, UserKey};
 use std::sync::Arc;
-use strum::{EnumCount, IntoStaticStr, VariantArray};
+use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// The place of a record in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,7 +76,9 @@ pub struct Turn {
 }
 
 /// Author of a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr, EnumString, VariantNames,
+)]
 #[strum(serialize_all = "lowercase")]
 pub enum Role {
     #[default]
@@ -142,7 +144,7 @@ pub enum Forget {
 }
 
 /// Feedback of a client about memories; `Returned` is written by Keepsake after a recall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantNames)]
 #[strum(serialize_all = "lowercase")]
 pub enum Signal {
     Used,

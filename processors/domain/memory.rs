@@ -4,7 +4,7 @@ use super::{Cursor, Position, Role, Surprise, Time, UserKey, Vector};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use strum::IntoStaticStr;
+use strum::{EnumString, IntoStaticStr, VariantNames};
 use uuid::Uuid;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,7 +53,9 @@ impl Kind {
 }
 
 /// Readers of a memory besides its own session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, IntoStaticStr, EnumString, VariantNames,
+)]
 #[strum(serialize_all = "lowercase")]
 pub enum Scope {
     #[default]

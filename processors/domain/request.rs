@@ -1,7 +1,7 @@
 //! Requests: the decoded, checked records of the recalls topic, and the address of a reply.
 
 use super::{Kind, MemoryId, Metadata, Position, Time, UserKey};
-use strum::{EnumCount, IntoStaticStr, VariantArray};
+use strum::{EnumCount, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// The address of a reply and the headers that the reply must carry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,7 +90,8 @@ pub struct UnsetFields {
 }
 
 /// Syntax of the prompt block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum Format {
     #[default]
     Markdown,

@@ -104,36 +104,9 @@ pub struct Common {
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    User,
-    Assistant,
-    System,
-    Tool,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    User,
-    Session,
-    Tenant,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Signal {
-    Used,
-    Confirmed,
-    Wrong,
-    Irrelevant,
-    Returned,
-}
-
 #[derive(Debug, Deserialize)]
 pub struct Turn {
-    pub role: Option<Role>,
+    pub role: Option<String>,
     pub speaker: Option<String>,
     pub content: Option<String>,
     pub kind: Option<String>,
@@ -146,7 +119,7 @@ pub struct Remember {
     pub kind: Option<String>,
     pub importance: Option<f32>,
     pub confidence: Option<f32>,
-    pub scope: Option<Scope>,
+    pub scope: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,7 +143,7 @@ pub struct Forget {
 pub struct Feedback {
     pub memory: Option<Id>,
     pub memories: Option<Vec<Id>>,
-    pub signal: Option<Signal>,
+    pub signal: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -241,17 +214,6 @@ pub struct Asker {
     pub session: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    Markdown,
-    Xml,
-    Compact,
-    Json,
-    Template,
-    None,
-}
-
 #[derive(Debug, Deserialize)]
 pub struct Recall {
     pub query: Option<String>,
@@ -264,7 +226,7 @@ pub struct Recall {
     pub as_of: Option<Moment>,
     pub as_of_offset: Option<i64>,
     pub include_archived: Option<bool>,
-    pub format: Option<Format>,
+    pub format: Option<String>,
     pub profile: Option<String>,
     pub explain: Option<bool>,
     pub min_relevance: Option<f32>,
@@ -273,7 +235,7 @@ pub struct Recall {
 
 #[derive(Debug, Deserialize)]
 pub struct Said {
-    pub role: Option<Role>,
+    pub role: Option<String>,
     pub speaker: Option<String>,
     pub content: String,
 }

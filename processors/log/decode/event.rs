@@ -6,16 +6,16 @@
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    brief, check_count, checked_metadata, content, kind, not_a_name, read as fields, required,
-    share, time, word,
+    check_count, checked_metadata, content, kind, not_a_name, read as fields, required, share,
+    time, unknown_type, variant, word,
 };
 use super::{Hop, Options, headers};
 use crate::broker::Record;
 use crate::wire;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    Action, Event, Forget, MemoryId, MemoryVersion, Position, Remember, Revise, Role, Scope,
-    Signal, Time, Turn, Update, UserKey,
+    Action, Event, Forget, MemoryId, MemoryVersion, Position, Remember, Revise, Scope, Time, Turn,
+    Update, UserKey,
 };
 use serde_json::Value;
 use std::collections::HashSet;
@@ -76,15 +76,8 @@ fn action_named(name: &str) -> Result<ReadAction, Reject> {
         "summary" => summary,
         "revise" => revise,
         _ => {
-            let message = brief(&format!(
-                "is not an event (turn, remember, update, forget, feedback, tick): {name}"
-            ));
-            return Err(Reject {
-                code: RejectCode::UnknownType,
-                message,
-                field: Some("type".to_owned()),
-                stack: None,
-            });
+            let known = "an event (turn, remember, update, forget, feedback, tick)";
+            return Err(unknown_type(known, name));
         }
     })
 }
@@ -116,7 +109,7 @@ fn position(record: &Record) -> Position {
 fn turn(message: &EventBody<'_>) -> Result<Action, Reject> {
     let turn: wire::Turn = fields(message.body)?;
     Ok(Action::Turn(Turn {
-        role: turn.role.map_or(Role::default(), role),
+        role: variant("role", turn.role)?.unwrap_or_default(),
         speaker: word("speaker", turn.speaker)?,
         content: content("content", required("content", turn.content)?, message.options)?,
         kind: kind(turn.kind)?,
@@ -126,7 +119,7 @@ fn turn(message: &EventBody<'_>) -> Result<Action, Reject> {
 
 fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
     let remember: wire::Remember = fields(message.body)?;
-    let scope = remember.scope.map_or(Scope::default(), scope);
+    let scope: Scope = variant("scope", remember.scope)?.unwrap_or_default();
     if scope == Scope::Session && message.session.is_none() {
         return Err(Reject::of_field(
             "session",
@@ -213,7 +206,7 @@ fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
     // Without duplicates, because a memory that is named twice would count twice.
     let mut known = HashSet::new();
     memories.retain(|memory| known.insert(*memory));
-    let signal = signal(required("signal", feedback.signal)?);
+    let signal = required("signal", variant("signal", feedback.signal)?)?;
     Ok(Action::Feedback { memories, signal })
 }
 
@@ -254,31 +247,4 @@ fn seen(field: &str, list: Option<Vec<wire::Seen>>) -> Result<Vec<MemoryVersion>
 
 fn memory(id: wire::Id) -> MemoryId {
     MemoryId(id.0)
-}
-
-fn role(role: wire::Role) -> Role {
-    match role {
-        wire::Role::User => Role::User,
-        wire::Role::Assistant => Role::Assistant,
-        wire::Role::System => Role::System,
-        wire::Role::Tool => Role::Tool,
-    }
-}
-
-fn scope(scope: wire::Scope) -> Scope {
-    match scope {
-        wire::Scope::User => Scope::User,
-        wire::Scope::Session => Scope::Session,
-        wire::Scope::Tenant => Scope::Tenant,
-    }
-}
-
-fn signal(signal: wire::Signal) -> Signal {
-    match signal {
-        wire::Signal::Used => Signal::Used,
-        wire::Signal::Confirmed => Signal::Confirmed,
-        wire::Signal::Wrong => Signal::Wrong,
-        wire::Signal::Irrelevant => Signal::Irrelevant,
-        wire::Signal::Returned => Signal::Returned,
-    }
 }

@@ -6,6 +6,8 @@ use domain::fault::{Reject, RejectCode};
 use domain::{InvalidName, Kind, Metadata, Time};
 use serde::Deserialize;
 use serde_json::Value;
+use std::str::FromStr;
+use strum::VariantNames;
 use text::shortened;
 
 /// Longest session, speaker, kind or id, all of which become parts of keys and labels.
@@ -50,6 +52,18 @@ pub fn word(field: &str, text: Option<String>) -> Result<Option<String>, Reject>
     Ok(Some(text))
 }
 
+/// Reads the name of a variant, as the contract spells it.
+pub fn variant<T>(field: &str, name: Option<String>) -> Result<Option<T>, Reject>
+where
+    T: FromStr + VariantNames,
+{
+    let unknown = |name: &str| {
+        let known = T::VARIANTS.join(", ");
+        Reject::of_field(field, brief(&format!("is none of {known}: {name}")))
+    };
+    name.map(|name| name.parse().map_err(|_| unknown(&name))).transpose()
+}
+
 pub fn kind(text: Option<String>) -> Result<Option<Kind>, Reject> {
     Ok(word("kind", text)?.map(|text| Kind::new(&text)))
 }
@@ -84,16 +98,23 @@ fn check_bytes(field: &str, bytes: usize, max: usize) -> Result<(), Reject> {
     if bytes <= max {
         return Ok(());
     }
-    let message = format!("is longer than {max} bytes: {bytes}");
-    Err(Reject { field: Some(field.to_owned()), ..Reject::new(RejectCode::TooLarge, message) })
+    Err(reject(field, RejectCode::TooLarge, format!("is longer than {max} bytes: {bytes}")))
 }
 
 pub fn check_count(field: &str, count: usize, max: usize) -> Result<(), Reject> {
     if count <= max {
         return Ok(());
     }
-    let message = format!("has more than {max} entries: {count}");
-    Err(Reject { field: Some(field.to_owned()), ..Reject::new(RejectCode::TooLarge, message) })
+    Err(reject(field, RejectCode::TooLarge, format!("has more than {max} entries: {count}")))
+}
+
+/// Rejects a `type` that names none of the known messages.
+pub fn unknown_type(known: &str, name: &str) -> Reject {
+    reject("type", RejectCode::UnknownType, brief(&format!("is not {known}: {name}")))
+}
+
+fn reject(field: &str, code: RejectCode, message: String) -> Reject {
+    Reject { field: Some(field.to_owned()), ..Reject::new(code, message) }
 }
 
 /// Checks that a number is between 0 and 1.

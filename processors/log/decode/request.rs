@@ -5,15 +5,15 @@
 
 use super::envelope::{self, Envelope};
 use super::fields::{
-    brief, check_count, checked_metadata, content, count, kinds, not_a_name, read as fields,
-    required, share, time, word,
+    check_count, checked_metadata, content, count, kinds, not_a_name, read as fields, required,
+    share, time, unknown_type, variant, word,
 };
 use super::{Options, headers};
 use crate::broker::Record;
 use crate::wire;
-use domain::fault::{Reject, RejectCode};
+use domain::fault::Reject;
 use domain::{
-    Cursor, Explain, Format, List, MemoryId, Position, Recall, Request, RequestKind, Time,
+    Cursor, Explain, List, MemoryId, Position, Recall, Request, RequestKind, Role, Time,
     UnsetFields, UserKey,
 };
 use serde_json::Value;
@@ -49,14 +49,7 @@ fn ask_named(name: &str) -> Result<ReadAsk, Reject> {
         "explain" => explain,
         "stats" => |_| Ok(RequestKind::Stats),
         _ => {
-            let message =
-                brief(&format!("is not a request (recall, list, get, explain, stats): {name}"));
-            return Err(Reject {
-                code: RejectCode::UnknownType,
-                message,
-                field: Some("type".to_owned()),
-                stack: None,
-            });
+            return Err(unknown_type("a request (recall, list, get, explain, stats)", name));
         }
     })
 }
@@ -79,7 +72,7 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         as_of: recall.as_of.map(time),
         as_of_offset: recall.as_of_offset,
         include_archived: recall.include_archived.unwrap_or(false),
-        format: recall.format.map_or(Format::default(), format),
+        format: variant("format", recall.format)?.unwrap_or_default(),
         profile: word("profile", recall.profile)?,
         explain: recall.explain.unwrap_or(false),
         history: history(recall.history.unwrap_or_default(), options)?,
@@ -103,6 +96,9 @@ fn queries(
 }
 
 fn history(turns: Vec<wire::Said>, options: &Options) -> Result<Vec<String>, Reject> {
+    for (place, turn) in turns.iter().enumerate() {
+        variant::<Role>(&format!("history[{place}].role"), turn.role.clone())?;
+    }
     let skipped = turns.len().saturating_sub(options.history_turns_max);
     turns.into_iter().skip(skipped).map(|turn| content("history", turn.content, options)).collect()
 }
@@ -153,16 +149,5 @@ fn explain(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         (Some(_), Some(_)) => {
             Err(Reject::of_field("memory", "only one of memory and event can be explained at once"))
         }
-    }
-}
-
-fn format(format: wire::Format) -> Format {
-    match format {
-        wire::Format::Markdown => Format::Markdown,
-        wire::Format::Xml => Format::Xml,
-        wire::Format::Compact => Format::Compact,
-        wire::Format::Json => Format::Json,
-        wire::Format::Template => Format::Template,
-        wire::Format::None => Format::None,
     }
 }
