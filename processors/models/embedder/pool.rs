@@ -31,7 +31,7 @@ pub fn pool(queue: usize) -> (Pool, Worker) {
     let workers = Arc::new(AtomicUsize::new(0));
     let threads = Threads { shares: sender, workers: workers.clone(), ended };
     (
-        Pool { workers: Workers::Threads(threads), encoded: Arc::default(), cache: None },
+        Pool { workers: Workers::Threads(threads), recorded: Arc::default(), cache: None },
         Worker { shares, workers, _alive: alive },
     )
 }
@@ -40,7 +40,7 @@ pub fn pool(queue: usize) -> (Pool, Worker) {
 pub fn in_place(embedder: Box<dyn Embedder>) -> Pool {
     Pool {
         workers: Workers::Caller(Arc::new(Mutex::new(embedder))),
-        encoded: Arc::default(),
+        recorded: Arc::default(),
         cache: None,
     }
 }
@@ -48,7 +48,8 @@ pub fn in_place(embedder: Box<dyn Embedder>) -> Pool {
 #[derive(Clone)]
 pub struct Pool {
     workers: Workers,
-    encoded: Arc<Counts>,
+    /// The encoded texts, after `record` was called.
+    recorded: Arc<OnceLock<Mutex<Vec<String>>>>,
     cache: Option<Arc<VectorCache>>,
 }
 
@@ -66,14 +67,6 @@ struct Threads {
     /// Carries no message: the channel closes with the last worker. The channel of shares cannot
     /// show that, since shares stay in it when no worker is left.
     ended: Receiver<Infallible>,
-}
-
-#[derive(Default)]
-struct Counts {
-    texts: AtomicU64,
-    bytes: AtomicU64,
-    /// The texts, after `record` was called.
-    recorded: OnceLock<Mutex<Vec<String>>>,
 }
 
 /// One worker's part of a batch. The texts are not divided in advance: each worker takes the next
@@ -166,7 +159,9 @@ impl Pool {
             }
             (Workers::Threads(_), None) => return Err(workers_gone()),
         };
-        self.count(&batch.texts, &vectors);
+        if let Some(recorded) = self.recorded.get() {
+            recorded.lock().extend_from_slice(&batch.texts);
+        }
         let took = Duration::from_micros(batch.took_us.load(Ordering::Relaxed));
         Ok((self.completed(pending.cached.take(), vectors), took))
     }
@@ -178,36 +173,14 @@ impl Pool {
         }
     }
 
-    /// Returns the number of texts encoded since the start, over all clones of the pool.
-    pub fn texts_encoded(&self) -> u64 {
-        self.encoded.texts.load(Ordering::Relaxed)
-    }
-
-    pub fn bytes_encoded(&self) -> u64 {
-        self.encoded.bytes.load(Ordering::Relaxed)
-    }
-
     /// Starts to record every encoded text, so that a benchmark can measure with the same texts.
     pub fn record(&self) {
-        self.encoded.recorded.get_or_init(Mutex::default);
+        self.recorded.get_or_init(Mutex::default);
     }
 
     /// Returns the texts recorded since the last call.
     pub fn recorded(&self) -> Vec<String> {
-        let recorded = self.encoded.recorded.get();
-        recorded.map(|texts| std::mem::take(&mut *texts.lock())).unwrap_or_default()
-    }
-
-    /// Counts the texts that were encoded.
-    fn count(&self, texts: &[String], vectors: &[Encoded]) {
-        let encoded = texts.iter().zip(vectors).filter(|(_, vector)| vector.is_ok());
-        let (count, bytes) = encoded
-            .fold((0, 0), |(count, bytes), (text, _)| (count + 1, bytes + text.len() as u64));
-        self.encoded.texts.fetch_add(count, Ordering::Relaxed);
-        self.encoded.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(recorded) = self.encoded.recorded.get() {
-            recorded.lock().extend_from_slice(texts);
-        }
+        self.recorded.get().map(|texts| std::mem::take(&mut *texts.lock())).unwrap_or_default()
     }
 }
 
@@ -323,24 +296,25 @@ mod tests {
     #[test]
     fn a_cached_text_is_not_encoded_again() {
         let pool = in_place(Box::new(Length)).remembering(2);
+        pool.record();
         assert_eq!(encoded_so_far(&pool, &["a", "bb", "a", "a"]), 2);
         assert_eq!(encoded_so_far(&pool, &["bb", "a"]), 2);
         assert_eq!(encoded_so_far(&pool, &["ccc", "a"]), 3);
         assert_eq!(encoded_so_far(&pool, &["bb"]), 4, "the least recently used vector is evicted");
         assert!(pool.encode_all(vec!["fault".into()]).is_err());
-        assert_eq!(encoded_so_far(&pool, &[]), 4);
     }
 
     #[test]
     fn a_pending_batch_is_encoded_in_the_background_and_may_be_dropped() {
         let (pool, worker) = pool(1);
+        pool.record();
         thread::spawn(move || worker.run(Box::new(Length)));
         drop(pool.begin(owned(&["a", "bb"])).expect("a worker"));
         let first = pool.begin(owned(&["ccc"])).expect("a worker");
         let second = pool.begin(owned(&[])).expect("a worker");
         assert_eq!(pool.finish(second).expect("no fault").0, Vec::<Encoded>::new());
         assert_eq!(pool.finish(first).expect("no fault").0, [Ok(vec![3.0])]);
-        assert_eq!(pool.texts_encoded(), 1, "a dropped batch is not counted");
+        assert_eq!(texts_encoded(&pool), 1, "a dropped batch is not counted");
     }
 
     fn owned(texts: &[&str]) -> Vec<String> {
@@ -348,11 +322,16 @@ mod tests {
     }
 
     /// Encodes texts and returns how many texts the model has encoded since the start.
-    fn encoded_so_far(pool: &Pool, texts: &[&str]) -> u64 {
+    fn encoded_so_far(pool: &Pool, texts: &[&str]) -> usize {
         let vectors = pool.encode_all(owned(texts)).expect("no text requests a fault");
         let expected: Vec<_> = texts.iter().map(|text| vec![text.len() as f32]).collect();
         assert_eq!(vectors, expected);
-        pool.texts_encoded()
+        texts_encoded(pool)
+    }
+
+    /// Counts the texts encoded since `record` was called.
+    fn texts_encoded(pool: &Pool) -> usize {
+        pool.recorded.get().expect("`record` was called").lock().len()
     }
 
     /// An encoder whose vector is the length of the text. Fails and panics on request.
@@ -398,14 +377,9 @@ mod tests {
         let texts: Vec<String> = (0..500).map(|n| "x".repeat(n % 37)).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         for workers in [1, 3] {
-            let (vectors, pool) = encode_with(workers, &texts);
+            let (vectors, _) = encode_with(workers, &texts);
             let lengths: Vec<f32> = vectors.unwrap().iter().map(|vector| vector[0]).collect();
             assert_eq!(lengths, texts.iter().map(|text| text.len() as f32).collect::<Vec<_>>());
-            assert_eq!(pool.texts_encoded(), 500);
-            assert_eq!(
-                pool.bytes_encoded(),
-                texts.iter().map(|text| text.len() as u64).sum::<u64>()
-            );
         }
     }
 
@@ -427,9 +401,10 @@ mod tests {
     #[test]
     fn a_pool_without_workers_encodes_on_the_calling_thread() {
         let pool = in_place(Box::new(Length));
+        pool.record();
         assert_eq!(pool.encode_all(vec!["ab".to_owned(), "a".to_owned()]).unwrap(), [[2.0], [1.0]]);
+        assert_eq!(texts_encoded(&pool), 2);
         assert!(pool.encode_all(vec!["fault".to_owned()]).is_err());
-        assert_eq!(pool.texts_encoded(), 2);
     }
 
     #[test]
