@@ -15,6 +15,7 @@ use memory::ranking::{Hit, Question, Ranked, RankedHits};
 use memory::reads::Reads;
 use memory::rules::Treatment;
 use memory::staged::Staged;
+use regex::Regex;
 use std::sync::Arc;
 use text::Rarity;
 
@@ -119,6 +120,17 @@ pub fn memories_and_archive(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec
     })?;
     memories.sort_by_key(|memory| (memory.created_at, memory.source.offset, memory.id));
     Ok(memories)
+}
+
+/// Compiles a fixed pattern.
+pub fn pattern(fixed: &str) -> Regex {
+    Regex::new(fixed).expect("a fixed pattern, compiled by the tests")
+}
+
+/// Returns the kind of the first wording that matches the text, else `fact`.
+pub fn first_kind(wordings: &[(&str, Regex)], text: &str) -> Kind {
+    let first = wordings.iter().find(|(_, wording)| wording.is_match(text));
+    Kind::new(first.map_or("fact", |(kind, _)| kind))
 }
 
 /// Rates a statement by the speaker: 1.0 for the user's own words, 0.7 for a conclusion of others.

@@ -4,7 +4,8 @@
 //! Regular expressions replace the language model of Alma's article. A model with the same input
 //! (`&[Message]`) and output ([`Extracted`], [`Episode`]) could take their place.
 
-use crate::shared::wording::{content, is_courtesy, specifics, stems};
+use crate::shared::pattern;
+use crate::shared::wording::{content, is_courtesy, overlap, specifics, stems};
 use domain::{Kind, Memory, MemoryId, Role};
 use regex::Regex;
 use serde::Deserialize;
@@ -64,54 +65,43 @@ pub struct Episode {
     pub outcome: Option<usize>,
 }
 
-/// Why each `Regex::new` in this file cannot fail.
-const FIXED: &str = "a fixed pattern, compiled by the tests";
 const TOPICS_MAX: usize = 3;
 
 static PROJECT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)\b(migrat|build|develop|launch|refactor|deploy|redesign)(e|es|ed|ing)?\b",
         r"|\b(project|roadmap|sprint|milestone|release)\b",
     ))
-    .expect(FIXED)
 });
 
 static DECISION: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)\b(decided|agreed|chose|going with|let['’]s (use|go)|we['’]ll use|settled on)\b",
-    )
-    .expect(FIXED)
+    pattern(r"(?i)\b(decided|agreed|chose|going with|let['’]s (use|go)|we['’]ll use|settled on)\b")
 });
 
 static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(prefer(s|red)?|favou?rite|(like|love|hate|dislike)s?|always|never)\b")
-        .expect(FIXED)
+    pattern(r"(?i)\b(prefer(s|red)?|favou?rite|(like|love|hate|dislike)s?|always|never)\b")
 });
 
 static FACT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)\b(i|we|my|our|user)\b.*",
         r"\b(am|is|are|was|have|has|lives?|works?|uses?|owns?|moved)\b|\bi['’]m\b",
     ))
-    .expect(FIXED)
 });
 
-static MINOR: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(mentioned|said|told|talked about|tried|bought|saw|met)\b").expect(FIXED)
-});
+static MINOR: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\b(mentioned|said|told|talked about|tried|bought|saw|met)\b"));
 
 /// Matches critical information: a deadline, a danger, or a change in progress.
 static CRITICAL: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)\b(allerg\w+|deadline|critical|must|never|migrat\w+|production|emergency|password",
         r"|this quarter)\b",
     ))
-    .expect(FIXED)
 });
 
 static ENDED: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(root cause|fixed|solved|resolved|works now|it works|done|decided|agreed)\b")
-        .expect(FIXED)
+    pattern(r"(?i)\b(root cause|fixed|solved|resolved|works now|it works|done|decided|agreed)\b")
 });
 
 /// Returns up to `memories_max` memories, the most important first; ties keep the messages' order.
@@ -165,9 +155,8 @@ pub fn same(gate: &Gate, content: &str, memories: &[Memory]) -> Option<MemoryId>
     let keywords = stems(content);
     let is_same = |memory: &&Memory| {
         let known = stems(&memory.content);
-        let common = known.intersection(&keywords).count() as f32;
         keywords.len().min(known.len()) >= gate.same_keywords_min
-            && common / known.union(&keywords).count() as f32 >= gate.same_overlap
+            && overlap(&known, &keywords) >= gate.same_overlap
     };
     memories.iter().rev().find(is_same).map(|memory| memory.id)
 }

@@ -4,8 +4,8 @@
 //! The document gives the weights, the threshold and six examples with scores. The measurement of
 //! each factor is our own; every example comes out within 0.02 of the document's score.
 
-use crate::shared::wording::{self, content, information, specifics, stems};
-use crate::shared::{Ground, Judged, confidence, held, listed};
+use crate::shared::wording::{self, content, information, overlap, specifics, stems};
+use crate::shared::{Ground, Judged, confidence, first_kind, held, listed, pattern};
 use domain::{Kind, Memory, MemoryId, Surprise};
 use regex::Regex;
 use serde::Deserialize;
@@ -28,9 +28,6 @@ pub struct Gate {
     /// Share of names, numbers and identifiers among the words at which specificity is 1.
     pub specific_full: f32,
 }
-
-/// Why each `Regex::new` in this file cannot fail.
-const FIXED: &str = "a fixed pattern, compiled by the tests";
 
 /// Wordings of each kind. Order matters: the first match wins. A text without a match is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
@@ -65,23 +62,21 @@ static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
             ),
         ),
     ];
-    wordings.map(|(kind, pattern)| (kind, Regex::new(pattern).expect(FIXED))).into()
+    wordings.map(|(kind, wording)| (kind, pattern(wording))).into()
 });
 
 static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)!|\b(prefer(s|red)?|always|never|must|important(ly)?|critical|definitely|remember",
         r"|actually|decided|let[’']s)\b",
     ))
-    .expect(FIXED)
 });
 
 static CHANGED: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)\b(actually|instead|no longer|not any ?more|rather than|changed my mind|switched)\b",
         r"|, not ",
     ))
-    .expect(FIXED)
 });
 
 pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {
@@ -182,18 +177,13 @@ fn is_same_subject(words: &BTreeSet<String>, ground: &Ground<'_>) -> bool {
 fn same(gate: &Gate, text: &str, memories: &[Memory]) -> Option<MemoryId> {
     let newest = &memories[memories.len().saturating_sub(gate.dedup_lookback)..];
     let words = stems(text);
-    let is_duplicate = |memory: &&Memory| {
-        let known = stems(&memory.content);
-        let common = known.intersection(&words).count() as f32;
-        common / known.union(&words).count().max(1) as f32 >= gate.dedup_overlap
-    };
+    let is_duplicate =
+        |memory: &&Memory| overlap(&stems(&memory.content), &words) >= gate.dedup_overlap;
     newest.iter().rev().find(is_duplicate).map(|memory| memory.id)
 }
 
 fn kind(text: &str) -> Kind {
-    Kind::new(
-        KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind),
-    )
+    first_kind(&KINDS, text)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use crate::score::Statement;
 use crate::shared::wording::{is_courtesy, specifics};
-use crate::shared::{Ground, Judged, held, listed};
+use crate::shared::{Ground, Judged, held, listed, pattern};
 use domain::{Kind, Memory, MemoryId, Role, Surprise};
 use regex::Regex;
 use serde::Deserialize;
@@ -29,35 +29,28 @@ pub struct Gate {
     pub same_overlap: f32,
 }
 
-/// Why each `Regex::new` in this file cannot fail.
-const FIXED: &str = "a fixed pattern, compiled by the tests";
-
 static INSIGHT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)\b(reali[sz]ed?|learn(ed|t)|noticed|figured out|turns out|found out|discovered",
         r"|the key is|lesson|takeaway)\b",
     ))
-    .expect(FIXED)
 });
 
 static PREFERENCE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?i)\b(prefer(s|red)?|favou?rite|rather|(like|love|hate|enjoy|dislike)s?|always|never)\b",
     )
-    .expect(FIXED)
 });
 
 static FACT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)\b(i|we|my|our|he|she|they|the|this)\b.*\b(is|are|am|was|were|have|has|had",
         r"|lives?|works?|uses?|owns?|moved|born|decided|will)\b|\bi['’]m\b",
     ))
-    .expect(FIXED)
 });
 
 static EMPHATIC: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)!|\b(always|never|must|important|critical|definitely|remember)\b")
-        .expect(FIXED)
+    pattern(r"(?i)!|\b(always|never|must|important|critical|definitely|remember)\b")
 });
 
 /// Keeps every candidate that has a kind. There is no threshold: salience decides in the ranking.

@@ -4,7 +4,7 @@
 //!   salience  salience(0) · e^(−λ · days since the last access)
 //!   λ         by kind, and slower the more stable the content is
 
-use crate::shared::{best_first, days_since_access, summed};
+use crate::shared::{best_first, days_since_access, pattern, summed};
 use domain::{Memory, Time};
 use memory::ranking::{Hit, Question, Ranked};
 use regex::Regex;
@@ -30,20 +30,15 @@ pub struct Rank {
 /// Stability of a memory that matches neither [`LASTING`] nor [`PASSING`].
 const STABILITY_MIDDLING: f32 = 0.5;
 
-/// Why each `Regex::new` in this file cannot fail.
-const FIXED: &str = "a fixed pattern, compiled by the tests";
-
 static LASTING: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary)\b")
-        .expect(FIXED)
+    pattern(r"(?i)\b(birthday|born|founded|founding|address|my name is|native|anniversary)\b")
 });
 
 static PASSING: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
+    pattern(concat!(
         r"(?i)\b(current(ly)?|status|right now|today|this week|at the moment|mood|feel(s|ing)?",
         r"|opinion|recently|these days)\b",
     ))
-    .expect(FIXED)
 });
 
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {

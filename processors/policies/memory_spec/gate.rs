@@ -6,7 +6,7 @@
 //!   salience    points for an entity, a number or date, a preference and technical words
 
 use crate::shared::wording::{content, specifics};
-use crate::shared::{Ground, Judged, confidence, held, listed};
+use crate::shared::{Ground, Judged, confidence, held, listed, pattern};
 use domain::{Kind, Surprise};
 use regex::Regex;
 use serde::Deserialize;
@@ -28,36 +28,30 @@ pub struct Gate {
     pub threshold: f32,
 }
 
-/// Why each `Regex::new` in this file cannot fail.
-const FIXED: &str = "a fixed pattern, compiled by the tests";
-
 static PREFERENCE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)\bi (prefer|always|hate)\b|\bmy favou?rite\b").expect(FIXED));
+    LazyLock::new(|| pattern(r"(?i)\bi (prefer|always|hate)\b|\bmy favou?rite\b"));
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?xi) [0-9]
           | \b (?: january | february | march | april | june | july | august | september | october
             | november | december ) \b
           | \b (?: mon | tues | wednes | thurs | fri | satur | sun ) day \b",
     )
-    .expect(FIXED)
 });
 
 static NOW: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(now|currently|at the moment|this session|for the time being|today)\b")
-        .expect(FIXED)
+    pattern(r"(?i)\b(now|currently|at the moment|this session|for the time being|today)\b")
 });
 
 /// Matches subject, verb of state and object. A verb of action makes an event, which is episodic.
 static STATES: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?x) ^ \W* (?: [\w'’.-]+ \s+ ){1,5}?
           (?: is | are | am | has | have | lives? | works? | uses? | owns? | likes? | prefers?
             | speaks? | stud(?:y|ies) | needs? | runs? | wants? | knows? )
           (?: \s+ (?: a | an | the ) )? \s+ \w",
     )
-    .expect(FIXED)
 });
 
 pub fn judge(gate: &Gate, text: &str, ground: &Ground<'_>) -> Judged {

@@ -2,6 +2,7 @@
 //! tokens such as names, numbers and identifiers. The documents use these terms without defining
 //! them. Limit: English only.
 
+use super::pattern;
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -36,14 +37,13 @@ const FRAMES: &[&str] = &[
 
 /// Matches a text that is nothing but a greeting, thanks or a confirmation.
 static COURTESY: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?xi) ^ \W*
           (?: hi | hello | hey | thanks | thank\ you | many\ thanks | ok | okay | got\ it | yes
           | yeah | no | sure | great | perfect | good\ (?:morning|evening|night) | bye | goodbye
           | you're\ welcome | sounds\ good | that's\ (?:good|great|fine|nice|right) )
           (?: \ (?: there | so\ much | a\ lot | everyone | all ) )? \W* $",
     )
-    .expect("a fixed pattern, compiled by the tests")
 });
 
 pub fn is_courtesy(text: &str) -> bool {
@@ -77,6 +77,12 @@ pub fn information(text: &str) -> BTreeSet<String> {
 /// Returns the stems of all content tokens.
 pub fn stems(text: &str) -> BTreeSet<String> {
     content(text).into_iter().map(|word| text::stem(&word.to_lowercase())).collect()
+}
+
+/// Computes the [Jaccard index](https://en.wikipedia.org/wiki/Jaccard_index): the common words as a
+/// share of all words.
+pub fn overlap(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f32 {
+    one.intersection(other).count() as f32 / one.union(other).count().max(1) as f32
 }
 
 /// Returns names, numbers and identifiers: tokens that fit few sentences.

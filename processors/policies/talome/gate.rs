@@ -1,7 +1,7 @@
 //! Classifies a text to remember as one of Talome's four kinds, each with a default confidence, and
 //! finds near-duplicates by the Dice coefficient of character pairs. Drops every turn. Pure.
 
-use crate::shared::{Ground, Judged, confidence};
+use crate::shared::{Ground, Judged, confidence, first_kind, pattern};
 use domain::{Kind, Memory, Surprise};
 use regex::Regex;
 use serde::Deserialize;
@@ -16,9 +16,6 @@ pub struct Gate {
     /// Default confidence by kind. Other kinds have that of a fact.
     pub confidence: BTreeMap<String, f32>,
 }
-
-/// Why each `Regex::new` in this file cannot fail.
-const FIXED: &str = "a fixed pattern, compiled by the tests";
 
 /// Wordings of each kind. Order matters: the first match wins. A text without a match is a fact.
 static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
@@ -36,7 +33,7 @@ static KINDS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| {
             ),
         ),
     ];
-    wordings.map(|(kind, pattern)| (kind, Regex::new(pattern).expect(FIXED))).into()
+    wordings.map(|(kind, wording)| (kind, pattern(wording))).into()
 });
 
 /// Drops every turn: Talome stores only what its `remember` tool is given.
@@ -83,9 +80,7 @@ fn dice(one: &HashSet<(char, char)>, other: &HashSet<(char, char)>) -> f32 {
 
 /// Returns the kind of the first wording that matches, else fact.
 pub fn kind(text: &str) -> Kind {
-    Kind::new(
-        KINDS.iter().find(|(_, wording)| wording.is_match(text)).map_or("fact", |(kind, _)| kind),
-    )
+    first_kind(&KINDS, text)
 }
 
 #[cfg(test)]
