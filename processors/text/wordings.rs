@@ -15,6 +15,7 @@
 use aho_corasick::AhoCorasick;
 use domain::Category;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use unicode_normalization::UnicodeNormalization;
 
@@ -65,50 +66,26 @@ impl CoveredLanguage {
 /// A language file. Unknown keys are an error, so that a misspelt list name is not silently
 /// ignored.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Lists {
     name: String,
     spaced: bool,
-    words: Vec<String>,
-    first_person: Vec<String>,
-    states: Vec<String>,
-    phatic: Vec<String>,
-    negation: Vec<String>,
-    change: Vec<String>,
-    question: Vec<String>,
-    greeting: Vec<String>,
-    thanks: Vec<String>,
-    acknowledgement: Vec<String>,
-    praise: Vec<String>,
-    filler: Vec<String>,
-    wishes: Wishes,
-    never: Never,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wishes {
-    unsaid: Vec<String>,
-    unsay: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Never {
-    health: Vec<String>,
-    politics: Vec<String>,
-    religion: Vec<String>,
-    sexuality: Vec<String>,
-    money: Vec<String>,
+    #[serde(flatten)]
+    speech: BTreeMap<PhraseKind, Vec<String>>,
+    wishes: BTreeMap<Wish, Vec<String>>,
+    /// By the name of a [`Category`].
+    never: BTreeMap<String, Vec<String>>,
 }
 
 /// The kinds of phrases by which a turn is classified as small talk or statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PhraseKind {
     /// A function word. Identifies the language of a short text.
+    #[serde(rename = "words")]
     Word,
     FirstPerson,
     /// A trait or condition of a person: "allergic".
+    #[serde(rename = "states")]
     State,
     /// First person without a statement about the speaker: "I see".
     Phatic,
@@ -124,11 +101,13 @@ pub enum PhraseKind {
 }
 
 /// A user's wish to keep something out of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Wish {
     /// Do not remember this turn: "off the record".
+    #[serde(rename = "unsaid")]
     SkipThisTurn,
     /// Forget the previous turn: "forget what I just said".
+    #[serde(rename = "unsay")]
     ForgetLastTurn,
 }
 
@@ -141,44 +120,15 @@ pub struct PhraseMatch<T> {
     pub end: usize,
 }
 
-pub static SPEECH: LazyLock<Finder<PhraseKind>> = LazyLock::new(|| {
-    Finder::of(|lists| {
-        vec![
-            (PhraseKind::Word, &lists.words),
-            (PhraseKind::FirstPerson, &lists.first_person),
-            (PhraseKind::State, &lists.states),
-            (PhraseKind::Phatic, &lists.phatic),
-            (PhraseKind::Negation, &lists.negation),
-            (PhraseKind::Change, &lists.change),
-            (PhraseKind::Question, &lists.question),
-            (PhraseKind::Greeting, &lists.greeting),
-            (PhraseKind::Thanks, &lists.thanks),
-            (PhraseKind::Acknowledgement, &lists.acknowledgement),
-            (PhraseKind::Praise, &lists.praise),
-            (PhraseKind::Filler, &lists.filler),
-        ]
-    })
-});
+pub static SPEECH: LazyLock<Finder<PhraseKind>> =
+    LazyLock::new(|| Finder::of(|lists| lists.speech.iter().map(|(kind, list)| (*kind, list))));
 
-pub static WISHES: LazyLock<Finder<Wish>> = LazyLock::new(|| {
-    Finder::of(|lists| {
-        vec![
-            (Wish::SkipThisTurn, &lists.wishes.unsaid),
-            (Wish::ForgetLastTurn, &lists.wishes.unsay),
-        ]
-    })
-});
+pub static WISHES: LazyLock<Finder<Wish>> =
+    LazyLock::new(|| Finder::of(|lists| lists.wishes.iter().map(|(wish, list)| (*wish, list))));
 
 pub static NEVER: LazyLock<Finder<Category>> = LazyLock::new(|| {
     Finder::of(|lists| {
-        let never = &lists.never;
-        vec![
-            (Category::Health, &never.health),
-            (Category::Politics, &never.politics),
-            (Category::Religion, &never.religion),
-            (Category::Sexuality, &never.sexuality),
-            (Category::Money, &never.money),
-        ]
+        Category::ALL.into_iter().map(|category| (category, &lists.never[category.as_str()]))
     })
 });
 
@@ -199,7 +149,10 @@ pub struct Finder<T> {
 }
 
 impl<T: Copy> Finder<T> {
-    fn of(lists_of: impl Fn(&'static Lists) -> Vec<(T, &'static Vec<String>)>) -> Finder<T> {
+    fn of<L>(lists_of: impl Fn(&'static Lists) -> L) -> Finder<T>
+    where
+        L: Iterator<Item = (T, &'static Vec<String>)>,
+    {
         let (mut patterns, mut meanings) = (Vec::new(), Vec::new());
         for (language, lists) in CoveredLanguage::all().zip(LISTS.iter()) {
             for (what, wordings) in lists_of(lists) {
@@ -288,26 +241,14 @@ mod tests {
     fn every_language_has_every_list() {
         for (code, text) in FILES {
             let lists = parsed(code, text);
-            let grammar = [&lists.phatic, &lists.question];
-            assert!(code == "en" || grammar.iter().all(|list| !list.is_empty()), "{code}");
-            let wishes = [&lists.wishes.unsaid, &lists.wishes.unsay];
-            let never = [
-                &lists.never.health,
-                &lists.never.politics,
-                &lists.never.religion,
-                &lists.never.sexuality,
-                &lists.never.money,
-            ];
-            let talk = [
-                &lists.greeting,
-                &lists.thanks,
-                &lists.acknowledgement,
-                &lists.praise,
-                &lists.filler,
-            ];
-            let signs =
-                [&lists.words, &lists.first_person, &lists.states, &lists.negation, &lists.change];
-            for list in wishes.into_iter().chain(never).chain(talk).chain(signs) {
+            let counts = [lists.speech.len(), lists.wishes.len(), lists.never.len()];
+            assert_eq!(counts, [12, 2, Category::ALL.len()], "{code}");
+            let grammar = [PhraseKind::Phatic, PhraseKind::Question];
+            assert!(code == "en" || grammar.iter().all(|kind| !lists.speech[kind].is_empty()));
+            let speech = lists.speech.iter().filter(|(kind, _)| !grammar.contains(kind));
+            let never = Category::ALL.map(|category| &lists.never[category.as_str()]);
+            let others = lists.wishes.values().chain(never);
+            for list in speech.map(|(_, list)| list).chain(others) {
                 assert!(list.len() >= 5, "{code}: {list:?}");
                 assert!(list.iter().all(|wording| !fold(wording).trim().is_empty()), "{code}");
             }

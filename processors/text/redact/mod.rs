@@ -17,12 +17,16 @@ mod tests;
 
 use regex::{Captures, Regex};
 use std::ops::Range;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// The rules.
 ///
 /// Order matters: where matches of two rules overlap, the placeholder has the name of the earlier
 /// one, so specific rules come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, EnumCount, VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Rule {
     PrivateKey,
     Jwt,
@@ -35,28 +39,11 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 8] = [
-        Rule::PrivateKey,
-        Rule::Jwt,
-        Rule::ApiKey,
-        Rule::Bearer,
-        Rule::Card,
-        Rule::Iban,
-        Rule::Email,
-        Rule::Phone,
-    ];
+    pub const ALL: [Rule; Rule::COUNT] =
+        *Rule::VARIANTS.first_chunk().expect("strum lists every variant once");
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Rule::PrivateKey => "private_key",
-            Rule::Jwt => "jwt",
-            Rule::ApiKey => "api_key",
-            Rule::Bearer => "bearer",
-            Rule::Card => "card",
-            Rule::Iban => "iban",
-            Rule::Email => "email",
-            Rule::Phone => "phone",
-        }
+        self.into()
     }
 
     fn find(self, text: &str) -> Vec<Range<usize>> {
