@@ -46,20 +46,19 @@ const NOT_RANKING: &[&str] = &["k1", "b", "previous", "short_words", "first_pers
 
 impl Keepsake {
     pub fn read(tables: &Tables) -> std::result::Result<Keepsake, String> {
-        let fade: rank::WrittenFade = tables.read(&["fade"])?;
         let rank: rank::WrittenRank = tables.read_without(&["rank"], NOT_RANKING)?;
         let weights: score::SurpriseWeights = tables.read(&["weights"])?;
         Ok(Keepsake {
             gate: tables.read_without(&["gate"], &["rule"])?,
             merge: tables.read(&["merge"])?,
-            rank: rank.checked(fade.checked()),
+            rank: rank.checked(tables.read(&["fade"])?),
             totals: format!("{weights:?}"),
             weights,
         })
     }
 }
 
-/// Returns Keepsake's own policy if `policy` is that one. Evaluations use it to measure the parts.
+/// Returns Keepsake's own policy if `policy` is that one, for tests that measure its parts.
 pub fn own(policy: &dyn Policy) -> Option<&Keepsake> {
     let policy: &dyn Any = policy;
     policy.downcast_ref()

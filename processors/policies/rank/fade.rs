@@ -27,16 +27,24 @@ pub enum Shape {
     Exponential,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// `[fade]` of a profile.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Fade {
     pub shape: Shape,
-    /// Used for kinds that are not in the table.
-    pub half_life_days: f32,
-    pub half_life_days_by_kind: BTreeMap<String, f32>,
-    /// Kinds that never fade.
-    pub exempt: BTreeSet<String>,
     /// Uses and confirmations prolong the half-life.
     pub uses_prolong: bool,
+    pub half_life_days: HalfLives,
+    /// Kinds that never fade.
+    pub exempt: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct HalfLives {
+    /// Used for all other kinds.
+    pub default: f32,
+    #[serde(flatten)]
+    pub by_kind: BTreeMap<String, f32>,
 }
 
 /// Returns the strength, 0 to 1.
@@ -59,11 +67,8 @@ pub fn recency(memory: &Memory, fade: &Fade, now: Time) -> f32 {
 /// A confirmation counts as two uses. The logarithm keeps a memory that is used often from lasting
 /// forever.
 fn half_life_days(memory: &Memory, fade: &Fade) -> f32 {
-    let of_kind = fade
-        .half_life_days_by_kind
-        .get(memory.kind.as_str())
-        .copied()
-        .unwrap_or(fade.half_life_days);
+    let HalfLives { default, by_kind } = &fade.half_life_days;
+    let of_kind = by_kind.get(memory.kind.as_str()).unwrap_or(default);
     let proofs =
         if fade.uses_prolong { memory.uses as f32 + 2.0 * memory.confirmed as f32 } else { 0.0 };
     of_kind.max(f32::MIN_POSITIVE) * (1.0 + proofs.ln_1p())
@@ -85,7 +90,8 @@ mod tests {
 
     /// The default profile's numbers, with one half-life for all kinds.
     fn fade() -> Fade {
-        Fade { half_life_days_by_kind: BTreeMap::new(), ..weights().fade }
+        let half_life_days = HalfLives { default: 60.0, by_kind: BTreeMap::new() };
+        Fade { half_life_days, ..weights().fade }
     }
 
     fn check(fade: &Fade, days: i64, expected: f32) {
@@ -99,7 +105,8 @@ mod tests {
     #[test]
     fn half_is_left_after_a_half_life_in_either_shape() {
         fn monthly(shape: Shape) -> Fade {
-            Fade { shape, half_life_days: 30.0, ..fade() }
+            let half_life_days = HalfLives { default: 30.0, by_kind: BTreeMap::new() };
+            Fade { shape, half_life_days, ..fade() }
         }
         check(&monthly(Shape::PowerLaw), 30, 0.5);
         check(&monthly(Shape::PowerLaw), 150, 0.25);
@@ -111,7 +118,8 @@ mod tests {
     #[test]
     fn a_kind_has_its_own_half_life_or_never_fades() {
         let by_kind = BTreeMap::from([("fact".to_owned(), 10.0)]);
-        check(&Fade { half_life_days_by_kind: by_kind, ..fade() }, 10, 0.5);
+        let half_life_days = HalfLives { default: 60.0, by_kind };
+        check(&Fade { half_life_days, ..fade() }, 10, 0.5);
         let mut lasting = memory(1, "always answer in French");
         lasting.kind = Kind::new("instruction");
         assert_eq!(recency(&lasting, &fade(), Time(i64::MAX)), 1.0);
@@ -123,9 +131,10 @@ mod tests {
             importance in -1f32..2.0, confidence in 0f32..1.0,
             uses in 0u32..1000, confirmed in 0u32..1000,
             early in 0i64..4_000, later in 0i64..4_000,
-            exponential: bool, half_life_days in 0f32..1000.0,
+            exponential: bool, default in 0f32..1000.0,
         ) {
             let shape = if exponential { Shape::Exponential } else { Shape::PowerLaw };
+            let half_life_days = HalfLives { default, by_kind: BTreeMap::new() };
             let fade = Fade { shape, half_life_days, ..fade() };
             let mut subject = memory(1, "tea");
             subject.importance = importance;

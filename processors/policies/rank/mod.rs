@@ -36,7 +36,7 @@ pub use score::preselected;
 pub use template::Template;
 pub use terms::{Points, TERMS, Term};
 pub use wording::{NamedSpeaker, named};
-pub use written::{WrittenFade, WrittenRank};
+pub use written::WrittenRank;
 
 use domain::{MemoryId, Role, Time};
 use foldhash::fast::RandomState;

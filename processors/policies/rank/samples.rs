@@ -1,6 +1,6 @@
 //! Sample memories, hits and questions for the tests of this folder.
 
-use super::{RankOptions, WrittenFade, WrittenRank};
+use super::{Fade, RankOptions, WrittenRank};
 use crate::shared::samples::profile;
 use domain::{
     Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Recall, Role, Scope, Time,
@@ -133,8 +133,8 @@ pub fn weights() -> RankOptions {
     let mut rank = profile["rank"].clone();
     let index_keys = ["k1", "b", "previous", "short_words", "first_person", "rule"];
     rank.as_table_mut().expect("[rank] is a table").retain(|key, _| !index_keys.contains(&key));
-    let fade: WrittenFade = profile["fade"].clone().try_into().expect("[fade] parses");
-    rank.try_into::<WrittenRank>().expect("[rank] parses").checked(fade.checked())
+    let fade: Fade = profile["fade"].clone().try_into().expect("[fade] parses");
+    rank.try_into::<WrittenRank>().expect("[rank] parses").checked(fade)
 }
 
 /// The default profile's policy, as built in.

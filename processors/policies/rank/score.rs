@@ -82,19 +82,11 @@ pub fn preselected(near: &[HitScore], weight: f32, limit: usize) -> Vec<usize> {
 struct Scale<'w> {
     weights: &'w RankOptions,
     mix: &'w TermWeights,
-    weight: RelevanceWeights,
     wording: QuestionWording,
     cosine_max: f32,
     words_full: f32,
     /// Hits of a user and of an assistant or a tool were found.
     is_mixed: bool,
-}
-
-/// Weights of the terms that make relevance, looked up once.
-struct RelevanceWeights {
-    dense: f32,
-    words: f32,
-    answer: f32,
 }
 
 /// Relevance of a hit without the neighbours.
@@ -178,11 +170,6 @@ impl<'w> Scale<'w> {
         Scale {
             weights,
             mix,
-            weight: RelevanceWeights {
-                dense: mix.points.of("dense"),
-                words: mix.points.of("words"),
-                answer: mix.points.of("answer"),
-            },
             wording: QuestionWording::of(question.text),
             cosine_max: counted.iter().map(|hit| finite(hit.own.cosine)).fold(0.0, f32::max),
             words_full: words_max.max(mix.words_full * finite(question.information)),
@@ -199,8 +186,12 @@ impl<'w> Scale<'w> {
         share(finite(near.words), self.words_full)
     }
 
+    fn weight(&self, term: &str) -> f32 {
+        self.mix.points.of(term)
+    }
+
     fn relevance(&self, near: &HitScore) -> f32 {
-        self.weight.dense * self.dense(near) + self.weight.words * self.words(near)
+        self.weight("dense") * self.dense(near) + self.weight("words") * self.words(near)
     }
 
     fn own(&self, hit: &Hit) -> OwnRelevance {
@@ -215,7 +206,7 @@ impl<'w> Scale<'w> {
             dense: self.dense(&hit.own),
             words: self.words(&hit.own),
             answer,
-            relevance: self.relevance(&hit.own) + self.weight.answer * answer,
+            relevance: self.relevance(&hit.own) + self.weight("answer") * answer,
             before: relevance,
         }
     }

@@ -9,6 +9,7 @@ use domain::Time;
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
+use text::split::MONTHS;
 
 static ASKS_ABOUT_ASSISTANT: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
@@ -42,21 +43,6 @@ fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the patterns are constants, and the tests compile each of them")
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
 /// Longer names are not found.
 const NAME_WORDS_MAX: usize = 3;
 /// Words of a question, from the first on, in which names are searched. Each is looked up in the
@@ -75,8 +61,9 @@ pub(super) struct QuestionWording {
 
 impl QuestionWording {
     pub fn of(question: &str) -> QuestionWording {
-        let months =
-            (1..).zip(MONTHS).filter(|(_, month)| text::words(question).any(|word| word == *month));
+        let months = (1..)
+            .zip(MONTHS)
+            .filter(|(_, month)| text::words(question).any(|word| is_name_of_month(word, month)));
         QuestionWording {
             about_assistant: ASKS_ABOUT_ASSISTANT.is_match(question),
             when: WHEN.is_match(question),
@@ -96,6 +83,13 @@ impl QuestionWording {
         self.months.contains(&day.month())
             && (self.years.is_empty() || self.years.contains(&day.year()))
     }
+}
+
+/// True for "May" and not for "may", which is mostly a verb.
+fn is_name_of_month(word: &str, month: &str) -> bool {
+    word.eq_ignore_ascii_case(month)
+        && word.starts_with(char::is_uppercase)
+        && word[1..] == month[1..]
 }
 
 pub(super) fn has_time_word(content: &str) -> bool {

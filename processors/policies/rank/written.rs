@@ -1,26 +1,8 @@
-//! Parses the tables `[rank]` and `[fade]` of a profile. Unknown keys are an error.
+//! Parses the table `[rank]` of a profile. Unknown keys are an error.
 
 use super::terms::{Points, WrittenTerms as Terms};
-use super::{Fade, RankOptions, Relevance, Shape, TermWeights};
+use super::{Fade, RankOptions, Relevance, TermWeights};
 use serde::Deserialize;
-use std::collections::BTreeMap;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WrittenFade {
-    shape: Shape,
-    uses_prolong: bool,
-    /// By kind; `default` applies to all other kinds.
-    half_life_days: HalfLives,
-    exempt: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct HalfLives {
-    default: f32,
-    #[serde(flatten)]
-    by_kind: BTreeMap<String, f32>,
-}
 
 /// `[rank]` without the constants of BM25, which belong to the index. All other keys are weights of
 /// terms.
@@ -45,18 +27,6 @@ struct WrittenMix {
     words_full: Option<f32>,
     #[serde(flatten)]
     terms: Terms,
-}
-
-impl WrittenFade {
-    pub fn checked(self) -> Fade {
-        Fade {
-            half_life_days: self.half_life_days.default,
-            half_life_days_by_kind: self.half_life_days.by_kind,
-            shape: self.shape,
-            uses_prolong: self.uses_prolong,
-            exempt: self.exempt.into_iter().collect(),
-        }
-    }
 }
 
 impl WrittenRank {

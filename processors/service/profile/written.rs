@@ -7,7 +7,7 @@ use memory::rules::{Change, Feedback, Roles, TenantWriters};
 use policies::rank;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use storage::index;
 use text::redact::Rule;
 use text::{redact, split};
@@ -16,7 +16,7 @@ use text::{redact, split};
 #[serde(deny_unknown_fields)]
 pub struct WrittenProfile {
     policy: String,
-    redact: WrittenRedact,
+    redact: Switches,
     split: WrittenSplit,
     roles: Roles,
     // `policies::make` reads these tables.
@@ -26,9 +26,9 @@ pub struct WrittenProfile {
     #[serde(rename = "merge")]
     _merge: IgnoredAny,
     rank: toml::Table,
-    never: WrittenNever,
+    never: Switches,
     change: Change,
-    fade: rank::WrittenFade,
+    fade: rank::Fade,
     template: Option<rank::Template>,
     prune: Prune,
     summary: Summary,
@@ -37,33 +37,28 @@ pub struct WrittenProfile {
     tenant_memories: WrittenTenantMemories,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenRedact {
-    private_key: bool,
-    jwt: bool,
-    api_key: bool,
-    bearer: bool,
-    card: bool,
-    iban: bool,
-    email: bool,
-    phone: bool,
-}
+/// A table of switches by name.
+type Switches = BTreeMap<String, bool>;
 
-impl WrittenRedact {
-    fn checked(&self) -> redact::Options {
-        let is_on = |rule: &Rule| match rule {
-            Rule::PrivateKey => self.private_key,
-            Rule::Jwt => self.jwt,
-            Rule::ApiKey => self.api_key,
-            Rule::Bearer => self.bearer,
-            Rule::Card => self.card,
-            Rule::Iban => self.iban,
-            Rule::Email => self.email,
-            Rule::Phone => self.phone,
-        };
-        redact::Options { rules: Rule::ALL.into_iter().filter(is_on).collect() }
+/// Returns those of `all` that are switched on. The table must name each of them, and no other.
+fn switched_on<T: Copy>(
+    table: &str,
+    switches: &Switches,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<Vec<T>, String> {
+    if let Some(unknown) = switches.keys().find(|key| all.iter().all(|one| name(*one) != **key)) {
+        return Err(format!("{table}.{unknown}: unknown field"));
     }
+    let mut on = Vec::new();
+    for one in all {
+        match switches.get(name(*one)) {
+            Some(true) => on.push(*one),
+            Some(false) => {}
+            None => return Err(format!("{table}.{}: missing field", name(*one))),
+        }
+    }
+    Ok(on)
 }
 
 #[derive(Deserialize)]
@@ -71,29 +66,6 @@ impl WrittenRedact {
 struct WrittenSplit {
     tokens_min: usize,
     tokens_max: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenNever {
-    health: bool,
-    politics: bool,
-    religion: bool,
-    sexuality: bool,
-    money: bool,
-}
-
-impl WrittenNever {
-    fn checked(&self) -> Vec<Category> {
-        let is_on = |category: &Category| match category {
-            Category::Health => self.health,
-            Category::Politics => self.politics,
-            Category::Religion => self.religion,
-            Category::Sexuality => self.sexuality,
-            Category::Money => self.money,
-        };
-        Category::ALL.into_iter().filter(is_on).collect()
-    }
 }
 
 #[derive(Deserialize)]
@@ -152,20 +124,22 @@ impl WrittenProfile {
             name: name.into(),
             policy: policies::make(policies::POLICIES, &self.policy, table)?,
             roles: self.roles,
-            never: self.never.checked(),
+            never: switched_on("never", &self.never, &Category::ALL, Category::as_str)?,
             change: self.change,
             feedback: self.feedback,
             tenant_writers: self.tenant_memories.checked(),
         };
         Ok(Profile {
             rules,
-            redact: self.redact.checked(),
+            redact: redact::Options {
+                rules: switched_on("redact", &self.redact, &Rule::ALL, Rule::as_str)?,
+            },
             split: split::Options {
                 tokens_min: self.split.tokens_min,
                 tokens_max: self.split.tokens_max.max(1),
             },
             retrieval: retrieval.checked(),
-            fade: self.fade.checked(),
+            fade: self.fade,
             template: self.template,
             prune: self.prune,
             summary: self.summary,

@@ -25,6 +25,7 @@ mod statements;
 mod tokens;
 
 pub use conflicts::{CONFLICT_COSINE_MIN, Conflict, EarlierText, conflicts, may_conflict};
+pub use english::MONTHS;
 pub use slots::{DENIALS, possibly_contradicted, slots, supersedes};
 
 use domain::{Kind, Role};
