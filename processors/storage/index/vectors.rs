@@ -17,14 +17,12 @@
 //!    block. A block that is not cached needs no change, because the next miss reads the store.
 //! 4. [`Unseen`] overlays the changes of a batch that is not committed yet.
 //!
-//! Invariant: `CacheCounts::bytes` equals the sum of [`Block::bytes`] over the cached blocks and is at
-//! most `bytes_max`.
 
 use super::TopK;
 use super::block::{Block, Sum};
+use crate::byte_lru::ByteLru;
 use domain::fault::Result;
 use domain::{MemoryId, UserKey, Vector};
-use lru::LruCache;
 use memory::reads::StagedVectors;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -62,18 +60,21 @@ pub struct CacheCounts {
 type BlockKey = (u64, UserKey);
 
 struct BlockCache {
-    blocks: LruCache<BlockKey, Arc<Block>>,
-    counts: CacheCounts,
+    blocks: ByteLru<BlockKey, Block>,
+    hits: u64,
+    misses: u64,
 }
 
 impl VectorBlocks {
     pub fn new(bytes_max: usize) -> Arc<VectorBlocks> {
-        let cache = BlockCache { blocks: LruCache::unbounded(), counts: CacheCounts::default() };
+        let blocks = ByteLru::new(bytes_max, Block::bytes);
+        let cache = BlockCache { blocks, hits: 0, misses: 0 };
         Arc::new(VectorBlocks { cache: Mutex::new(cache), bytes_max, shards: AtomicU64::new(0) })
     }
 
     pub fn counts(&self) -> CacheCounts {
-        self.cache.lock().counts
+        let BlockCache { blocks, hits, misses } = &*self.cache.lock();
+        CacheCounts { hits: *hits, misses: *misses, bytes: blocks.bytes() }
     }
 }
 
@@ -153,8 +154,7 @@ impl Vectors {
 
     /// Drops the user's block; the next search reads the vectors that the store still has.
     pub fn forget(&self, key: &UserKey) {
-        let mut cache = self.lock_for_change();
-        cache.drop_block(&self.block_key(key));
+        self.lock_for_change().blocks.remove(&self.block_key(key));
     }
 
     fn block_key(&self, key: &UserKey) -> BlockKey {
@@ -165,35 +165,26 @@ impl Vectors {
         let block_key = self.block_key(key);
         let changes_before = {
             let mut cache = self.room.cache.lock();
-            if let Some(block) = cache.hit(&block_key) {
+            if let Some(block) = cache.blocks.get(&block_key).cloned() {
+                cache.hits += 1;
                 return Ok(block);
             }
-            cache.counts.misses += 1;
+            cache.misses += 1;
             self.changes.load(Ordering::Relaxed)
         };
         let block = Arc::new(Block::of(load()?));
         let mut cache = self.room.cache.lock();
         if self.changes.load(Ordering::Relaxed) == changes_before {
-            cache.keep(block_key, Arc::clone(&block), self.room.bytes_max);
+            cache.blocks.put(block_key, Arc::clone(&block));
         }
         Ok(block)
     }
 
     /// Limit: all shards wait while a large block is copied, tens of milliseconds.
     fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
-        let mut cache = self.lock_for_change();
         let block_key = self.block_key(key);
-        let Some(block) = cache.blocks.peek_mut(&block_key) else { return };
-        let bytes_before = block.bytes();
         // Copies the block if a scan is reading it, so that neither waits for the other.
-        change(Arc::make_mut(block));
-        let bytes_after = block.bytes();
-        cache.counts.bytes = cache.counts.bytes - bytes_before + bytes_after;
-        if bytes_after > self.room.bytes_max {
-            cache.drop_block(&block_key);
-        } else {
-            cache.shrink(self.room.bytes_max);
-        }
+        self.lock_for_change().blocks.change(&block_key, |block| change(Arc::make_mut(block)));
     }
 
     /// Locks the cache and counts a change. The lock orders the count with the comparison in
@@ -216,40 +207,7 @@ impl Drop for Vectors {
             .filter(|(shard, _)| *shard == self.shard)
             .cloned()
             .collect();
-        gone.iter().for_each(|block_key| cache.drop_block(block_key));
-    }
-}
-
-impl BlockCache {
-    fn hit(&mut self, block_key: &BlockKey) -> Option<Arc<Block>> {
-        let block = Arc::clone(self.blocks.get(block_key)?);
-        self.counts.hits += 1;
-        Some(block)
-    }
-
-    /// Does not keep a block that exceeds the limit alone: that block would push out all others and
-    /// then itself.
-    fn keep(&mut self, block_key: BlockKey, block: Arc<Block>, bytes_max: usize) {
-        if block.bytes() > bytes_max {
-            return;
-        }
-        self.drop_block(&block_key);
-        self.counts.bytes += block.bytes();
-        self.blocks.put(block_key, block);
-        self.shrink(bytes_max);
-    }
-
-    fn shrink(&mut self, bytes_max: usize) {
-        while self.counts.bytes > bytes_max {
-            let Some((_, block)) = self.blocks.pop_lru() else { return };
-            self.counts.bytes -= block.bytes();
-        }
-    }
-
-    fn drop_block(&mut self, block_key: &BlockKey) {
-        if let Some(block) = self.blocks.pop(block_key) {
-            self.counts.bytes -= block.bytes();
-        }
+        gone.iter().for_each(|block_key| cache.blocks.remove(block_key));
     }
 }
 

@@ -6,10 +6,9 @@
 //! counts the batches; `of` compares the count before and after reading, under the lock.
 
 use super::keys;
+use crate::byte_lru::ByteLru;
 use domain::fault::Result;
 use domain::{Memory, MemoryId, NeighbourTurn, UserKey};
-use foldhash::fast::RandomState;
-use lru::LruCache;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -18,22 +17,17 @@ pub type ReadMemory<'r> = &'r dyn Fn(MemoryId) -> Result<Option<Memory>>;
 
 pub struct MemoryCache {
     entries: Mutex<CachedMemories>,
-    bytes_max: usize,
 }
 
 struct CachedMemories {
-    by_id: LruCache<MemoryId, Arc<Memory>, RandomState>,
-    bytes: usize,
+    by_id: ByteLru<MemoryId, Memory>,
     changes: u64,
 }
 
 impl MemoryCache {
     pub fn new(bytes_max: usize) -> MemoryCache {
-        let by_id = LruCache::unbounded_with_hasher(RandomState::default());
-        MemoryCache {
-            entries: Mutex::new(CachedMemories { by_id, bytes: 0, changes: 0 }),
-            bytes_max,
-        }
+        let by_id = ByteLru::new(bytes_max, bytes_of);
+        MemoryCache { entries: Mutex::new(CachedMemories { by_id, changes: 0 }) }
     }
 
     /// Returns each memory, in the order of `ids`; `None` for an id that is not the user's.
@@ -56,8 +50,7 @@ impl MemoryCache {
         if !fresh.is_empty() {
             let mut entries = self.entries.lock();
             if entries.changes == changes_before {
-                fresh.into_iter().for_each(|memory| entries.keep(memory));
-                entries.shrink(self.bytes_max);
+                fresh.into_iter().for_each(|memory| entries.by_id.put(memory.id, memory));
             }
         }
         Ok(found)
@@ -68,7 +61,7 @@ impl MemoryCache {
         let mut entries = self.entries.lock();
         entries.changes += 1;
         if !entries.by_id.is_empty() {
-            changed.filter_map(keys::id_of_memory).for_each(|id| entries.remove(&id));
+            changed.filter_map(keys::id_of_memory).for_each(|id| entries.by_id.remove(&id));
         }
     }
 }
@@ -77,28 +70,6 @@ impl CachedMemories {
     /// Returns a memory only to the user who owns the memory.
     fn of_user(&mut self, key: &UserKey, id: &MemoryId) -> Option<Arc<Memory>> {
         self.by_id.get(id).filter(|memory| memory.key == *key).cloned()
-    }
-
-    fn keep(&mut self, memory: Arc<Memory>) {
-        self.bytes += bytes_of(&memory);
-        if let Some(before) = self.by_id.put(memory.id, memory) {
-            self.bytes -= bytes_of(&before);
-        }
-    }
-
-    fn remove(&mut self, id: &MemoryId) {
-        if let Some(memory) = self.by_id.pop(id) {
-            self.bytes -= bytes_of(&memory);
-        }
-    }
-
-    /// Evicts one memory at a time, until the limit holds. A user with more memories than fit would
-    /// otherwise wait for thousands of memories to be freed at once.
-    fn shrink(&mut self, bytes_max: usize) {
-        while self.bytes > bytes_max {
-            let Some((_, memory)) = self.by_id.pop_lru() else { return };
-            self.bytes -= bytes_of(&memory);
-        }
     }
 }
 
@@ -190,9 +161,9 @@ mod tests {
                     prop_assert_eq!(found, expected);
                 }
                 let entries = cache.entries.lock();
-                prop_assert!(entries.bytes <= bytes_max);
+                prop_assert!(entries.by_id.bytes() <= bytes_max);
                 let bytes: usize = entries.by_id.iter().map(|(_, memory)| bytes_of(memory)).sum();
-                prop_assert_eq!(entries.bytes, bytes);
+                prop_assert_eq!(entries.by_id.bytes(), bytes);
             }
         }
     }
