@@ -24,12 +24,6 @@ use super::document::{FieldCounts, Lengths, TextField};
 use domain::MemoryId;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
-use std::ops::Range;
-use std::sync::Arc;
-
-/// Slots of the id pre-filter in [`ScoredDocuments::of`]. 400 ids fill about 1 % of 32,768 one-byte slots,
-/// which fit in the L1 cache.
-const FILTER_SLOTS: usize = 1 << 15;
 
 /// Parameters of the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,23 +40,8 @@ pub struct Bm25 {
 
 /// A user's live documents, one in each row, and the matches of each query word.
 pub struct QueryMatches<'q> {
-    pub rows: Rows,
+    pub rows: Vec<DocRow>,
     pub words: Vec<WordMatches<'q>>,
-}
-
-/// The rows of a search: the columns shared with the doc-id cache, then the rows added later.
-#[derive(Default)]
-pub struct Rows {
-    cached: Arc<Columns>,
-    more: Columns,
-}
-
-/// Rows by column, because most passes over all rows read one column.
-#[derive(Default)]
-pub struct Columns {
-    ids: Vec<MemoryId>,
-    /// [`Lengths::packed`].
-    lengths: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,74 +82,6 @@ pub struct ScoredDocuments<'q> {
     own_mean: f64,
 }
 
-impl Columns {
-    pub fn push(&mut self, row: DocRow) {
-        self.ids.push(row.id);
-        self.lengths.push(row.lengths.packed());
-    }
-
-    pub fn extend(&mut self, other: &Columns, rows: Range<usize>) {
-        self.ids.extend_from_slice(&other.ids[rows.clone()]);
-        self.lengths.extend_from_slice(&other.lengths[rows]);
-    }
-
-    pub fn ids(&self) -> &[MemoryId] {
-        &self.ids
-    }
-
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    pub fn shrink_to_fit(&mut self) {
-        self.ids.shrink_to_fit();
-        self.lengths.shrink_to_fit();
-    }
-
-    pub fn row(&self, row: usize) -> DocRow {
-        DocRow { id: self.ids[row], lengths: Lengths::unpacked(self.lengths[row]) }
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.ids.capacity() * size_of::<MemoryId>() + self.lengths.capacity() * size_of::<u64>()
-    }
-}
-
-impl Rows {
-    /// Shares the columns of the doc-id cache instead of copying them. Order matters: before any
-    /// `push`, because cached rows come first.
-    pub fn begin_with(&mut self, cached: Arc<Columns>) {
-        debug_assert!(self.len() == 0, "cached rows come before all others");
-        self.cached = cached;
-    }
-
-    pub fn push(&mut self, row: DocRow) {
-        self.more.push(row);
-    }
-
-    pub fn len(&self) -> usize {
-        self.cached.len() + self.more.len()
-    }
-
-    pub fn of(&self, row: u32) -> DocRow {
-        let row = row as usize;
-        if row < self.cached.len() {
-            self.cached.row(row)
-        } else {
-            self.more.row(row - self.cached.len())
-        }
-    }
-
-    fn columns(&self) -> [&Columns; 2] {
-        [&self.cached, &self.more]
-    }
-
-    fn lengths(&self) -> impl Iterator<Item = Lengths> {
-        let packed = self.cached.lengths.iter().chain(&self.more.lengths);
-        packed.map(|packed| Lengths::unpacked(*packed))
-    }
-}
-
 impl<'q> QueryMatches<'q> {
     /// Prepares the words of the query; no document is matched yet.
     pub fn empty(query_terms: &'q [String]) -> QueryMatches<'q> {
@@ -185,11 +96,11 @@ impl<'q> QueryMatches<'q> {
                 }
             }
         }
-        QueryMatches { rows: Rows::default(), words }
+        QueryMatches { rows: Vec::new(), words }
     }
 
     pub fn length_total(&self) -> u64 {
-        self.rows.lengths().map(|lengths| u64::from(lengths.own)).sum()
+        self.rows.iter().map(|row| u64::from(row.lengths.own)).sum()
     }
 }
 
@@ -229,11 +140,8 @@ impl ScoredDocuments<'_> {
     /// comes first.
     pub fn best(&self, limit: usize) -> Vec<(MemoryId, f32)> {
         let mut best = TopK::new(limit);
-        let mut own = self.own.iter();
-        for columns in self.matches.rows.columns() {
-            let scores = columns.ids.iter().zip(own.by_ref());
-            scores.filter(|(_, own)| **own > 0.0).for_each(|(id, own)| best.offer(id, *own));
-        }
+        let scores = self.matches.rows.iter().zip(&self.own);
+        scores.filter(|(_, own)| **own > 0.0).for_each(|(row, own)| best.offer(&row.id, *own));
         best.sorted()
     }
 
@@ -254,16 +162,12 @@ impl ScoredDocuments<'_> {
         }
         let place: HashMap<MemoryId, usize, RandomState> =
             ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-        // Most rows are none of `ids`: the pre-filter rejects them sooner than the map.
-        let mut may_be = [false; FILTER_SLOTS];
-        ids.iter().for_each(|id| may_be[filter_slot(id)] = true);
         let mut words = vec![WordScores::default(); ids.len()];
-        let ids = self.matches.rows.columns().into_iter().flat_map(|columns| &columns.ids);
-        (0..).zip(ids).filter(|(_, id)| may_be[filter_slot(id)]).for_each(|(row, id)| {
+        for (row, DocRow { id, .. }) in (0..).zip(&self.matches.rows) {
             if let Some(place) = place.get(id) {
                 words[*place] = self.words_of(row);
             }
-        });
+        }
         words
     }
 
@@ -271,7 +175,7 @@ impl ScoredDocuments<'_> {
     /// own documents, because those turns belong to the same user.
     fn words_of(&self, row: u32) -> WordScores {
         let documents = self.matches.rows.len();
-        let lengths = self.matches.rows.of(row).lengths;
+        let lengths = self.matches.rows[row as usize].lengths;
         let mut before = 0.0;
         let mut after = 0.0;
         let mut shared = 0.0;
@@ -311,7 +215,7 @@ impl Bm25 {
         let documents = rows.len();
         let mut own_total = 0;
         let mut previous_total = 0;
-        for lengths in rows.lengths() {
+        for DocRow { lengths, .. } in rows {
             own_total += u64::from(lengths.own);
             previous_total += u64::from(lengths.previous());
         }
@@ -323,19 +227,19 @@ impl Bm25 {
             let weight = word.weight(word.in_field(TextField::Own).len(), documents);
             for &(row, count) in word.in_field(TextField::Own) {
                 own[row as usize] +=
-                    weight * self.saturated(count, rows.of(row).lengths.own, own_mean);
+                    weight * self.saturated(count, rows[row as usize].lengths.own, own_mean);
             }
             let both = merged(word.in_field(TextField::Before), word.in_field(TextField::Earlier));
             let weight = word.weight(both.len(), documents);
             for (row, count) in both {
-                previous[row as usize] +=
-                    weight * self.saturated(count, rows.of(row).lengths.previous(), previous_mean);
+                previous[row as usize] += weight
+                    * self.saturated(count, rows[row as usize].lengths.previous(), previous_mean);
             }
         }
         let own = rows
-            .lengths()
+            .iter()
             .zip(own.into_iter().zip(previous))
-            .map(|(lengths, (own, previous))| {
+            .map(|(DocRow { lengths, .. }, (own, previous))| {
                 let words = f64::from(lengths.words.max(1));
                 let shortness = (f64::from(self.short_words) / words).min(1.0);
                 (own + f64::from(self.previous) * shortness * previous) as f32
@@ -353,10 +257,6 @@ impl Bm25 {
         (k1 + 1.0) * count * length_mean
             / (count * length_mean + k1 * (length_mean - b * length_mean + b * f64::from(length)))
     }
-}
-
-fn filter_slot(id: &MemoryId) -> usize {
-    id.0.as_u64_pair().1 as usize % FILTER_SLOTS
 }
 
 /// Merges two lists of rows and adds the term frequencies of a row that stands in both.

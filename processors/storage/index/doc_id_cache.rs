@@ -6,9 +6,9 @@
 //! cache serves all commits of an index, because most segments of a commit are those of the last:
 //! only a segment with a new [`Stamp`] is read. The in-memory segment is not covered here.
 
-use super::bm25::{Columns, DocRow};
+use super::bm25::DocRow;
+use crate::byte_lru::ByteLru;
 use domain::UserKey;
-use lru::LruCache;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ pub struct UserDocs {
     /// One for each segment, in the order of the commit.
     pub parts: Vec<SegmentDocs>,
     /// The rows of all parts, one part after the other.
-    pub rows: Arc<Columns>,
+    rows: Vec<DocRow>,
 }
 
 /// A user's live documents in one segment: their numbers there, ascending, each with a row.
 pub struct SegmentDocs {
     stamp: Stamp,
     pub docs: Vec<DocId>,
-    pub first_row: usize,
+    first_row: usize,
 }
 
 /// Identifies the live documents of a segment; changes with every deletion in that segment.
@@ -38,13 +38,7 @@ pub struct Stamp {
 }
 
 pub struct DocIdCache {
-    users: Mutex<CachedUsers>,
-    bytes_max: usize,
-}
-
-struct CachedUsers {
-    by_key: LruCache<UserKey, Arc<UserDocs>>,
-    bytes: usize,
+    users: Mutex<ByteLru<UserKey, UserDocs>>,
 }
 
 impl Stamp {
@@ -60,8 +54,8 @@ impl SegmentDocs {
 }
 
 impl UserDocs {
-    pub fn rows_of(&self, part: &SegmentDocs) -> impl Iterator<Item = DocRow> {
-        part.rows().map(|row| self.rows.row(row))
+    pub fn rows_of(&self, part: &SegmentDocs) -> &[DocRow] {
+        &self.rows[part.rows()]
     }
 
     fn covers(&self, segments: &[Stamp]) -> bool {
@@ -74,14 +68,13 @@ impl UserDocs {
             + size_of::<UserDocs>()
             + self.parts.len() * size_of::<SegmentDocs>()
             + docs * size_of::<DocId>()
-            + self.rows.bytes()
+            + self.rows.capacity() * size_of::<DocRow>()
     }
 }
 
 impl DocIdCache {
     pub fn new(bytes_max: usize) -> DocIdCache {
-        let users = CachedUsers { by_key: LruCache::unbounded(), bytes: 0 };
-        DocIdCache { users: Mutex::new(users), bytes_max }
+        DocIdCache { users: Mutex::new(ByteLru::new(bytes_max, UserDocs::bytes)) }
     }
 
     /// Returns the user's documents in these segments. `read` gets the place of a segment that is
@@ -92,12 +85,12 @@ impl DocIdCache {
         segments: &[Stamp],
         read: impl Fn(usize) -> Result<(Vec<DocId>, Vec<DocRow>), E>,
     ) -> Result<Arc<UserDocs>, E> {
-        let cached = self.users.lock().by_key.get(key).cloned();
+        let cached = self.users.lock().get(key).cloned();
         if let Some(cached) = cached.as_ref().filter(|cached| cached.covers(segments)) {
             return Ok(Arc::clone(cached));
         }
         let mut parts = Vec::with_capacity(segments.len());
-        let mut rows = Columns::default();
+        let mut rows = Vec::new();
         for (n, stamp) in segments.iter().enumerate() {
             let first_row = rows.len();
             let before = cached.iter().find_map(|cached| {
@@ -105,40 +98,24 @@ impl DocIdCache {
             });
             let docs = match before {
                 Some((cached, part)) => {
-                    rows.extend(&cached.rows, part.rows());
+                    rows.extend_from_slice(cached.rows_of(part));
                     part.docs.clone()
                 }
                 None => {
                     let (docs, read) = read(n)?;
-                    read.into_iter().for_each(|row| rows.push(row));
+                    rows.extend(read);
                     docs
                 }
             };
             parts.push(SegmentDocs { stamp: *stamp, docs, first_row });
         }
         rows.shrink_to_fit();
-        let user_docs = Arc::new(UserDocs { parts, rows: Arc::new(rows) });
-        self.users.lock().keep(key, Arc::clone(&user_docs), self.bytes_max);
+        let user_docs = Arc::new(UserDocs { parts, rows });
+        // Not the entry of a user without documents, whose name may be a mistake.
+        if !user_docs.rows.is_empty() {
+            self.users.lock().put(key.clone(), Arc::clone(&user_docs));
+        }
         Ok(user_docs)
-    }
-}
-
-impl CachedUsers {
-    /// Does not keep an entry that exceeds the limit alone: that entry would push out all others
-    /// and then itself. Nor the entry of a user without documents, whose name may be a mistake.
-    fn keep(&mut self, key: &UserKey, user_docs: Arc<UserDocs>, bytes_max: usize) {
-        if let Some(before) = self.by_key.pop(key) {
-            self.bytes -= before.bytes();
-        }
-        if user_docs.rows.len() == 0 || user_docs.bytes() > bytes_max {
-            return;
-        }
-        self.bytes += user_docs.bytes();
-        self.by_key.put(key.clone(), user_docs);
-        while self.bytes > bytes_max {
-            let Some((_, user_docs)) = self.by_key.pop_lru() else { return };
-            self.bytes -= user_docs.bytes();
-        }
     }
 }
 
@@ -181,7 +158,7 @@ mod tests {
         let found: Vec<_> = docs
             .parts
             .iter()
-            .map(|part| (part.docs.clone(), docs.rows_of(part).collect::<Vec<_>>()))
+            .map(|part| (part.docs.clone(), docs.rows_of(part).to_vec()))
             .collect();
         let expected = segments
             .iter()
@@ -189,8 +166,7 @@ mod tests {
             .map(|doc| (vec![doc], vec![row(doc)]));
         assert_eq!(found, expected.collect::<Vec<_>>());
         let users = cache.users.lock();
-        assert_eq!(users.bytes, users.by_key.iter().map(|(_, docs)| docs.bytes()).sum::<usize>());
-        assert!(users.bytes <= cache.bytes_max);
+        assert_eq!(users.bytes(), users.iter().map(|(_, docs)| docs.bytes()).sum::<usize>());
         read.into_inner()
     }
 
@@ -209,7 +185,7 @@ mod tests {
     fn the_least_recent_user_goes_first_and_one_that_is_too_large_is_not_kept() {
         let measure = DocIdCache::new(1_000_000);
         read(&measure, "ana", &[(1, 0)]);
-        let bytes = measure.users.lock().bytes;
+        let bytes = measure.users.lock().bytes();
         let cache = DocIdCache::new(2 * bytes);
         for (user, reads) in
             [("ana", 1), ("ben", 1), ("ana", 0), ("cleo", 1), ("ana", 0), ("ben", 1)]

@@ -81,10 +81,6 @@ impl MemSegment {
         }
     }
 
-    pub fn has_changes_of(&self, key: &UserKey) -> bool {
-        self.users.contains_key(key)
-    }
-
     /// Returns a test whether the user's document with an id is hidden in older layers. The user is
     /// looked up once for all ids.
     pub fn hides(&self, key: &UserKey) -> impl Fn(MemoryId) -> bool {
@@ -248,7 +244,7 @@ mod tests {
         segment.gather(&key(), &mut found, |_| false);
         let counts = found.words[0].fields[0]
             .iter()
-            .map(|(row, count)| (found.rows.of(*row).id, *count))
+            .map(|(row, count)| (found.rows[*row as usize].id, *count))
             .collect::<Vec<_>>();
         assert_eq!(
             counts,

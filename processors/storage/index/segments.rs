@@ -8,30 +8,21 @@
 //!
 //! 1. Take the user's live documents of each segment from the [`DocIdCache`], as ascending document
 //!    numbers with rows (id and lengths).
-//! 2. Leave out documents that a newer layer hides. Mostly there are none, and the cached rows are
-//!    shared instead of copied.
-//! 3. For each query word and segment, walk the postings of the word and the document list together
-//!    ([galloping search](https://en.wikipedia.org/wiki/Exponential_search) in the list) and count
-//!    the positions: a position is the number of a field, not a place in the text.
-//!
-//! The postings and positions are read block by block through tantivy's own readers. tantivy's
-//! `SegmentPostings::positions` would search the positions from the beginning of the block for each
-//! document.
+//! 2. Leave out documents that a newer layer hides.
+//! 3. For each query word and segment, walk the postings of the word, search each document in the
+//!    document list, and count the positions: a position is the number of a field, not a place in
+//!    the text.
 
-use super::bm25::{DocRow, QueryMatches, Rows};
-use super::doc_id_cache::{DocIdCache, SegmentDocs, Stamp, UserDocs};
+use super::bm25::{DocRow, QueryMatches};
+use super::doc_id_cache::{DocIdCache, Stamp};
 use super::document::{Document, FieldCounts, Lengths};
 use super::tokens::{KEYED, joined, user_term};
 use domain::{MemoryId, UserKey};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tantivy::columnar::ColumnValues;
-use tantivy::directory::{CompositeFile, FileSlice};
 use tantivy::error::DataCorruption;
-use tantivy::index::SegmentComponent;
-use tantivy::positions::PositionReader;
-use tantivy::postings::TermInfo;
+use tantivy::postings::{Postings, TermInfo};
 use tantivy::schema::{
     BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions,
 };
@@ -123,8 +114,6 @@ pub struct Segments {
 struct DiskSegment {
     reader: SegmentReader,
     terms: Arc<InvertedIndexReader>,
-    /// The positions of all terms, in the order of their postings.
-    positions: FileSlice,
     id_high: Arc<dyn ColumnValues<u64>>,
     id_low: Arc<dyn ColumnValues<u64>>,
     lengths: Arc<dyn ColumnValues<u64>>,
@@ -139,7 +128,7 @@ impl Segments {
         let all = searcher
             .segment_readers()
             .iter()
-            .map(|reader| DiskSegment::open(searcher.index(), reader, fields))
+            .map(|reader| DiskSegment::open(reader, fields))
             .collect::<tantivy::Result<_>>()?;
         Ok(Segments { fields, all, doc_ids, _searcher: Some(searcher) })
     }
@@ -154,42 +143,30 @@ impl Segments {
         }
     }
 
-    /// Adds the user's documents that no newer layer hides. `hidden` is `None` if the newer layers
-    /// have no change of this user.
+    /// Adds the user's documents that no newer layer hides.
     pub fn gather(
         &self,
         key: &UserKey,
         matches: &mut QueryMatches,
-        hidden: Option<&dyn Fn(MemoryId) -> bool>,
+        hidden: impl Fn(MemoryId) -> bool,
     ) -> tantivy::Result<()> {
         let key_alone = Term::from_field_text(self.fields.terms, key.as_str());
         let stamps: Vec<Stamp> =
             self.all.iter().map(|segment| Stamp::of(&segment.reader)).collect();
         let user_docs = self.doc_ids.of(key, &stamps, |n| self.all[n].user_docs(&key_alone))?;
-        // The newer change of a user mostly is a new memory, which hides nothing here.
-        let hidden = hidden.filter(|hidden| user_docs.rows.ids().iter().any(|id| hidden(*id)));
-        if hidden.is_none() {
-            matches.rows.begin_with(Arc::clone(&user_docs.rows));
-        }
         let words = matches.words.iter();
         let terms: Vec<Term> = words.map(|word| self.term(key, word.text)).collect();
-        for (segment, part) in
-            self.all.iter().zip(&user_docs.parts).filter(|(_, part)| !part.docs.is_empty())
-        {
-            let (first_row, docs) = match hidden {
-                None => (part.first_row, Cow::Borrowed(&part.docs)),
-                Some(hidden) => (
-                    matches.rows.len(),
-                    Cow::Owned(add_visible(&user_docs, part, hidden, &mut matches.rows)),
-                ),
-            };
+        for (segment, part) in self.all.iter().zip(&user_docs.parts) {
+            let first_row = matches.rows.len() as u32;
+            let all = part.docs.iter().zip(user_docs.rows_of(part));
+            let (docs, rows): (Vec<DocId>, Vec<DocRow>) =
+                all.filter(|(_, row)| !hidden(row.id)).unzip();
             if docs.is_empty() {
                 continue;
             }
+            matches.rows.extend(rows);
             for (word, term) in matches.words.iter_mut().zip(&terms) {
-                segment.each_match(term, &docs, |row, counts| {
-                    word.add(first_row as u32 + row, counts)
-                })?;
+                segment.each_match(term, &docs, |row, counts| word.add(first_row + row, counts))?;
             }
         }
         Ok(())
@@ -260,20 +237,9 @@ pub fn terms_of(
 }
 
 impl DiskSegment {
-    fn open(
-        index: &tantivy::Index,
-        reader: &SegmentReader,
-        fields: SchemaFields,
-    ) -> tantivy::Result<DiskSegment> {
-        // A segment that was merged meanwhile may have lost its file; the reader has that file
-        // mapped, and `open_read` opens the mapping.
-        let files = index.segment(index.new_segment_meta(reader.segment_id(), reader.max_doc()));
-        let positions = CompositeFile::open(&files.open_read(SegmentComponent::Positions)?)?;
+    fn open(reader: &SegmentReader, fields: SchemaFields) -> tantivy::Result<DiskSegment> {
         Ok(DiskSegment {
             terms: reader.inverted_index(fields.terms)?,
-            positions: positions
-                .open_read(fields.terms)
-                .ok_or_else(|| DataCorruption::comment_only("no positions"))?,
             id_high: column(reader, ID_HIGH)?,
             id_low: column(reader, ID_LOW)?,
             lengths: column(reader, LENGTHS)?,
@@ -304,31 +270,17 @@ impl DiskSegment {
         docs: &[DocId],
         mut each: impl FnMut(u32, FieldCounts),
     ) -> tantivy::Result<()> {
-        let Some(info) = self.terms.get_term_info(term)? else { return Ok(()) };
-        let mut block =
-            self.terms.read_block_postings_from_terminfo(&info, IndexRecordOption::WithFreqs)?;
-        let mut reader =
-            PositionReader::open(self.positions.read_bytes_slice(info.positions_range)?)?;
+        let index = IndexRecordOption::WithFreqsAndPositions;
+        let Some(mut postings) = self.terms.read_postings(term, index)? else { return Ok(()) };
         let mut row = 0;
-        let mut read = 0;
-        let mut deltas = Vec::new();
-        while !block.docs().is_empty() {
-            deltas.resize(block.freqs().iter().sum::<u32>() as usize, 0);
-            reader.read(read, &mut deltas);
-            read += deltas.len() as u64;
-            let mut rest = &deltas[..];
-            for (doc, frequency) in block.docs().iter().zip(block.freqs()) {
-                let (own, others) = rest.split_at(*frequency as usize);
-                rest = others;
-                if docs.get(row) != Some(doc) {
-                    row += first_not_below(&docs[row..], *doc);
-                }
-                if docs.get(row) == Some(doc) {
-                    each(row as u32, field_counts(own));
-                    row += 1;
-                }
+        let mut positions = Vec::new();
+        while postings.doc() != TERMINATED {
+            row += docs[row..].partition_point(|doc| *doc < postings.doc());
+            if docs.get(row) == Some(&postings.doc()) {
+                postings.positions(&mut positions);
+                each(row as u32, field_counts(&positions));
             }
-            block.advance();
+            postings.advance();
         }
         Ok(())
     }
@@ -378,43 +330,14 @@ fn column(reader: &SegmentReader, name: &str) -> tantivy::Result<Arc<dyn ColumnV
     reader.fast_fields().u64(name).map(|column| column.values)
 }
 
-/// Counts the positions of one term in one document. Positions come as deltas, the first from 0; a
-/// position is the number of a field, and positions of attribute terms lie beyond the fields.
-fn field_counts(deltas: &[u32]) -> FieldCounts {
+/// Counts the positions of one term in one document. A position is the number of a field, and
+/// positions of attribute terms lie beyond the fields.
+fn field_counts(positions: &[u32]) -> FieldCounts {
     let mut counts = FieldCounts::default();
-    let mut position = 0;
-    for delta in deltas {
-        position += delta;
-        counts.get_mut(position as usize).into_iter().for_each(|count| *count += 1);
+    for position in positions {
+        counts.get_mut(*position as usize).into_iter().for_each(|count| *count += 1);
     }
     counts
-}
-
-/// Adds the rows of the documents that are not hidden, and returns their numbers.
-fn add_visible(
-    user_docs: &UserDocs,
-    part: &SegmentDocs,
-    hidden: &dyn Fn(MemoryId) -> bool,
-    rows: &mut Rows,
-) -> Vec<DocId> {
-    let mut docs = Vec::with_capacity(part.docs.len());
-    let all = part.docs.iter().zip(user_docs.rows_of(part));
-    for (doc, row) in all.filter(|(_, row)| !hidden(row.id)) {
-        docs.push(*doc);
-        rows.push(row);
-    }
-    docs
-}
-
-/// The place of the first number that is not less than `doc`. Searches in doubling steps, because
-/// the place is mostly near: both lists belong to one user.
-fn first_not_below(docs: &[DocId], doc: DocId) -> usize {
-    let mut end = 1;
-    while docs.get(end - 1).is_some_and(|other| *other < doc) {
-        end *= 2;
-    }
-    let begin = end / 2;
-    begin + docs[begin..docs.len().min(end)].partition_point(|other| *other < doc)
 }
 
 /// Reads the values of all documents in one call: one call for each document would be the most

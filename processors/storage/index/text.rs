@@ -210,11 +210,7 @@ impl Layers {
 
     fn find<'q>(&self, key: &UserKey, query_terms: &'q [String]) -> Result<QueryMatches<'q>> {
         let mut matches = QueryMatches::empty(query_terms);
-        let hidden = self.hides(key);
-        let has_changes = self.flushing.has_changes_of(key) || self.fresh.has_changes_of(key);
-        self.segments
-            .gather(key, &mut matches, has_changes.then_some(&hidden))
-            .map_err(unreadable)?;
+        self.segments.gather(key, &mut matches, self.hides(key)).map_err(unreadable)?;
         self.flushing.gather(key, &mut matches, self.fresh.hides(key));
         self.fresh.gather(key, &mut matches, |_| false);
         Ok(matches)
