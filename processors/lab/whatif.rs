@@ -6,7 +6,7 @@ use super::eval::harness::{Kit, Life, event};
 use clap::Args;
 use client::reading;
 use client::show::{self, Output};
-use domain::fault::{Fault, Result, StopName};
+use domain::fault::Result;
 use domain::{Decision, Outcome, Time};
 use log::broker::Record;
 use serde_json::{Value, json};
@@ -97,36 +97,24 @@ impl WhatIfCommand {
 
 /// Reads events, and conversations as events, from a file.
 fn from_file(file: &Path, config: &Config) -> Result<Vec<Record>> {
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e.to_string()))?;
-    let mut records = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let value: Value =
-            serde_json::from_str(line).map_err(|e| invalid_line(file, number, &e))?;
+    let topic = config.topics.events();
+    let records = data::lines("--data", file, |line| {
+        let value: Value = serde_json::from_str(line).map_err(|e| e.to_string())?;
         if value["turns"].is_array() {
             let conversation: data::Conversation =
-                serde_json::from_value(value).map_err(|e| invalid_line(file, number, &e))?;
+                serde_json::from_value(value).map_err(|e| e.to_string())?;
             let turns = conversation.turns.iter();
-            let topic = config.topics.events();
-            records.extend(turns.map(|turn| event(&topic, &conversation.name, turn)));
-        } else {
-            let at = value["at"].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
-            records.push(Record {
-                topic: config.topics.events(),
-                timestamp_ms: at.map_or(0, |at| at.as_millisecond()),
-                value: Some(line.as_bytes().to_vec()),
-                ..Record::default()
-            });
+            return Ok(turns.map(|turn| event(&topic, &conversation.name, turn)).collect());
         }
-    }
-    Ok(records)
-}
-
-fn invalid_line(file: &Path, number: usize, error: &serde_json::Error) -> Fault {
-    invalid(file, &format!("line {}: {error}", number + 1))
-}
-
-fn invalid(file: &Path, what: &str) -> Fault {
-    Fault::stop(StopName::ConfigInvalid, format!("--data {}: {what}", file.display()))
+        let at = value["at"].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
+        Ok(vec![Record {
+            topic: topic.clone(),
+            timestamp_ms: at.map_or(0, |at| at.as_millisecond()),
+            value: Some(line.as_bytes().to_vec()),
+            ..Record::default()
+        }])
+    })?;
+    Ok(records.concat())
 }
 
 /// Outcome of a turn under one profile, from the candidate with the best outcome.

@@ -87,18 +87,29 @@ impl EvalQuestion {
 pub fn read(files: &[PathBuf]) -> Result<Vec<Conversation>> {
     let mut found = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e))?;
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let conversation = conversation(line)
-                .map_err(|why| invalid(file, &format!("line {}: {why}", number + 1)))?;
-            found.push(conversation);
-        }
+        found.extend(lines("read", file, conversation)?);
     }
     if found.is_empty() {
         let what = "--data: there is no conversation in these files";
         return Err(Fault::stop(StopName::ConfigInvalid, what));
     }
     Ok(found)
+}
+
+/// Reads each line of a file that is not empty. An error begins with `what` and names the line.
+pub fn lines<T>(
+    what: &str,
+    file: &Path,
+    read: impl Fn(&str) -> std::result::Result<T, String>,
+) -> Result<Vec<T>> {
+    let invalid = |why: String| {
+        Fault::stop(StopName::ConfigInvalid, format!("{what} {}: {why}", file.display()))
+    };
+    let text = std::fs::read_to_string(file).map_err(|e| invalid(e.to_string()))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(n, line)| read(line).map_err(|why| invalid(format!("line {}: {why}", n + 1))))
+        .collect()
 }
 
 /// Reads files of labels by id: labels of turns, or kinds of questions.

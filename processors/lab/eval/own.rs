@@ -1,6 +1,7 @@
 //! `keepsake eval --own`: sends a user's own questions to a running service, and compares the
 //! answers with the expected ones.
 
+use super::data;
 use super::metrics::Figures;
 use super::report::{EvalReport, number, percent, progress};
 use client::{Client, parse_user, show};
@@ -85,29 +86,17 @@ fn meets(memory: &Value, expected: &str) -> bool {
 }
 
 fn read(file: &Path) -> Result<Vec<OwnQuestion>> {
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(file, &e.to_string()))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let questions = lines.map(|(number, line)| {
-        let question: OwnQuestion = serde_json::from_str(line)
-            .map_err(|e| invalid(file, &format!("line {}: {e}", number + 1)))?;
+    let questions = data::lines("--own", file, |line| {
+        let question: OwnQuestion = serde_json::from_str(line).map_err(|e| e.to_string())?;
         let is_blank = question.expect.is_empty()
             || question.expect.iter().any(|expected| expected.trim().is_empty());
-        if is_blank {
-            Err(invalid(file, &format!("line {}: `expect` is empty", number + 1)))
-        } else {
-            Ok(question)
-        }
-    });
-    let questions: Vec<OwnQuestion> = questions.collect::<Result<_>>()?;
+        if is_blank { Err("`expect` is empty".to_owned()) } else { Ok(question) }
+    })?;
     if questions.is_empty() {
-        Err(invalid(file, "there is no question in this file"))
-    } else {
-        Ok(questions)
+        let what = format!("--own {}: there is no question in this file", file.display());
+        return Err(Fault::stop(StopName::ConfigInvalid, what));
     }
-}
-
-fn invalid(file: &Path, what: &str) -> Fault {
-    Fault::stop(StopName::ConfigInvalid, format!("--own {}: {what}", file.display()))
+    Ok(questions)
 }
 
 fn report(answered: &[OwnAnswer]) -> EvalReport {
