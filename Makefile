@@ -79,7 +79,6 @@ torture: check-build check-kafka ## 200 kills, pauses and broker restarts of thr
 bench: check-build release model ## speed as ratios to the bare parts, appended to tests/bench/history.csv (BENCH='--brokers host:port')
 	$(call step,recall,$(call bench,recall))
 	$(call step,ingest,$(call bench,ingest))
-	$(call step,score,$(call bench,score))
 	@echo 'bench restore needs a real Kafka: $(KEEPSAKE) bench restore --brokers host:port'
 
 bench = KEEPSAKE__EMBEDDER__MODEL='$(MODEL)' $(KEEPSAKE) bench $(1) $(BENCH) --json | python3 tests/bench/record.py

@@ -16,7 +16,6 @@ mod recall;
 mod report;
 mod restore;
 mod scale;
-mod score;
 mod speech;
 mod trial;
 
@@ -82,16 +81,6 @@ Examples:
   keepsake bench restore --brokers localhost:9092
   keepsake bench restore --brokers localhost:9092 --turns 20000 --json";
 
-const SCORE_EXAMPLES: &str = "\
-Method:
-  Generated turns of about 25 words are decoded, redacted, split and scored by the code that ingest \
-runs, one after the other on one thread, with the history of a user who has talked for a while. \
-Nothing is encoded and no store is read or written.
-
-Examples:
-  keepsake bench score
-  keepsake bench score --set embedder.model=hash --json    without a model: all words equally rare";
-
 const SCALE_EXAMPLES: &str = "\
 Method:
   Runs ingest and recall on one shard on disk, in this process, without a broker and with vectors \
@@ -113,9 +102,6 @@ pub enum BenchCommand {
     /// Time restoring shards from the changelog against writing the same records to a store
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(restore::RestoreBench),
-    /// Time the stages of a turn without the encoder: decode, redact, split, score
-    #[command(after_help = SCORE_EXAMPLES)]
-    Score(score::ScoreBench),
     /// Time how long one sender's longest texts and largest questions make others wait
     #[command(after_help = NEIGHBOURS_EXAMPLES)]
     Neighbours(neighbours::NeighboursBench),
@@ -137,7 +123,6 @@ impl BenchCommand {
             BenchCommand::Recall(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Ingest(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Restore(bench) => bench.measure(config, &mut report)?,
-            BenchCommand::Score(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Neighbours(bench) => bench.measure(config, &mut report)?,
             BenchCommand::Scale(bench) => bench.measure(config, &mut report)?,
         }
@@ -148,7 +133,7 @@ impl BenchCommand {
     /// Warns that an embedded broker shares this process, and refuses it where transactions are
     /// needed.
     fn check_embedded(&self) -> Result<()> {
-        if !matches!(self, BenchCommand::Score(_) | BenchCommand::Scale(_)) {
+        if !matches!(self, BenchCommand::Scale(_)) {
             progress(
                 "the embedded broker shares this process: use a real one with \
                  --brokers host:port",

@@ -2,7 +2,7 @@
 """Appends the result of `keepsake bench … --json` (standard input) to history.csv, one line per ratio.
 
 Ratios compare Keepsake with its bare parts in the same run, so that lines of different machines can be
-compared. A bench without ratios (`score`) is recorded by its figures, with the unit last in the name.
+compared. A bench without ratios is recorded by its figures, with the unit last in the name.
 Prints each value beside the last one recorded with the same broker. `commit` ends in "+" if the
 working tree had changes; `load` is the machine's load of the last minute before the run.
 """
