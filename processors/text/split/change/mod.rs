@@ -3,9 +3,8 @@
 //!
 //! 1. [`PossibleRevision::of`] reads the new text. Unless the text has a cue ("no longer", "switched to") or a
 //!    number, and states something, there is nothing to compare.
-//! 2. [`PossibleRevision::revisions`] skips earlier texts whose cosine is less than one standard deviation
-//!    above the mean of that person's memories ([`nearness`]), and texts that could not reach the
-//!    required probability even if every feature of the pair were in favour.
+//! 2. [`PossibleRevision::revisions`] skips earlier texts whose cosine is less than one standard
+//!    deviation above the mean of that person's memories ([`nearness`]).
 //! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
 //!    number, another day, another person.
 //! 4. A [logistic regression](https://en.wikipedia.org/wiki/Logistic_regression) over the features
@@ -130,7 +129,6 @@ impl PossibleRevision {
             .iter()
             .enumerate()
             .filter(|(_, before)| before.nearness >= NEARNESS_MIN)
-            .filter(|(_, before)| self.may_reach(least, before, &rare))
             .filter_map(|(place, before)| {
                 let pair = Pair::of(&self.0, &Statement::earlier(before.content), &rare);
                 let probability =
@@ -139,21 +137,6 @@ impl PossibleRevision {
                 Some(Revision { earlier: place, probability, is_partial: pair.is_partial, why })
             })
             .collect()
-    }
-
-    /// Returns true if an earlier text at this nearness could be revised with a probability of
-    /// `least`, assuming every feature in favour. Most could not, and reading an earlier text takes
-    /// 4 µs.
-    fn may_reach(&self, least: f32, before: &EarlierStatement<'_>, rare: &[&str]) -> bool {
-        let new = &self.0;
-        let most = new.evidence(before)
-            + when(!rare.is_empty(), weight::RARE_WORD)
-            + when(!rare.is_empty() && new.cues != 0, weight::RARE_WORD_CHANGES)
-            + when(new.aspects != 0, weight::ASPECT)
-            + when(!new.numbers.is_empty(), weight::OTHER_NUMBER)
-            + when(new.days != 0, weight::OTHER_DAY)
-            + weight::FIRST_PERSON_BEFORE;
-        logistic(most) >= least
     }
 
     /// Writes the reason of a revision: `revises "I smoke.": says "quit", both speak of smoking`.
