@@ -36,15 +36,13 @@ thread_local! {
     static STEMS: RefCell<HashMap<Box<str>, Box<str>, RandomState>> = RefCell::default();
 }
 
-/// A text split into content words. Language and stems are computed on first use.
+/// A text split into content words. The language is computed on first use.
 pub struct Words {
     lower: String,
     /// Byte ranges of the content words in `lower`.
     content: Vec<Range<usize>>,
     signs: Signs,
     language: OnceCell<Option<Language>>,
-    /// Stems in the language of the first call of [`Words::stems_in`].
-    stems: OnceCell<(Language, Stems)>,
 }
 
 impl Words {
@@ -57,7 +55,7 @@ impl Words {
             |word, is_stop_word| signs.count(word, is_stop_word),
             |word| content.push(range_in(&lower, word)),
         );
-        Words { lower, content, signs, language: OnceCell::new(), stems: OnceCell::new() }
+        Words { lower, content, signs, language: OnceCell::new() }
     }
 
     /// Lists the content words in lower case, in order, with repetitions. In scripts without spaces
@@ -77,11 +75,6 @@ impl Words {
     }
 
     pub fn stems_in(&self, language: Language) -> Stems {
-        let (known, stems) = self.stems.get_or_init(|| (language, self.stemmed(language)));
-        if *known == language { stems.clone() } else { self.stemmed(language) }
-    }
-
-    fn stemmed(&self, language: Language) -> Stems {
         let mut builder = StemsBuilder::default();
         self.content().for_each(|word| builder.push_stemmed(language, word));
         builder.finish()
