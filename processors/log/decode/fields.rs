@@ -25,9 +25,7 @@ pub fn brief(message: &str) -> String {
 /// Deserialises the fields of `T` from a body. By reference, because an event is read twice: for
 /// the fields that all events share, and for its own.
 pub fn read<'a, T: Deserialize<'a>>(body: &'a Value) -> Result<T, Reject> {
-    // Tracking the path to a wrong field takes half as long again, so the path is tracked only in a
-    // second pass after a failure.
-    T::deserialize(body).or_else(|_| serde_path_to_error::deserialize(body)).map_err(|error| {
+    serde_path_to_error::deserialize(body).map_err(|error| {
         let field = brief(&error.path().to_string());
         Reject::of_field(field, brief(&error.into_inner().to_string()))
     })
