@@ -828,7 +828,7 @@ mod tests {
         assert!(index.purge(&flush).unwrap());
         assert!(flushes.get() > 0 && !contains(&dir, "quarkberlin"));
         assert_eq!(search(&index, 0, "berlin", 99).len(), 3);
-        assert_eq!(search(&index, 0, "lisbon", 99).len(), flushes.get() as usize);
+        assert_eq!(search(&index, 0, "lisbon", 99).len(), flushes.get());
     }
 
     #[test]
