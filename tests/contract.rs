@@ -6,6 +6,7 @@ mod compaction;
 mod events;
 mod forgetting;
 mod marks;
+mod quota;
 mod refusals;
 mod requests;
 mod routing;

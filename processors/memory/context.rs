@@ -22,6 +22,8 @@ pub struct Settings<'a> {
     pub forget_query_max: usize,
     pub history_max: usize,
     pub forget: ForgetLimits,
+    /// Live memories that the tenant may have on this shard, if they are limited.
+    pub memories_max: Option<u64>,
     /// Key of the digests by which a `forget` is remembered.
     pub marks: &'a SigningKey,
 }

@@ -18,6 +18,8 @@ pub struct Handled {
     pub judged: Vec<(Outcome, &'static str)>,
     /// The event is refused because it names a memory of nobody.
     pub not_found: Option<Reject>,
+    /// Decisions that refuse a memory because the tenant has as many as its quota allows.
+    pub over_quota: usize,
     /// Copies of the record for other partitions, in this order.
     pub copies: Vec<(i32, ForwardReason)>,
     /// Memories of an event that was sent on: with them its id is remembered before it is decided.

@@ -10,8 +10,10 @@ pub mod erase;
 pub mod events;
 pub mod handled;
 pub mod links;
+pub mod live;
 pub mod policy;
 pub mod prepared;
+mod quota;
 pub mod ranking;
 pub mod reads;
 pub mod rules;
@@ -60,6 +62,10 @@ pub fn apply(
         is_sent_again: prepared.is_sent_again,
         sent: prepared.sent,
     };
+    if settings.memories_max.is_some() {
+        // Counted at every event: a batch that changes memories without their count loses it.
+        staged.live_memories(event.key.tenant())?;
+    }
     let duplicate = if cx.part == Part::First { duplicate(cx, staged)? } else { None };
     let mut handled = match duplicate {
         Some(decision) => Handled { decisions: vec![decision], ..Handled::default() },
@@ -78,6 +84,8 @@ pub fn apply(
     } else if cx.part == Part::First
         && !handled.decisions.is_empty()
         && handled.decisions.iter().all(|decision| decision.outcome != Outcome::Duplicate)
+        // An event of which nothing was kept for the quota may come again under its id.
+        && handled.over_quota < handled.decisions.len()
     {
         let memories = handled.decisions.iter().filter_map(|decision| decision.memory);
         remember_id(cx, staged, memories.collect())?;

@@ -118,6 +118,10 @@ pub trait Reads {
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>>;
 
+    /// The number of the tenant's memories on this shard that no newer value has superseded. May
+    /// read all of them when first called.
+    fn stored_live_memories(&self, tenant: &str) -> Result<u64>;
+
     /// Turns without a session share one context window.
     fn window(&self, key: &UserKey, session: Option<&str>) -> Result<Arc<ContextWindow>>;
 

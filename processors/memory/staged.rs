@@ -9,6 +9,7 @@ use super::reads::{
     ContextWindow, ForgetMark, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore,
     Session, SlotHolder, Slots, StagedVectors,
 };
+use crate::live::{LiveCount, is_live};
 use domain::fault::Result;
 use domain::{ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ pub struct Staged<'a> {
     below: &'a dyn Reads,
     neighbours: &'a dyn Neighbours,
     changes: StagedChanges,
+    /// The live memories of each tenant whose memories are limited.
+    live: BTreeMap<String, LiveCount>,
 }
 
 /// The staged records of all users, and the offsets of forwarded records by source partition.
@@ -26,6 +29,8 @@ pub struct Staged<'a> {
 pub struct StagedChanges {
     pub users: BTreeMap<UserKey, UserChanges>,
     pub vias: BTreeMap<i32, i64>,
+    /// Number of live memories behind the batch, of each tenant that was asked for.
+    pub live: BTreeMap<String, u64>,
 }
 
 /// The staged records of one user; `None` is a removal.
@@ -56,11 +61,43 @@ pub struct WindowChange {
 
 impl<'a> Staged<'a> {
     pub fn over(below: &'a dyn Reads, neighbours: &'a dyn Neighbours) -> Staged<'a> {
-        Staged { below, neighbours, changes: StagedChanges::default() }
+        Staged { below, neighbours, changes: StagedChanges::default(), live: BTreeMap::new() }
     }
 
     pub fn into_changes(self) -> StagedChanges {
-        self.changes
+        let live = self.live.into_iter();
+        let live = live.filter_map(|(tenant, count)| Some((tenant, count.finished()?))).collect();
+        StagedChanges { live, ..self.changes }
+    }
+
+    /// The number of the tenant's live memories, with those of this batch.
+    pub fn live_memories(&mut self, tenant: &str) -> Result<u64> {
+        if !self.live.contains_key(tenant) {
+            let mut count = LiveCount::of(self.below.stored_live_memories(tenant)?);
+            for (key, user) in &self.changes.users {
+                let staged = user.memories.keys().filter(|_| key.tenant() == tenant);
+                staged.for_each(|id| count.note(key, *id));
+            }
+            self.live.insert(tenant.to_owned(), count);
+        }
+        let users = &self.changes.users;
+        let count = self.live.get_mut(tenant).expect("it was inserted if it was missing");
+        count.up_to_date(self.below, &|key, id| {
+            let put = users.get(key).and_then(|user| user.memories.get(&id));
+            put.and_then(Option::as_ref).is_some_and(is_live)
+        })
+    }
+
+    /// Brings the counts of live memories up to date, so that `into_changes` returns them.
+    pub fn count_live_memories(&mut self) -> Result<()> {
+        let tenants: Vec<String> = self.live.keys().cloned().collect();
+        tenants.iter().try_for_each(|tenant| self.live_memories(tenant).map(drop))
+    }
+
+    fn note_for_count(&mut self, key: &UserKey, id: MemoryId) {
+        if let Some(count) = self.live.get_mut(key.tenant()) {
+            count.note(key, id);
+        }
     }
 
     fn user(&mut self, key: &UserKey) -> &mut UserChanges {
@@ -77,11 +114,13 @@ impl<'a> Staged<'a> {
     /// The vector stays.
     pub fn put_memory(&mut self, memory: Memory) {
         let key = memory.key.clone();
+        self.note_for_count(&key, memory.id);
         self.user(&key).memories.insert(memory.id, Some(memory));
     }
 
     pub fn put_memory_and_vector(&mut self, memory: Memory, vector: &Vector) {
         let (key, id) = (memory.key.clone(), memory.id);
+        self.note_for_count(&key, id);
         let user = self.user(&key);
         user.memories.insert(id, Some(memory));
         user.vectors.insert(id, Some(vector.clone()));
@@ -103,6 +142,7 @@ impl<'a> Staged<'a> {
                 self.remove_slot(key, &name);
             }
         }
+        self.note_for_count(key, id);
         let user = self.user(key);
         user.memories.insert(id, None);
         user.vectors.insert(id, None);
@@ -270,6 +310,8 @@ impl<'a> Staged<'a> {
         slots.extend(user.slots.keys().cloned());
         sessions.extend(user.sessions.keys().cloned());
         windows.extend(user.windows.keys().cloned());
+        memories.iter().for_each(|id| self.note_for_count(key, *id));
+        let user = self.user(key);
         user.memories = memories.iter().map(|id| (*id, None)).collect();
         user.vectors = memories.into_iter().map(|id| (id, None)).collect();
         user.slots = slots.into_iter().map(|name| (name, None)).collect();
@@ -346,6 +388,10 @@ impl Reads for Staged<'_> {
             }
         }
         Ok(ids.into_iter().collect())
+    }
+
+    fn stored_live_memories(&self, tenant: &str) -> Result<u64> {
+        self.below.stored_live_memories(tenant)
     }
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {

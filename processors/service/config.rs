@@ -116,6 +116,8 @@ mod tests {
             ("KEEPSAKE__INGEST__SKIP", "3:12,3-13", "ingest.skip"),
             ("KEEPSAKE__INGEST__SKIP", "3:-1", "ingest.skip"),
             ("KEEPSAKE__QUOTA__RECALLS_PER_SECOND", "-1", "quota.recalls_per_second"),
+            ("KEEPSAKE__QUOTA__EVENTS_PER_SECOND", "-1", "quota.events_per_second"),
+            ("KEEPSAKE__QUOTA__MEMORIES_PER_PARTITION", "-1", "quota.memories_per_partition"),
             ("KEEPSAKE__QUOTA__TENANTS__ACME__RECALLS", "9", "quota.tenants.acme.recalls"),
         ] {
             let error = loaded(&[(name, value)]).expect_err(name);

@@ -11,6 +11,7 @@
 mod batch;
 pub mod breaker;
 pub mod erasures;
+pub mod event_rate;
 mod prepare;
 mod redaction;
 #[cfg(test)]
@@ -19,11 +20,13 @@ mod tests;
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::profile::Profiles;
+use crate::quota::Limits;
 use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
 use domain::{CosineScale, Decision, Erasure, Event, ForwardReason, Time, Vector};
+use event_rate::EventRate;
 use log::broker::{OutgoingRecord, Record};
 use log::decode;
 use log::reply::{self, Freshness};
@@ -59,6 +62,8 @@ pub struct Options {
     /// Partition and offset of records to put aside unread.
     pub skip: BTreeSet<(i32, i64)>,
     pub forget: ForgetLimits,
+    /// Live memories of a tenant on one partition.
+    pub memories_max: Limits,
     pub erasures: erasures::Options,
 }
 
@@ -72,6 +77,7 @@ pub struct Ingest {
     /// Puts the encoder's cosines on the standard scale.
     pub spread: CosineScale,
     pub breaker: DeadLetterBreaker,
+    pub rate: EventRate,
     pub metrics: Arc<Metrics>,
 }
 
@@ -172,6 +178,7 @@ impl Ingest {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Effects> {
         let shards = self.shards_of(&records)?;
+        shards.values().for_each(|shard| self.rate.applied(shard.partition, shard.applied()));
         let mut until = records.len();
         let mut poison = None;
         loop {
@@ -271,7 +278,7 @@ impl Ingest {
     }
 
     fn begin_group<'r>(
-        &self,
+        &mut self,
         records: &mut impl Iterator<Item = &'r Record>,
     ) -> Result<Option<(Vec<Draft<'r>>, Pending)>> {
         let (drafts, texts) = self.draft_group(records);
@@ -348,7 +355,8 @@ impl Ingest {
             rules: &self.profiles.of(&event.key).rules,
             shadow: self.profiles.shadow_of(&event.key).map(|shadow| &shadow.rules),
         };
-        let handled = memory::apply(self.settings(), judges, &mut batch.staged, prepared)?;
+        let settings = self.settings(event.key.tenant());
+        let handled = memory::apply(settings, judges, &mut batch.staged, prepared)?;
         for (partition, way) in &handled.copies {
             let copy = decode::forwarded(draft.record, *partition, *way, &self.options.decode);
             batch.forward(copy);
@@ -372,7 +380,7 @@ impl Ingest {
         Ok(())
     }
 
-    fn settings(&self) -> Settings<'_> {
+    fn settings(&self, tenant: &str) -> Settings<'_> {
         Settings {
             rarity: &self.rarity,
             spread: self.spread,
@@ -380,6 +388,7 @@ impl Ingest {
             forget_query_max: self.options.forget_query_max,
             history_max: self.options.history_max,
             forget: self.options.forget,
+            memories_max: self.options.memories_max.of(tenant).map(|max| max as u64),
             marks: &self.options.decode.marks,
         }
     }

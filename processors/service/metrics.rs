@@ -277,8 +277,9 @@ impl Metrics {
                 .gauge("keepsake_waiting_requests", "Requests waiting for their minimum offset"),
             over_quota: r.counters(
                 "keepsake_over_quota_total",
-                "Requests refused because their tenant or user has its share: \
-                 recalls-per-second or waiting, by reason",
+                "Requests, events and memories refused because their tenant or user has its \
+                 share: recalls-per-second, waiting, events-per-second or \
+                 memories-per-partition, by reason",
                 &["reason"],
             ),
             memories_tail: r.gauges(

@@ -1,22 +1,33 @@
-//! Limits what one tenant may ask for in a second, as token buckets that hold one second's worth.
-//! Each process counts for itself, so a tenant whose users are spread over several processes gets
-//! the sum. Time is an argument.
+//! The quotas of tenants. Limits what one tenant may ask for in a second, as token buckets that hold
+//! one second's worth; events are counted in `ingest/event_rate.rs`, memories by the kernel. Each
+//! process counts for itself, so a tenant whose users are spread over several processes gets the
+//! sum. Time is an argument.
 
 use std::collections::{BTreeMap, HashMap};
 
 /// Buckets that are kept. Beyond it the full ones go, which a new bucket equals.
 const BUCKETS_MAX: usize = 10_000;
 
+/// The limits of each quota.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quotas {
+    pub recalls_per_second: Limits,
+    pub events_per_second: Limits,
+    pub memories_per_partition: Limits,
+}
+
+/// A limit for every tenant; 0 is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Per second; 0 is no limit.
     pub standard: f64,
     pub by_tenant: BTreeMap<String, f64>,
 }
 
 impl Limits {
-    fn of(&self, tenant: &str) -> f64 {
-        self.by_tenant.get(tenant).copied().unwrap_or(self.standard)
+    /// The tenant's limit, if there is one.
+    pub fn of(&self, tenant: &str) -> Option<f64> {
+        let limit = self.by_tenant.get(tenant).copied().unwrap_or(self.standard);
+        (limit > 0.0).then_some(limit)
     }
 }
 
@@ -36,22 +47,21 @@ impl Rate {
         Rate { limits, buckets: HashMap::new() }
     }
 
-    pub fn limit(&self, tenant: &str) -> f64 {
+    /// The tenant's limit, if there is one.
+    pub fn limit(&self, tenant: &str) -> Option<f64> {
         self.limits.of(tenant)
     }
 
     /// Takes one token, or returns the milliseconds until there is one.
     pub fn take(&mut self, tenant: &str, now_ms: i64) -> Result<(), i64> {
-        let limit = self.limits.of(tenant);
-        if limit <= 0.0 {
-            return Ok(());
-        }
+        let Some(limit) = self.limits.of(tenant) else { return Ok(()) };
         let full = limit.max(1.0);
         if !self.buckets.contains_key(tenant) {
             if self.buckets.len() >= BUCKETS_MAX {
                 let limits = &self.limits;
                 self.buckets.retain(|name, bucket| {
-                    filled(*bucket, limits.of(name), now_ms) < limits.of(name).max(1.0)
+                    let limit = limits.of(name).unwrap_or(0.0);
+                    filled(*bucket, limit, now_ms) < limit.max(1.0)
                 });
             }
             self.buckets.insert(tenant.to_owned(), Bucket { tokens: full, at_ms: now_ms });

@@ -247,7 +247,7 @@ impl Recall {
             let what = format!(
                 "the tenant asks more than {} times a second (quota.recalls_per_second): ask \
                  again in {wait_ms} ms",
-                self.rate.limit(tenant)
+                self.rate.limit(tenant).unwrap_or_default()
             );
             self.metrics.over_quota("recalls-per-second");
             return vec![self.refuse(&pending, &Reject::new(RejectCode::Overloaded, what))];

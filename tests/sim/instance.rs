@@ -101,6 +101,7 @@ impl Kit {
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
             breaker: DeadLetterBreaker::new(options::breaker(&self.config)),
+            rate: options::event_rate(&self.config),
             metrics: self.metrics.clone(),
         }
     }

@@ -99,6 +99,7 @@ impl InProcess {
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
             breaker: DeadLetterBreaker::new(options::breaker(config)),
+            rate: options::event_rate(config),
             metrics: metrics.clone(),
         };
         let recall = Recall::new(

@@ -18,7 +18,8 @@ pub const EXAMPLES: &str = "\
 A redriven record has the original key, value and headers, without the headers of the dead letter, \
 and with the header keepsake-redriven: the number of redrives. An event keeps its time, a request \
 gets a new one. The dead letter stays on its topic. If the reason still applies, the records \
-become dead letters again, and more than ingest.dead_letters_in_a_row_max of them stop the service.
+become dead letters again, and more than ingest.dead_letters_in_a_row_max of them stop the service; \
+the reason overloaded never does.
 
 A run with --yes and without --reason, --partition and --offset commits its progress: later runs \
 start after that position, and --all starts from the beginning again. A run with one of these \
@@ -30,6 +31,8 @@ Examples:
   keepsake dlq redrive                                   dry run
   keepsake dlq redrive --yes                             all that no earlier run has handled
   keepsake dlq redrive --reason too-large --yes          after a limit was raised
+  keepsake dlq redrive --reason overloaded --per-second 20 --yes
+                                                         within a tenant's quota
   keepsake dlq redrive --partition 0 --offset 17 --yes   one, by its position in the list
   keepsake dlq redrive --redriven-max 3 --yes            except those that failed three times";
 
@@ -46,6 +49,9 @@ pub struct Redrive {
     /// Leave out records that were redriven this many times
     #[arg(long, value_name = "TIMES")]
     redriven_max: Option<u32>,
+    /// Send at most this many records in a second
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    per_second: Option<u32>,
     /// Include records that an earlier run has handled
     #[arg(long)]
     all: bool,
@@ -80,6 +86,7 @@ impl Redrive {
             progress: self.commits_progress().then_some(&progress),
             uncommitted: BTreeMap::new(),
             pending: 0,
+            pause: self.per_second.map_or(Duration::ZERO, |count| Duration::from_secs(1) / count),
             result: RedriveResult::default(),
         };
         reading::read(&connection, &topic, &ranges, &mut |record| {
@@ -248,6 +255,8 @@ struct RedriveRun<'a> {
     uncommitted: BTreeMap<i32, i64>,
     /// Records read since the last commit.
     pending: usize,
+    /// Pause after each sent record.
+    pause: Duration,
     result: RedriveResult,
 }
 
@@ -274,6 +283,7 @@ impl RedriveRun<'_> {
             Ok(outgoing) => {
                 if let Some(producer) = &mut self.producer {
                     producer.send(&outgoing)?;
+                    std::thread::sleep(self.pause);
                 }
                 *self.result.counts.entry(letter.reason_for_people()).or_default() += 1;
                 if self.result.rows.len() < SHOWN_MAX {

@@ -155,6 +155,7 @@ impl LoneShard {
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
             breaker: DeadLetterBreaker::new(options::breaker(&config)),
+            rate: options::event_rate(&config),
             metrics: metrics.clone(),
         };
         let recall = recall::Recall::new(

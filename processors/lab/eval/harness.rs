@@ -175,6 +175,7 @@ impl<'k> Life<'k> {
                 .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: model.spread(),
             breaker: DeadLetterBreaker::new(options::breaker(config)),
+            rate: options::event_rate(config),
             metrics: kit.metrics.clone(),
         };
         let recall = Recall::new(

@@ -9,7 +9,7 @@ use crate::links::slots;
 use crate::policy::{Asked, Links};
 use crate::prepared::Part;
 use crate::staged::Staged;
-use crate::{tenant, withheld};
+use crate::{quota, tenant, withheld};
 use domain::fault::Result;
 use domain::{Decision, Memory, MemoryId, Outcome, Remember, Scope, Update, Vector};
 use text::split::Candidate;
@@ -37,6 +37,13 @@ pub fn remember(
     {
         handled.decide(cx.decision(Outcome::Refused, why));
         return Ok(handled);
+    }
+    // Order matters: before the event goes to the other partitions, which all have to keep it then.
+    if asked.scope == Scope::Tenant
+        && !is_judged
+        && let Some(why) = quota::refusal(cx, staged)?
+    {
+        return Ok(over_quota(cx, why));
     }
     let id = MemoryId::of(cx.source(), 0);
     if asked.scope == Scope::Tenant && !tenant::has_its_turn(cx, staged, &mut handled, id) {
@@ -70,6 +77,12 @@ pub fn remember(
     if links.replaced.iter().any(|old| slots::closes(memory.valid_from, &memory.content, old)) {
         decision.outcome = Outcome::Superseded;
     }
+    if asked.scope != Scope::Tenant
+        && decision.outcome == Outcome::Kept
+        && let Some(why) = quota::refusal(cx, staged)?
+    {
+        return Ok(over_quota(cx, why));
+    }
     decision.related = links.related().collect();
     if let Some(revised) = links.revised.first().filter(|_| links.replaced.is_empty()) {
         decision.reason = revised.why.clone();
@@ -78,6 +91,11 @@ pub fn remember(
     staged.put_memory_and_vector(memory, vector);
     handled.decide(decision);
     Ok(handled)
+}
+
+fn over_quota(cx: &Context<'_>, why: String) -> Handled {
+    let decisions = vec![cx.decision(Outcome::Refused, why)];
+    Handled { decisions, over_quota: 1, ..Handled::default() }
 }
 
 /// Gives a memory with nearly the same statement the new words and their time.

@@ -13,7 +13,7 @@ use crate::reads::Reads;
 use crate::rules::Treatment;
 use crate::staged::Staged;
 use crate::straggler::newer_forgets;
-use crate::{shadow, straggler, withheld};
+use crate::{quota, shadow, straggler, withheld};
 use domain::fault::Result;
 use domain::{
     ContextTurn, Decision, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Outcome, Role, Signal,
@@ -61,8 +61,14 @@ pub fn turn(
         // Order matters: the shadow judges the state before this candidate changes it.
         let shadowed = shadow.map(|rules| shadow::judge(cx, staged, said, rules)).transpose()?;
         handled.shadows.extend(shadowed);
-        let judgement = cx.rules.policy.judge(cx, staged, said)?;
+        let mut judgement = cx.rules.policy.judge(cx, staged, said)?;
         handled.judged.push((judgement.outcome, judgement.class));
+        if judgement.outcome == Outcome::Kept
+            && let Some(why) = quota::refusal(cx, staged)?
+        {
+            (judgement.outcome, judgement.reason) = (Outcome::Refused, why);
+            handled.over_quota += 1;
+        }
         let decision = apply(cx, staged, said, judgement)?;
         last = decision.memory.filter(|_| decision.outcome != Outcome::Merged).or(last);
         handled.decide(decision);
@@ -111,7 +117,7 @@ fn apply(
         }
         return Ok(decision);
     }
-    if decision.outcome == Outcome::Dropped {
+    if matches!(decision.outcome, Outcome::Dropped | Outcome::Refused) {
         return Ok(decision);
     }
     let window = staged.window(cx.key(), cx.session())?;

@@ -68,13 +68,21 @@ pub fn check(config: &Config) -> Result<(), String> {
             "ingest.skip: \"{name}\" is no record; write partition:offset, for example \"3:1234\""
         ));
     }
-    if let Err(path) = config.quota.recalls() {
+    let quota = &config.quota;
+    if let Err(path) = quota.limits() {
         return Err(format!(
-            "{path}: is no quota; write [quota.tenants.NAME] with recalls_per_second = a number"
+            "{path}: is no quota; write [quota.tenants.NAME] with recalls_per_second, \
+             events_per_second or memories_per_partition = a number"
         ));
     }
-    if !(0.0..).contains(&config.quota.recalls_per_second) {
-        return Err("quota.recalls_per_second: must be at least 0".into());
+    for (path, value) in [
+        ("quota.recalls_per_second", quota.recalls_per_second),
+        ("quota.events_per_second", quota.events_per_second),
+        ("quota.memories_per_partition", quota.memories_per_partition),
+    ] {
+        if !(0.0..).contains(&value) {
+            return Err(format!("{path}: must be at least 0"));
+        }
     }
     config.auth.keys()?;
     if config.auth.age_ms_max < 1 {

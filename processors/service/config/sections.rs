@@ -194,14 +194,21 @@ pub struct Recall {
 #[serde(deny_unknown_fields)]
 pub struct Quota {
     pub recalls_per_second: f64,
+    pub events_per_second: f64,
+    pub memories_per_partition: f64,
     /// Nested, because TOML reads the tenant `acme.com` as a table in a table.
     pub tenants: Table,
 }
 
 impl Quota {
-    /// Returns the limits of recalls, or the path of an option that is none.
-    pub fn recalls(&self) -> Result<quota::Limits, String> {
-        let mut by_tenant = BTreeMap::new();
+    /// Returns the limits, or the path of an option that is none.
+    pub fn limits(&self) -> Result<quota::Quotas, String> {
+        let standard = |limit| quota::Limits { standard: limit, by_tenant: BTreeMap::new() };
+        let mut quotas = quota::Quotas {
+            recalls_per_second: standard(self.recalls_per_second),
+            events_per_second: standard(self.events_per_second),
+            memories_per_partition: standard(self.memories_per_partition),
+        };
         for (path, value) in leaves(&self.tenants) {
             let number = match &value {
                 Value::Integer(number) => Some(*number as f64),
@@ -209,14 +216,20 @@ impl Quota {
                 Value::String(text) => text.trim().parse().ok(),
                 _ => None,
             };
-            match (path.rsplit_once('.'), number) {
-                (Some((tenant, "recalls_per_second")), Some(number)) if number >= 0.0 => {
-                    by_tenant.insert(tenant.to_owned(), number);
-                }
-                _ => return Err(format!("quota.tenants.{path}")),
-            }
+            let number = number.filter(|number| (0.0..).contains(number));
+            let (tenant, option) = path.rsplit_once('.').unwrap_or_default();
+            let limits = match option {
+                "recalls_per_second" => Some(&mut quotas.recalls_per_second),
+                "events_per_second" => Some(&mut quotas.events_per_second),
+                "memories_per_partition" => Some(&mut quotas.memories_per_partition),
+                _ => None,
+            };
+            let (Some(limits), Some(number)) = (limits, number) else {
+                return Err(format!("quota.tenants.{path}"));
+            };
+            limits.by_tenant.insert(tenant.to_owned(), number);
         }
-        Ok(quota::Limits { standard: self.recalls_per_second, by_tenant })
+        Ok(quotas)
     }
 }
 

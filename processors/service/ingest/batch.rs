@@ -32,6 +32,9 @@ pub struct Batch<'a> {
     pub counts: Vec<Count>,
 }
 
+/// Name of the quota of memories in the metric.
+const MEMORIES: &str = "memories-per-partition";
+
 /// An occurrence for the metrics. Counted once the batch is committed, because an aborted batch is
 /// read and applied again.
 #[derive(Clone, Debug)]
@@ -41,8 +44,13 @@ pub enum Count {
     CopySkipped,
     Forwarded(Arc<str>),
     DeadLetter(RejectCode),
+    /// Refused for the quota of this name.
+    OverQuota(&'static str),
     Judged(Outcome, &'static str),
-    Shadowed { outcome: Outcome, agrees: bool },
+    Shadowed {
+        outcome: Outcome,
+        agrees: bool,
+    },
 }
 
 impl Count {
@@ -53,6 +61,7 @@ impl Count {
             Count::CopySkipped => metrics.copy_skipped(),
             Count::Forwarded(topic) => metrics.forwarded(topic),
             Count::DeadLetter(code) => metrics.dead_letter(code.as_str()),
+            Count::OverQuota(quota) => metrics.over_quota(quota),
             Count::Judged(outcome, class) => metrics.judged(*outcome, class),
             Count::Shadowed { outcome, agrees } => metrics.shadowed(*outcome, *agrees),
         }
@@ -101,6 +110,8 @@ impl<'a> Batch<'a> {
             let agrees = decision.outcome.keeps() == shadow.outcome.keeps();
             self.counts.push(Count::Shadowed { outcome: shadow.outcome, agrees });
         }
+        let over_quota = std::iter::repeat_n(Count::OverQuota(MEMORIES), handled.over_quota);
+        self.counts.extend(over_quota);
         let judged = handled.judged.iter();
         self.counts.extend(judged.map(|(outcome, class)| Count::Judged(*outcome, class)));
         for forgotten in handled.forgotten {
@@ -115,7 +126,8 @@ impl<'a> Batch<'a> {
         self.decisions.extend(handled.decisions);
     }
 
-    pub fn into_write(self, shard: Arc<Shard>, metrics: Arc<Metrics>) -> Result<Write> {
+    pub fn into_write(mut self, shard: Arc<Shard>, metrics: Arc<Metrics>) -> Result<Write> {
+        self.staged.count_live_memories()?;
         let effects = BatchChanges::encode(&shard.store, self.staged.into_changes())?;
         Ok(Write {
             effects,

@@ -41,8 +41,10 @@ impl DeadLetterBreaker {
             return Ok(());
         }
         self.counted.insert(partition, offset);
-        if reject.is_some_and(|reject| reject.code == RejectCode::Forbidden) {
-            // A stranger's records say nothing about the others, and must not stop the service.
+        let code = reject.map(|reject| reject.code);
+        if matches!(code, Some(RejectCode::Forbidden | RejectCode::Overloaded)) {
+            // The records of a stranger, or of a tenant over its quota, prove nothing about the
+            // others, and must not stop the service.
             return Ok(());
         }
         self.slide(reject.is_some());

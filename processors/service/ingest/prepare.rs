@@ -6,7 +6,9 @@ use super::Ingest;
 use super::batch::Count;
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
-use domain::{Action, Event, Forget, ForwardReason, Remember, ReplyTo, Role, Scope, Time, Vector};
+use domain::{
+    Action, Event, Forget, ForwardReason, Remember, ReplyTo, Role, Scope, Signal, Time, Vector,
+};
 use log::broker::Record;
 use log::decode::{self, Hop};
 use memory::prepared::{Sent, Withheld};
@@ -65,7 +67,7 @@ pub struct Undecided {
 impl Ingest {
     /// Prepares the next records of a group, and lists their texts in the order of the records.
     pub(super) fn draft_group<'r>(
-        &self,
+        &mut self,
         records: &mut impl Iterator<Item = &'r Record>,
     ) -> (Vec<Draft<'r>>, Vec<String>) {
         let mut drafts = Vec::new();
@@ -98,7 +100,7 @@ impl Ingest {
         Draft { record, reply, hop: None, route, counts: Vec::new(), texts: 0 }
     }
 
-    fn draft<'r>(&self, record: &'r Record) -> Draft<'r> {
+    fn draft<'r>(&mut self, record: &'r Record) -> Draft<'r> {
         if self.options.skip.contains(&(record.partition, record.offset)) {
             let what = "ingest.skip names this record";
             return self.rejected(record, Reject::new(RejectCode::Skipped, what));
@@ -117,7 +119,7 @@ impl Ingest {
     }
 
     fn route(
-        &self,
+        &mut self,
         mut event: Event,
         record: &Record,
         hop: Option<&Hop>,
@@ -153,6 +155,10 @@ impl Ingest {
         {
             return Route::Reject(reject);
         }
+        if is_first && let Err(reject) = self.may_be_applied_now(&event, record) {
+            counts.push(Count::OverQuota("events-per-second"));
+            return Route::Reject(reject);
+        }
         // The shard that forwarded a copy has counted its findings.
         self.redact(&mut event, is_first.then_some(counts));
         let profile = self.profiles.of(&event.key);
@@ -172,6 +178,36 @@ impl Ingest {
             part: if is_first { Part::First } else { Part::InOrder },
             is_home,
             is_ordered_here: way == Some(ForwardReason::ToOrder),
+        })
+    }
+
+    /// Rejects an event of a tenant over its quota. Order matters: before redaction and encoding,
+    /// which are the cost. A `forget` is a right, and the records that Keepsake writes to itself are
+    /// no cost of the tenant's choice: these are never rejected or counted.
+    fn may_be_applied_now(&mut self, event: &Event, record: &Record) -> Result<(), Reject> {
+        let tenant = event.key.tenant();
+        let Some(limit) = self.rate.limit(tenant) else { return Ok(()) };
+        let is_limited = match &event.action {
+            Action::Turn(_) | Action::Remember(_) | Action::Update(_) => true,
+            Action::Feedback { signal, .. } => *signal != Signal::Returned,
+            Action::Forget(_)
+            | Action::Prune { .. }
+            | Action::Summary { .. }
+            | Action::Revise(_)
+            | Action::Tick => false,
+        };
+        // A replay below the published offset is silent: a record refused there would be lost.
+        let shard = self.shards.get(record.partition);
+        let is_replay = shard.is_some_and(|shard| record.offset < shard.published_offset());
+        if !is_limited || is_replay {
+            return Ok(());
+        }
+        self.rate.take(tenant, record).map_err(|wait_ms| {
+            let message = format!(
+                "the tenant sends more than {limit} events a second (quota.events_per_second): \
+                 send it again in {wait_ms} ms"
+            );
+            Reject::new(RejectCode::Overloaded, message)
         })
     }
 

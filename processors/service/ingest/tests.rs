@@ -3,6 +3,7 @@
 mod faults;
 mod forgotten;
 mod poison;
+mod quota;
 mod shadow;
 mod stragglers;
 mod survival;
@@ -85,6 +86,7 @@ impl Bench {
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
             breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
+            rate: run::options::event_rate(&config),
             metrics,
         };
         Bench { ingest, next: [0; PARTITIONS as usize], dir }

@@ -80,6 +80,7 @@ impl Bench {
             rarity: Rarity::flat(),
             spread: CosineScale::STANDARD,
             breaker: DeadLetterBreaker::new(run::options::breaker(&config)),
+            rate: run::options::event_rate(&config),
             metrics: metrics.clone(),
         };
         let session = model.session().expect("the hash model has no files");

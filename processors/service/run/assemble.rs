@@ -193,6 +193,7 @@ impl Service {
                 .map_or_else(Rarity::flat, |words| Rarity::from_vocabulary(&words)),
             spread: models.encoder.spread(),
             breaker: DeadLetterBreaker::new(options::breaker(config)),
+            rate: options::event_rate(config),
             metrics: parts.metrics.clone(),
         };
         let events = config.topics.events();

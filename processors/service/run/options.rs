@@ -2,6 +2,8 @@
 
 use super::{http, marks, replier, reply_topics};
 use crate::config::{Config, DurabilityMode};
+use crate::ingest::event_rate::EventRate;
+use crate::quota::Quotas;
 use crate::{compact, ingest, recall};
 use log::decode;
 use memory::straggler::ForgetLimits;
@@ -145,11 +147,21 @@ pub fn ingest(config: &Config) -> ingest::Options {
             remember_ms: i64::try_from(config.forget.remember_ms).unwrap_or(i64::MAX),
             remembered_max: config.forget.remembered_max,
         },
+        memories_max: quotas(config).memories_per_partition,
         erasures: ingest::erasures::Options {
             topic: config.topics.erasures(),
             places: ingest::erasures::places(config),
         },
     }
+}
+
+/// The limits of tenants.
+fn quotas(config: &Config) -> Quotas {
+    config.quota.limits().unwrap_or_default()
+}
+
+pub fn event_rate(config: &Config) -> EventRate {
+    EventRate::new(quotas(config).events_per_second)
 }
 
 pub fn breaker(config: &Config) -> ingest::breaker::Limits {
@@ -174,7 +186,7 @@ pub fn recall(config: &Config) -> recall::Options {
         waiting_tenant_max: config.recall.waiting_tenant_max,
         ready_max: config.recall.ready_max,
         ready_bytes_max: config.recall.ready_bytes_max,
-        rate: config.quota.recalls().unwrap_or_default(),
+        rate: quotas(config).recalls_per_second,
         silence_ms: config.ingest.silence_ms,
         returned: recall::returned::Options {
             events: config.topics.events(),

@@ -7,6 +7,7 @@ use domain::fault::Result;
 use domain::{Memory, MemoryId, Position, UserKey, Vector};
 use memory::reads::{CONTEXT_TURNS, ContextWindow, GateState};
 use memory::staged::{StagedChanges, UserChanges, WindowChange};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The bytes of a batch, and the decoded records that the next batch will probably read.
@@ -15,6 +16,8 @@ pub struct EncodedBatch {
     pub changes: Changes,
     pub windows: Vec<(Vec<u8>, Arc<ContextWindow>)>,
     pub gates: Vec<(Vec<u8>, Arc<GateState>)>,
+    /// Number of live memories behind the batch, of each tenant whose memories are limited.
+    pub live: BTreeMap<String, u64>,
 }
 
 /// A memory that the batch put, and the stored memory that it replaces, if its vector stays.
@@ -39,6 +42,7 @@ pub fn encode(
 ) -> Result<(EncodedBatch, TouchedMemories)> {
     let mut batch =
         Batch { below, finished: EncodedBatch::default(), touched: TouchedMemories::default() };
+    batch.finished.live = staged.live;
     for (partition, offset) in staged.vias {
         batch.put(keys::via(partition), format::offset_bytes(offset));
     }

@@ -191,6 +191,16 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
     Ok(Some(memory))
 }
 
+/// True if the record holds a memory that no newer value has superseded.
+pub fn is_live(bytes: &[u8]) -> Result<bool> {
+    let Parts { memory, .. } = split(bytes)?;
+    if memory.is_empty() {
+        return Ok(false);
+    }
+    let (record, _): (MemoryV1<'_>, _) = taken(memory)?;
+    Ok(record.valid_to.is_none())
+}
+
 /// Decodes one part and returns the bytes behind.
 fn taken<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
     postcard::take_from_bytes(bytes).map_err(|fault| unreadable(fault.to_string()))

@@ -193,6 +193,17 @@ pub fn is_memory(bytes: &[u8]) -> bool {
     user_of(bytes).is_some_and(|key| bytes[user(&key).len()..].first() == Some(&MEMORY))
 }
 
+/// The prefix of all records of a tenant.
+pub fn tenant(name: &str) -> Vec<u8> {
+    [name.as_bytes(), b"/"].concat()
+}
+
+/// The tenant, from the key of a memory.
+pub fn tenant_of_memory(bytes: &[u8]) -> Option<&str> {
+    let tenant = bytes.split(|byte| *byte == b'/').next()?;
+    std::str::from_utf8(tenant).ok().filter(|_| is_memory(bytes))
+}
+
 /// The id in the key of a memory. Limit: another key may happen to look like one, so the result
 /// only serves to drop cached memories.
 pub fn id_of_memory(bytes: &[u8]) -> Option<MemoryId> {

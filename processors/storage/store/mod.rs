@@ -14,6 +14,7 @@ pub mod disk;
 mod encode;
 pub(crate) mod format;
 pub(crate) mod keys;
+mod live;
 mod memory_cache;
 mod reads;
 pub mod records;
@@ -30,6 +31,7 @@ pub use records::{Changes, InMemory, Rewritten};
 use disk::{NotOpened, SledRecords};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
+use live::LiveCounts;
 use log::clock::{Clock, SystemClock};
 use memory::Reads;
 use memory::staged::StagedChanges;
@@ -96,6 +98,7 @@ pub struct Store {
     identity: Identity,
     user_cache: UserCache,
     memory_cache: MemoryCache,
+    live: LiveCounts,
     applied: AtomicI64,
     changelog: Option<ChangelogPosition>,
     /// All records are of an older format so far.
@@ -210,6 +213,7 @@ impl Store {
             identity: identity.clone(),
             user_cache,
             memory_cache,
+            live: LiveCounts::default(),
             applied: AtomicI64::new(applied),
             changelog,
             is_older: AtomicBool::new(is_older),
@@ -238,7 +242,7 @@ impl Store {
     /// agree after any crash. The first batch in a newer format writes the identity anew, so that
     /// an older program stops there.
     pub fn apply(&self, batch: EncodedBatch, mark: Checkpoint) -> Result<()> {
-        let EncodedBatch { mut changes, windows, gates } = batch;
+        let EncodedBatch { mut changes, windows, gates, live } = batch;
         let Checkpoint { applied, changelog } = mark;
         changes.put(keys::applied(), format::offset_bytes(applied));
         if let Some(ChangelogPosition { offset, at }) = changelog {
@@ -256,6 +260,7 @@ impl Store {
         self.is_older.store(false, Ordering::Release);
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
         self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
+        self.live.applied(changes.records.keys().map(Vec::as_slice), live);
         self.applied.store(applied, Ordering::Release);
         Ok(())
     }
@@ -278,6 +283,7 @@ impl Store {
         if holds_erasure(changes) {
             self.note_erased()?;
         }
+        self.live.forget();
         self.records.apply_each(changes)
     }
 

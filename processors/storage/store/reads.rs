@@ -77,6 +77,20 @@ impl Reads for Store {
         Ok(ids)
     }
 
+    fn stored_live_memories(&self, tenant: &str) -> Result<u64> {
+        self.live.get_or_count(tenant, || {
+            let mut count = 0;
+            let prefix = keys::tenant(tenant);
+            self.each(&prefix, &mut |rest, value| {
+                let is_memory = keys::is_memory(&[&prefix, rest].concat());
+                count += u64::from(is_memory && format::is_live(value)?);
+                Ok(true)
+            })
+            .map_err(|fault| fault.about(format!("counts the memories of tenant {tenant}")))?;
+            Ok(count)
+        })
+    }
+
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {
         let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
         format::vector(&bytes)

@@ -1,0 +1,18 @@
+//! Refuses a new memory of a tenant that has as many on this shard as its quota allows. What adds
+//! none goes on: merges, new values of a fact, updates, and the summaries that Keepsake writes.
+
+use crate::context::Context;
+use crate::staged::Staged;
+use domain::fault::Result;
+
+/// Why the tenant may have no further memory, or `None`.
+pub fn refusal(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<String>> {
+    let Some(max) = cx.settings.memories_max else { return Ok(None) };
+    let count = staged.live_memories(cx.key().tenant())?;
+    Ok((count >= max).then(|| {
+        format!(
+            "the tenant has {count} memories on this partition, and \
+             quota.memories_per_partition allows {max}: forget some, or raise the quota"
+        )
+    }))
+}
