@@ -134,6 +134,11 @@ impl Client {
         self.producer.send(&outgoing)
     }
 
+    /// The partition of the replies topic that this client reads.
+    pub fn reply_partition(&self) -> i32 {
+        self.reply_partition
+    }
+
     pub fn flush(&mut self) -> Result<()> {
         self.producer.flush(Duration::from_secs(30))
     }
