@@ -5,7 +5,8 @@
 //! some 30,000 short records, stands before every newer record of the others. Here each partition
 //! has a queue of its own, and each call of [`Turns::poll`] goes on with the next of them.
 //!
-//! Rebalances, errors and commits stay in the queue of the consumer, which is looked at first.
+//! Rebalances, errors and commits stay in the queue of the consumer, which is looked at once before
+//! each round over the partitions.
 
 use super::consumer::ConsumerCallbacks;
 use domain::fault::Result;
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 
 pub struct Turns {
     queues: Vec<PartitionQueue<ConsumerCallbacks>>,
-    /// Place in `queues` of the partition whose turn it is.
-    next: usize,
+    /// Number of `queues` that have not had their turn in this round.
+    waiting: usize,
     /// Number of assignments at which `queues` was made.
     assignments: u64,
     /// Gets an entry when a queue that was empty has a record.
@@ -34,7 +35,7 @@ impl Turns {
         let (filled, is_filled) = sync_channel(1);
         let of_consumer = filled.clone();
         consumer.set_nonempty_callback(move || wake(&of_consumer));
-        Turns { queues: Vec::new(), next: 0, assignments: 0, filled, is_filled }
+        Turns { queues: Vec::new(), waiting: 0, assignments: 0, filled, is_filled }
     }
 
     /// Returns what the next queue holds, or waits until one of them holds something.
@@ -47,17 +48,25 @@ impl Turns {
     ) -> Result<Polled> {
         let until = Instant::now() + wait;
         loop {
-            match polled(consumer.poll(Duration::ZERO))? {
-                Polled::Nothing if self.follow(consumer, topic) => return Ok(Polled::Nothing),
-                Polled::Nothing => {}
-                found => return Ok(found),
-            }
-            for _ in 0..self.queues.len() {
-                self.next = (self.next + 1) % self.queues.len();
-                match polled(self.queues[self.next].poll(Duration::ZERO))? {
+            // Those that had their turn in an earlier call may hold records by now.
+            let is_whole_round = self.waiting == 0;
+            if is_whole_round {
+                match polled(consumer.poll(Duration::ZERO))? {
+                    Polled::Nothing if self.follow(consumer, topic) => return Ok(Polled::Nothing),
                     Polled::Nothing => {}
                     found => return Ok(found),
                 }
+                self.waiting = self.queues.len();
+            }
+            while self.waiting > 0 {
+                self.waiting -= 1;
+                match polled(self.queues[self.waiting].poll(Duration::ZERO))? {
+                    Polled::Nothing => {}
+                    found => return Ok(found),
+                }
+            }
+            if !is_whole_round {
+                continue;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || self.is_filled.recv_timeout(left).is_err() {
@@ -85,7 +94,7 @@ impl Turns {
             queue.set_nonempty_callback(move || wake(&filled));
             self.queues.push(queue);
         }
-        self.next = 0;
+        self.waiting = 0;
         self.assignments = assignments;
         true
     }

@@ -3,7 +3,9 @@
 //! they were stored. `Neighbours` is implemented by the vector index.
 
 use domain::fault::Result;
-use domain::{ContextTurn, Memory, MemoryId, Position, Time, UserKey, UserWordCounts, Vector};
+use domain::{
+    ContextTurn, Memory, MemoryId, Position, Role, Time, UserKey, UserWordCounts, Vector,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,6 +45,14 @@ pub enum Forgot {
     Query(Vec<Vec<u64>>),
     /// The words of an erased memory.
     Text(u64),
+}
+
+/// Who said a memory, and its vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spoken {
+    pub role: Role,
+    pub speaker: Option<String>,
+    pub vector: Option<Vector>,
 }
 
 /// The memory that holds the current value of a slot.
@@ -117,6 +127,9 @@ pub trait Reads {
     fn memory_ids(&self, key: &UserKey) -> Result<Vec<MemoryId>>;
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>>;
+
+    /// Who said a memory, and its vector, without decoding the rest.
+    fn spoken(&self, key: &UserKey, id: MemoryId) -> Result<Option<Spoken>>;
 
     /// The number of the tenant's memories on this shard that no newer value has superseded. May
     /// read all of them when first called.

@@ -7,7 +7,7 @@
 
 use super::reads::{
     ContextWindow, ForgetMark, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore,
-    Session, SlotHolder, Slots, StagedVectors,
+    Session, SlotHolder, Slots, Spoken, StagedVectors,
 };
 use crate::live::{LiveCount, is_live};
 use domain::fault::Result;
@@ -388,6 +388,16 @@ impl Reads for Staged<'_> {
             }
         }
         Ok(ids.into_iter().collect())
+    }
+
+    fn spoken(&self, key: &UserKey, id: MemoryId) -> Result<Option<Spoken>> {
+        let is_staged =
+            |user: &UserChanges| user.memories.contains_key(&id) || user.vectors.contains_key(&id);
+        if !self.staged(key).is_some_and(is_staged) {
+            return self.below.spoken(key, id);
+        }
+        let Some(Memory { role, speaker, .. }) = self.memory(key, id)? else { return Ok(None) };
+        Ok(Some(Spoken { role, speaker, vector: self.vector(key, id)? }))
     }
 
     fn stored_live_memories(&self, tenant: &str) -> Result<u64> {

@@ -26,7 +26,7 @@ use service::recall;
 use service::run::options;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use storage::home::Home;
 use text::Rarity;
 use uuid::Uuid;
@@ -95,6 +95,7 @@ impl ScaleBench {
             report.latency("recall_of_another", &first);
         }
         report.figure("memories_count", memories);
+        report.figure("count_a_memory_ns", shard.count()?.as_secs_f64() * 1e9 / memories);
         report.figure("resident_a_memory_bytes", resident);
         report.figure("disk_a_memory_bytes", disk_bytes(&dir.path)? as f64 / memories);
         if self.one > 0 {
@@ -198,6 +199,15 @@ impl LoneShard {
             }
         }
         self.shards.all().iter().try_for_each(|shard| shard.settle().map(drop))
+    }
+
+    /// Times the first count of a tenant's memories, which `quota.memories_per_partition` needs.
+    fn count(&self) -> Result<Duration> {
+        let began = Instant::now();
+        for shard in self.shards.all() {
+            shard.store.live_memories("default")?;
+        }
+        Ok(began.elapsed())
     }
 
     fn ask(

@@ -46,17 +46,23 @@ pub struct Statement<'a> {
 
 /// Returns the memories that are probably revised, the most probable first.
 pub fn revised(cx: &Context<'_>, staged: &Staged<'_>, new: Statement<'_>) -> Result<Vec<Revised>> {
-    let same_person = memories_of_person(cx, staged, &new)?;
+    let same_person = vectors_of_person(cx, staged, &new)?;
     let centre = Centre::of(same_person.iter().map(|(_, vector)| vector));
-    let from_centre = centre.from(new.vector);
-    let cosines: Vec<f32> =
-        same_person.iter().map(|(_, vector)| cosine(&from_centre, &centre.from(vector))).collect();
+    let from_centre: Vec<f32> = centre.subtracted_from(new.vector).collect();
+    let cosines = centre.cosines(&from_centre, same_person.iter().map(|(_, vector)| vector));
     let nearness = nearness(&cosines);
-    let mut earlier: Vec<(Memory, f32)> =
-        same_person.into_iter().map(|(memory, _)| memory).zip(cosines).collect();
-    earlier.retain(|(memory, _)| is_open(cx, memory) && !new.closed.contains(&memory.id));
-    earlier.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
-    earlier.truncate(COMPARED_MAX);
+    let mut nearest: Vec<(MemoryId, f32)> =
+        same_person.iter().map(|(id, _)| *id).zip(cosines).collect();
+    nearest.retain(|(id, _)| !new.closed.contains(id));
+    nearest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let mut earlier: Vec<(Memory, f32)> = Vec::new();
+    for (id, cosine) in nearest {
+        if earlier.len() == COMPARED_MAX {
+            break;
+        }
+        let memory = staged.memory(cx.key(), id)?;
+        earlier.extend(memory.filter(|memory| is_open(cx, memory)).map(|memory| (memory, cosine)));
+    }
     let before: Vec<EarlierStatement<'_>> = earlier
         .iter()
         .enumerate()
@@ -179,20 +185,20 @@ fn release(cx: &Context<'_>, staged: &mut Staged<'_>, id: MemoryId, by: MemoryId
     Ok(())
 }
 
-/// Reads the neighbours of the same person with their vectors: the nearest, and an even sample of
-/// the others.
-fn memories_of_person(
+/// Reads the vectors of neighbours of the same person: of the nearest, and of an even sample of the
+/// others.
+fn vectors_of_person(
     cx: &Context<'_>,
     staged: &Staged<'_>,
     new: &Statement<'_>,
-) -> Result<Vec<(Memory, Vector)>> {
+) -> Result<Vec<(MemoryId, Vector)>> {
     let (nearest, others) = new.near.split_at(new.near.len().min(READ_MAX));
     let sample = others.iter().step_by(others.len().div_ceil(SAMPLED).max(1));
     let mut found = Vec::new();
     for (id, _) in nearest.iter().chain(sample) {
-        let Some(memory) = staged.memory(cx.key(), *id)? else { continue };
-        if memory.role == new.role && memory.speaker.as_deref() == new.speaker {
-            found.extend(staged.vector(cx.key(), *id)?.map(|vector| (memory, vector)));
+        let Some(spoken) = staged.spoken(cx.key(), *id)? else { continue };
+        if spoken.role == new.role && spoken.speaker.as_deref() == new.speaker {
+            found.extend(spoken.vector.map(|vector| (*id, vector)));
         }
     }
     Ok(found)
@@ -228,18 +234,25 @@ impl Centre {
         Centre(sum)
     }
 
-    fn from(&self, vector: &Vector) -> Vec<f32> {
+    fn subtracted_from(&self, vector: &Vector) -> impl Iterator<Item = f32> {
         let exact = vector.values.iter().map(|value| vector.scale * f32::from(*value));
         let centre = self.0.iter().copied().chain(std::iter::repeat(0.0));
-        exact.zip(centre).map(|(part, centre)| part - centre).collect()
+        exact.zip(centre).map(|(part, centre)| part - centre)
     }
-}
 
-fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    fn dot(a: &[f32], b: &[f32]) -> f32 {
-        a.iter().zip(b).map(|(x, y)| x * y).sum()
+    /// The cosine of each vector to `new`, the mean subtracted from both.
+    fn cosines<'v>(&self, new: &[f32], vectors: impl Iterator<Item = &'v Vector>) -> Vec<f32> {
+        let of_new: f32 = new.iter().map(|part| part * part).sum();
+        let cosine = |vector| {
+            let (mut both, mut of_old) = (0.0, 0.0);
+            for (new, old) in new.iter().zip(self.subtracted_from(vector)) {
+                both += new * old;
+                of_old += old * old;
+            }
+            both / (of_new * of_old).sqrt().max(f32::EPSILON)
+        };
+        vectors.map(cosine).collect()
     }
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f32::EPSILON)
 }
 
 /// Links a memory to one that it probably revises. Both stay open, and recall shows the newer first.

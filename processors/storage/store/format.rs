@@ -27,7 +27,7 @@ use domain::{
     ContextTurn, Kind, Memory, MemoryId, NeighbourTurn, NeighbourTurns, Position, Revision, Role,
     Scope, Surprise, Time, UserKey, UserWordCounts, Vector,
 };
-use memory::reads::{ForgetMark, Forgot, GateState, SeenBefore, Session, SlotHolder};
+use memory::reads::{ForgetMark, Forgot, GateState, SeenBefore, Session, SlotHolder, Spoken};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -199,6 +199,21 @@ pub fn is_live(bytes: &[u8]) -> Result<bool> {
     }
     let (record, _): (MemoryV1<'_>, _) = taken(memory)?;
     Ok(record.valid_to.is_none())
+}
+
+/// Who said a memory, and its vector. `None` if the record holds only a vector.
+pub fn spoken(bytes: &[u8]) -> Result<Option<Spoken>> {
+    let Parts { vector, memory, .. } = split(bytes)?;
+    if memory.is_empty() {
+        return Ok(None);
+    }
+    let (record, _): (MemoryV1<'_>, _) = taken(memory)?;
+    let vector = Some(signed(&vector)).filter(|vector| !vector.is_empty());
+    Ok(Some(Spoken {
+        role: choice_at(&ROLES, record.role)?,
+        speaker: record.speaker.map(str::to_owned),
+        vector,
+    }))
 }
 
 /// Decodes one part and returns the bytes behind.

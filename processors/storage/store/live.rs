@@ -45,6 +45,11 @@ impl LiveCounts {
         self.counts.lock().clear();
     }
 
+    #[cfg(test)]
+    pub fn known(&self, tenant: &str) -> Option<u64> {
+        self.counts.lock().get(tenant).copied()
+    }
+
     fn insert(&self, counted: impl IntoIterator<Item = (String, u64)>) {
         let mut counts = self.counts.lock();
         counts.extend(counted);

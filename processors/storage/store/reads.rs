@@ -8,7 +8,7 @@ use domain::fault::{Fault, Result};
 use domain::{Memory, MemoryId, UserKey, Vector};
 use memory::reads::{
     CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session, SlotHolder,
-    Slots,
+    Slots, Spoken,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +36,22 @@ impl Store {
             }
         })?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// The number of the tenant's memories that no newer value has superseded. The first call for a
+    /// tenant reads all of them.
+    pub fn live_memories(&self, tenant: &str) -> Result<u64> {
+        self.live.get_or_count(tenant, || {
+            let mut count = 0;
+            let prefix = keys::tenant(tenant);
+            self.each(&prefix, &mut |rest, value| {
+                let is_memory = keys::is_memory(&[&prefix, rest].concat());
+                count += u64::from(is_memory && format::is_live(value)?);
+                Ok(true)
+            })
+            .map_err(|fault| fault.about(format!("counts the memories of tenant {tenant}")))?;
+            Ok(count)
+        })
     }
 
     /// The user's vectors in the order of the ids.
@@ -77,18 +93,14 @@ impl Reads for Store {
         Ok(ids)
     }
 
+    fn spoken(&self, key: &UserKey, id: MemoryId) -> Result<Option<Spoken>> {
+        let Some(bytes) = self.record(&keys::memory(key, id))? else { return Ok(None) };
+        format::spoken(&bytes)
+            .map_err(|fault| fault.about(format!("reads the speaker of memory {id} of {key}")))
+    }
+
     fn stored_live_memories(&self, tenant: &str) -> Result<u64> {
-        self.live.get_or_count(tenant, || {
-            let mut count = 0;
-            let prefix = keys::tenant(tenant);
-            self.each(&prefix, &mut |rest, value| {
-                let is_memory = keys::is_memory(&[&prefix, rest].concat());
-                count += u64::from(is_memory && format::is_live(value)?);
-                Ok(true)
-            })
-            .map_err(|fault| fault.about(format!("counts the memories of tenant {tenant}")))?;
-            Ok(count)
-        })
+        self.live_memories(tenant)
     }
 
     fn vector(&self, key: &UserKey, id: MemoryId) -> Result<Option<Vector>> {

@@ -979,3 +979,78 @@ fn the_cached_records_of_a_user_follow_every_batch() {
         );
     });
 }
+
+fn id(number: i64) -> MemoryId {
+    MemoryId::of(&Position { topic: "keepsake.events".into(), partition: 3, offset: number }, 0)
+}
+
+#[test]
+fn the_speaker_of_a_memory_is_read_as_the_memory_is() {
+    on_both(|store| {
+        let key = UserKey::new("acme", "zoe").unwrap();
+        let ids = [1, 2, 3].map(id);
+        let one = |id: MemoryId, speaker: Option<&str>| Memory {
+            id,
+            key: key.clone(),
+            speaker: speaker.map(str::to_owned),
+            role: Role::Assistant,
+            ..memory_of(&key, 7, "hello")
+        };
+        let vector = Vector::of(&[0.6, 0.8]);
+        write(store, 7, |staged| {
+            staged.put_memory_and_vector(one(ids[0], Some("Kim")), &vector);
+            staged.put_memory(one(ids[1], None));
+        });
+        let mut staged = staged(store);
+        for reads in [store as &dyn Reads, &staged] {
+            for id in &ids {
+                let spoken = reads.spoken(&key, *id).unwrap();
+                let found = reads.memory(&key, *id).unwrap();
+                assert_eq!(spoken.is_some(), found.is_some());
+                let Some((spoken, found)) = spoken.zip(found) else { continue };
+                assert_eq!((spoken.role, spoken.speaker), (found.role, found.speaker));
+                assert_eq!(spoken.vector, reads.vector(&key, *id).unwrap());
+            }
+        }
+        staged.put_memory(one(ids[0], Some("Tom")));
+        let spoken = staged.spoken(&key, ids[0]).unwrap().unwrap();
+        assert_eq!((spoken.speaker.as_deref(), spoken.vector), (Some("Tom"), Some(vector)));
+    });
+}
+
+#[test]
+fn live_memories_are_counted_whether_a_batch_counts_or_not() {
+    on_both(|store| {
+        let zoe = UserKey::new("acme", "zoe").unwrap();
+        let others = [UserKey::new("acme", "ben").unwrap(), UserKey::new("acm", "zoe").unwrap()];
+        let put = |staged: &mut Staged<'_>, key: &UserKey, n: i64, valid_to: Option<Time>| {
+            staged.put_memory(Memory {
+                id: id(n),
+                key: key.clone(),
+                valid_to,
+                ..memory_of(key, 7, "hello")
+            });
+        };
+        assert_eq!(store.live_memories("acme").unwrap(), 0);
+        write(store, 7, |staged| {
+            put(staged, &zoe, 1, None);
+            put(staged, &zoe.tenant_key(), 2, None);
+            put(staged, &others[0], 3, Some(Time(5)));
+            put(staged, &others[1], 4, None);
+        });
+        assert_eq!(store.live_memories("acme").unwrap(), 2, "the batch counted nothing");
+        write(store, 8, |staged| {
+            assert_eq!(staged.live_memories("acme").unwrap(), 2);
+            put(staged, &others[0], 5, None);
+            assert_eq!(staged.live_memories("acme").unwrap(), 3);
+            put(staged, &others[0], 3, None);
+            staged.forget_user(&zoe).unwrap();
+            assert_eq!(staged.live_memories("acme").unwrap(), 3);
+            staged.remove_memory(&others[0], id(5)).unwrap();
+            staged.count_live_memories().unwrap();
+        });
+        assert_eq!(store.live.known("acme"), Some(2), "no scan is needed");
+        store.live.forget();
+        assert_eq!(store.live_memories("acme").unwrap(), 2, "and a scan finds the same");
+    });
+}
