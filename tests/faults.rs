@@ -19,6 +19,8 @@ on_kafka! {
     a_deleted_topic_stops_the_service_with_topic_missing
     added_partitions_stop_the_service_with_partitions_differ
     events_lost_to_retention_stop_the_service_with_events_gone
+    memories_lost_to_retention_stop_the_service_with_changelog_incomplete
+    a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared
     a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured
     a_damaged_store_whose_events_are_gone_stops_the_service_each_time
     a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost
@@ -144,6 +146,53 @@ fn events_lost_to_retention_stop_the_service_with_events_gone() {
     assert_eq!(ada.list().len(), 1, "memories of earlier events are kept");
     ada.turn("I moved to Porto last week.");
     skipped.stop();
+}
+
+/// The topic was set to delete for a while, and the disk is lost afterwards.
+fn memories_lost_to_retention_stop_the_service_with_changelog_incomplete() {
+    let (place, mut child, client) = started(&[]);
+    let ada = client.user("faults", "ada");
+    ada.turn("I live in Lisbon");
+    let admin = Admin::of(kafka::servers());
+    admin.set(&client.topic("memories"), "cleanup.policy", "delete");
+    admin.truncate(&client.topic("memories"), 3);
+    admin.set(&client.topic("memories"), "cleanup.policy", "compact");
+    ada.turn("My sister works as a baker.");
+    assert_eq!(ada.list().len(), 2);
+    child.signal("-TERM");
+    assert!(child.wait().success());
+    let elsewhere = Place { dir: place.dir.with_extension("elsewhere"), ..place.clone() };
+    assert_stops(&mut Child::start(&elsewhere), 3, "changelog-incomplete");
+    assert_stops(&mut Child::start(&elsewhere), 3, "changelog-incomplete");
+
+    // The store of the first process still has everything.
+    Running::at(place).stop();
+
+    let accepted = Running::at(elsewhere.with("store.accept_incomplete", "true"));
+    assert!(!ada.list().is_empty(), "what is there counts");
+    ada.turn("I moved to Porto last week.");
+    accepted.stop();
+    let again = Place { dir: elsewhere.dir.with_extension("again"), ..elsewhere };
+    Running::at(again).stop();
+}
+
+fn a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared() {
+    let (place, mut child, client) = started(&[]);
+    let ada = client.user("faults", "ada");
+    ada.turn("I live in Lisbon");
+    let ours = place.config().kafka.group_id.clone();
+    let other = Place { dir: place.dir.with_extension("other"), ..place.clone() }
+        .with("kafka.group_id", "another-group");
+    assert_stops(&mut Child::start(&other), 3, "changelog-shared");
+    child.signal("-TERM");
+    assert!(child.wait().success());
+
+    let renamed = other.with("kafka.former_group_ids", &format!("[\"{ours}\"]"));
+    let running = Running::at(renamed);
+    assert_eq!(ada.list().len(), 1);
+    ada.turn("I moved to Porto last week.");
+    running.stop();
+    assert_stops(&mut Child::start(&place), 3, "changelog-shared");
 }
 
 fn a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured() {

@@ -10,7 +10,7 @@ use memory::Reads;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use storage::changelog::{META, STATE_HEADER, applied_of, is_signing_key, named};
+use storage::changelog::{META, STATE_HEADER, is_signing_key, meta_of, named};
 use storage::index::{self, Index, VectorBlocks};
 use storage::store::{self, Changes, Checkpoint, EncodedBatch, Identity, Store};
 
@@ -70,7 +70,8 @@ fn folded(lines: &str, identity: &Identity) -> (Store, i64) {
         }
         if name == META {
             let value = record["value"].to_string();
-            applied = applied_of(value.as_bytes(), identity).expect("a meta record of this shard");
+            let meta = meta_of(value.as_bytes(), identity).expect("a meta record of this shard");
+            applied = meta.applied;
         } else if let Some(state) = record["state"].as_str() {
             let bytes = hex::decode(state).expect("a sample has states in hex");
             changes.put(named(name.into()).expect("a known name"), bytes);

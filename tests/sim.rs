@@ -21,6 +21,7 @@ use interruptions::Interruptions;
 use log::broker::{Broker, OutgoingRecord};
 use log::clock::{Clock, ManualClock};
 use parking_lot::Mutex;
+use service::metrics::Metrics;
 use simulated::{Cluster, InjectedFault};
 use std::ops::Range;
 use std::sync::Arc;
@@ -213,11 +214,118 @@ fn transactions_that_never_commit_stop_the_process_by_name() {
     assert!((5..15).contains(&minutes), "it stops after {minutes} minutes");
 }
 
-const BUGS: [Bug; 13] = [
+/// A world without faults, in which a test starts processes by name.
+struct CalmWorld {
+    cluster: Cluster,
+    clock: ManualClock,
+}
+
+impl CalmWorld {
+    fn new(kit: &Kit) -> CalmWorld {
+        let clock = ManualClock::at(Time(stream::NOON_MS));
+        let cluster = Cluster::with_clock(Arc::new(clock.clone()));
+        let topics = &kit.config.topics;
+        for topic in [topics.events(), topics.memories(), topics.decisions(), topics.dead_letters()]
+        {
+            cluster.create(&topic, stream::PARTITIONS);
+        }
+        CalmWorld { cluster, clock }
+    }
+
+    /// Starts a process with an empty disk and restores its shards.
+    fn start(&self, kit: &Kit, name: &'static str, bug: Option<Bug>) -> Process {
+        let mut process = Process::start(&StartOptions {
+            kit,
+            cluster: &self.cluster,
+            clock: &self.clock,
+            name,
+            transactional_id: name,
+            home: &MemoryHome::default(),
+            batch_records_max: 16,
+            batches_lost: 0,
+            interruptions: &Interruptions::to(name, &self.cluster),
+            bug,
+        })
+        .expect("the cluster has the topics");
+        process.round().expect("the group assigns the partitions");
+        while process.restore().is_some() {}
+        process
+    }
+
+    fn remember(&self, kit: &Kit, content: &str) {
+        let event = serde_json::json!({"type": "remember", "user": "ada", "content": content});
+        let record = OutgoingRecord {
+            topic: kit.config.topics.events(),
+            partition: Some(0),
+            value: Some(event.to_string().into_bytes()),
+            ..OutgoingRecord::default()
+        };
+        let mut producer = self.cluster.connect("client").producer("client").expect("it is alive");
+        producer.send(&record).expect("the topic exists");
+    }
+}
+
+/// One process writes, and another with an empty disk restores.
+fn restored_after(bug: Option<Bug>, accept_incomplete: bool) -> (Result<(), Fault>, Arc<Metrics>) {
+    let mut kit = Kit::new();
+    kit.config.store.accept_incomplete = accept_incomplete;
+    let world = CalmWorld::new(&kit);
+    let mut writer = world.start(&kit, "ann", bug);
+    for content in [
+        "The blue key opens the shed.",
+        "My sister works as a baker.",
+        "We use Postgres for the billing service.",
+        "The office door is green.",
+    ] {
+        world.remember(&kit, content);
+        (0..3).for_each(|_| writer.round().expect("nothing fails"));
+    }
+    writer.stop();
+    let reader = world.start(&kit, "bob", None);
+    (reader.shards.fault(), kit.metrics)
+}
+
+/// The process that lost the record goes on unharmed, and no reader of the topic could see it: only
+/// the digest shows it.
+#[test]
+fn a_record_that_vanishes_from_the_changelog_is_found_by_the_restore() {
+    let (sound, metrics) = restored_after(None, false);
+    sound.expect("nothing is lost");
+    assert!(metrics.page().contains("keepsake_restores_total{proof=\"equal\"}"));
+
+    let (stopped, _) = restored_after(Some(Bug::ARecordVanishes), false);
+    let Err(Fault::Stop(stop)) = stopped else { panic!("the restore takes it: {stopped:?}") };
+    assert_eq!(stop.name, StopName::ChangelogIncomplete);
+    assert!(stop.what.contains("store.accept_incomplete"), "{}", stop.what);
+
+    let (accepted, metrics) = restored_after(Some(Bug::ARecordVanishes), true);
+    accepted.expect("the operator accepts what is there");
+    assert!(metrics.page().contains("keepsake_restores_total{proof=\"accepted\"} 1"));
+}
+
+/// Neither meets a record of the other in its restore: the topics were empty.
+#[test]
+fn two_groups_that_begin_together_stop_at_the_first_batch_of_the_second() {
+    let kit = Kit::new();
+    let mut other = Kit::new();
+    other.config.kafka.group_id = "another".into();
+    let world = CalmWorld::new(&kit);
+    let mut one = world.start(&kit, "ann", None);
+    let mut two = world.start(&other, "bob", None);
+    world.remember(&kit, "The blue key opens the shed.");
+    let rounds = (0..6).map(|n| if n % 2 == 0 { one.round() } else { two.round() });
+    let stopped = rounds.filter_map(Result::err).next();
+    let Some(Fault::Stop(stop)) = stopped else { panic!("both go on: {stopped:?}") };
+    assert_eq!(stop.name, StopName::ChangelogShared);
+    assert!(stop.what.contains("\"keepsake\"") && stop.what.contains("\"another\""), "{stop:?}");
+}
+
+const BUGS: [Bug; 14] = [
     Bug::UnknownIsCommitted,
     Bug::UnknownIsAborted,
     Bug::MetaOfTheBatchBefore,
     Bug::NoTombstones,
+    Bug::ARecordVanishes,
     Bug::ForgottenIsWrittenAgain,
     Bug::NoForwardedOffsets,
     Bug::BroadcastMissesAPartition,

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storage::changelog::STATE_HEADER;
 use storage::home::{Home, shard_dir};
-use storage::store::{self, Identity, Store};
+use storage::store::{self, Digest, Identity, Store};
 
 /// A sample of an older format, with a copy of its shard that the test may change.
 struct Sample {
@@ -158,7 +158,7 @@ fn replies(service: &mut InProcess) -> Value {
     json!({"answers": answers, "whole": whole})
 }
 
-fn stored(service: &InProcess) -> (BTreeSet<String>, u64) {
+fn stored(service: &InProcess) -> (BTreeSet<String>, Digest) {
     let shard = service.shards.get(0).expect("it is open");
     (contents(&shard.store), shard.store.digest().expect("readable"))
 }
@@ -256,7 +256,7 @@ const NEIGHBOUR: &str = "The spare key no longer hangs in the cellar, it is with
 
 /// Checks that all memories from before and after the upgrade are there, except the forgotten ones.
 /// Returns the digest of the store and the replies.
-fn check(sample: &Sample, service: &mut InProcess, before: &BTreeSet<String>) -> (u64, Value) {
+fn check(sample: &Sample, service: &mut InProcess, before: &BTreeSet<String>) -> (Digest, Value) {
     let name = &sample.name;
     let (contents, digest) = stored(service);
     let mut expected = before.clone();

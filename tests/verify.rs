@@ -7,6 +7,7 @@ use crate::support::store::NoIndex;
 use crate::support::{Broker, Running, on_kafka};
 use domain::{Memory, UserKey};
 use kafka::Connection;
+use log::broker::{Broker as _, OutgoingRecord};
 use memory::{Reads, Staged};
 use models::embedder::Model;
 use serde_json::{Value, json};
@@ -169,7 +170,55 @@ fn check_unfinished_restore(place: Place, further: &Place) -> Place {
     place
 }
 
-on_kafka! { verify_confirms_equal_shards_and_names_records_that_differ }
+on_kafka! {
+    verify_confirms_equal_shards_and_names_records_that_differ
+    verify_online_compares_the_changelog_of_a_running_service
+}
+
+fn verify_online_compares_the_changelog_of_a_running_service() {
+    let running = Running::start(Broker::Kafka, &[]);
+    publish_events(&running, "acme");
+    let online = || keepsake(&running.place, &["verify", "--online", "--json"]);
+    let printed = online();
+    let verdict = parsed(&printed);
+    assert_eq!((printed.0, &verdict["equal"]), (Some(0), &json!(true)), "{verdict:#}");
+    for partition in 0..3 {
+        let shard = shard(&verdict, partition);
+        assert_eq!(shard["writer_digest"], shard["topic_digest"], "{shard:#}");
+        assert_eq!(shard["state"], "equal");
+    }
+    // A record that the owner never wrote.
+    let topic = running.place.config().topics.memories();
+    let key = UserKey::new("acme", "bob").expect("valid names");
+    let partition = key.partition(3);
+    let name = format!("{key}/{}", uuid::Uuid::from_u128(7));
+    kafka::Connection {
+        servers: running.place.broker.servers().to_owned(),
+        options: Vec::new(),
+        embedded: false,
+    }
+    .producer("stranger")
+    .and_then(|mut producer| {
+        producer.send(&OutgoingRecord {
+            topic,
+            partition: Some(partition),
+            key: Some(name.into_bytes()),
+            value: Some(b"{}".to_vec()),
+            headers: vec![("keepsake-state".to_owned(), vec![1, 2, 3])],
+            ..OutgoingRecord::default()
+        })?;
+        producer.flush(Duration::from_secs(10))
+    })
+    .expect("Kafka takes the record");
+    let printed = online();
+    let verdict = parsed(&printed);
+    let shard = shard(&verdict, partition);
+    assert_eq!((printed.0, &shard["state"]), (Some(1), &json!("different")), "{verdict:#}");
+    assert_eq!(
+        shard["topic_records"].as_u64(),
+        shard["writer_records"].as_u64().map(|records| records + 1)
+    );
+}
 
 fn verify_confirms_equal_shards_and_names_records_that_differ() {
     let running = Running::start(Broker::Kafka, &[]);

@@ -1,12 +1,16 @@
 //! `keepsake verify`: checks that the shards of a stopped service equal the fold of their
-//! changelog.
+//! changelog, or that the changelog of a running one is complete.
 //!
 //! For each shard: (1) fold the memories topic, up to the offset the shard has read, into a store
-//! in memory; (2) compare the digests and the records of the two stores; (3) compare the text index
-//! with the store. Nothing is repaired.
+//! in memory; (2) compare the digests and the records of the two stores; (3) compare the digest that
+//! the store keeps up with that of its records; (4) compare the text index with the store. Nothing
+//! is repaired.
+//!
+//! With `--online` the changelog of a running service is compared with its writers' digests.
 
 mod erased;
 mod index;
+mod online;
 
 use clap::Args;
 use client::show::{self, Output};
@@ -24,16 +28,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use storage::home::{self, Home};
-use storage::restore::{self, Progress};
+use storage::restore::{self, Progress, Writers};
 use storage::shard;
-use storage::store::Store;
 use storage::store::compare::{Difference, Differences, differences};
+use storage::store::{Digest, Store};
 
 const EXAMPLES: &str = "\
 Reads the memories topic into memory, from its beginning to the offset each shard has read, and \
 compares the digests of the two; then compares the text index with the store. The service on this \
 store.dir must be stopped; others may run. Nothing is repaired: to rebuild a shard, remove its \
 directory while the service is stopped.
+
+With --online the service may run. Reads each partition of the memories topic from its beginning to \
+its end into memory, and compares number and digest of the records with those that the process that \
+owns the partition noted with its last batch, from its own store. If they are equal, the topic holds \
+exactly the records that the owner has, and a restore from it loses nothing. Proves nothing about \
+an index, nor about the bytes of a store on disk, which the running process itself compares with its \
+digest every store.scrub_ms: for both stop the service and leave --online out.
 
 A shard whose restore was interrupted is \"unfinished\": records that the topic changes after the \
 shard's offset are not compared.
@@ -50,7 +61,8 @@ Examples:
   keepsake verify --erased acme/ada --text 'My doctor is in Lisbon' --brokers localhost:9092
   keepsake verify --erased acme/ada --receipt receipt.json --json
   keepsake verify --brokers localhost:9092 --set store.dir=/var/lib/keepsake
-  keepsake verify --brokers localhost:9092 --partition 3 --json";
+  keepsake verify --brokers localhost:9092 --partition 3 --json
+  keepsake verify --brokers localhost:9092 --online";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -58,6 +70,9 @@ pub struct VerifyCommand {
     /// Only the shard of this partition; may be repeated
     #[arg(long, value_name = "NUMBER")]
     partition: Vec<i32>,
+    /// Compare the changelog of a running service with its writers' digests, and no store
+    #[arg(long, conflicts_with = "erased")]
+    online: bool,
     /// Search for what is left of this user, a name or tenant/name, after a forget
     #[arg(long, value_name = "USER", conflicts_with = "partition")]
     erased: Option<String>,
@@ -82,8 +97,10 @@ struct ShardReport {
     /// Last offset of the changelog that the shard has read, and the end offset of the topic.
     changelog_offset: i64,
     changelog_end: i64,
-    store_digest: u64,
-    topic_digest: u64,
+    store_digest: Digest,
+    /// The digest that the store keeps up, if it has one.
+    kept_digest: Option<Digest>,
+    topic_digest: Digest,
     /// A restore was interrupted: the store may already hold changes after `changelog_offset`.
     is_unfinished: bool,
     differences: Differences,
@@ -106,13 +123,13 @@ impl VerifyCommand {
             ));
         }
         let dir = run::store_dir(config);
-        if !dir.is_dir() {
+        if !self.online && !dir.is_dir() {
             return Err(invalid(format!(
                 "{} does not exist: give the directory of the service with --set store.dir=…",
                 dir.display()
             )));
         }
-        let _lock = run::lock_dir(&dir)?;
+        let _lock = (!self.online).then(|| run::lock_dir(&dir)).transpose()?;
         let connection = client::connection(config)?;
         let cluster =
             connection.cluster_id(Duration::from_millis(config.kafka.connect_ms.min(10_000)))?;
@@ -128,6 +145,9 @@ impl VerifyCommand {
             dimensions: model.dimensions() as u32,
         };
         let log = connection.log(&config.topics.memories())?;
+        if self.online {
+            return online::run(config, &place, &*log, &self.partition, output);
+        }
         let verification = Verification { config, dir: &dir, place: &place, log: &*log };
         let reports: Vec<ShardReport> = self
             .partitions(&dir, &place)?
@@ -204,8 +224,11 @@ impl Verification<'_> {
             return Err(Fault::stop(StopName::StoreOfAnotherLog, what));
         }
         let fold = Store::in_memory(&identity);
-        let restore_options =
-            restore::Options { until: Some(changelog_offset), ..options::restore(self.config) };
+        let restore_options = restore::Options {
+            until: Some(changelog_offset),
+            writers: Writers::default(),
+            ..options::restore(self.config)
+        };
         let progress = Progress::default();
         restore::restore(&fold, self.log, &restore_options, &progress, &SystemClock)?;
         let is_unfinished = store.is_ahead();
@@ -220,6 +243,7 @@ impl Verification<'_> {
             changelog_offset,
             changelog_end,
             store_digest: store.digest()?,
+            kept_digest: store.kept_digest(),
             topic_digest: fold.digest()?,
             is_unfinished,
             differences: differences(&store, &fold, &may_differ, SHOWN_MAX)?,
@@ -233,6 +257,12 @@ impl ShardReport {
         self.differences.total == 0
             && (self.is_unfinished || self.store_digest == self.topic_digest)
             && self.index.state != IndexState::Different
+            && !self.is_changed_behind()
+    }
+
+    /// The records of the store are not those that were written: the disk lost or changed some.
+    fn is_changed_behind(&self) -> bool {
+        self.kept_digest.is_some_and(|kept| kept != self.store_digest)
     }
 
     fn state(&self) -> &'static str {
@@ -255,8 +285,8 @@ impl ShardReport {
         vec![
             self.partition.to_string(),
             self.state().to_owned(),
-            format!("{:016x}", self.store_digest),
-            format!("{:016x}", self.topic_digest),
+            format!("{:032x}", self.store_digest.sum),
+            format!("{:032x}", self.topic_digest.sum),
             self.applied.to_string(),
             format!("{} of {}", self.changelog_offset + 1, self.changelog_end),
             self.index.state.as_str().to_owned(),
@@ -276,8 +306,10 @@ impl ShardReport {
             "partition": self.partition,
             "equal": self.is_equal(),
             "unfinished": self.is_unfinished,
-            "store_digest": format!("{:016x}", self.store_digest),
-            "topic_digest": format!("{:016x}", self.topic_digest),
+            "store_digest": format!("{:032x}", self.store_digest.sum),
+            "topic_digest": format!("{:032x}", self.topic_digest.sum),
+            "kept_digest": self.kept_digest.map(|digest| format!("{:032x}", digest.sum)),
+            "records": self.store_digest.records,
             "applied_offset": self.applied,
             "changelog_read": self.changelog_offset + 1,
             "changelog_end": self.changelog_end,
@@ -363,6 +395,12 @@ fn print_notes(report: &ShardReport) {
         anstream::println!(
             "partition {partition}: a restore was interrupted, and goes on at the next start; \
              records that the topic changes after this offset were not compared"
+        );
+    }
+    if report.is_changed_behind() {
+        anstream::println!(
+            "partition {partition}: the records of the store are not those that were written to it; \
+             remove the directory of the shard, and look at the disk"
         );
     }
     match index.state {

@@ -83,6 +83,8 @@ pub enum StopName {
     TopicMisconfigured,
     PartitionsDiffer,
     EventsGone,
+    ChangelogIncomplete,
+    ChangelogShared,
     StoreLocked,
     StoreOfAnotherLog,
     StoreNewer,
@@ -114,6 +116,8 @@ impl StopName {
             StopName::TopicMisconfigured
             | StopName::PartitionsDiffer
             | StopName::EventsGone
+            | StopName::ChangelogIncomplete
+            | StopName::ChangelogShared
             | StopName::StoreOfAnotherLog
             | StopName::StoreNewer
             | StopName::StoreUnreadable

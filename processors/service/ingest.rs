@@ -39,7 +39,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use storage::changelog::{self, Destination};
+use storage::changelog::{self, Destination, Meta};
 use storage::shard::{BatchChanges, Shard};
 use storage::store::{ChangelogPosition, Checkpoint};
 use text::Rarity;
@@ -52,6 +52,8 @@ pub struct Options {
     /// Writes the memories topic as a changelog from which shards are restored, and not only as a
     /// feed for consumers.
     pub changelog: bool,
+    /// The consumer group, for the meta records.
+    pub group: String,
     pub dead_letters: String,
     pub decode: decode::Options,
     pub with_text: bool,
@@ -128,6 +130,8 @@ pub struct Write {
     /// Receipts of `forget`s.
     pub erasures: Vec<Erasure>,
     pub applied: i64,
+    /// Number of records that the batch writes to the changelog.
+    pub logged: i64,
     counts: Vec<Count>,
     metrics: Arc<Metrics>,
 }
@@ -410,10 +414,13 @@ impl Ingest {
         let replies = std::mem::take(&mut batch.replies);
         effects.newest = effects.newest.max(batch.newest);
         effects.compact_at = effects.compact_at.max(batch.compact_at);
-        let write = batch.into_write(shard, self.metrics.clone())?;
+        let mut write = batch.into_write(shard, self.metrics.clone())?;
         if !is_replay {
             effects.outputs.extend(outputs);
-            effects.outputs.extend(self.outputs(&write));
+            let outputs = self.outputs(&write);
+            let memories = &self.options.memories;
+            write.logged = outputs.iter().filter(|it| it.topic == *memories).count() as i64;
+            effects.outputs.extend(outputs);
             effects.replies.extend(replies);
         }
         effects.writes.push(write);
@@ -439,7 +446,13 @@ impl Ingest {
         let shard = &write.shard;
         let BatchChanges { batch, touched } = &write.effects;
         let to = Destination { topic: &self.options.memories, partition: shard.partition };
-        let checkpoint = (shard.store.identity(), write.applied);
+        let meta = Meta {
+            applied: write.applied,
+            group: Some(self.options.group.clone()),
+            epoch: Some(shard.epoch),
+            digest: batch.digest,
+        };
+        let checkpoint = (shard.store.identity(), &meta);
         let checkpoint = Some(checkpoint).filter(|_| self.options.changelog);
         outputs.extend(changelog::records(batch, touched, to, checkpoint));
         outputs

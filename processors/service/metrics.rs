@@ -29,6 +29,8 @@ pub struct Metrics {
     restoring_shards: IntGauge,
     restored_records: IntCounter,
     standby_records: IntCounterVec,
+    restores: IntCounterVec,
+    scrubs: IntCounterVec,
     encoded_texts: IntCounter,
     encode_seconds: Histogram,
     shards_owned: IntGauge,
@@ -132,6 +134,20 @@ impl Metrics {
                 "Changelog records read for stand-by copies of shards that other processes \
                  own, by partition",
                 &["partition"],
+            ),
+            restores: r.counters(
+                "keepsake_restores_total",
+                "Shards opened from the changelog, stand-by copies included, by how they compare \
+                 with the digest of their writer: equal; none: nothing was read, or an older \
+                 version wrote it; replaced: equal after a restore from the beginning; accepted: \
+                 different, and store.accept_incomplete is set",
+                &["proof"],
+            ),
+            scrubs: r.counters(
+                "keepsake_scrubs_total",
+                "Open shards whose records were all read and compared with the digest that the \
+                 batches keep up, by outcome: equal or different",
+                &["outcome"],
             ),
             apply_seconds: r.histogram(
                 "keepsake_apply_seconds",
@@ -374,6 +390,14 @@ impl Metrics {
 
     pub fn stood_by(&self, partition: i32, records: u64) {
         self.standby_records.with_label_values(&[&partition.to_string()]).inc_by(records);
+    }
+
+    pub fn proven(&self, proof: &str) {
+        self.restores.with_label_values(&[proof]).inc();
+    }
+
+    pub fn scrubbed(&self, outcome: &str) {
+        self.scrubs.with_label_values(&[outcome]).inc();
     }
 
     pub fn shard_applied(&self, partition: i32, offset: i64, tail: usize, took: Duration) {

@@ -37,10 +37,12 @@
 //! Order matters: a thread that needs several of these locks takes `open`, then `restoring`, then
 //! `restored`. None of them is held while a shard is opened, flushed or restored.
 
+mod alone;
 mod leftovers;
 mod liveness;
 mod restoring;
 mod rewriting;
+mod scrubbing;
 #[cfg(test)]
 mod tests;
 
@@ -56,7 +58,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use storage::home::Home;
 use storage::index::CacheCounts;
-use storage::restore::{self, Progress};
+use storage::restore::{self, Progress, Proof};
 use storage::shard::{self, Restoring, Shard};
 use storage::store::Identity;
 
@@ -219,11 +221,13 @@ impl Shards {
         let (shard, found) =
             Shard::open(&self.place.home, &self.options, &identity, self.clock.wall(), from)?;
         log_findings(partition, &found);
-        self.metrics.restored(found.restored);
+        self.metrics.restored(found.restored.records);
+        self.metrics.proven(proof_name(&found));
         tracing::info!(
             partition,
             applied = shard.applied(),
-            restored = found.restored,
+            restored = found.restored.records,
+            proof = ?found.restored.proof,
             caught_up = found.caught_up,
             "shard open"
         );
@@ -269,6 +273,16 @@ impl Shards {
     }
 }
 
+/// Label of the metric of restores.
+fn proof_name(found: &shard::Opened) -> &'static str {
+    match found.restored.proof {
+        Proof::Differs(_) => "accepted",
+        Proof::Equal if found.replaced.is_some() => "replaced",
+        Proof::Equal => "equal",
+        Proof::None => "none",
+    }
+}
+
 /// Logs each loss that opening a shard found and repaired. The stand-by copy of a shard is rebuilt
 /// in the same way, so its losses are logged too.
 fn log_findings(partition: i32, found: &shard::Opened) {
@@ -281,6 +295,24 @@ fn log_findings(partition: i32, found: &shard::Opened) {
     }
     if let Some(why) = found.outdated {
         tracing::warn!(partition, why, "the store cannot be continued: removed it, rebuilding");
+    }
+    if let Some((why, aside)) = &found.replaced {
+        let aside = aside.as_ref().map(|aside| aside.display().to_string());
+        tracing::error!(
+            partition,
+            why,
+            aside,
+            "the store differs from the changelog: moved it aside and restored from the beginning"
+        );
+    }
+    if let Proof::Differs(mismatch) = &found.restored.proof {
+        tracing::error!(
+            partition,
+            expected_records = mismatch.expected.records,
+            found_records = mismatch.found.records,
+            %mismatch,
+            "opening a shard that is not what its writer had, as store.accept_incomplete allows"
+        );
     }
     if let Some(why) = &found.index_discarded {
         tracing::warn!(partition, why, "discarded the index: rebuilding it from the store");

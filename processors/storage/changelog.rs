@@ -18,10 +18,11 @@
 //! 1. Map the key of a record to the key of the store ([`named`]) and apply the bytes. An unknown key
 //!    stops the process instead of being skipped, because a newer program may have written the
 //!    record.
-//! 2. Check each meta record against the own [`Identity`] ([`applied_of`]).
-//! 3. Take the offset of the last meta record as the checkpoint.
+//! 2. Check each meta record against the own [`Identity`] ([`meta_of`]).
+//! 3. Take the offset of the last meta record as the checkpoint, and compare the restored shard with
+//!    its digest.
 
-use crate::store::{EncodedBatch, Identity, TouchedMemories, check_identity, format, keys};
+use crate::store::{Digest, EncodedBatch, Identity, TouchedMemories, check_identity, format, keys};
 use domain::fault::{Fault, Result, StopName};
 use domain::{MemoryId, UserKey};
 use log::broker::OutgoingRecord;
@@ -40,9 +41,9 @@ const VIA: &str = "via";
 /// every user's record has one, so the two never collide.
 pub const SIGNING_KEY_PREFIX: &str = "marks-key.";
 
-/// The meta record: checkpoint, log and encoder of a shard.
+/// The meta record: checkpoint, log and encoder of a shard, its writer and its digest.
 #[derive(Serialize, Deserialize)]
-struct Meta {
+struct WrittenMeta {
     #[serde(rename = "type")]
     kind: String,
     format: u8,
@@ -53,6 +54,29 @@ struct Meta {
     partitions: i32,
     model: String,
     dimensions: u32,
+    // Older versions write none of the following.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    records: Option<u64>,
+    /// 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+}
+
+/// What a meta record says of the batch that it ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Offset of the last event applied.
+    pub applied: i64,
+    /// Consumer group of the writer.
+    pub group: Option<String>,
+    /// Grows with each owner of the shard: one more than that of the meta record before.
+    pub epoch: Option<u64>,
+    /// The writer's digest of the shard after the batch.
+    pub digest: Option<Digest>,
 }
 
 /// Where the records of a shard go: the memories topic, and the shard's partition.
@@ -69,7 +93,7 @@ pub fn records(
     batch: &EncodedBatch,
     touched: &TouchedMemories,
     to: Destination<'_>,
-    checkpoint: Option<(&Identity, i64)>,
+    checkpoint: Option<(&Identity, &Meta)>,
 ) -> Vec<OutgoingRecord> {
     let records = &batch.changes.records;
     let mut outputs = Vec::new();
@@ -83,13 +107,13 @@ pub fn records(
     for (key, id) in &touched.removed {
         outputs.push(to.memory(key, *id, None, None));
     }
-    let Some((identity, applied)) = checkpoint else { return outputs };
+    let Some((identity, meta)) = checkpoint else { return outputs };
     for (key, state) in records {
         if let Some(name) = state_name(key) {
             outputs.push(to.state(name, state.as_deref()));
         }
     }
-    outputs.push(to.record(META.to_owned(), "meta", Some(meta_bytes(identity, applied)), None));
+    outputs.push(to.record(META.to_owned(), "meta", Some(meta_bytes(identity, meta)), None));
     outputs
 }
 
@@ -209,25 +233,28 @@ fn parsed_name(name: &str) -> Option<ParsedName> {
     }
 }
 
-pub fn meta_bytes(identity: &Identity, applied: i64) -> Vec<u8> {
-    let meta = Meta {
+pub fn meta_bytes(identity: &Identity, meta: &Meta) -> Vec<u8> {
+    let meta = WrittenMeta {
         kind: META.to_owned(),
         format: format::VERSION,
-        applied_offset: applied,
+        applied_offset: meta.applied,
         cluster: identity.cluster.clone(),
         topic: identity.topic.clone(),
         partition: identity.partition,
         partitions: identity.partitions,
         model: identity.model.clone(),
         dimensions: identity.dimensions,
+        group: meta.group.clone(),
+        epoch: meta.epoch,
+        records: meta.digest.map(|digest| digest.records),
+        digest: meta.digest.map(|digest| format!("{:032x}", digest.sum)),
     };
     serde_json::to_vec(&meta).expect("numbers and strings are always JSON")
 }
 
-/// The checkpoint of a meta record. An error if the record is of another log or encoder, or of a
-/// newer format.
-pub fn applied_of(meta: &[u8], ours: &Identity) -> Result<i64> {
-    let meta: Meta = serde_json::from_slice(meta)
+/// Reads a meta record. An error if the record is of another log or encoder, or of a newer format.
+pub fn meta_of(meta: &[u8], ours: &Identity) -> Result<Meta> {
+    let meta: WrittenMeta = serde_json::from_slice(meta)
         .map_err(|error| unknown(format!("the changelog's meta record: {error}")))?;
     if meta.format > format::VERSION {
         return Err(format::newer(meta.format));
@@ -241,7 +268,13 @@ pub fn applied_of(meta: &[u8], ours: &Identity) -> Result<i64> {
         dimensions: meta.dimensions,
     };
     check_identity(&theirs, ours).map_err(|fault| fault.about("the changelog"))?;
-    Ok(meta.applied_offset)
+    let sum = meta.digest.and_then(|digest| u128::from_str_radix(&digest, 16).ok());
+    Ok(Meta {
+        applied: meta.applied_offset,
+        group: meta.group,
+        epoch: meta.epoch,
+        digest: meta.records.zip(sum).map(|(records, sum)| Digest { records, sum }),
+    })
 }
 
 fn unknown(what: String) -> Fault {
@@ -315,9 +348,28 @@ mod tests {
     #[test]
     fn a_meta_record_is_read_by_its_own_shard_only() {
         let ours = crate::store::tests::identity();
-        let bytes = meta_bytes(&ours, 41);
-        assert_eq!(applied_of(&bytes, &ours).unwrap(), 41);
-        assert!(applied_of(&bytes, &Identity { partition: 9, ..ours.clone() }).is_err());
-        assert!(applied_of(&bytes, &Identity { model: "another".into(), ..ours }).is_err());
+        let bytes = meta_bytes(&ours, &Meta { applied: 41, ..Meta::default() });
+        assert_eq!(meta_of(&bytes, &ours).unwrap().applied, 41);
+        assert!(meta_of(&bytes, &Identity { partition: 9, ..ours.clone() }).is_err());
+        assert!(meta_of(&bytes, &Identity { model: "another".into(), ..ours }).is_err());
+    }
+
+    #[test]
+    fn a_meta_record_is_read_as_written_also_without_the_fields_of_this_version() {
+        let ours = crate::store::tests::identity();
+        let meta = Meta {
+            applied: 41,
+            group: Some("keepsake".to_owned()),
+            epoch: Some(3),
+            digest: Some(Digest { records: 12, sum: 7 }),
+        };
+        let bytes = meta_bytes(&ours, &meta);
+        assert_eq!(meta_of(&bytes, &ours).unwrap(), meta);
+        let mut older: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        for field in ["group", "epoch", "records", "digest"] {
+            assert!(older.as_object_mut().unwrap().remove(field).is_some(), "{field}");
+        }
+        let read = meta_of(older.to_string().as_bytes(), &ours).unwrap();
+        assert_eq!(read, Meta { applied: 41, ..Meta::default() });
     }
 }

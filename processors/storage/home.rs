@@ -95,6 +95,23 @@ impl Home {
         }
     }
 
+    /// Moves the store of one shard aside and removes its index, and returns the new directory of
+    /// the store. In memory both end.
+    pub fn move_aside(
+        &self,
+        identity: &Identity,
+        stamp_ms: i64,
+        why: &str,
+    ) -> Result<Option<PathBuf>> {
+        let Home::Directory(dir) = self else {
+            self.wipe(identity)?;
+            return Ok(None);
+        };
+        let dir = shard_dir(dir, identity);
+        wipe(&dir.join("index"))?;
+        store::set_aside(&dir.join("store"), stamp_ms, why).map(Some)
+    }
+
     /// Removes the store and the index of one shard.
     pub fn wipe(&self, identity: &Identity) -> Result<()> {
         match self {

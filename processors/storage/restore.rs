@@ -11,7 +11,8 @@
 //! 4. Read record by record ([`read`]) and collect them in a [`Batch`].
 //! 5. A second thread writes each batch ahead of the checkpoint ([`Store::apply_restored`]), then
 //!    moves the checkpoint.
-//! 6. At the end taken in step 1, clear the store's `ahead` marker ([`Store::caught_up`]).
+//! 6. At the end taken in step 1, compare the store with the digest of the last meta record
+//!    ([`Proof`]). If they are equal, clear the store's `ahead` marker ([`Store::caught_up`]).
 //!
 //! ```text
 //!   store:   ... applied │ records ahead of the checkpoint │
@@ -25,25 +26,28 @@
 //! Limit: a store that is older than `away_ms_max` must not be restored this way, because
 //! compaction may have removed the tombstones that it lacks ([`outdated`]).
 
+#[cfg(test)]
+mod completeness_tests;
+mod proof;
 mod read;
 mod write;
 
-pub use read::{changed_since, first_named};
+pub use proof::{Mismatch, Proof, Writers};
+pub use read::{Span, changed_since, each, first_named};
 
 use crate::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
 use log::broker::Log;
 use log::clock::Clock;
-use read::{Span, each};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use write::{Batch, Writer};
+use write::{Batch, Begin, Writer};
 
 /// Milliseconds that the clocks of two processes may differ: far more than any do that are set by
 /// NTP, and nothing against the days that tombstones are kept.
 const AHEAD_MS_MAX: i64 = 3_600_000;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Distinct records that are collected before they are written.
     pub batch_max: usize,
@@ -51,6 +55,18 @@ pub struct Options {
     pub away_ms_max: i64,
     /// The last offset to read. `None` reads to the end.
     pub until: Option<i64>,
+    /// Whose records may be in the changelog.
+    pub writers: Writers,
+    /// Opens a shard that differs from the digest of its writer.
+    pub accept_incomplete: bool,
+}
+
+/// The outcome of a restore.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Restored {
+    /// Number of records read.
+    pub records: u64,
+    pub proof: Proof,
 }
 
 /// The progress of one restore. Shared with the threads that show or cancel the restore.
@@ -120,15 +136,16 @@ pub fn outdated(
     })
 }
 
-/// Reads the changelog from the store's checkpoint to the end as it is now, and returns the number
-/// of records read. Returns early, and without error, if `progress` is cancelled.
+/// Reads the changelog from the store's checkpoint to the end as it is now. Returns early, and
+/// without error, if `progress` is cancelled. After [`Proof::Differs`] the store keeps its `ahead`
+/// marker, and the caller decides.
 pub fn restore(
     store: &Store,
     log: &dyn Log,
     options: &Options,
     progress: &Progress,
     clock: &dyn Clock,
-) -> Result<u64> {
+) -> Result<Restored> {
     let partition = store.identity().partition;
     // Order matters: the end is taken first and includes open transactions, because their outcome
     // is a part of the state.
@@ -153,9 +170,10 @@ pub fn restore(
         EncodedBatch::default(),
         Checkpoint { applied: store.applied(), changelog: Some(begun) },
     )?;
-    let records = std::thread::scope(|scope| {
+    let begin = Begin { from, at: begun.at, is_new: store.changelog().is_none() };
+    let (records, witness) = std::thread::scope(|scope| {
         let writer = Writer::start(scope, store);
-        let mut batch = Batch::new(store, from, begun.at, writer, options.batch_max);
+        let mut batch = Batch::new(store, begin, writer, options);
         let span = Span { partition, from, end, until: options.until };
         let read = each(log, &span, progress, &mut |record| {
             batch.take(record)?;
@@ -166,10 +184,14 @@ pub fn restore(
         let at = if progress.is_cancelled() { begun.at } else { began };
         batch.finish(read, at)
     })?;
-    if !progress.is_cancelled() && store.is_ahead() {
+    if progress.is_cancelled() {
+        return Ok(Restored { records, proof: Proof::None });
+    }
+    let proof = witness.proof(store.establish_digest()?, options.until.is_some());
+    if store.is_ahead() && !matches!(proof, Proof::Differs(_)) {
         store.caught_up()?;
     }
-    Ok(records)
+    Ok(Restored { records, proof })
 }
 
 /// The position that the store already has; for a new store, the position before its first record,
@@ -250,7 +272,7 @@ mod tests {
         let records = InMemory::default();
         let store =
             Store::over(records.clone(), &identity).expect("empty records open with any identity");
-        let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
+        let options = Options { batch_max: 10, away_ms_max: 1000, ..Options::default() };
         let before = SystemClock.wall();
         restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock)
             .expect_err("the log cannot be read");
@@ -268,7 +290,7 @@ mod tests {
     #[test]
     fn a_store_behind_the_beginning_of_its_changelog_is_rebuilt() {
         let identity = identity();
-        let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
+        let options = Options { batch_max: 10, away_ms_max: 1000, ..Options::default() };
         for (offset, is_outdated) in [(2, true), (3, false), (9, false)] {
             let store = store_at(&identity, ChangelogPosition { offset, at: Time(0) }).reopened();
             let why = outdated(&store, &Unreadable, 0, &options).expect("it has a beginning");
@@ -281,7 +303,8 @@ mod tests {
         let identity = identity();
         let old = ChangelogPosition { offset: 5, at: Time(7) };
         let stored = store_at(&identity, old);
-        let nothing_new = Options { batch_max: 10, away_ms_max: 1000, until: Some(5) };
+        let nothing_new =
+            Options { batch_max: 10, away_ms_max: 1000, until: Some(5), ..Options::default() };
         let cancelled = Progress::default();
         cancelled.cancel();
         for (progress, is_younger) in [(cancelled, false), (Progress::default(), true)] {
@@ -299,14 +322,14 @@ mod tests {
         let store =
             Store::over(records.clone(), &identity).expect("empty records open with any identity");
         store.apply_restored(&Changes::default()).expect("a store in memory takes every change");
-        let options = Options { batch_max: 10, away_ms_max: 1000, until: None };
+        let options = Options { batch_max: 10, away_ms_max: 1000, ..Options::default() };
         restore(&store, &Unreadable, &options, &Progress::default(), &SystemClock)
             .expect_err("the log cannot be read");
         let again = Store::over(records.clone(), &identity).expect("the identity is the same");
         assert!(store.is_ahead() && again.is_ahead());
         let cancelled = Progress::default();
         cancelled.cancel();
-        let nothing_new = Options { until: Some(3), ..options };
+        let nothing_new = Options { until: Some(3), ..options.clone() };
         restore(&again, &Unreadable, &nothing_new, &cancelled, &SystemClock)
             .expect("the span is empty");
         assert!(again.is_ahead(), "a cancelled restore did not reach the end");

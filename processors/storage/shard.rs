@@ -48,6 +48,8 @@ pub struct Shard {
     pub partition: i32,
     pub store: Store,
     pub index: Index,
+    /// The epoch of the meta records that this owner of the shard writes.
+    pub epoch: u64,
     /// The directory of an earlier store that was unreadable, if nothing was restored or applied
     /// since.
     pub lost_store: Option<PathBuf>,
@@ -74,8 +76,11 @@ pub struct Shard {
 impl Shard {
     fn of(partition: i32, store: Store, index: Index, recent_max: usize) -> Shard {
         let applied = store.applied();
+        let epoch = store.epoch() + 1;
+        store.note_epoch(epoch);
         Shard {
             partition,
+            epoch,
             store,
             index,
             lost_store: None,

@@ -24,6 +24,8 @@ pub enum Bug {
     MetaOfTheBatchBefore,
     /// Leaves tombstones out of the changelog.
     NoTombstones,
+    /// Loses one memory of every second transaction on its way to the changelog.
+    ARecordVanishes,
     /// Writes a memory again after its tombstone, as a writer would that missed the `forget`.
     ForgottenIsWrittenAgain,
     /// Leaves the offsets of forwarded records out of the changelog: a restored shard takes a copy
@@ -45,6 +47,9 @@ pub enum Bug {
     RequestsDoNotWait,
 }
 
+/// Transactions until [`Bug::ARecordVanishes`] acts.
+const VANISHES_EVERY: u64 = 2;
+
 pub struct Saboteur {
     inner: Box<dyn Transactor>,
     bug: Bug,
@@ -55,6 +60,7 @@ pub struct Saboteur {
     /// The last state of each memory, by key.
     states: BTreeMap<Vec<u8>, OutgoingRecord>,
     forgotten: Vec<OutgoingRecord>,
+    transactions: u64,
 }
 
 /// Names of the topics that bugs tell apart.
@@ -82,6 +88,7 @@ impl Saboteur {
                 metas: BTreeMap::new(),
                 states: BTreeMap::new(),
                 forgotten: Vec::new(),
+                transactions: 0,
             }),
         }
     }
@@ -96,6 +103,16 @@ impl Saboteur {
                     if let Some(before) = self.metas.insert(partition, record.clone()) {
                         *record = before;
                     }
+                }
+            }
+            Bug::ARecordVanishes => {
+                self.transactions += 1;
+                let is_state =
+                    |record: &OutgoingRecord| record.value.is_some() && is_memory(record);
+                if self.transactions.is_multiple_of(VANISHES_EVERY)
+                    && let Some(at) = records.iter().position(is_state)
+                {
+                    records.remove(at);
                 }
             }
             Bug::NoTombstones => records.retain(|record| record.value.is_some()),

@@ -451,7 +451,7 @@ fn count_occurrences(world: &mut World<'_>, end: &End, fold: &Fold) -> Law {
 fn digest(end: &End) -> Result<u64, String> {
     let mut digest = 0u64;
     for shard in &end.shards {
-        let of_shard = shard.store.digest().map_err(text_of)? ^ shard.applied() as u64;
+        let of_shard = shard.store.digest().map_err(text_of)?.sum as u64 ^ shard.applied() as u64;
         digest = digest.rotate_left(7) ^ of_shard;
     }
     Ok(digest)

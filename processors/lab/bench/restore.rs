@@ -161,8 +161,8 @@ fn open_empty(trial: &Trial, identity: &Identity) -> Result<Store> {
 fn restore_one(trial: &Trial, identity: &Identity, log: &dyn Log) -> Result<RestoredShard> {
     let store = open_empty(trial, identity)?;
     let began = Instant::now();
-    let records_read =
-        restore(&store, log, &options::restore(&trial.config), &Progress::default(), &SystemClock)?;
+    let options = options::restore(&trial.config);
+    let records_read = restore(&store, log, &options, &Progress::default(), &SystemClock)?.records;
     store.flush()?;
     Ok(RestoredShard { elapsed: began.elapsed(), records_read, store })
 }

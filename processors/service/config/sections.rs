@@ -15,6 +15,7 @@ use toml::{Table, Value};
 pub struct Kafka {
     pub bootstrap_servers: String,
     pub group_id: String,
+    pub former_group_ids: Vec<String>,
     pub connect_ms: u64,
     pub acknowledge_ms: u64,
     /// Options of librdkafka. TOML reads `session.timeout.ms = 6000` as nested tables, whose names
@@ -98,6 +99,8 @@ pub struct Store {
     pub tails_max: usize,
     pub recalled_bytes_max: usize,
     pub flush_ms: u64,
+    pub accept_incomplete: bool,
+    pub scrub_ms: u64,
 }
 
 /// `store.durability`: where the records of a shard are safe.

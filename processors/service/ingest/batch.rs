@@ -138,6 +138,7 @@ impl<'a> Batch<'a> {
             forgotten: self.forgotten,
             erasures: self.erasures,
             applied: self.applied,
+            logged: 0,
             counts: self.counts,
             metrics,
         })

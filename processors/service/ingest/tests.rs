@@ -21,6 +21,7 @@ use models::embedder::{Model, ModelChoice, pool};
 use serde_json::{Value, json};
 use storage::home::Home;
 use storage::index::{self, Bm25, Document, SearchText, VectorBlocks};
+use storage::store::Digest;
 
 pub(super) const PARTITIONS: i32 = 3;
 const NOON: i64 = 1_767_268_800_000;
@@ -166,7 +167,7 @@ impl Bench {
         found
     }
 
-    pub(super) fn digest(&self) -> Vec<u64> {
+    pub(super) fn digest(&self) -> Vec<Digest> {
         (0..PARTITIONS)
             .map(|p| {
                 self.ingest.shards.get(p).expect("all are open").store.digest().expect("a disk")

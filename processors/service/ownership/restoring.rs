@@ -13,7 +13,7 @@
 //! A restore that was cancelled may need seconds to end. The next one of the same partition waits
 //! until the partition is no longer `occupied`, and each restore is carried out by one thread.
 
-use super::{Shards, log_findings};
+use super::{Shards, log_findings, proof_name};
 use crossbeam_channel::TrySendError;
 use domain::fault::{Fault, Result};
 use std::collections::BTreeMap;
@@ -180,7 +180,8 @@ impl Shards {
         let (shard, found) =
             Shard::open(&self.place.home, &self.options, &identity, now, Some(from))?;
         log_findings(partition, &found);
-        self.metrics.stood_by(partition, found.restored);
+        self.metrics.stood_by(partition, found.restored.records);
+        self.metrics.proven(proof_name(&found));
         // Order matters: the index of a cancelled stand-by is incomplete and keeps its old mark.
         if from.progress.is_cancelled() {
             return Ok(());

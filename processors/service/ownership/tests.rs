@@ -86,7 +86,8 @@ fn a_restore_that_does_not_fit_into_the_queue_is_sent_at_a_later_poll() {
     cluster.create("memories", PARTITIONS);
     let log = cluster.connect("one").log("memories").expect("the topic exists");
     let (wanted, to_restore) = crossbeam_channel::bounded(1);
-    let restore = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+    let restore =
+        restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
     let shards = shards(
         Home::Memory(MemoryHome::default()),
         Some(Changelog { log, options: restore, wanted }),
@@ -133,7 +134,8 @@ impl log::broker::Log for SlowLog {
 fn a_restore_waits_for_a_cancelled_one_and_is_carried_out_once() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (wanted, to_restore) = crossbeam_channel::bounded(16);
-    let options = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+    let options =
+        restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
     let slow = Duration::from_secs(6);
     let log = Arc::new(SlowLog { inner: memories_in(&Cluster::new()), slow });
     let shards = Arc::new(Shards::new(
@@ -193,7 +195,8 @@ fn stores_that_others_own_and_stores_moved_aside_are_removed_after_their_time() 
     let clock = ManualClock::at(Time(1_000_000));
     let open_shards = |has_changelog: bool| {
         let (wanted, _) = crossbeam_channel::bounded(4);
-        let options = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+        let options =
+            restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
         let changelog = Changelog { log: memories_in(&Cluster::new()), options, wanted };
         let shards = Shards::new(
             place(Home::Directory(dir.path().to_owned())),
@@ -306,4 +309,28 @@ fn stores_are_kept_while_the_brokers_are_away_and_where_the_changelog_has_less()
 
 fn identity_of(partition: i32) -> storage::store::Identity {
     place(Home::Memory(MemoryHome::default())).identity(partition)
+}
+
+/// The kept digest is made wrong here, because no test can reach below an open store.
+#[test]
+fn a_scrub_that_finds_other_records_stops_and_lets_the_next_start_rebuild_the_shard() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let home = Home::Directory(dir.path().to_owned());
+    let store =
+        storage::home::shard_dir(dir.path(), &place(home.clone()).identity(0)).join("store");
+    let shards = shards(home, None);
+    let shard = shards.open(0).expect("an empty directory opens");
+    shards.scrub(0, &|| true).expect("without a digest there is nothing to compare");
+    let sound = shard.store.establish_digest().expect("a disk");
+    shards.scrub(0, &|| true).expect("the records are those that were written");
+    let digest = Some(storage::store::Digest { records: sound.records + 1, ..sound });
+    let batch = storage::store::EncodedBatch { digest, ..Default::default() };
+    let mark = storage::store::Checkpoint { applied: 3, changelog: None };
+    shard.store.apply(batch, mark).expect("a disk");
+    let Err(Fault::Stop(stop)) = shards.scrub(0, &|| true) else { panic!("a record is missing") };
+    assert_eq!(stop.name, StopName::StoreUnreadable);
+    assert!(store.join("damaged").exists(), "the next start sets the store aside");
+    let page = shards.metrics.page();
+    assert!(page.contains("keepsake_scrubs_total{outcome=\"equal\"} 1"), "{page}");
+    assert!(page.contains("keepsake_scrubs_total{outcome=\"different\"} 1"), "{page}");
 }

@@ -159,6 +159,12 @@ impl Service {
             let to_restore = to_restore.clone();
             self.spawn("restore", move |shared| loops::restore(&shards, &to_restore, &shared))?;
         }
+        // Without a changelog no batch keeps a digest up.
+        if config.store.scrub_ms > 0 && options::has_changelog(config) {
+            let shards = parts.shards.clone();
+            let every = Duration::from_millis(config.store.scrub_ms);
+            self.spawn("scrub", move |shared| loops::scrub(&shards, every, &shared))?;
+        }
         if config.store.standby && options::has_changelog(config) {
             let shards = parts.shards.clone();
             let every = Duration::from_millis(config.store.standby_ms);

@@ -292,6 +292,9 @@ impl IngestLoop {
                 .changelog
                 .get(&shard.partition)
                 .map(|offset| ChangelogPosition { offset: *offset, at });
+            if let Some(place) = &place {
+                ingest.shards.check_alone(&shard, write.logged, place.offset)?;
+            }
             let took = write.carry_out(place)?;
             ingest.metrics.shard_applied(
                 shard.partition,

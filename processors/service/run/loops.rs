@@ -1,4 +1,4 @@
-//! The loops of the recall, compact, index, rewrite, standby and restore threads. Each polls its input,
+//! The loops of the recall, compact, index, rewrite, scrub, standby and restore threads. Each polls its input,
 //! calls `step` of a processor and carries out the result. No loop decides about a record.
 //!
 //! A fault of the broker ([`Fault::Retry`]) is logged, counted and tried again after
@@ -284,6 +284,29 @@ pub fn rewrite(
         if Instant::now() >= next {
             shards.rewrite_due(rewrite_after_ms(within), &|| !shared.is_stopping())?;
             shards.remove_leftovers(rewrite_after_ms(within), keep_copies);
+            next = Instant::now() + every;
+        }
+    }
+    Ok(())
+}
+
+/// Pause between two pages of a scrub: at most 12,800 records a second are read.
+const SCRUB_PAUSE: Duration = Duration::from_millis(5);
+
+/// Compares every open shard with its digest, once in each period.
+pub fn scrub(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
+    let goes_on = || {
+        std::thread::sleep(SCRUB_PAUSE);
+        !shared.is_stopping()
+    };
+    let mut next = Instant::now() + every;
+    while !shared.is_stopping() {
+        std::thread::sleep(LOOK_UP);
+        if Instant::now() >= next {
+            shards
+                .owned()
+                .into_iter()
+                .try_for_each(|partition| shards.scrub(partition, &goes_on))?;
             next = Instant::now() + every;
         }
     }

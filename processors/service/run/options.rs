@@ -11,7 +11,8 @@ use models::cross_encoder;
 use models::embedder::{self, ModelChoice};
 use std::path::PathBuf;
 use std::time::Duration;
-use storage::{index, restore, shard, store};
+use storage::restore::{self, Writers};
+use storage::{index, shard, store};
 
 /// Least size in bytes of a shard's cache of document ids, however many partitions share
 /// `index.document_cache_bytes`: the ids of one user with 18,000 memories.
@@ -103,6 +104,11 @@ pub fn restore(config: &Config) -> restore::Options {
         batch_max: config.store.restore_batch_max,
         away_ms_max: config.topics.tombstones_ms / 2,
         until: None,
+        writers: Writers {
+            group: Some(config.kafka.group_id.as_str().into()),
+            former_groups: config.kafka.former_group_ids.as_slice().into(),
+        },
+        accept_incomplete: config.store.accept_incomplete,
     }
 }
 
@@ -135,6 +141,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         decisions: config.topics.decisions(),
         memories: config.topics.memories(),
         changelog: has_changelog(config),
+        group: config.kafka.group_id.clone(),
         dead_letters: config.topics.dead_letters(),
         decode: decode(config),
         with_text: config.decisions.text,

@@ -1,7 +1,9 @@
 //! Writes restored records on a thread of their own, while more are read.
 
+use super::Options;
+use super::proof::{Witness, Writers};
 use crate::changelog::{self, META, STATE_HEADER, is_signing_key};
-use crate::store::{ChangelogPosition, Changes, Checkpoint, EncodedBatch, Store};
+use crate::store::{ChangelogPosition, Changes, Checkpoint, Claim, Store};
 use crossbeam_channel::Sender;
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
@@ -15,17 +17,17 @@ const BATCHES: u64 = 8;
 /// A thread that writes batches to the store, each with its checkpoint behind it. Order matters:
 /// after a crash, the records between the old checkpoint and the new one are read and written again.
 pub struct Writer<'scope> {
-    batches: Sender<(Changes, Checkpoint)>,
+    batches: Sender<(Changes, Checkpoint, Claim)>,
     thread: ScopedJoinHandle<'scope, Result<()>>,
 }
 
 impl<'scope> Writer<'scope> {
     pub fn start(scope: &'scope Scope<'scope, '_>, store: &'scope Store) -> Writer<'scope> {
-        let (batches, to_write) = crossbeam_channel::bounded::<(Changes, Checkpoint)>(1);
+        let (batches, to_write) = crossbeam_channel::bounded::<(Changes, Checkpoint, Claim)>(1);
         let thread = scope.spawn(move || {
-            for (changes, checkpoint) in to_write {
+            for (changes, checkpoint, claim) in to_write {
                 store.apply_restored(&changes)?;
-                store.apply(EncodedBatch::default(), checkpoint)?;
+                store.apply_checkpoint(checkpoint, claim)?;
             }
             Ok(())
         });
@@ -34,8 +36,8 @@ impl<'scope> Writer<'scope> {
 
     /// Blocks while one batch is being written and another waits. Fails if the thread has ended;
     /// `finish` then says why.
-    fn write(&self, changes: Changes, checkpoint: Checkpoint) -> Result<()> {
-        let sent = self.batches.send((changes, checkpoint));
+    fn write(&self, changes: Changes, checkpoint: Checkpoint, claim: Claim) -> Result<()> {
+        let sent = self.batches.send((changes, checkpoint, claim));
         sent.map_err(|_| Fault::retry("the writer thread of a restore has ended"))
     }
 
@@ -53,6 +55,9 @@ pub struct Batch<'a> {
     at: Time,
     changes: Changes,
     writer: Writer<'a>,
+    writers: &'a Writers,
+    witness: Witness,
+    is_from_beginning: bool,
     batch_max: usize,
     applied: i64,
     next: i64,
@@ -61,23 +66,38 @@ pub struct Batch<'a> {
     checkpointed: u64,
 }
 
+/// Where a restore begins.
+#[derive(Clone, Copy)]
+pub struct Begin {
+    pub from: i64,
+    /// The age of the store before the restore. It stays until the restore is complete.
+    pub at: Time,
+    /// The store had read nothing before.
+    pub is_new: bool,
+}
+
 impl<'a> Batch<'a> {
-    /// `at` is the age of the store before the restore. It stays until the restore is complete.
     pub fn new(
         store: &'a Store,
-        from: i64,
-        at: Time,
+        begin: Begin,
         writer: Writer<'a>,
-        batch_max: usize,
+        options: &'a Options,
     ) -> Batch<'a> {
+        let claim = store.claim();
         Batch {
             store,
-            at,
+            at: begin.at,
             changes: Changes::default(),
             writer,
-            batch_max,
+            writers: &options.writers,
+            witness: Witness::new(match claim {
+                Some(claim) => claim.digest,
+                None => store.kept_digest(),
+            }),
+            is_from_beginning: begin.is_new || claim.is_some_and(|claim| claim.is_from_beginning),
+            batch_max: options.batch_max,
             applied: store.applied(),
-            next: from,
+            next: begin.from,
             records: 0,
             checkpointed: 0,
         }
@@ -94,12 +114,19 @@ impl<'a> Batch<'a> {
         let name = record.key.unwrap_or_default();
         if name == META.as_bytes() {
             let meta = record.value.as_deref().unwrap_or_default();
-            self.applied = changelog::applied_of(meta, self.store.identity())?;
+            let meta = changelog::meta_of(meta, self.store.identity())?;
+            // Order matters: no checkpoint passes a record of another group, so that every later
+            // restore meets the record again.
+            self.writers.check(&meta, record.offset)?;
+            self.witness.saw_meta(&meta);
+            self.store.note_epoch(meta.epoch.unwrap_or(0));
+            self.applied = meta.applied;
             return Ok(());
         }
         if is_signing_key(&name) {
             return Ok(()); // belongs to the service, not to this shard
         }
+        self.witness.saw_state();
         let key = changelog::named(name)?;
         let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
         match (record.value, state) {
@@ -127,16 +154,19 @@ impl<'a> Batch<'a> {
         self.checkpointed = self.records;
         let changelog = Some(ChangelogPosition { offset: self.next - 1, at: self.at });
         let checkpoint = Checkpoint { applied: self.applied, changelog };
-        self.writer.write(std::mem::take(&mut self.changes), checkpoint)
+        let digest = self.witness.claimed();
+        let claim = Claim { is_from_beginning: self.is_from_beginning, digest };
+        self.writer.write(std::mem::take(&mut self.changes), checkpoint, claim)
     }
 
-    /// Writes the rest, unless reading failed, and returns the number of records taken. A failure of
-    /// the writer counts first: it ends the reading. `at` becomes the age of the store.
-    pub fn finish(mut self, read: Result<()>, at: Time) -> Result<u64> {
+    /// Writes the rest, unless reading failed, and returns the number of records taken, with their
+    /// meta records. A failure of the writer counts first: it ends the reading. `at` becomes the age
+    /// of the store.
+    pub fn finish(mut self, read: Result<()>, at: Time) -> Result<(u64, Witness)> {
         self.at = at;
         let read = read.and_then(|()| self.write());
         self.writer.finish()?;
-        read.map(|()| self.records)
+        read.map(|()| (self.records, self.witness))
     }
 }
 
@@ -191,12 +221,14 @@ mod tests {
         };
         let store = Store::over(ReadOnly(InMemory::default()), &identity)
             .expect("empty records open with any identity");
+        let options = Options { batch_max: 1, ..Options::default() };
         let failed = std::thread::scope(|scope| {
-            let mut batch = Batch::new(&store, 0, Time(0), Writer::start(scope, &store), 1);
+            let begin = Begin { from: 0, at: Time(0), is_new: true };
+            let mut batch = Batch::new(&store, begin, Writer::start(scope, &store), &options);
             let read = (0..100).try_for_each(|_| batch.write());
             batch.finish(read, Time(0))
         });
-        let Err(Fault::Stop(stop)) = failed else { panic!("the write failed: {failed:?}") };
+        let Err(Fault::Stop(stop)) = failed else { panic!("the write failed") };
         assert_eq!(stop.name, StopName::StoreUnwritable);
     }
 }

@@ -3,13 +3,14 @@
 //! 1. Open the store. An unreadable store is moved aside and an empty one begun.
 //! 2. Check that the store was written with the present `store.durability`.
 //! 3. With a changelog: remove a store from which it cannot be continued, then restore
-//!    ([`restore`]).
+//!    ([`restore`]). A store that then differs from the digest of its writer is moved aside and
+//!    restored from the beginning; if that differs too, the changelog is incomplete.
 //! 4. Open the index, and index each memory that changed since the index was last flushed. The
 //!    [`Shard`] is ready for readers afterwards.
 
 use super::{Options, Shard, document};
 use crate::home::Home;
-use crate::restore::{self, Progress};
+use crate::restore::{self, Progress, Proof, Restored};
 use crate::store::{Identity, Store};
 use domain::Time;
 use domain::fault::{Fault, Result, StopName};
@@ -29,8 +30,11 @@ pub struct Opened {
     pub set_aside: Option<PathBuf>,
     /// Why a store was removed and restored from the beginning of the changelog.
     pub outdated: Option<&'static str>,
-    /// Number of records read from the changelog.
-    pub restored: u64,
+    /// Number of records read from the changelog, and how far they are proven to be complete.
+    pub restored: Restored,
+    /// A store that was continued and differed from the digest of its writer: why, and the
+    /// directory to which it was moved.
+    pub replaced: Option<(String, Option<PathBuf>)>,
     /// Number of memories that the index on disk lacked.
     pub caught_up: usize,
     /// Why the index on disk was thrown away, if one was.
@@ -123,7 +127,22 @@ fn open(
             home.wipe(identity)?;
             opened = home.store(&options.store, identity, now.0)?;
         }
+        let was_new = opened.store.changelog().is_none();
         found.restored = restore::restore(&opened.store, *log, limits, progress, *clock)?;
+        let is_from_beginning =
+            was_new || opened.store.claim().is_some_and(|claim| claim.is_from_beginning);
+        if let Proof::Differs(mismatch) = found.restored.proof
+            && !is_from_beginning
+        {
+            // The store may be at fault, and not the changelog.
+            drop(opened);
+            let why = mismatch.to_string();
+            let aside = home.move_aside(identity, now.0, &why)?;
+            found.replaced = Some((why, aside));
+            opened = home.store(&options.store, identity, now.0)?;
+            found.restored = restore::restore(&opened.store, *log, limits, progress, *clock)?;
+        }
+        accept_or_stop(&opened.store, &found.restored, limits)?;
     }
     found.set_aside = opened.rebuilt;
     let index = home.index(options.index, options.room.clone(), identity)?;
@@ -136,6 +155,16 @@ fn open(
     found.caught_up = shard.catch_up(&goes_on)?;
     found.index_discarded = shard.index.text.discarded().map(str::to_owned);
     Ok((shard, found))
+}
+
+/// Stops if the shard differs from the digest of its writer. The store keeps its `ahead` marker, so
+/// that the next start compares again.
+fn accept_or_stop(store: &Store, restored: &Restored, options: &restore::Options) -> Result<()> {
+    let Proof::Differs(mismatch) = &restored.proof else { return Ok(()) };
+    if !options.accept_incomplete {
+        return Err(mismatch.fault());
+    }
+    store.caught_up()
 }
 
 /// Refuses a store that was written with the other kind of durability. Without a changelog, the

@@ -327,6 +327,10 @@ impl Records for SledRecords {
         Ok(next.map(|(key, _)| key.to_vec()).filter(|key| key.first() != Some(&PIECES)))
     }
 
+    fn note_damage(&self, why: &str) {
+        SledRecords::note_damage(self, why);
+    }
+
     fn apply(&self, changes: &Changes) -> Result<()> {
         let copy = self.copy.read();
         let mut batch = Batch::default();

@@ -1,6 +1,7 @@
 //! Encodes the staged records of a batch into bytes, once, when all its events are applied. Decides
 //! nothing: the same staged records are the same bytes, whatever led to them.
 
+use super::digest::Digest;
 use super::records::{Changes, Records};
 use super::{format, keys};
 use domain::fault::Result;
@@ -18,6 +19,8 @@ pub struct EncodedBatch {
     pub gates: Vec<(Vec<u8>, Arc<GateState>)>,
     /// Number of live memories behind the batch, of each tenant whose memories are limited.
     pub live: BTreeMap<String, u64>,
+    /// The digest of the shard after the batch, if that before it is known.
+    pub digest: Option<Digest>,
 }
 
 /// A memory that the batch put, and the stored memory that it replaces, if its vector stays.

@@ -4,6 +4,7 @@
 //! ```text
 //! 00 'i' | 'a' | 'c' | 'r' | 'e'  shard: identity, applied, changelog position, restore runs,
 //!                                 erased since
+//! 00 'd'                          shard: digest of the records that the changelog carries
 //! 00 'v' partition                shard: highest offset forwarded from that partition
 //! tenant/user/ 'm' id             memory and vector
 //! tenant/user/ 't' len session n  the last turns of a session, n = number of the turn modulo 6
@@ -53,7 +54,8 @@ pub fn changelog() -> Vec<u8> {
     vec![SHARD, b'c']
 }
 
-/// Exists while a restore runs: records may be ahead of the changelog position.
+/// Exists while a restore runs: records may be ahead of the changelog position. The value is what
+/// the store is still to be compared with.
 pub fn ahead() -> Vec<u8> {
     vec![SHARD, b'r']
 }
@@ -61,6 +63,11 @@ pub fn ahead() -> Vec<u8> {
 /// When the first record was erased since the files were last rewritten.
 pub fn erased() -> Vec<u8> {
     vec![SHARD, b'e']
+}
+
+/// The digest of the shard, with the checkpoint that it belongs to.
+pub fn digest() -> Vec<u8> {
+    vec![SHARD, b'd']
 }
 
 pub fn via(source_partition: i32) -> Vec<u8> {
@@ -173,6 +180,12 @@ fn tagged(key: &UserKey, tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     bytes.extend([b'/', tag]);
     rest.iter().for_each(|part| bytes.extend(*part));
     bytes
+}
+
+/// True if the changelog carries the record: all of users, and of the shard's own the offsets of
+/// forwarded records.
+pub fn is_in_changelog(bytes: &[u8]) -> bool {
+    bytes.first() != Some(&SHARD) || bytes.get(1) == Some(&b'v')
 }
 
 /// True if the record holds words that somebody said, or numbers made of them, and is removed only

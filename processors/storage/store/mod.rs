@@ -10,6 +10,7 @@
 //! ```
 
 pub mod compare;
+mod digest;
 pub mod disk;
 mod encode;
 pub(crate) mod format;
@@ -18,16 +19,20 @@ mod live;
 mod memory_cache;
 mod reads;
 pub mod records;
+mod scrub;
 #[cfg(test)]
 pub(crate) mod tests;
 mod user_cache;
 
+pub use digest::{Claim, Digest};
 pub use disk::records_with_words;
-pub use disk::{Options, set_aside_at, set_aside_of};
+pub use disk::{Options, set_aside, set_aside_at, set_aside_of};
 pub use encode::{EncodedBatch, TouchedMemories, Upserted};
 pub use keys::{holds_words, is_memory};
 pub use records::{Changes, InMemory, Rewritten};
+pub use scrub::Scrubbed;
 
+use digest::KeptDigest;
 use disk::{NotOpened, SledRecords};
 use domain::fault::{Fault, Result, StopName};
 use domain::{Memory, MemoryId, Time, UserKey};
@@ -36,10 +41,12 @@ use log::clock::{Clock, SystemClock};
 use memory::Reads;
 use memory::staged::StagedChanges;
 use memory_cache::MemoryCache;
+use parking_lot::Mutex;
 use records::Records;
+use scrub::Scrub;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use user_cache::UserCache;
 
 /// Limits of the caches of a store that ends with its process.
@@ -110,6 +117,17 @@ pub struct Store {
     erased_since: AtomicI64,
     /// A record was erased since the running rewrite began, so the new files may hold its bytes.
     erased_again: AtomicBool,
+    /// The digest at the checkpoint, if it is known. Known after a restore; then each batch keeps
+    /// it up.
+    kept_digest: Mutex<Option<Digest>>,
+    /// Order matters: locked before `kept_digest`. A batch holds it while it changes the records.
+    scrub: Mutex<Option<Scrub>>,
+    /// What the store was still to be compared with when it was opened.
+    claim: Option<Claim>,
+    /// Epoch of the last meta record read or written.
+    epoch: AtomicU64,
+    /// Offset of the changelog position now; -1 without one.
+    changelog_offset: AtomicI64,
 }
 
 impl Store {
@@ -206,8 +224,15 @@ impl Store {
             .get(&keys::erased())
             .and_then(|bytes| bytes.map_or(Ok(NEVER), |bytes| format::offset(&bytes)));
         let erased_since = AtomicI64::new(damaged_if_unreadable(erased_since)?);
-        let is_ahead =
-            AtomicBool::new(damaged_if_unreadable(records.get(&keys::ahead()))?.is_some());
+        let ahead = damaged_if_unreadable(records.get(&keys::ahead()))?;
+        let changelog_offset = changelog.map_or(-1, |place| place.offset);
+        let kept = damaged_if_unreadable(records.get(&keys::digest()))?;
+        let kept = kept.as_deref().and_then(KeptDigest::of);
+        // An older program changes records and leaves the digest as it is; a restore that has not
+        // ended has written records that the digest lacks.
+        let is_valid = |kept: &KeptDigest| {
+            ahead.is_none() && kept.applied == applied && kept.changelog == changelog_offset
+        };
         Ok(Store {
             records,
             identity: identity.clone(),
@@ -217,9 +242,14 @@ impl Store {
             applied: AtomicI64::new(applied),
             changelog,
             is_older: AtomicBool::new(is_older),
-            is_ahead,
+            is_ahead: AtomicBool::new(ahead.is_some()),
             erased_since,
             erased_again: AtomicBool::new(false),
+            kept_digest: Mutex::new(kept.filter(is_valid).map(|kept| kept.digest)),
+            scrub: Mutex::default(),
+            claim: ahead.as_deref().map(Claim::of),
+            epoch: AtomicU64::new(kept.map_or(0, |kept| kept.epoch)),
+            changelog_offset: AtomicI64::new(changelog_offset),
         })
     }
 
@@ -242,11 +272,19 @@ impl Store {
     /// agree after any crash. The first batch in a newer format writes the identity anew, so that
     /// an older program stops there.
     pub fn apply(&self, batch: EncodedBatch, mark: Checkpoint) -> Result<()> {
-        let EncodedBatch { mut changes, windows, gates, live } = batch;
+        let EncodedBatch { mut changes, windows, gates, live, digest } = batch;
         let Checkpoint { applied, changelog } = mark;
+        let digest = match digest {
+            Some(digest) => Some(digest),
+            None => self.digest_after(&changes)?,
+        };
         changes.put(keys::applied(), format::offset_bytes(applied));
         if let Some(ChangelogPosition { offset, at }) = changelog {
             changes.put(keys::changelog(), format::place_bytes(offset, at));
+            self.changelog_offset.store(offset, Ordering::Release);
+        }
+        if let Some(digest) = digest {
+            changes.put(keys::digest(), self.digest_record(applied, digest));
         }
         if self.is_older.load(Ordering::Acquire) {
             changes.put(keys::identity(), format::identity_bytes(&self.identity));
@@ -255,7 +293,13 @@ impl Store {
         if is_erasing {
             self.note_erased()?;
         }
+        let mut scrub = self.scrub.lock();
+        if let Some(scrub) = scrub.as_mut() {
+            scrub.note(&changes, &*self.records)?;
+        }
         self.records.apply(&changes)?;
+        *self.kept_digest.lock() = digest;
+        drop(scrub);
         self.erased_again.fetch_or(is_erasing, Ordering::AcqRel);
         self.is_older.store(false, Ordering::Release);
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
@@ -263,6 +307,55 @@ impl Store {
         self.live.applied(changes.records.keys().map(Vec::as_slice), live);
         self.applied.store(applied, Ordering::Release);
         Ok(())
+    }
+
+    /// The digest at the checkpoint. `None` if no restore has established it.
+    pub fn kept_digest(&self) -> Option<Digest> {
+        *self.kept_digest.lock()
+    }
+
+    /// The digest after a batch, if the present one is known.
+    fn digest_after(&self, changes: &Changes) -> Result<Option<Digest>> {
+        self.kept_digest().map(|digest| digest.after(changes, &*self.records)).transpose()
+    }
+
+    fn digest_record(&self, applied: i64, digest: Digest) -> Vec<u8> {
+        let changelog = self.changelog_offset();
+        KeptDigest { applied, changelog, epoch: self.epoch(), digest }.bytes()
+    }
+
+    /// Returns the digest at the checkpoint. If it is not known, as in a store of an older version,
+    /// computes it by a scan, from where each batch keeps it up.
+    pub fn establish_digest(&self) -> Result<Digest> {
+        if let Some(digest) = self.kept_digest() {
+            return Ok(digest);
+        }
+        let digest = self.digest()?;
+        let record = self.digest_record(self.applied(), digest);
+        self.records.apply(&Changes::of(keys::digest(), Some(record)))?;
+        *self.kept_digest.lock() = Some(digest);
+        Ok(digest)
+    }
+
+    /// What the store was still to be compared with when it was opened. `None` once its restore has
+    /// ended.
+    pub fn claim(&self) -> Option<Claim> {
+        self.claim.filter(|_| self.is_ahead())
+    }
+
+    /// Epoch of the last meta record read or written; 0 before the first.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Stored with the next batch.
+    pub fn note_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// The changelog position after the last batch; -1 without one.
+    pub fn changelog_offset(&self) -> i64 {
+        self.changelog_offset.load(Ordering::Acquire)
     }
 
     /// Applies restored records ahead of the checkpoint. Until `apply` moves the checkpoint, nobody
@@ -284,7 +377,16 @@ impl Store {
             self.note_erased()?;
         }
         self.live.forget();
-        self.records.apply_each(changes)
+        let digest = self.digest_after(changes)?;
+        self.records.apply_each(changes)?;
+        *self.kept_digest.lock() = digest;
+        Ok(())
+    }
+
+    /// Moves the checkpoint of a restore, with what the store is still to be compared with.
+    pub fn apply_checkpoint(&self, mark: Checkpoint, claim: Claim) -> Result<()> {
+        let changes = Changes::of(keys::ahead(), Some(claim.bytes()));
+        self.apply(EncodedBatch { changes, ..EncodedBatch::default() }, mark)
     }
 
     /// Notes on disk that the files will hold bytes of something forgotten. Order matters: the note
@@ -345,7 +447,9 @@ impl Store {
 
     /// Encodes a batch, and lists its memories for the index and the change feed.
     pub fn encode(&self, staged: StagedChanges) -> Result<(EncodedBatch, TouchedMemories)> {
-        encode::encode(staged, &*self.records)
+        let (mut batch, touched) = encode::encode(staged, &*self.records)?;
+        batch.digest = self.digest_after(&batch.changes)?;
+        Ok((batch, touched))
     }
 
     /// Returns these memories of the user in the order of `ids`, recent ones from the cache.
@@ -378,6 +482,11 @@ impl Store {
         self.records.flush()
     }
 
+    /// Lets the next start set the store aside and begin an empty one.
+    pub fn note_damage(&self, why: &str) {
+        self.records.note_damage(why);
+    }
+
     pub fn bytes_on_disk(&self) -> u64 {
         self.records.bytes()
     }
@@ -394,18 +503,9 @@ impl Store {
         Ok(all)
     }
 
-    /// Hash of all records in key order, except the shard's own: stores with the same records at
-    /// different offsets are equal.
-    pub fn digest(&self) -> Result<u64> {
-        let mut digest = Fnv::default();
-        self.records.scan(&[], &mut |key, value| {
-            if key.first() != Some(&keys::SHARD) {
-                digest.add(key);
-                digest.add(value);
-            }
-            true
-        })?;
-        Ok(digest.0)
+    /// Computes the digest of all records that the changelog carries, by a scan.
+    pub fn digest(&self) -> Result<Digest> {
+        Digest::of(&*self.records)
     }
 }
 
@@ -461,23 +561,4 @@ fn damaged_if_unreadable<T>(read: Result<T>) -> std::result::Result<T, NotOpened
         }
         other => NotOpened::Fault(other),
     })
-}
-
-/// [FNV-1a](https://datatracker.ietf.org/doc/html/draft-eastlake-fnv) of 64 bits. The hashers of
-/// the standard library may change from one release to the next.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    /// Adds the length and the bytes: moving a byte from one part to the next changes the hash.
-    fn add(&mut self, part: &[u8]) {
-        for byte in (part.len() as u32).to_be_bytes().iter().chain(part) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
 }

@@ -36,6 +36,9 @@ pub trait Records: Send + Sync {
 
     fn bytes(&self) -> u64;
 
+    /// Lets the next start set the records aside. Those in memory end with the process.
+    fn note_damage(&self, _why: &str) {}
+
     /// Writes the live records anew, so that the disk holds no bytes of removed ones. Reads and
     /// batches go on meanwhile. After an error, or if `goes_on` returns false, the store is as it
     /// was.

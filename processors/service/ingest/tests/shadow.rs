@@ -4,6 +4,7 @@
 use crate::ingest::tests::{Bench, PARTITIONS, remember, turn};
 use domain::{Outcome, UserKey};
 use serde_json::{Value, json};
+use storage::store::Digest;
 
 const DECISIONS: &str = "keepsake.decisions";
 
@@ -49,7 +50,7 @@ struct Observed {
     real: Vec<Output>,
     decisions: Vec<Value>,
     shadows: Vec<Value>,
-    digest: Vec<u64>,
+    digest: Vec<Digest>,
     bench: Bench,
 }
 

@@ -32,7 +32,11 @@ fn another_process(cluster: &Cluster) -> Bench {
     let (wanted, _) = crossbeam_channel::unbounded();
     let changelog = Changelog {
         log: cluster.connect("another").log(MEMORIES).expect("the topic exists"),
-        options: restore::Options { batch_max: 100, away_ms_max: i64::MAX, until: None },
+        options: restore::Options {
+            batch_max: 100,
+            away_ms_max: i64::MAX,
+            ..restore::Options::default()
+        },
         wanted,
     };
     bench.ingest.shards = Arc::new(Shards::new(

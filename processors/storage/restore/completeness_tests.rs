@@ -1,0 +1,324 @@
+//! What a restore proves, on a changelog in memory.
+
+use super::*;
+use crate::changelog::{self, Destination, META, Meta};
+use crate::home::{Home, shard_dir};
+use crate::index::{self, VectorBlocks};
+use crate::shard::{self, Restoring, Shard};
+use crate::store::tests::{identity, key};
+use crate::store::{self, Changes, Digest, InMemory, TouchedMemories, keys};
+use log::broker::{Consumer, Membership, Polled, Record, Start};
+use log::clock::SystemClock;
+use std::time::Duration;
+
+/// The records of the changelog of one shard, as a writer with a sound store makes them.
+struct Topic {
+    records: Vec<Record>,
+    writer: Store,
+    group: String,
+    epoch: u64,
+}
+
+impl Topic {
+    fn new() -> Topic {
+        let writer = Store::in_memory(&identity());
+        writer.establish_digest().unwrap();
+        Topic { records: Vec::new(), writer, group: "ours".to_owned(), epoch: 1 }
+    }
+
+    /// Three batches: each changes a record of the one before, the last removes one.
+    fn of_three_batches() -> Topic {
+        let mut topic = Topic::new();
+        topic.batch(&[("ada", Some(1)), ("bob", Some(2)), ("cleo", Some(3))]);
+        topic.batch(&[("bob", Some(4)), ("dan", Some(5))]);
+        topic.batch(&[("cleo", None), ("dan", Some(6)), ("eve", Some(7))]);
+        topic
+    }
+
+    /// Writes the states of some users and a meta record.
+    fn batch(&mut self, states: &[(&str, Option<u8>)]) {
+        let mut changes = Changes::default();
+        for (user, state) in states {
+            let value = state.map(|state| vec![4, state]);
+            changes.records.insert(keys::gate(&key(user)), value);
+        }
+        let applied = self.writer.applied() + 1;
+        let batch = EncodedBatch { changes, ..EncodedBatch::default() };
+        let place = ChangelogPosition { offset: self.records.len() as i64, at: Time(0) };
+        let again = EncodedBatch { changes: batch.changes.clone(), ..EncodedBatch::default() };
+        self.writer.apply(again, Checkpoint { applied, changelog: Some(place) }).unwrap();
+        let meta = Meta {
+            applied,
+            group: Some(self.group.clone()),
+            epoch: Some(self.epoch),
+            digest: self.writer.kept_digest(),
+        };
+        let identity = identity();
+        let to = Destination { topic: "memories", partition: identity.partition };
+        let checkpoint = Some((&identity, &meta));
+        for out in changelog::records(&batch, &TouchedMemories::default(), to, checkpoint) {
+            let offset = self.records.len() as i64;
+            let (key, value, headers) = (out.key, out.value, out.headers);
+            self.records.push(Record { offset, key, value, headers, ..Record::default() });
+        }
+    }
+
+    fn digest(&self) -> Digest {
+        self.writer.kept_digest().unwrap()
+    }
+
+    /// The place of the last record of this user, or of the last meta record.
+    fn place_of(&self, name: &str) -> usize {
+        let prefix = if name == META { META.to_owned() } else { format!("{}/", key(name)) };
+        let is_named = |record: &Record| {
+            record.key.as_ref().is_some_and(|key| key.starts_with(prefix.as_bytes()))
+        };
+        self.records.iter().rposition(is_named).unwrap()
+    }
+
+    fn lose(&mut self, name: &str) {
+        self.records.remove(self.place_of(name));
+    }
+
+    /// Removes fields from the last meta record, as an older version would have written it.
+    fn age_last_meta(&mut self) {
+        let place = self.place_of(META);
+        let value = self.records[place].value.as_ref().unwrap();
+        let mut meta: serde_json::Value = serde_json::from_slice(value).unwrap();
+        for field in ["group", "epoch", "records", "digest"] {
+            meta.as_object_mut().unwrap().remove(field);
+        }
+        self.records[place].value = Some(meta.to_string().into_bytes());
+    }
+
+    fn restore(&self, store: &Store, options: &Options) -> Result<Proof> {
+        let restored = restore(store, self, options, &Progress::default(), &SystemClock)?;
+        Ok(restored.proof)
+    }
+}
+
+impl Log for Topic {
+    fn end(&self, _partition: i32) -> Result<i64> {
+        Ok(self.records.last().map_or(0, |last| last.offset + 1))
+    }
+
+    fn stable_end(&self, partition: i32) -> Result<i64> {
+        self.end(partition)
+    }
+
+    fn beginning(&self, _partition: i32) -> Result<i64> {
+        Ok(0)
+    }
+
+    fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
+        let records = self.records.iter().filter(|record| record.offset >= from).cloned();
+        let mut queued: Vec<Polled> = records.map(Polled::Record).collect();
+        queued.push(Polled::End { partition });
+        queued.reverse();
+        Ok(Box::new(Queued(queued)))
+    }
+}
+
+struct Queued(Vec<Polled>);
+
+impl Consumer for Queued {
+    fn poll(&mut self, _wait: Duration) -> Result<Polled> {
+        Ok(self.0.pop().unwrap_or(Polled::Nothing))
+    }
+
+    fn assign(&mut self, _partitions: &[(i32, Start)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn unassign(&mut self, _partitions: &[i32]) -> Result<()> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _offsets: &[(i32, i64)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn pause(&mut self, _partitions: &[i32]) -> Result<()> {
+        Ok(())
+    }
+
+    fn resume(&mut self, _partition: i32, _offset: i64) -> Result<()> {
+        Ok(())
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        None
+    }
+
+    fn close(self: Box<Self>) {}
+}
+
+fn options() -> Options {
+    let writers = Writers { group: Some("ours".into()), former_groups: [].into() };
+    Options { batch_max: 2, away_ms_max: i64::MAX, writers, ..Options::default() }
+}
+
+fn opened(records: &InMemory) -> Store {
+    Store::over(records.clone(), &identity()).unwrap()
+}
+
+#[test]
+fn a_complete_restore_is_proven_from_wherever_it_begins() {
+    let topic = Topic::of_three_batches();
+    for half in 0..topic.records.len() as i64 {
+        let records = InMemory::default();
+        let until = Options { until: Some(half), ..options() };
+        let is_end_of_batch = topic.records[half as usize].key.as_deref() == Some(META.as_bytes());
+        let part = topic.restore(&opened(&records), &until).unwrap();
+        assert_eq!(part, if is_end_of_batch { Proof::Equal } else { Proof::None }, "{half}");
+        let whole = topic.restore(&opened(&records), &options()).unwrap();
+        let expected =
+            if half + 1 == topic.records.len() as i64 { Proof::None } else { Proof::Equal };
+        assert_eq!(whole, expected, "{half}");
+        let again = opened(&records);
+        assert_eq!(again.kept_digest(), Some(topic.digest()));
+        assert_eq!(again.digest().unwrap(), topic.digest());
+        assert_eq!((again.epoch(), again.is_ahead()), (1, false));
+    }
+}
+
+#[test]
+fn a_record_that_vanished_is_found_at_this_start_and_at_every_later_one() {
+    // Without the last record of Bob his record is an older one; that of Cleo is a tombstone, without
+    // which one record too many is there.
+    for (name, missing) in [("ada", 1), ("bob", 0), ("cleo", -1), ("eve", 1)] {
+        let mut topic = Topic::of_three_batches();
+        topic.lose(name);
+        let records = InMemory::default();
+        for start in 0..3 {
+            let proof = topic.restore(&opened(&records), &options()).unwrap();
+            let Proof::Differs(mismatch) = proof else {
+                panic!("{name}, start {start}: {proof:?}")
+            };
+            assert_eq!(mismatch.expected, topic.digest());
+            let records = mismatch.expected.records as i64 - mismatch.found.records as i64;
+            assert_eq!(records, missing, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_was_accepted_is_the_new_beginning() {
+    let mut topic = Topic::of_three_batches();
+    topic.lose("ada");
+    let records = InMemory::default();
+    let store = opened(&records);
+    assert!(matches!(topic.restore(&store, &options()).unwrap(), Proof::Differs(_)));
+    store.caught_up().unwrap();
+    let again = opened(&records);
+    assert_eq!(topic.restore(&again, &options()).unwrap(), Proof::None);
+    assert_eq!(again.kept_digest(), Some(again.digest().unwrap()));
+}
+
+#[test]
+fn an_older_version_that_wrote_last_leaves_nothing_to_compare() {
+    let mut topic = Topic::of_three_batches();
+    topic.age_last_meta();
+    let records = InMemory::default();
+    assert_eq!(topic.restore(&opened(&records), &options()).unwrap(), Proof::None);
+    let again = opened(&records);
+    assert_eq!((again.kept_digest(), again.epoch()), (Some(topic.digest()), 0));
+}
+
+/// An older version applies batches and does not know the digest.
+#[test]
+fn a_digest_of_before_a_downgrade_is_not_believed() {
+    let topic = Topic::of_three_batches();
+    let records = InMemory::default();
+    topic.restore(&opened(&records), &options()).unwrap();
+    let before = opened(&records).everything().unwrap().records.len();
+    let mut by_older = Changes::default();
+    by_older.put(keys::gate(&key("zoe")), vec![4, 9]);
+    by_older.put(keys::applied(), crate::store::format::offset_bytes(77));
+    crate::store::records::Records::apply(&records, &by_older).unwrap();
+    let store = opened(&records);
+    assert_eq!(store.kept_digest(), None);
+    topic.restore(&store, &options()).unwrap();
+    let counted = store.kept_digest().expect("counted anew");
+    assert_eq!(counted, store.digest().unwrap());
+    assert_eq!(counted.records, before as u64 + 1);
+}
+
+#[test]
+fn no_checkpoint_passes_a_record_of_another_group() {
+    let mut topic = Topic::new();
+    topic.batch(&[("ada", Some(1))]);
+    topic.group = "theirs".to_owned();
+    topic.batch(&[("bob", Some(1))]);
+    topic.group = "ours".to_owned();
+    topic.batch(&[("cleo", Some(1))]);
+    let records = InMemory::default();
+    for _ in 0..2 {
+        let stopped = topic.restore(&opened(&records), &Options { batch_max: 1, ..options() });
+        let Err(Fault::Stop(stop)) = stopped else { panic!("{stopped:?}") };
+        assert_eq!(stop.name, StopName::ChangelogShared);
+    }
+    let writers = Writers { group: Some("ours".into()), former_groups: ["theirs".into()].into() };
+    let renamed = Options { writers, ..options() };
+    assert_eq!(topic.restore(&opened(&records), &renamed).unwrap(), Proof::Equal);
+}
+
+/// A store that another process changed, or that lacks a tombstone, must not spread: its next meta
+/// record would carry a digest that no restore can reach.
+#[test]
+fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::Directory(dir.path().to_owned());
+    let mut topic = Topic::new();
+    let open = |topic: &Topic, accept_incomplete: bool| {
+        let from = Restoring {
+            log: topic,
+            options: &Options { accept_incomplete, ..options() },
+            progress: &Progress::default(),
+            clock: &SystemClock,
+        };
+        let options = shard::Options {
+            store: store::Options::default(),
+            index: index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 1 << 20 },
+            room: VectorBlocks::new(0),
+            decisions_recent_max: 0,
+        };
+        Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from))
+    };
+    topic.batch(&[("ada", Some(1)), ("bob", Some(2))]);
+    let (shard, found) = open(&topic, false).unwrap();
+    assert_eq!((found.restored.proof, found.replaced.is_none()), (Proof::Equal, true));
+    assert_eq!(shard.epoch, 2, "one more than that of the last meta record");
+
+    let mut changes = Changes::default();
+    changes.put(keys::gate(&key("zoe")), vec![4, 9]);
+    let batch = EncodedBatch { changes, ..EncodedBatch::default() };
+    let place =
+        ChangelogPosition { offset: shard.store.changelog_offset(), at: SystemClock.wall() };
+    let mark = Checkpoint { applied: shard.applied(), changelog: Some(place) };
+    shard.store.apply(batch, mark).unwrap();
+    drop(shard);
+    topic.batch(&[("bob", Some(3))]);
+    let (shard, found) = open(&topic, false).unwrap();
+    let (why, aside) = found.replaced.expect("the store is not what the writer had");
+    assert!(why.contains("of 2 records") && why.contains("of 3 records"), "{why}");
+    let aside = aside.expect("the store was a directory");
+    assert!(aside.starts_with(shard_dir(dir.path(), &identity())) && aside.exists());
+    assert_eq!(found.restored.proof, Proof::Equal);
+    assert_eq!(shard.store.digest().unwrap(), topic.digest());
+    drop(shard);
+
+    // Now the topic is at fault: once from the beginning is enough, and nothing more is set aside.
+    topic.batch(&[("ada", Some(4)), ("dan", Some(5))]);
+    topic.lose("dan");
+    for _ in 0..2 {
+        let Err(Fault::Stop(stop)) = open(&topic, false) else { panic!("a record is missing") };
+        assert_eq!(stop.name, StopName::ChangelogIncomplete);
+    }
+    let is_aside = |path: &std::path::PathBuf| path.to_string_lossy().contains(".corrupt-");
+    let entries = std::fs::read_dir(shard_dir(dir.path(), &identity())).unwrap();
+    assert_eq!(entries.map(|entry| entry.unwrap().path()).filter(is_aside).count(), 2);
+    let (shard, found) = open(&topic, true).unwrap();
+    assert!(matches!(found.restored.proof, Proof::Differs(_)));
+    assert_eq!(shard.store.digest().unwrap().records, 2);
+}

@@ -1,0 +1,231 @@
+//! Counts the records of a shard and sums their hashes, so that two copies of a shard are compared
+//! by two numbers. A batch changes both in proportion to its own size: the hash of a replaced or
+//! removed record is subtracted, that of a new one added.
+//!
+//! Covers exactly the records that the changelog carries: those of users, and the offsets of
+//! forwarded records. The sum does not depend on the order of the records.
+//!
+//! Limit: detects losses and mistakes, not forgery. Whoever can choose the bytes of many records
+//! can find another set with the same sum.
+
+use super::keys;
+use super::records::{Changes, Records};
+use domain::fault::Result;
+use std::fmt;
+use twox_hash::XxHash3_128;
+
+/// Number of records, and the wrapping sum of their 128-bit hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest {
+    pub records: u64,
+    pub sum: u128,
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x} of {} records", self.sum, self.records)
+    }
+}
+
+impl Digest {
+    /// Computes the digest of all records by a scan.
+    pub fn of(records: &dyn Records) -> Result<Digest> {
+        let mut digest = Digest::default();
+        let mut hasher = RecordHasher::default();
+        records.scan(&[], &mut |key, value| {
+            if keys::is_in_changelog(key) {
+                digest.add(hasher.hash(key, value));
+            }
+            true
+        })?;
+        Ok(digest)
+    }
+
+    /// The digest after these changes of records whose digest this is. Reads the old value of each
+    /// changed key.
+    pub fn after(mut self, changes: &Changes, below: &dyn Records) -> Result<Digest> {
+        let mut hasher = RecordHasher::default();
+        for (key, value) in &changes.records {
+            if !keys::is_in_changelog(key) {
+                continue;
+            }
+            if let Some(old) = below.get(key)? {
+                self.subtract(hasher.hash(key, &old));
+            }
+            if let Some(value) = value {
+                self.add(hasher.hash(key, value));
+            }
+        }
+        Ok(self)
+    }
+
+    pub fn add(&mut self, hash: u128) {
+        self.records = self.records.wrapping_add(1);
+        self.sum = self.sum.wrapping_add(hash);
+    }
+
+    fn subtract(&mut self, hash: u128) {
+        self.records = self.records.wrapping_sub(1);
+        self.sum = self.sum.wrapping_sub(hash);
+    }
+}
+
+/// Hashes key and value as one string of bytes. The buffer is reused for all records.
+#[derive(Default)]
+pub struct RecordHasher(Vec<u8>);
+
+impl RecordHasher {
+    /// The length of the key goes first, so that no other key and value are the same bytes.
+    pub fn hash(&mut self, key: &[u8], value: &[u8]) -> u128 {
+        self.0.clear();
+        self.0.extend((key.len() as u32).to_be_bytes());
+        self.0.extend_from_slice(key);
+        self.0.extend_from_slice(value);
+        XxHash3_128::oneshot(&self.0)
+    }
+}
+
+/// The digest as the store keeps it, with the checkpoint that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptDigest {
+    pub applied: i64,
+    /// Offset of the changelog position; -1 without one.
+    pub changelog: i64,
+    /// Epoch of the last meta record that the store has read or written; 0 before the first.
+    pub epoch: u64,
+    pub digest: Digest,
+}
+
+/// First byte of the record. Another layout gets another number.
+const LAYOUT: u8 = 1;
+
+impl KeptDigest {
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![LAYOUT];
+        bytes.extend(self.applied.to_be_bytes());
+        bytes.extend(self.changelog.to_be_bytes());
+        bytes.extend(self.epoch.to_be_bytes());
+        bytes.extend(digest_bytes(&self.digest));
+        bytes
+    }
+
+    /// Reads the record. `None` for a layout of another version: the digest is computed again.
+    pub fn of(bytes: &[u8]) -> Option<KeptDigest> {
+        let (&LAYOUT, rest) = bytes.split_first()? else { return None };
+        let (applied, rest) = rest.split_first_chunk()?;
+        let (changelog, rest) = rest.split_first_chunk()?;
+        let (epoch, rest) = rest.split_first_chunk()?;
+        Some(KeptDigest {
+            applied: i64::from_be_bytes(*applied),
+            changelog: i64::from_be_bytes(*changelog),
+            epoch: u64::from_be_bytes(*epoch),
+            digest: digest_of(rest)?,
+        })
+    }
+}
+
+fn digest_bytes(digest: &Digest) -> Vec<u8> {
+    [&digest.records.to_be_bytes()[..], &digest.sum.to_be_bytes()].concat()
+}
+
+/// `None` for bytes of another length.
+fn digest_of(bytes: &[u8]) -> Option<Digest> {
+    let (records, sum) = bytes.split_first_chunk()?;
+    let records = u64::from_be_bytes(*records);
+    Some(Digest { records, sum: u128::from_be_bytes(sum.try_into().ok()?) })
+}
+
+/// What the store must still be compared with, because its restore has not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// The store was restored from the first record of the changelog on, so that another restore
+    /// would not differ.
+    pub is_from_beginning: bool,
+    /// The digest that the last meta record read gives for the shard.
+    pub digest: Option<Digest>,
+}
+
+impl Claim {
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.is_from_beginning)];
+        bytes.extend(self.digest.iter().flat_map(digest_bytes));
+        bytes
+    }
+
+    /// Reads a claim. The marker of older versions is empty.
+    pub fn of(bytes: &[u8]) -> Claim {
+        let Some((first, digest)) = bytes.split_first() else { return Claim::default() };
+        Claim { is_from_beginning: *first == 1, digest: digest_of(digest) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::InMemory;
+    use proptest::prelude::*;
+
+    fn key(user: u8, rest: u8) -> Vec<u8> {
+        if user == 0 { keys::via(i32::from(rest)) } else { format!("t/u{user}/g{rest}").into() }
+    }
+
+    proptest! {
+        /// What a batch adds and subtracts equals a scan of all records, whatever the batches were.
+        #[test]
+        fn a_digest_kept_up_by_batches_equals_that_of_a_scan(
+            batches in proptest::collection::vec(
+                proptest::collection::vec(
+                    ((0u8..4), (0u8..6), proptest::option::of(0u16..300)), 0..12), 0..12)
+        ) {
+            let records = InMemory::default();
+            let mut kept = Digest::default();
+            for batch in batches {
+                let mut changes = Changes::default();
+                changes.put(keys::applied(), vec![1, 2, 3]);
+                for (user, rest, length) in batch {
+                    let value = length.map(|length| vec![rest; usize::from(length)]);
+                    changes.records.insert(key(user, rest), value);
+                }
+                kept = kept.after(&changes, &records).unwrap();
+                records.apply(&changes).unwrap();
+                prop_assert_eq!(kept, Digest::of(&records).unwrap());
+            }
+        }
+    }
+
+    /// The digest is stored in logs and stores: another hash would be another format.
+    #[test]
+    fn the_hash_of_a_record_never_changes() {
+        let records = InMemory::default();
+        let mut changes = Changes::default();
+        changes.put(b"acme/zoe/g".to_vec(), vec![4, 1, 2, 3]);
+        changes.put(keys::via(7), vec![4, 9]);
+        changes.put(b"acme/zoe/fhome".to_vec(), vec![7; 300]);
+        records.apply(&changes).unwrap();
+        let digest = Digest::of(&records).unwrap();
+        assert_eq!(digest.to_string(), "16ade0d6792101ff58cec3a81574b919 of 3 records");
+    }
+
+    #[test]
+    fn a_byte_that_moves_from_the_key_to_the_value_changes_the_digest() {
+        let of = |key: &[u8], value: &[u8]| RecordHasher::default().hash(key, value);
+        assert_ne!(of(b"a/b/gx", b"y"), of(b"a/b/g", b"xy"));
+    }
+
+    #[test]
+    fn a_kept_digest_is_read_as_it_was_written_and_no_other_layout_is() {
+        let digest = Digest { records: 3, sum: u128::MAX - 5 };
+        let kept = KeptDigest { applied: 9, changelog: -1, epoch: 4, digest };
+        assert_eq!(KeptDigest::of(&kept.bytes()), Some(kept));
+        let mut other = kept.bytes();
+        other[0] = 2;
+        for bytes in [other, Vec::new(), kept.bytes()[..20].to_vec()] {
+            assert_eq!(KeptDigest::of(&bytes), None);
+        }
+        for digest in [None, Some(digest)] {
+            let claim = Claim { is_from_beginning: true, digest };
+            assert_eq!(Claim::of(&claim.bytes()), claim);
+        }
+        assert_eq!(Claim::of(&[]), Claim::default());
+    }
+}
