@@ -275,7 +275,8 @@ fn stores_are_kept_while_the_brokers_are_away_and_where_the_changelog_has_less()
     let clock = ManualClock::at(Time(1_000_000));
     let away = AtomicBool::new(true);
     let log = Arc::new(AwayLog { inner: memories_in(&Cluster::new()), is_away: away });
-    let options = restore::Options { batch_max: 10, away_ms_max: 1000, until: None };
+    let options =
+        restore::Options { batch_max: 10, away_ms_max: 1000, ..restore::Options::default() };
     let (wanted, _) = crossbeam_channel::bounded(4);
     let shards = Shards::new(
         place(Home::Directory(dir.path().to_owned())),
