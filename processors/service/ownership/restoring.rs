@@ -201,7 +201,7 @@ impl Shards {
     /// Claims the directory of a partition, unless another thread uses it.
     pub(super) fn occupy(&self, partition: i32) -> Option<Occupied<'_>> {
         let is_free = self.occupied.lock().insert(partition);
-        is_free.then_some(Occupied { shards: self, partition })
+        is_free.then(|| Occupied { shards: self, partition })
     }
 
     /// Claims the directory of a partition as soon as it is free. `None` if the restore is cancelled

@@ -169,6 +169,17 @@ fn a_restore_waits_for_a_cancelled_one_and_is_carried_out_once() {
 }
 
 #[test]
+fn a_directory_that_could_not_be_claimed_stays_claimed() {
+    let shards = shards(Home::Memory(MemoryHome::default()), None);
+    let first = shards.occupy(0).expect("nobody uses it");
+    for _ in 0..2 {
+        assert!(shards.occupy(0).is_none(), "the first claim holds, however often others try");
+    }
+    drop(first);
+    assert!(shards.occupy(0).is_some());
+}
+
+#[test]
 fn a_shard_that_a_reader_still_holds_is_opened_again_when_the_reader_ends() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let shards = Arc::new(Shards::new(
