@@ -171,7 +171,8 @@ impl Ingest {
     }
 
     /// Applies as many of the records as are begun while `goes_on`, and until the forwarded copies
-    /// reach `copied_bytes_max`, but at least one. `Effects::records` counts them.
+    /// reach `copied_bytes_max` or a shard has replayed everything below its published offset, but
+    /// at least one. `Effects::records` counts them.
     ///
     /// A panic of the kernel leaves its record staged in part, so the whole batch is done again: up
     /// to the record, and in the next batch with the record alone. If the kernel panics there too,
@@ -262,11 +263,12 @@ impl Ingest {
             next = if goes_on() { self.begin_group(&mut records)? } else { None };
             for draft in drafts {
                 let is_full = copied >= self.options.copied_bytes_max;
-                if applied > 0 && (is_full || !goes_on()) {
-                    return Ok(applied);
-                }
                 let batch = batches.get_mut(&draft.record.partition);
                 let batch = batch.expect("each record's shard was found above");
+                let ends_replay = batch.ends_replay_before(draft.record.offset);
+                if applied > 0 && (is_full || ends_replay || !goes_on()) {
+                    return Ok(applied);
+                }
                 let before = batch.copied_bytes;
                 let draft = match poison {
                     Some(reject) if applied == 0 => draft.poisoned(reject.clone()),

@@ -69,6 +69,13 @@ impl Count {
 }
 
 impl<'a> Batch<'a> {
+    /// Returns whether the batch has replayed events below the published offset, and this one is not
+    /// below. A batch publishes all of its outputs or none, so the two must not be in one batch.
+    pub fn ends_replay_before(&self, offset: i64) -> bool {
+        let published = self.shard.published_offset();
+        self.shard.applied() < self.applied && self.applied < published && published <= offset
+    }
+
     pub fn of(shard: &'a Shard) -> Batch<'a> {
         Batch {
             shard,

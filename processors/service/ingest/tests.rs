@@ -570,6 +570,25 @@ fn dead_letters_of_a_replay_do_not_count() {
 }
 
 #[test]
+fn a_batch_ends_where_a_replay_ends_so_that_nothing_published_is_published_again() {
+    let mut bench = Bench::new();
+    let records: Vec<Record> = (0..6)
+        .map(|n| {
+            let content = format!("Parcel {n} is in the attic.");
+            bench.record(&json!({"type": "remember", "user": "ada", "content": content}))
+        })
+        .collect();
+    let shard = bench.ingest.shards.get(records[0].partition).expect("open");
+    shard.note_published(records[4].offset);
+    let applied = |at: usize| records[at].offset;
+    assert_eq!(bench.step(records.clone()).0.len(), 0);
+    assert_eq!(shard.applied(), applied(3));
+    let (outputs, decisions) = bench.step(records[4..].to_vec());
+    assert_eq!((decisions.len(), shard.applied()), (2, applied(5)));
+    assert!(outputs.len() >= 2, "{outputs:?}");
+}
+
+#[test]
 fn a_memory_with_more_than_the_changed_fact_stays_valid_and_is_linked() {
     let mut bench = Bench::new();
     assert_eq!(

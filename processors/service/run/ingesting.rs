@@ -138,7 +138,7 @@ impl IngestLoop {
                 count,
                 read,
                 first,
-                "a batch ends early, after its time or its bytes of copies: the others are read again"
+                "a batch ends early, after its time, its bytes or a replay: the others are read again"
             );
         }
         self.pace.carried_out(count, decided_in, collected.elapsed());
