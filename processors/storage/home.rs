@@ -2,11 +2,11 @@
 //! and the simulator.
 //!
 //! On disk, a shard has one directory under `store.dir`, named after its topic and partition, with
-//! `store` and `index` inside. In memory, only the records survive a simulated crash; the index is
-//! derived and begins empty.
+//! `store` and `index` inside. In memory, the records and the last flush of the index survive a
+//! simulated crash, and one owner at a time may open a store, as on disk.
 
-use crate::index::{self, Index, VectorBlocks};
-use crate::store::{self, Identity, InMemory, Opened, Store};
+use crate::index::{self, FlushedIndex, Index, VectorBlocks};
+use crate::store::{self, AfterBatch, Identity, InMemory, Opened, Store};
 use domain::fault::{Fault, Result, StopName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -20,10 +20,23 @@ pub enum Home {
     Memory(MemoryHome),
 }
 
-/// The records of each shard by the shard's name. Clones share the same records.
-#[derive(Clone, Debug, Default)]
+/// The files of each shard by the shard's name. Clones share the same files.
+#[derive(Clone, Default)]
 pub struct MemoryHome {
-    shards: Arc<Mutex<BTreeMap<String, InMemory>>>,
+    shards: Arc<Mutex<BTreeMap<String, MemoryFiles>>>,
+    after_batch: AfterBatch,
+}
+
+#[derive(Clone, Default)]
+struct MemoryFiles {
+    records: InMemory,
+    index: FlushedIndex,
+}
+
+impl std::fmt::Debug for MemoryHome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.shards.lock().keys()).finish()
+    }
 }
 
 impl Home {
@@ -40,7 +53,11 @@ impl Home {
                 Store::open(&shard_dir(dir, identity).join("store"), options, identity, stamp_ms)
             }
             Home::Memory(home) => {
-                let records = home.shards.lock().entry(name(identity)).or_default().clone();
+                let records = home.files(identity).records;
+                if records.is_open() {
+                    let what = format!("another owner has {} open", name(identity));
+                    return Err(Fault::stop(StopName::StoreLocked, what));
+                }
                 Ok(Opened { store: Store::over(records, identity)?, rebuilt: None })
             }
         }
@@ -60,7 +77,7 @@ impl Home {
                 room,
                 &generation(identity),
             ),
-            Home::Memory(_) => Ok(Index::in_memory(options, room)),
+            Home::Memory(home) => Ok(Index::in_memory(options, room, home.files(identity).index)),
         }
     }
 
@@ -125,18 +142,34 @@ impl Home {
 }
 
 impl MemoryHome {
-    /// Replaces each shard's records by those that a new process would find after a crash: up to
+    /// Calls `call` with the partition after each batch that a store here has applied, before the
+    /// index has it.
+    pub fn with_call(call: impl Fn(i32) + Send + Sync + 'static) -> MemoryHome {
+        MemoryHome { after_batch: AfterBatch::calls(Arc::new(call)), ..MemoryHome::default() }
+    }
+
+    fn files(&self, identity: &Identity) -> MemoryFiles {
+        let mut shards = self.shards.lock();
+        let files = shards.entry(name(identity)).or_insert_with(|| MemoryFiles {
+            records: InMemory::with_call(self.after_batch.of(identity.partition)),
+            index: FlushedIndex::default(),
+        });
+        files.clone()
+    }
+
+    /// Replaces each shard's files by those that a new process would find after a crash: up to
     /// `batches_lost` batches that were not flushed are missing. The crashed process keeps its own
     /// copy and writes there unseen.
     pub fn crash(&self, batches_lost: usize) {
-        for records in self.shards.lock().values_mut() {
-            *records = records.found_after_crash(batches_lost);
+        for files in self.shards.lock().values_mut() {
+            files.records = files.records.found_after_crash(batches_lost);
+            files.index = files.index.detached();
         }
     }
 
     /// Lets each shard write so many batches more, until a crash or a restart frees the space.
     pub fn fill_up_after(&self, batches: usize) {
-        self.shards.lock().values().for_each(|records| records.fill_up_after(batches));
+        self.shards.lock().values().for_each(|files| files.records.fill_up_after(batches));
     }
 
     pub fn clear(&self) {

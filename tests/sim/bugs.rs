@@ -1,5 +1,5 @@
-//! Planted bugs: a [`Transactor`], a changelog and a consumer that make plausible mistakes, to check
-//! that the simulator finds them.
+//! Planted bugs: a [`Transactor`], a changelog, a consumer and a restore that make plausible mistakes,
+//! to check that the simulator finds them.
 
 use super::stream::PARTITIONS;
 use domain::fault::Result;
@@ -7,11 +7,20 @@ use log::broker::{
     CommittedOffsets, Consumer, Log, Membership, OutgoingRecord, Polled, Producer, Start,
     TransactError, Transactor,
 };
+use log::clock::Clock;
 use parking_lot::Mutex;
+use service::config::Config;
+use service::ownership::Deployment;
+use service::run::options;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::changelog::META;
+use storage::restore::Progress;
+use storage::shard::{Restoring, Shard};
+
+/// Beginnings of the rest of a key, in the changelog, of what a turn reads again.
+const CONTEXT_TAGS: [&str; 2] = ["t.", "s."];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -45,6 +54,18 @@ pub enum Bug {
     ResumesTooLate,
     /// Answers requests without waiting for the offset that they name.
     RequestsDoNotWait,
+    /// Restores a partition that another thread restores, without waiting for its directory.
+    RestoreWithoutAClaim,
+    /// Keeps a shard open whose partition another process gets.
+    KeepsALostPartition,
+    /// Leaves the context of sessions as it was in a batch that forgets.
+    ContextOutlivesAForget,
+    /// Without transactions: writes again what the group has committed.
+    PublishedOffsetIgnored,
+    /// Takes the last stable offset for the end of the changelog.
+    RestoreEndsAtAnOpenTransaction,
+    /// Flushes the index in the middle of a batch under the offset of the batch.
+    IndexIsMarkedAhead,
 }
 
 /// Transactions until [`Bug::ARecordVanishes`] acts.
@@ -136,13 +157,23 @@ impl Saboteur {
                 // A producer that cannot write is a fault of the run, which the laws then find.
                 decisions.for_each(|decision| drop(self.beside.send(&decision)));
             }
+            Bug::ContextOutlivesAForget => {
+                if records.iter().any(|it| is_memory(it) && it.value.is_none()) {
+                    records.retain(|record| !is_context(record));
+                }
+            }
             Bug::UnknownIsCommitted
             | Bug::UnknownIsAborted
             | Bug::NoOffsetsCommitted
             | Bug::RestoreSkipsARecord
             | Bug::RestoreEndsAtAnOldEnd
             | Bug::ResumesTooLate
-            | Bug::RequestsDoNotWait => {}
+            | Bug::RequestsDoNotWait
+            | Bug::RestoreWithoutAClaim
+            | Bug::KeepsALostPartition
+            | Bug::PublishedOffsetIgnored
+            | Bug::RestoreEndsAtAnOpenTransaction
+            | Bug::IndexIsMarkedAhead => {}
         }
         records
     }
@@ -177,6 +208,14 @@ fn is_meta(record: &OutgoingRecord) -> bool {
 
 fn is_named(record: &OutgoingRecord, start: &str) -> bool {
     record.key.as_ref().is_some_and(|key| key.starts_with(start.as_bytes()))
+}
+
+/// True for a changelog record of the context of a session: its last turns, and their places.
+fn is_context(record: &OutgoingRecord) -> bool {
+    let key = record.key.as_deref().unwrap_or_default();
+    let name = String::from_utf8_lossy(key);
+    let rest = name.rsplit_once('/').map_or("", |(_, rest)| rest);
+    CONTEXT_TAGS.iter().any(|tag| rest.starts_with(tag))
 }
 
 /// True for a changelog record of a memory, whose key has an id behind its last slash and no stop.
@@ -240,6 +279,9 @@ impl Log for SabotagedLog {
     }
 
     fn stable_end(&self, partition: i32) -> Result<i64> {
+        if self.bug == Bug::RestoreEndsAtAnOpenTransaction {
+            return self.inner.end(partition);
+        }
         self.inner.stable_end(partition)
     }
 
@@ -311,4 +353,26 @@ impl Consumer for SabotagedConsumer {
     fn close(self: Box<Self>) {
         self.inner.close();
     }
+}
+
+/// A restore that does not claim the directory of its partition: another thread may be restoring
+/// it.
+pub fn unclaimed_restore(
+    place: Deployment,
+    config: &Config,
+    log: Arc<dyn Log>,
+    clock: Arc<dyn Clock>,
+) -> Arc<dyn Fn(i32) -> Result<()> + Send + Sync> {
+    let shard = options::shard(config, PARTITIONS);
+    let restore = options::restore(config);
+    Arc::new(move |partition| {
+        let from = Restoring {
+            log: &*log,
+            options: &restore,
+            progress: &Progress::default(),
+            clock: &*clock,
+        };
+        let identity = place.identity(partition);
+        Shard::open(&place.home, &shard, &identity, clock.wall(), Some(&from)).map(drop)
+    })
 }

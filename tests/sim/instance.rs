@@ -1,17 +1,23 @@
-//! One simulated process: the production parts without their threads, on a [`MemoryHome`] that
-//! outlives the process.
+//! One simulated process: the production parts on a [`MemoryHome`] that outlives the process. Its
+//! threads (ingest, compact, two restores, standby) are simulated ones, of which one runs at a time
+//! (`threads.rs`); recall and index run between their turns.
 
 use super::bugs::{self, Bug, SabotagedConsumer, SabotagedLog, Saboteur};
-use super::interruptions::{InterruptedConsumer, InterruptedLog, Interruptions};
+use super::interruptions::{
+    InterruptedConsumer, InterruptedLog, InterruptedProducer, InterruptedTransactor, Interruptions,
+};
+use super::owner::{NotingProducer, Owner, Published};
 use super::stream::PARTITIONS;
+use super::threads::{self, Sleep, UNTIL_IT_WAITS, Work};
 use crate::support::in_process::hash_model;
 use crossbeam_channel::Receiver;
 use domain::fault::Result;
 use domain::{CosineScale, Time};
-use log::broker::{Broker, Log, OutgoingRecord, RebalanceListener, Record};
+use log::broker::{Broker, Log, OutgoingRecord, Producer, RebalanceListener, Record};
 use log::clock::{Clock, ManualClock};
 use models::cross_encoder::ContradictionJudge;
 use models::embedder::{Model, pool};
+use parking_lot::Mutex;
 use service::compact::{Compact, ConflictOptions, Judging};
 use service::config::{Config, Layers};
 use service::ingest::Ingest;
@@ -29,7 +35,6 @@ use service::run::stalls::Stalls;
 use service::run::{Shared, options};
 use simulated::{Cluster, Connection};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use storage::home::{Home, MemoryHome};
@@ -44,13 +49,14 @@ pub struct Kit {
 }
 
 impl Kit {
-    pub fn new() -> Kit {
+    /// The parts of processes with this `store.durability`.
+    pub fn new(durability: &str) -> Kit {
         let mut layers = Layers::defaults();
         let partitions = PARTITIONS.to_string();
         // A batch must end by its size, never by the clock of the machine that stops the simulator.
         for (path, text) in [
             ("kafka.bootstrap_servers", "nowhere:9092"),
-            ("store.durability", "changelog"),
+            ("store.durability", durability),
             ("topics.partitions", partitions.as_str()),
             ("store.restore_batch_max", "5"),
             ("ingest.batch_ms", "1000"),
@@ -74,21 +80,28 @@ impl Kit {
         changelog: Option<Changelog>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Shards> {
-        let place = Deployment {
+        Arc::new(Shards::new(
+            self.place(home),
+            options::shard(&self.config, PARTITIONS),
+            changelog,
+            clock,
+            self.metrics.clone(),
+        ))
+    }
+
+    fn place(&self, home: &MemoryHome) -> Deployment {
+        Deployment {
             home: Home::Memory(home.clone()),
             cluster: "sim".into(),
             topic: self.config.topics.events(),
             partitions: PARTITIONS,
             model: self.model.name().into(),
             dimensions: self.model.dimensions() as u32,
-        };
-        Arc::new(Shards::new(
-            place,
-            options::shard(&self.config, PARTITIONS),
-            changelog,
-            clock,
-            self.metrics.clone(),
-        ))
+        }
+    }
+
+    pub fn is_local(&self) -> bool {
+        !options::has_changelog(&self.config)
     }
 
     pub fn ingest(&self, shards: &Arc<Shards>) -> Ingest {
@@ -158,17 +171,10 @@ fn lenient_profile() -> &'static str {
     })
 }
 
-/// The clock of one process, which also notices its death.
-///
-/// Code that waits calls [`Clock::sleep`]. If the process is dead by then, the disk loses its last
-/// batches and the waiting code is stopped.
+/// The clock of one process. Code that waits calls [`Clock::sleep`], where other threads go on.
 struct ProcessClock {
     clock: ManualClock,
     connection: Connection,
-    home: MemoryHome,
-    batches_lost: usize,
-    is_over: AtomicBool,
-    stops: OnceLock<(Weak<Shared>, Weak<Shards>)>,
 }
 
 impl Clock for ProcessClock {
@@ -182,17 +188,36 @@ impl Clock for ProcessClock {
 
     fn sleep(&self, time: Duration) {
         self.clock.sleep(time);
-        if !self.connection.is_dead() || self.is_over.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        self.home.crash(self.batches_lost);
-        let Some((shared, shards)) = self.stops.get() else { return };
-        if let Some(shared) = shared.upgrade() {
-            shared.stop();
-        }
-        if let Some(shards) = shards.upgrade() {
-            shards.revoked(&shards.owned().into_iter().collect::<Vec<_>>());
-        }
+        threads::sleep(self.connection.is_dead());
+    }
+}
+
+/// Flushes the index of a shard in the middle of its next batch, as the index thread may.
+#[derive(Clone, Default)]
+pub struct FlushInABatch(Arc<Mutex<PlannedFlush>>);
+
+/// The shards of which the next to apply a batch is flushed, if one is to be.
+type PlannedFlush = Option<(Weak<Shards>, Option<Bug>)>;
+
+impl FlushInABatch {
+    /// A home whose shards are flushed in the middle of a batch if that was planned.
+    pub fn home(&self, interruptions: &Interruptions) -> MemoryHome {
+        let (planned, interruptions) = (self.clone(), interruptions.clone());
+        MemoryHome::with_call(move |partition| {
+            let shards = planned.0.lock().as_ref().and_then(|(shards, _)| shards.upgrade());
+            let Some(shard) = shards.and_then(|shards| shards.get(partition)) else { return };
+            let Some((_, bug)) = planned.0.lock().take() else { return };
+            interruptions.happened("flushed in the middle of a batch");
+            let flushed = match bug {
+                Some(Bug::IndexIsMarkedAhead) => shard.index.text.settle(shard.applied() + 1),
+                _ => shard.settle(),
+            };
+            flushed.expect("an index in memory can be flushed");
+        })
+    }
+
+    pub fn plan(&self, shards: &Arc<Shards>, bug: Option<Bug>) {
+        *self.0.lock() = Some((Arc::downgrade(shards), bug));
     }
 }
 
@@ -207,8 +232,6 @@ pub struct StartOptions<'w> {
     pub transactional_id: &'w str,
     pub home: &'w MemoryHome,
     pub batch_records_max: usize,
-    /// Batches that the disk loses if the process dies by itself.
-    pub batches_lost: usize,
     pub interruptions: &'w Interruptions,
     pub bug: Option<Bug>,
 }
@@ -217,73 +240,80 @@ pub struct StartOptions<'w> {
 pub struct Process {
     pub connection: Connection,
     pub shards: Arc<Shards>,
+    pub published: Published,
     shared: Arc<Shared>,
-    ingest: Ingest,
-    ingest_loop: IngestLoop,
-    compact: Compact,
-    compact_loop: CompactLoop,
+    ingest: Arc<Mutex<Option<IngestThread>>>,
+    compact: Arc<Mutex<(CompactLoop, Compact)>>,
     recall: Recall,
     memories: Arc<dyn Log>,
     wanted: Receiver<i32>,
-    /// Partitions that are assigned and not restored yet.
+    /// Partitions that are assigned and wait for a restore thread.
     pub to_restore: VecDeque<i32>,
+    bug: Option<Bug>,
+    /// Opens a second shard of a partition that another thread restores ([`Bug`]).
+    unclaimed: Arc<dyn Fn(i32) -> Result<()> + Send + Sync>,
+    pub round: Option<Work<Result<()>>>,
+    compaction: Option<Work<Result<()>>>,
+    pub restores: [Option<(i32, Work<Result<()>>)>; 2],
+    pub standing_by: Option<(i32, Work<Result<()>>)>,
+}
+
+struct IngestThread {
+    ingest_loop: IngestLoop,
+    ingest: Ingest,
+}
+
+/// What a turn of a thread that works on a partition came to.
+pub enum Turned {
+    Idle,
+    GoesOn,
+    Done(i32, Result<()>),
 }
 
 impl Process {
     pub fn start(start: &StartOptions<'_>) -> Result<Process> {
         let StartOptions { kit, cluster, .. } = start;
         let connection = cluster.connect(start.name);
-        let process_clock = Arc::new(ProcessClock {
-            clock: start.clock.clone(),
-            connection: connection.clone(),
-            home: start.home.clone(),
-            batches_lost: start.batches_lost,
-            is_over: AtomicBool::new(false),
-            stops: OnceLock::new(),
-        });
-        let clock: Arc<dyn Clock> = process_clock.clone();
-        let own_clock = clock.clone();
+        let clock: Arc<dyn Clock> =
+            Arc::new(ProcessClock { clock: start.clock.clone(), connection: connection.clone() });
         let shared = Arc::new(Shared::new(clock.clone(), false, kit.metrics.clone()));
         let topics = &kit.config.topics;
         let (wants, wanted) = crossbeam_channel::bounded(2 * PARTITIONS as usize);
         let memories = connection.log(&topics.memories())?;
-        let inner = SabotagedLog::between(memories.clone(), start.bug);
-        let log = InterruptedLog { inner, interruptions: start.interruptions.clone() };
-        let changelog =
-            Changelog { log: Arc::new(log), options: options::restore(&kit.config), wanted: wants };
-        let shards = kit.shards(start.home, Some(changelog), clock);
-        process_clock
-            .stops
-            .set((Arc::downgrade(&shared), Arc::downgrade(&shards)))
-            .expect("the cell was made empty above");
-        let transactor =
-            connection.transactor(start.transactional_id, &topics.events(), &topics.memories())?;
-        let transactor = Saboteur::between(
-            transactor,
-            start.bug,
-            memories.clone(),
-            connection.producer("beside")?,
-            bugs::Topics { events: topics.events(), decisions: topics.decisions() },
-        );
+        let log: Arc<dyn Log> = Arc::new(InterruptedLog {
+            inner: SabotagedLog::between(memories.clone(), start.bug),
+            interruptions: start.interruptions.clone(),
+        });
+        let changelog = (!kit.is_local()).then(|| Changelog {
+            log: log.clone(),
+            options: options::restore(&kit.config),
+            wanted: wants,
+        });
+        let shards = kit.shards(start.home, changelog, clock.clone());
+        let published = Published::default();
         let (compactor, asked) = crossbeam_channel::bounded(1);
         let mut limits = kit.config.ingest.clone();
         limits.batch_ms = 3_600_000;
         limits.batch_work_ms = 3_600_000;
-        let inner =
-            connection.join(&kit.config.kafka.group_id, &topics.events(), shards.clone())?;
+        let owner = Arc::new(Owner {
+            shards: shards.clone(),
+            published: published.clone(),
+            interruptions: start.interruptions.clone(),
+            bug: start.bug,
+        });
+        let inner = connection.join(&kit.config.kafka.group_id, &topics.events(), owner)?;
         let inner =
             SabotagedConsumer::between(inner, start.bug.filter(|bug| *bug == Bug::ResumesTooLate));
         let mut ingest_loop = IngestLoop {
             consumer: Box::new(InterruptedConsumer {
                 inner,
                 interruptions: start.interruptions.clone(),
-                restores: false,
             }),
             events: connection.log(&topics.events())?,
-            durability: Durability::Changelog(transactor),
+            durability: durability(start, &connection, &memories, &published)?,
             replier: Replier::new(
                 connection.producer("receipts")?,
-                ReplyTopics::new(options::reply_topics(&kit.config), own_clock.clone()).0,
+                ReplyTopics::new(options::reply_topics(&kit.config), clock.clone()).0,
                 options::replier(&kit.config, WhenMissing::Move),
                 kit.metrics.clone(),
             ),
@@ -297,21 +327,23 @@ impl Process {
             ends_at: Time(0),
         };
         ingest_loop.begin(&shared)?;
+        let compact = Compact::new(
+            options::compact(&kit.config),
+            kit.profiles.clone(),
+            shards.clone(),
+            kit.metrics.clone(),
+        )
+        .with_conflict_model(Some(kit.judging()));
+        let compact_loop = CompactLoop {
+            producer: Box::new(InterruptedProducer(connection.producer("compact")?)),
+            asked,
+            every: Duration::ZERO,
+            acknowledge: Duration::ZERO,
+        };
+        let ingest = IngestThread { ingest_loop, ingest: kit.ingest(&shards) };
         Ok(Process {
-            ingest: kit.ingest(&shards),
-            compact: Compact::new(
-                options::compact(&kit.config),
-                kit.profiles.clone(),
-                shards.clone(),
-                kit.metrics.clone(),
-            )
-            .with_conflict_model(Some(kit.judging())),
-            compact_loop: CompactLoop {
-                producer: connection.producer("compact")?,
-                asked,
-                every: Duration::ZERO,
-                acknowledge: Duration::ZERO,
-            },
+            ingest: Arc::new(Mutex::new(Some(ingest))),
+            compact: Arc::new(Mutex::new((compact_loop, compact))),
             recall: Recall::new(
                 options::recall(&kit.config),
                 kit.profiles.clone(),
@@ -320,58 +352,105 @@ impl Process {
                 kit.model.tokens(),
                 kit.metrics.clone(),
             )
-            .with_clock(own_clock),
+            .with_clock(clock.clone()),
+            unclaimed: bugs::unclaimed_restore(kit.place(start.home), &kit.config, log, clock),
             connection,
             shards,
+            published,
             shared,
-            ingest_loop,
             memories,
             wanted,
             to_restore: VecDeque::new(),
+            bug: start.bug,
+            round: None,
+            compaction: None,
+            restores: [None, None],
+            standing_by: None,
         })
     }
 
-    pub fn round(&mut self) -> Result<()> {
-        let done = self.ingest_loop.round(&mut self.ingest, &self.shared);
+    /// Lets the ingest thread go on for so many points. Returns the result of a round that ends.
+    pub fn ingest(&mut self, points: usize) -> Option<Result<()>> {
+        let (ingest, shared) = (&self.ingest, &self.shared);
+        let round = self.round.get_or_insert_with(|| {
+            let (ingest, shared) = (ingest.clone(), shared.clone());
+            Work::new(Sleep::ForTime, move || {
+                let mut ingest = ingest.lock();
+                let thread = ingest.as_mut().expect("the process has not stopped");
+                thread.ingest_loop.round(&mut thread.ingest, &shared)
+            })
+        });
+        let done = round.turn(points);
+        if done.is_some() {
+            self.round = None;
+        }
         self.to_restore.extend(self.wanted.try_iter());
         done
     }
 
-    /// Restores one shard and returns its partition. Returns `None` if no shard waits, or if a
-    /// transaction is open in the changelog: a real restore thread would wait for its end.
-    pub fn restore(&mut self) -> Option<i32> {
-        let next = *self.to_restore.front()?;
-        if !self.is_decided(next).unwrap_or(false) {
-            self.to_restore.rotate_left(1);
-            return None;
+    /// Runs one round of the ingest thread without an interruption.
+    pub fn whole_round(&mut self) -> Result<()> {
+        self.ingest(UNTIL_IT_WAITS).expect("nothing makes this thread wait")
+    }
+
+    /// Lets one of the two restore threads go on, or begin with the next partition.
+    pub fn restore(&mut self, thread: usize, points: usize) -> Turned {
+        if self.restores[thread].is_none() {
+            let Some(partition) = self.to_restore.pop_front() else { return Turned::Idle };
+            let (shards, unclaimed) = (self.shards.clone(), self.unclaimed.clone());
+            let is_twice = self.restores.iter().flatten().any(|(other, _)| *other == partition);
+            let claims = !is_twice || self.bug != Some(Bug::RestoreWithoutAClaim);
+            let work = Work::new(Sleep::ForOthers, move || {
+                if claims {
+                    shards.restore(partition);
+                    Ok(())
+                } else {
+                    unclaimed(partition)
+                }
+            });
+            self.restores[thread] = Some((partition, work));
         }
-        self.to_restore.pop_front();
-        self.shards.restore(next);
-        Some(next)
+        turn(&mut self.restores[thread], points)
     }
 
-    /// Runs the standby thread once, for a partition that another process owns. Returns `None` as
-    /// [`Process::restore`] does.
-    pub fn stand_by(&self, chosen: usize) -> Result<Option<i32>> {
-        let of_others = self.shards.of_others();
-        let Some(partition) = of_others.get(chosen % of_others.len().max(1)).copied() else {
-            return Ok(None);
-        };
-        if !self.is_decided(partition)? {
-            return Ok(None);
+    /// Lets the standby thread go on, or begin with a partition that another process owns.
+    pub fn stand_by(&mut self, chosen: usize, points: usize) -> Turned {
+        if self.standing_by.is_none() {
+            let of_others = self.shards.of_others();
+            let Some(partition) = of_others.get(chosen % of_others.len().max(1)).copied() else {
+                return Turned::Idle;
+            };
+            let shards = self.shards.clone();
+            let work = Work::new(Sleep::ForOthers, move || shards.stand_by(partition, i64::MAX));
+            self.standing_by = Some((partition, work));
         }
-        self.shards.stand_by(partition, i64::MAX).map(|()| Some(partition))
+        turn(&mut self.standing_by, points)
     }
 
-    /// True if the changelog of this partition has no open transaction.
-    fn is_decided(&self, partition: i32) -> Result<bool> {
-        Ok(self.memories.stable_end(partition)? == self.memories.end(partition)?)
+    /// Returns whether the changelog of every partition has no open transaction.
+    pub fn is_decided(&self) -> bool {
+        (0..PARTITIONS).all(|partition| {
+            let ends = (self.memories.stable_end(partition), self.memories.end(partition));
+            matches!(ends, (Ok(stable), Ok(end)) if stable == end)
+        })
     }
 
-    /// Runs the compaction worker once.
-    pub fn compact(&mut self) -> Result<()> {
-        let asked = self.compact_loop.asked.try_recv().ok();
-        self.compact_loop.round(&mut self.compact, &self.shared, asked)
+    /// Lets the compaction worker go on with a round. Returns the result of one that ends.
+    pub fn compact(&mut self, points: usize) -> Option<Result<()>> {
+        let (compact, shared) = (&self.compact, &self.shared);
+        let round = self.compaction.get_or_insert_with(|| {
+            let (compact, shared) = (compact.clone(), shared.clone());
+            Work::new(Sleep::ForTime, move || {
+                let (compact_loop, compact) = &mut *compact.lock();
+                let asked = compact_loop.asked.try_recv().ok();
+                compact_loop.round(compact, &shared, asked)
+            })
+        });
+        let done = round.turn(points);
+        if done.is_some() {
+            self.compaction = None;
+        }
+        done
     }
 
     /// Returns the reply to a request. A request that has to wait is given up.
@@ -387,9 +466,110 @@ impl Process {
         self.shards.all().iter().try_for_each(|shard| shard.settle().map(drop))
     }
 
-    /// Shuts the process down cleanly.
-    pub fn stop(self) {
-        self.ingest_loop.consumer.close();
-        self.shards.close_all();
+    /// Ends a process whose connection is dead; its disk loses so many batches. Order matters: the
+    /// writer of a restore is a thread that the simulation does not interrupt, so each restore goes
+    /// on until it has none, before the disk is cut off.
+    pub fn die(mut self, home: &MemoryHome, batches_lost: usize) {
+        self.turn_restores();
+        home.crash(batches_lost);
+        self.shared.stop();
+        self.shards.revoked(&self.shards.owned().into_iter().collect::<Vec<_>>());
+        assert!(self.ends(), "a thread of a dead process does not end");
     }
+
+    /// Shuts the process down cleanly, unless it dies meanwhile.
+    pub fn stop(mut self, cluster: &Cluster) -> Option<Process> {
+        self.shared.stop();
+        while self.round.is_some() || self.compaction.is_some() {
+            if self.round.is_some() {
+                // The process stops whatever came of its last round.
+                drop(self.ingest(UNTIL_IT_WAITS));
+            }
+            if self.compaction.is_some() {
+                drop(self.compact(UNTIL_IT_WAITS));
+            }
+            if self.connection.is_dead() {
+                return Some(self);
+            }
+        }
+        let thread = self.ingest.lock().take().expect("a process stops once");
+        thread.ingest_loop.consumer.close();
+        self.shards.close_all();
+        if !self.ends() {
+            // The standby thread waits for an open transaction, as long as that may be open.
+            cluster.expire_transactions();
+            assert!(self.ends() || self.connection.is_dead(), "a thread does not end");
+        }
+        None
+    }
+
+    fn turn_restores(&mut self) {
+        for restore in self.restores.iter_mut().chain([&mut self.standing_by]) {
+            turn(restore, UNTIL_IT_WAITS);
+        }
+    }
+
+    /// Lets all threads go on until they have ended. Returns false if one does not.
+    fn ends(&mut self) -> bool {
+        for _ in 0..ROUNDS_TO_END {
+            self.turn_restores();
+            if self.round.is_some() {
+                drop(self.ingest(UNTIL_IT_WAITS));
+            }
+            if self.compaction.is_some() {
+                drop(self.compact(UNTIL_IT_WAITS));
+            }
+            let works = self.restores.iter().flatten().count();
+            if works == 0
+                && self.standing_by.is_none()
+                && self.round.is_none()
+                && self.compaction.is_none()
+            {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Turns in which every thread of a process that ends comes to its end.
+const ROUNDS_TO_END: usize = 50;
+
+fn turn(thread: &mut Option<(i32, Work<Result<()>>)>, points: usize) -> Turned {
+    let Some((partition, work)) = thread else { return Turned::Idle };
+    let partition = *partition;
+    match work.turn(points) {
+        None => Turned::GoesOn,
+        Some(outcome) => {
+            *thread = None;
+            Turned::Done(partition, outcome)
+        }
+    }
+}
+
+fn durability(
+    start: &StartOptions<'_>,
+    connection: &Connection,
+    memories: &Arc<dyn Log>,
+    published: &Published,
+) -> Result<Durability> {
+    let topics = &start.kit.config.topics;
+    if start.kit.is_local() {
+        let inner: Box<dyn Producer> = Box::new(NotingProducer {
+            inner: connection.producer("outputs")?,
+            decisions: topics.decisions(),
+            published: published.clone(),
+        });
+        return Ok(Durability::Local(Box::new(InterruptedProducer(inner))));
+    }
+    let transactor =
+        connection.transactor(start.transactional_id, &topics.events(), &topics.memories())?;
+    let transactor = Saboteur::between(
+        Box::new(InterruptedTransactor(transactor)),
+        start.bug,
+        memories.clone(),
+        connection.producer("beside")?,
+        bugs::Topics { events: topics.events(), decisions: topics.decisions() },
+    );
+    Ok(Durability::Changelog(transactor))
 }

@@ -1,12 +1,22 @@
 //! Interruptions in the middle of work: a process is expelled from its group between two polls or
-//! before a commit, or dies during a restore.
+//! before a commit, or dies during a restore. Each call of the broker is also a [`point`], where the
+//! other threads of the simulation may go on.
 
+use super::threads::{point, wait};
 use domain::fault::Result;
-use log::broker::{Consumer, Log, Membership, Polled, Start};
+use log::broker::{
+    CommittedOffsets, Consumer, Log, Membership, OutgoingRecord, Polled, Producer, RefusedRecord,
+    Room, Start, TransactError, Transactor,
+};
 use parking_lot::Mutex;
 use simulated::Cluster;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Results of polls that a reader of the changelog fetches ahead. A reader of Kafka does too, so the
+/// end of a partition is reported as it was some time ago.
+const AHEAD: usize = 50;
 
 /// One planned interruption, which occurs once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +35,26 @@ pub struct Interruptions {
     cluster: Cluster,
     name: &'static str,
     planned: Arc<Mutex<Option<Interruption>>>,
+    happened: Arc<Mutex<Vec<&'static str>>>,
 }
 
 impl Interruptions {
     pub fn to(name: &'static str, cluster: &Cluster) -> Interruptions {
-        Interruptions { cluster: cluster.clone(), name, planned: Arc::default() }
+        Interruptions {
+            cluster: cluster.clone(),
+            name,
+            planned: Arc::default(),
+            happened: Arc::default(),
+        }
+    }
+
+    /// Returns what happened since the last call.
+    pub fn take_happened(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.happened.lock())
+    }
+
+    pub fn happened(&self, what: &'static str) {
+        self.happened.lock().push(what);
     }
 
     pub fn plan(&self, interruption: Interruption) {
@@ -68,20 +93,16 @@ impl Interruptions {
     }
 }
 
-/// A consumer of the events or of the changelog that carries out the plan.
+/// A consumer of the events that carries out the plan.
 pub struct InterruptedConsumer {
     pub inner: Box<dyn Consumer>,
     pub interruptions: Interruptions,
-    pub restores: bool,
 }
 
 impl Consumer for InterruptedConsumer {
     fn poll(&mut self, wait: Duration) -> Result<Polled> {
-        if self.restores {
-            self.interruptions.polls_changelog()
-        } else {
-            self.interruptions.polls_events()
-        }
+        point();
+        self.interruptions.polls_events();
         self.inner.poll(wait)
     }
 
@@ -118,6 +139,60 @@ impl Consumer for InterruptedConsumer {
     }
 }
 
+/// A reader of the changelog that carries out the plan and fetches ahead.
+struct ReaderAhead {
+    inner: Box<dyn Consumer>,
+    interruptions: Interruptions,
+    ahead: VecDeque<Polled>,
+}
+
+impl Consumer for ReaderAhead {
+    fn poll(&mut self, time: Duration) -> Result<Polled> {
+        point();
+        self.interruptions.polls_changelog();
+        while self.ahead.len() < AHEAD {
+            match self.inner.poll(time)? {
+                Polled::Nothing => break,
+                polled => self.ahead.push_back(polled),
+            }
+        }
+        let Some(polled) = self.ahead.pop_front() else {
+            self.interruptions.happened("a restore waits for an open transaction");
+            wait();
+            return Ok(Polled::Nothing);
+        };
+        Ok(polled)
+    }
+
+    fn assign(&mut self, partitions: &[(i32, Start)]) -> Result<()> {
+        self.inner.assign(partitions)
+    }
+
+    fn unassign(&mut self, partitions: &[i32]) -> Result<()> {
+        self.inner.unassign(partitions)
+    }
+
+    fn commit(&mut self, offsets: &[(i32, i64)]) -> Result<()> {
+        self.inner.commit(offsets)
+    }
+
+    fn pause(&mut self, partitions: &[i32]) -> Result<()> {
+        self.inner.pause(partitions)
+    }
+
+    fn resume(&mut self, partition: i32, offset: i64) -> Result<()> {
+        self.inner.resume(partition, offset)
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        self.inner.membership()
+    }
+
+    fn close(self: Box<Self>) {
+        self.inner.close();
+    }
+}
+
 /// A changelog whose readers carry out the plan.
 pub struct InterruptedLog {
     pub inner: Arc<dyn Log>,
@@ -126,23 +201,74 @@ pub struct InterruptedLog {
 
 impl Log for InterruptedLog {
     fn end(&self, partition: i32) -> Result<i64> {
+        point();
         self.inner.end(partition)
     }
 
     fn stable_end(&self, partition: i32) -> Result<i64> {
+        point();
         self.inner.stable_end(partition)
     }
 
     fn beginning(&self, partition: i32) -> Result<i64> {
+        point();
         self.inner.beginning(partition)
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {
+        point();
         let inner = self.inner.read(partition, from)?;
-        Ok(Box::new(InterruptedConsumer {
-            inner,
-            interruptions: self.interruptions.clone(),
-            restores: true,
-        }))
+        let interruptions = self.interruptions.clone();
+        Ok(Box::new(ReaderAhead { inner, interruptions, ahead: VecDeque::new() }))
+    }
+}
+
+/// A transactor that can be interrupted before a transaction, and between its end and the answer.
+pub struct InterruptedTransactor(pub Box<dyn Transactor>);
+
+impl Transactor for InterruptedTransactor {
+    fn transact(
+        &mut self,
+        records: &[OutgoingRecord],
+        read: &[(i32, i64)],
+        member: &Membership,
+    ) -> std::result::Result<CommittedOffsets, TransactError> {
+        point();
+        let outcome = self.0.transact(records, read, member);
+        point();
+        outcome
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        point();
+        self.0.renew()
+    }
+}
+
+/// A producer that can be interrupted before each call that the broker sees.
+pub struct InterruptedProducer(pub Box<dyn Producer>);
+
+impl Producer for InterruptedProducer {
+    fn send(&mut self, record: &OutgoingRecord) -> Result<()> {
+        point();
+        self.0.send(record)
+    }
+
+    fn flush(&mut self, within: Duration) -> Result<()> {
+        point();
+        self.0.flush(within)
+    }
+
+    fn outstanding(&mut self) -> Result<usize> {
+        self.0.outstanding()
+    }
+
+    fn offer(&mut self, record: &OutgoingRecord, room: Room) -> Result<bool> {
+        point();
+        self.0.offer(record, room)
+    }
+
+    fn refused(&mut self) -> Vec<RefusedRecord> {
+        self.0.refused()
     }
 }

@@ -47,6 +47,7 @@ struct Fold {
 
 /// Shards and topics at the end of a simulation.
 struct End {
+    is_local: bool,
     /// The one open shard of each partition.
     shards: Vec<Arc<Shard>>,
     events: Vec<Vec<Record>>,
@@ -58,18 +59,26 @@ struct End {
 }
 
 /// Checks every law and returns the digest of the final state, or the first broken law.
+///
+/// Without transactions outputs may be written again, and a process that has lost a partition
+/// unnoticed may still write there. Then each output counts once, and nothing is restored from the
+/// change feed.
 pub fn check(world: &mut World<'_>, processes: &[Arc<Shards>]) -> Result<u64, String> {
     let end = End::of(world, processes)?;
+    let is_local = world.kit.is_local();
     every_event_ends_once(&world.sent, &end, &world.kit.config.topics.events())?;
     the_group_has_committed_what_is_applied(world, &end)?;
     let fold = Fold::of(world.kit, &end, &mut world.dice)?;
     shards_equal_the_fold(&end, &fold)?;
     topics_equal_the_fold(&world.sent, &end, &fold)?;
-    shards_are_rebuildable(world, &end)?;
+    if !is_local {
+        feed_equals_the_fold(&end, &fold)?;
+        shards_are_rebuildable(world, &end)?;
+        receipts_come_once(&end)?;
+    }
     the_index_has_the_memories_of_the_store(&end)?;
     forgotten_stays_forgotten(world, &end)?;
     tenant_memories_are_equal_on_all_shards(&end)?;
-    receipts_come_once(&end)?;
     count_occurrences(world, &end, &fold)?;
     digest(&end)
 }
@@ -79,6 +88,16 @@ fn records(world: &World<'_>, topic: &str) -> Result<Vec<Vec<Record>>, String> {
     (0..PARTITIONS)
         .map(|partition| world.cluster.records(topic, partition).map_err(text_of))
         .collect()
+}
+
+/// The records of an output topic. Without transactions, those with the same body count once.
+fn outputs(world: &World<'_>, topic: &str) -> Result<Vec<Record>, String> {
+    let mut all = records(world, topic)?.concat();
+    if world.kit.is_local() {
+        let mut seen = BTreeSet::new();
+        all.retain(|it| seen.insert((it.key.clone(), it.value.clone(), it.headers.clone())));
+    }
+    Ok(all)
 }
 
 impl End {
@@ -91,11 +110,12 @@ impl End {
                 .ok_or_else(|| format!("no process has partition {partition}"))
         });
         Ok(End {
+            is_local: world.kit.is_local(),
             shards: shards.collect::<Result<_, _>>()?,
             events: records(world, &topics.events())?,
-            decisions: records(world, &topics.decisions())?.concat(),
-            erasures: records(world, &topics.erasures())?.concat(),
-            dead_letters: records(world, &topics.dead_letters())?.concat(),
+            decisions: outputs(world, &topics.decisions())?,
+            erasures: outputs(world, &topics.erasures())?,
+            dead_letters: outputs(world, &topics.dead_letters())?,
             receipts: records(world, &topics.replies())?.concat(),
             memories: records(world, &topics.memories())?,
         })
@@ -218,6 +238,9 @@ fn the_group_has_committed_what_is_applied(world: &World<'_>, end: &End) -> Law 
     let topic = world.kit.config.topics.events();
     for shard in &end.shards {
         let committed = world.cluster.committed(group, &topic, shard.partition).unwrap_or(0);
+        if world.kit.is_local() && committed <= shard.applied() {
+            continue; // the offsets of the last batches may be missing, not be too high
+        }
         if committed != shard.applied() + 1 {
             return Err(format!(
                 "partition {}: the group has committed {committed}, the shard has applied {}",
@@ -247,7 +270,14 @@ fn topics_equal_the_fold(sent: &[Sent], end: &End, fold: &Fold) -> Law {
         let is_forged = sent.contains(&(record.partition, record.offset));
         record.header("keepsake-via").is_some() && !is_forged
     });
-    compare("forwarded", &written(forwarded, |record| record.partition), &fold.forwarded)?;
+    let mut forwarded = written(forwarded, |record| record.partition);
+    if end.is_local {
+        forwarded.values_mut().for_each(|times| *times = 1);
+    }
+    compare("forwarded", &forwarded, &fold.forwarded)
+}
+
+fn feed_equals_the_fold(end: &End, fold: &Fold) -> Law {
     let feed: Feed = end
         .memories
         .iter()
@@ -351,8 +381,11 @@ fn forgotten_stays_forgotten(world: &World<'_>, end: &End) -> Law {
         .iter()
         .filter_map(|sent| Some((sent.memory(&topic).to_string(), sent.secret.as_deref()?)))
         .collect();
-    let live: Vec<&Record> =
-        end.memories.iter().flat_map(|records| latest(records).into_values()).collect();
+    let live: Vec<&Record> = if end.is_local {
+        Vec::new()
+    } else {
+        end.memories.iter().flat_map(|records| latest(records).into_values()).collect()
+    };
     let mut stored_bytes = Vec::new();
     let mut indexed = BTreeSet::new();
     for shard in &end.shards {
@@ -473,7 +506,7 @@ fn same(ours: &Shard, theirs: &Shard, expected: &str) -> Law {
         }
     }
     if ours.store.digest().map_err(text_of)? == theirs.store.digest().map_err(text_of)? {
-        return Ok(());
+        return same_index(ours, theirs, expected);
     }
     let ours = ours.store.everything().map_err(text_of)?.records;
     let theirs = theirs.store.everything().map_err(text_of)?.records;
@@ -489,6 +522,25 @@ fn same(ours: &Shard, theirs: &Shard, expected: &str) -> Law {
         })
         .collect();
     Err(format!("partition {partition} is not {expected}:\n{}", different.join("\n")))
+}
+
+/// Fails unless the indexes of two shards with the same store hold as many documents and as many
+/// stems of each user: a document with the words of an older version is found by them.
+fn same_index(ours: &Shard, theirs: &Shard, expected: &str) -> Law {
+    let mut users = ours.store.users(None, usize::MAX).map_err(text_of)?;
+    users.push(UserKey::of_tenant(TENANT).expect("the tenant has a valid name"));
+    for key in users {
+        let here = ours.index.text.documents(&key).map_err(text_of)?;
+        let there = theirs.index.text.documents(&key).map_err(text_of)?;
+        if here != there {
+            return Err(format!(
+                "the index of partition {} is not {expected}: {key} has {here:?} documents and \
+                 stems, not {there:?}",
+                ours.partition
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn value_text(value: Option<&Option<Vec<u8>>>) -> String {

@@ -1,14 +1,15 @@
 //! A world of two processes and one log. Random steps run the processes and inject faults; then
 //! the faults stop, both processes catch up, and the laws are checked.
 //!
-//! Invariant: a seed determines the run. Nothing here reads a real clock, starts a thread or takes
-//! random numbers from elsewhere.
+//! Invariant: a seed determines the run. Nothing here reads a real clock or takes random numbers from
+//! elsewhere, and of the threads of all processes one runs at a time, when the world lets it.
 
 use super::bugs::Bug;
-use super::instance::{Kit, Process, StartOptions};
+use super::instance::{FlushInABatch, Kit, Process, StartOptions, Turned};
 use super::interruptions::{Interruption, Interruptions};
 use super::laws;
 use super::stream::{self, NOON_MS, PARTITIONS, Sent};
+use super::threads::UNTIL_IT_WAITS;
 use crate::support::workload::Dice;
 use domain::fault::{Fault, StopName};
 use domain::{Time, UserKey};
@@ -16,11 +17,11 @@ use log::broker::{Broker, Record};
 use log::clock::{Clock, ManualClock};
 use serde_json::{Value, json};
 use simulated::{Cluster, Connection, InjectedFault, Tombstones};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use storage::home::MemoryHome;
 
 const NAMES: [&str; 2] = ["ann", "bob"];
-const STEPS: usize = 100;
+const STEPS: usize = 130;
 /// Some runs are short: many faults need only one event.
 const EVENTS_MIN: u64 = 10;
 const EVENTS_MAX: u64 = 36;
@@ -55,6 +56,10 @@ pub struct World<'k> {
     bug: Option<Bug>,
     trace: Vec<String>,
     counts: Counts,
+    /// The memories of a user in every reply so far, by user and applied offset.
+    listed: BTreeMap<(usize, i64), Value>,
+    /// Events whose decisions were written again although the group had committed them.
+    written_again: BTreeSet<(i32, i64)>,
 }
 
 /// A machine with a disk, and the process on the machine if one runs.
@@ -63,8 +68,16 @@ struct Machine {
     home: MemoryHome,
     /// Disks that this machine has lost. A new disk gets a new transactional id.
     homes_lost: usize,
+    /// The disk takes only some batches more. A restore is then not interrupted, because its writer
+    /// decides when it fails.
+    disk_is_limited: bool,
+    flush: FlushInABatch,
     interruptions: Interruptions,
     process: Option<Process>,
+    /// Batches that the disk loses if the process dies by itself.
+    batches_lost: usize,
+    /// The highest offset that the process has answered with, by partition.
+    answered: BTreeMap<i32, i64>,
 }
 
 type Step = Result<(), String>;
@@ -92,12 +105,20 @@ impl<'k> World<'k> {
         ] {
             cluster.create(&topic, PARTITIONS);
         }
-        let machines = NAMES.map(|name| Machine {
-            name,
-            home: MemoryHome::default(),
-            homes_lost: 0,
-            interruptions: Interruptions::to(name, &cluster),
-            process: None,
+        let machines = NAMES.map(|name| {
+            let interruptions = Interruptions::to(name, &cluster);
+            let flush = FlushInABatch::default();
+            Machine {
+                name,
+                home: flush.home(&interruptions),
+                homes_lost: 0,
+                disk_is_limited: false,
+                flush,
+                interruptions,
+                process: None,
+                batches_lost: 0,
+                answered: BTreeMap::new(),
+            }
         });
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d);
         dice.below(2);
@@ -116,10 +137,15 @@ impl<'k> World<'k> {
             bug,
             trace: Vec::new(),
             counts: Counts::new(),
+            listed: BTreeMap::new(),
+            written_again: BTreeSet::new(),
         }
     }
 
     fn run(&mut self) -> Result<u64, String> {
+        if self.kit.is_local() {
+            self.count("without transactions", 1);
+        }
         for which in 0..NAMES.len() {
             self.start(which)?;
         }
@@ -137,27 +163,60 @@ impl<'k> World<'k> {
 
     fn step(&mut self) -> Step {
         let which = self.dice.below(2) as usize;
-        match self.dice.below(110) {
+        match self.dice.below(143) {
             0..=17 => self.send(),
             18..=20 => self.plan_interruption(which),
-            21..=54 => self.round(which),
-            55..=68 => self.restore(which),
-            69..=71 => self.stand_by(which),
-            72..=78 => self.plan_mishap(),
-            79..=80 => self.kill(which),
-            81..=85 => self.start(which),
-            86 => self.stop(which),
-            87..=88 => self.expel(which),
-            89..=91 => self.expire(),
-            92..=93 => self.compact_log(),
-            94..=95 => self.compact(which),
-            96 => self.let_hours_pass(),
-            97 => self.set_clock_back(),
-            98 => self.let_a_week_pass(),
-            99 => self.lose_home(which),
-            100..=105 => self.ask(which),
-            106..=108 => self.flush_index(which),
+            21..=58 => self.round(which),
+            59..=84 => self.restore(which),
+            85..=90 => self.stand_by(which),
+            91..=98 => self.plan_mishap(),
+            99..=100 => self.kill(which),
+            101..=105 => self.start(which),
+            106 => self.stop(which),
+            107..=108 => self.expel(which),
+            109..=111 => self.expire(),
+            112..=113 => self.compact_log(),
+            114..=116 => self.compact(which),
+            117 => self.let_hours_pass(),
+            118 => self.set_clock_back(),
+            119 => self.let_a_week_pass(),
+            120 => self.lose_home(which),
+            121..=126 => self.ask(which),
+            127..=130 => self.list(which),
+            131..=133 => self.flush_index(which),
+            134..=136 => self.plan_flush(which),
+            137..=141 => self.write_markers(),
             _ => self.fill_disk(which),
+        }?;
+        self.note_happened()
+    }
+
+    /// Points after which a thread is interrupted; mostly it goes on until it waits.
+    fn points(&mut self) -> usize {
+        if self.dice.below(2) == 0 { UNTIL_IT_WAITS } else { 1 + self.dice.below(12) as usize }
+    }
+
+    /// Counts what the parts of the processes have noted, and checks what must not happen.
+    fn note_happened(&mut self) -> Step {
+        for which in 0..NAMES.len() {
+            for what in self.machines[which].interruptions.take_happened() {
+                self.count(what, 1);
+            }
+            let again = self.machines[which].process.as_ref().map(|it| it.published.take_again());
+            self.written_again.extend(again.into_iter().flatten());
+        }
+        let again = self.sent.iter().find(|sent| {
+            let is_own = sent.event["scope"].is_null()
+                && ["turn", "remember"].iter().any(|kind| sent.event["type"] == *kind)
+                && sent.place.0 == key_of(sent.user).partition(PARTITIONS);
+            is_own && self.written_again.contains(&sent.place)
+        });
+        match again {
+            Some(sent) => Err(format!(
+                "{:?} {} is decided again, although the group had committed it",
+                sent.place, sent.event
+            )),
+            None => Ok(()),
         }
     }
 
@@ -182,18 +241,25 @@ impl<'k> World<'k> {
     }
 
     fn round(&mut self, which: usize) -> Step {
-        self.work(which, "runs a round", Process::round)
+        let points = self.points();
+        self.work(which, "runs a round", |process| process.ingest(points))?;
+        // Often the next owner restores before the markers of the last commit are written.
+        if self.cluster.has_late_markers() && self.dice.below(2) == 0 {
+            return self.expel(which);
+        }
+        Ok(())
     }
 
     fn compact(&mut self, which: usize) -> Step {
-        self.work(which, "plans a compaction", Process::compact)
+        let points = self.points();
+        self.work(which, "plans a compaction", |process| process.compact(points))
     }
 
     fn work(
         &mut self,
         which: usize,
         what: &str,
-        work: impl Fn(&mut Process) -> domain::fault::Result<()>,
+        work: impl Fn(&mut Process) -> Option<domain::fault::Result<()>>,
     ) -> Step {
         let machine = &mut self.machines[which];
         let Some(process) = &mut machine.process else { return Ok(()) };
@@ -202,69 +268,149 @@ impl<'k> World<'k> {
         let after = applied(process);
         let is_dead = process.connection.is_dead();
         let name = machine.name;
-        self.say(format!(
-            "{name} {what}: {before:?} → {after:?}{}",
-            if is_dead { ", and dies" } else { "" }
-        ));
+        let how = match (is_dead, &done) {
+            (true, _) => ", and dies",
+            (_, None) => ", and is interrupted",
+            _ => "",
+        };
+        self.say(format!("{name} {what}: {before:?} → {after:?}{how}"));
         if is_dead {
-            self.machines[which].process = None;
-            self.count("died at work", 1);
-            return Ok(());
+            return self.bury(which, "died at work");
         }
-        if let Err(Fault::Stop(stop)) = &done
-            && stop.name == StopName::StoreUnwritable
-        {
-            // A full disk ends the process, which somebody starts again with room.
-            self.count("the disk was full", 1);
-            return self.kill(which);
+        match done {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(fault)) => self.fault(which, what, fault),
         }
-        done.map_err(|fault| format!("{name} {what}: {fault}"))
+    }
+
+    /// A full disk ends the process, which somebody starts again with room. Every other fault is a
+    /// mistake.
+    fn fault(&mut self, which: usize, what: &str, fault: Fault) -> Step {
+        let name = self.machines[which].name;
+        match fault {
+            Fault::Stop(stop) if stop.name == StopName::StoreUnwritable => {
+                self.count("the disk was full", 1);
+                self.kill(which)
+            }
+            fault => Err(format!("{name} {what}: {fault}")),
+        }
+    }
+
+    /// Ends the threads of a process whose connection is dead.
+    fn bury(&mut self, which: usize, how: &str) -> Step {
+        let machine = &mut self.machines[which];
+        let Some(process) = machine.process.take() else { return Ok(()) };
+        let is_mid_batch = process.round.is_some();
+        process.die(&machine.home, machine.batches_lost);
+        machine.disk_is_limited = false;
+        self.count(how, 1);
+        if is_mid_batch {
+            self.count("died in the middle of a batch", 1);
+        }
+        if self.kit.is_local() {
+            self.count("died without transactions", 1);
+        }
+        Ok(())
     }
 
     fn restore(&mut self, which: usize) -> Step {
+        let points = self.points();
+        let thread = self.dice.below(2) as usize;
+        self.turn_restore(which, thread, points)
+    }
+
+    fn turn_restore(&mut self, which: usize, thread: usize, points: usize) -> Step {
         let machine = &mut self.machines[which];
         let name = machine.name;
         let Some(process) = &mut machine.process else { return Ok(()) };
-        let Some(partition) = process.restore() else { return Ok(()) };
-        if process.connection.is_dead() {
-            machine.process = None;
-            self.say(format!("{name} restores {partition}, and dies"));
-            self.count("died restoring", 1);
-            return Ok(());
+        let points = if machine.disk_is_limited {
+            if !process.is_decided() {
+                return Ok(());
+            }
+            UNTIL_IT_WAITS
+        } else {
+            points
+        };
+        let turned = process.restore(thread, points);
+        let is_dead = process.connection.is_dead();
+        let both: Vec<i32> = process.restores.iter().flatten().map(|(it, _)| *it).collect();
+        let is_standing_by = process.standing_by.as_ref().is_some_and(|(it, _)| both.contains(it));
+        if both.len() == 2 {
+            self.count("two restores at once", 1);
+            if both[0] == both[1] {
+                self.count("a restore waits for the one before", 1);
+            }
         }
-        let applied = process.shards.get(partition).map(|shard| shard.applied());
-        self.say(format!("{name} restores {partition}: {applied:?}"));
-        self.count("restored", 1);
-        Ok(())
+        if is_standing_by {
+            self.count("a restore ends a stand-by", 1);
+        }
+        if is_dead {
+            self.say(format!("{name} restores, and dies"));
+            return self.bury(which, "died restoring");
+        }
+        match turned {
+            Turned::Idle => Ok(()),
+            Turned::GoesOn => {
+                self.say(format!("{name} restores {both:?}"));
+                // Often the markers are written while the reader has the old end in its queue.
+                if self.cluster.has_late_markers() && self.dice.below(2) == 0 {
+                    return self.write_markers();
+                }
+                Ok(())
+            }
+            Turned::Done(partition, Err(fault)) => {
+                self.fault(which, &format!("restores {partition}"), fault)
+            }
+            Turned::Done(partition, Ok(())) => {
+                let process = self.machines[which].process.as_ref().expect("it did not die");
+                let applied = process.shards.get(partition).map(|shard| shard.applied());
+                self.say(format!("{name} restored {partition}: {applied:?}"));
+                self.count("restored", 1);
+                Ok(())
+            }
+        }
     }
 
     fn stand_by(&mut self, which: usize) -> Step {
         let chosen = self.dice.below(PARTITIONS as u64) as usize;
+        let points = self.points();
+        self.turn_stand_by(which, chosen, points)
+    }
+
+    fn turn_stand_by(&mut self, which: usize, chosen: usize, points: usize) -> Step {
         let machine = &mut self.machines[which];
         let name = machine.name;
         let Some(process) = &mut machine.process else { return Ok(()) };
-        let outcome = process.stand_by(chosen);
+        let points = if machine.disk_is_limited {
+            if !process.is_decided() {
+                return Ok(());
+            }
+            UNTIL_IT_WAITS
+        } else {
+            points
+        };
+        let turned = process.stand_by(chosen, points);
         if process.connection.is_dead() {
-            machine.process = None;
             self.say(format!("{name} stands by, and dies"));
-            return Ok(());
+            return self.bury(which, "died standing by");
         }
-        match outcome {
-            Ok(Some(partition)) => {
+        match turned {
+            Turned::Idle => Ok(()),
+            Turned::GoesOn => {
+                self.say(format!("{name} begins to stand by"));
+                Ok(())
+            }
+            Turned::Done(partition, Ok(())) => {
                 self.count("stood by", 1);
                 self.say(format!("{name} stands by for {partition}"));
+                Ok(())
             }
-            Ok(None) => {}
-            Err(Fault::Retry(retry)) => {
-                self.say(format!("{name} cannot stand by now: {}", retry.what))
+            Turned::Done(_, Err(Fault::Retry(retry))) => {
+                self.say(format!("{name} cannot stand by now: {}", retry.what));
+                Ok(())
             }
-            Err(Fault::Stop(stop)) if stop.name == StopName::StoreUnwritable => {
-                self.count("the disk was full", 1);
-                return self.kill(which);
-            }
-            Err(stop) => return Err(format!("{name} stands by: {stop}")),
+            Turned::Done(_, Err(stop)) => self.fault(which, "stands by", stop),
         }
-        Ok(())
     }
 
     /// Law fresh-or-says-so: a user who asks for a memory, and names the offset of the event that
@@ -293,17 +439,7 @@ impl<'k> World<'k> {
             },
             ..Record::default()
         };
-        // Mostly the owner of the partition, sometimes a process that has lost it.
-        let owner = self.machines.iter().position(|machine| {
-            machine.process.as_ref().is_some_and(|it| it.shards.get(partition).is_some())
-        });
-        let machine = &mut self.machines[owner.unwrap_or(which)];
-        let name = machine.name;
-        let Some(reply) = machine.process.as_mut().and_then(|process| process.ask(request)) else {
-            return Ok(());
-        };
-        let reply: Value = serde_json::from_slice(reply.value.as_deref().unwrap_or_default())
-            .map_err(|error| format!("{name} replies without JSON: {error}"))?;
+        let Some((name, reply)) = self.reply(which, request)? else { return Ok(()) };
         let applied = reply["applied_offset"].as_i64().unwrap_or(-1);
         match reply["status"].as_str() {
             Some("ok") if applied >= offset => self.count("read its own write", 1),
@@ -314,10 +450,76 @@ impl<'k> World<'k> {
         Ok(())
     }
 
+    /// Law fresh-or-says-so: replies that state the same offset list the same memories, whichever
+    /// process gives them, and whatever else it is doing.
+    fn list(&mut self, which: usize) -> Step {
+        let user = self.dice.below(self.users as u64) as usize;
+        let partition = key_of(user).partition(PARTITIONS);
+        let request = json!({"type": "list", "tenant": stream::TENANT, "user": stream::USERS[user],
+            "limit": 100});
+        let request = Record {
+            topic: self.kit.config.topics.recalls(),
+            partition,
+            timestamp_ms: self.clock.wall().0,
+            value: Some(request.to_string().into_bytes()),
+            ..Record::default()
+        };
+        let Some((name, reply)) = self.reply(which, request)? else { return Ok(()) };
+        if reply["status"] != "ok" {
+            self.count("could not list now", 1);
+            return Ok(());
+        }
+        let applied = reply["applied_offset"].as_i64().ok_or("a reply states its offset")?;
+        self.say(format!("{name} lists the memories of {} at {applied}", stream::USERS[user]));
+        let now = reply["memories"].clone();
+        let before = self.listed.entry((user, applied)).or_insert_with(|| now.clone());
+        if *before == now {
+            return Ok(());
+        }
+        Err(format!("{name} lists {now:#} at {applied}, and before were {before:#}"))
+    }
+
+    /// Gives a request to the owner of the partition, or sometimes to a process that has lost it,
+    /// between two turns of its threads. What one process answers never gets older.
+    fn reply(
+        &mut self,
+        which: usize,
+        request: Record,
+    ) -> Result<Option<(&'static str, Value)>, String> {
+        let partition = request.partition;
+        let owner = self.machines.iter().position(|machine| {
+            machine.process.as_ref().is_some_and(|it| it.shards.get(partition).is_some())
+        });
+        let machine = &mut self.machines[owner.unwrap_or(which)];
+        let name = machine.name;
+        let Some(process) = &mut machine.process else { return Ok(None) };
+        let Some(reply) = process.ask(request) else { return Ok(None) };
+        let reply: Value = serde_json::from_slice(reply.value.as_deref().unwrap_or_default())
+            .map_err(|error| format!("{name} replies without JSON: {error}"))?;
+        if reply["status"] != "ok" {
+            return Ok(Some((name, reply)));
+        }
+        let is_mid_batch = process.round.is_some();
+        let restores = process.restores.iter().any(Option::is_some);
+        let applied = reply["applied_offset"].as_i64().unwrap_or(-1);
+        let newest = machine.answered.entry(partition).or_insert(applied);
+        if applied < *newest {
+            return Err(format!("{name} answers at {applied}, after an answer at {newest}"));
+        }
+        *newest = applied;
+        if is_mid_batch {
+            self.count("read in the middle of a batch", 1);
+        }
+        if restores {
+            self.count("read during a restore", 1);
+        }
+        Ok(Some((name, reply)))
+    }
+
     /// True if the event made a memory that nothing sent so far can have removed.
     fn must_be_there(&self, sent: &Sent) -> bool {
         let event = &sent.event;
-        let key = UserKey::new(stream::TENANT, stream::USERS[sent.user]).expect("a valid name");
+        let key = key_of(sent.user);
         let is_repeated = !event["id"].is_null()
             && self.sent.iter().any(|other| {
                 other.place != sent.place
@@ -338,9 +540,32 @@ impl<'k> World<'k> {
         process.flush_index().map_err(text_of)
     }
 
+    fn plan_flush(&mut self, which: usize) -> Step {
+        let machine = &self.machines[which];
+        let Some(process) = &machine.process else { return Ok(()) };
+        machine.flush.plan(&process.shards, self.bug);
+        Ok(())
+    }
+
+    fn write_markers(&mut self) -> Step {
+        let transactions = self.cluster.write_markers();
+        if transactions > 0 {
+            self.count("markers came late", transactions);
+            self.say(format!("the markers of {transactions} transactions are written"));
+        }
+        Ok(())
+    }
+
     fn fill_disk(&mut self, which: usize) -> Step {
         let batches = self.dice.below(4) as usize;
-        let machine = &self.machines[which];
+        let machine = &mut self.machines[which];
+        let is_restoring = machine.process.as_ref().is_some_and(|process| {
+            process.standing_by.is_some() || process.restores.iter().any(Option::is_some)
+        });
+        if is_restoring {
+            return Ok(());
+        }
+        machine.disk_is_limited = true;
         machine.home.fill_up_after(batches);
         let name = machine.name;
         self.say(format!("the disk of {name} is full after {batches} batches"));
@@ -348,7 +573,7 @@ impl<'k> World<'k> {
     }
 
     fn plan_mishap(&mut self) -> Step {
-        let mishap = match self.dice.below(12) {
+        let mishap = match self.dice.below(15) {
             0..=1 => InjectedFault::LoseAcknowledgement,
             2..=3 => InjectedFault::TimeOutBefore,
             4 => InjectedFault::CommitLate,
@@ -358,6 +583,7 @@ impl<'k> World<'k> {
             8 => InjectedFault::DieAfterCommit,
             9 => InjectedFault::RefusePoll,
             10 => InjectedFault::DuplicateDelivery,
+            11..=13 => InjectedFault::MarkLate,
             _ => InjectedFault::LoseDelivery,
         };
         // The sending client is not under test: its events must be at the offsets that it records.
@@ -393,11 +619,9 @@ impl<'k> World<'k> {
         }
         let name = machine.name;
         self.cluster.kill(name);
-        machine.home.crash(lost);
-        machine.process = None;
-        self.count("killed", 1);
+        machine.batches_lost = lost;
         self.say(format!("kill -9 of {name}; the disk loses {lost} batches"));
-        Ok(())
+        self.bury(which, "killed")
     }
 
     fn start(&mut self, which: usize) -> Step {
@@ -408,6 +632,8 @@ impl<'k> World<'k> {
         let batch_records_max = [1, 3, 500][self.dice.below(3) as usize];
         let machine = &mut self.machines[which];
         let name = machine.name;
+        machine.batches_lost = batches_lost;
+        machine.answered.clear();
         let process = Process::start(&StartOptions {
             kit: self.kit,
             cluster: &self.cluster,
@@ -416,7 +642,6 @@ impl<'k> World<'k> {
             transactional_id: &format!("{name}-{}", machine.homes_lost),
             home: &machine.home,
             batch_records_max,
-            batches_lost,
             interruptions: &machine.interruptions,
             bug: self.bug,
         });
@@ -428,8 +653,12 @@ impl<'k> World<'k> {
     fn stop(&mut self, which: usize) -> Step {
         let machine = &mut self.machines[which];
         let Some(process) = machine.process.take() else { return Ok(()) };
-        process.stop();
         let name = machine.name;
+        if let Some(died) = process.stop(&self.cluster) {
+            self.machines[which].process = Some(died);
+            self.say(format!("{name} dies while it shuts down"));
+            return self.bury(which, "died stopping");
+        }
         self.count("stopped", 1);
         self.say(format!("{name} shuts down cleanly"));
         Ok(())
@@ -482,7 +711,8 @@ impl<'k> World<'k> {
         if machine.process.is_some() {
             return Ok(());
         }
-        machine.home = MemoryHome::default();
+        machine.home = machine.flush.home(&machine.interruptions);
+        machine.disk_is_limited = false;
         machine.homes_lost += 1;
         let name = machine.name;
         self.count("lost its disk", 1);
@@ -503,17 +733,29 @@ impl<'k> World<'k> {
         for _ in 0..STEPS_TO_REST {
             for which in 0..NAMES.len() {
                 self.start(which)?;
-                self.round(which)?;
-                self.restore(which)?;
+                self.work(which, "runs a round", |process| process.ingest(UNTIL_IT_WAITS))?;
+                for thread in 0..2 {
+                    self.turn_restore(which, thread, UNTIL_IT_WAITS)?;
+                }
+                if self.machines[which].process.as_ref().is_some_and(|it| it.standing_by.is_some())
+                {
+                    self.turn_stand_by(which, 0, UNTIL_IT_WAITS)?;
+                }
             }
+            self.note_happened()?;
             // A machine that lost its disk writes under a new transactional id, so it cannot end
             // its open transaction. Readers get nothing behind that until it expires.
             self.cluster.expire_transactions();
-            if self.has_caught_up()? {
+            if self.has_caught_up()? && self.has_ended() {
                 return Ok(());
             }
         }
         Err(format!("the processes do not catch up: {}", self.unfinished()))
+    }
+
+    /// True if no thread is in the middle of its work.
+    fn has_ended(&self) -> bool {
+        self.processes().all(|process| process.round.is_none())
     }
 
     fn has_caught_up(&self) -> Result<bool, String> {
@@ -555,6 +797,10 @@ impl<'k> World<'k> {
     fn say(&mut self, what: String) {
         self.trace.push(what);
     }
+}
+
+fn key_of(user: usize) -> UserKey {
+    UserKey::new(stream::TENANT, stream::USERS[user]).expect("tenant and user are valid names")
 }
 
 pub fn text_of(fault: Fault) -> String {

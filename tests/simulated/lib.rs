@@ -41,6 +41,9 @@ pub enum InjectedFault {
     /// The commit reaches the broker, and the markers are delayed. The transaction stays open until
     /// it expires or its id is renewed, and is then committed.
     CommitLate,
+    /// The commit is acknowledged, and its markers are delayed: readers stand before the transaction
+    /// until its writer begins the next one, or [`Cluster::write_markers`].
+    MarkLate,
     /// The broker aborts the transaction and answers so.
     Abort,
     /// The connection dies after this number of records of the transaction.
@@ -117,6 +120,16 @@ impl Cluster {
     /// Lets all open transactions expire.
     pub fn expire_transactions(&self) {
         self.lock().expire_transactions();
+    }
+
+    /// Writes the markers of all transactions whose commit is acknowledged, and returns their number.
+    pub fn write_markers(&self) -> usize {
+        self.lock().write_markers()
+    }
+
+    /// Returns whether a commit is acknowledged whose markers are missing.
+    pub fn has_late_markers(&self) -> bool {
+        self.lock().has_late_markers()
     }
 
     /// Plans a fault.

@@ -128,6 +128,26 @@ fn a_lost_acknowledgement_leaves_a_committed_transaction_with_an_unknown_outcome
 }
 
 #[test]
+fn an_acknowledged_commit_whose_markers_are_late_holds_readers_back_until_they_are_written() {
+    let cluster = cluster();
+    let mut ann = Instance::start(&cluster, "ann");
+    cluster.next(InjectedFault::MarkLate);
+    assert_eq!(ann.write("a", 7).unwrap().changelog, [(0, 1)].into());
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("", (None, (0, 2))));
+    assert_eq!(cluster.write_markers(), 1);
+    assert_eq!((changes(&cluster).as_str(), standing(&cluster)), ("a1 a2", (Some(7), (3, 3))));
+    cluster.next(InjectedFault::MarkLate);
+    ann.write("b", 8).unwrap();
+    ann.write("c", 9).unwrap();
+    assert_eq!(changes(&cluster), "a1 a2 b1 b2 c1 c2", "a next transaction begins behind them");
+    assert_eq!((cluster.write_markers(), standing(&cluster)), (0, (Some(9), (9, 9))));
+    cluster.next(InjectedFault::MarkLate);
+    ann.write("d", 10).unwrap();
+    cluster.expire_transactions();
+    ann.write("e", 11).expect("an acknowledged commit does not expire");
+}
+
+#[test]
 fn a_transaction_without_a_commit_is_aborted_when_its_id_is_renewed() {
     let cluster = cluster();
     let mut ann = Instance::start(&cluster, "ann");

@@ -20,12 +20,20 @@ pub struct TransactionalId {
     open: Option<OpenTransaction>,
 }
 
+impl TransactionalId {
+    fn is_acknowledged(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.is_acknowledged)
+    }
+}
+
 #[derive(Debug)]
 struct OpenTransaction {
     number: TransactionNumber,
     touched: BTreeSet<(String, i32)>,
     /// Set when the commit is decided, with its offsets, and only the markers are missing.
     prepared: Option<Offsets>,
+    /// The writer has the answer, and may begin its next transaction.
+    is_acknowledged: bool,
 }
 
 /// A group and the offsets to commit for the group.
@@ -90,7 +98,11 @@ impl MemoryTransactor {
             }
             _ => {}
         }
-        let outcome = if is_member {
+        let outcome = if is_member && mishap == Some(InjectedFault::MarkLate) {
+            state.prepare(&self.id, offsets);
+            state.acknowledge(&self.id);
+            Ok(written)
+        } else if is_member {
             state.prepare(&self.id, offsets);
             state.decide(&self.id, Ending::Commit);
             Ok(written)
@@ -162,10 +174,16 @@ impl ClusterState {
         records: &[OutgoingRecord],
         changelog: &str,
     ) -> std::result::Result<CommittedOffsets, TransactError> {
+        // As with Kafka, the next transaction of an id begins behind the markers of the one before.
+        self.end_open(id);
         let number = TransactionNumber(self.number());
         let mut written = CommittedOffsets::default();
-        self.transactional_id(id).open =
-            Some(OpenTransaction { number, touched: BTreeSet::new(), prepared: None });
+        self.transactional_id(id).open = Some(OpenTransaction {
+            number,
+            touched: BTreeSet::new(),
+            prepared: None,
+            is_acknowledged: false,
+        });
         for record in records {
             let (partition, offset) = match self.append(record, Some(number)) {
                 Ok(place) => place,
@@ -197,6 +215,23 @@ impl ClusterState {
         }
     }
 
+    fn acknowledge(&mut self, id: &str) {
+        if let Some(open) = &mut self.transactional_id(id).open {
+            open.is_acknowledged = true;
+        }
+    }
+
+    pub fn has_late_markers(&self) -> bool {
+        self.transactional_ids.values().any(TransactionalId::is_acknowledged)
+    }
+
+    pub fn write_markers(&mut self) -> usize {
+        let waiting = self.transactional_ids.iter().filter(|(_, name)| name.is_acknowledged());
+        let ids: Vec<String> = waiting.map(|(id, _)| id.clone()).collect();
+        ids.iter().for_each(|id| self.decide(id, Ending::Commit));
+        ids.len()
+    }
+
     fn decide(&mut self, id: &str, ending: Ending) {
         let Some(open) = self.transactional_id(id).open.take() else { return };
         for (topic, partition) in &open.touched {
@@ -217,7 +252,9 @@ impl ClusterState {
     }
 
     /// Lets all open transactions expire, as the broker's `transaction.timeout.ms` does.
+    /// Transactions whose commit is acknowledged do not expire: only their markers are missing.
     pub fn expire_transactions(&mut self) {
+        self.write_markers();
         let ids: Vec<String> = self
             .transactional_ids
             .iter()

@@ -27,7 +27,7 @@ mod vectors;
 pub use bm25::{Bm25, ScoredDocuments, WordScores};
 pub use disk::terms_on_disk;
 pub use document::{Document, SearchText};
-pub use text::TextIndex;
+pub use text::{FlushedIndex, TextIndex};
 pub use vectors::{CacheCounts, VectorBlocks, Vectors};
 
 use domain::fault::Result;
@@ -65,8 +65,8 @@ impl Index {
         Ok(Index { text, vectors: Vectors::new(room) })
     }
 
-    pub fn in_memory(options: Options, room: Arc<VectorBlocks>) -> Index {
-        Index { text: TextIndex::in_memory(options), vectors: Vectors::new(room) }
+    pub fn in_memory(options: Options, room: Arc<VectorBlocks>, flushed: FlushedIndex) -> Index {
+        Index { text: TextIndex::in_memory(options, flushed), vectors: Vectors::new(room) }
     }
 
     /// Adds or replaces a memory. Order matters: the store must hold the memory already, because a

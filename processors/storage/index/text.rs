@@ -44,9 +44,23 @@ pub struct TextIndex {
     /// `None`: the index has no disk, documents stay in memory. Order matters: a flush locks the
     /// directory, then the layers, and the layers never for long.
     dir: Option<Mutex<IndexDir>>,
+    /// Takes the place of the directory if there is none.
+    flushed: FlushedIndex,
     layers: RwLock<Layers>,
     discarded: Option<String>,
     tail_max: usize,
+}
+
+/// The mark and the documents of the last flush of an index without a directory: what the next
+/// owner of the shard finds. Clones share them.
+#[derive(Clone, Default)]
+pub struct FlushedIndex(Arc<Mutex<(Option<i64>, Arc<MemSegment>)>>);
+
+impl FlushedIndex {
+    /// Copies what is flushed. The holders of the original flush into it unseen.
+    pub fn detached(&self) -> FlushedIndex {
+        FlushedIndex(Arc::new(Mutex::new(self.0.lock().clone())))
+    }
 }
 
 /// The three layers of the index, oldest first.
@@ -66,17 +80,21 @@ impl TextIndex {
         let layers = Layers::over(dir.segments()?, mark);
         Ok(TextIndex {
             dir: Some(Mutex::new(dir)),
+            flushed: FlushedIndex::default(),
             layers: RwLock::new(layers),
             discarded,
             tail_max: options.tail_max,
         })
     }
 
-    /// Creates an empty index that ends with the process. Limit: no document ever leaves memory.
-    pub fn in_memory(options: Options) -> TextIndex {
+    /// Opens an index without a directory, as its last flush left it. Limit: no document ever leaves
+    /// memory.
+    pub fn in_memory(options: Options, flushed: FlushedIndex) -> TextIndex {
+        let (mark, flushing) = flushed.0.lock().clone();
         TextIndex {
             dir: None,
-            layers: RwLock::new(Layers::over(Segments::none(), None)),
+            flushed,
+            layers: RwLock::new(Layers { flushing, ..Layers::over(Segments::none(), mark) }),
             discarded: None,
             tail_max: options.tail_max,
         }
@@ -137,7 +155,8 @@ impl TextIndex {
     /// Number of changes that are in memory only.
     pub fn pending(&self) -> usize {
         let layers = self.layers.read();
-        layers.flushing.written() + layers.fresh.written()
+        let flushing = if self.dir.is_some() { layers.flushing.written() } else { 0 };
+        flushing + layers.fresh.written()
     }
 
     pub fn is_flush_due(&self) -> bool {
@@ -149,7 +168,7 @@ impl TextIndex {
     /// nothing to write or note. Searches and changes go on meanwhile. After a failure all
     /// documents are still found, and the next call tries again.
     pub fn settle(&self, mark: i64) -> Result<bool> {
-        let Some(dir) = &self.dir else { return Ok(self.layers.write().set_mark(mark)) };
+        let Some(dir) = &self.dir else { return Ok(self.settle_in_memory(mark)) };
         let mut dir = dir.lock();
         let Some(flushing) = self.layers.write().freeze(mark) else { return Ok(false) };
         dir.commit(flushing.changes(), mark)?;
@@ -159,6 +178,20 @@ impl TextIndex {
         // files of a commit may go.
         drop(replaced);
         Ok(true)
+    }
+
+    fn settle_in_memory(&self, mark: i64) -> bool {
+        let mut flushed = self.flushed.0.lock();
+        let mut layers = self.layers.write();
+        if layers.mark == Some(mark) && layers.fresh.is_empty() {
+            return false;
+        }
+        // The segment has no second holder while it is changed, and so need not be copied.
+        flushed.1 = Arc::default();
+        drop(layers.freeze(mark));
+        layers.mark = Some(mark);
+        *flushed = (layers.mark, layers.flushing.clone());
+        true
     }
 
     /// Removes the terms of deleted documents from the disk, and returns whether there were any.
@@ -277,11 +310,6 @@ impl Layers {
         }
         let is_needed = !self.flushing.is_empty() || self.mark != Some(mark);
         is_needed.then(|| Arc::clone(&self.flushing))
-    }
-
-    /// Sets the mark of an index without a disk; returns whether the mark changed.
-    fn set_mark(&mut self, mark: i64) -> bool {
-        self.mark.replace(mark) != Some(mark)
     }
 
     /// Step 3 of a flush; returns the replaced layers.
@@ -616,7 +644,7 @@ mod tests {
 
     #[test]
     fn an_index_without_a_disk_finds_the_same_before_and_after_a_flush() {
-        let index = TextIndex::in_memory(OPTIONS);
+        let index = TextIndex::in_memory(OPTIONS, FlushedIndex::default());
         let model: ModelIndex =
             (0..5).map(|n| ((user(n % 2), id(n)), text("berlin flat|rent"))).collect();
         (0..5).for_each(|n| index.put(document(n, n % 2, "berlin flat|rent")));
@@ -853,6 +881,29 @@ mod tests {
         drop(index);
         let index = open(&dir);
         assert_eq!((index.mark(), search(&index, 0, "berlin", 99).len()), (Some(4), 21));
+    }
+
+    #[test]
+    fn an_index_in_memory_is_opened_as_its_last_flush_left_it() {
+        let flushed = FlushedIndex::default();
+        let index = TextIndex::in_memory(OPTIONS, flushed.clone());
+        index.put(document(1, 0, "berlin"));
+        index.put(document(2, 0, "berlin"));
+        assert!(index.settle(1).unwrap());
+        index.remove(&user(0), id(2));
+        assert!(index.settle(2).unwrap() && !index.settle(2).unwrap());
+        let crashed = flushed.detached();
+        index.put(document(3, 0, "berlin"));
+        assert_eq!(index.pending(), 1);
+        assert!(index.settle(3).unwrap());
+        for (flushed, mark, documents) in [(crashed, 2, vec![1]), (flushed, 3, vec![1, 3])] {
+            let again = TextIndex::in_memory(OPTIONS, flushed);
+            let mut ids = again.ids().unwrap();
+            ids.sort_unstable();
+            let mut expected: Vec<_> = documents.into_iter().map(|n| (user(0), id(n))).collect();
+            expected.sort_unstable();
+            assert_eq!((again.mark(), again.pending(), ids), (Some(mark), 0, expected));
+        }
     }
 
     #[test]

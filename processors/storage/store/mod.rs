@@ -29,7 +29,7 @@ pub use disk::records_with_words;
 pub use disk::{Options, set_aside, set_aside_at, set_aside_of};
 pub use encode::{EncodedBatch, TouchedMemories, Upserted};
 pub use keys::{holds_words, is_memory};
-pub use records::{Changes, InMemory, Rewritten};
+pub use records::{AfterBatch, Changes, InMemory, Rewritten};
 pub use scrub::Scrubbed;
 
 use digest::KeptDigest;

@@ -81,6 +81,30 @@ impl Changes {
 #[derive(Clone, Debug, Default)]
 pub struct InMemory {
     held: Arc<RwLock<HeldRecords>>,
+    after_batch: AfterBatch,
+}
+
+/// A call after each applied batch, for tests that interrupt there.
+#[derive(Clone, Default)]
+pub struct AfterBatch {
+    call: Option<Arc<dyn Fn(i32) + Send + Sync>>,
+    partition: i32,
+}
+
+impl AfterBatch {
+    pub fn calls(call: Arc<dyn Fn(i32) + Send + Sync>) -> AfterBatch {
+        AfterBatch { call: Some(call), partition: -1 }
+    }
+
+    pub fn of(&self, partition: i32) -> AfterBatch {
+        AfterBatch { call: self.call.clone(), partition }
+    }
+}
+
+impl std::fmt::Debug for AfterBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AfterBatch({})", self.partition)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -97,6 +121,15 @@ struct HeldRecords {
 const SCANNED_AT_ONCE: usize = 64;
 
 impl InMemory {
+    pub fn with_call(after_batch: AfterBatch) -> InMemory {
+        InMemory { after_batch, ..InMemory::default() }
+    }
+
+    /// Returns whether a store holds these records, besides their home and this clone.
+    pub fn is_open(&self) -> bool {
+        Arc::strong_count(&self.held) > 2
+    }
+
     /// Copies the records as the next process would find them after a crash now that loses up to
     /// `batches_lost` unflushed batches. Holders of the original records go on undisturbed.
     pub fn found_after_crash(&self, batches_lost: usize) -> InMemory {
@@ -107,7 +140,7 @@ impl InMemory {
         }
         held.undo.clear();
         held.room = None;
-        InMemory { held: Arc::new(RwLock::new(held)) }
+        InMemory { held: Arc::new(RwLock::new(held)), after_batch: self.after_batch.clone() }
     }
 
     /// Accepts so many batches more and refuses the next ones, as a full disk does.
@@ -162,6 +195,10 @@ impl Records for InMemory {
         }
         let undo = held.change(changes);
         held.undo.push(undo);
+        drop(held);
+        if let Some(call) = &self.after_batch.call {
+            call(self.after_batch.partition);
+        }
         Ok(())
     }
 
