@@ -15,6 +15,7 @@ mod documents;
 mod eval;
 mod examples;
 mod faults;
+mod full_disk;
 mod fuzz;
 mod handover;
 mod languages;

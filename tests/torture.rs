@@ -1,5 +1,5 @@
-//! Three processes on a real Kafka are killed, paused, shut down and left without a broker while
-//! events arrive and users read what they wrote.
+//! Three processes on a real Kafka are killed, paused, shut down and left without a broker or without
+//! space on their disk while events arrive and users read what they wrote.
 //!
 //! At the end every event has exactly one decision, the memories equal those of a service without
 //! interruptions, and no user was shown an older state than the one before. `make torture` interrupts 200 times; `KEEPSAKE_TORTURE_KILLS` and
@@ -9,6 +9,7 @@ use crate::support::client::acknowledged;
 use crate::support::program::command;
 use crate::support::service::Place;
 use crate::support::sessions::Sessions;
+use crate::support::small_disk::SmallDisk;
 use crate::support::workload::{
     Dice, differences, memories_by_user, record, stream, users, wait_until_applied,
 };
@@ -26,9 +27,14 @@ const PROCESSES: usize = 3;
 /// Users whose events are sent to any partition, as by a client without murmur2.
 const STRAYS: usize = 3;
 
+/// The disk of each process, which becomes full now and then.
+const DISK_MIB: usize = 64;
+
 /// Three processes of one group, each with a disk of its own.
 struct Tortured {
     places: Vec<Place>,
+    /// Empty where nobody may mount a file system.
+    disks: Vec<SmallDisk>,
     children: Vec<Child>,
     broker: PathBuf,
 }
@@ -43,10 +49,14 @@ impl Tortured {
             options: vec![("kafka.bootstrap_servers".into(), servers.into())],
         };
         let places: Vec<Place> = (0..PROCESSES).map(place).collect();
+        let mount = |place: &Place| {
+            SmallDisk::mount_or_skip(&place.dir, DISK_MIB, "torture: a disk without space")
+        };
+        let disks = places.iter().map_while(mount).collect();
         let mut children = vec![Child::start(&places[0])];
         children[0].wait_until_ready();
         children.extend(places[1..].iter().map(Child::start));
-        Tortured { places, children, broker: broker.to_owned() }
+        Tortured { places, disks, children, broker: broker.to_owned() }
     }
 
     /// Interrupts a process or the broker and returns a description for the log of a failure.
@@ -74,6 +84,13 @@ impl Tortured {
                 kafka::restart(&self.broker);
                 format!("{n}: restart of the broker")
             }
+            8 if n % 3 == 1 && victim < self.disks.len() => {
+                self.disks[victim].leave(0);
+                let stopped = self.stopped_without_space(victim);
+                self.disks[victim].free();
+                self.children[victim] = Child::start(&self.places[victim]);
+                format!("{n}: a full disk under {victim}, which stopped by itself: {stopped}")
+            }
             _ => {
                 let ms = SLEEPS[dice.below(SLEEPS.len() as u64) as usize];
                 self.children[victim].signal("-STOP");
@@ -82,6 +99,25 @@ impl Tortured {
                 format!("{n}: SIGSTOP of {victim} for {ms} ms")
             }
         }
+    }
+
+    /// Waits a moment for a process to notice its full disk, and kills it if it had nothing to write.
+    /// Returns whether it stopped by itself, which it must do by name.
+    fn stopped_without_space(&mut self, victim: usize) -> bool {
+        let give_up = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < give_up {
+            if let Some(status) = self.children[victim].ended() {
+                let log = self.children[victim].log();
+                assert!(
+                    status.code() == Some(3) && log.contains("-unwritable, see deploy/RUNBOOK.md]"),
+                    "{status} on a full disk:\n{log}"
+                );
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.children[victim].kill();
+        false
     }
 
     /// Fails with the log of a process that has ended by itself.

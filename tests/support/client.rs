@@ -166,6 +166,13 @@ impl Client {
         self.reply("kafka_correlationId", &correlation)
     }
 
+    /// Sends a request and waits so long for the reply: the service may be gone.
+    pub fn exchange_within(&self, message: Message, within: Duration) -> Option<Message> {
+        let correlation = Uuid::new_v4().into_bytes();
+        self.send(&self.with_reply_to(message, correlation));
+        self.reply_if(within, |reply| reply.header("kafka_correlationId") == Some(&correlation))
+    }
+
     /// Waits for the reply whose `header` has the value `correlation`.
     pub fn reply(&self, header: &str, correlation: &[u8]) -> Message {
         let reply = self.reply_if(PATIENCE, |reply| reply.header(header) == Some(correlation));

@@ -11,6 +11,7 @@ pub mod scratch;
 pub mod service;
 pub mod sessions;
 pub mod skips;
+pub mod small_disk;
 pub mod store;
 pub mod validator;
 pub mod workload;
