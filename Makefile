@@ -5,10 +5,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all sim torture bench quality lint model kafka clean check-build check-kafka check-deny release
+.PHONY: help run test test-all sim fuzz torture bench quality lint model kafka clean check-build check-fuzz check-kafka check-deny release
 
 MODEL := $(CURDIR)/.keepsake/model
 KEEPSAKE := $(or $(CARGO_TARGET_DIR),target)/release/keepsake
+# The nightly compiler has the sanitizers that cargo-fuzz asks for; without one, stable does.
+FUZZ_TARGETS := $(notdir $(wildcard tests/data/fuzz/*))
+FUZZ_SECONDS := 60
+FUZZ_CARGO := $(if $(findstring --sanitizer=none,$(FUZZ)),,+nightly)
 RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # cargo-deny from the PATH; if there is none, `check-deny` builds this version in .keepsake/tools.
 DENY_VERSION := 0.20.2
@@ -72,6 +76,14 @@ test-all: check-build ## the tests of the multilingual encoder, after its set-up
 sim: check-build ## 10,000 simulated runs with fault injection (KEEPSAKE_SIM_SEEDS sets the number; KEEPSAKE_SIM_SEED repeats one)
 	$(call step,simulator,KEEPSAKE_SIM_SEEDS=$(or $(KEEPSAKE_SIM_SEEDS),10000) cargo test --locked --test integration sim:: -- --nocapture)
 
+fuzz: check-build check-fuzz ## fuzzing with cargo-fuzz, FUZZ_SECONDS for each target (FUZZ=--sanitizer=none runs on a stable compiler)
+	$(call step,fuzzing,\
+	for target in $(FUZZ_TARGETS); do \
+		mkdir -p .keepsake/fuzz/$$target; \
+		cargo $(FUZZ_CARGO) fuzz run --fuzz-dir tests/fuzz --target-dir .keepsake/fuzz/build $(FUZZ) $$target \
+			.keepsake/fuzz/$$target tests/data/fuzz/$$target -- -max_len=65536 -timeout=5 -max_total_time=$(FUZZ_SECONDS); \
+	done)
+
 torture: check-build check-kafka ## 200 kills, pauses and broker restarts of three processes on a real Kafka (KEEPSAKE_TORTURE_KILLS)
 	$(call step,Apache Kafka,deploy/kafka/kafka.sh jars)
 	$(call step,torture,KEEPSAKE_TORTURE_KILLS=$(or $(KEEPSAKE_TORTURE_KILLS),200) cargo test --locked --test integration torture:: -- --nocapture)
@@ -108,6 +120,15 @@ check-build:
 	if [[ $$(printf '%s\n' '$(RUST_MIN)' "$$found" | sort -V | head -n 1) != '$(RUST_MIN)' ]]; then \
 		echo "rustc $$found is too old: Keepsake needs $(RUST_MIN) or newer; run: rustup update stable" >&2; exit 1; \
 	fi
+
+check-fuzz:
+	@missing=0; \
+	if [[ -n '$(FUZZ_CARGO)' ]] && ! cargo +nightly --version >/dev/null 2>&1; then missing=1; \
+		echo 'missing: a nightly Rust; run: rustup toolchain install nightly'; \
+		echo '         or fuzz without sanitizers on the stable one: make fuzz FUZZ=--sanitizer=none'; fi >&2; \
+	if ! cargo fuzz --version >/dev/null 2>&1; then missing=1; \
+		echo 'missing: cargo-fuzz; run: cargo install cargo-fuzz --locked'; fi >&2; \
+	exit $$missing
 
 check-deny:
 ifeq ($(wildcard $(DENY)),)

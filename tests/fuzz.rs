@@ -1,8 +1,13 @@
 //! Fuzzing: any record is decoded, split, scored and compared without a panic, and the same way
-//! twice.
+//! twice; and the targets of `make fuzz` take their corpus, the worst texts and any other input
+//! without a panic and in time.
 //!
 //! `PROPTEST_CASES=1000000 cargo test --test integration fuzz` tries more records.
 
+mod targets;
+
+use crate::support::{self, entries};
+use crate::worst::{LONG, TEXTS};
 use domain::{Action, ContextTurn, CosineScale, Role, UserKey, UserWordCounts, Vector};
 use log::broker::Record;
 use log::decode;
@@ -13,6 +18,8 @@ use service::config::Layers;
 use service::profile::Profiles;
 use service::run::options;
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+use targets::{TARGETS, Target};
 use text::Rarity;
 use text::split::{self, Candidate, EarlierText};
 
@@ -191,8 +198,103 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![8 => text().prop_map(turn), 1 => torn, 1 => prop::collection::vec(any::<u8>(), 0..200)]
 }
 
+/// Longest time for an input: a part for any, and a part for each 64 KiB. Many times what a busy
+/// machine needs without optimisation; a rule that takes the square of the length takes more.
+const TIME_MAX: Duration = Duration::from_secs(10);
+const TIME_MAX_LONG: Duration = Duration::from_secs(20);
+
+/// Runs an input and returns a description if it takes too long. A slow one is measured again: a
+/// busy machine makes one measurement longer, never shorter.
+fn slow((name, target): Target, what: &str, data: &[u8]) -> Option<String> {
+    let limit = TIME_MAX + TIME_MAX_LONG.mul_f64(data.len() as f64 / LONG as f64);
+    let mut took = Duration::MAX;
+    for _ in 0..3 {
+        let began = Instant::now();
+        target(data);
+        took = took.min(began.elapsed());
+        if took < limit {
+            return None;
+        }
+    }
+    Some(format!("{name} takes {took:.1?} for {what}, {} bytes", data.len()))
+}
+
+#[test]
+fn every_target_takes_its_corpus_in_time() {
+    for target in TARGETS {
+        let files = entries(&support::root().join("tests/data/fuzz").join(target.0));
+        assert!(!files.is_empty(), "{} has a corpus", target.0);
+        for file in files {
+            let data = std::fs::read(&file).expect("the corpus can be read");
+            let slow = slow(target, &file.display().to_string(), &data);
+            assert!(slow.is_none(), "{slow:?}");
+        }
+    }
+}
+
+#[test]
+fn every_target_takes_the_worst_texts_in_time() {
+    let slow: Vec<String> = TARGETS
+        .into_iter()
+        .flat_map(|target| TEXTS.iter().map(move |(name, text)| (target, name, text(LONG / 4))))
+        .filter_map(|(target, name, text)| slow(target, name, text.as_bytes()))
+        .collect();
+    assert!(slow.is_empty(), "{slow:#?}");
+}
+
+/// Input for any target: bytes, text, and the beginnings and parts that a target looks for.
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop::sample::select(vec![
+        "keepsake-reply-topic: keepsake.events",
+        "reply-topic: keepsake.replies",
+        "kafka_replyTopic: a",
+        "keepsake-via: 0:9",
+        "keepsake-origin: keepsake.events:0:1",
+        "keepsake-mark: 00",
+        "ce_specversion: 1.0",
+        "content-type: application/cloudevents+json",
+        "keepsake-deadline: 1",
+        "\n\n",
+        "\n",
+        "{\"type\": \"turn\", \"user\": \"a\", \"content\": \"",
+        "{\"type\": \"recall\", \"user\": \"a\", \"query\": \"",
+        "{\"type\": \"forget\", \"user\": \"a\", \"query\": \"",
+        "\"}",
+        "apikey=",
+        "authorization: bearer ",
+        "-----BEGIN PRIVATE KEY-----",
+        "4111 1111 1111 1111",
+        "DE89 3704 0044 0532 0130 00",
+        "+49 170 1234567",
+        "anna@example.org",
+        "begin = \"<m>\"\n",
+        "memory = \"- {content}",
+        "---- end",
+        "acme/mia/",
+        "t.00",
+        "via.",
+        "9f3c630f-0445-5172-9fbb-4687f5f8c560",
+        "Lisbon",
+        "nurse",
+    ]);
+    let parts = prop::collection::vec(
+        prop_oneof![4 => part.prop_map(|part| part.as_bytes().to_vec()),
+            2 => text().prop_map(String::into_bytes),
+            1 => prop::collection::vec(any::<u8>(), 0..20)],
+        0..12,
+    );
+    prop_oneof![3 => parts.prop_map(|parts| parts.concat()), 1 => value(),
+        1 => prop::collection::vec(any::<u8>(), 0..300)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_target_takes_any_input_in_time(data in input(), which in 0..TARGETS.len()) {
+        let slow = slow(TARGETS[which], "an input", &data);
+        prop_assert!(slow.is_none(), "{slow:?}: {data:?}");
+    }
 
     #[test]
     fn any_record_is_processed_without_a_panic_and_the_same_way_twice(value in value(), before in text()) {
