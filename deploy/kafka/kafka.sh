@@ -74,8 +74,9 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 
-# Short waits for tests: groups form at once, and a dead member or an abandoned transaction is detected
-# within seconds.
+# Short waits for tests: groups form at once, a dead member or an abandoned transaction is detected
+# within seconds, and a compacted topic is cleaned as soon as its own settings allow.
+log.cleaner.backoff.ms=500
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
