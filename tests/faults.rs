@@ -5,7 +5,9 @@ use crate::support::client::{acknowledged, outcome};
 use crate::support::program::{command, run};
 use crate::support::service::Place;
 use crate::support::workload::{Ends, memories_by_user, record, stream, users, wait_until_applied};
-use crate::support::{Broker, Child, Client, Running, eventually, kafka, on_kafka, scratch};
+use crate::support::{
+    Broker, Child, Client, Message, Running, eventually, kafka, on_kafka, scratch,
+};
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, ConfigSource, NewPartitions, ResourceSpecifier,
 };
@@ -24,6 +26,7 @@ on_kafka! {
     a_topic_that_loses_or_stalls_data_stops_the_service_with_topic_misconfigured
     a_damaged_store_whose_events_are_gone_stops_the_service_each_time
     a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost
+    a_record_that_compression_brings_past_the_broker_becomes_a_dead_letter_without_its_value
     a_full_disk_stops_the_service_and_nothing_is_lost
     the_service_waits_for_a_broker_that_is_down
 }
@@ -269,6 +272,71 @@ fn a_record_too_large_for_the_broker_stops_the_service_and_is_not_lost() {
     let again = Running::at(place);
     eventually("the large memory is stored", || (ada.list().len() == 1).then_some(()));
     again.stop();
+}
+
+/// The broker limits a record as its producer compressed it; Keepsake writes uncompressed.
+fn a_record_that_compression_brings_past_the_broker_becomes_a_dead_letter_without_its_value() {
+    let (place, mut child, _) = started(&[]);
+    let client = Client::compressing(kafka::servers(), &place.prefix, "gzip");
+    let ada = client.user("faults", "ada");
+    let long = "My grandmother kept her recipes in a blue tin box. ".repeat(60_000);
+    let of_letters = |expected: usize| {
+        eventually("the dead letters", || {
+            let letters = client.read("dead-letters");
+            (letters.len() == expected).then_some(letters)
+        })
+    };
+    let check =
+        |letters: &[Message], (partition, offset): (i32, i64), stage: &str, bytes: usize| {
+            let letter = letters
+                .iter()
+                .find(|letter| {
+                    letter.text("__connect.errors.partition") == partition.to_string()
+                        && letter.text("__connect.errors.offset") == offset.to_string()
+                        && letter.text("__connect.errors.stage") == stage
+                })
+                .unwrap_or_else(|| panic!("a letter of {stage} {partition}:{offset}"));
+            assert_eq!(letter.value, None);
+            assert_eq!(letter.text("__connect.errors.exception.class.name"), "too-large");
+            let noted: usize = letter.text("keepsake-truncated").parse().expect("a number");
+            assert!((bytes..bytes + 1000).contains(&noted), "{noted} of {bytes}");
+        };
+
+    let event = ada.message("events", json!({"type": "remember", "content": long}));
+    let bytes = event.value.as_ref().map_or(0, Vec::len);
+    assert!(bytes > 3_000_000);
+    let place_of_event = client.send(&client.with_reply_to(event.clone(), "an event"));
+    let reply = client.reply("kafka_correlationId", b"an event").json();
+    let (status, code) = (&reply["status"], &reply["error"]["code"]);
+    assert_eq!((status, code), (&json!("too_large"), &json!("too-large")));
+    check(&of_letters(1), place_of_event, "ingest", bytes);
+
+    let asked = ada.message("recalls", json!({"type": "recall", "query": long}));
+    let place_of_request = client.send(&client.with_reply_to(asked, "a request"));
+    let reply = client.reply("kafka_correlationId", b"a request").json();
+    assert_eq!(reply["status"], "too_large");
+    check(&of_letters(2), place_of_request, "recall", bytes - 100);
+
+    // Headers, on the partition of the user and on another.
+    let turn = ada.message("events", json!({"type": "turn", "content": "I live in Lisbon."}));
+    let padded = turn.with("app", "x".repeat(2_000_000));
+    let home = client.send(&client.with_reply_to(padded.clone(), "headers"));
+    let reply = client.reply("kafka_correlationId", b"headers").json();
+    assert_eq!(reply["status"], "too_large");
+    check(&of_letters(3), home, "ingest", 2_000_000);
+    let elsewhere = Some((home.0 + 1) % client.partitions("events"));
+    let misrouted = client.send(&Message { partition: elsewhere, ..padded });
+    check(&of_letters(4), misrouted, "ingest", 2_000_000);
+    let keyed = Message { key: Some(vec![b'k'; 2_000_000]), ..event };
+    let keyed = client.send(&Message { value: Some(b"{}".to_vec()), ..keyed });
+    check(&of_letters(5), keyed, "ingest", 2_000_000);
+
+    let (code, stdout, stderr) = run(command(&place).args(["dlq", "redrive", "--yes"]));
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(stderr.contains("holds only the place of a record"), "{stdout}{stderr}");
+    assert_eq!(outcome(&ada.turn("I live in Lisbon.")), "kept", "the service lives");
+    child.signal("-TERM");
+    assert!(child.wait().success());
 }
 
 #[test]

@@ -30,6 +30,23 @@ impl Record {
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         header(&self.headers, name)
     }
+
+    /// Returns the length of key, value and headers.
+    pub fn bytes(&self) -> usize {
+        bytes(self.key.as_deref(), self.value.as_deref()) + headers_bytes(&self.headers)
+    }
+}
+
+/// Bytes of a header besides its name and value: the most that their two lengths take in the log.
+/// Otherwise a million empty headers would count as nothing.
+const HEADER_BYTES: usize = 10;
+
+pub fn headers_bytes(headers: &Headers) -> usize {
+    headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_BYTES).sum()
+}
+
+fn bytes(key: Option<&[u8]>, value: Option<&[u8]>) -> usize {
+    key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len)
 }
 
 pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
@@ -45,6 +62,13 @@ pub struct OutgoingRecord {
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
     pub headers: Headers,
+}
+
+impl OutgoingRecord {
+    /// Returns the length of key, value and headers.
+    pub fn bytes(&self) -> usize {
+        bytes(self.key.as_deref(), self.value.as_deref()) + headers_bytes(&self.headers)
+    }
 }
 
 /// Place at which reading a partition begins.

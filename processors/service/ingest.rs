@@ -29,7 +29,7 @@ use domain::{CosineScale, Decision, Erasure, Event, ForwardReason, Time, Vector}
 use event_rate::EventRate;
 use log::broker::{OutgoingRecord, Record};
 use log::decode;
-use log::reply::{self, Freshness};
+use log::reply::{self, DeadLetters, Freshness};
 use memory::straggler::ForgetLimits;
 use memory::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
@@ -54,7 +54,7 @@ pub struct Options {
     pub changelog: bool,
     /// The consumer group, for the meta records.
     pub group: String,
-    pub dead_letters: String,
+    pub dead_letters: DeadLetters,
     pub decode: decode::Options,
     pub with_text: bool,
     pub candidates_max: usize,
@@ -401,8 +401,8 @@ impl Ingest {
 
     fn reject(&self, batch: &mut Batch<'_>, draft: &prepare::Ready<'_>, reject: &Reject) {
         batch.counts.push(Count::DeadLetter(reject.code));
-        let topic = &self.options.dead_letters;
-        batch.outputs.push(reply::dead_letter(draft.record, reject, "ingest", topic));
+        let dead_letters = &self.options.dead_letters;
+        batch.outputs.push(reply::dead_letter(draft.record, reject, "ingest", dead_letters));
         if let Some(to) = &draft.reply {
             batch.replies.push(reply::refusal(to, reject, None));
         }

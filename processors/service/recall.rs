@@ -35,7 +35,7 @@ use fair::FairQueue;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
 use log::decode::{self, Hop};
-use log::reply::{self, Answer, Freshness};
+use log::reply::{self, Answer, DeadLetters, Freshness};
 use models::embedder::{Embedder, TokenCounter};
 use rerank::Reranking;
 use returned::Returned;
@@ -48,7 +48,7 @@ use word_vectors::WordVectors;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub recalls: String,
-    pub dead_letters: String,
+    pub dead_letters: DeadLetters,
     pub decode: decode::Options,
     pub candidates: usize,
     pub terms_max: usize,

@@ -94,6 +94,11 @@ pub struct Client {
 
 impl Client {
     pub fn connect(servers: &str, prefix: &str) -> Client {
+        Client::compressing(servers, prefix, "none")
+    }
+
+    /// A client whose producer compresses by this codec.
+    pub fn compressing(servers: &str, prefix: &str, codec: &str) -> Client {
         let producer = config(servers)
             .set("partitioner", "murmur2_random")
             .set("linger.ms", "0")
@@ -101,6 +106,7 @@ impl Client {
             // twice: a second offset, so a second event.
             .set("enable.idempotence", "true")
             .set("message.max.bytes", "4000000")
+            .set("compression.type", codec)
             .create_with_context(Acknowledgements)
             .expect("the settings are valid");
         let replies = reader(servers, &format!("{prefix}replies"), false);

@@ -8,6 +8,7 @@ use domain::MARK;
 use domain::fault::RejectCode;
 use log::broker::{Headers, OutgoingRecord, Record, header};
 use log::decode::REDRIVEN;
+use log::reply::TRUNCATED;
 use serde_json::{Value, json};
 use service::config::Config;
 use std::borrow::Cow;
@@ -117,6 +118,13 @@ impl DeadLetter {
                 printable(&topic)
             ));
         }
+        if self.is_truncated() {
+            return Err(format!(
+                "holds only the place of a record that was too long: have its sender publish it                  again; the record itself is at {topic}/{}/{}",
+                self.header("partition"),
+                self.header("offset")
+            ));
+        }
         if header(&self.0.headers, TENANT) == Some(b"copy")
             && header(&self.0.headers, "keepsake-via").is_some()
         {
@@ -135,6 +143,11 @@ impl DeadLetter {
             value: self.0.value.clone(),
             headers: self.original_headers(),
         })
+    }
+
+    /// True for a letter without the record, which was longer than the dead-letter topic takes.
+    fn is_truncated(&self) -> bool {
+        self.0.value.is_none() && header(&self.0.headers, TRUNCATED).is_some()
     }
 
     fn original_headers(&self) -> Headers {
@@ -199,6 +212,7 @@ impl DeadLetter {
             // the topic.
             "value": value.as_deref().and_then(|value| std::str::from_utf8(value).ok()),
             "value_bytes": value.as_ref().map(Vec::len),
+            "truncated": self.is_truncated(),
         })
     }
 }
@@ -208,6 +222,7 @@ fn is_added(name: &str) -> bool {
     name.starts_with(CONNECT)
         || name.starts_with(SPRING)
         || name == REDRIVEN
+        || name == TRUNCATED
         || name == TENANT
         || FORWARDED.contains(&name)
 }
@@ -221,7 +236,7 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
     use domain::fault::{Reject, RejectCode};
-    use log::reply;
+    use log::reply::{self, DeadLetters};
 
     fn topics() -> SourceTopics {
         SourceTopics { events: "k.events".into(), recalls: "k.recalls".into(), prefix: "k.".into() }
@@ -245,13 +260,26 @@ mod tests {
     /// Builds a dead letter with the code that ingest uses.
     fn letter(record: &Record) -> DeadLetter {
         let reject = Reject::new(RejectCode::NotUtf8, "is \u{1b}[2J no text");
-        let parked = reply::dead_letter(record, &reject, "ingest", "k.dead-letters");
+        let dead_letters = DeadLetters { topic: "k.dead-letters".into(), bytes_max: 10_000 };
+        let parked = reply::dead_letter(record, &reject, "ingest", &dead_letters);
         DeadLetter(Record {
             headers: parked.headers,
             key: parked.key,
             value: parked.value,
             ..Record::default()
         })
+    }
+
+    #[test]
+    fn a_letter_without_its_record_is_refused_with_the_place_of_the_record() {
+        let record = Record { value: Some(vec![b' '; 10_000]), ..sent("k.events", &[]) };
+        let letter = letter(&record);
+        assert_eq!(letter.json()["truncated"], true);
+        let why = letter.restored(&topics()).expect_err("there is nothing to send");
+        assert!(why.contains("k.events/2/7"), "{why}");
+        let own = sent("k.events", &[(TRUNCATED, "1")]);
+        let whole = self::letter(&own).restored(&topics()).expect("the record is there");
+        assert_eq!(whole.value, own.value, "a sender's header of this name changes nothing");
     }
 
     #[test]

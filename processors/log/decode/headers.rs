@@ -15,7 +15,7 @@
 //! genuine forwarded records look like repetitions.
 
 use super::{Hop, Options};
-use crate::broker::{OutgoingRecord, Record};
+use crate::broker::{OutgoingRecord, Record, headers_bytes};
 use crate::wire::ECHOED;
 use domain::fault::{Reject, RejectCode};
 use domain::{ForwardReason, MARK, Position, ReplyTo, SignedParts, TENANT_SIGNATURE, Time};
@@ -92,7 +92,11 @@ pub fn address(record: &Record, options: &Options) -> Address {
             Err(reject) => (topic.to_owned(), None, Some(Problem::Unreadable(reject))),
         },
     };
-    let to = ReplyTo { topic, partition, key: record.key.clone(), echo: echo(record) };
+    let fits = |value: &[u8]| value.len() <= options.headers_bytes_max;
+    let key = record.key.clone().filter(|key| fits(key));
+    let mut echo = echo(record);
+    echo.retain(|(_, value)| fits(value));
+    let to = ReplyTo { topic, partition, key, echo };
     Address { to, asked: asked.is_some(), problem }
 }
 
@@ -169,6 +173,26 @@ fn hops(record: &Record) -> usize {
 /// sent it again.
 pub fn is_repetition(record: &Record) -> bool {
     hops(record) > 0 || record.header(REDRIVEN).is_some()
+}
+
+/// Rejects a record whose key and headers are too long. The topic limits the record only as its
+/// producer compressed it, and Keepsake forwards it uncompressed. The headers of a valid hop do not
+/// count: the record had none when its sender wrote it.
+pub fn are_short(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<(), Reject> {
+    let mut bytes = record.key.as_ref().map_or(0, Vec::len) + headers_bytes(&record.headers);
+    if bytes > options.headers_bytes_max && hop.is_some() {
+        let mut of_sender = record.headers.clone();
+        of_sender.retain(|(name, _)| !HOP_HEADERS.contains(&name.as_str()));
+        bytes -= headers_bytes(&record.headers) - headers_bytes(&of_sender);
+    }
+    if bytes <= options.headers_bytes_max {
+        return Ok(());
+    }
+    let message = format!(
+        "key and headers are longer than {} bytes (limits.headers_bytes_max): {bytes}",
+        options.headers_bytes_max
+    );
+    Err(Reject::new(RejectCode::TooLarge, message))
 }
 
 /// Rejects a record that was forwarded [`HOPS_MAX`] times.

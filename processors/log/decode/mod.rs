@@ -27,6 +27,8 @@ use headers::{Address, Problem};
 #[derive(Clone, Debug)]
 pub struct Options {
     pub message_bytes_max: usize,
+    /// Key and headers together.
+    pub headers_bytes_max: usize,
     pub content_bytes_max: usize,
     pub metadata_bytes_max: usize,
     /// Topics that a sender may name for replies.
@@ -90,13 +92,13 @@ pub fn reply_to(record: &Record, options: &Options) -> Option<ReplyTo> {
 pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
     let Address { to, asked, problem } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
-    let outcome = match problem {
-        Some(Problem::Unreadable(reject)) => Err(reject),
-        Some(Problem::Forbidden(_)) | None => match hop_problem {
-            Some(reject) => Err(reject),
-            None => event::read(record, hop.as_ref(), options),
-        },
+    let problem = match problem {
+        Some(Problem::Unreadable(reject)) => Some(reject),
+        Some(Problem::Forbidden(_)) | None => hop_problem,
     };
+    let outcome = headers::are_short(record, hop.as_ref(), options)
+        .and(problem.map_or(Ok(()), Err))
+        .and_then(|()| event::read(record, hop.as_ref(), options));
     Decoded { reply: asked.then_some(to), hop, outcome }
 }
 
@@ -106,7 +108,9 @@ pub fn request(record: &Record, options: &Options) -> Decoded<Request> {
     let Address { to, problem, .. } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
     let problem = problem.map(Problem::into_reject).or(hop_problem);
-    let outcome = problem.map_or_else(|| request::read(record, options), Err);
+    let outcome = headers::are_short(record, hop.as_ref(), options)
+        .and(problem.map_or(Ok(()), Err))
+        .and_then(|()| request::read(record, options));
     Decoded { reply: Some(to), hop, outcome }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::broker::{Headers, header};
+use crate::broker::{Headers, OutgoingRecord, header};
 use domain::fault::RejectCode;
 use domain::{
     Action, Explain, Forget, Format, ForwardReason, MARK, MemoryId, RequestKind, Scope, Signal,
@@ -17,6 +17,7 @@ impl Options {
     pub fn for_tests() -> Options {
         Options {
             message_bytes_max: 1 << 20,
+            headers_bytes_max: 1 << 15,
             tenants: TenantKeys { by_tenant: BTreeMap::new(), others: true, age_ms_max: 1_000 },
             content_bytes_max: 65_536,
             metadata_bytes_max: 2_048,
@@ -704,6 +705,54 @@ fn a_forwarded_record_keeps_its_origin() {
         Some(Hop { via_partition: 5, via_offset: 900, way: ForwardReason::InOrder, ..hop })
     );
     assert_eq!(again.headers.len(), 7, "the hop headers are replaced, not accumulated");
+}
+
+#[test]
+fn a_record_with_a_long_key_or_long_headers_is_too_large_and_answered_without_them() {
+    let options = Options { headers_bytes_max: 500, ..Options::for_tests() };
+    let value = r#"{"type":"turn","user":"zoe","content":"x"}"#;
+    let plain = record(value, &[("reply-topic", b"keepsake.replies")]);
+    let long = vec![b'x'; 600];
+    let header = |name: &str, value: &[u8]| {
+        let more = (name.to_owned(), value.to_vec());
+        Record { headers: [&plain.headers[..], &[more]].concat(), ..plain.clone() }
+    };
+    let empty = std::iter::repeat_n((String::new(), Vec::new()), 50);
+    for long in [
+        Record { key: Some(long.clone()), ..plain.clone() },
+        header("correlation-id", &long),
+        header("keepsake-origin", &long),
+        header(&"x".repeat(600), b""),
+        Record { headers: plain.headers.iter().cloned().chain(empty).collect(), ..plain.clone() },
+    ] {
+        let decoded = event(&long, &options);
+        let reject = decoded.outcome.expect_err("too long");
+        assert_eq!(reject.code, RejectCode::TooLarge, "{reject}");
+        let to = decoded.reply.expect("its sender is answered");
+        assert!(to.key.is_none_or(|key| key.len() < 600) && to.echo.is_empty(), "{:?}", to.echo);
+        let asked = request(&long, &options).outcome.expect_err("too long");
+        assert_eq!(asked.code, RejectCode::TooLarge, "{asked}");
+    }
+    assert!(event(&header("correlation-id", &long[..300]), &options).outcome.is_ok());
+}
+
+#[test]
+fn the_longest_record_that_is_accepted_is_accepted_on_each_partition_to_which_it_is_forwarded() {
+    let options = Options::for_tests();
+    let padding = options.headers_bytes_max - "acme/zoe".len() - 1 - 10;
+    let mut sent = record(r#"{"type":"turn","user":"zoe","content":"x"}"#, &[("h", b"")]);
+    sent.headers[0].1 = vec![b'x'; padding];
+    let first_bytes = sent.bytes();
+    for partition in [5, 6, 7] {
+        assert!(event(&sent, &options).outcome.is_ok());
+        let OutgoingRecord { headers, .. } =
+            forwarded(&sent, partition, ForwardReason::InOrder, &options);
+        sent = Record { partition, headers, ..sent };
+        assert!(sent.bytes() - first_bytes < 1_000, "the topic has room for the hop");
+    }
+    assert!(event(&sent, &options).outcome.is_ok());
+    sent.headers.push(("x".into(), Vec::new()));
+    assert!(event(&sent, &options).outcome.is_err(), "without a valid signature all of it counts");
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod view;
 pub use proposal::{
     Proposal, feedback_returned, proposal_prune, proposal_revise, proposal_summary,
 };
-pub use record::{dead_letter, decision, erasure, shadow};
+pub use record::{DeadLetters, TRUNCATED, dead_letter, decision, erasure, shadow};
 
 use crate::broker::{Headers, OutgoingRecord};
 use crate::wire::{self, ECHOED};

@@ -2,10 +2,24 @@
 //! are built by the changelog in `storage`, which also reads them.
 
 use super::{JSON, json, view};
-use crate::broker::{Headers, OutgoingRecord, Record};
+use crate::broker::{Headers, OutgoingRecord, Record, headers_bytes};
 use crate::wire;
 use domain::fault::Reject;
 use domain::{Decision, Erasure};
+use text::shortened;
+
+/// Header of a dead letter that is written without the record, with the length of the record.
+pub const TRUNCATED: &str = "keepsake-truncated";
+/// Characters of the reason in a header. A reason may quote the message of a panic.
+const REASON_CHARS_MAX: usize = 1000;
+
+/// The topic of dead letters, and the longest record that it takes, as [`OutgoingRecord::bytes`]
+/// counts.
+#[derive(Clone, Debug)]
+pub struct DeadLetters {
+    pub topic: String,
+    pub bytes_max: usize,
+}
 
 pub fn decision(decision: &Decision, topic: &str, with_text: bool) -> OutgoingRecord {
     decision_record(decision.key.as_str(), &view::decision(decision, with_text), topic)
@@ -46,18 +60,39 @@ pub fn erasure(erasure: &Erasure, places: &[wire::Place], topic: &str) -> Outgoi
 
 /// Builds a dead letter: the record unchanged, with the reason in the headers of Kafka Connect and
 /// of Spring Kafka, which other tools read.
-pub fn dead_letter(record: &Record, reject: &Reject, stage: &str, topic: &str) -> OutgoingRecord {
-    let mut headers = record.headers.clone();
-    headers.extend(connect_headers(record, reject, stage));
-    headers.extend(spring_headers(record, reject));
-    OutgoingRecord {
-        topic: topic.to_owned(),
+///
+/// A record may be longer than the topic takes, because the broker limits it as its producer
+/// compressed it. Its dead letter is without value and without the sender's headers, and without a
+/// long key; the headers name the place of the record.
+pub fn dead_letter(
+    record: &Record,
+    reject: &Reject,
+    stage: &str,
+    dead_letters: &DeadLetters,
+) -> OutgoingRecord {
+    let mut added = connect_headers(record, reject, stage);
+    added.extend(spring_headers(record, reject));
+    let bytes = record.bytes() + headers_bytes(&added);
+    let mut letter = OutgoingRecord {
+        topic: dead_letters.topic.clone(),
         partition: None,
         timestamp_ms: None,
-        key: record.key.clone(),
-        value: record.value.clone(),
-        headers,
+        key: None,
+        value: None,
+        headers: Vec::new(),
+    };
+    if bytes <= dead_letters.bytes_max {
+        letter.key = record.key.clone();
+        letter.value = record.value.clone();
+        letter.headers = record.headers.clone();
+    } else {
+        letter.headers.push((TRUNCATED.to_owned(), record.bytes().to_string().into_bytes()));
+        let rest = letter.bytes() + headers_bytes(&added);
+        let fits = |key: &Vec<u8>| rest + key.len() <= dead_letters.bytes_max;
+        letter.key = record.key.clone().filter(fits);
     }
+    letter.headers.extend(added);
+    letter
 }
 
 /// The headers of Kafka Connect, all text
@@ -70,7 +105,7 @@ fn connect_headers(record: &Record, reject: &Reject, stage: &str) -> Headers {
         ("stage", stage.to_owned()),
         ("class.name", format!("keepsake.{stage}")),
         ("exception.class.name", reject.code.as_str().to_owned()),
-        ("exception.message", reject.to_string()),
+        ("exception.message", reason(reject)),
     ];
     let stack = reject.stack.iter().map(|stack| ("exception.stacktrace", stack.clone()));
     let headers = headers.into_iter().chain(stack);
@@ -81,7 +116,7 @@ fn connect_headers(record: &Record, reject: &Reject, stage: &str) -> Headers {
 /// Kafka](https://docs.spring.io/spring-kafka/reference/kafka/annotation-error-handling.html), with
 /// numbers in big-endian bytes.
 fn spring_headers(record: &Record, reject: &Reject) -> Headers {
-    let message = reject.to_string();
+    let message = reason(reject);
     let headers: [(&str, &[u8]); 6] = [
         ("original-topic", record.topic.as_bytes()),
         ("original-partition", &record.partition.to_be_bytes()),
@@ -91,4 +126,8 @@ fn spring_headers(record: &Record, reject: &Reject) -> Headers {
         ("exception-message", message.as_bytes()),
     ];
     headers.map(|(name, value)| (format!("kafka_dlt-{name}"), value.to_vec())).into()
+}
+
+fn reason(reject: &Reject) -> String {
+    shortened(&reject.to_string(), REASON_CHARS_MAX)
 }

@@ -300,6 +300,49 @@ fn a_refusal_has_a_status_for_every_code() {
     );
 }
 
+fn dead_letters() -> DeadLetters {
+    DeadLetters { topic: "keepsake.dead-letters".into(), bytes_max: 20_000 }
+}
+
+/// A record of this many bytes in each part.
+fn long(key: usize, value: usize, header: usize) -> Record {
+    Record {
+        topic: "keepsake.events".into(),
+        partition: 3,
+        offset: 9,
+        key: Some(vec![b'k'; key]),
+        value: Some(vec![b'v'; value]),
+        headers: vec![("h".into(), vec![b'h'; header])],
+        ..Record::default()
+    }
+}
+
+#[test]
+fn a_dead_letter_that_would_not_fit_names_the_place_of_its_record() {
+    let reject = Reject::new(RejectCode::Poison, "panics: ".to_owned() + &"x".repeat(100_000));
+    let reject = Reject { stack: Some("s".repeat(8192)), ..reject };
+    for (record, has_record, has_key) in [
+        (long(10, 100, 100), true, true),
+        (long(10, 20_000, 10), false, true),
+        (long(10, 10, 20_000), false, true),
+        (long(20_000, 10, 10), false, false),
+    ] {
+        let letter = dead_letter(&record, &reject, "ingest", &dead_letters());
+        let lengths = (record.key.as_ref().map(Vec::len), record.bytes(), letter.bytes());
+        assert!(letter.bytes() <= dead_letters().bytes_max, "{lengths:?}");
+        assert_eq!(
+            (letter.value.is_some(), header(&letter.headers, "h").is_some()),
+            (has_record, has_record),
+            "{lengths:?}"
+        );
+        assert_eq!(letter.key.is_some(), has_key, "{lengths:?}");
+        let bytes = record.bytes().to_string();
+        let noted = (!has_record).then_some(bytes.as_bytes());
+        assert_eq!(header(&letter.headers, TRUNCATED), noted, "{lengths:?}");
+        assert_eq!(header(&letter.headers, "__connect.errors.offset"), Some(&b"9"[..]));
+    }
+}
+
 #[test]
 fn a_dead_letter_is_the_record_and_two_sets_of_headers() {
     let record = Record {
@@ -311,12 +354,8 @@ fn a_dead_letter_is_the_record_and_two_sets_of_headers() {
         value: Some(vec![0xff, 0x00]),
         headers: vec![("a".into(), vec![1]), ("a".into(), vec![2])],
     };
-    let sent = dead_letter(
-        &record,
-        &Reject::of_field("user", "is missing"),
-        "decode",
-        "keepsake.dead-letters",
-    );
+    let sent =
+        dead_letter(&record, &Reject::of_field("user", "is missing"), "decode", &dead_letters());
     assert_eq!(
         (&sent.key, &sent.value, &sent.headers[..2]),
         (&record.key, &record.value, &record.headers[..])

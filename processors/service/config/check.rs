@@ -49,6 +49,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("http.connections_max", config.http.connections_max),
         ("http.connection_ms_max", config.http.connection_ms_max as usize),
         ("limits.message_bytes_max", config.limits.message_bytes_max),
+        ("limits.headers_bytes_max", config.limits.headers_bytes_max),
         ("limits.content_bytes_max", config.limits.content_bytes_max),
         ("limits.candidates_max", config.limits.candidates_max),
         ("forget.within_ms", config.forget.within_ms as usize),

@@ -343,6 +343,7 @@ pub struct Conflict {
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     pub message_bytes_max: usize,
+    pub headers_bytes_max: usize,
     pub content_bytes_max: usize,
     pub metadata_bytes_max: usize,
     pub candidates_max: usize,

@@ -1,11 +1,12 @@
 //! Maps the configuration to the options of each part. No other module reads [`Config`] for them.
 
-use super::{http, marks, replier, reply_topics};
+use super::{http, marks, replier, reply_topics, topics};
 use crate::config::{Config, DurabilityMode};
 use crate::ingest::event_rate::EventRate;
 use crate::quota::Quotas;
 use crate::{compact, ingest, recall};
 use log::decode;
+use log::reply::DeadLetters;
 use memory::straggler::ForgetLimits;
 use models::cross_encoder;
 use models::embedder::{self, ModelChoice};
@@ -115,6 +116,7 @@ pub fn restore(config: &Config) -> restore::Options {
 pub fn decode(config: &Config) -> decode::Options {
     decode::Options {
         message_bytes_max: config.limits.message_bytes_max,
+        headers_bytes_max: config.limits.headers_bytes_max,
         content_bytes_max: config.limits.content_bytes_max,
         metadata_bytes_max: config.limits.metadata_bytes_max,
         reply_allowed: decode::AllowedTopics::of(&config.topics.reply_allowed),
@@ -135,6 +137,13 @@ pub fn decode(config: &Config) -> decode::Options {
     }
 }
 
+fn dead_letters(config: &Config) -> DeadLetters {
+    DeadLetters {
+        topic: config.topics.dead_letters(),
+        bytes_max: topics::dead_letter_bytes_max(config) - topics::BATCH_BYTES,
+    }
+}
+
 pub fn ingest(config: &Config) -> ingest::Options {
     ingest::Options {
         events: config.topics.events().into(),
@@ -142,7 +151,7 @@ pub fn ingest(config: &Config) -> ingest::Options {
         memories: config.topics.memories(),
         changelog: has_changelog(config),
         group: config.kafka.group_id.clone(),
-        dead_letters: config.topics.dead_letters(),
+        dead_letters: dead_letters(config),
         decode: decode(config),
         with_text: config.decisions.text,
         candidates_max: config.limits.candidates_max,
@@ -182,7 +191,7 @@ pub fn breaker(config: &Config) -> ingest::breaker::Limits {
 pub fn recall(config: &Config) -> recall::Options {
     recall::Options {
         recalls: config.topics.recalls(),
-        dead_letters: config.topics.dead_letters(),
+        dead_letters: dead_letters(config),
         decode: decode(config),
         candidates: config.recall.candidates,
         terms_max: config.recall.terms_max,

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 /// Largest reply or decision in bytes: a hundred memories of 64 KiB with room for escapes, or the
 /// ids of 300,000 memories.
 const LARGE: usize = 12 << 20;
-/// Room in bytes for the headers that Keepsake adds to a record.
-const HEADERS: usize = 64 << 10;
+/// Room in bytes for the headers that Keepsake adds to a record: a hop takes one kilobyte at most.
+const OWN_HEADERS: usize = 32 << 10;
+/// Bytes of a batch in the log besides key, value and headers of its only record.
+pub const BATCH_BYTES: usize = 256;
 /// Time for new topics to appear in the metadata of the brokers.
 const CREATED_WITHIN: Duration = Duration::from_secs(10);
 const DAY_MS: i64 = 86_400_000;
@@ -32,11 +34,12 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
     // A record that was accepted must fit where it is written next: a forwarded event has a few
     // more headers, a dead letter has many more.
     let message = config.limits.message_bytes_max;
+    let accepted = accepted_bytes_max(config);
     vec![
         topic(
             topics,
             topics.events(),
-            message + HEADERS,
+            accepted + OWN_HEADERS,
             &[
                 kept_for(-1),
                 // An event without a time happened when its producer sent it, on every partition to
@@ -44,11 +47,11 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
                 ("message.timestamp.type", "CreateTime".to_owned()),
             ],
         ),
-        topic(topics, topics.recalls(), message + HEADERS, &kept_at_most(REQUESTS_MS)),
+        topic(topics, topics.recalls(), accepted + OWN_HEADERS, &kept_at_most(REQUESTS_MS)),
         topic(
             topics,
             topics.memories(),
-            2 * message + HEADERS,
+            2 * message + 2 * OWN_HEADERS,
             &[
                 ("cleanup.policy", "compact".to_owned()),
                 ("delete.retention.ms", topics.tombstones_ms.to_string()),
@@ -59,9 +62,24 @@ pub fn topics(config: &Config) -> Vec<TopicSpec> {
         ),
         topic(topics, topics.replies(), LARGE, &kept_at_most(REQUESTS_MS)),
         topic(topics, topics.decisions(), LARGE, &kept_at_most(DECISIONS_MS)),
-        topic(topics, topics.dead_letters(), message + 2 * HEADERS, &kept_at_most(DEAD_LETTERS_MS)),
+        topic(
+            topics,
+            topics.dead_letters(),
+            dead_letter_bytes_max(config),
+            &kept_at_most(DEAD_LETTERS_MS),
+        ),
         topic(topics, topics.erasures(), LARGE, &[kept_for(ERASURES_MS)]),
     ]
+}
+
+/// Longest record that is not refused for its length, in bytes.
+fn accepted_bytes_max(config: &Config) -> usize {
+    config.limits.message_bytes_max + config.limits.headers_bytes_max
+}
+
+/// Longest dead letter in bytes: it also holds the reason twice, and perhaps the stack of a panic.
+pub fn dead_letter_bytes_max(config: &Config) -> usize {
+    accepted_bytes_max(config) + 3 * OWN_HEADERS
 }
 
 fn topic(
