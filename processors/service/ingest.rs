@@ -10,6 +10,7 @@
 
 mod batch;
 pub mod breaker;
+mod copies;
 pub mod erasures;
 pub mod event_rate;
 mod prepare;
@@ -315,17 +316,23 @@ impl Ingest {
         }
         batch.applied = offset;
         batch.counts.extend(draft.counts.iter().cloned());
-        let rejected = match &draft.route {
+        let too_long = match &draft.route {
+            Route::Apply(prepared) => {
+                self.too_long_to_copy(&batch.staged, draft.record, prepared)?
+            }
+            Route::Forward(_) | Route::Reject(_) => None,
+        };
+        let rejected = match (&draft.route, &too_long) {
             // The original was forwarded twice, and the first copy is applied already.
             _ if !batch.is_first_copy(draft.hop.as_ref())? => {
                 batch.counts.push(Count::CopySkipped);
                 None
             }
-            Route::Reject(reject) => {
+            (Route::Reject(reject), _) | (_, Some(reject)) => {
                 self.reject(batch, &draft, reject);
                 Some(reject)
             }
-            Route::Forward(home) => {
+            (Route::Forward(home), _) => {
                 batch.counts.push(Count::Forwarded(self.options.events.clone()));
                 let copy = decode::forwarded(
                     draft.record,
@@ -336,7 +343,7 @@ impl Ingest {
                 batch.forward(copy);
                 None
             }
-            Route::Apply(prepared) => {
+            (Route::Apply(prepared), _) => {
                 self.decide(batch, &draft, prepared)?;
                 None
             }

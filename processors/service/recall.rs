@@ -238,7 +238,7 @@ impl Recall {
             to,
             partition: record.partition,
             offset: record.offset,
-            bytes: record.value.as_ref().map_or(0, Vec::len),
+            bytes: record.bytes(),
             began,
             misrouted: decoded.hop.is_some(),
         };

@@ -107,7 +107,7 @@ impl<'a> Batch<'a> {
     }
 
     pub fn forward(&mut self, copy: OutgoingRecord) {
-        self.copied_bytes += copy.value.as_ref().map_or(0, Vec::len);
+        self.copied_bytes += copy.bytes();
         self.outputs.push(copy);
     }
 

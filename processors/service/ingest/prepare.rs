@@ -6,9 +6,7 @@ use super::Ingest;
 use super::batch::Count;
 use domain::fault::{Reject, RejectCode};
 use domain::panics::caught;
-use domain::{
-    Action, Event, Forget, ForwardReason, Remember, ReplyTo, Role, Scope, Signal, Time, Vector,
-};
+use domain::{Action, Event, Forget, ForwardReason, ReplyTo, Role, Signal, Time, Vector};
 use log::broker::Record;
 use log::decode::{self, Hop};
 use memory::prepared::{Sent, Withheld};
@@ -149,12 +147,6 @@ impl Ingest {
             return Route::Forward(home);
         }
         let is_first = matches!(way, None | Some(ForwardReason::ToUser));
-        if let Action::Remember(Remember { scope: Scope::Tenant, .. }) = &event.action
-            && is_first
-            && let Err(reject) = self.may_be_copied(record)
-        {
-            return Route::Reject(reject);
-        }
         if is_first && let Err(reject) = self.may_be_applied_now(&event, record) {
             counts.push(Count::OverQuota("events-per-second"));
             return Route::Reject(reject);
@@ -209,21 +201,6 @@ impl Ingest {
             );
             Reject::new(RejectCode::Overloaded, message)
         })
-    }
-
-    /// Rejects a record that could not be copied to all partitions within one transaction.
-    fn may_be_copied(&self, record: &Record) -> Result<(), Reject> {
-        let bytes = record.value.as_ref().map_or(0, Vec::len);
-        let partitions = self.shards.partitions() as usize;
-        let max = self.options.copied_bytes_max;
-        if bytes.saturating_mul(partitions) <= max {
-            return Ok(());
-        }
-        let message = format!(
-            "a tenant's memory is copied to all {partitions} partitions, and {partitions} copies \
-             of {bytes} bytes are more than ingest.copied_bytes_max of {max}"
-        );
-        Err(Reject::new(RejectCode::TooLarge, message))
     }
 
     fn candidates(&self, event: &Event) -> Vec<Candidate> {

@@ -227,7 +227,7 @@ impl IngestLoop {
                     if let Some(shard) = ingest.shards.get(record.partition) {
                         shard.saw(record.offset);
                     }
-                    bytes += record.value.as_ref().map_or(0, Vec::len);
+                    bytes += record.bytes();
                     records.push(record);
                     wait = Duration::ZERO;
                     let until = *until.get_or_insert_with(|| {

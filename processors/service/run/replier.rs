@@ -97,7 +97,7 @@ impl Replier {
     /// acknowledged yet.
     pub fn turn(&mut self) -> usize {
         for record in std::mem::take(&mut self.parked) {
-            self.parked_bytes -= record.value.as_ref().map_or(0, Vec::len);
+            self.parked_bytes -= record.bytes();
             self.route(record);
         }
         for RefusedRecord { record, why } in self.producer.refused() {
@@ -149,7 +149,7 @@ impl Replier {
     }
 
     fn park(&mut self, record: OutgoingRecord) {
-        let bytes = record.value.as_ref().map_or(0, Vec::len);
+        let bytes = record.bytes();
         let is_full = self.parked.len() >= PARKED_MAX
             || self.parked_bytes + bytes > self.options.waiting_bytes_max && self.is_waiting();
         if is_full {

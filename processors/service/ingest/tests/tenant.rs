@@ -3,7 +3,7 @@
 
 use super::{Bench, PARTITIONS};
 use domain::{Decision, MARK, Memory, Outcome, UserKey};
-use log::broker::{OutgoingRecord, Record};
+use log::broker::{OutgoingRecord, Record, header};
 use memory::Reads;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -277,7 +277,7 @@ fn many_large_tenant_events_are_cut_into_several_transactions() {
     while !records.is_empty() {
         let effects = bench.ingest.step(records.clone()).expect("no fault");
         let copies = effects.outputs.iter().filter(|out| out.topic == "keepsake.events");
-        let bytes: usize = copies.map(|out| out.value.as_ref().map_or(0, Vec::len)).sum();
+        let bytes: usize = copies.map(OutgoingRecord::bytes).sum();
         transactions.push((effects.records, bytes));
         records.drain(..effects.records);
         for write in effects.writes {
@@ -287,11 +287,62 @@ fn many_large_tenant_events_are_cut_into_several_transactions() {
     assert_eq!(transactions.iter().map(|(records, _)| records).sum::<usize>(), events.len());
     assert!(transactions.len() >= 3, "{transactions:?}");
     assert!(transactions.iter().all(|(_, bytes)| *bytes < 600_000), "{transactions:?}");
+}
 
-    let too_long = house(&"x".repeat(60_000), &user);
-    let mut bench = Bench::of(&[("ingest.copied_bytes_max", "100000")]);
-    let record = bench.record(&too_long);
-    let (outputs, decisions) = bench.step(vec![record]);
-    let letter = outputs.iter().find(|out| out.topic == "keepsake.dead-letters");
-    assert!(letter.is_some() && decisions.is_empty(), "{decisions:?}");
+/// Unknown fields, the key and the headers are copied with the rest of a record.
+#[test]
+fn a_padded_event_about_a_tenants_memory_is_refused_and_one_about_an_own_memory_is_not() {
+    let mut bench = Bench::of(&[("ingest.copied_bytes_max", "90000")]);
+    let user = user_on(0);
+    let of = |decided: &[Decision]| decided[0].memory.expect("a memory").to_string();
+    let shared = of(&bench.applied(&house("The office closes at six.", &user)));
+    let own = json!({"type": "remember", "user": user, "content": "I live in Lisbon."});
+    let own = of(&bench.applied(&own));
+    let events = |memory: &str| {
+        [
+            json!({"type": "update", "user": user, "memory": memory, "importance": 0.5}),
+            json!({"type": "feedback", "user": user, "memories": [memory], "signal": "used"}),
+        ]
+    };
+    let forgets = [
+        json!({"type": "forget", "user": user, "memory": shared}),
+        json!({"type": "forget", "user": user, "session": "s"}),
+        json!({"type": "forget", "user": user, "everything": true}),
+    ];
+    let mut outcome = |event: &Value, pad: &dyn Fn(&mut Record)| {
+        let mut record = bench.record(event);
+        pad(&mut record);
+        let (outputs, decisions) = bench.step(vec![record]);
+        let is_letter = |out: &&OutgoingRecord| out.topic == "keepsake.dead-letters";
+        let letter = outputs.iter().find(is_letter).map(|letter| {
+            header(&letter.headers, "__connect.errors.exception.class.name")
+                .map(|code| String::from_utf8_lossy(code).into_owned())
+        });
+        let copies = outputs.iter().filter(|out| out.topic == "keepsake.events");
+        let copied: usize = copies.map(OutgoingRecord::bytes).sum();
+        assert!(copied <= 90_000, "{event}: {copied}");
+        (letter.flatten(), !decisions.is_empty() || copied > 0)
+    };
+    let value = |record: &mut Record| {
+        let value = record.value.as_mut().expect("it has one");
+        let end = value.iter().rposition(|byte| *byte == b'}').expect("an object");
+        value.splice(end..end, format!(",\"x\":\"{}\"", "x".repeat(60_000)).into_bytes());
+    };
+    let headers = |record: &mut Record| {
+        record.headers.push(("x".into(), vec![b'x'; 20_000]));
+        record.key = Some(vec![b'k'; 12_000]);
+    };
+    let refused = (Some("too-large".to_owned()), false);
+    let long_memory = house(&"x".repeat(60_000), &user);
+    assert_eq!(outcome(&long_memory, &|_| ()), refused);
+    for event in events(&shared).iter().chain(&forgets) {
+        assert_eq!(outcome(event, &value), refused, "{event}");
+        assert_eq!(outcome(event, &headers), refused, "{event}");
+    }
+    for event in events(&own) {
+        assert_eq!(outcome(&event, &value), (None, true), "{event}");
+    }
+    for event in events(&shared).iter().chain(&forgets) {
+        assert_eq!(outcome(event, &|_| ()), (None, true), "{event}");
+    }
 }
