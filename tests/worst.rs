@@ -66,6 +66,7 @@ pub const TEXTS: &[Text] = &[
         )
     }),
     ("web tokens", |n| of(&["eyJabcdefgh"], n)),
+    ("keys without a gap", |n| of(&["key-0123456789abcdef0123456789abcdef"], n)),
     ("digits", |n| of(&["4111111111111112 "], n)),
     ("one number", |n| of(&["4"], n)),
     ("ibans", |n| of(&["DE89 3704 0044 0532 0130 01 "], n)),

@@ -45,7 +45,7 @@ pub fn emails(text: &str) -> Vec<Range<usize>> {
 }
 
 pub fn phones(text: &str) -> Vec<Range<usize>> {
-    accepted(&PHONE, text, |found| {
+    accepted(&PHONE, text, |found, text| {
         Some(found.get_match().range()).filter(|place| is_phone(text, place))
     })
 }

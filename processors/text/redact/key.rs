@@ -117,11 +117,11 @@ pub fn jwts(text: &str) -> Vec<Range<usize>> {
 }
 
 pub fn api_keys(text: &str) -> Vec<Range<usize>> {
-    let mut found = accepted(&API_KEY, text, |found| {
+    let mut found = accepted(&API_KEY, text, |found, _| {
         Some(found.get_match()).filter(|found| !is_words(found.as_str())).map(|found| found.range())
     });
     if digits(text) >= RANDOM_DIGITS_MIN {
-        found.extend(accepted(&NAMED_KEY, text, |found| {
+        found.extend(accepted(&NAMED_KEY, text, |found, text| {
             group(found, "token").filter(|place| looks_random(&text[place.clone()]))
         }));
     }
@@ -129,7 +129,7 @@ pub fn api_keys(text: &str) -> Vec<Range<usize>> {
 }
 
 pub fn bearer_tokens(text: &str) -> Vec<Range<usize>> {
-    accepted(&BEARER, text, |found| match group(found, "header_token") {
+    accepted(&BEARER, text, |found, text| match group(found, "header_token") {
         Some(token) => Some(token)
             .filter(|place| place.len() >= HEADER_TOKEN_MIN && is_mixed(&text[place.clone()])),
         None => group(found, "token")

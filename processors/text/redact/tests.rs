@@ -198,6 +198,25 @@ fn overlapping_matches_are_merged_under_the_more_specific_rule() {
 }
 
 #[test]
+fn keys_without_a_gap_are_all_found_in_one_pass() {
+    let key = concat!("key-0123456789abcdef", "0123456789abcdef");
+    let found = once(&format!("{}and more", key.repeat(3)), &all()).expect("keys");
+    assert_eq!(found.text, format!("{}and more", "[redacted:api_key]".repeat(3)));
+}
+
+/// A secret that only another pass would find goes with everything behind the first placeholder.
+#[test]
+fn a_text_that_exposes_secrets_one_by_one_keeps_none_of_them() {
+    let key = concat!("key-0123456789abcdef", "0123456789abcdef");
+    let text = format!("I said {key}+49 30 1234567 and more");
+    let cut = redacted_within(1, &text, &all()).expect("a key");
+    assert_eq!(cut.text, "I said [redacted:phone]");
+    assert_eq!(redacted_within(1, &cut.text, &all()), None);
+    let whole = redacted(&text, &all()).expect("both");
+    assert_eq!(whole.text, "I said [redacted:api_key][redacted:phone] and more");
+}
+
+#[test]
 fn a_disabled_rule_finds_nothing() {
     for (rule, begin, end) in SECRETS.iter().chain(EVERYTHING) {
         let others = Rule::ALL.into_iter().filter(|other| other != rule).collect();
