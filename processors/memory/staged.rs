@@ -6,8 +6,8 @@
 //!   commit  the store turns the map into bytes once (`storage/store/encode.rs`)
 
 use super::reads::{
-    ContextWindow, ForgetMark, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT, SeenBefore,
-    Session, SlotHolder, Slots, Spoken, StagedVectors,
+    Awaited, ContextWindow, ForgetMark, GateState, Neighbours, Reads, SEEN_IDS, SEEN_IDS_SWEPT,
+    SeenBefore, Session, SlotHolder, Slots, Spoken, StagedVectors,
 };
 use crate::live::{LiveCount, is_live};
 use domain::fault::Result;
@@ -498,8 +498,16 @@ impl Reads for Staged<'_> {
         }
     }
 
-    fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>> {
-        Ok(merged(self.below.awaited(key)?, self.staged(key).map(|user| &user.awaited)))
+    fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>> {
+        let Some(user) = self.staged(key) else { return self.below.awaited_from(key, from) };
+        let put = user.awaited.range(from..).find_map(|(event, put)| Some((*event, (*put)?)));
+        let mut below = self.below.awaited_from(key, from)?;
+        while let Some((event, _)) = below
+            && user.awaited.get(&event).is_some_and(Option::is_none)
+        {
+            below = self.below.awaited_from(key, (event.0, event.1 + 1))?;
+        }
+        Ok(put.into_iter().chain(below).min_by_key(|(event, _)| *event))
     }
 
     fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {

@@ -5,7 +5,7 @@ use super::digest::Digest;
 use super::records::{Changes, Records};
 use super::{format, keys};
 use domain::fault::Result;
-use domain::{Memory, MemoryId, Position, UserKey, Vector};
+use domain::{Memory, MemoryId, UserKey, Vector};
 use memory::reads::{CONTEXT_TURNS, ContextWindow, GateState};
 use memory::staged::{StagedChanges, UserChanges, WindowChange};
 use std::collections::BTreeMap;
@@ -98,9 +98,8 @@ impl Batch<'_> {
             let value = holder.map(|holder| format::slot_bytes(&holder));
             self.put_or_remove(keys::slot(key, &name), value);
         }
-        for ((partition, offset), read_at) in user.awaited {
-            let event = Position { topic: "".into(), partition, offset };
-            self.put_or_remove(keys::awaited(key, &event), read_at.map(format::offset_bytes));
+        for (event, read_at) in user.awaited {
+            self.put_or_remove(keys::awaited(key, event), read_at.map(format::offset_bytes));
         }
         if let Some(marks) = user.forget_marks {
             self.put(keys::forget_marks(key), format::forget_marks_bytes(&marks));

@@ -21,7 +21,7 @@
 //! control character, so no user's prefix begins another's. No name begins with the byte 0x00 (the
 //! shard's own records) or 0xff (pieces of long values).
 
-use domain::{MemoryId, Position, UserKey};
+use domain::{MemoryId, UserKey};
 use uuid::Uuid;
 
 pub const SHARD: u8 = 0x00;
@@ -117,8 +117,9 @@ pub fn slot(key: &UserKey, name: &str) -> Vec<u8> {
     tagged(key, SLOT, &[name.as_bytes()])
 }
 
-pub fn awaited(key: &UserKey, event: &Position) -> Vec<u8> {
-    tagged(key, AWAITED, &[&event.partition.to_be_bytes(), &event.offset.to_be_bytes()])
+/// In the order of partitions and offsets, none of which is negative.
+pub fn awaited(key: &UserKey, (partition, offset): (i32, i64)) -> Vec<u8> {
+    tagged(key, AWAITED, &[&partition.to_be_bytes(), &offset.to_be_bytes()])
 }
 
 pub fn seen(key: &UserKey, id: &str) -> Vec<u8> {

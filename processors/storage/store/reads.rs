@@ -7,8 +7,8 @@ use super::{Store, format, keys};
 use domain::fault::{Fault, Result};
 use domain::{Memory, MemoryId, UserKey, Vector};
 use memory::reads::{
-    CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session, SlotHolder,
-    Slots, Spoken,
+    Awaited, CONTEXT_TURNS, ContextWindow, ForgetMark, GateState, Reads, SeenBefore, Session,
+    SlotHolder, Slots, Spoken,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -210,15 +210,23 @@ impl Reads for Store {
         })
     }
 
-    fn awaited(&self, key: &UserKey) -> Result<Vec<((i32, i64), i64)>> {
-        let mut awaited = Vec::new();
-        self.each(&keys::all(key, keys::AWAITED), &mut |rest, value| {
-            let event = keys::event_of_awaited(rest).ok_or_else(|| unreadable_key(rest))?;
-            awaited.push((event, format::offset(value)?));
-            Ok(true)
-        })
-        .map_err(|fault| fault.about(format!("reads the waiting events of {key}")))?;
-        Ok(awaited)
+    fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>> {
+        let of_user = keys::all(key, keys::AWAITED);
+        let mut found = keys::awaited(key, from);
+        loop {
+            // Recall reads while ingest removes: a key that was found may have no value any more.
+            if let Some(bytes) = self.record(&found)? {
+                let rest = &found[of_user.len()..];
+                let event = keys::event_of_awaited(rest).ok_or_else(|| unreadable_key(rest))?;
+                return format::offset(&bytes)
+                    .map(|read_at| Some((event, read_at)))
+                    .map_err(|fault| fault.about(format!("reads a waiting event of {key}")));
+            }
+            match self.records.next_after(&found)? {
+                Some(next) if next.starts_with(&of_user) => found = next,
+                _ => return Ok(None),
+            }
+        }
     }
 
     fn forget_marks(&self, key: &UserKey) -> Result<Vec<ForgetMark>> {

@@ -360,6 +360,68 @@ proptest! {
     }
 }
 
+/// Events that wait, stored, staged or ended in the batch: found one by one and by their offset.
+#[test]
+fn events_that_wait_are_found_by_place_and_by_offset() {
+    on_both(|store| {
+        let (zoe, other) = (key("zoe"), key("zoe2"));
+        let at = |partition, offset| Position { topic: "e".into(), partition, offset };
+        write(store, 1, |staged| {
+            for (event, read_at) in [(at(0, 900), 40), (at(3, 10), 10), (at(3, 20), 20)] {
+                staged.put_awaited(&zoe, &event, read_at);
+            }
+            staged.put_awaited(&other, &at(1, 1), 1);
+        });
+        let check = |reads: &dyn Reads, first: Option<i64>, waiting: &[(i32, i64)]| {
+            for offset in 0..60 {
+                let expected = first.is_some_and(|first| first <= offset);
+                assert_eq!(reads.awaits(&zoe, offset).unwrap(), expected, "{offset} {waiting:?}");
+            }
+            let places = [(0, 0), (0, 900), (3, 10), (3, 20), (3, 30), (1, 1)];
+            for (partition, offset) in places {
+                let found = reads.awaits_event(&zoe, &at(partition, offset)).unwrap();
+                assert_eq!(found, waiting.contains(&(partition, offset)), "{partition}:{offset}");
+            }
+        };
+        check(store, Some(10), &[(0, 900), (3, 10), (3, 20)]);
+        write(store, 2, |staged| {
+            staged.end_awaited(&zoe, &at(3, 10)).unwrap();
+            check(staged, Some(20), &[(0, 900), (3, 20)]);
+            staged.put_awaited(&zoe, &at(3, 30), 30);
+            staged.end_awaited(&zoe, &at(3, 20)).unwrap();
+            staged.end_awaited(&zoe, &at(7, 7)).unwrap();
+            check(staged, Some(30), &[(0, 900), (3, 30)]);
+        });
+        check(store, Some(30), &[(0, 900), (3, 30)]);
+        write(store, 3, |staged| {
+            for event in [at(0, 900), at(3, 30)] {
+                staged.end_awaited(&zoe, &event).unwrap();
+            }
+            check(staged, None, &[]);
+        });
+        check(store, None, &[]);
+    });
+}
+
+/// Every recall and every event of the user looks at what waits.
+#[test]
+fn the_time_to_look_at_what_waits_does_not_grow_with_the_number() {
+    on_both(|store| {
+        let zoe = key("zoe");
+        let at = |offset| Position { topic: "e".into(), partition: 3, offset };
+        write(store, 1, |staged| {
+            (0..20_000).for_each(|offset| staged.put_awaited(&zoe, &at(offset), offset));
+        });
+        let began = std::time::Instant::now();
+        for offset in 0..2_000 {
+            assert!(store.awaits_event(&zoe, &at(offset * 10)).unwrap());
+            assert!(store.awaits(&zoe, offset).unwrap() && !store.awaits(&zoe, -1).unwrap());
+        }
+        // To read all of them each time takes minutes, to read one a tenth of a second.
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    });
+}
+
 #[test]
 fn a_crash_loses_a_part_of_records_applied_one_by_one() {
     let records = InMemory::default();
