@@ -39,20 +39,25 @@ const REPLY_TOPICS: [&str; 2] = ["kafka_replyTopic", "reply-topic"];
 pub const REPLY_PARTITION: &str = "kafka_replyPartition";
 
 /// Topic names that a sender may use for replies, compiled from globs in which `*` matches any
-/// characters.
+/// characters. Keepsake's own topics never belong to them: a reply on the memories topic would stop
+/// every restore, and one on the events topic would be read as an event.
 #[derive(Clone, Debug)]
-pub struct AllowedTopics(RegexSet);
+pub struct AllowedTopics {
+    globs: RegexSet,
+    own: Vec<String>,
+}
 
 impl AllowedTopics {
-    pub fn of(globs: &[String]) -> AllowedTopics {
+    pub fn of(globs: &[String], own: Vec<String>) -> AllowedTopics {
         let patterns =
             globs.iter().map(|glob| format!("^{}$", regex::escape(glob).replace(r"\*", ".*")));
         let set = RegexSetBuilder::new(patterns).size_limit(usize::MAX).build();
-        AllowedTopics(set.expect("an escaped name with .* in it is a valid pattern of any size"))
+        let globs = set.expect("an escaped name with .* in it is a valid pattern of any size");
+        AllowedTopics { globs, own }
     }
 
     fn contain(&self, topic: &str) -> bool {
-        self.0.is_match(topic)
+        self.globs.is_match(topic) && !self.own.iter().any(|own| own == topic)
     }
 }
 
@@ -327,9 +332,18 @@ mod tests {
             ("", "x", false),
             ("a.b", "axb", false),
         ] {
-            let allowed = AllowedTopics::of(&["none".to_owned(), glob.to_owned()]);
+            let allowed = AllowedTopics::of(&["none".to_owned(), glob.to_owned()], vec![]);
             assert_eq!(allowed.contain(name), expected, "{glob} {name}");
         }
-        assert!(!AllowedTopics::of(&[]).contain("x"));
+        assert!(!AllowedTopics::of(&[], vec![]).contain("x"));
+    }
+
+    #[test]
+    fn no_star_allows_a_topic_of_keepsake() {
+        let own = vec!["keepsake.memories".to_owned(), "keepsake.events".to_owned()];
+        let globs = ["*".to_owned(), "keepsake.events".to_owned()];
+        let allowed = AllowedTopics::of(&globs, own.clone());
+        assert!(own.iter().all(|own| !allowed.contain(own)));
+        assert!(allowed.contain("keepsake.replies") && allowed.contain("keepsake.memories2"));
     }
 }

@@ -21,7 +21,10 @@ impl Options {
             tenants: TenantKeys { by_tenant: BTreeMap::new(), others: true, age_ms_max: 1_000 },
             content_bytes_max: 65_536,
             metadata_bytes_max: 2_048,
-            reply_allowed: AllowedTopics::of(&["keepsake.replies".into(), "*.replies".into()]),
+            reply_allowed: AllowedTopics::of(
+                &["keepsake.replies".into(), "*.replies".into()],
+                Vec::new(),
+            ),
             replies_topic: "keepsake.replies".into(),
             default_deadline_ms: 5_000,
             trust_proposals: false,

@@ -84,6 +84,18 @@ impl Topics {
     pub fn dead_letters(&self) -> String {
         format!("{}dead-letters", self.prefix)
     }
+
+    /// Keepsake's own topics, on which nobody may ask for a reply.
+    pub fn all_but_replies(&self) -> Vec<String> {
+        vec![
+            self.events(),
+            self.recalls(),
+            self.decisions(),
+            self.memories(),
+            self.erasures(),
+            self.dead_letters(),
+        ]
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

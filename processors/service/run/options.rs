@@ -119,7 +119,10 @@ pub fn decode(config: &Config) -> decode::Options {
         headers_bytes_max: config.limits.headers_bytes_max,
         content_bytes_max: config.limits.content_bytes_max,
         metadata_bytes_max: config.limits.metadata_bytes_max,
-        reply_allowed: decode::AllowedTopics::of(&config.topics.reply_allowed),
+        reply_allowed: decode::AllowedTopics::of(
+            &config.topics.reply_allowed,
+            config.topics.all_but_replies(),
+        ),
         replies_topic: config.topics.replies(),
         default_deadline_ms: config.recall.deadline_ms,
         trust_proposals: config.topics.trust_proposals,
