@@ -40,7 +40,9 @@ pub fn remember(
     erased: &[Memory],
 ) -> Result<()> {
     let key = cx.settings.marks;
-    let at = cx.event.at.min(cx.sent.at);
+    // The time of the record, as for what comes late: an `at` that lies further back would let
+    // everything in between return.
+    let at = cx.sent.at;
     let forgot: Vec<Forgot> = match forget {
         Forget::Everything => vec![Forgot::Everything],
         Forget::Session(session) => vec![Forgot::Session(short(key, &["session", session]))],

@@ -98,6 +98,20 @@ fn law_forgotten_survives_stragglers() {
     }
 }
 
+/// An application may date a `forget` back, to the day on which the user asked for it.
+#[test]
+fn a_forget_that_is_dated_back_covers_what_was_sent_before_it() {
+    for target in [json!({"everything": true}), json!({"query": "zanzibar"})] {
+        let mut bench = Bench::new();
+        let mut dated = target.clone();
+        dated["at"] = "2020-01-01T00:00:00Z".into();
+        bench.forget_at(10, dated);
+        let letters = vec![bench.redriven(9, &said(SECRET)), bench.redriven(11, &said(SECRET))];
+        let (outcomes, contents) = bench.settled(letters);
+        assert_eq!((outcomes, contents.len()), (vec!["refused", "kept"], 1), "{target}");
+    }
+}
+
 #[test]
 fn law_forgotten_survives_redrive() {
     for target in [json!({"everything": true}), json!({"query": "zanzibar"})] {
