@@ -9,12 +9,14 @@
 //! answered at once: the user's partition removes its memories, and all remove them in order.
 
 use super::context::Context;
-use super::handled::Handled;
+use super::handled::{Handled, Meaning};
 use super::prepared::Part;
 use super::reads::Reads;
 use super::staged::Staged;
 use domain::fault::Result;
-use domain::{Forget, ForwardReason, Memory, MemoryId, UserKey};
+use domain::{Forget, ForwardReason, Memory, MemoryId, UserKey, Vector};
+use std::collections::BTreeSet;
+use text::Words;
 
 /// Copies the event from the tenant's partition to all others. Each decides for itself, since
 /// shards may differ.
@@ -64,32 +66,50 @@ pub fn refusal(cx: &Context<'_>, own_to_forget: Option<&Memory>) -> Option<Strin
     Some(format!("profile \"{profile}\" does not name this user in tenant_memories.writers"))
 }
 
-/// Finds the tenant memories that a `forget` means: the one with its id; for a session or for
-/// everything, those that this user created.
-pub fn meant_of_tenant(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<Vec<Memory>> {
-    let everyone = key.tenant_key();
+/// Finds the tenant memories that a `forget` means: the one with its id; for a session, a query or
+/// everything, of those that this user created. `vector` belongs to a query.
+///
+/// Limit: a query means any number of them. `forget_query_max` would choose others on the user's
+/// partition, which removes its memories at once and again in order, than on the rest.
+pub fn meant_of_tenant(
+    cx: &Context<'_>,
+    staged: &Staged<'_>,
+    forget: &Forget,
+    vector: Option<&Vector>,
+) -> Result<Vec<Memory>> {
+    let (user, everyone) = (cx.key().user(), cx.key().tenant_key());
+    if let Forget::Memory(id) = forget {
+        return Ok(staged.memory(&everyone, *id)?.into_iter().collect());
+    }
     let mut meant = Vec::new();
-    let session = match forget {
-        Forget::Query(_) => return Ok(meant),
-        Forget::Memory(id) => {
-            meant.extend(staged.memory(&everyone, *id)?);
-            return Ok(meant);
-        }
-        Forget::Session(session) => Some(session),
-        Forget::Everything => None,
-    };
     staged.memories(&everyone, &mut |memory| {
-        let is_own = memory.author.as_deref() == Some(key.user());
-        if is_own && session.is_none_or(|session| memory.session.as_ref() == Some(session)) {
+        if memory.author.as_deref() == Some(user) {
             meant.push(memory);
         }
         true
     })?;
+    match forget {
+        Forget::Memory(_) | Forget::Everything => {}
+        Forget::Session(session) => meant.retain(|memory| memory.session.as_ref() == Some(session)),
+        Forget::Query(query) => {
+            let (words, spread) = (Words::of(query), cx.settings.spread);
+            let meaning = Meaning { words, vector: vector.cloned(), spread };
+            let mut near = BTreeSet::new();
+            for memory in &meant {
+                if staged.vector(&everyone, memory.id)?.is_some_and(|own| meaning.is_near(&own)) {
+                    near.insert(memory.id);
+                }
+            }
+            meant.retain(|memory| {
+                near.contains(&memory.id) || meaning.has_words_in(&memory.content)
+            });
+        }
+    }
     Ok(meant)
 }
 
 /// True if a memory that the user asked to share with the tenant is on its way, so that a `forget`
 /// has to follow that memory.
 pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
-    Ok(matches!(forget, Forget::Session(_) | Forget::Everything) && staged.awaits(key, i64::MAX)?)
+    Ok(!matches!(forget, Forget::Memory(_)) && staged.awaits(key, i64::MAX)?)
 }

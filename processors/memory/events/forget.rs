@@ -25,7 +25,7 @@ pub fn forget(
 ) -> Result<Handled> {
     let mut handled = Handled::default();
     let key = cx.key();
-    let of_tenant = tenant::meant_of_tenant(staged, key, forget)?;
+    let of_tenant = tenant::meant_of_tenant(cx, staged, forget, vector)?;
     if let Some(why) = of_tenant.iter().find_map(|memory| tenant::refusal(cx, Some(memory))) {
         handled.decide(cx.decision(Outcome::Refused, why));
         return Ok(handled);

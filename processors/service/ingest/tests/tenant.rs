@@ -222,6 +222,34 @@ fn forgetting_a_session_removes_its_tenant_memories() {
     );
 }
 
+#[test]
+fn forgetting_by_a_query_removes_the_users_own_tenant_memories_and_nobody_elses() {
+    for partition in 0..PARTITIONS {
+        let (mut bench, user) = (Bench::new(), user_on(partition));
+        let other = user_on((partition + 1) % PARTITIONS);
+        for event in [
+            house("The spare key is with Zanzibar.", &user),
+            house("Zanzibar waters the plants.", &other),
+            house("The office closes at six.", &user),
+        ] {
+            bench.applied(&event);
+        }
+        // One more is on its way when the query comes.
+        let late = bench.record(&house("Zanzibar has the code.", &user));
+        let forget = bench.record(&json!({"type": "forget", "user": user, "query": "Zanzibar"}));
+        let (outputs, mut decided) = bench.step(vec![late, forget]);
+        decided.extend(bench.settle(outputs));
+        let is_forgotten = |one: &&Decision| one.outcome == Outcome::Forgotten;
+        let related = decided.iter().find(is_forgotten).expect("a decision").related.len();
+        assert!(related >= 1, "{decided:?}");
+        for shard in bench.of_tenant() {
+            let mut left: Vec<&str> = shard.iter().map(|memory| &*memory.content).collect();
+            left.sort_unstable();
+            assert_eq!(left, ["The office closes at six.", "Zanzibar waters the plants."]);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
