@@ -190,7 +190,7 @@ fn a_second_group_on_the_same_topics_stops_the_service_with_changelog_shared() {
     child.signal("-TERM");
     assert!(child.wait().success());
 
-    let renamed = other.with("kafka.former_group_ids", &format!("[\"{ours}\"]"));
+    let renamed = other.with("kafka.former_group_ids", &ours);
     let running = Running::at(renamed);
     assert_eq!(ada.list().len(), 1);
     ada.turn("I moved to Porto last week.");

@@ -26,8 +26,6 @@
 //! Limit: a store that is older than `away_ms_max` must not be restored this way, because
 //! compaction may have removed the tombstones that it lacks ([`outdated`]).
 
-#[cfg(test)]
-mod completeness_tests;
 mod proof;
 mod read;
 mod write;

@@ -14,6 +14,9 @@ use domain::fault::{Fault, Result, StopName};
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 /// Whose meta records a restore accepts.
 #[derive(Clone, Debug, Default)]
 pub struct Writers {
@@ -131,80 +134,5 @@ impl Witness {
             Some(_) if !is_empty && behind == 0 => Proof::Equal,
             _ => Proof::None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn digest(sum: u128) -> Digest {
-        Digest { records: 1, sum }
-    }
-
-    fn meta(epoch: impl Into<Option<u64>>, sum: impl Into<Option<u128>>) -> Meta {
-        let digest = sum.into().map(digest);
-        Meta { applied: 1, group: Some("ours".to_owned()), epoch: epoch.into(), digest }
-    }
-
-    fn after(before: Option<u128>, metas: &[Meta]) -> Witness {
-        let mut witness = Witness::new(before.map(digest));
-        metas.iter().for_each(|meta| witness.saw_meta(meta));
-        witness
-    }
-
-    #[test]
-    fn only_the_digest_of_the_last_meta_record_counts() {
-        let proof = |metas: &[Meta]| after(Some(1), metas).proof(digest(2), false);
-        assert_eq!(proof(&[meta(1, 1), meta(1, 2)]), Proof::Equal);
-        assert!(matches!(proof(&[meta(1, 2), meta(1, 1)]), Proof::Differs(_)));
-        // An older version has written in between: its changes are not in the digest before.
-        assert_eq!(proof(&[meta(1, 1), meta(None, None)]), Proof::None);
-    }
-
-    #[test]
-    fn nothing_is_proven_by_nothing_read() {
-        assert_eq!(after(Some(1), &[]).proof(digest(1), false), Proof::None);
-        assert_eq!(after(None, &[]).proof(digest(1), false), Proof::None);
-        assert!(matches!(after(Some(2), &[]).proof(digest(1), false), Proof::Differs(_)));
-    }
-
-    #[test]
-    fn records_behind_the_last_meta_record_are_a_difference_at_the_end_only() {
-        let mut witness = after(None, &[meta(1, 2)]);
-        witness.saw_state();
-        assert!(matches!(witness.proof(digest(3), false), Proof::Differs(_)));
-        assert_eq!(witness.proof(digest(3), true), Proof::None);
-    }
-
-    #[test]
-    fn a_falling_epoch_names_a_second_writer() {
-        for (epochs, name) in [
-            ([Some(1), Some(2), Some(2)], StopName::ChangelogIncomplete),
-            ([Some(1), Some(2), Some(1)], StopName::ChangelogShared),
-            ([Some(2), None, Some(1)], StopName::ChangelogIncomplete),
-        ] {
-            let metas = epochs.map(|epoch| meta(epoch, 1));
-            let proof = after(None, &metas).proof(digest(2), false);
-            let Proof::Differs(mismatch) = proof else { panic!("{epochs:?}: {proof:?}") };
-            let Fault::Stop(stop) = mismatch.fault() else { panic!("a difference stops") };
-            assert_eq!(stop.name, name, "{epochs:?}");
-        }
-    }
-
-    #[test]
-    fn a_meta_record_of_another_group_stops_unless_it_is_a_former_name() {
-        let writers = |former: &[&str]| Writers {
-            group: Some("theirs".into()),
-            former_groups: former.iter().map(|name| (*name).to_owned()).collect(),
-        };
-        assert!(writers(&["ours"]).check(&meta(1, 1), 7).is_ok());
-        assert!(Writers::default().check(&meta(1, 1), 7).is_ok());
-        assert!(writers(&[]).check(&Meta::default(), 7).is_ok(), "an older version wrote it");
-        let Err(Fault::Stop(stop)) = writers(&["other"]).check(&meta(1, 1), 7) else {
-            panic!("another group wrote it")
-        };
-        assert_eq!(stop.name, StopName::ChangelogShared);
-        assert!(stop.what.contains("\"ours\"") && stop.what.contains("offset 7"), "{}", stop.what);
     }
 }
