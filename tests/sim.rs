@@ -10,6 +10,7 @@ mod instance;
 mod interruptions;
 mod laws;
 mod owner;
+mod replay;
 mod stream;
 mod threads;
 mod world;
@@ -38,7 +39,7 @@ const SEEDS_FOR_A_BUG: u64 = 400;
 const SEEDS_FOR_EVERYTHING: u64 = 500;
 /// Outcomes of events and faults of processes. A simulator in which one of them never occurs
 /// proves nothing about it.
-const HAPPENS: [&str; 44] = [
+const HAPPENS: [&str; 46] = [
     "kept",
     "merged",
     "superseded",
@@ -58,6 +59,8 @@ const HAPPENS: [&str; 44] = [
     "copied to every partition",
     "receipt",
     "restored",
+    "a tail was replayed",
+    "a tail was too long",
     "died restoring",
     "died at work",
     "killed",

@@ -4,7 +4,8 @@
 //! A transaction runs in five steps: begin, send all records, flush, add the input offsets, commit.
 //! A failure ends as one of [`TransactError`]:
 //!
-//! - `Nothing`: the broker confirmed the abort.
+//! - `Nothing`: the broker confirmed the abort. Before the last step nothing can be committed, so a
+//!   timeout there is aborted, too.
 //! - `Fenced`: another producer has the same transactional id.
 //! - `Unknown`: neither commit nor abort is confirmed. The producer is dropped before anybody reads
 //!   the log to find out.
@@ -111,7 +112,7 @@ impl Open {
         self.producer
             .producer
             .begin_transaction()
-            .map_err(|error| self.unwritten("begins", error))?;
+            .map_err(|error| self.uncommitted("begins", error))?;
         for record in records {
             self.producer.send(record).map_err(|fault| self.undelivered(fault))?;
         }
@@ -121,8 +122,8 @@ impl Open {
         let producer = &self.producer.producer;
         producer
             .send_offsets_to_transaction(offsets, member, WITHIN)
-            .map_err(|error| self.unwritten("marks as read", error))?;
-        producer.commit_transaction(WITHIN).map_err(|error| self.unwritten("commits", error))?;
+            .map_err(|error| self.uncommitted("marks as read", error))?;
+        producer.commit_transaction(WITHIN).map_err(|error| self.undecided(error))?;
         let changelog = std::mem::take(&mut *self.offsets_written.lock());
         Ok(CommittedOffsets { changelog })
     }
@@ -139,17 +140,24 @@ impl Open {
         }
     }
 
-    fn unwritten(&self, step: &str, error: KafkaError) -> TransactError {
-        let KafkaError::Transaction(failure) = &error else {
-            return TransactError::Unknown(format!("{step}: {error}"));
-        };
-        let what = format!("{step}: {}", failure.string());
-        if is_fenced(&error) {
-            TransactError::Fenced(what)
-        } else if failure.txn_requires_abort() && !failure.is_fatal() {
-            self.aborted(what)
-        } else {
-            TransactError::Unknown(what)
+    /// A step before the commit failed. The broker was not asked to commit, so even a timeout leaves
+    /// nothing of the transaction once the abort is confirmed.
+    fn uncommitted(&self, step: &str, error: KafkaError) -> TransactError {
+        let what = format!("{step}: {}", reason(&error));
+        if is_fenced(&error) { TransactError::Fenced(what) } else { self.aborted(what) }
+    }
+
+    /// The commit failed. The broker may have carried it out, unless the client asks for an abort.
+    fn undecided(&self, error: KafkaError) -> TransactError {
+        let what = format!("commits: {}", reason(&error));
+        match &error {
+            _ if is_fenced(&error) => TransactError::Fenced(what),
+            KafkaError::Transaction(failure)
+                if failure.txn_requires_abort() && !failure.is_fatal() =>
+            {
+                self.aborted(what)
+            }
+            _ => TransactError::Unknown(what),
         }
     }
 
@@ -161,6 +169,13 @@ impl Open {
             Err(error) if is_fenced(&error) => TransactError::Fenced(format!("{what}: {error}")),
             Err(error) => TransactError::Unknown(format!("{what}; and the abort: {error}")),
         }
+    }
+}
+
+fn reason(error: &KafkaError) -> String {
+    match error {
+        KafkaError::Transaction(failure) => failure.string(),
+        other => other.to_string(),
     }
 }
 
@@ -177,4 +192,56 @@ fn read_until(topic: &str, read: &[(i32, i64)]) -> TopicPartitionList {
             .expect("librdkafka accepts every offset from 0");
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Connection, Embedded, TopicSpec};
+    use log::broker::{Broker, RebalanceListener, Start};
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+    struct Nobody;
+
+    impl RebalanceListener for Nobody {
+        fn assigned(&self, _partitions: &[(i32, Option<i64>)]) -> Vec<(i32, Start)> {
+            Vec::new()
+        }
+
+        fn revoked(&self, _partitions: &[i32]) {}
+    }
+
+    /// An unknown outcome would have every shard of the batch read its changelog.
+    #[test]
+    fn offsets_that_the_coordinator_does_not_take_are_an_abort_and_not_an_unknown_outcome() {
+        let embedded = Embedded::start().expect("a broker in this process");
+        let topic = |name: &str| TopicSpec {
+            name: name.to_owned(),
+            partitions: 1,
+            replication: 1,
+            settings: Vec::new(),
+        };
+        embedded.create(&[topic("events"), topic("changelog")]).expect("makes topics");
+        let broker =
+            Connection { servers: embedded.servers(), options: Vec::new(), embedded: true };
+        let consumer = broker.join("group", "events", Arc::new(Nobody)).expect("joins");
+        let member = consumer.membership().expect("a consumer of a group");
+        let mut transactor = broker.transactor("one", "events", "changelog").expect("a producer");
+        transactor.renew().expect("the broker answers");
+        let record = OutgoingRecord {
+            topic: "changelog".into(),
+            partition: Some(0),
+            value: Some(b"one".to_vec()),
+            ..OutgoingRecord::default()
+        };
+        let mut transact =
+            || transactor.transact(std::slice::from_ref(&record), &[(0, 1)], &member);
+        let busy = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT; 20];
+        embedded.cluster.request_errors(RDKafkaApiKey::AddOffsetsToTxn, &busy);
+        let outcome = transact();
+        assert!(matches!(outcome, Err(TransactError::Nothing(_))), "{outcome:?}");
+        embedded.cluster.clear_request_errors(RDKafkaApiKey::AddOffsetsToTxn);
+        let written = transact().expect("the same producer goes on");
+        assert_eq!(written.changelog.len(), 1);
+    }
 }

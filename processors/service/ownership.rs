@@ -15,8 +15,11 @@
 //!        │          open ──────► closed
 //!        │            │ `take_restored`: the ingest thread resumes the partition behind
 //!        │            │ the offset that the shard has applied
-//!        └────────────┘ `restore_all_again`: the outcome of a transaction is unknown
+//!        └────────────┘ the tail of the changelog cannot be replayed: `restore_again`
 //! ```
+//!
+//! Where the outcome of a transaction is unknown, its shards stay open and are replayed
+//! (`replaying.rs`): readers get the state of before until then.
 //!
 //! Without a changelog (`local`), the assignment opens the shard at once.
 //!
@@ -24,7 +27,7 @@
 //!
 //! | field | written by | read by |
 //! |---|---|---|
-//! | `open`, `restoring` | ingest (rebalance), restore | every thread |
+//! | `open`, `restoring`, `replaying` | ingest, restore | every thread |
 //! | `occupied` | restore, standby | both, before opening the same files |
 //! | `files` | whoever opens a shard | the same, before opening the same files |
 //! | `of_others_since` | rewrite | rewrite |
@@ -35,11 +38,12 @@
 //! | `fault` | ingest, restore | ingest |
 //!
 //! Order matters: a thread that needs several of these locks takes `open`, then `restoring`, then
-//! `restored`. None of them is held while a shard is opened, flushed or restored.
+//! `replaying`, then `restored`. None of them is held while a shard is opened, flushed or restored.
 
 mod alone;
 mod leftovers;
 mod liveness;
+mod replaying;
 mod restoring;
 mod rewriting;
 mod scrubbing;
@@ -105,6 +109,8 @@ pub struct Shards {
     open: RwLock<BTreeMap<i32, Arc<Shard>>>,
     /// Owned partitions whose shard is not open yet.
     restoring: RwLock<BTreeMap<i32, Arc<Progress>>>,
+    /// Partitions whose shard is open, and whose changelog holds a tail to be replayed.
+    replaying: RwLock<BTreeMap<i32, Arc<Progress>>>,
     /// Partitions of other processes whose copy here is being brought up to date.
     standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
     /// Partitions whose directory a restore or a stand-by uses.
@@ -115,7 +121,7 @@ pub struct Shards {
     of_others_since: Mutex<BTreeMap<i32, Time>>,
     /// Partitions whose shard is being written anew.
     rewriting: Mutex<BTreeSet<i32>>,
-    /// Partitions whose shard opened since the last [`Shards::take_restored`].
+    /// Partitions whose shard opened, or was replayed, since the last [`Shards::take_restored`].
     restored: Mutex<Vec<i32>>,
     /// Partitions whose restore did not fit into the queue; [`Shards::polled`] sends them again.
     unsent: Mutex<BTreeSet<i32>>,
@@ -143,6 +149,7 @@ impl Shards {
             metrics,
             open: RwLock::default(),
             restoring: RwLock::default(),
+            replaying: RwLock::default(),
             standing_by: Mutex::default(),
             occupied: Mutex::default(),
             files: Mutex::default(),
@@ -268,8 +275,10 @@ impl Shards {
     }
 
     pub fn close_all(&self) {
-        let partitions: Vec<i32> = self.open.read().keys().copied().collect();
-        partitions.into_iter().for_each(|partition| self.close(partition));
+        for partition in self.all_partitions() {
+            self.cancel_replay(partition);
+            self.close(partition);
+        }
     }
 }
 
@@ -342,6 +351,8 @@ impl RebalanceListener for Shards {
 
     fn revoked(&self, partitions: &[i32]) {
         for partition in partitions {
+            // Order matters: a replay that cannot go on moves its entry to `restoring`.
+            self.cancel_replay(*partition);
             let mut restoring = self.restoring.write();
             if let Some(progress) = restoring.remove(partition) {
                 progress.cancel();

@@ -30,8 +30,10 @@ mod proof;
 mod read;
 mod write;
 
+pub(crate) use proof::Witness;
 pub use proof::{Mismatch, Proof, Writers};
 pub use read::{Span, changed_since, each, first_named};
+pub(crate) use write::change_of;
 
 use crate::store::{ChangelogPosition, Checkpoint, EncodedBatch, Store};
 use domain::Time;
@@ -161,6 +163,7 @@ pub fn restore(
     }
     progress.begin(from, end);
     let began = clock.wall();
+    let is_new = store.changelog().is_none();
     let begun = checkpoint_at_begin(store, from, began);
     // Order matters: records are written ahead of the checkpoint, so the checkpoint must already
     // say since when they may be there. Without it their age would be unknown after a crash.
@@ -168,7 +171,7 @@ pub fn restore(
         EncodedBatch::default(),
         Checkpoint { applied: store.applied(), changelog: Some(begun) },
     )?;
-    let begin = Begin { from, at: begun.at, is_new: store.changelog().is_none() };
+    let begin = Begin { from, at: begun.at, is_new };
     let (records, witness) = std::thread::scope(|scope| {
         let writer = Writer::start(scope, store);
         let mut batch = Batch::new(store, begin, writer, options);

@@ -16,9 +16,11 @@
 mod open;
 mod recent;
 mod searched;
+mod tail;
 
 pub use open::{Opened, Restoring, check_durability};
 pub use searched::document;
+pub use tail::Tail;
 
 use crate::index::{self, Index, VectorBlocks};
 use crate::store::{self, Checkpoint, Rewritten, Store, Upserted};
@@ -42,6 +44,8 @@ pub struct Options {
     /// The vector cache that all shards opened with these options share.
     pub room: Arc<VectorBlocks>,
     pub decisions_recent_max: usize,
+    /// Changelog offsets up to which a tail is replayed into an open shard.
+    pub replay_max: usize,
 }
 
 pub struct Shard {

@@ -59,6 +59,7 @@ impl Kit {
             ("store.durability", durability),
             ("topics.partitions", partitions.as_str()),
             ("store.restore_batch_max", "5"),
+            ("store.replay_max", "25"),
             ("ingest.batch_ms", "1000"),
             ("profile", hasty_profile()),
             ("shadow.profile", lenient_profile()),
@@ -255,6 +256,8 @@ pub struct Process {
     pub round: Option<Work<Result<()>>>,
     compaction: Option<Work<Result<()>>>,
     pub restores: [Option<(i32, Work<Result<()>>)>; 2],
+    /// Each restore thread last began with the tail of an open shard.
+    pub tails: [bool; 2],
     pub standing_by: Option<(i32, Work<Result<()>>)>,
 }
 
@@ -365,6 +368,7 @@ impl Process {
             round: None,
             compaction: None,
             restores: [None, None],
+            tails: [false; 2],
             standing_by: None,
         })
     }
@@ -395,6 +399,7 @@ impl Process {
 
     /// Lets one of the two restore threads go on, or begin with the next partition.
     pub fn restore(&mut self, thread: usize, points: usize) -> Turned {
+        self.to_restore.extend(self.wanted.try_iter());
         if self.restores[thread].is_none() {
             let Some(partition) = self.to_restore.pop_front() else { return Turned::Idle };
             let (shards, unclaimed) = (self.shards.clone(), self.unclaimed.clone());
@@ -409,8 +414,21 @@ impl Process {
                 }
             });
             self.restores[thread] = Some((partition, work));
+            self.tails[thread] = self.shards.is_replaying(partition);
         }
         turn(&mut self.restores[thread], points)
+    }
+
+    /// The name under which the work is counted that a restore thread has done.
+    pub fn restored(&self, thread: usize, partition: i32) -> &'static str {
+        let is_open = self.shards.get(partition).is_some();
+        if self.shards.restoring().contains_key(&partition) && self.tails[thread] {
+            "a tail was too long"
+        } else if self.tails[thread] && is_open && !self.shards.is_replaying(partition) {
+            "a tail was replayed"
+        } else {
+            "restored"
+        }
     }
 
     /// Lets the standby thread go on, or begin with a partition that another process owns.

@@ -364,8 +364,9 @@ impl<'k> World<'k> {
             Turned::Done(partition, Ok(())) => {
                 let process = self.machines[which].process.as_ref().expect("it did not die");
                 let applied = process.shards.get(partition).map(|shard| shard.applied());
-                self.say(format!("{name} restored {partition}: {applied:?}"));
-                self.count("restored", 1);
+                let what = process.restored(thread, partition);
+                self.say(format!("{name}, {partition}: {what}: {applied:?}"));
+                self.count(what, 1);
                 Ok(())
             }
         }

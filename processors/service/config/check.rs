@@ -41,6 +41,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         ("rerank.budget_ms", config.rerank.budget_ms as usize),
         ("store.restore_threads", config.store.restore_threads),
         ("store.restore_batch_max", config.store.restore_batch_max),
+        ("store.replay_max", config.store.replay_max),
         ("store.standby_ms", config.store.standby_ms as usize),
         ("index.settle_max", config.index.settle_max),
         ("index.tail_max", config.index.tail_max),

@@ -105,6 +105,7 @@ pub struct Store {
     pub durability: DurabilityMode,
     pub restore_threads: usize,
     pub restore_batch_max: usize,
+    pub replay_max: usize,
     pub standby: bool,
     pub standby_ms: u64,
     pub cache_bytes: u64,

@@ -24,7 +24,7 @@ use storage::restore::Progress;
 use storage::shard::{Restoring, Shard};
 
 /// Pause between two attempts to read a changelog while the broker refuses.
-const RESTORE_AGAIN: Duration = Duration::from_millis(200);
+pub(super) const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 /// Pause between two looks whether a cancelled stand-by has closed its files.
 const STAND_DOWN: Duration = Duration::from_millis(5);
 
@@ -50,11 +50,14 @@ impl Shards {
         restoring.iter().map(|(partition, progress)| (*partition, progress.share())).collect()
     }
 
-    /// Restores and opens the shard of an assigned partition. Blocks, and repeats what the broker
-    /// refuses; any other fault goes to [`Shards::fault`].
+    /// Restores and opens the shard of an assigned partition, or replays the tail into its open
+    /// shard. Blocks, and repeats what the broker refuses; any other fault goes to
+    /// [`Shards::fault`].
     pub fn restore(&self, partition: i32) {
         let Some(changelog) = &self.changelog else { return };
-        let Some(progress) = self.restoring.read().get(&partition).cloned() else { return };
+        let Some(progress) = self.restoring.read().get(&partition).cloned() else {
+            return self.replay_tail(partition, changelog);
+        };
         // The same partition may be in the queue twice.
         if !progress.claim() {
             return;
@@ -96,19 +99,10 @@ impl Shards {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the partitions whose shard opened since the last call: reading continues behind the
-    /// offset that each has applied.
+    /// Returns the partitions whose shard opened or was replayed since the last call: reading
+    /// continues behind the offset that each has applied.
     pub fn take_restored(&self) -> Vec<i32> {
         std::mem::take(&mut *self.restored.lock())
-    }
-
-    /// Closes every owned shard and restores it from its disk and the changelog. Needed where the
-    /// end of a transaction is unknown.
-    pub fn restore_all_again(&self) {
-        for partition in self.owned() {
-            self.close(partition);
-            self.want(partition);
-        }
     }
 
     /// Marks a partition as owned and not open, and queues its restore.
@@ -206,7 +200,11 @@ impl Shards {
 
     /// Claims the directory of a partition as soon as it is free. `None` if the restore is cancelled
     /// meanwhile.
-    fn occupy_once_free(&self, partition: i32, progress: &Progress) -> Option<Occupied<'_>> {
+    pub(super) fn occupy_once_free(
+        &self,
+        partition: i32,
+        progress: &Progress,
+    ) -> Option<Occupied<'_>> {
         loop {
             if progress.is_cancelled() {
                 return None;

@@ -13,11 +13,12 @@
 //! | outcome | state of the log | next step |
 //! |---|---|---|
 //! | aborted | holds nothing of the batch | read the same events again, after a pause |
-//! | unknown | holds all or nothing of the batch | replace the producer, restore all shards |
-//! | fenced | ended by a newer producer with this id | the same, at most [`FENCED_MAX`] times |
+//! | unknown | holds all or nothing of the batch | replace the producer, replay the changelog |
+//! | fenced | ended by a newer producer with this id | the same, for all open shards |
 //! | fault | a retry cannot succeed | stop the process |
 //!
-//! Aborts and unknown ends in a row stop the process, too, after `ingest.aborts_max` ([`Stalls`]).
+//! Aborts and unknown ends in a row stop the process after `ingest.aborts_max` ([`Stalls`]), fenced
+//! ones after [`FENCED_MAX`].
 
 use super::Shared;
 use super::loops::{CLOSE, LOOK_UP, deliver, try_again};
@@ -149,8 +150,8 @@ impl IngestLoop {
     fn resume_restored(&mut self, ingest: &Ingest) -> Result<()> {
         self.behind.extend(ingest.shards.take_restored());
         for partition in std::mem::take(&mut self.behind) {
-            // No shard: the partition was revoked meanwhile, or is being restored again.
-            let Some(shard) = ingest.shards.get(partition) else { continue };
+            // No shard: the partition was revoked meanwhile, or is being restored or replayed.
+            let Some(shard) = ingest.shards.writable(partition) else { continue };
             match self.resume(&shard) {
                 Ok(()) => {}
                 Err(Fault::Retry(retry)) => {
@@ -238,7 +239,7 @@ impl IngestLoop {
                     }
                 }
                 Ok(Polled::End { partition }) => {
-                    if let Some(shard) = ingest.shards.get(partition) {
+                    if let Some(shard) = ingest.shards.writable(partition) {
                         shard.reached_end();
                     }
                 }
@@ -257,7 +258,10 @@ impl IngestLoop {
         // A rebalance may have run between two polls. Records of lost partitions are dropped, and
         // records that a restored shard has applied are dropped, too.
         records.retain(|record| {
-            ingest.shards.get(record.partition).is_some_and(|shard| record.offset > shard.applied())
+            ingest
+                .shards
+                .writable(record.partition)
+                .is_some_and(|shard| record.offset > shard.applied())
         });
         Ok(records)
     }
@@ -365,9 +369,10 @@ impl IngestLoop {
             Err(TransactError::Unknown(why)) => {
                 tracing::warn!(
                     why,
-                    "outcome of a transaction is unknown: restoring from the changelog"
+                    "outcome of a transaction is unknown: reading the end of the changelog"
                 );
-                self.restart_from_log(ingest, shared)?;
+                let written: Vec<i32> = read.iter().map(|(partition, _)| *partition).collect();
+                self.restart_from_log(ingest, shared, &written)?;
                 self.pause(&first, &why, shared)?;
             }
             Err(TransactError::Fenced(why)) => {
@@ -380,7 +385,9 @@ impl IngestLoop {
                     return Err(Fault::stop(StopName::InstanceTaken, what));
                 }
                 tracing::warn!(why, "transaction fenced: starting again from the log");
-                self.restart_from_log(ingest, shared)?;
+                // After a long sleep other processes may have written any of these partitions.
+                let all = ingest.shards.all_partitions();
+                self.restart_from_log(ingest, shared, &all)?;
             }
             Err(TransactError::Fault(fault)) => return Err(fault),
         }
@@ -410,15 +417,18 @@ impl IngestLoop {
         self.behind.extend(partitions);
     }
 
-    /// Order matters: the open transaction is ended first, so that its outcome is in the log; then
-    /// the shards are restored from the log.
-    fn restart_from_log(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
-        let partitions: Vec<i32> = ingest.shards.owned().into_iter().collect();
-        if let Err(fault) = self.consumer.pause(&partitions) {
-            tracing::warn!(%fault, "cannot pause partitions");
-        }
+    /// Replays the changelog into the shards of these partitions, whose transaction may be in the
+    /// log. Order matters: the open transaction is ended first, so that its outcome is in the log.
+    /// Shards that are being restored have written nothing.
+    fn restart_from_log(
+        &mut self,
+        ingest: &Ingest,
+        shared: &Shared,
+        written: &[i32],
+    ) -> Result<()> {
+        self.read_again(ingest);
         self.begin(shared)?;
-        ingest.shards.restore_all_again();
+        ingest.shards.replay(written);
         Ok(())
     }
 }

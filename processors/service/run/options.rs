@@ -87,6 +87,7 @@ pub fn shard(config: &Config, partitions: i32) -> shard::Options {
         },
         room: index::VectorBlocks::new(config.index.vector_cache_bytes),
         decisions_recent_max: config.limits.decisions_recent_max,
+        replay_max: config.store.replay_max,
     }
 }
 

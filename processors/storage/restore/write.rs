@@ -127,20 +127,8 @@ impl<'a> Batch<'a> {
             return Ok(()); // belongs to the service, not to this shard
         }
         self.witness.saw_state();
-        let key = changelog::named(name)?;
-        let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
-        match (record.value, state) {
-            (None, _) => self.changes.remove(key),
-            (Some(_), Some((_, state))) => self.changes.put(key, state),
-            (Some(_), None) => {
-                let what = format!(
-                    "the changelog record at offset {} has no {STATE_HEADER} header: it was \
-                     written without store.durability = \"changelog\"",
-                    record.offset
-                );
-                return Err(Fault::stop(StopName::DurabilityDiffers, what));
-            }
-        }
+        let (key, value) = change_of(Record { key: Some(name), ..record })?;
+        self.changes.records.insert(key, value);
         Ok(())
     }
 
@@ -167,6 +155,24 @@ impl<'a> Batch<'a> {
         let read = read.and_then(|()| self.write());
         self.writer.finish()?;
         read.map(|()| (self.records, self.witness))
+    }
+}
+
+/// The store record that a changelog record puts, or removes if there is no value.
+pub fn change_of(record: Record) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+    let key = changelog::named(record.key.unwrap_or_default())?;
+    let state = record.headers.into_iter().find(|(name, _)| name == STATE_HEADER);
+    match (record.value, state) {
+        (None, _) => Ok((key, None)),
+        (Some(_), Some((_, state))) => Ok((key, Some(state))),
+        (Some(_), None) => {
+            let what = format!(
+                "the changelog record at offset {} has no {STATE_HEADER} header: it was written \
+                 without store.durability = \"changelog\"",
+                record.offset
+            );
+            Err(Fault::stop(StopName::DurabilityDiffers, what))
+        }
     }
 }
 

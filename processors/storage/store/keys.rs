@@ -144,6 +144,11 @@ pub fn is_gate(record: &[u8]) -> bool {
     tag_of(record).is_some_and(|(_, tag, rest)| tag == GATE && rest.is_empty())
 }
 
+pub fn is_forget_marks(record: &[u8]) -> bool {
+    record.first() != Some(&SHARD)
+        && tag_of(record).is_some_and(|(_, tag, rest)| tag == FORGET_MARKS && rest.is_empty())
+}
+
 /// The ring of a context window, from the key of one of the turns.
 pub fn ring_of(record: &[u8]) -> Option<&[u8]> {
     tag_of(record).filter(|(_, tag, _)| *tag == TURN)?;

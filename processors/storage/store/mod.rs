@@ -107,7 +107,7 @@ pub struct Store {
     memory_cache: MemoryCache,
     live: LiveCounts,
     applied: AtomicI64,
-    changelog: Option<ChangelogPosition>,
+    changelog: Mutex<Option<ChangelogPosition>>,
     /// All records are of an older format so far.
     is_older: AtomicBool,
     /// Records may be ahead of the checkpoint, because a restore has not ended.
@@ -240,7 +240,7 @@ impl Store {
             memory_cache,
             live: LiveCounts::default(),
             applied: AtomicI64::new(applied),
-            changelog,
+            changelog: Mutex::new(changelog),
             is_older: AtomicBool::new(is_older),
             is_ahead: AtomicBool::new(ahead.is_some()),
             erased_since,
@@ -262,10 +262,10 @@ impl Store {
         &self.identity
     }
 
-    /// The changelog position when the store was opened. `None` without a changelog, or before the
-    /// first record of one.
+    /// The changelog position of the checkpoint. `None` without a changelog, or before the first
+    /// record of one.
     pub fn changelog(&self) -> Option<ChangelogPosition> {
-        self.changelog
+        *self.changelog.lock()
     }
 
     /// Applies a finished batch. Invariant: records and checkpoint are one batch, so that they
@@ -305,6 +305,9 @@ impl Store {
         self.memory_cache.forget(changes.records.keys().map(Vec::as_slice));
         self.user_cache.applied(changes.records.keys().map(Vec::as_slice), windows, gates);
         self.live.applied(changes.records.keys().map(Vec::as_slice), live);
+        if changelog.is_some() {
+            *self.changelog.lock() = changelog;
+        }
         self.applied.store(applied, Ordering::Release);
         Ok(())
     }
@@ -315,7 +318,7 @@ impl Store {
     }
 
     /// The digest after a batch, if the present one is known.
-    fn digest_after(&self, changes: &Changes) -> Result<Option<Digest>> {
+    pub(crate) fn digest_after(&self, changes: &Changes) -> Result<Option<Digest>> {
         self.kept_digest().map(|digest| digest.after(changes, &*self.records)).transpose()
     }
 

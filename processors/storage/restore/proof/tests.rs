@@ -287,6 +287,7 @@ fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
             index: index::Options { writer_bytes: 0, tail_max: 100, documents_bytes_max: 1 << 20 },
             room: VectorBlocks::new(0),
             decisions_recent_max: 0,
+            replay_max: 100,
         };
         Shard::open(&home, &options, &identity(), SystemClock.wall(), Some(&from))
     };

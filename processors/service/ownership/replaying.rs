@@ -1,0 +1,121 @@
+//! Brings open shards to the end of their changelog, where the outcome of a transaction is unknown.
+//!
+//! The shards stay open: a recall is answered from the state before the transaction, and its reply
+//! is `stale`. Closing them would hash and open the index of every shard again, minutes in which no
+//! user of this process is answered.
+//!
+//! 1. The ingest thread has paused the partitions and ended the open transaction. It enters the
+//!    partitions in `replaying`, and reads none of their events ([`Shards::replay`]).
+//! 2. A restore thread reads the tail and applies it ([`Shard::replay_tail`]). It claims the
+//!    directory of the partition, so that only one replay at a time writes a shard.
+//! 3. The partition leaves `replaying` and enters `restored`: the ingest thread reads on behind the
+//!    offset that the shard has applied.
+//!
+//! A partition that is revoked meanwhile leaves `replaying` first. The replay then ends with the
+//! shard as it was, or as the changelog has it: both are consistent, and whoever opens the files
+//! next waits until they are closed.
+
+use super::restoring::RESTORE_AGAIN;
+use super::{Changelog, Shards};
+use domain::fault::Fault;
+use std::sync::Arc;
+use storage::restore::Progress;
+use storage::shard::{Restoring, Shard, Tail};
+
+impl Shards {
+    /// Queues a replay of each of these partitions that is open. Its answers are stale until then.
+    pub fn replay(&self, partitions: &[i32]) {
+        for partition in partitions {
+            let Some(shard) = self.get(*partition) else { continue };
+            shard.left_end();
+            if let Some(before) = self.replaying.write().insert(*partition, Arc::default()) {
+                before.cancel();
+            }
+            self.send_to_restore(*partition);
+        }
+    }
+
+    /// Returns the open shard of a partition, unless the tail of its changelog is to be read first.
+    /// Only ingest needs this shard: nobody else writes it.
+    pub fn writable(&self, partition: i32) -> Option<Arc<Shard>> {
+        if self.is_replaying(partition) { None } else { self.get(partition) }
+    }
+
+    /// Returns true while the changelog of an open shard has a tail to be read.
+    pub fn is_replaying(&self, partition: i32) -> bool {
+        self.replaying.read().contains_key(&partition)
+    }
+
+    pub(super) fn cancel_replay(&self, partition: i32) {
+        if let Some(progress) = self.replaying.write().remove(&partition) {
+            progress.cancel();
+        }
+    }
+
+    pub(super) fn replay_tail(&self, partition: i32, changelog: &Changelog) {
+        let Some(progress) = self.replaying.read().get(&partition).cloned() else { return };
+        // The same partition may be in the queue twice.
+        if !progress.claim() {
+            return;
+        }
+        let Some(_occupied) = self.occupy_once_free(partition, &progress) else { return };
+        let from = Restoring {
+            log: &*changelog.log,
+            options: &changelog.options,
+            progress: &progress,
+            clock: &*self.clock,
+        };
+        while !progress.is_cancelled() {
+            let Some(shard) = self.get(partition) else { return };
+            match shard.replay_tail(&from, self.options.replay_max) {
+                Ok(Tail::Read(records)) => return self.replayed(partition, &progress, records),
+                Ok(Tail::NotReplayable(why)) => {
+                    return self.restore_again(partition, &progress, why);
+                }
+                Ok(Tail::Cancelled) => return,
+                Err(Fault::Retry(retry)) => {
+                    let what = retry.what;
+                    tracing::warn!(partition, what, "cannot replay the changelog yet: retrying");
+                    self.clock.sleep(RESTORE_AGAIN);
+                }
+                Err(stop) => return self.fail(stop),
+            }
+        }
+    }
+
+    fn replayed(&self, partition: i32, progress: &Arc<Progress>, records: u64) {
+        if !self.leave_replaying(partition, progress) {
+            return;
+        }
+        self.restored.lock().push(partition);
+        self.metrics.restored(records);
+        tracing::info!(partition, records, "read the tail of the changelog");
+    }
+
+    /// Closes a shard whose tail cannot be replayed, and queues its restore.
+    fn restore_again(&self, partition: i32, progress: &Arc<Progress>, why: &str) {
+        let mut restoring = self.restoring.write();
+        if !self.leave_replaying(partition, progress) {
+            return;
+        }
+        restoring.insert(partition, Arc::default());
+        self.metrics.restoring(restoring.len());
+        drop(restoring);
+        tracing::warn!(partition, why, "cannot replay the changelog: restoring the shard");
+        // If the partition is revoked and assigned again by now, its next restore waits for the
+        // directory, which this thread still occupies: the shard that closes here is the old one.
+        self.close(partition);
+        self.send_to_restore(partition);
+    }
+
+    /// Returns false if the partition was revoked, or is to be replayed anew.
+    fn leave_replaying(&self, partition: i32, progress: &Arc<Progress>) -> bool {
+        let mut replaying = self.replaying.write();
+        let current = replaying.get(&partition);
+        let is_current = current.is_some_and(|current| Arc::ptr_eq(current, progress));
+        if is_current {
+            replaying.remove(&partition);
+        }
+        is_current
+    }
+}

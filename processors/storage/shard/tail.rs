@@ -1,0 +1,159 @@
+//! Replays the tail of the changelog into an open shard, where the outcome of a transaction is
+//! unknown: the log holds all of its batch or nothing, and the shard has applied nothing.
+//!
+//! 1. Take the end of the partition, open transactions included, as a restore does ([`restore`]).
+//! 2. Read from behind the store's checkpoint to that end, and collect the records in memory.
+//! 3. Compare the digest that the shard would have with the one in the last meta record. If they
+//!    differ, or if another process has written, the shard is left to a restore.
+//! 4. Apply them as one batch ([`Shard::apply`]): until then, readers get the state as it was.
+//!
+//! Invariant: records and checkpoint change together, so a crash or a cancelled replay leaves a
+//! consistent store without the `ahead` marker.
+//!
+//! Limit: the caller ensures that no other thread writes the shard meanwhile.
+
+use super::{BatchChanges, Restoring, Shard};
+use crate::changelog::{META, is_signing_key, meta_of};
+use crate::restore::{self, Options, Proof, Span, Witness};
+use crate::store::{
+    ChangelogPosition, Changes, Checkpoint, EncodedBatch, TouchedMemories, Upserted, format, keys,
+};
+use domain::fault::Result;
+use domain::{MemoryId, UserKey};
+use log::broker::Record;
+use memory::Reads;
+
+/// The outcome of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// The shard is at the end of the changelog, after this number of records.
+    Read(u64),
+    /// The shard is as it was.
+    Cancelled,
+    /// The shard is as it was, and must be closed and restored, for this reason.
+    NotReplayable(&'static str),
+}
+
+/// The records of a tail. Only the last value of each is kept.
+struct TailRecords {
+    changes: Changes,
+    applied: i64,
+    last: i64,
+    count: u64,
+    witness: Witness,
+    /// A meta record is not of this owner of the shard.
+    is_foreign: bool,
+}
+
+impl Shard {
+    /// Brings the shard to the end of its changelog as it is now, unless the tail spans more than
+    /// `offsets_max` offsets.
+    pub fn replay_tail(&self, from: &Restoring<'_>, offsets_max: usize) -> Result<Tail> {
+        let &Restoring { log, options, progress, clock } = from;
+        let now = clock.wall();
+        if let Some(why) = restore::outdated(&self.store, log, now.0, options)? {
+            return Ok(Tail::NotReplayable(why));
+        }
+        let end = log.end(self.partition)?;
+        let begin = match self.store.changelog() {
+            Some(place) => place.offset + 1,
+            None => log.beginning(self.partition)?,
+        };
+        if begin > end {
+            return Ok(Tail::NotReplayable("the changelog ends before the checkpoint"));
+        }
+        if end - begin > offsets_max as i64 {
+            return Ok(Tail::NotReplayable("the tail is longer than store.replay_max"));
+        }
+        let span = Span { partition: self.partition, from: begin, end, until: options.until };
+        let mut tail = TailRecords {
+            changes: Changes::default(),
+            applied: self.applied(),
+            last: begin - 1,
+            count: 0,
+            witness: Witness::new(self.store.kept_digest()),
+            is_foreign: false,
+        };
+        restore::each(log, &span, progress, &mut |record| self.take(record, options, &mut tail))?;
+        let TailRecords { changes, applied, last, count, witness, is_foreign } = tail;
+        if progress.is_cancelled() {
+            return Ok(Tail::Cancelled);
+        }
+        if is_foreign {
+            return Ok(Tail::NotReplayable("another process has written to it"));
+        }
+        if count == 0 {
+            return Ok(Tail::Read(0));
+        }
+        let digest = self.store.digest_after(&changes)?;
+        let is_part = options.until.is_some();
+        let proof = digest.map_or(Proof::None, |digest| witness.proof(digest, is_part));
+        if matches!(proof, Proof::Differs(_)) {
+            // The restore names the fault, or repairs it.
+            return Ok(Tail::NotReplayable("the shard would differ from the digest of its writer"));
+        }
+        let changelog = Some(ChangelogPosition { offset: last, at: now });
+        let batch = EncodedBatch { changes, digest, ..EncodedBatch::default() };
+        self.apply_tail(batch, Checkpoint { applied, changelog })?;
+        Ok(Tail::Read(count))
+    }
+
+    fn take(&self, record: Record, options: &Options, tail: &mut TailRecords) -> Result<()> {
+        tail.last = record.offset;
+        tail.count += 1;
+        let name = record.key.as_deref().unwrap_or_default();
+        if name == META.as_bytes() {
+            let meta = record.value.as_deref().unwrap_or_default();
+            let meta = meta_of(meta, self.store.identity())?;
+            options.writers.check(&meta, record.offset)?;
+            tail.is_foreign |= meta.epoch != Some(self.epoch);
+            tail.witness.saw_meta(&meta);
+            tail.applied = meta.applied;
+        } else if !is_signing_key(name) {
+            tail.witness.saw_state();
+            let (key, value) = restore::change_of(record)?;
+            tail.changes.records.insert(key, value);
+        }
+        Ok(())
+    }
+
+    fn apply_tail(&self, batch: EncodedBatch, checkpoint: Checkpoint) -> Result<()> {
+        let touched = self.touched_by(&batch.changes)?;
+        // Which decisions a `forget` in the tail covers is not in the changelog. As after a
+        // restart, `explain` finds none of before.
+        self.forget_decisions(|_| true);
+        let is_forgetting = batch.changes.records.keys().any(|key| keys::is_forget_marks(key));
+        if is_forgetting {
+            self.store.note_erased()?;
+        }
+        self.apply(BatchChanges { batch, touched }, checkpoint)?;
+        if is_forgetting {
+            self.store.note_erased()?;
+        }
+        Ok(())
+    }
+
+    /// The memories among these records, for the index.
+    fn touched_by(&self, changes: &Changes) -> Result<TouchedMemories> {
+        let mut touched = TouchedMemories::default();
+        for (record, value) in &changes.records {
+            let Some((key, id)) = memory_of(record) else { continue };
+            let Some(bytes) = value else {
+                touched.removed.push((key, id));
+                continue;
+            };
+            if let Some(memory) = format::memory(&key, id, bytes)? {
+                let was = self.store.memory(&key, id)?;
+                touched.upserted.push(Upserted { memory, was });
+            }
+            touched.vectors.extend(format::vector(bytes)?.map(|vector| (key, id, vector)));
+        }
+        Ok(touched)
+    }
+}
+
+fn memory_of(record: &[u8]) -> Option<(UserKey, MemoryId)> {
+    let key = keys::user_of(record)?;
+    let id = record.strip_prefix(&keys::all(&key, keys::MEMORY)[..])?;
+    Some((key, keys::memory_id(id)?))
+}
