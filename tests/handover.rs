@@ -16,6 +16,8 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 on_kafka! {
     a_rolling_restart_leaves_no_user_without_answers_for_long
     after_a_kill_in_a_transaction_the_other_process_takes_over
+    three_processes_that_restart_in_time_keep_their_partitions
+    a_copy_of_a_static_member_stops_the_first_by_name
     a_standby_takes_over_without_reading_its_shards_again
     a_process_is_ready_and_fresh_while_events_keep_coming
 }
@@ -139,6 +141,79 @@ fn after_a_kill_in_a_transaction_the_other_process_takes_over() {
         });
     eprintln!("longest time without an answer after kill -9: {longest:.2?}");
     assert!(longest < Duration::from_secs(20), "{longest:?}");
+}
+
+/// The partitions in the log lines of one happening, in order.
+fn partitions_of(log: &str, happening: &str) -> Vec<String> {
+    let lines = log.lines().filter(|line| line.contains(happening));
+    let partition = |line: &str| {
+        let (_, behind) = line.split_once(" partition=")?;
+        behind.split_whitespace().next().map(str::to_owned)
+    };
+    lines.map(|line| partition(line).unwrap_or_else(|| panic!("{line}"))).collect()
+}
+
+fn opened(child: &Child) -> Vec<String> {
+    partitions_of(&child.log(), "shard open")
+}
+
+/// The partitions that a process has opened and not closed.
+fn owned(child: &Child) -> Vec<String> {
+    let mut owned = opened(child);
+    for closed in partitions_of(&child.log(), "shard closed") {
+        let place = owned.iter().position(|partition| *partition == closed);
+        owned.remove(place.expect("only an open shard closes"));
+    }
+    owned
+}
+
+/// Each process starts again within the session timeout, in the first round stopped, in the second
+/// killed.
+fn three_processes_that_restart_in_time_keep_their_partitions() {
+    let options =
+        [("kafka.librdkafka.session.timeout.ms", "20000"), ("kafka.static_membership", "true")];
+    let first = Place::new(Broker::Kafka, &options);
+    let places =
+        ["a", "b", "c"].map(|name| Place { dir: first.dir.with_extension(name), ..first.clone() });
+    let mut children: Vec<Child> = places.iter().map(Child::start).collect();
+    children.iter_mut().for_each(Child::wait_until_ready);
+    eventually("each process owns one of three partitions", || {
+        children.iter().all(|child| owned(child).len() == 1).then_some(())
+    });
+    let before: Vec<Vec<String>> = children.iter().map(owned).collect();
+    let client = first.client();
+    teach(&client);
+    for how in ["-TERM", "-KILL"] {
+        let opened_before: Vec<usize> = children.iter().map(|child| opened(child).len()).collect();
+        let mut step = 0;
+        let longest = longest_silence(&client, |since| {
+            if step < 3 && since > Duration::from_secs(1 + 4 * step as u64) {
+                assert_eq!(opened(&children[step]).len(), opened_before[step], "nothing moves");
+                children[step].signal(how);
+                children[step].wait();
+                children[step] = Child::start(&places[step]);
+                step += 1;
+            }
+            step == 3 && since > Duration::from_secs(13)
+        });
+        eprintln!("longest time without an answer: static members, {how} one by one {longest:.2?}");
+        assert!(longest < Duration::from_secs(15), "{longest:?}");
+        let after: Vec<Vec<String>> = children.iter().map(opened).collect();
+        assert_eq!(after, before, "each has its partition again, and no other");
+    }
+}
+
+fn a_copy_of_a_static_member_stops_the_first_by_name() {
+    let place = Place::new(Broker::Kafka, &[("kafka.static_membership", "true")]);
+    let mut original = Child::start(&place);
+    original.wait_until_ready();
+    let copy = Place { dir: place.dir.with_extension("copy"), ..place.clone() };
+    std::fs::create_dir_all(&copy.dir).expect("makes a directory");
+    std::fs::copy(place.dir.join("instance.id"), copy.dir.join("instance.id")).expect("copies");
+    let mut second = Child::start(&copy);
+    let status = original.wait();
+    assert!(original.log().contains("instance-taken"), "{status}: {}", original.log());
+    second.wait_until_ready();
 }
 
 /// A consumer reports the end of a partition only after a pause without records.

@@ -40,13 +40,16 @@ struct Tortured {
 }
 
 impl Tortured {
-    fn start(broker: &Path, servers: &str) -> Tortured {
+    fn start(broker: &Path, servers: &str, static_membership: bool) -> Tortured {
         let name = format!("t{}", scratch::number());
         let place = |which: usize| Place {
             broker: Broker::Kafka,
             prefix: format!("{name}."),
             dir: scratch::root().join(format!("{name}-{which}")),
-            options: vec![("kafka.bootstrap_servers".into(), servers.into())],
+            options: vec![
+                ("kafka.bootstrap_servers".into(), servers.into()),
+                ("kafka.static_membership".into(), static_membership.to_string()),
+            ],
         };
         let places: Vec<Place> = (0..PROCESSES).map(place).collect();
         let mount = |place: &Place| {
@@ -120,6 +123,17 @@ impl Tortured {
         false
     }
 
+    /// Counts a line in the logs of all processes, the killed ones included.
+    fn logged(&self, line: &str) -> usize {
+        let files = std::fs::read_dir(scratch::root()).expect("the logs lie there").flatten();
+        let is_ours = |file: &PathBuf| {
+            self.places.iter().any(|place| file.file_stem() == place.dir.file_name())
+        };
+        let logs = files.map(|entry| entry.path()).filter(|file| file.is_file() && is_ours(file));
+        let read = |log: PathBuf| std::fs::read_to_string(log).unwrap_or_default();
+        logs.map(|log| read(log).lines().filter(|found| found.contains(line)).count()).sum()
+    }
+
     /// Fails with the log of a process that has ended by itself.
     fn assert_alive(&mut self, interruptions: &[String]) {
         for (which, child) in self.children.iter_mut().enumerate() {
@@ -156,7 +170,8 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     let mut dice = Dice(seed);
     let broker = scratch::root().join("torture-kafka");
     let servers = kafka::start_in(&broker).unwrap_or_else(|why| panic!("{why}"));
-    let mut processes = Tortured::start(&broker, &servers);
+    let static_membership = seed % 2 == 1;
+    let mut processes = Tortured::start(&broker, &servers, static_membership);
     let client = Client::connect(&servers, &processes.places[0].prefix);
 
     let sessions = Sessions::start(&servers, &processes.places[0].prefix);
@@ -215,6 +230,12 @@ fn law_nothing_twice_under_kills_sleeps_and_restarts() {
     println!(
         "{} notes written, {} read, {} requests without an answer in time",
         seen.writes, seen.reads, seen.unanswered
+    );
+    println!(
+        "static membership: {static_membership}; tails read into open shards: {}, shards closed \
+         and restored instead: {}",
+        processes.logged("read the tail of the changelog"),
+        processes.logged("cannot replay the changelog: restoring")
     );
     assert!(
         seen.violations.is_empty() && seen.reads > 0,

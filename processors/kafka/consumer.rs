@@ -299,6 +299,11 @@ fn polled(
             | RDKafkaErrorCode::UnknownTopic
             | RDKafkaErrorCode::UnknownPartition,
         ))) => Err(Fault::stop(StopName::TopicMissing, format!("{} was there and is gone", topic))),
+        Some(Err(KafkaError::MessageConsumptionFatal(RDKafkaErrorCode::FencedInstanceId))) => {
+            let what = "another process joined the group with the same instance.id; two processes \
+                        must not run with copies of one store.dir";
+            Err(Fault::stop(StopName::InstanceTaken, what))
+        }
         Some(Err(KafkaError::MessageConsumptionFatal(code))) => Err(Fault::stop(
             StopName::BrokerRefuses,
             format!("the broker no longer accepts this consumer: {code}"),

@@ -18,6 +18,7 @@ pub struct Kafka {
     pub former_group_ids: Vec<String>,
     pub connect_ms: u64,
     pub acknowledge_ms: u64,
+    pub static_membership: bool,
     /// Options of librdkafka. TOML reads `session.timeout.ms = 6000` as nested tables, whose names
     /// [`Kafka::client_options`] joins again.
     pub librdkafka: Table,

@@ -39,6 +39,8 @@ use text::Rarity;
 struct Parts<'a> {
     config: &'a Config,
     connection: Connection,
+    /// Joins the group of the events.
+    member: Connection,
     profiles: Profiles,
     models: Models,
     shards: Arc<Shards>,
@@ -125,8 +127,18 @@ impl Service {
         };
         let (reply_topics, to_look_up) =
             ReplyTopics::new(options::reply_topics(config), clock.clone());
-        let parts =
-            Parts { config, connection, profiles, models, shards, metrics, clock, reply_topics };
+        let member = member(config, &connection, &dir)?;
+        let parts = Parts {
+            config,
+            connection,
+            member,
+            profiles,
+            models,
+            shards,
+            metrics,
+            clock,
+            reply_topics,
+        };
         service.spawn_lookup(&parts, to_look_up)?;
         service.spawn_encoders(&parts, &worker)?;
         drop(worker);
@@ -204,7 +216,7 @@ impl Service {
         };
         let events = config.topics.events();
         let ingest_loop = IngestLoop {
-            consumer: connection.join(&config.kafka.group_id, &events, shards.clone())?,
+            consumer: parts.member.join(&config.kafka.group_id, &events, shards.clone())?,
             durability,
             events: connection.log(&events)?,
             replier: Replier::new(
@@ -330,6 +342,16 @@ fn durability(config: &Config, connection: &Connection, dir: &Path) -> Result<Du
     let events = config.topics.events();
     let memories = config.topics.memories();
     Ok(Durability::Changelog(connection.transactor(&id, &events, &memories)?))
+}
+
+/// The connection of a group member. A static one keeps its partitions while its process restarts
+/// ([KIP-345](https://cwiki.apache.org/confluence/display/KAFKA/KIP-345%3A+Introduce+static+membership+protocol+to+reduce+consumer+rebalances)).
+fn member(config: &Config, connection: &Connection, dir: &Path) -> Result<Connection> {
+    let mut member = connection.clone();
+    if config.kafka.static_membership {
+        member.options.push(("group.instance.id".into(), instance_id(dir)?));
+    }
+    Ok(member)
 }
 
 /// Returns the number of threads that encode for ingest.
