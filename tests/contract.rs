@@ -4,6 +4,7 @@
 
 mod compaction;
 mod events;
+mod expiry;
 mod forgetting;
 mod marks;
 mod quota;

@@ -30,7 +30,7 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 pub(crate) fn samples() -> Vec<PathBuf> {
     let mut samples = entries(&root().join("tests/data"));
     samples.retain(|path| path.to_string_lossy().contains("/format-"));
-    assert!(samples.len() >= 4, "a sample of every format is kept, not only {samples:?}");
+    assert!(samples.len() >= 5, "a sample of every format is kept, not only {samples:?}");
     samples
 }
 
@@ -170,6 +170,8 @@ fn write(folder: &Path) {
     }
     ada.event(json!({"type": "remember", "content": "The office has a green door.",
         "scope": "tenant", "metadata": {"source": "form"}}));
+    ada.event(json!({"type": "remember", "content": "The guest room is booked.",
+        "at": "2026-01-02T00:00:00Z", "expires_at": "2999-01-01T00:00:00Z"}));
     let note = ada.event(json!({"type": "remember", "at": "2026-01-02T00:00:00Z",
         "content": "The spare key hangs in the shed."}));
     for (day, content) in [

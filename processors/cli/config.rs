@@ -21,10 +21,16 @@ impl ConfigCommand {
     pub fn run(self, layers: &Layers, output: Output) -> Result<ExitCode> {
         match self {
             ConfigCommand::Check => {
-                Profiles::load(&layers.checked()?)?;
+                let config = layers.checked()?;
+                Profiles::load(&config)?;
+                // A limit erases, and nothing brings back: each is shown before the start.
+                let retain = config.retain.rules().expect("checked above").explained();
                 match output {
-                    Output::Json => println!("{}", json!({"status": "ok"})),
-                    Output::Person => println!("the configuration is fine"),
+                    Output::Json => println!("{}", json!({"status": "ok", "retain": retain})),
+                    Output::Person => {
+                        retain.iter().for_each(|rule| println!("{rule}"));
+                        println!("the configuration is fine");
+                    }
                 }
             }
             ConfigCommand::Show => show_all(layers, output),

@@ -3,6 +3,7 @@
 mod letter;
 mod redrive;
 
+use super::duration;
 use clap::{Args, Subcommand};
 use client::reading;
 use client::show::{self, Output};
@@ -154,22 +155,13 @@ fn parse_time(text: &str) -> std::result::Result<i64, String> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at.as_millisecond());
     }
-    let unit_ms = match text.chars().last() {
-        Some('s') => 1000,
-        Some('m') => 60_000,
-        Some('h') => 3_600_000,
-        Some('d') => 86_400_000,
-        _ => 0,
-    };
-    let count = text
-        .get(..text.len().saturating_sub(1))
-        .and_then(|count| count.parse::<i64>().ok())
-        .filter(|count| *count >= 0);
-    match count.and_then(|count| count.checked_mul(unit_ms)) {
-        Some(ago) if unit_ms > 0 => Ok(Timestamp::now().as_millisecond().saturating_sub(ago)),
-        _ => Err("must be a time such as 2026-01-31T12:00:00Z, or a duration before now such as \
-                  30m, 12h, 7d"
-            .to_owned()),
+    match duration::parse(text) {
+        Ok(ago) => Ok(Timestamp::now().as_millisecond().saturating_sub(ago)),
+        Err(_) => {
+            Err("must be a time such as 2026-01-31T12:00:00Z, or a duration before now such \
+                       as 30m, 12h, 7d"
+                .to_owned())
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Commands that publish one event and print its receipt: `publish`, `remember`, `update`,
 //! `forget`, `feedback`.
 
+use super::duration;
 use clap::Args;
 use client::describe;
 use client::show::{self, Output};
 use client::{Client, ClientReply, parse_user};
 use domain::fault::{Fault, Result, StopName};
+use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use service::config::Config;
@@ -140,6 +142,14 @@ pub struct RememberCommand {
     /// Visibility: user, session or tenant
     #[arg(long)]
     scope: Option<String>,
+    /// Time from which no answer has the memory, RFC 3339; it is erased then [default: never]
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    /// The same as a duration after now: 90s, 30m, 12h, 7d
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse,
+        conflicts_with = "expires_at")]
+    #[serde(skip)]
+    ttl: Option<i64>,
     /// Text of the memory; - reads standard input
     content: String,
 }
@@ -147,6 +157,11 @@ pub struct RememberCommand {
 impl RememberCommand {
     pub fn run(mut self, config: &Config, output: Output) -> Result<ExitCode> {
         self.content = content_of(self.content)?;
+        let after_now = self.ttl.map(|ms| {
+            let end = Timestamp::now().as_millisecond().saturating_add(ms);
+            Timestamp::from_millisecond(end).unwrap_or(Timestamp::MAX).to_string()
+        });
+        self.expires_at = self.expires_at.or(after_now);
         send(config, output, &self.user, &self.user.message("remember", &self)?)
     }
 }
@@ -218,7 +233,7 @@ impl ForgetCommand {
             ));
         }
         let target = json!({"memory": memory, "query": query, "everything": everything});
-        forget_all(config, output, &self.user, &self.user.message("forget", &target)?)
+        send(config, output, &self.user, &self.user.message("forget", &target)?)
     }
 }
 
@@ -238,26 +253,6 @@ pub struct FeedbackCommand {
 impl FeedbackCommand {
     pub fn run(self, config: &Config, output: Output) -> Result<ExitCode> {
         send(config, output, &self.user, &self.user.message("feedback", &self)?)
-    }
-}
-
-/// Publishes a `forget` repeatedly until no memory is left to erase: one event erases a limited
-/// number of memories, and the field `left` of its decision counts the rest.
-fn forget_all(
-    config: &Config,
-    output: Output,
-    user: &UserArgs,
-    message: &Value,
-) -> Result<ExitCode> {
-    let mut client = Client::connect(config)?;
-    loop {
-        let reply = client.publish(message, user.timeout())?;
-        let decision = &reply.value["decisions"][0];
-        let is_done = decision["left"].as_u64().unwrap_or(0) == 0 || decision["memory"].is_null();
-        let code = print_decisions(&reply, output)?;
-        if is_done || code != ExitCode::SUCCESS {
-            return Ok(code);
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 mod compact;
 mod config;
 mod dlq;
+mod duration;
 mod events;
 mod export;
 mod model;

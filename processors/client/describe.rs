@@ -68,11 +68,14 @@ pub fn memory(memory: &Value, best: f64) -> String {
     let until = memory["valid_to"]
         .as_str()
         .map_or(String::new(), |_| format!(" {CHANGED}(no longer){PLAIN}"));
+    let end = memory["expires_at"].as_str().map_or(String::new(), |end| {
+        format!(" {DIM}(until {}){PLAIN}", end.get(..16).unwrap_or(end).replace('T', " "))
+    });
     let relevance = memory["relevance"]
         .as_f64()
         .map_or(String::new(), |share| format!("{:>3.0} % ", 100.0 * share));
     format!(
-        "{score}{relevance}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}",
+        "{score}{relevance}{NAME}{:<11}{PLAIN} {DIM}{day}{PLAIN} {}{until}{end}",
         text(memory, "kind"),
         text(memory, "content")
     )

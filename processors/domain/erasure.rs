@@ -10,6 +10,8 @@ pub struct Erasure {
     pub key: UserKey,
     pub event: Position,
     pub event_id: Option<String>,
+    /// The event of the `forget` that this one goes on with.
+    pub continues: Option<Position>,
     pub target: Target,
     /// Number of erased memories.
     pub count: usize,

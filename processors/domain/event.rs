@@ -33,10 +33,21 @@ pub enum Action {
     Remember(Remember),
     Update(Update),
     Forget(Forget),
-    Feedback { memories: Vec<MemoryId>, signal: Signal },
+    Feedback {
+        memories: Vec<MemoryId>,
+        signal: Signal,
+    },
     Tick,
-    Prune { memories: Vec<MemoryVersion>, reason: String },
-    Summary { content: String, covers: Vec<MemoryVersion> },
+    Prune {
+        memories: Vec<MemoryVersion>,
+        reason: String,
+        /// Erased instead of archived.
+        erases: bool,
+    },
+    Summary {
+        content: String,
+        covers: Vec<MemoryVersion>,
+    },
     Revise(Revise),
 }
 
@@ -122,6 +133,7 @@ pub struct Remember {
     /// `None` takes the profile's default.
     pub confidence: Option<f32>,
     pub scope: Scope,
+    pub expires_at: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +153,18 @@ pub enum Forget {
     Session(String),
     Query(String),
     Everything,
+    Rest(Rest),
+}
+
+/// Memories that an earlier `forget` means and had no room for. Written by Keepsake itself: a
+/// `forget` with a query erases a limited number of memories in its own event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The event of that `forget`.
+    pub continues: Position,
+    pub memories: Vec<MemoryId>,
+    /// Memories that follow in later events.
+    pub left: usize,
 }
 
 /// Feedback of a client about memories; `Returned` is written by Keepsake after a recall.

@@ -92,6 +92,9 @@ pub struct Memory {
     pub valid_from: Time,
     /// When a newer value of the same slot replaced this one.
     pub valid_to: Option<Time>,
+    /// From this time on no answer has the memory, and the compaction worker erases it. A memory that
+    /// expires stands alone: see [`Memory::stands_alone`].
+    pub expires_at: Option<Time>,
     pub source: Position,
     pub event_id: Option<String>,
     pub metadata: Metadata,
@@ -129,6 +132,16 @@ pub struct Memory {
 impl Memory {
     pub fn cursor(&self) -> Cursor {
         Cursor { created_at: self.created_at, id: self.id }
+    }
+
+    pub fn is_expired(&self, at: Time) -> bool {
+        self.expires_at.is_some_and(|end| end <= at)
+    }
+
+    /// True for a memory that expires. It absorbs, closes and revises no other memory, and no
+    /// summary quotes it: what is said beside it must not go with it.
+    pub fn stands_alone(&self) -> bool {
+        self.expires_at.is_some()
     }
 }
 

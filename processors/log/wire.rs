@@ -120,6 +120,7 @@ pub struct Remember {
     pub importance: Option<f32>,
     pub confidence: Option<f32>,
     pub scope: Option<String>,
+    pub expires_at: Option<Moment>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -139,6 +140,14 @@ pub struct Forget {
     pub everything: Option<bool>,
 }
 
+/// The rest of a forget, which Keepsake writes to itself.
+#[derive(Debug, Deserialize)]
+pub struct Rest {
+    pub memories: Option<Vec<Id>>,
+    pub left: Option<usize>,
+    pub continues: Option<Position>,
+}
+
 #[derive(Debug, Deserialize)]
 pub struct Feedback {
     pub memory: Option<Id>,
@@ -149,6 +158,7 @@ pub struct Feedback {
 #[derive(Debug, Deserialize)]
 pub struct Prune {
     pub memories: Option<Vec<Seen>>,
+    pub erase: Option<bool>,
     pub reason: Option<String>,
 }
 
@@ -182,6 +192,12 @@ pub struct OwnEvent<'a> {
     pub signal: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memories: Option<Listing>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub erase: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continues: Option<EventPosition<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -341,6 +357,8 @@ pub struct Erasure<'a> {
     #[serde(rename = "type")]
     pub name: &'static str,
     pub event: EventPosition<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continues: Option<EventPosition<'a>>,
     pub tenant: &'a str,
     pub user: &'a str,
     pub target: &'static str,
@@ -389,6 +407,8 @@ pub struct Memory<'a> {
     pub valid_from: Moment,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid_to: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 //! input that all handlers share. Makes the memories and decisions that follow from the event alone.
 
 use super::prepared::{Command, Part, Sent};
+use super::reads::Reads;
 use super::staged::Staged;
 use super::straggler::ForgetLimits;
 use crate::Rules;
@@ -86,10 +87,30 @@ impl<'a> Context<'a> {
         Ok(near)
     }
 
+    /// The same, from the first memory on that does not expire: what repeats a memory that expires is
+    /// new. Reads one memory more in nearly all cases.
+    pub fn nearest_lasting(
+        &self,
+        staged: &Staged<'_>,
+        vector: &Vector,
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>> {
+        let mut near = self.nearest(staged, vector, limit)?;
+        let mut expiring = 0;
+        for (id, _) in &near {
+            let memory = staged.memory(self.key(), *id)?;
+            if memory.is_some_and(|memory| !memory.stands_alone()) {
+                break;
+            }
+            expiring += 1;
+        }
+        near.drain(..expiring);
+        Ok(near)
+    }
+
     /// The memory that the event names: the user's own, or one of the tenant. In its turn only one
     /// of the tenant.
     pub fn named(&self, staged: &Staged<'_>, id: MemoryId) -> Result<Option<Memory>> {
-        use super::reads::Reads;
         let is_first = self.part == Part::First;
         let own = if is_first { staged.memory(self.key(), id)? } else { None };
         match own {
@@ -122,6 +143,7 @@ impl<'a> Context<'a> {
             created_at: event.at,
             valid_from: event.at,
             valid_to: None,
+            expires_at: None,
             source: event.source.clone(),
             event_id: event.id.clone(),
             metadata: event.metadata.clone(),

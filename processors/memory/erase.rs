@@ -13,14 +13,57 @@ use domain::{Memory, MemoryId, Position, Role, UserKey};
 use std::collections::{BTreeSet, HashSet};
 use text::{Words, split};
 
-/// Returns the erased memories, the summaries that went with them included.
+/// Erases memories that somebody forgets. Returns them, the summaries that went with them included.
 pub fn erase(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     handled: &mut Handled,
     key: &UserKey,
-    mut doomed: Vec<Memory>,
+    doomed: Vec<Memory>,
 ) -> Result<Vec<Memory>> {
+    let Removed { memories, freed, .. } = remove(cx, staged, handled, key, doomed)?;
+    for memory in &memories {
+        staged.forget_window(key, memory.session.as_deref());
+    }
+    for mut memory in freed {
+        memory.valid_to = None;
+        slots::hold(staged, &memory, &split::slots(&memory.content));
+        staged.put_memory(memory);
+    }
+    Ok(memories)
+}
+
+/// Erases memories whose time is over. A memory that one of them had closed stays closed, since
+/// nobody says that it holds again. Of the context windows, only those with their turns are cleared.
+pub fn erase_outlived(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    key: &UserKey,
+    doomed: Vec<Memory>,
+) -> Result<Vec<Memory>> {
+    let Removed { memories, sources, .. } = remove(cx, staged, handled, key, doomed)?;
+    staged.forget_said(key, &|said| {
+        said.source.as_ref().is_some_and(|source| sources.contains(source))
+    })?;
+    Ok(memories)
+}
+
+struct Removed {
+    memories: Vec<Memory>,
+    /// The events that they were made from.
+    sources: HashSet<Position>,
+    /// Memories that one of them had closed.
+    freed: Vec<Memory>,
+}
+
+fn remove(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    handled: &mut Handled,
+    key: &UserKey,
+    mut doomed: Vec<Memory>,
+) -> Result<Removed> {
     let gone: BTreeSet<MemoryId> = doomed.iter().map(|memory| memory.id).collect();
     let sources: HashSet<Position> = doomed.iter().map(|memory| memory.source.clone()).collect();
     let mut linked = Vec::new();
@@ -43,24 +86,21 @@ pub fn erase(
         })?;
     }
     put_changed(cx, staged, beside);
-    let reopened = unlink(cx, staged, linked, &gone);
+    let freed = unlink(cx, staged, linked, &gone);
     for memory in &doomed {
         if memory.covers.iter().any(|id| gone.contains(id)) {
             plan_again(staged, key, memory)?;
         }
         slots::release(staged, memory)?;
-        staged.forget_window(key, memory.session.as_deref());
         // Only judged turns were counted, see `Learned`.
         if memory.surprise.is_some() && memory.role == Role::User {
             staged.remove_own_words(key, &Words::of(&memory.content).stems())?;
         }
         staged.remove_memory(&memory.key, memory.id)?;
     }
-    for memory in &reopened {
-        slots::hold(staged, memory, &split::slots(&memory.content));
-    }
-    handled.forgotten.push(Forgotten::OfMemories { key: key.clone(), ids: gone, sources });
-    Ok(doomed)
+    let forgotten = Forgotten::OfMemories { key: key.clone(), ids: gone, sources: sources.clone() };
+    handled.forgotten.push(forgotten);
+    Ok(Removed { memories: doomed, sources, freed })
 }
 
 /// Stages memories of which only the neighbours changed. Their versions stay, because nothing that
@@ -72,31 +112,29 @@ pub fn put_changed(cx: &Context<'_>, staged: &mut Staged<'_>, memories: Vec<Memo
     }
 }
 
-/// Removes the links to erased memories. Returns the memories that an erased one had closed: they
-/// are open again.
+/// Removes the links to erased memories. Returns the memories that an erased one had closed.
 fn unlink(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     linked: Vec<Memory>,
     gone: &BTreeSet<MemoryId>,
 ) -> Vec<Memory> {
-    let mut reopened = Vec::new();
+    let mut freed = Vec::new();
     for mut memory in linked {
         memory.supersedes.retain(|id| !gone.contains(id));
         memory.revises.retain(|id| !gone.contains(id));
         memory.revised_by.take_if(|id| gone.contains(id));
         memory.conflicts_with.retain(|id| !gone.contains(id));
-        if memory.superseded_by.is_some_and(|id| gone.contains(&id)) {
-            memory.superseded_by = None;
-            memory.valid_to = None;
-            reopened.push(memory.clone());
-        }
+        let is_freed = memory.superseded_by.take_if(|id| gone.contains(id)).is_some();
         // The old reason may quote the erased memory.
         memory.reason = "the memory that it was compared with is forgotten".to_owned();
         cx.touch(&mut memory);
+        if is_freed {
+            freed.push(memory.clone());
+        }
         staged.put_memory(memory);
     }
-    reopened
+    freed
 }
 
 fn mentions(memory: &Memory, gone: &BTreeSet<MemoryId>) -> bool {

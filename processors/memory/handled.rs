@@ -3,8 +3,8 @@
 
 use domain::fault::Reject;
 use domain::{
-    CosineScale, Decision, Erasure, ForwardReason, MemoryId, Outcome, Position, Time, UserKey,
-    Vector,
+    CosineScale, Decision, Erasure, ForwardReason, MemoryId, Outcome, Position, Rest, Time,
+    UserKey, Vector,
 };
 use std::collections::{BTreeSet, HashSet};
 use text::{Language, Words};
@@ -27,6 +27,8 @@ pub struct Handled {
     pub forgotten: Vec<Forgotten>,
     /// The receipt of a `forget`.
     pub erasure: Option<Erasure>,
+    /// Parts of a `forget` that follow in events of their own.
+    pub rest: Vec<Rest>,
     /// A tick asks the compaction worker for a round at this time.
     pub compact_at: Option<Time>,
 }

@@ -109,7 +109,12 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
         Command::Feedback { memories, signal } => {
             feedback::feedback(cx, staged, memories, *signal)?
         }
-        Command::Prune { memories, reason } => prune::prune(cx, staged, memories, reason)?,
+        Command::Prune { memories, reason, erases: false } => {
+            prune::prune(cx, staged, memories, reason)?
+        }
+        Command::Prune { memories, reason, erases: true } => {
+            prune::erase(cx, staged, memories, reason)?
+        }
         Command::Summary { content, vector, covers } => {
             summary::summary(cx, staged, content, vector, covers)?
         }

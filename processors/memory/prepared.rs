@@ -36,7 +36,7 @@ pub enum Command {
     Update { update: Update, vector: Option<Vector> },
     Forget { forget: Forget, vector: Option<Vector> },
     Feedback { memories: Vec<MemoryId>, signal: Signal },
-    Prune { memories: Vec<MemoryVersion>, reason: String },
+    Prune { memories: Vec<MemoryVersion>, reason: String, erases: bool },
     Summary { content: String, vector: Vector, covers: Vec<MemoryVersion> },
     Revise(Revise),
     Tick,

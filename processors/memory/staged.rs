@@ -334,9 +334,17 @@ impl<'a> Staged<'a> {
         self.neighbours.nearest(key, vector, limit, self.vectors_of(key))
     }
 
-    /// The encoder's cosine to the centroid of the user's memories, those of this batch included.
+    /// The encoder's cosine to the centroid of the user's memories, those of this batch included and
+    /// those that expire left out. Limit: reads every memory of the user.
     pub fn cosine_to_all(&self, key: &UserKey, vector: &Vector) -> Result<Option<f32>> {
-        self.neighbours.cosine_to_all(key, vector, self.vectors_of(key))
+        let mut lasting = self.vectors_of(key).clone();
+        self.memories(key, &mut |memory| {
+            if memory.stands_alone() {
+                lasting.insert(memory.id, None);
+            }
+            true
+        })?;
+        self.neighbours.cosine_to_all(key, vector, &lasting)
     }
 
     fn vectors_of(&self, key: &UserKey) -> &StagedVectors {

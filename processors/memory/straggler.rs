@@ -47,6 +47,8 @@ pub fn remember(
         Forget::Everything => vec![Forgot::Everything],
         Forget::Session(session) => vec![Forgot::Session(short(key, &["session", session]))],
         Forget::Query(query) => query_stems(key, query).map(Forgot::Query).into_iter().collect(),
+        // The event that it goes on with is remembered.
+        Forget::Rest(_) => return Ok(()),
         Forget::Memory(_) => {
             erased.iter().map(|memory| Forgot::Text(text_digest(key, &memory.content))).collect()
         }

@@ -82,6 +82,9 @@ pub fn meant_of_tenant(
         return Ok(staged.memory(&everyone, *id)?.into_iter().collect());
     }
     let mut meant = Vec::new();
+    if matches!(forget, Forget::Rest(_)) {
+        return Ok(meant); // names memories of the user only
+    }
     staged.memories(&everyone, &mut |memory| {
         if memory.author.as_deref() == Some(user) {
             meant.push(memory);
@@ -89,7 +92,7 @@ pub fn meant_of_tenant(
         true
     })?;
     match forget {
-        Forget::Memory(_) | Forget::Everything => {}
+        Forget::Memory(_) | Forget::Everything | Forget::Rest(_) => {}
         Forget::Session(session) => meant.retain(|memory| memory.session.as_ref() == Some(session)),
         Forget::Query(query) => {
             let (words, spread) = (Words::of(query), cx.settings.spread);
@@ -111,5 +114,6 @@ pub fn meant_of_tenant(
 /// True if a memory that the user asked to share with the tenant is on its way, so that a `forget`
 /// has to follow that memory.
 pub fn is_on_its_way(staged: &Staged<'_>, key: &UserKey, forget: &Forget) -> Result<bool> {
-    Ok(!matches!(forget, Forget::Memory(_)) && staged.awaits(key, i64::MAX)?)
+    let is_by_id = matches!(forget, Forget::Memory(_) | Forget::Rest(_));
+    Ok(!is_by_id && staged.awaits(key, i64::MAX)?)
 }

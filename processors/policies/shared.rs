@@ -25,7 +25,7 @@ pub struct Ground<'a> {
     pub memories: &'a [Memory],
     /// The last turns of this session, oldest first.
     pub recent: &'a [ContextTurn],
-    /// The cosine to the centroid of the user's memories; `None` if there are no memories.
+    /// The cosine to the centroid of the memories that do not expire; `None` if there are none.
     pub nearness_to_all: Option<f32>,
     pub rarity: &'a Rarity,
     pub role: Role,
@@ -103,11 +103,11 @@ pub fn judgement(
     })
 }
 
-/// Reads the user's memories without the archive, oldest first. Limit: every candidate reads all
+/// Reads the user's memories without the archive and without those that expire, oldest first. Limit: every candidate reads all
 /// memories. The published documents expect hundreds; a profile's `prune.count_max` is the bound.
 pub fn memories(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
     let mut memories = memories_and_archive(cx, staged)?;
-    memories.retain(|memory| !memory.archived);
+    memories.retain(|memory| !memory.archived && !memory.stands_alone());
     Ok(memories)
 }
 

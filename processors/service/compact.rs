@@ -1,11 +1,11 @@
-//! The compaction processor: proposes what to archive, to summarise and to link as revised.
+//! The compaction processor: proposes what to erase, to archive, to summarise and to link as revised.
 //!
 //! One round:
 //!
 //! 1. Walk the users of each open shard, a bounded number, from where the last round stopped.
 //! 2. Take a snapshot of the user's memories under the shard's view lock.
-//! 3. Plan prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a model
-//!    ([`contradictions`]).
+//! 3. Plan erasures, prunes and summaries from the snapshot (`compact/plan.rs`), and revisions with a
+//!    model ([`contradictions`]).
 //! 4. Publish the plan as events ([`Compact::step`] returns them).
 //!
 //! Compaction changes no shard. Ingest applies a proposal like any other event, and only if the
@@ -21,13 +21,14 @@ pub use contradictions::{Judging, Options as ConflictOptions};
 use crate::metrics::Metrics;
 use crate::ownership::Shards;
 use crate::profile::Profiles;
+use crate::retain;
 use contradictions::Contradictions;
 use domain::fault::Result;
 use domain::{MemoryVersion, Now, SigningKey, UserKey};
 use log::broker::OutgoingRecord;
 use log::reply::{self, Proposal};
 use memory::Reads;
-use plan::{Plan, Snapshot, plan};
+use plan::{Plan, Snapshot, erasures, plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +45,8 @@ pub struct Options {
     pub users_max: usize,
     /// Proposals published in one round, after which no further user is looked at.
     pub proposals_max: usize,
+    /// How long memories are kept.
+    pub retain: retain::Rules,
 }
 
 pub struct Compact {
@@ -99,15 +102,20 @@ impl Compact {
             if events.len() >= self.options.proposals_max || !self.is_open(shard) {
                 break;
             }
-            // A tenant memory was asked for explicitly and does not fade.
-            if !key.is_tenant() {
+            // Every shard has a tenant's memories, and one of them proposes.
+            let is_elsewhere = key.partition(self.shards.partitions()) != partition;
+            if !(key.is_tenant() && is_elsewhere) {
                 let snapshot = snapshot(shard, &key)?;
+                let erasures = erasures(&snapshot, &self.options.retain, now.events);
                 let profile = self.profiles.of(&key);
-                let mut plan = plan(&snapshot, profile, now.events);
+                // A tenant memory was asked for explicitly and does not fade.
+                let mut plan = match key.is_tenant() {
+                    true => Plan { erasures, ..Plan::default() },
+                    false => plan(&snapshot, erasures, profile, now.events),
+                };
                 // A published policy has no links between memories.
-                if let Some(contradictions) =
-                    self.contradictions.as_mut().filter(|_| profile.rules.policy.needs().links)
-                {
+                let needs_links = !key.is_tenant() && profile.rules.policy.needs().links;
+                if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
                     plan.revisions = contradictions.found(&snapshot, now.events);
                 }
                 self.propose(partition, &key, plan, now, events);
@@ -136,6 +144,13 @@ impl Compact {
         now: Now,
         events: &mut Vec<OutgoingRecord>,
     ) {
+        // The rest is proposed again when the worker comes back to this user.
+        for erasure in plan.erasures.into_iter().take(self.options.proposals_max) {
+            let id = id_of("erase", &erasure.memories);
+            let proposal = self.proposal(partition, key, &id, now);
+            events.push(reply::proposal_erase(&proposal, &erasure.memories, &erasure.reason));
+            self.metrics.proposed("erase");
+        }
         for prune in plan.prunes {
             let id = id_of("prune", &prune.memories);
             let proposal = self.proposal(partition, key, &id, now);

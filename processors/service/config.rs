@@ -36,6 +36,7 @@ pub struct Config {
     pub rerank: Rerank,
     pub index: Index,
     pub compact: Compact,
+    pub retain: Retain,
     pub conflict: Conflict,
     pub limits: Limits,
     pub forget: Forget,
@@ -106,6 +107,20 @@ mod tests {
     }
 
     #[test]
+    fn how_long_memories_are_kept_is_read_by_kind_and_tenant() {
+        let rules = loaded(&[
+            ("KEEPSAKE__RETAIN__DAYS", "365"),
+            ("KEEPSAKE__RETAIN__KINDS__HEALTH", "30"),
+            ("KEEPSAKE__RETAIN__TENANTS__ACME.COM__DAYS", "7"),
+            ("KEEPSAKE__RETAIN__TENANTS__ACME.COM__KINDS__PLAN.B", "0.5"),
+        ]);
+        let rules = rules.expect("every value is valid").retain.rules().expect("checked before");
+        assert_eq!((rules.standard.days, rules.standard.kinds["health"]), (365.0, 30.0));
+        let own = &rules.by_tenant["acme.com"];
+        assert_eq!((own.days, own.kinds["plan.b"]), (7.0, 0.5));
+    }
+
+    #[test]
     fn an_error_names_the_option_and_exits_with_2() {
         for (name, value, named) in [
             ("KEEPSAKE__TOPICS__PARTITIONS", "many", "topics.partitions"),
@@ -119,6 +134,13 @@ mod tests {
             ("KEEPSAKE__QUOTA__EVENTS_PER_SECOND", "-1", "quota.events_per_second"),
             ("KEEPSAKE__QUOTA__MEMORIES_PER_PARTITION", "-1", "quota.memories_per_partition"),
             ("KEEPSAKE__QUOTA__TENANTS__ACME__RECALLS", "9", "quota.tenants.acme.recalls"),
+            ("KEEPSAKE__RETAIN__DAYS", "0.04", "retain.days"),
+            ("KEEPSAKE__RETAIN__DAYS", "-1", "retain.days"),
+            ("KEEPSAKE__RETAIN__DAYS", "NaN", "retain.days"),
+            ("KEEPSAKE__RETAIN__KINDS__FACT", "a month", "retain.kinds.fact"),
+            ("KEEPSAKE__RETAIN__KINDS__FACT", "0.01", "retain.kinds.fact"),
+            ("KEEPSAKE__RETAIN__TENANTS__ACME", "30", "retain.tenants.acme"),
+            ("KEEPSAKE__RETAIN__TENANTS__ACME__DAYS", "inf", "retain.tenants.acme.days"),
         ] {
             let error = loaded(&[(name, value)]).expect_err(name);
             assert!(error.to_string().contains(named), "{name}: {error}");

@@ -26,11 +26,11 @@ use batch::{Batch, Count};
 use breaker::DeadLetterBreaker;
 use domain::fault::{Fault, Reject, Result, StopName};
 use domain::panics::{Panic, caught};
-use domain::{CosineScale, Decision, Erasure, Event, ForwardReason, Time, Vector};
+use domain::{CosineScale, Decision, Erasure, Event, ForwardReason, Position, Rest, Time, Vector};
 use event_rate::EventRate;
 use log::broker::{OutgoingRecord, Record};
 use log::decode;
-use log::reply::{self, DeadLetters, Freshness};
+use log::reply::{self, DeadLetters, Freshness, Proposal};
 use memory::straggler::ForgetLimits;
 use memory::{Command, Forgotten, Judges, Settings};
 use models::embedder::TokenCounter;
@@ -44,6 +44,7 @@ use storage::changelog::{self, Destination, Meta};
 use storage::shard::{BatchChanges, Shard};
 use storage::store::{ChangelogPosition, Checkpoint};
 use text::Rarity;
+use uuid::Uuid;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -374,6 +375,9 @@ impl Ingest {
             let copy = decode::forwarded(draft.record, *partition, *way, &self.options.decode);
             batch.forward(copy);
         }
+        for (n, rest) in handled.rest.iter().enumerate() {
+            batch.outputs.push(self.rest_of_forget(event, draft.record.partition, n, rest));
+        }
         if let Some(to) = draft.reply.as_ref().filter(|_| !handled.decisions.is_empty()) {
             let offset = draft.record.offset;
             let freshness = Freshness {
@@ -391,6 +395,29 @@ impl Ingest {
         }
         batch.add(handled);
         Ok(())
+    }
+
+    /// The event that erases a part of the rest of a `forget`. Its id follows from the place of the
+    /// `forget`, so that a part that is written twice is applied once.
+    fn rest_of_forget(
+        &self,
+        event: &Event<Command>,
+        partition: i32,
+        n: usize,
+        rest: &Rest,
+    ) -> OutgoingRecord {
+        let Position { topic, partition: first, offset } = &rest.continues;
+        let name = format!("{topic}/{first}/{offset}/{n}");
+        let id = format!("forget-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()));
+        let proposal = Proposal {
+            topic: &self.options.events,
+            partition,
+            key: &event.key,
+            id: &id,
+            at: event.at,
+            marks: &self.options.decode.marks,
+        };
+        reply::forget_rest(&proposal, rest)
     }
 
     fn settings(&self, tenant: &str) -> Settings<'_> {

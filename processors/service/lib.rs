@@ -4,6 +4,7 @@
 pub mod compact;
 pub mod ingest;
 pub mod recall;
+pub mod retain;
 
 // The shards of this process, and the threads around them.
 pub mod ownership;

@@ -443,12 +443,12 @@ impl Recall {
     ) -> Result<(Answer, ask::ShardState), Reject> {
         match &request.ask {
             RequestKind::Recall(recall) => self.recall(now, shard, request, recall, left_ms),
-            RequestKind::List(list) => self.list(shard, &request.key, list),
+            RequestKind::List(list) => self.list(now, shard, &request.key, list),
             RequestKind::Get { memory, history } => {
-                self.get(shard, &request.key, *memory, *history)
+                self.get(now, shard, &request.key, *memory, *history)
             }
-            RequestKind::Explain(explain) => self.explain(shard, &request.key, explain),
-            RequestKind::Stats => self.stats(shard, &request.key),
+            RequestKind::Explain(explain) => self.explain(now, shard, &request.key, explain),
+            RequestKind::Stats => self.stats(now, shard, &request.key),
         }
     }
 

@@ -13,6 +13,7 @@ on_both_brokers! {
     forgetting_one_memory
     forgetting_a_session
     forgetting_by_query
+    a_query_that_means_more_than_the_limit_goes_on_until_nothing_is_left
     forgetting_everything
     forgotten_bytes_leave_the_disk_within_the_time
     links_to_a_forgotten_memory_are_removed
@@ -50,7 +51,7 @@ fn assert_nowhere(user: &User<'_>, word: &str, events: &[Value]) {
 }
 
 /// True if a file of the shards contains the word, or the index a term of the user with it.
-fn is_on_disk(dir: &Path, user: &UserKey, word: &str) -> bool {
+pub(super) fn is_on_disk(dir: &Path, user: &UserKey, word: &str) -> bool {
     files_below(dir).iter().any(|file| {
         // A file may go while it is looked for.
         let is_in_file = std::fs::read(file).is_ok_and(|bytes| contains(&bytes, word));
@@ -163,6 +164,28 @@ fn forgetting_by_query(broker: Broker) {
     );
     let nothing = ada.event(json!({"type": "forget", "query": "volcano"}));
     assert_eq!((outcome(&nothing), ada.list().len()), ("forgotten", 1));
+}
+
+fn a_query_that_means_more_than_the_limit_goes_on_until_nothing_is_left(broker: Broker) {
+    let client = Running::shared(broker).client();
+    let ada = client.user("forget-many", "ada");
+    for n in 0..30 {
+        ada.remember(&format!("Quagga number {n} is in the zoo."));
+    }
+    let reply = ada.event(json!({"type": "forget", "query": "quagga"}));
+    let decision = &reply["decisions"][0];
+    assert_eq!((outcome(&reply), &decision["left"]), ("forgotten", &json!(10)), "{reply}");
+    eventually("the rest is erased", || ada.list().is_empty().then_some(()));
+    let receipts = eventually("a receipt of each part", || {
+        let receipts = client.read("erasures").into_iter().map(|record| record.json());
+        let own: Vec<Value> = receipts.filter(|found| found["tenant"] == "forget-many").collect();
+        (own.len() == 2).then_some(own)
+    });
+    let counts = receipts.iter().map(|receipt| (&receipt["count"], &receipt["left"]));
+    assert!(counts.eq([(&json!(20), &json!(10)), (&json!(10), &json!(0))]), "{receipts:#?}");
+    assert_eq!(receipts[1]["continues"]["offset"], reply["offset"], "{}", receipts[1]);
+    let later = ada.remember("Another quagga moves in.");
+    assert_eq!(ada.list()[0]["id"], later);
 }
 
 fn forgetting_everything(broker: Broker) {

@@ -14,8 +14,8 @@ use crate::broker::Record;
 use crate::wire;
 use domain::fault::{Reject, RejectCode};
 use domain::{
-    Action, Event, Forget, MemoryId, MemoryVersion, Position, Remember, Revise, Scope, Time, Turn,
-    Update, UserKey,
+    Action, Event, Forget, MemoryId, MemoryVersion, Position, Remember, Rest, Revise, Scope, Time,
+    Turn, Update, UserKey,
 };
 use serde_json::Value;
 use std::collections::HashSet;
@@ -38,6 +38,7 @@ pub fn read(record: &Record, hop: Option<&Hop>, options: &Options) -> Result<Eve
         body: &body,
         common: &common,
         session: word("session", common.session.clone())?,
+        is_own: options.trust_proposals || headers::is_own(record, options),
         options,
     };
     let metadata =
@@ -59,6 +60,8 @@ struct EventBody<'a> {
     body: &'a Value,
     common: &'a wire::Common,
     session: Option<String>,
+    /// Written by Keepsake itself.
+    is_own: bool,
     options: &'a Options,
 }
 
@@ -132,6 +135,7 @@ fn remember(message: &EventBody<'_>) -> Result<Action, Reject> {
         importance: share("importance", remember.importance)?.unwrap_or(1.0),
         confidence: share("confidence", remember.confidence)?,
         scope,
+        expires_at: remember.expires_at.map(time),
     }))
 }
 
@@ -165,6 +169,11 @@ fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
 /// Decodes a forget event with exactly one target. Two targets could mean "both" or "one within the
 /// other", and a deletion cannot be undone.
 fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
+    if message.is_own
+        && let Some(rest) = rest(message)?
+    {
+        return Ok(Action::Forget(Forget::Rest(rest)));
+    }
     let forget: wire::Forget = fields(message.body)?;
     let query = match forget.query.filter(|query| !query.is_empty()) {
         Some(query) => Some(Forget::Query(content("query", query, message.options)?)),
@@ -187,6 +196,21 @@ fn forget(message: &EventBody<'_>) -> Result<Action, Reject> {
             "only one of memory, session, query and everything can be forgotten at once",
         )),
     }
+}
+
+/// Decodes the rest of a forget. From others, `memories` is an unknown field.
+fn rest(message: &EventBody<'_>) -> Result<Option<Rest>, Reject> {
+    let wire::Rest { memories, left, continues } = fields(message.body)?;
+    let (Some(memories), Some(first)) = (memories, continues) else { return Ok(None) };
+    Ok(Some(Rest {
+        continues: Position {
+            topic: first.topic.into(),
+            partition: first.partition,
+            offset: first.offset,
+        },
+        memories: memories.into_iter().map(memory).collect(),
+        left: left.unwrap_or(0),
+    }))
 }
 
 fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
@@ -213,7 +237,8 @@ fn feedback(message: &EventBody<'_>) -> Result<Action, Reject> {
 fn prune(message: &EventBody<'_>) -> Result<Action, Reject> {
     let prune: wire::Prune = fields(message.body)?;
     let reason = required("reason", prune.reason)?;
-    Ok(Action::Prune { memories: seen("memories", prune.memories)?, reason })
+    let memories = seen("memories", prune.memories)?;
+    Ok(Action::Prune { memories, reason, erases: prune.erase.unwrap_or(false) })
 }
 
 fn summary(message: &EventBody<'_>) -> Result<Action, Reject> {

@@ -207,6 +207,7 @@ fn every_event_becomes_its_action() {
             Forget::Session(_) => "session",
             Forget::Query(_) => "query",
             Forget::Everything => "everything",
+            Forget::Rest(_) => "only in Keepsake's own events",
         };
         assert_eq!(name, expected);
     }
@@ -312,6 +313,24 @@ fn keepsakes_own_records_need_no_signature_of_the_tenant() {
     let refused = event(&unsigned, &options).outcome.expect_err("no signature");
     assert_eq!(refused.code, RejectCode::Forbidden);
     assert!(event(&marked(unsigned), &options).outcome.is_ok());
+}
+
+#[test]
+fn the_rest_of_a_forget_is_read_only_from_keepsakes_own_records() {
+    let rest = json!({
+        "type": "forget", "user": "zoe", "query": "cat", "memories": [MEMORY], "left": 3,
+        "continues": {"topic": "keepsake.events", "partition": 2, "offset": 7},
+    });
+    let unsigned = record(rest.to_string(), &[]);
+    let theirs = decoded(&unsigned).expect("a good event").action;
+    assert!(matches!(theirs, Action::Forget(Forget::Query(_))), "unknown fields: {theirs:?}");
+    match decoded(&marked(unsigned)).expect("a good event").action {
+        Action::Forget(Forget::Rest(rest)) => assert_eq!(
+            (rest.memories.len(), rest.left, rest.continues.partition, rest.continues.offset),
+            (1, 3, 2, 7)
+        ),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Builds the events that Keepsake writes to itself: the proposals of the compaction worker, and
-//! the feedback about returned memories.
+//! Builds the events that Keepsake writes to itself: the proposals of the compaction worker, the rest
+//! of a `forget`, and the feedback about returned memories.
 //!
 //! They pass through the events topic like any client's events, so a replay repeats them and the
 //! ingest processor stays the only writer of a shard. Each is signed for its partition.
@@ -8,7 +8,7 @@ use super::{JSON, json, view};
 use crate::broker::OutgoingRecord;
 use crate::wire;
 use domain::{
-    MARK, MemoryId, MemoryVersion, Revise, Signal, SignedParts, SigningKey, Time, UserKey,
+    MARK, MemoryId, MemoryVersion, Rest, Revise, Signal, SignedParts, SigningKey, Time, UserKey,
 };
 
 /// The common fields of these events. The id is derived from the content, so that an equal second
@@ -37,6 +37,21 @@ pub fn proposal_prune(
     published(proposal, &event)
 }
 
+/// A prune that erases. A program that does not know the field archives the memories instead.
+pub fn proposal_erase(
+    proposal: &Proposal<'_>,
+    memories: &[MemoryVersion],
+    reason: &str,
+) -> OutgoingRecord {
+    let event = wire::OwnEvent {
+        memories: Some(wire::Listing::Seen(view::seen(memories))),
+        reason: Some(reason),
+        erase: true,
+        ..common("prune", proposal)
+    };
+    published(proposal, &event)
+}
+
 pub fn proposal_summary(
     proposal: &Proposal<'_>,
     session: &str,
@@ -59,6 +74,17 @@ pub fn proposal_revise(proposal: &Proposal<'_>, revise: &Revise) -> OutgoingReco
         probability: Some(revise.probability),
         reason: Some(&revise.reason),
         ..common("revise", proposal)
+    };
+    published(proposal, &event)
+}
+
+/// A part of the rest of a `forget`. The id is that of the part.
+pub fn forget_rest(proposal: &Proposal<'_>, rest: &Rest) -> OutgoingRecord {
+    let event = wire::OwnEvent {
+        memories: Some(wire::Listing::Ids(view::ids(&rest.memories))),
+        left: Some(rest.left),
+        continues: Some(view::event_position(&rest.continues, None)),
+        ..common("forget", proposal)
     };
     published(proposal, &event)
 }

@@ -45,6 +45,7 @@ fn a_memory() -> Memory {
         created_at: Time(1_767_323_045_678),
         valid_from: Time(1_767_323_045_000),
         valid_to: Some(Time(1_767_323_999_000)),
+        expires_at: None,
         source: position(),
         event_id: Some("chat-17-42".into()),
         metadata: Metadata::from([("channel".into(), "web".into())]),
@@ -409,6 +410,13 @@ fn proposals_carry_a_valid_signature_and_their_id() {
         (
             proposal_prune(&proposal, &seen, "faded"),
             json!({"type": "prune", "memories": [{"id": id, "version": 4}], "reason": "faded"}),
+        ),
+        (
+            proposal_erase(&proposal, &seen, "expired"),
+            json!({
+                "type": "prune", "memories": [{"id": id, "version": 4}], "erase": true,
+                "reason": "expired"
+            }),
         ),
         (
             proposal_summary(&proposal, "s-17", "Moved.", &seen),

@@ -54,6 +54,7 @@ pub fn erasure<'a>(erasure: &'a Erasure, places: &'a [wire::Place]) -> wire::Era
     wire::Erasure {
         name: "erasure",
         event: event_position(&erasure.event, erasure.event_id.as_deref()),
+        continues: erasure.continues.as_ref().map(|first| event_position(first, None)),
         tenant: erasure.key.tenant(),
         user: erasure.key.user(),
         target: erasure.target.as_str(),
@@ -109,6 +110,7 @@ pub fn memory(memory: &Memory) -> wire::Memory<'_> {
         created_at: moment(memory.created_at),
         valid_from: moment(memory.valid_from),
         valid_to: memory.valid_to.map(moment),
+        expires_at: memory.expires_at.map(moment),
         session: memory.session.as_deref(),
         speaker: memory.speaker.as_deref(),
         source: source(memory),
@@ -234,7 +236,7 @@ fn surprise(surprise: &Surprise) -> wire::Surprise<'_> {
     }
 }
 
-fn event_position<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPosition<'a> {
+pub fn event_position<'a>(event: &'a Position, id: Option<&'a str>) -> wire::EventPosition<'a> {
     wire::EventPosition {
         topic: &event.topic,
         partition: event.partition,

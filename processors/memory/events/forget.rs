@@ -1,4 +1,8 @@
 //! Forgets one memory, a session, the memories that a query means, or everything of a user.
+//!
+//! A query erases a limited number of memories in its own event, and the rest in events that Keepsake
+//! writes to itself. These name the memories: what is said after the `forget` is none of them, and
+//! they end when the list does.
 
 use crate::context::Context;
 use crate::erase::{erase, put_changed};
@@ -9,13 +13,18 @@ use crate::staged::Staged;
 use crate::{straggler, tenant};
 use domain::fault::Result;
 use domain::{
-    Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome, Salt, Target, Vector,
+    Decision, ErasedText, Erasure, Forget, Memory, MemoryId, Outcome, Position, Rest, Salt, Target,
+    Vector,
 };
 use std::collections::BTreeSet;
 use text::Words;
 
 /// Memories compared with a query by meaning: as many as a profile lets a user have.
 const NEAR_MAX: usize = 10_000;
+
+/// Memories that one event of the rest erases: about 10 KB of ids. Each event reads all memories of
+/// the user, so few large ones are cheaper than many small ones.
+const REST_TOGETHER: usize = 256;
 
 pub fn forget(
     cx: &Context<'_>,
@@ -43,7 +52,7 @@ pub fn forget(
         }
     }
     let mut doomed = Vec::new();
-    let mut left = 0;
+    let mut rest = Vec::new();
     match forget {
         Forget::Memory(id) => doomed.extend(staged.memory(key, *id)?),
         Forget::Session(session) => {
@@ -53,10 +62,20 @@ pub fn forget(
             handled.forgotten.push(Forgotten::OfSession(key.clone(), session.clone()));
         }
         Forget::Query(query) => {
-            (doomed, left) = meant(cx, staged, &mut handled, query, vector)?;
+            (doomed, rest) = meant(cx, staged, &mut handled, query, vector)?;
         }
         Forget::Everything => doomed = all_where(cx, staged, |_| true)?,
+        Forget::Rest(part) => {
+            for id in &part.memories {
+                doomed.extend(staged.memory(key, *id)?);
+            }
+        }
     }
+    handled.rest = in_parts(cx.source(), &rest);
+    let left = match forget {
+        Forget::Rest(part) => part.left,
+        _ => rest.len(),
+    };
     let mut erased = erase(cx, staged, &mut handled, key, doomed)?;
     erased.extend(erase(cx, staged, &mut handled, &key.tenant_key(), of_tenant)?);
     let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
@@ -66,15 +85,22 @@ pub fn forget(
     }
     let reason = match ids.len() {
         0 => "there was nothing to forget".to_owned(),
-        1 => "one memory is gone".to_owned(),
+        1 if left == 0 => "one memory is gone".to_owned(),
         many if left == 0 => format!("{many} memories are gone"),
-        many => format!(
-            "{many} memories are gone, which is the limit, and {left} more are meant: \
-             send it again"
-        ),
+        many => format!("{many} memories are gone, {left} more are being forgotten"),
+    };
+    let first = match forget {
+        Forget::Rest(part) => Some(&part.continues),
+        _ => None,
+    };
+    let reason = match first {
+        Some(Position { partition, offset, .. }) => {
+            format!("goes on with offset {offset} of partition {partition}: {reason}")
+        }
+        None => reason,
     };
     straggler::remember(cx, staged, forget, &erased)?;
-    let salt = salt(cx);
+    let salt = salt(cx, first.unwrap_or(cx.source()));
     handled.erasure = Some(receipt(cx, forget, &salt, &erased, left));
     handled.decide(Decision {
         salt: Some(salt),
@@ -86,10 +112,19 @@ pub fn forget(
     Ok(handled)
 }
 
-/// Derives the salt of the receipt from the service's key and the place of the event, so that the
-/// same `forget` has the same receipt however often it is applied.
-fn salt(cx: &Context<'_>) -> Salt {
-    let source = cx.source();
+/// Splits the memories that follow over as many events as needed.
+fn in_parts(continues: &Position, memories: &[MemoryId]) -> Vec<Rest> {
+    let mut left = memories.len();
+    let parts = memories.chunks(REST_TOGETHER).map(|part| {
+        left -= part.len();
+        Rest { continues: continues.clone(), memories: part.to_vec(), left }
+    });
+    parts.collect()
+}
+
+/// Derives the salt of the receipt from the service's key and the place of the sender's event, so that
+/// the same `forget` has the same receipt however often it is applied, and all its parts one salt.
+fn salt(cx: &Context<'_>, source: &Position) -> Salt {
     let place = [source.partition.to_string(), source.offset.to_string()];
     Salt::of(cx.settings.marks.secret_digest(&["salt", &source.topic, &place[0], &place[1]]))
 }
@@ -110,10 +145,14 @@ fn receipt(
         key: cx.key().clone(),
         event: cx.source().clone(),
         event_id: cx.event.id.clone(),
+        continues: match forget {
+            Forget::Rest(part) => Some(part.continues.clone()),
+            _ => None,
+        },
         target: match forget {
             Forget::Memory(_) => Target::Memory,
             Forget::Session(_) => Target::Session,
-            Forget::Query(_) => Target::Query,
+            Forget::Query(_) | Forget::Rest(_) => Target::Query,
             Forget::Everything => Target::Everything,
         },
         count: erased.len(),
@@ -139,15 +178,15 @@ fn all_where(
 }
 
 /// Finds the memories that a query means: with all its words, or nearly its meaning. Rather one too
-/// few than one too many. The limit protects against a query that means more than its sender
-/// expects; the decision gives the number that is left.
+/// few than one too many. The limit bounds the work of one event. Returns the memories to erase now,
+/// and the ids of those that follow.
 fn meant(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
     handled: &mut Handled,
     query: &str,
     vector: Option<&Vector>,
-) -> Result<(Vec<Memory>, usize)> {
+) -> Result<(Vec<Memory>, Vec<MemoryId>)> {
     let key = cx.key();
     let spread = cx.settings.spread;
     let meaning = Meaning { words: Words::of(query), vector: vector.cloned(), spread };
@@ -162,7 +201,7 @@ fn meant(
     };
     let mut meant = Vec::new();
     let mut beside = Vec::new();
-    let mut left = 0;
+    let mut rest = Vec::new();
     staged.memories(key, &mut |mut memory| {
         // A memory made of others, as an episode, also quotes them in its metadata.
         let quotes = || {
@@ -173,7 +212,7 @@ fn meant(
             if meant.len() < cx.settings.forget_query_max {
                 meant.push(memory);
             } else {
-                left += 1;
+                rest.push(memory.id);
             }
         } else if memory.around.forget(|neighbour| {
             meaning.has_words_in(&neighbour.words) || meaning.is_near(&neighbour.vector)
@@ -189,5 +228,5 @@ fn meant(
         meaning.has_words_in(&said.content) || meaning.is_near(&said.vector)
     })?;
     handled.forgotten.push(Forgotten::Meant(key.clone(), meaning));
-    Ok((meant, left))
+    Ok((meant, rest))
 }

@@ -1,6 +1,7 @@
-//! Archives memories that the compaction worker proposes to archive, if they are as it saw them.
+//! Archives or erases memories as the compaction worker proposes, if they are as it saw them.
 
 use crate::context::Context;
+use crate::erase::erase_outlived;
 use crate::handled::Handled;
 use crate::reads::Reads;
 use crate::staged::Staged;
@@ -31,16 +32,44 @@ pub fn prune(
     Ok(handled)
 }
 
+/// Erases memories whose time is over, archived or not.
+pub fn erase(
+    cx: &Context<'_>,
+    staged: &mut Staged<'_>,
+    seen: &[MemoryVersion],
+    reason: &str,
+) -> Result<Handled> {
+    let mut handled = Handled::default();
+    let doomed = as_seen(cx, staged, seen)?;
+    let count = doomed.len();
+    // With them go the summaries that quote them.
+    let erased = erase_outlived(cx, staged, &mut handled, cx.key(), doomed)?;
+    let ids: Vec<MemoryId> = erased.iter().map(|memory| memory.id).collect();
+    let outcome = if count == 0 { Outcome::Outdated } else { Outcome::Pruned };
+    handled.decide(Decision {
+        memory: ids.first().copied(),
+        related: ids,
+        ..cx.decision(outcome, format!("{reason}: {count} of {} erased", seen.len()))
+    });
+    Ok(handled)
+}
+
 /// The active memories whose versions are still those that a proposal saw.
 pub fn unchanged(
     cx: &Context<'_>,
     staged: &Staged<'_>,
     seen: &[MemoryVersion],
 ) -> Result<Vec<Memory>> {
-    let mut unchanged = Vec::new();
+    let mut unchanged = as_seen(cx, staged, seen)?;
+    unchanged.retain(|memory| !memory.archived);
+    Ok(unchanged)
+}
+
+fn as_seen(cx: &Context<'_>, staged: &Staged<'_>, seen: &[MemoryVersion]) -> Result<Vec<Memory>> {
+    let mut found = Vec::new();
     for one in seen {
         let memory = staged.memory(cx.key(), one.id)?;
-        unchanged.extend(memory.filter(|memory| memory.version == one.version && !memory.archived));
+        found.extend(memory.filter(|memory| memory.version == one.version));
     }
-    Ok(unchanged)
+    Ok(found)
 }

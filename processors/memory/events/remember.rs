@@ -14,6 +14,8 @@ use domain::fault::Result;
 use domain::{Decision, Memory, MemoryId, Outcome, Remember, Scope, Update, Vector};
 use text::split::Candidate;
 
+const EXPIRED_BEFORE: &str = "expires_at is not later than the event itself: nothing is kept";
+
 pub fn remember(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,
@@ -38,6 +40,11 @@ pub fn remember(
         handled.decide(cx.decision(Outcome::Refused, why));
         return Ok(handled);
     }
+    // Judged once, like the category. The event's own time counts: the sender's clock gave both.
+    if !is_judged && asked.expires_at.is_some_and(|end| end <= cx.event.at) {
+        handled.decide(cx.decision(Outcome::Refused, EXPIRED_BEFORE));
+        return Ok(handled);
+    }
     // Order matters: before the event goes to the other partitions, which all have to keep it then.
     if asked.scope == Scope::Tenant
         && !is_judged
@@ -50,7 +57,8 @@ pub fn remember(
         return Ok(handled);
     }
     let mut wish = cx.rules.policy.remember(cx, staged, Asked { asked, candidate, vector })?;
-    if let Some(same) = wish.same.take() {
+    let is_lasting = asked.expires_at.is_none();
+    if let Some(same) = wish.same.take().filter(|_| is_lasting) {
         let decision = merge(cx, staged, asked, same, vector)?;
         handled.decide(decision);
         return Ok(handled);
@@ -59,6 +67,7 @@ pub fn remember(
         scope: asked.scope,
         importance: asked.importance,
         confidence: asked.confidence.unwrap_or(wish.confidence),
+        expires_at: asked.expires_at,
         reason: "asked to remember".into(),
         ..cx.memory(0, &asked.content, wish.kind)
     };
@@ -72,8 +81,9 @@ pub fn remember(
         memory: Some(memory.id),
         ..cx.decision(Outcome::Kept, "asked to remember")
     };
-    // A memory of a session or of the tenant replaces none of the user's.
-    let links = if asked.scope == Scope::User { wish.links } else { Links::default() };
+    // A memory of a session or of the tenant replaces none of the user's, nor does one that expires.
+    let may_link = asked.scope == Scope::User && is_lasting;
+    let links = if may_link { wish.links } else { Links::default() };
     if links.replaced.iter().any(|old| slots::closes(memory.valid_from, &memory.content, old)) {
         decision.outcome = Outcome::Superseded;
     }

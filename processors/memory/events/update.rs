@@ -88,7 +88,7 @@ fn change_content(
     memory.history.push(Revision { content: old, until: cx.event.at });
     let surplus = memory.history.len().saturating_sub(cx.settings.history_max);
     memory.history.drain(..surplus);
-    if memory.scope == Scope::User {
+    if memory.scope == Scope::User && !memory.stands_alone() {
         slots::hold(staged, memory, &split::slots(content));
     }
     Ok(())

@@ -85,6 +85,7 @@ fn is_comparable(cx: &Context<'_>, memory: &Memory, turn: &Turn) -> bool {
         && memory.source != *cx.source()
         && memory.valid_to.is_none()
         && memory.covers.is_empty()
+        && !memory.stands_alone()
         && memory.conflicts_with.len() < OPPOSED_MAX
 }
 

@@ -211,6 +211,7 @@ fn is_open(cx: &Context<'_>, memory: &Memory) -> bool {
         && memory.valid_from <= cx.event.at
         && memory.covers.is_empty()
         && !memory.archived
+        && !memory.stands_alone()
 }
 
 /// The mean vector of a person's memories, which mostly encodes the person's name. With it

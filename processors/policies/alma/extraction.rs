@@ -68,8 +68,9 @@ pub fn extract(
 
 /// Returns the waiting messages of this conversation, oldest first, and the active memories.
 fn waiting_and_known(cx: &Context<'_>, staged: &Staged<'_>) -> Result<(Vec<Memory>, Vec<Memory>)> {
-    let (archived, known): (Vec<Memory>, Vec<Memory>) =
+    let (archived, mut known): (Vec<Memory>, Vec<Memory>) =
         memories_and_archive(cx, staged)?.into_iter().partition(|memory| memory.archived);
+    known.retain(|memory| !memory.stands_alone());
     let mut waiting = archived;
     waiting.retain(|memory| memory.reason == WAITS && memory.session.as_deref() == cx.session());
     Ok((waiting, known))

@@ -52,7 +52,7 @@ pub fn judge(
     } else {
         NEIGHBOURS
     };
-    let near = cx.nearest(staged, vector, neighbours)?;
+    let near = cx.nearest_lasting(staged, vector, neighbours)?;
     let mut links = Links {
         slots: candidate.slots.clone(),
         replaced: slots::replaced(staged, cx.key(), &candidate.slots)?,
@@ -199,6 +199,7 @@ fn same(
         let may_be_same = is_echo || memory.role == turn.role && memory.speaker == turn.speaker;
         if may_be_same
             && memory.valid_to.is_none()
+            && !memory.stands_alone()
             && statement.is_same(&memory.content, merge.overlap)
         {
             return Ok(Some(Same { memory, cosine }));

@@ -27,6 +27,7 @@ pub fn memory(number: u32, content: &str) -> Memory {
         created_at: Time(0),
         valid_from: Time(0),
         valid_to: None,
+        expires_at: None,
         source,
         event_id: None,
         metadata: Metadata::new(),

@@ -42,6 +42,7 @@ pub fn memory(number: u32, kind: &str, content: &str) -> Memory {
         created_at: at,
         valid_from: at,
         valid_to: None,
+        expires_at: None,
         source,
         event_id: None,
         metadata: Metadata::new(),

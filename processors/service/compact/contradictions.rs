@@ -187,6 +187,7 @@ fn is_statement(memory: &Memory) -> bool {
     !memory.archived
         && memory.valid_to.is_none()
         && memory.covers.is_empty()
+        && !memory.stands_alone()
         && memory.scope == Scope::User
 }
 

@@ -1,12 +1,14 @@
-//! Plans what to prune and what to summarise, from a snapshot of one user's memories. Pure.
+//! Plans what to erase, to prune and to summarise, from a snapshot of one user's memories. Pure.
 //!
-//! 1. Prune every memory that is old enough and has faded below the profile's strength.
-//! 2. Of the others, prune the weakest beyond the profile's number of memories.
-//! 3. Summarise each session that has been idle long enough, from its memories that hold and are
-//!    not pruned in this round.
+//! 1. Erase every memory that has expired, or is older than its kind and its tenant allow.
+//! 2. Prune every other memory that is old enough and has faded below the profile's strength.
+//! 3. Of the rest, prune the weakest beyond the profile's number of memories.
+//! 4. Summarise each session that has been idle long enough, from its memories that hold and are
+//!    neither erased nor pruned in this round.
 
 use crate::compact::summarizer::{ExtractiveSummarizer, SessionTurn};
 use crate::profile::Profile;
+use crate::retain;
 use domain::{Memory, MemoryId, MemoryVersion, Revise, Time, Vector};
 use memory::Session;
 use policies::rank;
@@ -28,6 +30,7 @@ pub struct Snapshot {
 /// The proposals for one user.
 #[derive(Default)]
 pub struct Plan {
+    pub erasures: Vec<PlannedPrune>,
     pub prunes: Vec<PlannedPrune>,
     pub summaries: Vec<PlannedSummary>,
     pub revisions: Vec<Revise>,
@@ -44,17 +47,40 @@ pub struct PlannedSummary {
     pub covers: Vec<MemoryVersion>,
 }
 
-/// Plans prunes and summaries. Revisions come from a model and are added by the caller.
-pub fn plan(snapshot: &Snapshot, profile: &Profile, now: Time) -> Plan {
-    let prunes = prunes(snapshot, profile, now);
-    // A summary of a memory that is pruned in the same round would be outdated before ingest
-    // applies it.
-    let going: BTreeSet<MemoryId> =
-        prunes.iter().flat_map(|prune| prune.memories.iter().map(|seen| seen.id)).collect();
+/// Plans the erasure of memories whose time is over. The reason names the rule.
+pub fn erasures(snapshot: &Snapshot, rules: &retain::Rules, now: Time) -> Vec<PlannedPrune> {
+    let mut by_reason: BTreeMap<String, Vec<MemoryVersion>> = BTreeMap::new();
+    for memory in &snapshot.memories {
+        let reason = match memory.is_expired(now) {
+            true => Some("its expires_at is over".to_owned()),
+            false => rules.outlived(memory, now).map(|rule| rule.to_string()),
+        };
+        if let Some(reason) = reason {
+            by_reason.entry(reason).or_default().push(seen(memory));
+        }
+    }
+    by_reason.iter().flat_map(|(reason, memories)| in_parts(memories, reason)).collect()
+}
+
+/// Plans prunes and summaries beside the erasures. Revisions come from a model and are added by the
+/// caller.
+pub fn plan(
+    snapshot: &Snapshot,
+    erasures: Vec<PlannedPrune>,
+    profile: &Profile,
+    now: Time,
+) -> Plan {
+    let ids = |planned: &[PlannedPrune]| -> BTreeSet<MemoryId> {
+        planned.iter().flat_map(|one| one.memories.iter().map(|seen| seen.id)).collect()
+    };
+    let mut going = ids(&erasures);
+    let prunes = prunes(snapshot, &going, profile, now);
+    // A summary of a memory that goes in the same round would be outdated before ingest applies it.
+    going.extend(ids(&prunes));
     let summaries = ended_sessions(snapshot, profile, now)
         .filter_map(|session| summary(snapshot, &going, session, profile))
         .collect();
-    Plan { prunes, summaries, revisions: Vec::new() }
+    Plan { erasures, prunes, summaries, revisions: Vec::new() }
 }
 
 /// The id and the version of a memory. Ingest skips a proposal whose versions are outdated.
@@ -62,11 +88,17 @@ pub fn seen(memory: &Memory) -> MemoryVersion {
     MemoryVersion { id: memory.id, version: memory.version }
 }
 
-fn prunes(snapshot: &Snapshot, profile: &Profile, now: Time) -> Vec<PlannedPrune> {
+fn prunes(
+    snapshot: &Snapshot,
+    going: &BTreeSet<MemoryId>,
+    profile: &Profile,
+    now: Time,
+) -> Vec<PlannedPrune> {
     let limits = &profile.prune;
     let mut kept: Vec<(f32, &Memory)> = Vec::new();
     let mut faded = Vec::new();
-    for memory in snapshot.memories.iter().filter(|memory| !memory.archived) {
+    let active = snapshot.memories.iter().filter(|memory| !memory.archived);
+    for memory in active.filter(|memory| !going.contains(&memory.id)) {
         let strength = rank::strength(memory, &profile.fade, now);
         if now.days_since(memory.created_at) >= limits.age_days && strength < limits.strength {
             faded.push(seen(memory));
@@ -125,7 +157,10 @@ fn summary(
         .iter()
         .filter(|memory| is_of(memory, session) && memory.kind.as_str() != SUMMARY)
         .filter(|memory| {
-            !memory.archived && memory.valid_to.is_none() && !going.contains(&memory.id)
+            !memory.archived
+                && memory.valid_to.is_none()
+                && !memory.stands_alone()
+                && !going.contains(&memory.id)
         })
         .collect();
     let is_covered = snapshot.memories.iter().any(|summary| {

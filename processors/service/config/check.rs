@@ -87,6 +87,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         }
     }
     config.auth.keys()?;
+    config.retain.rules()?;
     if config.auth.age_ms_max < 1 {
         return Err("auth.age_ms_max: must be at least 1".into());
     }

@@ -2,7 +2,7 @@
 //! option needs a field here, and a line with its unit and its reason there.
 
 use super::layers::{leaves, put};
-use crate::quota;
+use crate::{quota, retain};
 use domain::{KEY_BYTES_MIN, SigningKey, TenantKeys};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -338,6 +338,65 @@ pub struct Compact {
     pub every_ms: u64,
     pub users_max: usize,
     pub proposals_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retain {
+    pub days: f64,
+    /// Nested, because TOML reads a kind with a dot in its name as a table in a table.
+    pub kinds: Table,
+    pub tenants: Table,
+}
+
+impl Retain {
+    /// Returns how long memories are kept, or what is wrong with an option.
+    pub fn rules(&self) -> Result<retain::Rules, String> {
+        let mut rules = retain::Rules::default();
+        rules.standard.days = days("retain.days", &Value::Float(self.days))?;
+        for (kind, value) in leaves(&self.kinds) {
+            let days = days(&format!("retain.kinds.{kind}"), &value)?;
+            rules.standard.kinds.insert(kind, days);
+        }
+        for (path, value) in leaves(&self.tenants) {
+            let days = days(&format!("retain.tenants.{path}"), &value)?;
+            match (path.split_once(".kinds."), path.strip_suffix(".days")) {
+                (Some((tenant, kind)), _) => {
+                    let own = rules.by_tenant.entry(tenant.to_owned()).or_default();
+                    own.kinds.insert(kind.to_owned(), days);
+                }
+                (None, Some(tenant)) => {
+                    rules.by_tenant.entry(tenant.to_owned()).or_default().days = days;
+                }
+                (None, None) => {
+                    return Err(format!(
+                        "retain.tenants.{path}: is no rule; write [retain.tenants.NAME] with days, \
+                         or [retain.tenants.NAME.kinds] with KIND = days"
+                    ));
+                }
+            }
+        }
+        Ok(rules)
+    }
+}
+
+/// Reads a number of days: 0, or at least an hour.
+fn days(option: &str, value: &Value) -> Result<f64, String> {
+    let days = match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    match days {
+        Some(0.0) => Ok(0.0),
+        Some(days) if days.is_finite() && days >= retain::DAYS_MIN => Ok(days),
+        _ => Err(format!(
+            "{option}: must be 0 for no limit, or at least {:.3} days, an hour: what is older is \
+             erased, and nothing brings it back",
+            retain::DAYS_MIN
+        )),
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

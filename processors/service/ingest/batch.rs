@@ -21,7 +21,7 @@ pub struct Batch<'a> {
     unexplained: HashSet<usize>,
     forgotten: Vec<Forgotten>,
     erasures: Vec<Erasure>,
-    /// Dead letters and forwarded copies. `Ingest::outputs` adds decisions and states at the end.
+    /// Dead letters, forwarded copies, and the rest of a `forget`. `Ingest::outputs` adds decisions and states at the end.
     pub outputs: Vec<OutgoingRecord>,
     /// Bytes of the forwarded copies in `outputs`. An event that changes a tenant's memories is
     /// copied to every partition.

@@ -57,6 +57,12 @@ pub fn places(config: &Config) -> Vec<Place> {
         place(topics.recalls(), Some(2 * REQUESTS_MS), "requests that quote the erased texts"),
         place(topics.replies(), Some(2 * REQUESTS_MS), "replies that quote the erased texts"),
         place(
+            "logs, and the memory of running processes".into(),
+            None,
+            "log lines of faults, which name users and quote up to 200 characters of a refused \
+             record, and vectors of recently encoded texts, until the process ends",
+        ),
+        place(
             "backups, mirrors and reply topics of applications".into(),
             None,
             "outside of Keepsake, which neither knows nor reaches them",

@@ -272,7 +272,9 @@ impl Undecided {
                 Command::Forget { forget, vector }
             }
             Action::Feedback { memories, signal } => Command::Feedback { memories, signal },
-            Action::Prune { memories, reason } => Command::Prune { memories, reason },
+            Action::Prune { memories, reason, erases } => {
+                Command::Prune { memories, reason, erases }
+            }
             Action::Summary { content, covers } => {
                 Command::Summary { content, vector: next(), covers }
             }

@@ -423,20 +423,44 @@ fn law_forgotten_stays_forgotten_in_the_neighbours_of_memories() {
     check(&by("session", "s"), "Bergen", 0);
 }
 
+/// What is said between the `forget` and its continuation is not meant, and a part that is written
+/// twice is applied once.
 #[test]
-fn a_forget_reports_how_many_memories_are_left() {
+fn a_forget_over_the_limit_goes_on_by_itself_until_nothing_is_left() {
     let mut bench = Bench::of(&[("limits.forget_query_max", "3")]);
-    let kept: Vec<Value> =
-        (0..8).map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")})).collect();
+    let kept: Vec<Value> = (0..300)
+        .map(|n| json!({"type": "remember", "user": "ada", "content": format!("Zanzibar, day {n}.")}))
+        .collect();
     bench.outcomes(&kept);
-    let mut left = Vec::new();
-    for _ in 0..4 {
-        let record = bench.record(&json!({"type": "forget", "user": "ada", "query": "zanzibar"}));
-        let decision = bench.step(vec![record]).1.pop().expect("a forget is decided");
-        left.push((decision.related.len(), decision.left));
+    let record = bench.record(&json!({"type": "forget", "user": "ada", "query": "zanzibar"}));
+    let (outputs, mut decisions) = bench.step(vec![record]);
+    let first = decisions.pop().expect("a forget is decided");
+    assert_eq!((first.related.len(), first.left), (3, Some(297)));
+    assert_eq!(first.reason, "3 memories are gone, 297 more are being forgotten");
+    bench.outcomes(&[json!({"type": "remember", "user": "ada", "content": "Zanzibar again."})]);
+    let rest: Vec<_> = outputs.into_iter().filter(|out| out.topic == "keepsake.events").collect();
+    let mut parts = Vec::new();
+    for decision in bench.settle([rest.clone(), rest].concat()) {
+        parts.push((decision.outcome.as_str(), decision.related.len(), decision.left));
+        assert!(decision.salt.is_none() || decision.salt == first.salt, "one salt for all parts");
     }
-    assert_eq!(left, [(3, Some(5)), (3, Some(2)), (2, Some(0)), (0, Some(0))]);
-    assert!(bench.memories("ada").is_empty());
+    let [one, two] = [("forgotten", 256, Some(41)), ("forgotten", 41, Some(0))];
+    assert_eq!(parts.iter().filter(|part| **part == one).count(), 1, "{parts:?}");
+    assert_eq!(parts.iter().filter(|part| **part == two).count(), 1, "{parts:?}");
+    assert_eq!(parts.iter().filter(|part| part.0 == "duplicate").count(), 2, "{parts:?}");
+    assert_eq!(bench.memories("ada").len(), 1, "what was said after the forget stays");
+}
+
+/// The list of memories is Keepsake's own: from a sender it is an unknown field.
+#[test]
+fn nobody_else_may_write_the_rest_of_a_forget() {
+    let mut bench = Bench::new();
+    bench.outcomes(&[remember("the key is under the mat")]);
+    let id = bench.memories("ada")[0].id.to_string();
+    let forged = json!({"type": "forget", "user": "ada", "memories": [id], "left": 0,
+        "continues": {"topic": "keepsake.events", "partition": 0, "offset": 0}});
+    assert_eq!(bench.outcomes(&[forged]), [""; 0], "a dead letter");
+    assert_eq!(bench.memories("ada").len(), 1);
 }
 
 #[test]

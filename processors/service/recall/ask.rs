@@ -93,6 +93,7 @@ impl Recall {
                 .filter(|_| profile.retrieval.first_person)
                 .map_or(&question, |named| &named.in_first_person);
             let sought = self.sought(&question, as_said, &profile).map_err(broken)?;
+            let sought = PreparedQuestion { at: asked.as_of.unwrap_or(now.events), ..sought };
             let QueryHits { hits, information, seen: state } = self
                 .collect(shard, &request.key, asked, &profile, &sought, left_ms)
                 .map_err(broken)?;
@@ -170,6 +171,7 @@ impl Recall {
             word_vectors,
             spread: self.spread,
             terms_max,
+            at: Time::default(),
         })
     }
 
@@ -199,7 +201,13 @@ impl Recall {
                 collected.seen.partial = true;
                 break;
             }
-            let (hits, information) = find_hits(shard, key, profile, sought, limit)?;
+            let is_expired = |hit: &Hit| hit.memory.is_expired(sought.at);
+            let (mut hits, information) = find_hits(shard, key, profile, sought, limit)?;
+            if hits.iter().any(is_expired) {
+                // Until they are erased, they take the places of others.
+                (hits, _) = find_hits(shard, key, profile, sought, FILTERED_CANDIDATES)?;
+                hits.retain(|hit| !is_expired(hit));
+            }
             collected.hits.extend(hits);
             collected.information = collected.information.max(information);
         }
@@ -221,14 +229,16 @@ impl Recall {
     }
 
     /// Lists memories, newest first, one page at a time.
-    pub(super) fn list(&self, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
+    pub(super) fn list(&self, now: Now, shard: &Shard, key: &UserKey, list: &List) -> AnswerResult {
         let _still = shard.view();
         let mut memories = Vec::new();
         for owner in [key.clone(), key.tenant_key()] {
             shard
                 .store
                 .memories(&owner, &mut |memory| {
-                    if is_listed(&memory, key, list) {
+                    // Everything is what is still stored.
+                    let is_over = memory.is_expired(now.events) && !list.everything;
+                    if !is_over && is_listed(&memory, key, list) {
                         memories.push(memory);
                     }
                     true
@@ -247,21 +257,28 @@ impl Recall {
 
     pub(super) fn get(
         &self,
+        now: Now,
         shard: &Shard,
         key: &UserKey,
         id: MemoryId,
         history: bool,
     ) -> AnswerResult {
         let _still = shard.view();
-        let memory = find(shard, key, id)?;
+        let memory = find(now, shard, key, id)?;
         Ok((Answer::Memory { memory, history }, ShardState::of(shard)))
     }
 
-    pub(super) fn explain(&self, shard: &Shard, key: &UserKey, explain: &Explain) -> AnswerResult {
+    pub(super) fn explain(
+        &self,
+        now: Now,
+        shard: &Shard,
+        key: &UserKey,
+        explain: &Explain,
+    ) -> AnswerResult {
         let _still = shard.view();
         let (decisions, memory) = match explain {
             Explain::Memory(id) => {
-                let memory = find(shard, key, *id)?;
+                let memory = find(now, shard, key, *id)?;
                 let mut decisions = shard.decisions_of(key, &memory.source);
                 decisions.retain(|decision| decision.memory == Some(*id));
                 if decisions.is_empty() {
@@ -270,21 +287,28 @@ impl Recall {
                 (decisions, Some(memory))
             }
             Explain::Event(event) => {
-                let decisions = shard.decisions_of(key, event);
+                let mut decisions = shard.decisions_of(key, event);
+                // A decision quotes what was said. The memory may be of the user or of the tenant.
+                let is_over = |id: MemoryId| {
+                    stored(shard, key, id).is_ok_and(|found| {
+                        found.is_some_and(|memory| memory.is_expired(now.events))
+                    })
+                };
+                decisions.retain(|decision| !decision.memory.is_some_and(is_over));
                 let Some(first) = decisions.first() else {
                     return Err(Reject::new(
                         RejectCode::NotFound,
                         "the shard no longer holds this decision: see the decisions topic",
                     ));
                 };
-                let memory = first.memory.and_then(|id| find(shard, key, id).ok());
+                let memory = first.memory.and_then(|id| find(now, shard, key, id).ok());
                 (decisions, memory)
             }
         };
         Ok((Answer::Explained { decisions, memory }, ShardState::of(shard)))
     }
 
-    pub(super) fn stats(&self, shard: &Shard, key: &UserKey) -> AnswerResult {
+    pub(super) fn stats(&self, now: Now, shard: &Shard, key: &UserKey) -> AnswerResult {
         let _still = shard.view();
         let (mut stats, mut importance) = (Stats::default(), 0.0);
         fn count(map: &mut BTreeMap<String, u64>, word: &str) {
@@ -293,6 +317,9 @@ impl Recall {
         shard
             .store
             .memories(key, &mut |memory| {
+                if memory.is_expired(now.events) {
+                    return true;
+                }
                 stats.memories += 1;
                 importance += memory.importance;
                 stats.bytes += memory.content.len() as u64;
@@ -388,13 +415,16 @@ fn is_listed(memory: &Memory, key: &UserKey, list: &List) -> bool {
         && (list.kinds.is_empty() || list.kinds.contains(&memory.kind))
 }
 
-fn find(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
-    let own = shard.store.memory(key, id).map_err(broken)?;
-    let found = match own {
-        Some(memory) => Some(memory),
-        None => shard.store.memory(&key.tenant_key(), id).map_err(broken)?,
-    };
-    found.ok_or_else(|| Reject {
+fn stored(shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Option<Memory>, Fault> {
+    match shard.store.memory(key, id)? {
+        Some(own) => Ok(Some(own)),
+        None => shard.store.memory(&key.tenant_key(), id),
+    }
+}
+
+fn find(now: Now, shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, Reject> {
+    let found = stored(shard, key, id).map_err(broken)?;
+    found.filter(|memory| !memory.is_expired(now.events)).ok_or_else(|| Reject {
         field: Some("memory".into()),
         ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}"))
     })

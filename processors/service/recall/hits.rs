@@ -8,7 +8,7 @@
 
 use crate::profile::Profile;
 use domain::fault::Fault;
-use domain::{CosineScale, Memory, MemoryId, NeighbourTurn, UserKey, Vector};
+use domain::{CosineScale, Memory, MemoryId, NeighbourTurn, Time, UserKey, Vector};
 use foldhash::fast::RandomState;
 use memory::ranking::{Hit, HitScore};
 use memory::reads::StagedVectors;
@@ -29,6 +29,8 @@ pub struct PreparedQuestion {
     pub spread: CosineScale,
     /// The greatest number of different words that are searched.
     pub terms_max: usize,
+    /// The time that the answer is for. A memory that has expired by then is no hit of a recall.
+    pub at: Time,
 }
 
 impl PreparedQuestion {

@@ -253,5 +253,6 @@ pub fn compact(config: &Config) -> compact::Options {
         marks: marks::key(config),
         users_max: config.compact.users_max,
         proposals_max: config.compact.proposals_max,
+        retain: config.retain.rules().expect("the configuration was checked"),
     }
 }

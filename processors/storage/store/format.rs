@@ -3,7 +3,7 @@
 //! value.
 //!
 //! ```text
-//! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4
+//! memory     version │ VectorV1 │ MemoryV1 │ AroundV2 │ RevisionsV3 │ AuthorV4 │ ExpiryV5
 //!                      the parts from MemoryV1 on are missing until the memory is put
 //! turn       version │ SaidV2          session  version │ SessionV1
 //! gate       version │ GateV2          seen id  version │ SeenV1
@@ -43,10 +43,13 @@ use uuid::Uuid;
 /// - 3: a memory has the ids of the memories that it revises and of the one that revises it.
 /// - 4: a memory of a tenant has its author; an event on its way to the tenant's memories has a
 ///   record.
-pub const VERSION: u8 = 4;
+/// - 5: a memory may have a time at which it expires.
+pub const VERSION: u8 = 5;
 const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;
 const VERSION_3: u8 = 3;
+const VERSION_4: u8 = 4;
+const VERSION_5: u8 = 5;
 
 /// Roles and scopes are stored as places in these lists. Invariant: lists are only appended to.
 const ROLES: [Role; 4] = [Role::User, Role::Assistant, Role::System, Role::Tool];
@@ -115,8 +118,8 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
 // ---------------------------------------------------------------- memory and vector
 
 /// The record of a memory. The vector stands first, so that a scan of a user's vectors does not
-/// decode the memories. `memory` holds `MemoryV1`, `AroundV2`, `RevisionsV3` and `AuthorV4`, or
-/// nothing yet.
+/// decode the memories. `memory` holds `MemoryV1`, `AroundV2`, `RevisionsV3`, `AuthorV4` and
+/// `ExpiryV5`, or nothing yet.
 struct Parts<'a> {
     version: u8,
     vector: VectorV1<'a>,
@@ -138,7 +141,8 @@ fn with_memory(bytes: Vec<u8>, memory: &Memory) -> Vec<u8> {
     let bytes = extended(bytes, &memory_v1(memory));
     let bytes = extended(bytes, &around_v2(&memory.around));
     let bytes = extended(bytes, &revisions_v3(memory));
-    extended(bytes, &AuthorV4 { author: memory.author.as_deref() })
+    let bytes = extended(bytes, &AuthorV4 { author: memory.author.as_deref() });
+    extended(bytes, &ExpiryV5 { expires_at: memory.expires_at.map(|time| time.0) })
 }
 
 fn extended(bytes: Vec<u8>, record: &impl Serialize) -> Vec<u8> {
@@ -184,9 +188,14 @@ pub fn memory(key: &UserKey, id: MemoryId, bytes: &[u8]) -> Result<Option<Memory
         memory.revises = ids(&record.revises);
         memory.revised_by = record.revised_by.map(id_of);
     }
-    if version >= VERSION {
-        let AuthorV4 { author } = from_body(rest)?;
-        memory.author = author.map(str::to_owned);
+    if version >= VERSION_4 {
+        let record: AuthorV4<'_>;
+        (record, rest) = taken(rest)?;
+        memory.author = record.author.map(str::to_owned);
+    }
+    if version >= VERSION_5 {
+        let ExpiryV5 { expires_at } = from_body(rest)?;
+        memory.expires_at = expires_at.map(Time);
     }
     Ok(Some(memory))
 }
@@ -340,6 +349,7 @@ fn memory_of(key: &UserKey, id: MemoryId, record: &MemoryV1<'_>) -> Result<Memor
         created_at: Time(record.created_at),
         valid_from: Time(record.valid_from),
         valid_to: record.valid_to.map(Time),
+        expires_at: None,
         source: position(&record.source),
         event_id: record.event_id.map(str::to_owned),
         metadata: record
@@ -381,6 +391,11 @@ struct RevisionsV3 {
 #[derive(Default, Serialize, Deserialize)]
 struct AuthorV4<'a> {
     author: Option<&'a str>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct ExpiryV5 {
+    expires_at: Option<i64>,
 }
 
 fn revisions_v3(memory: &Memory) -> RevisionsV3 {
@@ -825,6 +840,7 @@ mod tests {
             surprise: None,
             session: None,
             valid_to: Some(Time(-5)),
+            expires_at: None,
             ..a_memory(7, "")
         };
         for was in [full, bare] {
@@ -909,6 +925,7 @@ mod tests {
     fn records_of_format_1_are_read_and_carried_over() {
         let was = Memory {
             author: None,
+            expires_at: None,
             around: NeighbourTurns::default(),
             revises: vec![],
             revised_by: None,
@@ -936,7 +953,13 @@ mod tests {
 
     #[test]
     fn records_of_format_2_are_read_and_carried_over() {
-        let was = Memory { author: None, revises: vec![], revised_by: None, ..a_memory(7, "one") };
+        let was = Memory {
+            author: None,
+            expires_at: None,
+            revises: vec![],
+            revised_by: None,
+            ..a_memory(7, "one")
+        };
         let old = format_2(&was, &a_vector(1));
         assert_eq!(read(&old), (Some(was.clone()), Some(a_vector(1))));
         let other = a_memory(7, "other");
@@ -949,10 +972,26 @@ mod tests {
     #[test]
     fn records_of_format_3_are_read_and_carried_over() {
         let was = a_memory(7, "one");
-        let old = extended(format_2(&was, &a_vector(1)), &revisions_v3(&was));
-        let old = [&[3], &old[1..]].concat();
-        assert_eq!(read(&old), (Some(Memory { author: None, ..was.clone() }), Some(a_vector(1))));
+        let old = format_3(&was, &a_vector(1));
+        let expected = Memory { author: None, expires_at: None, ..was.clone() };
+        assert_eq!(read(&old), (Some(expected), Some(a_vector(1))));
         assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
+    }
+
+    #[test]
+    fn records_of_format_4_are_read_and_carried_over() {
+        let was = a_memory(7, "one");
+        let old = extended(format_3(&was, &a_vector(1)), &AuthorV4 { author: Some("zoe") });
+        let old = [&[4], &old[1..]].concat();
+        let expected = Memory { expires_at: None, ..was.clone() };
+        assert_eq!(read(&old), (Some(expected), Some(a_vector(1))));
+        assert_eq!(read(&memory_bytes(&was, Some(&old)).unwrap()), (Some(was), Some(a_vector(1))));
+    }
+
+    /// The record of a memory in format 3.
+    fn format_3(memory: &Memory, vector: &Vector) -> Vec<u8> {
+        let old = extended(format_2(memory, vector), &revisions_v3(memory));
+        [&[3], &old[1..]].concat()
     }
 
     /// The record of a memory in format 2.
@@ -965,19 +1004,21 @@ mod tests {
     #[test]
     fn the_bytes_of_a_format_never_change() {
         let was = Session { turns: 300, first_at: Time(-1), last_at: Time(64), summarised: 0 };
-        for version in [1, 2, 3, 4] {
+        for version in [1, 2, 3, 4, 5] {
             assert_eq!(session(&[version, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]).unwrap(), was);
         }
-        assert_eq!(session_bytes(&was), [4, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
+        assert_eq!(session_bytes(&was), [5, 0xac, 0x02, 0x01, 0x80, 0x01, 0x00]);
         let vector = Vector { scale: 1.0, values: [-1, 2].into() };
         let with_vector = memory_and_vector_bytes(&a_memory(7, "one"), &vector);
-        assert_eq!(with_vector[..8], [4, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
+        assert_eq!(with_vector[..8], [5, 0, 0, 0x80, 0x3f, 2, 0xff, 2]);
         // Two words: "tea" twice in place 848, "boat" once in place 992.
         let words = [2, 2, 0x02, 0x35, 0x01, 0x3e];
         assert_eq!(
             gate_bytes(&a_gate(130, &[0.001], &["tea", "boat", "tea"])),
-            [&[4, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
+            [&[5, 0x82, 0x01, 2, 1, 0, 3, 4][..], &words[2..]].concat()
         );
+        let expiry = ExpiryV5 { expires_at: Some(64) };
+        assert_eq!(postcard::to_stdvec(&expiry).unwrap(), [1, 0x80, 0x01]);
         let around = NeighbourTurns {
             before: None,
             earlier: None,

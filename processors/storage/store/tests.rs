@@ -49,6 +49,7 @@ fn memory_of(key: &UserKey, offset: i64, content: &str) -> Memory {
         created_at: Time(1_700_000_000_000),
         valid_from: Time(1_700_000_000_000),
         valid_to: None,
+        expires_at: Some(Time(1_800_000_000_000)),
         event_id: Some(format!("e-{offset}")),
         metadata: [("app".to_owned(), "demo".to_owned())].into(),
         supersedes: vec![MemoryId::of(&source, 9)],
