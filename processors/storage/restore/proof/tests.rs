@@ -13,7 +13,7 @@ use crate::store::{
 };
 use domain::Time;
 use log::broker::{Consumer, Log, Membership, Polled, Record, Start};
-use log::clock::SystemClock;
+use log::clock::{Clock, SystemClock};
 use std::time::Duration;
 
 /// The records of the changelog of one shard, as a writer with a sound store makes them.
