@@ -31,7 +31,7 @@ use memory::Reads;
 use plan::{Plan, Snapshot, erasures, plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use storage::shard::Shard;
 use uuid::Uuid;
 
@@ -45,6 +45,8 @@ pub struct Options {
     pub users_max: usize,
     /// Proposals published in one round, after which no further user is looked at.
     pub proposals_max: usize,
+    /// Time of one round, after which no further user is looked at.
+    pub budget: Duration,
     /// How long memories are kept.
     pub retain: retain::Rules,
 }
@@ -58,6 +60,22 @@ pub struct Compact {
     contradictions: Option<Contradictions>,
     /// The last user of the previous round, by partition.
     resume: BTreeMap<i32, UserKey>,
+    /// The shard at which the previous round ended early.
+    first: i32,
+}
+
+/// The proposals of one round, and the limits at which the round ends.
+struct Round {
+    now: Now,
+    until: Instant,
+    proposals_max: usize,
+    events: Vec<OutgoingRecord>,
+}
+
+impl Round {
+    fn is_over(&self) -> bool {
+        self.events.len() >= self.proposals_max || Instant::now() >= self.until
+    }
 }
 
 impl Compact {
@@ -68,7 +86,7 @@ impl Compact {
         metrics: Arc<Metrics>,
     ) -> Compact {
         let resume = BTreeMap::new();
-        Compact { options, profiles, shards, metrics, contradictions: None, resume }
+        Compact { options, profiles, shards, metrics, contradictions: None, resume, first: 0 }
     }
 
     /// Adds the model that compares statements.
@@ -77,29 +95,44 @@ impl Compact {
         self
     }
 
-    /// Runs one round over the open shards and returns its proposals.
+    /// Runs one round over the open shards and returns its proposals. A round that ends early is
+    /// continued by the next one at the same shard, so that none waits for ever behind another.
     pub fn step(&mut self, now: Now) -> Result<Vec<OutgoingRecord>> {
         let began = Instant::now();
-        let mut events = Vec::new();
+        let mut round = Round {
+            now,
+            until: began + self.options.budget,
+            proposals_max: self.options.proposals_max,
+            events: Vec::new(),
+        };
         self.contradictions.iter_mut().for_each(Contradictions::begin);
-        for partition in self.shards.all_partitions() {
+        let mut partitions = self.shards.all_partitions();
+        partitions.sort_by_key(|partition| (*partition < self.first, *partition));
+        self.first = 0;
+        for partition in partitions {
             let Some(shard) = self.shards.get(partition) else { continue };
-            self.shard(&shard, now, &mut events)?;
+            let is_done = self.shard(&shard, &mut round)?;
+            if round.is_over() {
+                self.first = partition + i32::from(is_done);
+                break;
+            }
         }
         if let Some((outcome, took_ms)) = self.contradictions.as_ref().map(Contradictions::ended) {
             self.metrics.compared(outcome.as_str(), took_ms);
         }
         self.metrics.compacted(began.elapsed());
-        Ok(events)
+        Ok(round.events)
     }
 
-    fn shard(&mut self, shard: &Shard, now: Now, events: &mut Vec<OutgoingRecord>) -> Result<()> {
+    /// Returns whether the last user of the shard was reached.
+    fn shard(&mut self, shard: &Shard, round: &mut Round) -> Result<bool> {
+        let now = round.now;
         let partition = shard.partition;
         let users = shard.store.users(self.resume.get(&partition), self.options.users_max)?;
         let all = users.len();
         let mut looked_at = 0;
         for key in users {
-            if events.len() >= self.options.proposals_max || !self.is_open(shard) {
+            if round.is_over() || !self.is_open(shard) {
                 break;
             }
             // Every shard has a tenant's memories, and one of them proposes.
@@ -118,16 +151,17 @@ impl Compact {
                 if let Some(contradictions) = self.contradictions.as_mut().filter(|_| needs_links) {
                     plan.revisions = contradictions.found(&snapshot, now.events);
                 }
-                self.propose(partition, &key, plan, now, events);
+                self.propose(partition, &key, plan, now, &mut round.events);
             }
             looked_at += 1;
             self.resume.insert(partition, key);
         }
-        if looked_at == all && all < self.options.users_max {
-            // The last user was reached: the next round begins with the first.
+        let is_done = looked_at == all && all < self.options.users_max;
+        if is_done {
+            // The next round begins with the first user.
             self.resume.remove(&partition);
         }
-        Ok(())
+        Ok(is_done)
     }
 
     /// Returns whether this process still has the shard open: a rebalance may have closed the

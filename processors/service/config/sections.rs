@@ -338,6 +338,7 @@ pub struct Compact {
     pub every_ms: u64,
     pub users_max: usize,
     pub proposals_max: usize,
+    pub budget_ms: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,5 +1,6 @@
 //! Tests ingest without threads and without a broker: records in, effects out, applied by hand.
 
+mod compaction;
 mod faults;
 mod forgotten;
 mod poison;

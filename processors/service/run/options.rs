@@ -253,6 +253,7 @@ pub fn compact(config: &Config) -> compact::Options {
         marks: marks::key(config),
         users_max: config.compact.users_max,
         proposals_max: config.compact.proposals_max,
+        budget: Duration::from_millis(config.compact.budget_ms),
         retain: config.retain.rules().expect("the configuration was checked"),
     }
 }
