@@ -233,8 +233,10 @@ fn refusal(error: &KafkaError) -> Option<Refusal> {
 
 fn without_value(message: &BorrowedMessage<'_>) -> OutgoingRecord {
     let headers = message.headers().map(|headers| {
-        let bytes = |value: Option<&[u8]>| value.unwrap_or_default().to_vec();
-        headers.iter().map(|header| (header.key.to_owned(), bytes(header.value))).collect()
+        headers
+            .iter()
+            .map(|header| (header.key.to_owned(), header.value.unwrap_or_default().to_vec()))
+            .collect()
     });
     OutgoingRecord {
         topic: message.topic().to_owned(),

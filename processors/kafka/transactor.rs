@@ -211,16 +211,14 @@ mod tests {
         fn revoked(&self, _partitions: &[i32]) {}
     }
 
+    fn topic(name: &str) -> TopicSpec {
+        TopicSpec { name: name.to_owned(), partitions: 1, replication: 1, settings: Vec::new() }
+    }
+
     /// An unknown outcome would have every shard of the batch read its changelog.
     #[test]
     fn offsets_that_the_coordinator_does_not_take_are_an_abort_and_not_an_unknown_outcome() {
         let embedded = Embedded::start().expect("a broker in this process");
-        let topic = |name: &str| TopicSpec {
-            name: name.to_owned(),
-            partitions: 1,
-            replication: 1,
-            settings: Vec::new(),
-        };
         embedded.create(&[topic("events"), topic("changelog")]).expect("makes topics");
         let broker =
             Connection { servers: embedded.servers(), options: Vec::new(), embedded: true };

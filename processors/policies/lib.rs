@@ -100,6 +100,7 @@ pub fn make(policies: &[Entry], name: &str, profile: &toml::Table) -> Made {
             make(&tables)?;
         }
     }
-    let known = || names(policies).join(", ");
-    made.ok_or_else(|| format!("there is no policy \"{name}\"; known: {}", known()))
+    made.ok_or_else(|| {
+        format!("there is no policy \"{name}\"; known: {}", names(policies).join(", "))
+    })
 }

@@ -43,9 +43,8 @@ impl Policy for Longest {
 
     fn rank(&self, hits: Vec<Hit>, question: &Question<'_>, at: Time) -> RankedHits {
         shared::order(hits, question, at, |hits, at| {
-            let age = |hit: &Hit| shared::days_since_access(&hit.memory, at);
             let ranked = hits.into_iter().map(|hit| {
-                let age = age(&hit);
+                let age = shared::days_since_access(&hit.memory, at);
                 shared::summed(hit.memory, question, &[("age", age)])
             });
             shared::best_first(ranked.collect())

@@ -91,12 +91,14 @@ mod tests {
         Rate::new(Limits { standard: 2.0, by_tenant })
     }
 
+    /// Number of ten requests at this time that pass.
+    fn passed(rate: &mut Rate, tenant: &str, now_ms: i64) -> usize {
+        (0..10).filter(|_| rate.take(tenant, now_ms).is_ok()).count()
+    }
+
     #[test]
     fn a_tenant_gets_one_second_at_once_and_then_the_rate() {
         let mut rate = rate();
-        let passed = |rate: &mut Rate, tenant: &str, now_ms| {
-            (0..10).filter(|_| rate.take(tenant, now_ms).is_ok()).count()
-        };
         assert_eq!(passed(&mut rate, "small", 0), 2);
         assert_eq!(rate.take("small", 100), Err(400), "the time until the next one");
         assert_eq!(passed(&mut rate, "small", 500), 1);

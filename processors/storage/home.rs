@@ -97,8 +97,10 @@ impl Home {
     pub fn remove_set_aside(&self, identity: &Identity, until_ms: i64) -> Result<usize> {
         let Home::Directory(dir) = self else { return Ok(0) };
         let aside = store::set_aside_of(&shard_dir(dir, identity).join("store"));
-        let is_old = |aside: &&PathBuf| store::set_aside_at(aside).is_some_and(|at| at <= until_ms);
-        let old: Vec<&PathBuf> = aside.iter().filter(is_old).collect();
+        let old: Vec<&PathBuf> = aside
+            .iter()
+            .filter(|aside| store::set_aside_at(aside).is_some_and(|at| at <= until_ms))
+            .collect();
         old.iter().try_for_each(|aside| wipe(aside))?;
         Ok(old.len())
     }

@@ -70,6 +70,10 @@ fn fold(config: &Config, place: &Deployment, log: &dyn Log, partition: i32) -> R
     Ok(Report { partition, writer, topic, applied, records_read: restored.records })
 }
 
+fn hex(digest: &Digest) -> String {
+    format!("{:032x}", digest.sum)
+}
+
 impl Report {
     fn is_equal(&self) -> bool {
         self.writer.map_or(self.records_read == 0, |writer| writer == self.topic)
@@ -85,12 +89,11 @@ impl Report {
     }
 
     fn row(&self) -> Vec<String> {
-        let sum = |digest: &Digest| format!("{:032x}", digest.sum);
         vec![
             self.partition.to_string(),
             self.state().to_owned(),
-            self.writer.as_ref().map_or_else(|| "none".to_owned(), sum),
-            sum(&self.topic),
+            self.writer.as_ref().map_or_else(|| "none".to_owned(), hex),
+            hex(&self.topic),
             self.topic.records.to_string(),
             self.applied.to_string(),
         ]
@@ -101,9 +104,9 @@ impl Report {
             "partition": self.partition,
             "equal": self.is_equal(),
             "state": self.state().to_lowercase(),
-            "writer_digest": self.writer.map(|digest| format!("{:032x}", digest.sum)),
+            "writer_digest": self.writer.as_ref().map(hex),
             "writer_records": self.writer.map(|digest| digest.records),
-            "topic_digest": format!("{:032x}", self.topic.sum),
+            "topic_digest": hex(&self.topic),
             "topic_records": self.topic.records,
             "applied_offset": self.applied,
         })

@@ -88,8 +88,7 @@ pub fn dead_letter(
     } else {
         letter.headers.push((TRUNCATED.to_owned(), record.bytes().to_string().into_bytes()));
         let rest = letter.bytes() + headers_bytes(&added);
-        let fits = |key: &Vec<u8>| rest + key.len() <= dead_letters.bytes_max;
-        letter.key = record.key.clone().filter(fits);
+        letter.key = record.key.clone().filter(|key| rest + key.len() <= dead_letters.bytes_max);
     }
     letter.headers.extend(added);
     letter

@@ -244,15 +244,15 @@ impl Centre {
     /// The cosine of each vector to `new`, the mean subtracted from both.
     fn cosines<'v>(&self, new: &[f32], vectors: impl Iterator<Item = &'v Vector>) -> Vec<f32> {
         let of_new: f32 = new.iter().map(|part| part * part).sum();
-        let cosine = |vector| {
+        let cosines = vectors.map(|vector| {
             let (mut both, mut of_old) = (0.0, 0.0);
             for (new, old) in new.iter().zip(self.subtracted_from(vector)) {
                 both += new * old;
                 of_old += old * old;
             }
             both / (of_new * of_old).sqrt().max(f32::EPSILON)
-        };
-        vectors.map(cosine).collect()
+        });
+        cosines.collect()
     }
 }
 

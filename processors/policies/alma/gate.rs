@@ -106,7 +106,7 @@ static ENDED: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Returns up to `memories_max` memories, the most important first; ties keep the messages' order.
 pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
-    let one = |(place, message): (usize, &Message<'_>)| {
+    let found = messages.iter().enumerate().filter_map(|(place, message)| {
         let category =
             message.hint.cloned().or_else(|| category(message.content).map(Kind::new))?;
         let importance = importance(gate, message.content, category.as_str());
@@ -117,8 +117,8 @@ pub fn extract(gate: &Gate, messages: &[Message<'_>]) -> Vec<Extracted> {
             importance,
             confidence,
         })
-    };
-    let mut found: Vec<Extracted> = messages.iter().enumerate().filter_map(one).collect();
+    });
+    let mut found: Vec<Extracted> = found.collect();
     found.sort_by(|a, b| b.importance.total_cmp(&a.importance).then(a.message.cmp(&b.message)));
     found.truncate(gate.memories_max);
     found
@@ -153,12 +153,12 @@ fn keywords(text: &str) -> BTreeSet<String> {
 /// the text (<https://en.wikipedia.org/wiki/Jaccard_index>).
 pub fn same(gate: &Gate, content: &str, memories: &[Memory]) -> Option<MemoryId> {
     let keywords = stems(content);
-    let is_same = |memory: &&Memory| {
+    let same = memories.iter().rev().find(|memory| {
         let known = stems(&memory.content);
         keywords.len().min(known.len()) >= gate.same_keywords_min
             && overlap(&known, &keywords) >= gate.same_overlap
-    };
-    memories.iter().rev().find(is_same).map(|memory| memory.id)
+    });
+    same.map(|memory| memory.id)
 }
 
 fn importance(gate: &Gate, content: &str, category: &str) -> f32 {
@@ -254,16 +254,18 @@ mod tests {
 
     #[test]
     fn confidence_is_1_0_for_stated_and_0_7_for_inferred_memories() {
-        let of = |role| extract(&gate(), &[message(role, "I prefer TypeScript")])[0].confidence;
+        fn of(role: Role) -> f32 {
+            extract(&gate(), &[message(role, "I prefer TypeScript")])[0].confidence
+        }
         assert_eq!((of(Role::User), of(Role::Assistant)), (1.0, 0.7));
     }
 
     #[test]
     fn duplicates_have_60_percent_of_their_keywords_in_common_and_at_least_3() {
-        let same_at = |overlap: f32, known: &str, new: &str| {
+        fn same_at(overlap: f32, known: &str, new: &str) -> bool {
             same(&Gate { same_overlap: overlap, ..gate() }, new, &[memory(1, "preference", known)])
                 .is_some()
-        };
+        }
         assert_eq!((gate().same_overlap, gate().same_keywords_min), (0.60, 3));
         let distinct = ("User prefers TypeScript", "User prefers functional patterns");
         assert!(same_at(0.40, distinct.0, distinct.1), "40 % merges distinct memories");

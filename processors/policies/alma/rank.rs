@@ -67,7 +67,7 @@ impl Part {
 
 /// Orders the hits by part. Episodes come latest first, the other parts by score.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
-    let one = |hit: Hit| {
+    let scored = hits.into_iter().map(|hit| {
         let weights = rank.users.get(hit.memory.key.as_str()).unwrap_or(&rank.weights);
         let parts = [
             ("relevance", weights.relevance * hit.own.cosine),
@@ -78,8 +78,8 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
             ("frequency", weights.frequency * frequency(hit.memory.uses)),
         ];
         summed(hit.memory, question, &parts)
-    };
-    let mut ranked = best_first(hits.into_iter().map(one).collect());
+    });
+    let mut ranked = best_first(scored.collect());
     ranked.sort_by_key(|one| {
         let part = Part::of(&one.memory);
         (part, Reverse(if part == Part::Episodes { one.memory.created_at } else { Time(0) }))
@@ -346,7 +346,6 @@ mod tests {
 
     #[test]
     fn memories_fill_half_of_what_the_soul_leaves_and_one_too_long_is_skipped() {
-        let chars = |text: &str| text.chars().count();
         let soul = of(1, "identity", &"i".repeat(979), 0.5);
         let memory =
             |number, length: usize, importance| of(number, "fact", &"m".repeat(length), importance);
@@ -360,7 +359,7 @@ mod tests {
         let ranked = ordered(rank(), &hits);
         let budget = 2_050;
         let block = policy(rank())
-            .render(&ranked, budget, &chars)
+            .render(&ranked, budget, &|text| text.chars().count())
             .expect("this policy renders a block of its own");
         let in_it = |c: char, length: usize| block.text.contains(&c.to_string().repeat(length));
         assert!(in_it('i', 979), "soul blocks are always included");
@@ -384,8 +383,9 @@ mod tests {
                 .map(|(n, (kind, content, x))| of(n as u32, kind, content, *x))
                 .collect();
             let ranked = ordered(rank(), &hits);
-            let count = |text: &str| text.len() + text.lines().count().pow(2);
-            let block = policy(rank()).render(&ranked, budget, &count).expect("this policy renders a block of its own");
+            let block = policy(rank())
+                .render(&ranked, budget, &|text| text.len() + text.lines().count().pow(2))
+                .expect("this policy renders a block of its own");
             prop_assert!(block.tokens <= budget);
             prop_assert_eq!(block.text.is_empty(), block.taken.is_empty());
             for line in block.text.lines() {

@@ -164,8 +164,9 @@ fn concluded(
         return (Outcome::Dropped, verdict.class, verdict.reason.clone());
     }
     let mut replaced = links.replaced.iter();
-    let is_closed = |old: &&Memory| slots::closes(cx.event.at, &said.candidate.text, old);
-    if let Some(closed) = replaced.clone().find(is_closed) {
+    if let Some(closed) =
+        replaced.clone().find(|old| slots::closes(cx.event.at, &said.candidate.text, old))
+    {
         let reason = format!("takes the place of \"{}\"", text::shortened(&closed.content, 60));
         return (Outcome::Superseded, verdict.class, reason);
     }

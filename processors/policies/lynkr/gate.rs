@@ -307,12 +307,12 @@ mod tests {
 
     #[test]
     fn a_lower_threshold_stores_more_and_a_higher_one_only_novel_information() {
-        let kept = |threshold, known: &[&str]| {
+        fn kept(threshold: f32, known: &[&str]) -> bool {
             let memories: Vec<Memory> =
                 known.iter().map(|text| memory(1, "preference", text)).collect();
             let ground = Ground { memories: &memories, ..ground(&RARITY) };
             judge(&Gate { threshold, ..gate() }, "I prefer Python", &ground).keep
-        };
+        }
         assert_eq!(
             (kept(0.1, &["I prefer Python"]), kept(0.3, &["I prefer Python"])),
             (true, false)
@@ -326,11 +326,11 @@ mod tests {
         let same = "I never deploy the billing service to Lisbon on Friday";
         let others =
             ["I prefer Go", "I prefer tea", "I prefer Porto", "I prefer Rust", "I prefer Kafka"];
-        let known = |after: usize| [&[same], &others[..after]].concat();
         assert_eq!(gate().dedup_lookback, 5);
         let lenient = Gate { threshold: 0.0, ..gate() };
-        let found = |after| {
-            let memories: Vec<Memory> = known(after)
+        let found = |after: usize| {
+            let memories: Vec<Memory> = [&[same], &others[..after]]
+                .concat()
                 .iter()
                 .enumerate()
                 .map(|(n, text)| memory(n as u32, "preference", text))

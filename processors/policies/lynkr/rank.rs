@@ -42,7 +42,7 @@ pub enum Injection {
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
     let best = hits.iter().map(|hit| hit.own.words).fold(0.0, f32::max);
     let found = hits.into_iter().filter(|hit| hit.own.words > 0.0);
-    let one = |hit: Hit| {
+    let scored = found.map(|hit| {
         let recency =
             (-days_since_access(&hit.memory, at) / rank.recency_days.max(f32::MIN_POSITIVE)).exp();
         let parts = [
@@ -51,8 +51,8 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
             ("relevance", rank.relevance * hit.own.words / best),
         ];
         summed(hit.memory, question, &parts)
-    };
-    best_first(found.map(one).collect())
+    });
+    best_first(scored.collect())
 }
 
 pub(super) fn frame(rank: &Rank) -> Frame<'static> {
@@ -169,11 +169,11 @@ mod tests {
 
     #[test]
     fn the_section_is_that_of_the_document() {
-        let of = |number, kind: &str, content: &str, importance| {
+        fn of(number: u32, kind: &str, content: &str, importance: f32) -> Hit {
             edited(number, content, 1.0, |memory| {
                 (memory.kind, memory.importance) = (Kind::new(kind), importance)
             })
-        };
+        }
         let hits = [
             of(1, "preference", "I prefer Python for data processing", 0.9),
             of(2, "decision", "Decided to use React for frontend", 0.8),
@@ -211,14 +211,14 @@ mod tests {
 
     #[test]
     fn five_are_returned_unless_asked_for_and_never_more_than_twenty() {
-        let asked = |limit, unsaid| {
+        fn asked(limit: usize, unsaid: bool) -> usize {
             let recall = Recall {
                 limit,
                 unsaid: UnsetFields { limit: unsaid, format: true },
                 ..recall("q")
             };
             policy(rank()).complete(&recall).limit
-        };
+        }
         assert_eq!((asked(7, true), asked(7, false), asked(100, false)), (5, 7, 20));
     }
 }

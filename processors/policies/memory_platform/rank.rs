@@ -43,15 +43,15 @@ static PASSING: LazyLock<Regex> = LazyLock::new(|| {
 
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
     let confident = hits.into_iter().filter(|hit| hit.memory.confidence >= rank.confidence_min);
-    let one = |hit: Hit| {
+    let scored = confident.map(|hit| {
         let parts = [
             ("similarity", rank.similarity * hit.own.cosine),
             ("salience", rank.salience * salience(rank, &hit.memory, at)),
             ("confidence", rank.confidence * hit.memory.confidence),
         ];
         summed(hit.memory, question, &parts)
-    };
-    best_first(confident.map(one).collect())
+    });
+    best_first(scored.collect())
 }
 
 /// Computes salience(0) · e^(−λ · days since the last access).
@@ -130,7 +130,9 @@ mod tests {
 
     #[test]
     fn stable_memories_decay_much_slower() {
-        let after = |content| salience(&rank(), &of("fact", content, 0.0).memory, Time(100 * DAY));
+        fn after(content: &str) -> f32 {
+            salience(&rank(), &of("fact", content, 0.0).memory, Time(100 * DAY))
+        }
         let birthday = after("My birthday is in May");
         let other = after("I own a boat");
         let status = after("The current status is red");

@@ -29,15 +29,6 @@ const PROCEDURAL: &str = "procedural";
 /// Orders the hits. Procedural memories are always included, because the specification keeps them
 /// in a table of their own; the others must be among the nearest.
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
-    let one = |hit: Hit| {
-        let importance = hit.memory.importance;
-        let blend = [
-            ("cosine", rank.blend_cosine * hit.own.cosine),
-            ("importance", rank.blend_importance * importance),
-        ];
-        let parts = if rank.reranker { &blend[..] } else { &[("cosine", hit.own.cosine)] };
-        summed(hit.memory, question, parts)
-    };
     let (procedural, mut others): (Vec<_>, Vec<_>) =
         hits.into_iter().partition(|hit| hit.memory.kind.as_str() == PROCEDURAL);
     others
@@ -46,9 +37,18 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question) -> Vec<Ranked> {
     [procedural, others]
         .map(|mut hits| {
             hits.retain(|hit| hit.memory.importance >= rank.importance_min);
-            best_first(hits.into_iter().map(one).collect())
+            best_first(hits.into_iter().map(|hit| scored(rank, hit, question)).collect())
         })
         .concat()
+}
+
+fn scored(rank: &Rank, hit: Hit, question: &Question) -> Ranked {
+    let blend = [
+        ("cosine", rank.blend_cosine * hit.own.cosine),
+        ("importance", rank.blend_importance * hit.memory.importance),
+    ];
+    let parts = if rank.reranker { &blend[..] } else { &[("cosine", hit.own.cosine)] };
+    summed(hit.memory, question, parts)
 }
 
 pub(super) fn frame() -> Frame<'static> {
@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn importance_below_0_2_is_left_out() {
-        let with = |importance| {
+        fn with(importance: f32) -> usize {
             let mut hit = of(1, "semantic", "tea", 0.9);
             hit.memory_mut().importance = importance;
             contents(rank(), &[hit], 5).len()
-        };
+        }
         assert_eq!((with(0.19), with(0.2), rank().importance_min), (0, 1, 0.2));
     }
 

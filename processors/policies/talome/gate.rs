@@ -59,10 +59,10 @@ pub fn confidence_in(gate: &Gate, kind: &Kind) -> f32 {
 /// Finds the newest near-duplicate among the memories of the same kind.
 pub fn same(gate: &Gate, content: &str, kind: &Kind, memories: &[Memory]) -> Option<Memory> {
     let pairs_of_content = pairs(content);
-    let is_same = |memory: &&Memory| {
+    let same = memories.iter().rev().find(|memory| {
         memory.kind == *kind && dice(&pairs(&memory.content), &pairs_of_content) > gate.dice
-    };
-    memories.iter().rev().find(is_same).cloned()
+    });
+    same.cloned()
 }
 
 /// Returns the distinct character pairs of a text: "hello" has he, el, ll and lo. A repeated pair

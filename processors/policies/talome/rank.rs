@@ -19,7 +19,7 @@ pub struct Rank {
 }
 
 pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec<Ranked> {
-    let one = |hit: Hit| {
+    let scored = hits.into_iter().map(|hit| {
         let memory = hit.memory;
         let half_lives =
             days_since_access(&memory, at) / rank.recency_half_life_days.max(f32::MIN_POSITIVE);
@@ -29,8 +29,8 @@ pub fn ranked(rank: &Rank, hits: Vec<Hit>, question: &Question, at: Time) -> Vec
             ("confidence", rank.confidence * memory.confidence),
         ];
         summed(memory, question, &parts)
-    };
-    best_first(hits.into_iter().map(one).collect())
+    });
+    best_first(scored.collect())
 }
 
 pub(super) fn frame() -> Frame<'static> {
@@ -92,7 +92,9 @@ mod tests {
 
     #[test]
     fn used_100_times_scores_only_marginally_higher_than_used_50_times() {
-        let score = |uses| order_of(&[of(1, "a", |memory| memory.uses = uses)])[0].score;
+        fn score(uses: u32) -> f32 {
+            order_of(&[of(1, "a", |memory| memory.uses = uses)])[0].score
+        }
         let (none, fifty, hundred) = (score(0), score(50), score(100));
         assert!(
             hundred > fifty && hundred - fifty < 0.2 * (fifty - none),

@@ -70,9 +70,6 @@ pub fn plan(
     profile: &Profile,
     now: Time,
 ) -> Plan {
-    let ids = |planned: &[PlannedPrune]| -> BTreeSet<MemoryId> {
-        planned.iter().flat_map(|one| one.memories.iter().map(|seen| seen.id)).collect()
-    };
     let mut going = ids(&erasures);
     let prunes = prunes(snapshot, &going, profile, now);
     // A summary of a memory that goes in the same round would be outdated before ingest applies it.
@@ -81,6 +78,10 @@ pub fn plan(
         .filter_map(|session| summary(snapshot, &going, session, profile))
         .collect();
     Plan { erasures, prunes, summaries, revisions: Vec::new() }
+}
+
+fn ids(planned: &[PlannedPrune]) -> BTreeSet<MemoryId> {
+    planned.iter().flat_map(|one| one.memories.iter().map(|seen| seen.id)).collect()
 }
 
 /// The id and the version of a memory. Ingest skips a proposal whose versions are outdated.

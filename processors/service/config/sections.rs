@@ -170,11 +170,11 @@ impl Ingest {
     /// Returns partition and offset of each record that `skip` names, or the first name that is
     /// none.
     pub fn skipped(&self) -> Result<BTreeSet<(i32, i64)>, &str> {
-        let parsed = |name: &str| {
+        fn parsed(name: &str) -> Option<(i32, i64)> {
             let (partition, offset) = name.split_once(':')?;
             let place: (i32, i64) = (partition.parse().ok()?, offset.parse().ok()?);
             (place.0 >= 0 && place.1 >= 0).then_some(place)
-        };
+        }
         self.skip.iter().map(|name| parsed(name).ok_or(name.as_str())).collect()
     }
 }
@@ -220,7 +220,9 @@ pub struct Quota {
 impl Quota {
     /// Returns the limits, or the path of an option that is none.
     pub fn limits(&self) -> Result<quota::Quotas, String> {
-        let standard = |limit| quota::Limits { standard: limit, by_tenant: BTreeMap::new() };
+        fn standard(limit: f64) -> quota::Limits {
+            quota::Limits { standard: limit, by_tenant: BTreeMap::new() }
+        }
         let mut quotas = quota::Quotas {
             recalls_per_second: standard(self.recalls_per_second),
             events_per_second: standard(self.events_per_second),

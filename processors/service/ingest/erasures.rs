@@ -17,11 +17,6 @@ pub struct Options {
 pub fn places(config: &Config) -> Vec<Place> {
     let topics = &config.topics;
     let within = i64::try_from(config.forget.within_ms).unwrap_or(i64::MAX);
-    let place = |place: String, within_ms: Option<i64>, what: &'static str| Place {
-        place,
-        within_ms,
-        what,
-    };
     vec![
         place(
             "store and index".into(),
@@ -68,4 +63,8 @@ pub fn places(config: &Config) -> Vec<Place> {
             "outside of Keepsake, which neither knows nor reaches them",
         ),
     ]
+}
+
+fn place(place: String, within_ms: Option<i64>, what: &'static str) -> Place {
+    Place { place, within_ms, what }
 }

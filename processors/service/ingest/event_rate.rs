@@ -170,14 +170,15 @@ mod tests {
         assert_eq!(rate.take("any", &record(0, 4, 1000)), Ok(()));
     }
 
+    fn redriven(offset: i64) -> Record {
+        let headers = vec![(REDRIVEN.to_owned(), b"1".to_vec())];
+        Record { headers, ..record(0, offset, 0) }
+    }
+
     #[test]
     fn a_redriven_record_counts_when_it_is_read() {
         let clock = ManualClock::at(Time(NOON + 86_400_000));
         let mut rate = rate().with_clock(Arc::new(clock.clone()));
-        let redriven = |offset| {
-            let headers = vec![(REDRIVEN.to_owned(), b"1".to_vec())];
-            Record { headers, ..record(0, offset, 0) }
-        };
         assert_eq!([0, 1].map(|n| rate.take("any", &record(0, n, 0))), [Ok(()), Ok(())]);
         assert_eq!([2, 3, 4].map(|n| rate.take("any", &redriven(n)).is_ok()), [true, true, false]);
         clock.advance(1000);

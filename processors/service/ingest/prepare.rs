@@ -209,9 +209,10 @@ impl Ingest {
             Action::Turn(turn)
                 if turn.remember && profile.rules.treatment(turn.role) != Treatment::Context =>
             {
-                let count = |text: &str| self.tokens.count(text);
                 let kind = turn.kind.as_ref();
-                split::candidates(&turn.content, turn.role, kind, &profile.split, &count)
+                split::candidates(&turn.content, turn.role, kind, &profile.split, &|text| {
+                    self.tokens.count(text)
+                })
             }
             // A text to remember is stored whole, so only kind and slots of the candidate are used.
             Action::Remember(asked) => {

@@ -11,10 +11,10 @@ impl Shards {
     /// stops. Ends early if the shard is closed or `goes_on` returns false.
     pub fn scrub(&self, partition: i32, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let Some(shard) = self.get(partition) else { return Ok(()) };
-        let is_open = || self.get(partition).is_some_and(|now| Arc::ptr_eq(&now, &shard));
-        let Some(scrubbed) = shard.store.scrub(&|| goes_on() && is_open())? else {
-            return Ok(());
-        };
+        let scrubbed = shard.store.scrub(&|| {
+            goes_on() && self.get(partition).is_some_and(|now| Arc::ptr_eq(&now, &shard))
+        })?;
+        let Some(scrubbed) = scrubbed else { return Ok(()) };
         let Scrubbed { kept, found } = scrubbed;
         self.metrics.scrubbed(if kept == found { "equal" } else { "different" });
         if kept == found {

@@ -138,7 +138,9 @@ mod tests {
 
     #[test]
     fn a_profile_contains_only_its_differences_from_its_base() {
-        let number = |table: &toml::Table, name: &str| table[name].as_float().expect("a number");
+        fn number(table: &toml::Table, name: &str) -> f64 {
+            table[name].as_float().expect("a number")
+        }
         let as_it_is = over_lynkr("").expect("built in");
         let stricter = over_lynkr("[gate.rule.lynkr]\nthreshold = 0.5").expect("one number");
         assert_eq!(number(&as_it_is, "threshold"), 0.3);

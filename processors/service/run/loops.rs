@@ -295,18 +295,16 @@ const SCRUB_PAUSE: Duration = Duration::from_millis(5);
 
 /// Compares every open shard with its digest, once in each period.
 pub fn scrub(shards: &Shards, every: Duration, shared: &Shared) -> Result<()> {
-    let goes_on = || {
-        std::thread::sleep(SCRUB_PAUSE);
-        !shared.is_stopping()
-    };
     let mut next = Instant::now() + every;
     while !shared.is_stopping() {
         std::thread::sleep(LOOK_UP);
         if Instant::now() >= next {
-            shards
-                .owned()
-                .into_iter()
-                .try_for_each(|partition| shards.scrub(partition, &goes_on))?;
+            for partition in shards.owned() {
+                shards.scrub(partition, &|| {
+                    std::thread::sleep(SCRUB_PAUSE);
+                    !shared.is_stopping()
+                })?;
+            }
             next = Instant::now() + every;
         }
     }

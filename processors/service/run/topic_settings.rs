@@ -93,6 +93,10 @@ fn is_precious(config: &Config, spec: &TopicSpec) -> bool {
     [topics.events(), topics.memories(), topics.erasures()].contains(&spec.name)
 }
 
+fn number(value: &str) -> i64 {
+    value.parse().unwrap_or(0)
+}
+
 fn of_settings(
     config: &Config,
     spec: &TopicSpec,
@@ -114,7 +118,6 @@ fn of_settings(
         let found = spec.settings.iter().find(|(name, _)| *name == setting);
         found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
     };
-    let number = |value: &str| value.parse::<i64>().unwrap_or(0);
 
     if spec.name == memories {
         let loses = if has_changelog(config) { Verdict::Stop } else { Verdict::Warning };
@@ -230,13 +233,14 @@ mod tests {
         ClusterFacts { brokers: 3, topics: topics.collect() }
     }
 
+    fn verdicts(topic: &str, setting: &str, value: &str) -> Vec<Verdict> {
+        let found = findings(&config(), &facts(topic, setting, value));
+        let all = found.iter().filter(|found| found.verdict != Verdict::Fine);
+        all.map(|found| found.verdict).collect()
+    }
+
     #[test]
     fn what_keepsake_makes_is_fine_and_what_loses_data_stops() {
-        let verdicts = |topic: &str, setting: &'static str, value: &str| -> Vec<Verdict> {
-            let found = findings(&config(), &facts(topic, setting, value));
-            let all = found.iter().filter(|found| found.verdict != Verdict::Fine);
-            all.map(|found| found.verdict).collect()
-        };
         assert_eq!(verdicts("", "", ""), []);
         for (topic, setting, value, expected) in [
             ("memories", "cleanup.policy", "delete", Verdict::Stop),

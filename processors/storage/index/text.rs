@@ -848,12 +848,12 @@ mod tests {
         assert!(index.purge(&|| false).is_err(), "it was asked to end");
         assert!(contains(&dir, "quarkberlin"));
         let flushes = std::cell::Cell::new(0);
-        let flush = || {
+        let purged = index.purge(&|| {
             flushes.set(flushes.get() + 1);
             index.put(document(100 + flushes.get(), 0, "lisbon"));
             index.settle(3 + flushes.get() as i64).unwrap()
-        };
-        assert!(index.purge(&flush).unwrap());
+        });
+        assert!(purged.unwrap());
         assert!(flushes.get() > 0 && !contains(&dir, "quarkberlin"));
         assert_eq!(search(&index, 0, "berlin", 99).len(), 3);
         assert_eq!(search(&index, 0, "lisbon", 99).len(), flushes.get());

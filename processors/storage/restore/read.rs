@@ -175,8 +175,9 @@ mod tests {
             *readers += 1;
             let visible = if *readers == 1 { 5 } else { 10 };
             let mut queued = vec![Polled::End { partition }];
-            let record = |offset| Record { partition, offset, ..Record::default() };
-            queued.extend((from..visible).rev().map(|offset| Polled::Record(record(offset))));
+            for offset in (from..visible).rev() {
+                queued.push(Polled::Record(Record { partition, offset, ..Record::default() }));
+            }
             Ok(Box::new(Queued(queued)))
         }
     }

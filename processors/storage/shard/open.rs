@@ -151,8 +151,7 @@ fn open(
     if shard.applied() < 0 {
         shard.lost_store = home.set_aside(identity);
     }
-    let goes_on = || from.is_none_or(|from| !from.progress.is_cancelled());
-    found.caught_up = shard.catch_up(&goes_on)?;
+    found.caught_up = shard.catch_up(&|| from.is_none_or(|from| !from.progress.is_cancelled()))?;
     found.index_discarded = shard.index.text.discarded().map(str::to_owned);
     Ok((shard, found))
 }

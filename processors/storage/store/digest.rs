@@ -208,7 +208,9 @@ mod tests {
 
     #[test]
     fn a_byte_that_moves_from_the_key_to_the_value_changes_the_digest() {
-        let of = |key: &[u8], value: &[u8]| RecordHasher::default().hash(key, value);
+        fn of(key: &[u8], value: &[u8]) -> u128 {
+            RecordHasher::default().hash(key, value)
+        }
         assert_ne!(of(b"a/b/gx", b"y"), of(b"a/b/g", b"xy"));
     }
 

@@ -359,11 +359,14 @@ impl Records for SledRecords {
                 self.apply(&Changes::of(key.clone(), value.clone()))?;
                 continue;
             }
-            let put = |db: &Db| match value {
-                Some(value) => db.insert(key, value.as_slice()).map(drop),
-                None => db.remove(key).map(drop),
-            };
-            self.change(put, self.copy.read().as_ref())?;
+            let copy = self.copy.read();
+            self.change(
+                |db| match value {
+                    Some(value) => db.insert(key, value.as_slice()).map(drop),
+                    None => db.remove(key).map(drop),
+                },
+                copy.as_ref(),
+            )?;
         }
         Ok(())
     }

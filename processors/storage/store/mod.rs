@@ -230,9 +230,9 @@ impl Store {
         let kept = kept.as_deref().and_then(KeptDigest::of);
         // An older program changes records and leaves the digest as it is; a restore that has not
         // ended has written records that the digest lacks.
-        let is_valid = |kept: &KeptDigest| {
+        let kept_digest = kept.filter(|kept| {
             ahead.is_none() && kept.applied == applied && kept.changelog == changelog_offset
-        };
+        });
         Ok(Store {
             records,
             identity: identity.clone(),
@@ -245,7 +245,7 @@ impl Store {
             is_ahead: AtomicBool::new(ahead.is_some()),
             erased_since,
             erased_again: AtomicBool::new(false),
-            kept_digest: Mutex::new(kept.filter(is_valid).map(|kept| kept.digest)),
+            kept_digest: Mutex::new(kept_digest.map(|kept| kept.digest)),
             scrub: Mutex::default(),
             claim: ahead.as_deref().map(Claim::of),
             epoch: AtomicU64::new(kept.map_or(0, |kept| kept.epoch)),

@@ -361,12 +361,15 @@ proptest! {
     }
 }
 
+fn at(partition: i32, offset: i64) -> Position {
+    Position { topic: "e".into(), partition, offset }
+}
+
 /// Events that wait, stored, staged or ended in the batch: found one by one and by their offset.
 #[test]
 fn events_that_wait_are_found_by_place_and_by_offset() {
     on_both(|store| {
         let (zoe, other) = (key("zoe"), key("zoe2"));
-        let at = |partition, offset| Position { topic: "e".into(), partition, offset };
         write(store, 1, |staged| {
             for (event, read_at) in [(at(0, 900), 40), (at(3, 10), 10), (at(3, 20), 20)] {
                 staged.put_awaited(&zoe, &event, read_at);
@@ -409,13 +412,12 @@ fn events_that_wait_are_found_by_place_and_by_offset() {
 fn the_time_to_look_at_what_waits_does_not_grow_with_the_number() {
     on_both(|store| {
         let zoe = key("zoe");
-        let at = |offset| Position { topic: "e".into(), partition: 3, offset };
         write(store, 1, |staged| {
-            (0..20_000).for_each(|offset| staged.put_awaited(&zoe, &at(offset), offset));
+            (0..20_000).for_each(|offset| staged.put_awaited(&zoe, &at(3, offset), offset));
         });
         let began = std::time::Instant::now();
         for offset in 0..2_000 {
-            assert!(store.awaits_event(&zoe, &at(offset * 10)).unwrap());
+            assert!(store.awaits_event(&zoe, &at(3, offset * 10)).unwrap());
             assert!(store.awaits(&zoe, offset).unwrap() && !store.awaits(&zoe, -1).unwrap());
         }
         // To read all of them each time takes minutes, to read one a tenth of a second.
@@ -1083,17 +1085,13 @@ fn the_speaker_of_a_memory_is_read_as_the_memory_is() {
 
 #[test]
 fn live_memories_are_counted_whether_a_batch_counts_or_not() {
+    fn put(staged: &mut Staged<'_>, key: &UserKey, n: i64, valid_to: Option<Time>) {
+        let memory = memory_of(key, 7, "hello");
+        staged.put_memory(Memory { id: id(n), key: key.clone(), valid_to, ..memory });
+    }
     on_both(|store| {
         let zoe = UserKey::new("acme", "zoe").unwrap();
         let others = [UserKey::new("acme", "ben").unwrap(), UserKey::new("acm", "zoe").unwrap()];
-        let put = |staged: &mut Staged<'_>, key: &UserKey, n: i64, valid_to: Option<Time>| {
-            staged.put_memory(Memory {
-                id: id(n),
-                key: key.clone(),
-                valid_to,
-                ..memory_of(key, 7, "hello")
-            });
-        };
         assert_eq!(store.live_memories("acme").unwrap(), 0);
         write(store, 7, |staged| {
             put(staged, &zoe, 1, None);

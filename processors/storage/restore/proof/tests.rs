@@ -75,10 +75,10 @@ impl Topic {
     /// The place of the last record of this user, or of the last meta record.
     fn place_of(&self, name: &str) -> usize {
         let prefix = if name == META { META.to_owned() } else { format!("{}/", key(name)) };
-        let is_named = |record: &Record| {
+        let place = self.records.iter().rposition(|record| {
             record.key.as_ref().is_some_and(|key| key.starts_with(prefix.as_bytes()))
-        };
-        self.records.iter().rposition(is_named).unwrap()
+        });
+        place.unwrap()
     }
 
     fn lose(&mut self, name: &str) {
@@ -321,9 +321,11 @@ fn a_store_that_differs_is_set_aside_and_restored_from_the_beginning() {
         let Err(Fault::Stop(stop)) = open(&topic, false) else { panic!("a record is missing") };
         assert_eq!(stop.name, StopName::ChangelogIncomplete);
     }
-    let is_aside = |path: &std::path::PathBuf| path.to_string_lossy().contains(".corrupt-");
     let entries = std::fs::read_dir(shard_dir(dir.path(), &identity())).unwrap();
-    assert_eq!(entries.map(|entry| entry.unwrap().path()).filter(is_aside).count(), 2);
+    let aside = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains(".corrupt-"));
+    assert_eq!(aside.count(), 2);
     let (shard, found) = open(&topic, true).unwrap();
     assert!(matches!(found.restored.proof, Proof::Differs(_)));
     assert_eq!(shard.store.digest().unwrap().records, 2);
@@ -346,7 +348,9 @@ fn after(before: Option<u128>, metas: &[Meta]) -> Witness {
 
 #[test]
 fn only_the_digest_of_the_last_meta_record_counts() {
-    let proof = |metas: &[Meta]| after(Some(1), metas).proof(digest(2), false);
+    fn proof(metas: &[Meta]) -> Proof {
+        after(Some(1), metas).proof(digest(2), false)
+    }
     assert_eq!(proof(&[meta(1, 1), meta(1, 2)]), Proof::Equal);
     assert!(matches!(proof(&[meta(1, 2), meta(1, 1)]), Proof::Differs(_)));
     // An older version has written in between: its changes are not in the digest before.
@@ -385,10 +389,10 @@ fn a_falling_epoch_names_a_second_writer() {
 
 #[test]
 fn a_meta_record_of_another_group_stops_unless_it_is_a_former_name() {
-    let writers = |former: &[&str]| Writers {
-        group: Some("theirs".into()),
-        former_groups: former.iter().map(|name| (*name).to_owned()).collect(),
-    };
+    fn writers(former: &[&str]) -> Writers {
+        let former_groups = former.iter().map(|name| (*name).to_owned()).collect();
+        Writers { group: Some("theirs".into()), former_groups }
+    }
     assert!(writers(&["ours"]).check(&meta(1, 1), 7).is_ok());
     assert!(Writers::default().check(&meta(1, 1), 7).is_ok());
     assert!(writers(&[]).check(&Meta::default(), 7).is_ok(), "an older version wrote it");

@@ -77,14 +77,15 @@ mod tests {
         fs::read_to_string(dir.join("db")).ok()
     }
 
+    fn make(dir: &Path, content: &str) {
+        fs::create_dir_all(dir).unwrap();
+        fs::write(dir.join("db"), content).unwrap();
+    }
+
     #[test]
     fn a_crash_at_any_moment_leaves_one_whole_store() {
         let home = tempfile::TempDir::new().unwrap();
         let dir = home.path().join("store");
-        let make = |dir: &Path, content: &str| {
-            fs::create_dir_all(dir).unwrap();
-            fs::write(dir.join("db"), content).unwrap();
-        };
         make(&dir, "old");
         make(&begin(&dir).unwrap(), "half of a copy");
         finish(&dir).unwrap();

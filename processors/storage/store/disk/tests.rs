@@ -81,13 +81,15 @@ fn a_rewrite_that_is_given_up_changes_nothing() {
 
 #[test]
 fn batches_during_a_rewrite_are_neither_lost_nor_undone() {
+    fn key(n: u64) -> String {
+        format!("acme/u{:03}/m{}", n % 400, n % 7)
+    }
+    fn value(n: u64) -> Option<Vec<u8>> {
+        (!n.is_multiple_of(5)).then(|| format!("{n} ").repeat(n as usize % 900).into_bytes())
+    }
     let home = TempDir::new().unwrap();
     let dir = home.path().join("store");
     let records = open(&dir);
-    let key = |n: u64| format!("acme/u{:03}/m{}", n % 400, n % 7);
-    let value = |n: u64| {
-        (!n.is_multiple_of(5)).then(|| format!("{n} ").repeat(n as usize % 900).into_bytes())
-    };
     (0..3000).for_each(|n| put(&records, key(n), value(n)));
     let next = AtomicU64::new(3000);
     thread::scope(|scope| {
