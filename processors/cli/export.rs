@@ -1,8 +1,8 @@
 //! `keepsake export`: everything about one user, as JSON Lines.
 //!
-//! In this order, each line with its part: (1) memories with their history, from the service, a page
-//! at a time; (2) decisions and (3) events, from the topics, by the user's key. Memory is bounded by
-//! one page; nothing is sorted or collected.
+//! In this order, each line with its part: (1) memories with their history, from the service, a
+//! page at a time; (2) decisions and (3) events, from the topics, by the user's key. Memory is
+//! bounded by one page; nothing is sorted or collected.
 
 use super::events::UserArgs;
 use clap::Args;

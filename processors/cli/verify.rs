@@ -2,9 +2,9 @@
 //! changelog, or that the changelog of a running one is complete.
 //!
 //! For each shard: (1) fold the memories topic, up to the offset the shard has read, into a store
-//! in memory; (2) compare the digests and the records of the two stores; (3) compare the digest that
-//! the store keeps up with that of its records; (4) compare the text index with the store. Nothing
-//! is repaired.
+//! in memory; (2) compare the digests and the records of the two stores; (3) compare the digest
+//! that the store keeps up with that of its records; (4) compare the text index with the store.
+//! Nothing is repaired.
 //!
 //! With `--online` the changelog of a running service is compared with its writers' digests.
 

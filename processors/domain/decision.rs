@@ -69,7 +69,7 @@ pub struct Decision {
     /// Number of memories that a forget matched and did not erase, because one forget may erase
     /// only a limited number.
     pub left: Option<usize>,
-    /// For a forget: the salt of its receipt. Only the asker is shown it.
+    /// For a forget: the salt of the receipt, shown only to the asker.
     pub salt: Option<Salt>,
     pub profile: Arc<str>,
     pub at: Time,

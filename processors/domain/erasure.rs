@@ -1,4 +1,4 @@
-//! The receipt of a `forget`: what was erased, as digests, without a word of it.
+//! The receipt of a `forget`: what was erased, as digests, without a word of the text.
 
 use super::{MemoryId, Position, Time, UserKey};
 use hmac::{Hmac, Mac};

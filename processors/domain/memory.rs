@@ -92,8 +92,8 @@ pub struct Memory {
     pub valid_from: Time,
     /// When a newer value of the same slot replaced this one.
     pub valid_to: Option<Time>,
-    /// From this time on no answer has the memory, and the compaction worker erases it. A memory that
-    /// expires stands alone: see [`Memory::stands_alone`].
+    /// From this time on no answer has the memory, and the compaction worker erases the memory. A
+    /// memory that expires stands alone: see [`Memory::stands_alone`].
     pub expires_at: Option<Time>,
     pub source: Position,
     pub event_id: Option<String>,
@@ -107,7 +107,8 @@ pub struct Memory {
     pub revised_by: Option<MemoryId>,
     pub conflicts_with: Vec<MemoryId>,
     pub archived: bool,
-    /// Number of changes. A proposal names the version that it was made from, see [`super::MemoryVersion`].
+    /// Number of changes. A proposal names the version on which the proposal is based, see
+    /// [`super::MemoryVersion`].
     pub version: u32,
     /// The offset of the event on this shard that last changed the memory. The index compares its
     /// own checkpoint with this offset.
@@ -138,8 +139,8 @@ impl Memory {
         self.expires_at.is_some_and(|end| end <= at)
     }
 
-    /// True for a memory that expires. It absorbs, closes and revises no other memory, and no
-    /// summary quotes it: what is said beside it must not go with it.
+    /// True for a memory that expires. Such a memory absorbs, closes and revises no other memory,
+    /// and no summary quotes it: nothing else must go when the memory expires.
     pub fn stands_alone(&self) -> bool {
         self.expires_at.is_some()
     }

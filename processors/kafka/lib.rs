@@ -4,7 +4,7 @@
 //!
 //! This file opens and configures clients and manages topics. `consumer.rs` reads, `producer.rs`
 //! writes, `transactor.rs` writes in transactions, `partition_log.rs` reads a topic from the
-//! beginning. No module here knows events or memories. A changed setting needs its reason beside it.
+//! beginning. No module here knows events or memories. A changed setting needs a reason beside it.
 
 mod consumer;
 mod partition_log;
@@ -385,7 +385,7 @@ impl Broker for Connection {
     }
 
     fn partitions_of(&self, topic: &str) -> Result<Option<i32>> {
-        // A client of its own: a client keeps each topic that it ever asked for.
+        // A client of its own: a client keeps each topic that was ever asked for.
         let metadata = self
             .probe(UNDECIDED)?
             .fetch_metadata(Some(topic), LOOKED_UP_WITHIN)

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A broker that does not know the request never answers: the client would wait for a minute.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// The cluster as it is.
+/// The present state of the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
     pub brokers: usize,

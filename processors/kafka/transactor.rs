@@ -140,14 +140,15 @@ impl Open {
         }
     }
 
-    /// A step before the commit failed. The broker was not asked to commit, so even a timeout leaves
-    /// nothing of the transaction once the abort is confirmed.
+    /// A step before the commit failed. The broker was not asked to commit, so even a timeout
+    /// leaves nothing of the transaction once the abort is confirmed.
     fn uncommitted(&self, step: &str, error: KafkaError) -> TransactError {
         let what = format!("{step}: {}", reason(&error));
         if is_fenced(&error) { TransactError::Fenced(what) } else { self.aborted(what) }
     }
 
-    /// The commit failed. The broker may have carried it out, unless the client asks for an abort.
+    /// The commit failed. The broker may have carried the commit out, unless the client asks for an
+    /// abort.
     fn undecided(&self, error: KafkaError) -> TransactError {
         let what = format!("commits: {}", reason(&error));
         match &error {

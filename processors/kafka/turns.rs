@@ -1,5 +1,5 @@
-//! Reads the partitions of a consumer in turn, so that a backlog of one partition does not delay the
-//! records of the others.
+//! Reads the partitions of a consumer in turn, so that a backlog of one partition does not delay
+//! the records of the others.
 //!
 //! By default a consumer has one queue for all partitions: what was fetched ahead of one partition,
 //! some 30,000 short records, stands before every newer record of the others. Here each partition
@@ -75,8 +75,8 @@ impl Turns {
         }
     }
 
-    /// Takes the queues of the assigned partitions after a rebalance. Returns false if there was none.
-    /// A partition that comes back needs its queue anew.
+    /// Takes the queues of the assigned partitions after a rebalance. Returns false if there was
+    /// none. A partition that comes back needs its queue anew.
     fn follow(&mut self, consumer: &Arc<BaseConsumer<ConsumerCallbacks>>, topic: &str) -> bool {
         let assignments = consumer.context().assignments();
         if assignments == self.assignments {

@@ -1,5 +1,6 @@
 //! An event at its place in a shard's partition, with the profile of its tenant: the part of the
-//! input that all handlers share. Makes the memories and decisions that follow from the event alone.
+//! input that all handlers share. Makes the memories and decisions that follow from the event
+//! alone.
 
 use super::prepared::{Command, Part, Sent};
 use super::reads::Reads;
@@ -41,7 +42,7 @@ pub struct Context<'a> {
     pub part: Part,
     /// The event came here because this partition orders the tenant's changes.
     pub is_ordered_here: bool,
-    /// The record says that it was sent before, and has no valid signature.
+    /// The record claims an earlier copy, and has no valid signature.
     pub is_sent_again: bool,
     pub sent: Sent,
 }
@@ -87,8 +88,8 @@ impl<'a> Context<'a> {
         Ok(near)
     }
 
-    /// The same, from the first memory on that does not expire: what repeats a memory that expires is
-    /// new. Reads one memory more in nearly all cases.
+    /// The same, from the first memory on that does not expire: what repeats a memory that expires
+    /// is new. Reads one memory more in nearly all cases.
     pub fn nearest_lasting(
         &self,
         staged: &Staged<'_>,

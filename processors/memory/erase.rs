@@ -34,7 +34,8 @@ pub fn erase(
 }
 
 /// Erases memories whose time is over. A memory that one of them had closed stays closed, since
-/// nobody says that it holds again. Of the context windows, only those with their turns are cleared.
+/// nobody states the closed one again. Of the context windows, only those with their turns are
+/// cleared.
 pub fn erase_outlived(
     cx: &Context<'_>,
     staged: &mut Staged<'_>,

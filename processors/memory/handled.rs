@@ -22,7 +22,7 @@ pub struct Handled {
     pub over_quota: usize,
     /// Copies of the record for other partitions, in this order.
     pub copies: Vec<(i32, ForwardReason)>,
-    /// Memories of an event that was sent on: with them its id is remembered before it is decided.
+    /// Memories of an event that was sent on: with them the id is remembered before the decision.
     pub sent_on: Option<Vec<MemoryId>>,
     pub forgotten: Vec<Forgotten>,
     /// The receipt of a `forget`.

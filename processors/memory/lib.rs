@@ -63,7 +63,7 @@ pub fn apply(
         sent: prepared.sent,
     };
     if settings.memories_max.is_some() {
-        // Counted at every event: a batch that changes memories without their count loses it.
+        // Counted at every event: a batch that changes memories without counting loses the count.
         staged.live_memories(event.key.tenant())?;
     }
     let duplicate = if cx.part == Part::First { duplicate(cx, staged)? } else { None };
@@ -136,7 +136,7 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
     Ok(handled)
 }
 
-/// True if nothing of the event may be applied, because a `forget` covers what it says.
+/// True if nothing of the event may be applied, because a `forget` covers the contents.
 fn is_straggler(cx: &Context<'_>, staged: &Staged<'_>) -> Result<bool> {
     let content = match &cx.event.action {
         // The parts of a turn are looked at one by one.

@@ -48,7 +48,7 @@ impl LiveCount {
         Ok(self.count)
     }
 
-    /// The count, if it has every staged memory.
+    /// The count, if every staged memory is in the count.
     pub fn finished(&self) -> Option<u64> {
         self.changed.is_empty().then_some(self.count)
     }

@@ -1,6 +1,6 @@
 //! The interface of a memory policy: how candidates are judged, what an explicit wish becomes, what
-//! is extracted from several messages, and how memories are ranked and rendered. `policies/` has six
-//! implementations, one in each folder; the kernel and recall know only this trait.
+//! is extracted from several messages, and how memories are ranked and rendered. `policies/` has
+//! six implementations, one in each folder; the kernel and recall know only this trait.
 //!
 //! A policy decides and never writes, but for `extract`, which rewrites the memories that its own
 //! gate has put aside. So the same call can be made for a shadow, whose judgement nobody applies.

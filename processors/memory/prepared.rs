@@ -16,7 +16,7 @@ pub struct Prepared {
     pub is_home: bool,
     /// The event came here because this partition orders the tenant's changes.
     pub is_ordered_here: bool,
-    /// The record says that it was sent before, and has no valid signature.
+    /// The record claims an earlier copy, and has no valid signature.
     pub is_sent_again: bool,
     pub sent: Sent,
 }
@@ -62,7 +62,7 @@ pub enum Part {
     InOrder,
 }
 
-/// The reason why a turn is not kept, whatever it says.
+/// The reason why a turn is not kept, whatever the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
     /// "Off the record."

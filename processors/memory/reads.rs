@@ -30,7 +30,7 @@ pub struct SeenBefore {
 /// A `forget` as a user's shard remembers it, without a word of what was forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgetMark {
-    /// When it was sent.
+    /// When the `forget` was sent.
     pub at: Time,
     pub forgot: Forgot,
 }
@@ -167,8 +167,8 @@ pub trait Reads {
     /// The highest offset of that partition from which a record was forwarded to this shard.
     fn via(&self, source_partition: i32) -> Result<Option<i64>>;
 
-    /// The first event of this user, by partition and offset from `from` on, that waits for its turn
-    /// in the tenant's partition, and the offset at which the event was read here. A user who
+    /// The first event of this user, by partition and offset from `from` on, that waits for its
+    /// turn in the tenant's partition, and the offset at which the event was read here. A user who
     /// imports tenant memories has many that wait, so nothing reads all of them.
     fn awaited_from(&self, key: &UserKey, from: (i32, i64)) -> Result<Option<Awaited>>;
 

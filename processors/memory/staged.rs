@@ -1,5 +1,6 @@
-//! The changes of a batch, staged: typed records in memory over the stored ones. Later events of the
-//! batch read them; nobody else does until the batch is committed and the store has encoded them.
+//! The changes of a batch, staged: typed records in memory over the stored ones. Later events of
+//! the batch read them; nobody else does until the batch is committed and the store has encoded
+//! them.
 //!
 //!   read    staged record of the user, else the record below
 //!   write   into the map of the user; `None` marks a removal
@@ -334,8 +335,8 @@ impl<'a> Staged<'a> {
         self.neighbours.nearest(key, vector, limit, self.vectors_of(key))
     }
 
-    /// The encoder's cosine to the centroid of the user's memories, those of this batch included and
-    /// those that expire left out. Limit: reads every memory of the user.
+    /// The encoder's cosine to the centroid of the user's memories, those of this batch included
+    /// and those that expire left out. Limit: reads every memory of the user.
     pub fn cosine_to_all(&self, key: &UserKey, vector: &Vector) -> Result<Option<f32>> {
         let mut lasting = self.vectors_of(key).clone();
         self.memories(key, &mut |memory| {

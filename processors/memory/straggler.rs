@@ -1,8 +1,8 @@
 //! Refuses stragglers: what was said before a `forget` and arrives after it. Such an event was sent
 //! to a wrong partition and is forwarded late, or it was a dead letter and is sent again.
 //!
-//! A `forget` is remembered by its time and by keyed digests: of the session's name, of the stems of
-//! the query, of the erased text. No word of what is to be forgotten is stored.
+//! A `forget` is remembered by its time and by keyed digests: of the session's name, of the stems
+//! of the query, of the erased text. No word of what is to be forgotten is stored.
 //!
 //! The rule prefers to let pass. An event that reaches its user's partition directly, after the
 //! `forget`, is never a straggler, whatever time its sender gives: the log is the only clock that
@@ -47,7 +47,7 @@ pub fn remember(
         Forget::Everything => vec![Forgot::Everything],
         Forget::Session(session) => vec![Forgot::Session(short(key, &["session", session]))],
         Forget::Query(query) => query_stems(key, query).map(Forgot::Query).into_iter().collect(),
-        // The event that it goes on with is remembered.
+        // The event that this one continues is remembered already.
         Forget::Rest(_) => return Ok(()),
         Forget::Memory(_) => {
             erased.iter().map(|memory| Forgot::Text(text_digest(key, &memory.content))).collect()
@@ -97,7 +97,7 @@ pub fn newer_forgets(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Newer> {
 }
 
 impl Newer {
-    /// True if one of them covers the event, whatever it says.
+    /// True if one of them covers the event, whatever the contents.
     pub fn cover_all(&self) -> bool {
         self.is_covered
     }
@@ -148,7 +148,7 @@ fn text_digest(key: &SigningKey, content: &str) -> u64 {
     short(key, &["text", words.stems_in(Language::ENGLISH).joined()])
 }
 
-/// Eight bytes tell some thousand digests of a user apart.
+/// Eight bytes distinguish some thousand digests of a user.
 fn short(key: &SigningKey, parts: &[&str]) -> u64 {
     let digest = key.secret_digest(parts);
     u64::from_be_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))

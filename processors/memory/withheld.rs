@@ -109,8 +109,8 @@ fn take_back(cx: &Context<'_>, staged: &mut Staged<'_>, handled: &mut Handled) -
     Ok(Decision { memory: ids.first().copied(), related: ids, ..decision })
 }
 
-/// Adds a turn without words to the context window, so that the next turn is not taken for an answer
-/// to the turn before the gap.
+/// Adds a turn without words to the context window, so that the next turn is not taken for an
+/// answer to the turn before the gap.
 fn leave_a_gap(cx: &Context<'_>, staged: &mut Staged<'_>, turn: &Turn) -> Result<()> {
     let gap = ContextTurn {
         speaker: turn.speaker.as_deref().unwrap_or(turn.role.as_str()).into(),

@@ -53,7 +53,7 @@ impl ModelFiles {
     }
 }
 
-/// The inputs that a caller can feed, and the output that it reads.
+/// The inputs that a caller can feed, and the output that is read.
 pub struct Signature {
     /// For errors, such as "a text encoder".
     pub model: &'static str,

@@ -103,8 +103,9 @@ pub fn judgement(
     })
 }
 
-/// Reads the user's memories without the archive and without those that expire, oldest first. Limit: every candidate reads all
-/// memories. The published documents expect hundreds; a profile's `prune.count_max` is the bound.
+/// Reads the user's memories without the archive and without those that expire, oldest first.
+/// Limit: every candidate reads all memories. The published documents expect hundreds; a profile's
+/// `prune.count_max` is the bound.
 pub fn memories(cx: &Context<'_>, staged: &Staged<'_>) -> Result<Vec<Memory>> {
     let mut memories = memories_and_archive(cx, staged)?;
     memories.retain(|memory| !memory.archived && !memory.stands_alone());

@@ -117,7 +117,7 @@ impl From<Fault> for Halt {
     }
 }
 
-/// One shard's part of a batch, with the offset that it brings the shard to.
+/// One shard's part of a batch, with the offset that the shard reaches.
 pub struct Write {
     pub shard: Arc<Shard>,
     pub effects: BatchChanges,
@@ -212,7 +212,7 @@ impl Ingest {
         }
     }
 
-    /// `poison`: why the first record is put aside, if it is.
+    /// `poison`: why the first record is put aside, if so.
     fn try_batch(
         &mut self,
         records: &[Record],

@@ -465,7 +465,7 @@ impl Metrics {
         self.misrouted.with_label_values(&[topic]).inc();
     }
 
-    /// Counts a reply that could not be delivered as it was: an error was sent in its place, or
+    /// Counts a reply that could not be delivered unchanged: an error was sent instead, or
     /// the receipt moved to the replies topic.
     pub fn reply_replaced(&self, reason: &str) {
         self.replies_replaced.with_label_values(&[reason]).inc();

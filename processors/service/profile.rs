@@ -1,5 +1,5 @@
-//! Loads profiles (a file, or that of a policy) into the options of each stage, and finds the profile
-//! of a tenant. A profile is data: no code depends on the name of one.
+//! Loads profiles (a file, or that of a policy) into the options of each stage, and finds the
+//! profile of a tenant. A profile is data: no code depends on the name of one.
 
 mod file;
 mod retired;

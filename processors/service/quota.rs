@@ -1,7 +1,7 @@
-//! The quotas of tenants. Limits what one tenant may ask for in a second, as token buckets that hold
-//! one second's worth; events are counted in `ingest/event_rate.rs`, memories by the kernel. Each
-//! process counts for itself, so a tenant whose users are spread over several processes gets the
-//! sum. Time is an argument.
+//! The quotas of tenants. Limits what one tenant may ask for in a second, as token buckets that
+//! hold one second's worth; events are counted in `ingest/event_rate.rs`, memories by the kernel.
+//! Each process counts for itself, so a tenant whose users are spread over several processes gets
+//! the sum. Time is an argument.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,9 +1,9 @@
 //! Decides how long a memory is kept, by its kind and its tenant (`[retain]`). Pure; the compaction
 //! worker proposes what is older for erasure.
 //!
-//! The age counts from `created_at`, the time that the memory's event gave: neither use nor repetition
-//! makes a memory younger, so the limit is an upper bound. What a user repeats after the erasure is a
-//! new memory.
+//! The age counts from `created_at`, the time that the memory's event gave: neither use nor
+//! repetition makes a memory younger, so the limit is an upper bound. What a user repeats after the
+//! erasure is a new memory.
 
 use domain::{Memory, Time};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct Rules {
     pub by_tenant: BTreeMap<String, Limits>,
 }
 
-/// The rule that covers a memory. The text names its option.
+/// The rule that covers a memory. The text names the option.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     pub days: f64,

@@ -1,6 +1,6 @@
 //! Converts a shard's records to the records of the memories topic and back. The topic is the
-//! changelog: another machine restores the shard from it. No I/O here: the caller sends and reads the
-//! records.
+//! changelog: another machine restores the shard from there. No I/O here: the caller sends and
+//! reads the records.
 //!
 //! | store | changelog key | bytes |
 //! |---|---|---|
@@ -15,12 +15,12 @@
 //!
 //! A restore (`restore.rs`) reads the topic in order:
 //!
-//! 1. Map the key of a record to the key of the store ([`named`]) and apply the bytes. An unknown key
-//!    stops the process instead of being skipped, because a newer program may have written the
+//! 1. Map the key of a record to the key of the store ([`named`]) and apply the bytes. An unknown
+//!    key stops the process instead of being skipped, because a newer program may have written the
 //!    record.
 //! 2. Check each meta record against the own [`Identity`] ([`meta_of`]).
-//! 3. Take the offset of the last meta record as the checkpoint, and compare the restored shard with
-//!    its digest.
+//! 3. Take the offset of the last meta record as the checkpoint, and compare the restored shard
+//!    with its digest.
 
 use crate::store::{Digest, EncodedBatch, Identity, TouchedMemories, check_identity, format, keys};
 use domain::fault::{Fault, Result, StopName};
@@ -37,8 +37,8 @@ pub const STATE_HEADER: &str = "keepsake-state";
 /// The header that separates memories from the other records of a shard on the same topic.
 const KIND_HEADER: &str = "keepsake-record";
 const VIA: &str = "via";
-/// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key of
-/// every user's record has one, so the two never collide.
+/// Prefix of the records that hold the signing key of a service. Such a key has no slash; the key
+/// of every user's record has one, so the two never collide.
 pub const SIGNING_KEY_PREFIX: &str = "marks-key.";
 
 /// The meta record: checkpoint, log and encoder of a shard, its writer and its digest.
@@ -66,7 +66,7 @@ struct WrittenMeta {
     digest: Option<String>,
 }
 
-/// What a meta record says of the batch that it ends.
+/// The fields of a meta record, about the batch that ends there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Offset of the last event applied.
@@ -87,8 +87,9 @@ pub struct Destination<'a> {
 }
 
 /// Builds the records that a batch publishes: the new state of each memory, and, if `checkpoint` is
-/// given, what a restore needs besides: the bytes of every record and the meta record. Order matters:
-/// the meta record is last, so that a restore that has read it has read all of the batch.
+/// given, what a restore needs besides: the bytes of every record and the meta record. Order
+/// matters: the meta record is last, so that a restore that has read the meta record has read all
+/// of the batch.
 pub fn records(
     batch: &EncodedBatch,
     touched: &TouchedMemories,

@@ -92,8 +92,8 @@ impl Home {
         matches!(self, Home::Directory(dir) if shard_dir(dir, identity).exists())
     }
 
-    /// Removes the unreadable stores of the shard that were moved aside up to this time, and returns
-    /// their number.
+    /// Removes the unreadable stores of the shard that were moved aside up to this time, and
+    /// returns their number.
     pub fn remove_set_aside(&self, identity: &Identity, until_ms: i64) -> Result<usize> {
         let Home::Directory(dir) = self else { return Ok(0) };
         let aside = store::set_aside_of(&shard_dir(dir, identity).join("store"));
@@ -145,7 +145,7 @@ impl Home {
 
 impl MemoryHome {
     /// Calls `call` with the partition after each batch that a store here has applied, before the
-    /// index has it.
+    /// index has the batch.
     pub fn with_call(call: impl Fn(i32) + Send + Sync + 'static) -> MemoryHome {
         MemoryHome { after_batch: AfterBatch::calls(Arc::new(call)), ..MemoryHome::default() }
     }

@@ -4,10 +4,10 @@
 //! record; the last record of each transaction, named `meta`, carries the offset of the newest
 //! event that the shard had applied. Restore copies these records and decides nothing:
 //!
-//! 1. Take the end of the partition as it is now, open transactions included. Their outcome is a
+//! 1. Take the present end of the partition, open transactions included. Their outcome is a
 //!    part of the state.
 //! 2. Begin behind the store's checkpoint, or at the first record of the topic.
-//! 3. Write a checkpoint that says where and when this restore began ([`Store::apply`]).
+//! 3. Write a checkpoint that states where and when this restore began ([`Store::apply`]).
 //! 4. Read record by record ([`read`]) and collect them in a [`Batch`].
 //! 5. A second thread writes each batch ahead of the checkpoint ([`Store::apply_restored`]), then
 //!    moves the checkpoint.
@@ -24,7 +24,7 @@
 //! crash or a cancelled restore loses only time.
 //!
 //! Limit: a store that is older than `away_ms_max` must not be restored this way, because
-//! compaction may have removed the tombstones that it lacks ([`outdated`]).
+//! compaction may have removed tombstones that are missing there ([`outdated`]).
 
 mod proof;
 mod read;
@@ -57,7 +57,7 @@ pub struct Options {
     pub until: Option<i64>,
     /// Whose records may be in the changelog.
     pub writers: Writers,
-    /// Opens a shard that differs from the digest of its writer.
+    /// Opens a shard that differs from the writer's digest.
     pub accept_incomplete: bool,
 }
 
@@ -136,7 +136,7 @@ pub fn outdated(
     })
 }
 
-/// Reads the changelog from the store's checkpoint to the end as it is now. Returns early, and
+/// Reads the changelog from the store's checkpoint to the present end. Returns early, and
 /// without error, if `progress` is cancelled. After [`Proof::Differs`] the store keeps its `ahead`
 /// marker, and the caller decides.
 pub fn restore(
@@ -166,7 +166,8 @@ pub fn restore(
     let is_new = store.changelog().is_none();
     let begun = checkpoint_at_begin(store, from, began);
     // Order matters: records are written ahead of the checkpoint, so the checkpoint must already
-    // say since when they may be there. Without it their age would be unknown after a crash.
+    // state since when they may be there. Without that time their age would be unknown after a
+    // crash.
     store.apply(
         EncodedBatch::default(),
         Checkpoint { applied: store.applied(), changelog: Some(begun) },
@@ -181,7 +182,7 @@ pub fn restore(
             progress.reached(batch.next());
             batch.write_if_due()
         });
-        // Until the end is reached, the store lacks tombstones as old as its date says.
+        // Until the end is reached, the store lacks tombstones as old as its date.
         let at = if progress.is_cancelled() { begun.at } else { began };
         batch.finish(read, at)
     })?;

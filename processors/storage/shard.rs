@@ -151,7 +151,7 @@ impl Shard {
 
     /// Removes the bytes of everything forgotten so far from the disk: from the index, by merging
     /// the segments that hold them, and from the store, by writing the live records anew. Searches
-    /// and batches go on. Ends early, with everything as it was, if `goes_on` returns false.
+    /// and batches go on. Ends early, with everything unchanged, if `goes_on` returns false.
     pub fn rewrite(&self, goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
         let index = || {
             // Order matters: only removals that are on disk can be purged there.

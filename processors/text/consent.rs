@@ -6,7 +6,8 @@
 use crate::wordings::{NEVER, PhraseMatch, WISHES, Wish, fold};
 use domain::Category;
 
-/// Finds the user's wish about this text or the text before. [`Wish::ForgetLastTurn`] takes precedence.
+/// Finds the user's wish about this text or the text before. [`Wish::ForgetLastTurn`] takes
+/// precedence.
 pub fn wish(text: &str) -> Option<Wish> {
     let folded = fold(text);
     let mut wish = None;

@@ -7,7 +7,7 @@
 //!
 //! Three more modules read texts for one purpose each: [`redact`] removes secrets, [`split`] cuts a
 //! turn into candidates and finds their facts, [`consent`] finds wishes not to be remembered.
-//! [`Rarity`] says how rare a word is.
+//! [`Rarity`] returns how rare a word is.
 //!
 //! Invariant: if an edit can change a stem of any word, [`STEMS_VERSION`] must go up.
 

@@ -9,8 +9,8 @@
 //! 4. In languages with spaces a phrase must begin and end at the border of a word: "hallo" is in
 //!    "oh, hallo!" and not in "hallodri".
 //!
-//! `policies/score/` decides the meaning of the matches for a turn. To cover another language, add a
-//! file and a row in `FILES`.
+//! `policies/score/` decides the meaning of the matches for a turn. To cover another language, add
+//! a file and a row in `FILES`.
 
 use aho_corasick::AhoCorasick;
 use domain::Category;

@@ -1,7 +1,7 @@
-//! Compares each partition of the changelog with the digest that its last writer noted in it, while
+//! Compares each partition of the changelog with the digest that the last writer noted there, while
 //! the service runs.
 //!
-//! The writer keeps its digest up batch by batch from its own store. The digest here is computed
+//! The writer keeps the digest up batch by batch from its own store. The digest here is computed
 //! from the records that the topic returns, so a record that was lost, changed or added on the way
 //! makes the two differ.
 

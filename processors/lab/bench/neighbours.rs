@@ -27,7 +27,7 @@ const ANSWER_MAX_S: f64 = 1.0;
 const BEHIND_REMEMBERS_MAX_S: f64 = 10.0;
 const BEHIND_TURNS_MAX_S: f64 = 150.0;
 
-/// The tenant that asks too much, its quota, and what it sends: 2,000 requests a second.
+/// The tenant that asks too much, its quota, and the requests sent: 2,000 requests a second.
 const FLOODING: &str = "flooding";
 const QUOTA_PER_SECOND: f64 = 50.0;
 const FLOOD_REQUESTS: usize = 2;

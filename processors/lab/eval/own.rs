@@ -66,7 +66,7 @@ fn ask(client: &mut Client, question: OwnQuestion) -> Result<OwnAnswer> {
     })
 }
 
-/// Replaces each memory by the expectation that it meets first, or by an empty text. Each
+/// Replaces each memory by the expectation that is met first, or by an empty text. Each
 /// expectation is met once.
 fn ranking(memories: &[Value], expect: &[String]) -> Vec<String> {
     let mut open: Vec<&String> = expect.iter().collect();

@@ -1,5 +1,5 @@
-//! Builds the events that Keepsake writes to itself: the proposals of the compaction worker, the rest
-//! of a `forget`, and the feedback about returned memories.
+//! Builds the events that Keepsake writes to itself: the proposals of the compaction worker, the
+//! rest of a `forget`, and the feedback about returned memories.
 //!
 //! They pass through the events topic like any client's events, so a replay repeats them and the
 //! ingest processor stays the only writer of a shard. Each is signed for its partition.

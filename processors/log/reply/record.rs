@@ -13,8 +13,8 @@ pub const TRUNCATED: &str = "keepsake-truncated";
 /// Characters of the reason in a header. A reason may quote the message of a panic.
 const REASON_CHARS_MAX: usize = 1000;
 
-/// The topic of dead letters, and the longest record that it takes, as [`OutgoingRecord::bytes`]
-/// counts.
+/// The topic of dead letters, and the longest record that the topic takes, as
+/// [`OutgoingRecord::bytes`] counts.
 #[derive(Clone, Debug)]
 pub struct DeadLetters {
     pub topic: String,
@@ -61,9 +61,9 @@ pub fn erasure(erasure: &Erasure, places: &[wire::Place], topic: &str) -> Outgoi
 /// Builds a dead letter: the record unchanged, with the reason in the headers of Kafka Connect and
 /// of Spring Kafka, which other tools read.
 ///
-/// A record may be longer than the topic takes, because the broker limits it as its producer
-/// compressed it. Its dead letter is without value and without the sender's headers, and without a
-/// long key; the headers name the place of the record.
+/// A record may be longer than the topic takes, because the broker limits the length as the
+/// producer compressed the record. The dead letter is without value and without the sender's
+/// headers, and without a long key; the headers name the place of the record.
 pub fn dead_letter(
     record: &Record,
     reject: &Reject,

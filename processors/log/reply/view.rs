@@ -37,8 +37,8 @@ pub fn decision(decision: &Decision, with_text: bool) -> wire::Decision<'_> {
     }
 }
 
-/// The reason, or, without texts, the fact that it quotes a memory: the words around a quotation
-/// may be of the memory too.
+/// The reason, or, without texts, the fact that the decision quotes a memory: the words around a
+/// quotation may be of the memory too.
 fn reason(decision: &Decision, with_text: bool) -> &str {
     if with_text || !decision.reason.contains('"') { &decision.reason } else { UNQUOTED }
 }
@@ -193,8 +193,8 @@ pub fn moment(time: Time) -> wire::Moment {
     wire::Moment(time.0)
 }
 
-/// Lists the changes of a memory since it was made, oldest first. Changes without a known time come
-/// last.
+/// Lists the changes of a memory since the first version, oldest first. Changes without a known
+/// time come last.
 fn since(memory: &Memory) -> Vec<wire::HistoryEntry> {
     let revisions = memory.history.iter();
     let mut entries: Vec<_> =

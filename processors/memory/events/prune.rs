@@ -1,4 +1,4 @@
-//! Archives or erases memories as the compaction worker proposes, if they are as it saw them.
+//! Archives or erases memories as the compaction worker proposes, if they have not changed since.
 
 use crate::context::Context;
 use crate::erase::erase_outlived;

@@ -81,7 +81,8 @@ pub fn remember(
         memory: Some(memory.id),
         ..cx.decision(Outcome::Kept, "asked to remember")
     };
-    // A memory of a session or of the tenant replaces none of the user's, nor does one that expires.
+    // A memory of a session or of the tenant replaces none of the user's, nor does one that
+    // expires.
     let may_link = asked.scope == Scope::User && is_lasting;
     let links = if may_link { wish.links } else { Links::default() };
     if links.replaced.iter().any(|old| slots::closes(memory.valid_from, &memory.content, old)) {

@@ -250,7 +250,8 @@ pub fn speaker(turn: &Turn) -> &str {
     turn.speaker.as_deref().unwrap_or(turn.role.as_str())
 }
 
-/// Confidence in a statement: the user's own words are certain, a conclusion about the user less so.
+/// Confidence in a statement: the user's own words are certain, a conclusion about the user less
+/// so.
 pub fn confidence(role: Role) -> f32 {
     if role == Role::User { 1.0 } else { 0.7 }
 }

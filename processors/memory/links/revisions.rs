@@ -15,7 +15,8 @@ use text::split::change::{EarlierStatement, PossibleRevision, Revision, nearness
 
 /// Neighbours fetched: their cosines show how far this person's memories lie apart.
 pub const NEIGHBOURS: usize = 256;
-/// Neighbours read from the store: the nearest to compare, and an even sample of the others for the spread.
+/// Neighbours read from the store: the nearest to compare, and an even sample of the others for the
+/// spread.
 const READ_MAX: usize = 24;
 const SAMPLED: usize = 32;
 /// Memories compared: the nearest five of the same person hold 95 % of the revised ones.
@@ -220,7 +221,8 @@ fn is_open(cx: &Context<'_>, memory: &Memory) -> bool {
 struct Centre(Vec<f32>);
 
 impl Centre {
-    /// A few vectors tell little about the mean, so it is drawn towards zero as if by ten more.
+    /// A few vectors show little about the mean, so the mean is drawn towards zero as if by ten
+    /// more.
     fn of<'v>(vectors: impl Iterator<Item = &'v Vector>) -> Centre {
         const PRIOR: f32 = 10.0;
         let (mut sum, mut count): (Vec<f32>, f32) = (Vec::new(), PRIOR);
@@ -256,8 +258,9 @@ impl Centre {
     }
 }
 
-/// Links a memory to one that it probably revises. Both stay open, and recall shows the newer first.
-/// The older is marked as revised only where the probability is high and it states nothing else.
+/// Links a memory to one that it probably revises. Both stay open, and recall shows the newer
+/// first. The older is marked as revised only where the probability is high and it states nothing
+/// else.
 pub fn link(cx: &Context<'_>, staged: &mut Staged<'_>, new: &mut Memory, revised: Revised) {
     let Revised { memory: mut old, probability, is_partial, .. } = revised;
     new.revises.push(old.id);

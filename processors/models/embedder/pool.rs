@@ -100,7 +100,7 @@ type Answer = Result<Vec<(usize, Encoded)>>;
 /// The vector of a text, or why the encoder refuses this text.
 pub type Encoded = std::result::Result<Vec<f32>, Refusal>;
 
-/// A text that the encoder does not encode, although it encodes others.
+/// A text that the encoder does not encode, although other texts are encoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub message: String,
@@ -266,7 +266,7 @@ impl Batch {
     }
 }
 
-/// Encodes a text, or says whether the text or the model is at fault.
+/// Encodes a text, or reports whether the text or the model is at fault.
 fn encode(embedder: &mut dyn Embedder, text: &str) -> Result<Encoded> {
     match try_once(embedder, text).or_else(|_| try_once(embedder, text)) {
         Err(refusal) if try_once(embedder, PROBE).is_err() => {

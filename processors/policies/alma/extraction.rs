@@ -140,7 +140,8 @@ fn put_episode(
     let content = text::shortened(&quoted.content, SUMMARY_CHARS);
     let mut memory = cx.memory(EPISODE_SPAN, &content, Kind::new(EPISODE));
     memory.metadata.insert("topics".into(), episode.topics.join(","));
-    // An episode goes when a message that it quotes, or whose words are its topics, is forgotten.
+    // An episode goes when a message that the episode quotes, or whose words are its topics, is
+    // forgotten.
     memory.covers = read.iter().map(|memory| memory.id).collect();
     if let Some(outcome) = episode.outcome {
         let outcome = text::shortened(&read[outcome].content, SUMMARY_CHARS);

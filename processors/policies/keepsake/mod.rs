@@ -58,7 +58,7 @@ impl Keepsake {
     }
 }
 
-/// Returns Keepsake's own policy if `policy` is that one, for tests that measure its parts.
+/// Returns `policy` as Keepsake's own, or `None` for another; for tests that measure its parts.
 pub fn own(policy: &dyn Policy) -> Option<&Keepsake> {
     let policy: &dyn Any = policy;
     policy.downcast_ref()

@@ -107,7 +107,7 @@ fn salience_of(gate: &Gate, kind: &str) -> f32 {
     }
 }
 
-/// Returns the kind of a text, or `None` if no wording matches and nothing in it is specific.
+/// Returns the kind of a text, or `None` if no wording matches and nothing in the text is specific.
 pub fn kind(text: &str) -> Option<&'static str> {
     match () {
         () if INSIGHT.is_match(text) => Some("insight"),

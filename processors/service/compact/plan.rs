@@ -72,7 +72,8 @@ pub fn plan(
 ) -> Plan {
     let mut going = ids(&erasures);
     let prunes = prunes(snapshot, &going, profile, now);
-    // A summary of a memory that goes in the same round would be outdated before ingest applies it.
+    // A summary of a memory that goes in the same round would be outdated before ingest applies the
+    // summary.
     going.extend(ids(&prunes));
     let summaries = ended_sessions(snapshot, profile, now)
         .filter_map(|session| summary(snapshot, &going, session, profile))

@@ -262,7 +262,7 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// Replaces each `secret_file` by the secret in it.
+    /// Replaces each `secret_file` by the secret in the file.
     pub fn read_files(&mut self) -> Result<(), String> {
         for (path, value) in leaves(&self.tenants) {
             let (Some(tenant), Value::String(file)) = (path.strip_suffix(".secret_file"), &value)

@@ -21,7 +21,8 @@ pub struct Batch<'a> {
     unexplained: HashSet<usize>,
     forgotten: Vec<Forgotten>,
     erasures: Vec<Erasure>,
-    /// Dead letters, forwarded copies, and the rest of a `forget`. `Ingest::outputs` adds decisions and states at the end.
+    /// Dead letters, forwarded copies, and the rest of a `forget`. `Ingest::outputs` adds decisions
+    /// and states at the end.
     pub outputs: Vec<OutgoingRecord>,
     /// Bytes of the forwarded copies in `outputs`. An event that changes a tenant's memories is
     /// copied to every partition.
@@ -69,8 +70,9 @@ impl Count {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns whether the batch has replayed events below the published offset, and this one is not
-    /// below. A batch publishes all of its outputs or none, so the two must not be in one batch.
+    /// Returns whether the batch has replayed events below the published offset, and this one is
+    /// not below. A batch publishes all of its outputs or none, so the two must not be in one
+    /// batch.
     pub fn ends_replay_before(&self, offset: i64) -> bool {
         let published = self.shard.published_offset();
         self.shard.applied() < self.applied && self.applied < published && published <= offset

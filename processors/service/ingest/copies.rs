@@ -32,8 +32,8 @@ impl Ingest {
     }
 }
 
-/// True if the event is about tenant memories, or a `forget` that could be: what it means is found
-/// only when it is applied, and a `forget` that is not padded is short.
+/// True if the event is about tenant memories, or a `forget` that could be: the meaning is found
+/// only when the `forget` is applied, and a `forget` that is not padded is short.
 fn is_copied(staged: &Staged<'_>, prepared: &Prepared) -> Result<bool> {
     let everyone = prepared.event.key.tenant_key();
     match &prepared.event.action {

@@ -1,7 +1,7 @@
 //! Limits the events of a tenant in a second (`quota.events_per_second`).
 //!
-//! Counts events by the second of their record's time, not of its reading: after a pause of the
-//! service a backlog is read faster than it was written, which is not the tenant's doing. Counts are
+//! Counts events by the second of the record's time, not of the reading: after a pause of the
+//! service a backlog is read faster than written, which is not the tenant's doing. Counts are
 //! used and not a bucket, because partitions of a backlog are read at different times, and a bucket
 //! has only one time.
 //!
@@ -83,7 +83,7 @@ impl EventRate {
     }
 
     /// A redriven record keeps the time at which its tenant had sent too much, and anybody can make
-    /// the header of one: it counts when it is read.
+    /// the header of one: the time of reading counts instead.
     fn counted_at(&self, record: &Record) -> i64 {
         match record.header(REDRIVEN) {
             Some(_) => self.clock.wall().0,

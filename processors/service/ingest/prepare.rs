@@ -1,6 +1,7 @@
 //! Prepares records for the kernel: decode → route → redact → split, for several records, so that
 //! their texts are encoded together. Then each text is joined with its vector. A record that panics
-//! here, or that has a text that the encoder refuses, is rejected as poison: nothing of it is staged.
+//! here, or that has a text that the encoder refuses, is rejected as poison: nothing of the record
+//! is staged.
 
 use super::Ingest;
 use super::batch::Count;
@@ -174,8 +175,8 @@ impl Ingest {
     }
 
     /// Rejects an event of a tenant over its quota. Order matters: before redaction and encoding,
-    /// which are the cost. A `forget` is a right, and the records that Keepsake writes to itself are
-    /// no cost of the tenant's choice: these are never rejected or counted.
+    /// which are the cost. A `forget` is a right, and the records that Keepsake writes to itself
+    /// are no cost of the tenant's choice: these are never rejected or counted.
     fn may_be_applied_now(&mut self, event: &Event, record: &Record) -> Result<(), Reject> {
         let tenant = event.key.tenant();
         let Some(limit) = self.rate.limit(tenant) else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! Removes what earlier times left on this disk: stores of partitions that another process owns now,
-//! and unreadable stores that were moved aside. Nobody erases there what is forgotten later.
+//! Removes what earlier times left on this disk: stores of partitions that another process owns
+//! now, and unreadable stores that were moved aside. Nobody erases there what is forgotten later.
 //!
 //! Only with a changelog that has everything that is removed here, which is asked for each time: a
-//! process that owns nothing because the brokers are away keeps its stores. The time counts from the
-//! first look after the start of the process, so that a process that returns finds its stores.
+//! process that owns nothing because the brokers are away keeps its stores. The time counts from
+//! the first look after the start of the process, so that a process that returns finds its stores.
 
 use super::{Changelog, Shards};
 use domain::fault::Result;

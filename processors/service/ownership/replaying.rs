@@ -4,15 +4,15 @@
 //! is `stale`. Closing them would hash and open the index of every shard again, minutes in which no
 //! user of this process is answered.
 //!
-//! 1. The ingest thread has paused the partitions and ended the open transaction. It enters the
-//!    partitions in `replaying`, and reads none of their events ([`Shards::replay`]).
-//! 2. A restore thread reads the tail and applies it ([`Shard::replay_tail`]). It claims the
-//!    directory of the partition, so that only one replay at a time writes a shard.
+//! 1. The ingest thread has paused the partitions and ended the open transaction. The thread enters
+//!    the partitions in `replaying`, and reads none of their events ([`Shards::replay`]).
+//! 2. A restore thread reads the tail and applies it ([`Shard::replay_tail`]). The thread claims
+//!    the directory of the partition, so that only one replay at a time writes a shard.
 //! 3. The partition leaves `replaying` and enters `restored`: the ingest thread reads on behind the
 //!    offset that the shard has applied.
 //!
 //! A partition that is revoked meanwhile leaves `replaying` first. The replay then ends with the
-//! shard as it was, or as the changelog has it: both are consistent, and whoever opens the files
+//! shard as before, or as in the changelog: both are consistent, and whoever opens the files
 //! next waits until they are closed.
 
 use super::restoring::RESTORE_AGAIN;
@@ -36,7 +36,7 @@ impl Shards {
     }
 
     /// Returns the open shard of a partition, unless the tail of its changelog is to be read first.
-    /// Only ingest needs this shard: nobody else writes it.
+    /// Only ingest needs this shard: nobody else writes to the shard.
     pub fn writable(&self, partition: i32) -> Option<Arc<Shard>> {
         if self.is_replaying(partition) { None } else { self.get(partition) }
     }

@@ -31,7 +31,7 @@ const STAND_DOWN: Duration = Duration::from_millis(5);
 /// Looks whether a closed shard has closed its files: a minute, as long as a large merge takes.
 const CLOSED_TRIES: u32 = 12_000;
 
-/// A directory in use, until it is dropped.
+/// A directory in use, until dropped.
 pub(super) struct Occupied<'a> {
     shards: &'a Shards,
     partition: i32,
@@ -139,8 +139,9 @@ impl Shards {
     }
 
     /// Brings the local copy of another process's shard to the end of its changelog, so that a
-    /// takeover reads little, and rewrites a copy whose oldest erasure is `rewrite_after_ms` old. The copy is closed again at once: only one shard at a time may have
-    /// a directory open, and no reader uses the copy.
+    /// takeover reads little, and rewrites a copy whose oldest erasure is `rewrite_after_ms` old.
+    /// The copy is closed again at once: only one shard at a time may have a directory open, and no
+    /// reader uses the copy.
     pub fn stand_by(&self, partition: i32, rewrite_after_ms: i64) -> Result<()> {
         let Some(changelog) = &self.changelog else { return Ok(()) };
         let progress = Arc::<Progress>::default();
@@ -198,8 +199,8 @@ impl Shards {
         is_free.then(|| Occupied { shards: self, partition })
     }
 
-    /// Claims the directory of a partition as soon as it is free. `None` if the restore is cancelled
-    /// meanwhile.
+    /// Claims the directory of a partition as soon as no thread uses the directory. `None` if the
+    /// restore is cancelled meanwhile.
     pub(super) fn occupy_once_free(
         &self,
         partition: i32,

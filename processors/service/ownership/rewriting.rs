@@ -1,9 +1,9 @@
 //! Writes shards anew that hold bytes of something forgotten, while they serve.
 //!
-//! A rewrite and the next opening of the same shard never overlap: both rename the same directories.
-//! [`Shards::rewrite_due`] enters the partition in `rewriting`, then checks that the shard is still
-//! open. Whoever opens the shard has closed it before, and waits until the entry is gone. Order
-//! matters: each side writes its own entry before it reads the other's.
+//! A rewrite and the next opening of the same shard never overlap: both rename the same
+//! directories. [`Shards::rewrite_due`] enters the partition in `rewriting`, then checks that the
+//! shard is still open. Whoever opens the shard has closed it before, and waits until the entry is
+//! gone. Order matters: each side writes its own entry before it reads the other's.
 
 use super::Shards;
 use domain::fault::{Fault, Result};

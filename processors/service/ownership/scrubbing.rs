@@ -6,9 +6,9 @@ use std::sync::Arc;
 use storage::store::Scrubbed;
 
 impl Shards {
-    /// Reads all records of an open shard while it is used. If they are not those that were written,
-    /// marks the store as damaged, so that the next start sets it aside and restores the shard, and
-    /// stops. Ends early if the shard is closed or `goes_on` returns false.
+    /// Reads all records of an open shard in use. If they are not those that were written,
+    /// marks the store as damaged, so that the next start sets the store aside and restores the
+    /// shard, and stops. Ends early if the shard is closed or `goes_on` returns false.
     pub fn scrub(&self, partition: i32, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let Some(shard) = self.get(partition) else { return Ok(()) };
         let scrubbed = shard.store.scrub(&|| {

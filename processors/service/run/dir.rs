@@ -21,7 +21,8 @@ pub fn store_dir(config: &Config) -> PathBuf {
 }
 
 /// Returns the id of this store, which becomes a part of the transactional id, and the id of a
-/// static group member. The id stays with the directory: a process that continues from a store fences the one that used it before.
+/// static group member. The id stays with the directory: a process that continues from a store
+/// fences the one that used the store before.
 pub fn instance_id(dir: &Path) -> Result<String> {
     let file = dir.join("instance.id");
     match std::fs::read_to_string(&file) {

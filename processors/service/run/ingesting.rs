@@ -42,7 +42,7 @@ use storage::store::ChangelogPosition;
 pub struct IngestLoop {
     pub consumer: Box<dyn Consumer>,
     pub durability: Durability,
-    /// The events topic, to look up the first offset that it still has.
+    /// The events topic, to look up the first offset that is still there.
     pub events: Arc<dyn Log>,
     /// Separate from the producer of the outputs: a missing reply topic must not delay a batch.
     pub replier: Replier,
@@ -277,8 +277,8 @@ impl IngestLoop {
         }
     }
 
-    /// Returns false if nothing of the batch was written: its records are read again. Order matters:
-    /// the batch is durable in the log, then visible in the shard, then answered.
+    /// Returns false if nothing of the batch was written: its records are read again. Order
+    /// matters: the batch is durable in the log, then visible in the shard, then answered.
     fn carry_out(&mut self, ingest: &Ingest, shared: &Shared, effects: Effects) -> Result<bool> {
         let Effects { outputs, writes, replies, newest, compact_at, records: _ } = effects;
         let Some(written) = self.make_durable(ingest, shared, outputs, &writes)? else {

@@ -1,8 +1,9 @@
-//! The loops of the recall, compact, index, rewrite, scrub, standby and restore threads. Each polls its input,
-//! calls `step` of a processor and carries out the result. No loop decides about a record.
+//! The loops of the recall, compact, index, rewrite, scrub, standby and restore threads. Each polls
+//! its input, calls `step` of a processor and carries out the result. No loop decides about a
+//! record.
 //!
 //! A fault of the broker ([`Fault::Retry`]) is logged, counted and tried again after
-//! [`BACK_OFF`]. Any other fault ends the thread, and with it the process.
+//! [`BACK_OFF`]. Any other fault ends the thread and the process.
 
 use super::Shared;
 use super::replier::Replier;
@@ -123,8 +124,8 @@ impl RecallLoop {
         Ok(())
     }
 
-    /// Reads what has come, up to [`READ_TOGETHER`] requests, so that the next one to be answered can
-    /// be chosen among those of several tenants. Only the first poll waits.
+    /// Reads what has come, up to [`READ_TOGETHER`] requests, so that the next one to be answered
+    /// can be chosen among those of several tenants. Only the first poll waits.
     fn read(&mut self, recall: &mut Recall, wait: Duration, shared: &Shared) -> Result<()> {
         let mut wait = wait;
         for _ in 0..READ_TOGETHER {
@@ -207,7 +208,7 @@ impl CompactLoop {
         Ok(())
     }
 
-    /// Runs one compaction round, at the time of the tick that asked for it if there was one.
+    /// Runs one compaction round, at the time of the tick that asked for one, if any.
     pub fn round(
         &mut self,
         compact: &mut Compact,

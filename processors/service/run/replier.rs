@@ -1,6 +1,6 @@
-//! Sends replies without waiting. A reply that cannot be delivered becomes an error on the service's
-//! own replies topic or, for a receipt, moves there; only a reply for which there is no room is
-//! dropped, logged and counted.
+//! Sends replies without waiting. A reply that cannot be delivered becomes an error on the
+//! service's own replies topic or, for a receipt, moves there; only a reply for which there is no
+//! room is dropped, logged and counted.
 //!
 //! ```text
 //!   reply ─► too long? ─► topic known? ─► offered ─► refused by the broker?

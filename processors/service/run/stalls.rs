@@ -4,8 +4,8 @@
 use domain::fault::{Fault, Result, StopName};
 use std::time::Duration;
 
-/// Pause before the second try of the same events; it doubles with each further try. An abort
-/// during a rebalance is normal, so the first try follows at once.
+/// Pause before the second try of the same events; the pause doubles with each further try. An
+/// abort during a rebalance is normal, so the first try follows at once.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause. The consumer is not polled meanwhile, which must not end its membership.
 const PAUSE_MAX: Duration = Duration::from_secs(5);

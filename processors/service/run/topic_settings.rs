@@ -1,8 +1,8 @@
 //! Judges how the topics are set on the brokers. Pure: the facts are an argument.
 //!
-//! A setting that loses or stalls data stops the service. One that only makes it less safe, or keeps
-//! forgotten texts longer than promised, is a warning. A broker that does not show its settings is
-//! believed.
+//! A setting that loses or stalls data stops the service. One that only makes it less safe, or
+//! keeps forgotten texts longer than promised, is a warning. A broker that does not show its
+//! settings is believed.
 
 use super::options::has_changelog;
 use super::topics::topics;
@@ -21,7 +21,7 @@ pub enum Verdict {
     Stop,
 }
 
-/// One setting of a topic, as it is and as it should be.
+/// One setting of a topic: the present value and the right one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub topic: String,
@@ -29,7 +29,7 @@ pub struct Finding {
     pub value: String,
     pub expected: String,
     pub verdict: Verdict,
-    /// What happens otherwise. Empty if it is as it should be.
+    /// What happens otherwise. Empty if the value is right.
     pub why: &'static str,
 }
 
@@ -81,7 +81,7 @@ pub fn first_stop(findings: &[Finding]) -> Result<()> {
     Err(Fault::stop(StopName::TopicMisconfigured, what))
 }
 
-/// Returns for how long the memories topic keeps tombstones, if the broker says so.
+/// Returns for how long the memories topic keeps tombstones, if the broker reports that.
 pub fn tombstones_ms(config: &Config, facts: &ClusterFacts) -> Option<i64> {
     let settings = facts.topics.get(&config.topics.memories())?.settings.as_ref().ok()?;
     settings.get("delete.retention.ms")?.parse().ok()

@@ -31,7 +31,7 @@ const ERASURES_MS: i64 = 3 * 365 * DAY_MS;
 /// Returns the topics that `serve` and `topics create` make.
 pub fn topics(config: &Config) -> Vec<TopicSpec> {
     let topics = &config.topics;
-    // A record that was accepted must fit where it is written next: a forwarded event has a few
+    // A record that was accepted must fit into the next topic: a forwarded event has a few
     // more headers, a dead letter has many more.
     let message = config.limits.message_bytes_max;
     let accepted = accepted_bytes_max(config);
@@ -77,7 +77,8 @@ fn accepted_bytes_max(config: &Config) -> usize {
     config.limits.message_bytes_max + config.limits.headers_bytes_max
 }
 
-/// Longest dead letter in bytes: it also holds the reason twice, and perhaps the stack of a panic.
+/// Longest dead letter in bytes, which also holds the reason twice, and perhaps the stack of a
+/// panic.
 pub fn dead_letter_bytes_max(config: &Config) -> usize {
     accepted_bytes_max(config) + 3 * OWN_HEADERS
 }
@@ -106,8 +107,8 @@ fn kept_at_most(ms: i64) -> [(&'static str, String); 2] {
     [kept_for(ms), ("segment.ms", ms.min(SEGMENT_MS).to_string())]
 }
 
-/// Creates topics with the replicas of the configuration or else of the broker. Records that must not
-/// be lost are acknowledged by all replicas but one, so that one broker may be away.
+/// Creates topics with the replicas of the configuration or else of the broker. Records that must
+/// not be lost are acknowledged by all replicas but one, so that one broker may be away.
 pub fn create_topics(config: &Config, connection: &Connection, wanted: &[TopicSpec]) -> Result<()> {
     let replicas = match config.topics.replication {
         -1 => connection.default_replication()?,
@@ -126,7 +127,7 @@ pub fn create_topics(config: &Config, connection: &Connection, wanted: &[TopicSp
 pub struct TopicsFound {
     /// Number of partitions of the events topic.
     pub partitions: i32,
-    /// For how long the memories topic keeps tombstones, if the broker says so.
+    /// For how long the memories topic keeps tombstones, if the broker reports that.
     pub tombstones_ms: Option<i64>,
 }
 
@@ -147,7 +148,7 @@ pub fn ready_topics(
         wanted.into_iter().filter(|topic| !found.contains_key(&topic.name)).collect();
     if !missing.is_empty() && config.topics.create {
         create_topics(config, connection, &missing)?;
-        // A broker may list a new topic only some time after it was created.
+        // A broker may list a new topic only some time after the creation.
         let give_up = Instant::now() + CREATED_WITHIN;
         while found.len() < names.len() && Instant::now() < give_up {
             found = connection.partitions(&names)?;
@@ -158,8 +159,8 @@ pub fn ready_topics(
     Ok(TopicsFound { partitions, tombstones_ms })
 }
 
-/// Stops if a setting of a topic loses or stalls data, and warns of the others. Returns for how long
-/// the memories topic keeps tombstones.
+/// Stops if a setting of a topic loses or stalls data, and warns of the others. Returns for how
+/// long the memories topic keeps tombstones.
 fn check_settings(
     config: &Config,
     connection: &Connection,

@@ -16,8 +16,9 @@
 //! 2. [`Bm25::scored`] computes for every row `own + previous * shortness * previous turns`. The
 //!    two turns before count as one field with its own `n` and mean; `shortness` lowers their part
 //!    for documents with more than `short_words` words.
-//! 3. [`ScoredDocuments::best`] selects the highest scores. [`ScoredDocuments::of`] computes the remaining numbers
-//!    (`before`, `after`, `shared`) for the few documents that a ranking looks at.
+//! 3. [`ScoredDocuments::best`] selects the highest scores. [`ScoredDocuments::of`] computes the
+//!    remaining numbers (`before`, `after`, `shared`) for the few documents that a ranking looks
+//!    at.
 
 use super::TopK;
 use super::document::{FieldCounts, Lengths, TextField};

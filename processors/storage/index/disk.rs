@@ -143,7 +143,7 @@ impl IndexDir {
     }
 
     /// Returns the segments that hold deleted documents. A segment keeps the terms of its deleted
-    /// documents until it is merged.
+    /// documents until the next merge.
     pub fn holding_deleted(&mut self) -> Result<Vec<SegmentId>> {
         let metas = self.writer().index().searchable_segment_metas().map_err(unreadable)?;
         let holding = metas.iter().filter(|meta| meta.num_deleted_docs() > 0);

@@ -57,7 +57,7 @@ pub struct TextIndex {
 pub struct FlushedIndex(Arc<Mutex<(Option<i64>, Arc<MemSegment>)>>);
 
 impl FlushedIndex {
-    /// Copies what is flushed. The holders of the original flush into it unseen.
+    /// Copies what is flushed. The holders of the original flush into the copy unseen.
     pub fn detached(&self) -> FlushedIndex {
         FlushedIndex(Arc::new(Mutex::new(self.0.lock().clone())))
     }
@@ -87,7 +87,7 @@ impl TextIndex {
         })
     }
 
-    /// Opens an index without a directory, as its last flush left it. Limit: no document ever leaves
+    /// Opens an index without a directory, as of the last flush. Limit: no document ever leaves
     /// memory.
     pub fn in_memory(options: Options, flushed: FlushedIndex) -> TextIndex {
         let (mark, flushing) = flushed.0.lock().clone();
@@ -186,7 +186,7 @@ impl TextIndex {
         if layers.mark == Some(mark) && layers.fresh.is_empty() {
             return false;
         }
-        // The segment has no second holder while it is changed, and so need not be copied.
+        // The segment has no second holder during a change, and so need not be copied.
         flushed.1 = Arc::default();
         drop(layers.freeze(mark));
         layers.mark = Some(mark);
@@ -214,7 +214,7 @@ impl TextIndex {
                     return Err(Fault::retry("the index is needed for something else"));
                 }
                 // Order matters: the lock is free while the merge runs, which may take minutes. A
-                // flush, and with it ingest and a rebalance, waits for the lock.
+                // flush, and so ingest and a rebalance, waits for the lock.
                 let merge = dir.lock().begin_merge(segment);
                 // Fails if a merge of the merge policy has replaced the segment meanwhile, which
                 // does the same. The next look shows what is left.

@@ -183,7 +183,7 @@ impl Vectors {
     /// Limit: all shards wait while a large block is copied, tens of milliseconds.
     fn change(&self, key: &UserKey, change: impl FnOnce(&mut Block)) {
         let block_key = self.block_key(key);
-        // Copies the block if a scan is reading it, so that neither waits for the other.
+        // Copies a block that a scan is reading, so that neither waits for the other.
         self.lock_for_change().blocks.change(&block_key, |block| change(Arc::make_mut(block)));
     }
 

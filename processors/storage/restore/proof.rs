@@ -1,9 +1,9 @@
-//! Proves that a restored shard is complete: its digest must equal the one that the writer gave in
+//! Proves that a restored shard is complete: the digest must equal the one that the writer gave in
 //! the last meta record.
 //!
-//! No proof is possible if the last meta record has no digest, because an older version wrote it,
-//! and none is needed if nothing was read. A digest of an earlier meta record is never used: an
-//! older version may have written in between.
+//! No proof is possible if an older version wrote the last meta record, without a digest, and none
+//! is needed if nothing was read. A digest of an earlier meta record is never used: an older
+//! version may have written in between.
 //!
 //! The group of every meta record must be the own one: two groups on the same topics would each
 //! apply every event and write one changelog.
@@ -123,8 +123,8 @@ impl Witness {
         self.expected
     }
 
-    /// Compares the restored shard. `is_part`: the reading ended before the end of the changelog, so
-    /// records behind the last meta record belong to a batch that was not read to its end.
+    /// Compares the restored shard. `is_part`: the reading ended before the end of the changelog,
+    /// so records behind the last meta record belong to a batch that was not read to its end.
     pub fn proof(&self, found: Digest, is_part: bool) -> Proof {
         let Witness { expected, is_disputed, behind, is_empty, .. } = *self;
         match expected {

@@ -16,7 +16,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 pub struct Span {
     pub partition: i32,
     pub from: i64,
-    /// The end as it was at the begin, open transactions included.
+    /// The end at the begin of the restore, open transactions included.
     pub end: i64,
     /// The last offset to read, if not all.
     pub until: Option<i64>,
@@ -37,7 +37,7 @@ pub fn changed_since(log: &dyn Log, partition: i32, from: i64) -> Result<BTreeSe
 }
 
 /// Returns the first record from this offset on whose key begins with `prefix`. Searches up to
-/// `until` (exclusive), or up to the end as it is now.
+/// `until` (exclusive), or up to the present end.
 pub fn first_named(
     log: &dyn Log,
     partition: i32,
@@ -73,7 +73,7 @@ pub fn each(
         return Ok(());
     }
     let mut next = from;
-    // Order matters: a reader may report the end late, as it was while a transaction was still open.
+    // Order matters: a reader may report an old end, of a time when a transaction was still open.
     // Only a reader that begins after all transactions are decided reports the end behind them.
     let mut is_decided = log.stable_end(partition)? >= end;
     let mut reader = log.read_header(partition, next, STATE_HEADER)?;

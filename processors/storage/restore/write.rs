@@ -15,7 +15,8 @@ use std::thread::{Scope, ScopedJoinHandle};
 const BATCHES: u64 = 8;
 
 /// A thread that writes batches to the store, each with its checkpoint behind it. Order matters:
-/// after a crash, the records between the old checkpoint and the new one are read and written again.
+/// after a crash, the records between the old checkpoint and the new one are read and written
+/// again.
 pub struct Writer<'scope> {
     batches: Sender<(Changes, Checkpoint, Claim)>,
     thread: ScopedJoinHandle<'scope, Result<()>>,
@@ -35,7 +36,7 @@ impl<'scope> Writer<'scope> {
     }
 
     /// Blocks while one batch is being written and another waits. Fails if the thread has ended;
-    /// `finish` then says why.
+    /// `finish` then returns why.
     fn write(&self, changes: Changes, checkpoint: Checkpoint, claim: Claim) -> Result<()> {
         let sent = self.batches.send((changes, checkpoint, claim));
         sent.map_err(|_| Fault::retry("the writer thread of a restore has ended"))
@@ -70,7 +71,7 @@ pub struct Batch<'a> {
 #[derive(Clone, Copy)]
 pub struct Begin {
     pub from: i64,
-    /// The age of the store before the restore. It stays until the restore is complete.
+    /// The age of the store before the restore. This age stays until the restore is complete.
     pub at: Time,
     /// The store had read nothing before.
     pub is_new: bool,
@@ -148,8 +149,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Writes the rest, unless reading failed, and returns the number of records taken, with their
-    /// meta records. A failure of the writer counts first: it ends the reading. `at` becomes the age
-    /// of the store.
+    /// meta records. A failure of the writer counts first, because the failure ends the reading.
+    /// `at` becomes the age of the store.
     pub fn finish(mut self, read: Result<()>, at: Time) -> Result<(u64, Witness)> {
         self.at = at;
         let read = read.and_then(|()| self.write());

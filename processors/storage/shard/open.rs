@@ -2,8 +2,8 @@
 //!
 //! 1. Open the store. An unreadable store is moved aside and an empty one begun.
 //! 2. Check that the store was written with the present `store.durability`.
-//! 3. With a changelog: remove a store from which it cannot be continued, then restore
-//!    ([`restore`]). A store that then differs from the digest of its writer is moved aside and
+//! 3. With a changelog: remove a store that cannot be continued, then restore
+//!    ([`restore`]). A store that then differs from the writer's digest is moved aside and
 //!    restored from the beginning; if that differs too, the changelog is incomplete.
 //! 4. Open the index, and index each memory that changed since the index was last flushed. The
 //!    [`Shard`] is ready for readers afterwards.
@@ -32,8 +32,8 @@ pub struct Opened {
     pub outdated: Option<&'static str>,
     /// Number of records read from the changelog, and how far they are proven to be complete.
     pub restored: Restored,
-    /// A store that was continued and differed from the digest of its writer: why, and the
-    /// directory to which it was moved.
+    /// A store that was continued and differed from the writer's digest: why, and the
+    /// directory to which the store was moved.
     pub replaced: Option<(String, Option<PathBuf>)>,
     /// Number of memories that the index on disk lacked.
     pub caught_up: usize,
@@ -70,8 +70,8 @@ impl Shard {
         let applied = self.store.applied();
         let indexed = match self.index.text.mark() {
             Some(mark) if mark == applied => return Ok(0),
-            // Ahead of the store: derived from a store that was moved aside. Every memory is indexed
-            // again.
+            // Ahead of the store: derived from a store that was moved aside. Every memory is
+            // indexed again.
             Some(mark) if mark > applied => -1,
             mark => mark.unwrap_or(-1),
         };
@@ -156,7 +156,7 @@ fn open(
     Ok((shard, found))
 }
 
-/// Stops if the shard differs from the digest of its writer. The store keeps its `ahead` marker, so
+/// Stops if the shard differs from the writer's digest. The store keeps its `ahead` marker, so
 /// that the next start compares again.
 fn accept_or_stop(store: &Store, restored: &Restored, options: &restore::Options) -> Result<()> {
     let Proof::Differs(mismatch) = &restored.proof else { return Ok(()) };

@@ -1,11 +1,11 @@
 //! Replays the tail of the changelog into an open shard, where the outcome of a transaction is
-//! unknown: the log holds all of its batch or nothing, and the shard has applied nothing.
+//! unknown: the log holds the whole batch or nothing, and the shard has applied nothing.
 //!
 //! 1. Take the end of the partition, open transactions included, as a restore does ([`restore`]).
 //! 2. Read from behind the store's checkpoint to that end, and collect the records in memory.
 //! 3. Compare the digest that the shard would have with the one in the last meta record. If they
 //!    differ, or if another process has written, the shard is left to a restore.
-//! 4. Apply them as one batch ([`Shard::apply`]): until then, readers get the state as it was.
+//! 4. Apply them as one batch ([`Shard::apply`]): until then, readers get the former state.
 //!
 //! Invariant: records and checkpoint change together, so a crash or a cancelled replay leaves a
 //! consistent store without the `ahead` marker.
@@ -28,9 +28,9 @@ use memory::Reads;
 pub enum Tail {
     /// The shard is at the end of the changelog, after this number of records.
     Read(u64),
-    /// The shard is as it was.
+    /// The shard is unchanged.
     Cancelled,
-    /// The shard is as it was, and must be closed and restored, for this reason.
+    /// The shard is unchanged, and must be closed and restored, for this reason.
     NotReplayable(&'static str),
 }
 
@@ -46,7 +46,7 @@ struct TailRecords {
 }
 
 impl Shard {
-    /// Brings the shard to the end of its changelog as it is now, unless the tail spans more than
+    /// Brings the shard to the present end of the changelog, unless the tail spans more than
     /// `offsets_max` offsets.
     pub fn replay_tail(&self, from: &Restoring<'_>, offsets_max: usize) -> Result<Tail> {
         let &Restoring { log, options, progress, clock } = from;
@@ -89,7 +89,7 @@ impl Shard {
         let is_part = options.until.is_some();
         let proof = digest.map_or(Proof::None, |digest| witness.proof(digest, is_part));
         if matches!(proof, Proof::Differs(_)) {
-            // The restore names the fault, or repairs it.
+            // The restore names or repairs the fault.
             return Ok(Tail::NotReplayable("the shard would differ from the digest of its writer"));
         }
         let changelog = Some(ChangelogPosition { offset: last, at: now });

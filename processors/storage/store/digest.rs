@@ -85,7 +85,7 @@ impl RecordHasher {
     }
 }
 
-/// The digest as the store keeps it, with the checkpoint that it belongs to.
+/// The digest as stored, with its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptDigest {
     pub applied: i64,

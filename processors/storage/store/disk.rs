@@ -105,11 +105,12 @@ impl From<Fault> for NotOpened {
 }
 
 pub struct SledRecords {
-    /// Replaced as a whole by a rewrite. Order matters: `copy` is locked before `files`. Readers lock
-    /// recursively, because the visitor of a scan may read other records.
+    /// Replaced as a whole by a rewrite. Order matters: `copy` is locked before `files`. Readers
+    /// lock recursively, because the visitor of a scan may read other records.
     files: RwLock<SledFiles>,
     /// The new files of a running rewrite. A batch holds the lock for reading and changes both; the
-    /// rewrite holds it for writing while it copies a record, so that no batch comes in between.
+    /// rewrite holds the lock for writing while a record is copied, so that no batch comes in
+    /// between.
     copy: RwLock<Option<Db>>,
     /// A batch could not be written to the copy. The rewrite is given up and the store goes on.
     copy_failed: AtomicBool,
@@ -376,7 +377,7 @@ impl Records for SledRecords {
     }
 
     fn bytes(&self) -> u64 {
-        // Not sled's own count, which looks for the directory under the name it was opened by.
+        // Not sled's own count, which looks for the directory under its name at opening.
         self.files().file.metadata().map_or(0, |file| file.len())
     }
 

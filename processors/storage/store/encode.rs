@@ -19,11 +19,11 @@ pub struct EncodedBatch {
     pub gates: Vec<(Vec<u8>, Arc<GateState>)>,
     /// Number of live memories behind the batch, of each tenant whose memories are limited.
     pub live: BTreeMap<String, u64>,
-    /// The digest of the shard after the batch, if that before it is known.
+    /// The digest of the shard after the batch, if the digest before the batch is known.
     pub digest: Option<Digest>,
 }
 
-/// A memory that the batch put, and the stored memory that it replaces, if its vector stays.
+/// A memory that the batch put, and the stored memory that is replaced, if the vector stays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upserted {
     pub memory: Memory,

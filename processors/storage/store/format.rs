@@ -40,10 +40,10 @@ use uuid::Uuid;
 ///
 /// - 2: the gate state counts the user's own words; a memory has its neighbouring turns; a turn of
 ///   a session has its source.
-/// - 3: a memory has the ids of the memories that it revises and of the one that revises it.
+/// - 3: a memory has the ids of revised memories and of the revising one.
 /// - 4: a memory of a tenant has its author; an event on its way to the tenant's memories has a
 ///   record.
-/// - 5: a memory may have a time at which it expires.
+/// - 5: a memory may have a time of expiry.
 pub const VERSION: u8 = 5;
 const VERSION_1: u8 = 1;
 const VERSION_2: u8 = 2;

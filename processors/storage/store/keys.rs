@@ -65,7 +65,7 @@ pub fn erased() -> Vec<u8> {
     vec![SHARD, b'e']
 }
 
-/// The digest of the shard, with the checkpoint that it belongs to.
+/// The digest of the shard, with its checkpoint.
 pub fn digest() -> Vec<u8> {
     vec![SHARD, b'd']
 }

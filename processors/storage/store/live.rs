@@ -6,8 +6,8 @@ use domain::fault::Result;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 
-/// Tenants whose count is kept: about a megabyte of names and numbers. Beyond it all are counted
-/// again.
+/// Tenants whose count is kept: about a megabyte of names and numbers. Beyond this number all are
+/// counted again.
 const TENANTS_MAX: usize = 10_000;
 
 #[derive(Default)]

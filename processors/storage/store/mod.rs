@@ -117,10 +117,10 @@ pub struct Store {
     erased_since: AtomicI64,
     /// A record was erased since the running rewrite began, so the new files may hold its bytes.
     erased_again: AtomicBool,
-    /// The digest at the checkpoint, if it is known. Known after a restore; then each batch keeps
-    /// it up.
+    /// The digest at the checkpoint, if known. Known after a restore; then each batch updates the
+    /// digest.
     kept_digest: Mutex<Option<Digest>>,
-    /// Order matters: locked before `kept_digest`. A batch holds it while it changes the records.
+    /// Order matters: locked before `kept_digest`. A batch holds the lock while the records change.
     scrub: Mutex<Option<Scrub>>,
     /// What the store was still to be compared with when it was opened.
     claim: Option<Claim>,
@@ -228,7 +228,7 @@ impl Store {
         let changelog_offset = changelog.map_or(-1, |place| place.offset);
         let kept = damaged_if_unreadable(records.get(&keys::digest()))?;
         let kept = kept.as_deref().and_then(KeptDigest::of);
-        // An older program changes records and leaves the digest as it is; a restore that has not
+        // An older program changes records and leaves the digest unchanged; a restore that has not
         // ended has written records that the digest lacks.
         let kept_digest = kept.filter(|kept| {
             ahead.is_none() && kept.applied == applied && kept.changelog == changelog_offset
@@ -312,7 +312,7 @@ impl Store {
         Ok(())
     }
 
-    /// The digest at the checkpoint. `None` if no restore has established it.
+    /// The digest at the checkpoint. `None` if no restore has established one.
     pub fn kept_digest(&self) -> Option<Digest> {
         *self.kept_digest.lock()
     }
@@ -327,8 +327,8 @@ impl Store {
         KeptDigest { applied, changelog, epoch: self.epoch(), digest }.bytes()
     }
 
-    /// Returns the digest at the checkpoint. If it is not known, as in a store of an older version,
-    /// computes it by a scan, from where each batch keeps it up.
+    /// Returns the digest at the checkpoint. If the digest is not known, as in a store of an older
+    /// version, computes the digest by a scan; from then on each batch updates the digest.
     pub fn establish_digest(&self) -> Result<Digest> {
         if let Some(digest) = self.kept_digest() {
             return Ok(digest);

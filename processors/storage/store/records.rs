@@ -40,8 +40,8 @@ pub trait Records: Send + Sync {
     fn note_damage(&self, _why: &str) {}
 
     /// Writes the live records anew, so that the disk holds no bytes of removed ones. Reads and
-    /// batches go on meanwhile. After an error, or if `goes_on` returns false, the store is as it
-    /// was.
+    /// batches go on meanwhile. After an error, or if `goes_on` returns false, the store is as
+    /// before.
     fn rewrite(&self, _goes_on: &dyn Fn() -> bool) -> Result<Rewritten> {
         Ok(Rewritten::default())
     }

@@ -15,7 +15,7 @@ use std::ops::Bound;
 /// Records read while batches wait: 64 take a fraction of a millisecond.
 const PAGE: usize = 64;
 
-/// A scrub on its way.
+/// A scrub that has begun.
 #[derive(Debug, Default)]
 pub struct Scrub {
     /// The last key read.
@@ -107,7 +107,7 @@ mod tests {
         let pages = Cell::new(0u32);
         let scrubbed = store.scrub(&|| {
             pages.set(pages.get() + 1);
-            // Before the place reached, around it, and behind it; changed, removed and new.
+            // Before, around and behind the place reached; changed, removed and new.
             put(&store, (0..300).step_by(7).map(|n| n + pages.get()), pages.get() as u8 + 1);
             let mut changes = Changes::default();
             changes.remove(key(pages.get() * 50));

@@ -1,5 +1,5 @@
-//! UserCache of the decoded per-user records that every turn reads: context windows, gate states and
-//! slots. To read and decode them costs as much as to score the turn. Each cache is bounded.
+//! UserCache of the decoded per-user records that every turn reads: context windows, gate states
+//! and slots. To read and decode them costs as much as to score the turn. Each cache is bounded.
 //!
 //! Invariant: a cached record is the stored one. A reader that read before a batch was applied must
 //! not put its record into the cache afterwards; it notices by the number of batches (`epoch`).

@@ -1,7 +1,8 @@
 //! Finds e-mail addresses and telephone numbers.
 //!
 //! A telephone number needs a sign of being one: a leading `+` or `00`, or the grouping of a common
-//! national format. Limit: a plain row of digits is not matched, because it may be anything.
+//! national format. Limit: a plain row of digits is not matched, because such a row may be
+//! anything.
 
 use super::{accepted, after, before, digits, is_joined};
 use regex::Regex;

@@ -112,7 +112,7 @@ fn cut_short(mut whole: Redacted, options: &Options) -> Redacted {
     let Some((rule, place)) = places(&whole.text, options).into_iter().next() else { return whole };
     let first = whole.text.find(PLACEHOLDER).unwrap_or(0);
     whole.text.truncate(first.min(place.start));
-    // Without what was behind it, the rest may match once more.
+    // Without the text behind, the rest may match once more.
     if !places(&format!("{}[", whole.text), options).is_empty() {
         whole.text.clear();
     }

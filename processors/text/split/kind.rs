@@ -185,7 +185,7 @@ static RULES: LazyLock<RegexSet> = LazyLock::new(|| {
 });
 
 /// Returns the first kind in [`WORDINGS`] that matches, or `fact`. Only a user gives instructions:
-/// an order in the words of an assistant or a tool may come from a web page that it quotes.
+/// an order in the words of an assistant or a tool may come from a quoted web page.
 pub fn kind(text: &str, role: Role) -> Kind {
     let plain = text.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
     let matching = RULES.matches(&with_straight_apostrophes(&plain));

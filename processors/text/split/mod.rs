@@ -8,8 +8,8 @@
 //!    `lives_in = lisbon`.
 //!
 //! Two more readers compare a text with earlier ones: [`conflicts()`] finds contradictions, and
-//! [`change`] finds probable revisions. Nothing here depends on stored memories or on the outcome of
-//! the turn.
+//! [`change`] finds probable revisions. Nothing here depends on stored memories or on the outcome
+//! of the turn.
 
 pub mod change;
 mod chunk;

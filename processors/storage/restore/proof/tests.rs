@@ -85,7 +85,7 @@ impl Topic {
         self.records.remove(self.place_of(name));
     }
 
-    /// Removes fields from the last meta record, as an older version would have written it.
+    /// Removes fields from the last meta record, as an older version would have written the record.
     fn age_last_meta(&mut self) {
         let place = self.place_of(META);
         let value = self.records[place].value.as_ref().unwrap();
@@ -189,8 +189,8 @@ fn a_complete_restore_is_proven_from_wherever_it_begins() {
 
 #[test]
 fn a_record_that_vanished_is_found_at_this_start_and_at_every_later_one() {
-    // Without the last record of Bob his record is an older one; that of Cleo is a tombstone, without
-    // which one record too many is there.
+    // Without the last record of Bob his record is an older one; that of Cleo is a tombstone,
+    // without which one record too many is there.
     for (name, missing) in [("ada", 1), ("bob", 0), ("cleo", -1), ("eve", 1)] {
         let mut topic = Topic::of_three_batches();
         topic.lose(name);

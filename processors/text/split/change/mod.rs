@@ -1,8 +1,8 @@
 //! Estimates the probability that a statement revises an earlier one of the same person, whatever
 //! the wording.
 //!
-//! 1. [`PossibleRevision::of`] reads the new text. Unless the text has a cue ("no longer", "switched to") or a
-//!    number, and states something, there is nothing to compare.
+//! 1. [`PossibleRevision::of`] reads the new text. Unless the text has a cue ("no longer",
+//!    "switched to") or a number, and states something, there is nothing to compare.
 //! 2. [`PossibleRevision::revisions`] skips earlier texts whose cosine is less than one standard
 //!    deviation above the mean of that person's memories ([`nearness`]).
 //! 3. The rest is read, and `Pair` compares the two: shared rare stems, shared aspects, another
