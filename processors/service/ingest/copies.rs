@@ -41,13 +41,14 @@ fn is_copied(staged: &Staged<'_>, prepared: &Prepared) -> Result<bool> {
         Command::Update { update, .. } => is_any_of(staged, &everyone, &[update.memory]),
         Command::Feedback { memories, .. } => is_any_of(staged, &everyone, memories),
         Command::Forget { forget: Forget::Memory(id), .. } => is_any_of(staged, &everyone, &[*id]),
-        Command::Forget { .. } => Ok(true),
-        // Keepsake's own proposals are short, and the rest concerns one user.
-        Command::Turn(_)
+        // Keepsake's own proposals are short, and the others concern one user.
+        Command::Forget { forget: Forget::Rest(_), .. }
+        | Command::Turn(_)
         | Command::Prune { .. }
         | Command::Summary { .. }
         | Command::Revise(_)
         | Command::Tick => Ok(false),
+        Command::Forget { .. } => Ok(true),
     }
 }
 
