@@ -55,6 +55,27 @@ fn every_command_has_a_help_text() {
 }
 
 #[test]
+fn a_wrong_value_is_refused_before_anything_is_sent() {
+    for wrong in [
+        "recall --user ada --format html tea",
+        "recall --user ada --as-of yesterday tea",
+        "recall --user ada --min-relevance 2 tea",
+        "feedback --user ada --signal great 0",
+        "remember --user ada --importance 7 tea",
+        "remember --user ada --scope world tea",
+        "remember --user ada --at soon tea",
+        "update --user ada --confidence nan 0",
+        "publish --user ada --role robot tea",
+    ] {
+        // No broker listens there: a command that sends something fails with 1.
+        let mut arguments = vec!["--set", "kafka.bootstrap_servers=127.0.0.1:9"];
+        arguments.extend(wrong.split(' '));
+        let (code, _, stderr) = run_bare(&arguments);
+        assert_eq!(code, Some(2), "{wrong}: {stderr}");
+    }
+}
+
+#[test]
 fn bench_neighbours_reports_its_figures() {
     let dir = scratch::dir("cli");
     let (store, stand_in) = (format!("store.dir={}", dir.display()), "embedder.model=hash");
@@ -131,6 +152,7 @@ fn a_configuration_is_checked_and_shown() {
         ("recall.limt=5", "limt"),
         ("recall.limit=many", "recall.limit"),
         ("http.listen=here", "http.listen"),
+        ("topics.prefix=bad prefix/", "topics.prefix"),
         ("profile=none-such", "none-such"),
         ("store.durability=eternal", "store.durability"),
         ("shadow.profile=none-such", "none-such"),

@@ -8,6 +8,7 @@ use client::show::{self, Output};
 use client::{Client, ClientReply, parse_user};
 use domain::fault::{Fault, Result, StopName};
 use jiff::Timestamp;
+use log::wire::Moment;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use service::config::Config;
@@ -66,7 +67,7 @@ pub struct EventArgs {
     #[arg(long)]
     id: Option<String>,
     /// Time of the event, RFC 3339 [default: now]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<String>,
     /// Metadata stored with the memory; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
@@ -80,6 +81,22 @@ pub fn key_values<S: Serializer>(
     serializer: S,
 ) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|pair| pair.split_once('=').unwrap_or((pair, ""))))
+}
+
+/// Checks an argument that is a share. Sent unchecked, a wrong value would become a dead letter.
+pub fn share(text: &str) -> std::result::Result<f32, String> {
+    match text.parse() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err("is not a number from 0 to 1".to_owned()),
+    }
+}
+
+/// Checks an argument that is a time.
+pub fn time(text: &str) -> std::result::Result<String, String> {
+    match Moment::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("is not a time such as 2026-01-02T03:04:05Z".to_owned()),
+    }
 }
 
 /// Returns the argument, or standard input if the argument is `-`.
@@ -103,7 +120,7 @@ pub struct PublishCommand {
     #[serde(flatten)]
     event: EventArgs,
     /// user, assistant, system or tool
-    #[arg(long, default_value = "user")]
+    #[arg(long, default_value = "user", value_parser = ["user", "assistant", "system", "tool"])]
     role: String,
     /// Name of the speaker, in a conversation of several people
     #[arg(long)]
@@ -134,13 +151,13 @@ pub struct RememberCommand {
     #[arg(long)]
     kind: Option<String>,
     /// 0 to 1
-    #[arg(long)]
+    #[arg(long, value_parser = share)]
     importance: Option<f32>,
     /// 0 to 1
-    #[arg(long)]
+    #[arg(long, value_parser = share)]
     confidence: Option<f32>,
     /// Visibility: user, session or tenant
-    #[arg(long)]
+    #[arg(long, value_parser = ["user", "session", "tenant"])]
     scope: Option<String>,
     /// Time from which no answer has the memory, RFC 3339; it is erased then [default: never]
     #[arg(long, value_name = "TIME")]
@@ -183,10 +200,10 @@ pub struct UpdateCommand {
     #[arg(long)]
     kind: Option<String>,
     /// 0 to 1
-    #[arg(long)]
+    #[arg(long, value_parser = share)]
     importance: Option<f32>,
     /// 0 to 1
-    #[arg(long)]
+    #[arg(long, value_parser = share)]
     confidence: Option<f32>,
 }
 
@@ -243,7 +260,7 @@ pub struct FeedbackCommand {
     #[serde(skip)]
     user: UserArgs,
     /// used, confirmed, wrong or irrelevant
-    #[arg(long)]
+    #[arg(long, value_parser = ["used", "confirmed", "wrong", "irrelevant"])]
     signal: String,
     /// Ids of memories
     #[arg(required = true)]

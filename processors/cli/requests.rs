@@ -1,6 +1,6 @@
 //! Commands that send one request and print its reply: `recall`, `list`, `get`, `explain`, `stats`.
 
-use super::events::{UserArgs, key_values, print};
+use super::events::{UserArgs, key_values, print, share, time};
 use clap::Args;
 use client::Client;
 use client::describe;
@@ -32,17 +32,17 @@ pub struct RecallCommand {
     #[serde(rename = "where", serialize_with = "key_values")]
     metadata: Vec<String>,
     /// Memories as they were at this time, RFC 3339
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     as_of: Option<String>,
     /// Include archived memories
     #[arg(long)]
     #[serde(rename = "include_archived")]
     archived: bool,
     /// markdown, xml, compact, json, template (the profile's own) or none
-    #[arg(long)]
+    #[arg(long, value_parser = ["markdown", "xml", "compact", "json", "template", "none"])]
     format: Option<String>,
     /// Leave out memories whose relevance is lower, 0 to 1
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     min_relevance: Option<f32>,
     /// Rank with this profile
     #[arg(long)]

@@ -31,10 +31,12 @@ pub use event::{
 pub use key::{InvalidName, NAME_BYTES_MAX, UserKey};
 pub use memory::{
     ContextTurn, Kind, Memory, MemoryId, Metadata, NeighbourTurn, NeighbourTurns, Revision, Scope,
+    unknown_memory,
 };
 pub use partition::partition_of;
 pub use request::{
-    Cursor, Explain, Format, List, Match, Recall, ReplyTo, Request, RequestKind, UnsetFields,
+    Cursor, Explain, Format, List, Match, Purpose, Recall, ReplyTo, Request, RequestKind,
+    UnsetFields,
 };
 pub use signature::{KEY_BYTES_MIN, MARK, SignedParts, SigningKey};
 pub use tenant_signature::{SIGNED_HEADERS, TENANT_SIGNATURE, TenantKeys};

@@ -38,6 +38,15 @@ impl fmt::Display for MemoryId {
     }
 }
 
+/// Returns the message about an id that no memory of the user has. The nil id stands for a text that
+/// is no UUID.
+pub fn unknown_memory(id: MemoryId) -> String {
+    if id.0.is_nil() {
+        return "this user has no memory with the id that was sent, which is no UUID".to_owned();
+    }
+    format!("this user has no memory {id}")
+}
+
 /// The kind of a memory, an open word: a profile lists the kinds that it uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind(pub Arc<str>);
@@ -131,6 +140,13 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Returns the earlier content that was valid at `time`. `None` if the present one was. Limit:
+    /// the oldest contents leave the history, and the oldest one kept stands for those.
+    pub fn earlier_content(&self, time: Time) -> Option<&str> {
+        let revision = self.history.iter().find(|revision| revision.until > time)?;
+        Some(&revision.content)
+    }
+
     pub fn cursor(&self) -> Cursor {
         Cursor { created_at: self.created_at, id: self.id }
     }

@@ -59,7 +59,19 @@ pub struct Recall {
     pub history: Vec<String>,
     /// Memories whose relevance is lower are left out.
     pub min_relevance: f32,
+    pub purpose: Purpose,
     pub unsaid: UnsetFields,
+}
+
+/// The use of the returned memories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+pub enum Purpose {
+    /// The application puts them into a prompt without a request of the model. Counts as no use.
+    Prompt,
+    /// The model or the user asked for them.
+    #[default]
+    Tool,
 }
 
 /// Strength of the best memory as an answer to the question, in increasing order.

@@ -5,6 +5,8 @@
 //! are the contract with every client: a field may be added, and none may be renamed or removed.
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -19,7 +21,20 @@ pub struct Moment(pub i64);
 
 impl Moment {
     pub fn parse(text: &str) -> Option<Moment> {
-        text.parse::<Timestamp>().ok().map(|time| Moment(time.as_millisecond()))
+        match text.parse::<Timestamp>() {
+            Ok(time) => Some(Moment(time.as_millisecond())),
+            Err(_) => Moment::parse_last_day(text),
+        }
+    }
+
+    /// Parses a time in the last hours of the year 9999, after `Timestamp::MAX`: "9999-12-31" is a
+    /// common way to write "never".
+    fn parse_last_day(text: &str) -> Option<Moment> {
+        let pieces = Pieces::parse(text).ok()?;
+        let at = pieces.date().to_datetime(pieces.time()?);
+        let ms = at.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)).as_millis();
+        let offset_ms = i128::from(pieces.to_numeric_offset()?.seconds()) * 1000;
+        i64::try_from(ms - offset_ms).ok().map(Moment)
     }
 }
 
@@ -246,6 +261,7 @@ pub struct Recall {
     pub profile: Option<String>,
     pub explain: Option<bool>,
     pub min_relevance: Option<f32>,
+    pub purpose: Option<String>,
     pub history: Option<Vec<Said>>,
 }
 
@@ -602,7 +618,17 @@ mod tests {
         check(Moment(-1), r#""1969-12-31T23:59:59.999Z""#);
         check(Moment(i64::MAX), r#""9999-12-30T22:00:00.999Z""#);
         assert_eq!(Moment::parse("2026-01-02T05:04:05.678+02:00"), Some(Moment(1_767_323_045_678)));
-        assert_eq!(Moment::parse("2026-01-02T03:04:05"), None, "a time without a zone is refused");
+        for bad in ["2026-01-02T03:04:05", "9999-12-31T23:59:59", "9999-12-31", "yesterday"] {
+            assert_eq!(Moment::parse(bad), None, "{bad} has no zone");
+        }
+        for (text, ms) in [
+            ("9999-12-31T23:59:59Z", 253_402_300_799_000),
+            ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+            ("9999-12-31T23:59:59+02:00", 253_402_293_599_000),
+            ("9999-12-31T23:59:59-12:00", 253_402_343_999_000),
+        ] {
+            assert_eq!(Moment::parse(text), Some(Moment(ms)), "{text}");
+        }
     }
 
     #[test]

@@ -212,6 +212,6 @@ impl<'a> Context<'a> {
 pub fn no_such_memory(id: MemoryId) -> Reject {
     Reject {
         field: Some("memory".into()),
-        ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}"))
+        ..Reject::new(RejectCode::NotFound, domain::unknown_memory(id))
     }
 }

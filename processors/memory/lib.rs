@@ -172,6 +172,9 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
     Ok(Some(Decision {
         memory: seen.memories.first().copied(),
         related: seen.memories.iter().skip(1).copied().collect(),
+        // The first reply may be lost, and without the salt its receipt proves nothing.
+        salt: matches!(cx.event.action, Command::Forget { .. })
+            .then(|| events::forget::salt(cx, source)),
         ..cx.decision(Outcome::Duplicate, reason)
     }))
 }

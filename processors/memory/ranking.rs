@@ -51,6 +51,13 @@ pub struct Question<'a> {
     pub min_relevance: f32,
     /// A cross-encoder reranks the result, so the floor is lower here.
     pub is_reranked: bool,
+    /// The recall asks nothing: no memory can answer, and the strongest ones are returned.
+    pub is_blank: bool,
+}
+
+/// True for a text of spaces and punctuation alone. An emoji may ask something.
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c.is_ascii_punctuation() || "？！。、…¿¡".contains(c))
 }
 
 impl<'a> Question<'a> {
@@ -67,6 +74,7 @@ impl<'a> Question<'a> {
             information,
             min_relevance: recall.min_relevance,
             is_reranked: false,
+            is_blank: is_blank(text) && recall.history.is_empty(),
             session: recall.session.as_deref(),
             kinds: &recall.kinds,
             metadata: &recall.metadata,

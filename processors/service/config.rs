@@ -100,6 +100,19 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_written_with_commas_or_in_brackets() {
+        let read = |text: &str| loaded(&[("KEEPSAKE__TOPICS__REPLY_ALLOWED", text)]);
+        for text in ["a,b", " a , b ", r#"["a","b"]"#, r#" [ "a", 'b' ] "#] {
+            assert_eq!(read(text).expect(text).topics.reply_allowed, ["a", "b"], "{text}");
+        }
+        assert!(read("").expect("an empty list").topics.reply_allowed.is_empty());
+        assert!(read("[]").expect("an empty list").topics.reply_allowed.is_empty());
+        for text in ["[a, b]", r#"["a""#] {
+            assert!(read(text).expect_err(text).to_string().contains("topics.reply_allowed"));
+        }
+    }
+
+    #[test]
     fn a_tenant_may_have_a_dot_in_its_name() {
         let mut layers = Layers::defaults();
         layers.set("tenants.acme.com", "keepsake", "test").expect("the value is text");

@@ -30,7 +30,7 @@ use crate::profile::Profiles;
 use crate::quota::{self, Rate};
 use domain::fault::{Reject, RejectCode};
 use domain::panics::{Panic, caught};
-use domain::{CosineScale, ForwardReason, Now, ReplyTo, Request, RequestKind, Time};
+use domain::{CosineScale, ForwardReason, Now, Purpose, ReplyTo, Request, RequestKind, Time};
 use fair::FairQueue;
 use log::broker::{OutgoingRecord, Record};
 use log::clock::{Clock, SystemClock};
@@ -420,7 +420,9 @@ impl Recall {
                 if let Answer::Recalled { memories, tokens, matched, .. } = &answer {
                     self.metrics.recalled(memories.len(), *tokens, *matched);
                     let key = &pending.request.key;
-                    if self.profiles.of(key).rules.returned_counts() {
+                    let is_use = matches!(&pending.request.ask, RequestKind::Recall(asked)
+                        if asked.purpose == Purpose::Tool);
+                    if is_use && self.profiles.of(key).rules.returned_counts() {
                         let ids = memories.iter().map(|found| found.memory.id);
                         let place = (pending.partition, pending.offset);
                         self.returned.count(key, place, now.events, ids);

@@ -79,6 +79,9 @@ fn without_confluent_prefix(value: &[u8]) -> Result<&[u8], Reject> {
 fn parse(bytes: &[u8]) -> Result<Value, Reject> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Reject::new(RejectCode::NotUtf8, error.to_string()))?;
+    if text.trim().is_empty() {
+        return Err(Reject::new(RejectCode::NotJson, "the record is empty"));
+    }
     let value = serde_json::from_str(text)
         .map_err(|error| Reject::new(RejectCode::NotJson, brief(&error.to_string())))?;
     match value {

@@ -145,7 +145,7 @@ fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
         memory: memory(required("memory", update.memory)?),
         content: update
             .content
-            .map(|text| content("content", text, message.options))
+            .map(|text| not_empty(content("content", text, message.options)?))
             .transpose()?,
         kind: kind(update.kind)?,
         importance: share("importance", update.importance)?,
@@ -160,10 +160,19 @@ fn update(message: &EventBody<'_>) -> Result<Action, Reject> {
     if changes_nothing {
         return Err(Reject::of_field(
             "content",
-            "is missing, as are kind, importance, confidence and metadata",
+            "is missing, and so is every other change: kind, importance, confidence, metadata",
         ));
     }
     Ok(Action::Update(update))
+}
+
+/// Refuses a content without a character to read: an update to it would erase the memory's text
+/// without a receipt.
+fn not_empty(text: String) -> Result<String, Reject> {
+    if text.trim().is_empty() {
+        return Err(Reject::of_field("content", "is empty: send a forget to erase the memory"));
+    }
+    Ok(text)
 }
 
 /// Decodes a forget event with exactly one target. Two targets could mean "both" or "one within the

@@ -27,8 +27,29 @@ pub fn brief(message: &str) -> String {
 pub fn read<'a, T: Deserialize<'a>>(body: &'a Value) -> Result<T, Reject> {
     serde_path_to_error::deserialize(body).map_err(|error| {
         let field = brief(&error.path().to_string());
-        Reject::of_field(field, brief(&error.into_inner().to_string()))
+        Reject::of_field(field, brief(&plain(&error.into_inner().to_string())))
     })
+}
+
+/// Rewrites a message of serde in words of JSON: "invalid type: string \"x\", expected i64" becomes
+/// "is string \"x\", expected a whole number".
+fn plain(message: &str) -> String {
+    const KINDS: [(&str, &str); 2] = [("invalid type: ", "is "), ("invalid value: ", "is ")];
+    let message = KINDS
+        .iter()
+        .find_map(|(theirs, ours)| Some(format!("{ours}{}", message.strip_prefix(theirs)?)))
+        .unwrap_or_else(|| message.to_owned());
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message };
+    let found = found.replace("is map", "is an object").replace("is sequence", "is an array");
+    let expected = match expected {
+        "i64" | "i32" | "u32" | "u64" | "usize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        other if other.starts_with("struct ") => "an object",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 pub fn required<T>(field: &str, value: Option<T>) -> Result<T, Reject> {

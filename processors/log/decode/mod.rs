@@ -87,17 +87,13 @@ pub fn reply_to(record: &Record, options: &Options) -> Option<ReplyTo> {
 }
 
 /// Decodes a record of the events topic. An event is answered only if its sender named a reply
-/// topic. A forbidden reply topic only moves the reply to the default topic, because a change must
-/// not be lost over the receipt.
+/// topic. A forbidden reply topic only moves the reply to the default topic, and a malformed reply
+/// partition is ignored: a change must not be lost over the receipt.
 pub fn event(record: &Record, options: &Options) -> Decoded<Event> {
-    let Address { to, asked, problem } = headers::address(record, options);
+    let Address { to, asked, .. } = headers::address(record, options);
     let (hop, hop_problem) = headers::hop(record, options);
-    let problem = match problem {
-        Some(Problem::Unreadable(reject)) => Some(reject),
-        Some(Problem::Forbidden(_)) | None => hop_problem,
-    };
     let outcome = headers::are_short(record, hop.as_ref(), options)
-        .and(problem.map_or(Ok(()), Err))
+        .and(hop_problem.map_or(Ok(()), Err))
         .and_then(|()| event::read(record, hop.as_ref(), options));
     Decoded { reply: asked.then_some(to), hop, outcome }
 }

@@ -77,6 +77,7 @@ fn recall(message: &RequestBody<'_>) -> Result<RequestKind, Reject> {
         explain: recall.explain.unwrap_or(false),
         history: history(recall.history.unwrap_or_default(), options)?,
         min_relevance: share("min_relevance", recall.min_relevance)?.unwrap_or(0.0),
+        purpose: variant("purpose", recall.purpose)?.unwrap_or_default(),
     })))
 }
 

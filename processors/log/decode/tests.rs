@@ -509,6 +509,10 @@ fn a_bad_request_is_rejected_with_code_and_field() {
             json!({"type": "recall", "user": "zoe", "queries": vec!["x"; 17]}),
             (RejectCode::TooLarge, Some("queries")),
         ),
+        (
+            json!({"type": "recall", "user": "zoe", "query": "x", "purpose": "fun"}),
+            field("purpose"),
+        ),
         (json!({"type": "list", "user": "zoe", "limit": 0}), field("limit")),
         (json!({"type": "list", "user": "zoe", "after": "page 2"}), field("after")),
         (json!({"type": "get", "user": "zoe"}), field("memory")),
@@ -552,6 +556,51 @@ fn headers_set_the_deadline_and_the_minimum_offset() {
         &[("kafka_replyTopic", b"a.replies"), ("kafka_replyPartition", b"3")],
         field("kafka_replyPartition"),
     );
+}
+
+#[test]
+fn an_event_is_not_lost_over_a_malformed_reply_partition() {
+    let turn = json!({"type": "turn", "user": "zoe", "content": "hi"}).to_string();
+    for partition in [&b"3"[..], b"", &[255, 255, 255, 255], &[0, 0, 0, 0, 1]] {
+        let headers =
+            [("kafka_replyTopic", &b"a.replies"[..]), ("kafka_replyPartition", partition)];
+        let decoded = event(&record(turn.clone(), &headers), &Options::for_tests());
+        assert!(decoded.outcome.is_ok(), "{partition:?}: {:?}", decoded.outcome);
+        let reply = decoded.reply.expect("asked for");
+        assert_eq!((reply.topic.as_str(), reply.partition), ("a.replies", None));
+    }
+}
+
+#[test]
+fn errors_are_in_words_of_json() {
+    let recall = |name: &str, value: Value| {
+        let mut body = json!({"type": "recall", "user": "zoe", "query": "x"});
+        body[name] = value;
+        body.to_string()
+    };
+    for (value, expected) in [
+        (recall("limit", json!("x")), "limit: is string \"x\", expected a whole number"),
+        (recall("limit", json!(1.5)), "limit: is floating point `1.5`, expected a whole number"),
+        (recall("min_relevance", json!([])), "min_relevance: is an array, expected a number"),
+        (recall("history", json!(["x"])), "history[0]: is string \"x\", expected an object"),
+        (recall("queries", json!("x")), "queries: is string \"x\", expected an array"),
+        (recall("format", json!(5)), "format: is integer `5`, expected a string"),
+        (recall("purpose", json!("fun")), "purpose: is none of prompt, tool: fun"),
+        (String::new(), "the record is empty"),
+        (" \n".to_owned(), "the record is empty"),
+    ] {
+        let outcome = request(&record(value, &[]), &Options::for_tests()).outcome;
+        assert_eq!(outcome.expect_err("a bad request").to_string(), expected);
+    }
+}
+
+#[test]
+fn an_update_to_an_empty_text_is_refused() {
+    let id = "f3a1c1e2-7d4b-5c7e-9a53-2f8f1b6a0d11";
+    for content in ["", "  ", "\n\t"] {
+        let update = json!({"type": "update", "user": "zoe", "memory": id, "content": content});
+        check_event(update.to_string(), &[], field("content"));
+    }
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn in_parts(continues: &Position, memories: &[MemoryId]) -> Vec<Rest> {
 
 /// Derives the salt of the receipt from the service's key and the place of the sender's event, so that
 /// the same `forget` has the same receipt however often it is applied, and all its parts one salt.
-fn salt(cx: &Context<'_>, source: &Position) -> Salt {
+pub fn salt(cx: &Context<'_>, source: &Position) -> Salt {
     let place = [source.partition.to_string(), source.offset.to_string()];
     Salt::of(cx.settings.marks.secret_digest(&["salt", &source.topic, &place[0], &place[1]]))
 }

@@ -167,7 +167,12 @@ fn concluded(
     if let Some(closed) =
         replaced.clone().find(|old| slots::closes(cx.event.at, &said.candidate.text, old))
     {
-        let reason = format!("takes the place of \"{}\"", text::shortened(&closed.content, 60));
+        let verb = if slots::is_late(cx.event.at, closed) {
+            "was true until"
+        } else {
+            "takes the place of"
+        };
+        let reason = format!("{verb} \"{}\"", text::shortened(&closed.content, 60));
         return (Outcome::Superseded, verdict.class, reason);
     }
     let linked = replaced

@@ -5,6 +5,7 @@
 //! 2. Score each one as a weighted sum of terms (`score.rs`, `terms.rs`).
 //! 3. Drop memories far behind the best one.
 //! 4. Estimate the probability that each one answers, and the match (`relevance.rs`).
+//!    A blank question is answered by the strongest memories instead, and the match is weak.
 //! 5. Put versions of one fact together (`arrange.rs`), and drop repetitions and the surplus.
 //!
 //! [`block`] renders the result within a token budget (`prompt.rs`, `frame.rs`, `template.rs`).
@@ -38,7 +39,7 @@ pub use terms::{Points, TERMS, Term};
 pub use wording::{NamedSpeaker, named};
 pub use written::WrittenRank;
 
-use domain::{MemoryId, Role, Time};
+use domain::{Match, MemoryId, Role, Time};
 use foldhash::fast::RandomState;
 use memory::ranking::{Hit, Question, Ranked, RankedHits};
 use std::collections::{HashMap, HashSet};
@@ -80,6 +81,9 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
     let at = question.as_of.unwrap_or(now);
     let mut ranked =
         score::scored(hits, |hit| admitted(&hit.memory, question), question, weights, at);
+    if question.is_blank {
+        return strongest(ranked, question, weights, at);
+    }
     let floor = if question.is_reranked { weights.floor * RERANKED_FLOOR } else { weights.floor };
     cut_far_behind(&mut ranked, floor, &successors);
     let matched = weights.relevance.as_ref().map(|relevance| {
@@ -88,9 +92,32 @@ pub fn order(hits: Vec<Hit>, question: &Question, weights: &RankOptions, now: Ti
     });
     // Memories of unknown relevance stay.
     ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
+    // A match of which the request leaves no memory is none.
+    let matched = matched.map(|one| if ranked.is_empty() { Match::None } else { one });
     let mut ranked = arrange::arranged(ranked);
     keep_first_different(&mut ranked, question.limit);
     RankedHits { ranked, matched }
+}
+
+/// Orders the memories by strength, for a recall that asks nothing. Each gets the relevance of a
+/// memory that does not answer.
+fn strongest(
+    mut ranked: Vec<Ranked>,
+    question: &Question,
+    weights: &RankOptions,
+    at: Time,
+) -> RankedHits {
+    let relevance = weights.relevance.as_ref().map(|relevance| relevance.none.relevance);
+    for one in &mut ranked {
+        one.score = strength(&one.memory, &weights.fade, at);
+        one.terms = vec![("strength", one.score)];
+        one.relevance = relevance;
+    }
+    ranked.retain(|one| one.relevance.is_none_or(|relevance| relevance >= question.min_relevance));
+    let matched = if ranked.is_empty() { Match::None } else { Match::Weak };
+    let mut ranked = arrange::arranged(ranked);
+    keep_first_different(&mut ranked, question.limit);
+    RankedHits { ranked, matched: relevance.map(|_| matched) }
 }
 
 /// The share of the floor that applies before a rerank: the cross-encoder is there to raise
@@ -175,7 +202,7 @@ fn keep_first_different(ranked: &mut Vec<Ranked>, limit: usize) {
 mod tests {
     use super::samples::{MemoryMut as _, ask, hit, memory, nothing, weights};
     use super::*;
-    use domain::{Match, Memory, NeighbourTurn, Vector};
+    use domain::{Memory, NeighbourTurn, Vector};
     use proptest::prelude::*;
 
     const NOW: Time = Time(1_700_000_000_000);
@@ -238,6 +265,36 @@ mod tests {
             order(hits, &likely, &weights, NOW),
             RankedHits { ranked: vec![], matched: Some(Match::None) }
         );
+    }
+
+    #[test]
+    fn a_blank_question_returns_the_strongest_memories_as_a_weak_match() {
+        let day = 86_400_000;
+        let hits = vec![
+            edited(hit(1, "old", 9.0, 0.9), |memory| memory.fresh_at = Time(NOW.0 - 90 * day)),
+            edited(hit(2, "new", 0.0, 0.1), |memory| memory.fresh_at = NOW),
+        ];
+        let (none, weights) = (nothing(), weights());
+        for text in ["", "   ", "?", " …?! ", "？"] {
+            let answer = order(hits.clone(), &ask(text, &none), &weights, NOW);
+            let contents: Vec<&str> =
+                answer.ranked.iter().map(|one| one.memory.content.as_str()).collect();
+            assert_eq!((contents, answer.matched), (vec!["new", "old"], Some(Match::Weak)));
+            assert!(answer.ranked.iter().all(|one| one.relevance < Some(0.5)));
+        }
+        let empty = order(vec![], &ask("?", &none), &weights, NOW);
+        assert_eq!(empty.matched, Some(Match::None));
+        let asked = order(hits, &ask("🐶", &none), &weights, NOW);
+        assert_eq!(asked.ranked[0].memory.content, "old");
+    }
+
+    #[test]
+    fn a_match_of_which_the_request_leaves_no_memory_is_none() {
+        let (none, weights) = (nothing(), weights());
+        let hits = vec![hit(1, "tea", 9.0, 0.7), hit(2, "rain", 0.0, 0.1)];
+        let question = Question { min_relevance: 1.0, ..ask("tea", &none) };
+        let answer = order(hits, &question, &weights, NOW);
+        assert_eq!(answer, RankedHits { ranked: vec![], matched: Some(Match::None) });
     }
 
     #[test]

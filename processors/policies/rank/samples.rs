@@ -3,8 +3,8 @@
 use super::{Fade, RankOptions, WrittenRank};
 use crate::shared::samples::profile;
 use domain::{
-    Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Recall, Role, Scope, Time,
-    UnsetFields, UserKey,
+    Format, Kind, Memory, MemoryId, Metadata, NeighbourTurns, Position, Purpose, Recall, Role,
+    Scope, Time, UnsetFields, UserKey,
 };
 use memory::ranking::{Hit, HitScore, Question, Ranked};
 use std::sync::Arc;
@@ -99,6 +99,7 @@ pub fn ask<'a>(text: &'a str, metadata: &'a Metadata) -> Question<'a> {
         information: 0.0,
         min_relevance: 0.0,
         is_reranked: false,
+        is_blank: memory::ranking::is_blank(text),
     }
 }
 
@@ -118,6 +119,7 @@ pub fn recall(query: &str) -> Recall {
         explain: false,
         history: vec![],
         min_relevance: 0.0,
+        purpose: Purpose::default(),
         unsaid: UnsetFields::default(),
     }
 }

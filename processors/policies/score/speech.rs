@@ -18,7 +18,7 @@
 //! than a memory too many.
 
 use super::reading::Reading;
-use super::statement::{Statements, statements};
+use super::statement::{Statements, has_phatic_object, statements};
 use text::Rarity;
 use text::Words;
 use text::wordings::{
@@ -76,9 +76,11 @@ pub fn read(reading: &Reading<'_>, words: &Words, rarity: &Rarity) -> SpeechClas
     let found: Vec<PhraseMatch<PhraseKind>> = SPEECH.find(&folded).collect();
     let language =
         if is_english { Detected::Surely(ENGLISH) } else { detect(prose, words, &found, rarity) };
+    // "I see patients all morning": not a greeting with a name.
+    let may_name = !has_phatic_object(&reading.plain);
     if folded.len() <= SMALL_TALK_BYTES_MAX
-        && let Some(small_talk) = small_talk(&folded, &found, language)
-            .or_else(|| drawn_out_small_talk(&folded, language))
+        && let Some(small_talk) = small_talk(&folded, &found, language, may_name)
+            .or_else(|| drawn_out_small_talk(&folded, language, may_name))
     {
         return SpeechClass { small_talk: Some(small_talk), ..SpeechClass::default() };
     }
@@ -162,6 +164,7 @@ fn small_talk(
     folded: &str,
     found: &[PhraseMatch<PhraseKind>],
     language: Detected,
+    may_name: bool,
 ) -> Option<SmallTalk> {
     let languages: Vec<CoveredLanguage> = match language {
         Detected::Surely(language) => vec![language],
@@ -169,14 +172,14 @@ fn small_talk(
     };
     // Order matters: a language that covers the whole text comes before one that covers all but a
     // name.
-    [0, NAME_WORDS_MAX].into_iter().find_map(|uncovered_max| {
+    [0, if may_name { NAME_WORDS_MAX } else { 0 }].into_iter().find_map(|uncovered_max| {
         languages.iter().find_map(|language| small_talk_in(*language, folded, found, uncovered_max))
     })
 }
 
 /// Repeats the search with doubled letters at the ends of words written once: "dankee", "holaa".
 /// `fold` keeps a doubled letter, as in "Kaffee".
-fn drawn_out_small_talk(folded: &str, language: Detected) -> Option<SmallTalk> {
+fn drawn_out_small_talk(folded: &str, language: Detected, may_name: bool) -> Option<SmallTalk> {
     let mut shorter = String::with_capacity(folded.len());
     let mut chars = folded.chars().peekable();
     while let Some(c) = chars.next() {
@@ -189,7 +192,7 @@ fn drawn_out_small_talk(folded: &str, language: Detected) -> Option<SmallTalk> {
         return None;
     }
     let found: Vec<PhraseMatch<PhraseKind>> = SPEECH.find(&shorter).collect();
-    small_talk(&shorter, &found, language)
+    small_talk(&shorter, &found, language, may_name)
 }
 
 /// A wording of small talk, by the bytes in the folded text.
@@ -304,10 +307,12 @@ fn other_language(
         found.iter().filter(|one| one.language == language).collect();
     let phatic: Vec<&PhraseMatch<PhraseKind>> =
         own.iter().copied().filter(|one| one.what == PhraseKind::Phatic).collect();
-    let speaks_of_self = own.iter().any(|one| {
-        one.what == PhraseKind::FirstPerson
-            && !phatic.iter().any(|phatic| phatic.start <= one.start && one.end <= phatic.end)
-    });
+    let has_object = !phatic.is_empty() && has_object(language, folded, &own);
+    let speaks_of_self = has_object
+        || own.iter().any(|one| {
+            one.what == PhraseKind::FirstPerson
+                && !phatic.iter().any(|phatic| phatic.start <= one.start && one.end <= phatic.end)
+        });
     let is_about_self = speaks_of_self || has_sign(&own, PhraseKind::State) || has_digit(folded);
     let length = folded.chars().filter(|c| c.is_alphanumeric()).count();
     let (phrases, covered) = phrases(language, folded, found);
@@ -342,6 +347,27 @@ fn other_language(
         only_asks,
         ..SpeechClass::default()
     }
+}
+
+/// True if a word besides phatic phrases, small talk and function words is found: "ich verstehe
+/// Polnisch", unlike "ich verstehe das".
+fn has_object(language: CoveredLanguage, folded: &str, own: &[&PhraseMatch<PhraseKind>]) -> bool {
+    let mut covered = vec![false; folded.len()];
+    for one in own {
+        let is_light = kind(one.what).is_some()
+            || matches!(
+                one.what,
+                PhraseKind::Phatic
+                    | PhraseKind::Word
+                    | PhraseKind::FirstPerson
+                    | PhraseKind::Negation
+                    | PhraseKind::Question
+            );
+        if is_light {
+            covered[one.start..one.end].fill(true);
+        }
+    }
+    uncovered(language, folded, &covered) >= if language.is_spaced() { 1 } else { ANSWER_REST }
 }
 
 fn has_sign(found: &[&PhraseMatch<PhraseKind>], sign: PhraseKind) -> bool {

@@ -18,6 +18,7 @@
 use super::patterns::{MONTHS, WEEKDAYS, any_word, at_start, compiled};
 use super::reading::{asks, opening, sentences};
 use regex::Regex;
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 /// The result for a whole text.
@@ -61,6 +62,11 @@ pub fn statements(plain: &str) -> Statements {
     Statements { states: false, only_asks: asked && !other }
 }
 
+/// True if a clause of a text in lower-case ASCII has a phatic phrase with an object.
+pub fn has_phatic_object(plain: &str) -> bool {
+    sentences(plain).any(|sentence| BORDER.split(sentence).any(has_object))
+}
+
 /// `is_asked`: a question mark ends the clause.
 fn classify(whole: &str, is_asked: bool) -> Clause {
     let clause = match OPENERS.find(whole) {
@@ -100,6 +106,17 @@ fn speaks_of_self(clause: &str) -> bool {
     }
     SELF.is_match(&PHATIC.replace_all(clause, " "))
         || next_word(&OPINION, clause).is_some_and(|word| !NO_OPINION.contains(&word))
+        || LOST_SENSE.is_match(clause)
+        || has_object(clause)
+}
+
+/// True if content words follow a phatic phrase: "I see a therapist", unlike "I see that now".
+/// What the other speaker is or did ("I hear you moved") is no such object.
+fn has_object(clause: &str) -> bool {
+    let Some(phrase) = PHATIC_SELF.find(clause) else { return false };
+    let rest = &clause[phrase.end()..];
+    let rest = PHATIC.replace_all(rest, " ");
+    !SECOND_PERSON.is_match(&rest) && text::words(&rest).any(|word| !LIGHT.contains(word))
 }
 
 /// True for a question that reveals something of the speaker's: "can my 3-year-old eat honey?"
@@ -168,44 +185,56 @@ static ECHO: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// First-person phrases that keep a conversation going and reveal nothing about the speaker.
-static PHATIC: LazyLock<Regex> = LazyLock::new(|| {
-    any_word(&[
-        concat!(
-            r"i(?:'m| am| do| can| could| will|'ll|'d| would| just| really| totally| completely",
-            r"| also| don't| do not| didn't| did not| can't",
-            r"| cannot| couldn't| wouldn't| never| always| often| was| did| have to| must| should",
-            r"| shall| might)*",
-            r" ?(?:think|guess|hope|know|see|mean|agree|understand|bet|wonder|wondering|believe",
-            r"|suppose|imagine|appreciate|hear|got it",
-            r"|get it|get that|feel you|relate|figured?|say|said|tell|told|ask|asked|asking",
-            r"|remember|forget|forgot|thought|sure|glad|sorry",
-            r"|good|fine|ok|okay|great|well|all right|alright|happy (?:for|to|that)",
-            r"|excited (?:for|to hear|to see)|proud of|doing|thank",
-            r"|wish you|let you|love (?:that|it|this|you)|like (?:that|it|this)|check|keep|try",
-            r"|look|have a look|take a look|give it",
-            r"|be (?:there|here|back)|see you|talk|chat|catch|miss you|wait|noticed|go now|gotta",
-            r"|back|here|confused|lost|ready|done",
-            r"|kidding|joking|cried|cry)",
-        ),
-        concat!(
-            r"i(?:'d| would) (?:have (?:said|guessed)|guess|suggest|recommend",
-            r"|(?:love|like) to (?:hear|see|know|help|chat|ask))",
-        ),
-        "(?:if|should|can|could|may|do|am|shall) i(?: may| can| could)?|i shouldn't|i needn't",
-        concat!(
-            "my (?:god|gosh|pleasure|bad|goodness|friend|dear|question|turn|point|guess|fault|word",
-            "|mistake|apologies|message|mind)",
-        ),
-        concat!(
-            "(?:tell|give|let|help|show|remind|ask|send|write|find|excuse|trust|believe|explain",
-            "|teach|get|bring|walk|talk|pass|hand",
-            "|read|text|ping|bear with|forgive|pardon|correct|remember|for|beats|reminds",
-            "|surprises?|kill|killing|love|to|tells|told) (?:me|us)",
-        ),
-        "(?:me|us) (?:too|neither|either)",
-    ])
+/// First-person phrases that keep a conversation going and reveal nothing about the speaker, unless
+/// an object follows ([`has_object`]).
+static PHATIC_SELF: LazyLock<Regex> = LazyLock::new(|| any_word(SELF_PHRASES));
+static PHATIC: LazyLock<Regex> =
+    LazyLock::new(|| any_word(&[SELF_PHRASES, OTHER_PHRASES].concat()));
+const SELF_PHRASES: &[&str] = &[
+    concat!(
+        r"i(?:'m| am| do| can| could| will|'ll|'d| would| just| really| totally| completely",
+        r"| also| don't| do not| didn't| did not| can't",
+        r"| cannot| couldn't| wouldn't| never| always| often| was| did| have to| must| should",
+        r"| shall| might| so| very| still| a bit)*",
+        r" ?(?:think|guess|hope|know|see|mean|agree|understand|bet|wonder|wondering|believe",
+        r"|suppose|imagine|appreciate|hear|got it",
+        r"|get it|get that|feel you|relate|figured?|say|said|tell|told|ask|asked|asking",
+        r"|remember|forget|forgot|thought|sure|glad|sorry",
+        r"|good|fine|ok|okay|great|well|all right|alright|happy (?:for|to|that)",
+        r"|excited (?:for|to hear|to see)|proud of|doing|thank",
+        r"|wish you|let you|love (?:that|it|this|you)|like (?:that|it|this)|check|keep|try",
+        r"|look|have a look|take a look|give it",
+        r"|be (?:right )?(?:there|here|back)|see you|talk|chat|catch|miss you|wait|noticed|go now|gotta",
+        r"|back|here|confused|lost|ready|done",
+        r"|kidding|joking|cried|cry)",
+    ),
+    concat!(
+        r"i(?:'d| would) (?:have (?:said|guessed)|guess|suggest|recommend",
+        r"|(?:love|like) to (?:hear|see|know|help|chat|ask))",
+    ),
+];
+const OTHER_PHRASES: &[&str] = &[
+    "(?:if|should|can|could|may|do|am|shall) i(?: may| can| could)?|i shouldn't|i needn't",
+    concat!(
+        "my (?:god|gosh|pleasure|bad|goodness|friend|dear|question|turn|point|guess|fault|word",
+        "|mistake|apologies|message|mind)",
+    ),
+    concat!(
+        "(?:tell|give|let|help|show|remind|ask|send|write|find|excuse|trust|believe|explain",
+        "|teach|get|bring|walk|talk|pass|hand",
+        "|read|text|ping|bear with|forgive|pardon|correct|remember|for|beats|reminds",
+        "|surprises?|kill|killing|love|to|tells|told) (?:me|us)",
+    ),
+    "(?:me|us) (?:too|neither|either)",
+];
+/// "I can't see": a phatic verb that states a disability when nothing follows.
+static LOST_SENSE: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(r"^i (?:can't|cannot|can not|can hardly|can barely) (?:see|hear)[\x00-\x2f]*$")
 });
+/// Words after a phatic phrase that name no object. `text::words` cuts at apostrophes: "don't" is
+/// "don" and "t".
+static LIGHT: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| include_str!("light.txt").split_whitespace().collect());
 
 /// "I think running is fun", "I believe in God": an opinion of the speaker's. "I think so" is none.
 static OPINION: LazyLock<Regex> =

@@ -5,6 +5,8 @@ use domain::KEY_BYTES_MIN;
 use std::net::SocketAddr;
 
 const PARTITIONS_MAX: i32 = 1024;
+/// Kafka's names have at most 249 characters, and "dead-letters" has 12.
+const PREFIX_BYTES_MAX: usize = 237;
 /// Least memory in bytes that tantivy accepts for a writer thread.
 const WRITER_BYTES_MIN: usize = 15_000_000;
 
@@ -106,6 +108,14 @@ pub fn check(config: &Config) -> Result<(), String> {
         return Err(format!(
             "topics.partitions: must be 1 to {PARTITIONS_MAX}, not {}",
             config.topics.partitions
+        ));
+    }
+    let prefix = &config.topics.prefix;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if prefix.len() > PREFIX_BYTES_MAX || !prefix.chars().all(is_allowed) {
+        return Err(format!(
+            "topics.prefix: must be at most {PREFIX_BYTES_MAX} letters, digits, \".\", \"_\" and \
+             \"-\", as Kafka's names of topics, not \"{prefix}\""
         ));
     }
     let key = config.topics.marks_key.len();

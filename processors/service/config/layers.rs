@@ -70,7 +70,7 @@ impl Layers {
             Some(Value::Boolean(_)) => {
                 number.parse().ok().map(Value::Boolean).ok_or("true or false")
             }
-            Some(Value::Array(_)) => Ok(list(text)),
+            Some(Value::Array(_)) => list(text).ok_or("a list such as a, b or [\"a\", \"b\"]"),
             _ => Ok(Value::String(text.to_owned())),
         };
         let value =
@@ -161,8 +161,11 @@ pub(super) fn put(table: &mut Table, path: &str, value: Value) {
     }
 }
 
-/// Splits the text of a list at the commas.
-fn list(text: &str) -> Value {
+/// Reads a list in brackets as TOML, which JSON lists are too, and splits another at the commas.
+fn list(text: &str) -> Option<Value> {
+    if text.trim_start().starts_with('[') {
+        return format!("list = {text}").parse::<Table>().ok()?.remove("list");
+    }
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
+    Some(Value::Array(parts.map(|part| Value::String(part.to_owned())).collect()))
 }

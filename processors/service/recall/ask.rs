@@ -23,7 +23,7 @@ use domain::{
 };
 use log::reply::{Answer, RecalledMemory, Stats};
 use memory::Reads;
-use memory::ranking::{Hit, PromptBlock, Question, Ranked};
+use memory::ranking::{Hit, PromptBlock, Question, Ranked, is_blank};
 use policies::rank;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Recall {
         let needs = profile.rules.policy.needs();
         let asked = &profile.rules.policy.complete(asked);
         let (mut orders, mut seen, mut matched) = (Vec::new(), ShardState::of(shard), None);
-        let is_reranked = self.is_reranking() && needs.reranking;
+        let is_reranked = self.is_reranking() && needs.reranking && !asks_nothing(asked);
         let limit = if is_reranked { self.reranked_of(asked.limit) } else { asked.limit };
         for query in &asked.queries {
             if !orders.is_empty() && left_ms() < 0 {
@@ -189,7 +189,8 @@ impl Recall {
         let is_filtered = !asked.kinds.is_empty()
             || !asked.metadata.is_empty()
             || asked.as_of.is_some()
-            || asked.as_of_offset.is_some();
+            || asked.as_of_offset.is_some()
+            || asks_nothing(asked);
         let takes_all = profile.rules.policy.needs().all_memories;
         let limit =
             if is_filtered || takes_all { FILTERED_CANDIDATES } else { self.options.candidates };
@@ -207,6 +208,9 @@ impl Recall {
                 // Until they are erased, they take the places of others.
                 (hits, _) = find_hits(shard, key, profile, sought, FILTERED_CANDIDATES)?;
                 hits.retain(|hit| !is_expired(hit));
+            }
+            if let Some(time) = asked.as_of {
+                hits.iter_mut().for_each(|hit| show_as_of(hit, time));
             }
             collected.hits.extend(hits);
             collected.information = collected.information.max(information);
@@ -339,6 +343,20 @@ impl Recall {
     }
 }
 
+/// True if no query can bring a memory nearer than the others.
+fn asks_nothing(asked: &domain::Recall) -> bool {
+    asked.history.is_empty() && asked.queries.iter().all(|query| is_blank(query))
+}
+
+/// Shows a memory in the words that it had at `time`. Limit: the indexes hold the present words, so
+/// the scores are those of the present content. Which of the question's words the old content
+/// shares is unknown.
+fn show_as_of(hit: &mut Hit, time: Time) {
+    let Some(content) = hit.memory.earlier_content(time).map(str::to_owned) else { return };
+    Arc::make_mut(&mut hit.memory).content = content;
+    hit.shared = None;
+}
+
 /// Adds to each revised memory a note with the day and the words of the revision. The revision is
 /// read now, so that a forgotten or changed text is not quoted.
 fn annotate(
@@ -426,7 +444,7 @@ fn find(now: Now, shard: &Shard, key: &UserKey, id: MemoryId) -> Result<Memory, 
     let found = stored(shard, key, id).map_err(broken)?;
     found.filter(|memory| !memory.is_expired(now.events)).ok_or_else(|| Reject {
         field: Some("memory".into()),
-        ..Reject::new(RejectCode::NotFound, format!("this user has no memory {id}"))
+        ..Reject::new(RejectCode::NotFound, domain::unknown_memory(id))
     })
 }
 

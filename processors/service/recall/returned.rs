@@ -1,5 +1,6 @@
 //! Counts the memories that recalls returned, and reports them to ingest as feedback events,
-//! several at once. Only profiles with `returned_counts` treat a returned memory as a used one.
+//! several at once. Only profiles with `returned_counts` treat a returned memory as a used one,
+//! and only of recalls with `purpose` tool.
 //!
 //! Limit: counts of a process that dies are lost. They are uses, not memories.
 

@@ -47,8 +47,13 @@ struct Bench {
 
 impl Bench {
     fn new(encode_ms: i64) -> Bench {
+        Bench::with_profile("keepsake", encode_ms)
+    }
+
+    fn with_profile(profile: &str, encode_ms: i64) -> Bench {
         let mut layers = Layers::defaults();
         layers.set("embedder.model", "hash", "test").expect("an option");
+        layers.set("profile", profile, "test").expect("an option");
         let config = layers.checked().expect("the defaults");
         let model =
             Model::open(&run::options::embedder(&config)).expect("the hash model has no files");
@@ -101,7 +106,10 @@ impl Bench {
 
     fn remember(&mut self, offset: i64) {
         let content = format!("The tea is in tin {offset}");
-        let event = json!({"type": "remember", "user": "mia", "content": content});
+        self.send(offset, json!({"type": "remember", "user": "mia", "content": content}));
+    }
+
+    fn send(&mut self, offset: i64, event: Value) {
         let effects = self.ingest.step(vec![record(offset, &event)]).expect("a plain event");
         for write in effects.writes {
             write.carry_out(None).expect("a store in memory");
@@ -286,4 +294,70 @@ fn law_nobody_suffers_from_a_request_that_panics() {
     assert!(replies[0].to_string().contains("a bug of the encoder"), "{replies:?}");
     let replies = bench.step(Some(record(2, &ask("Where is the tea?"))));
     assert_eq!(replies[0]["memories"][0]["content"], "The tea is in tin 0", "{replies:?}");
+}
+
+#[test]
+fn as_of_shows_the_content_of_that_time() {
+    let mut bench = Bench::new(0);
+    let april = json!({"type": "remember", "user": "ada", "content": "The gate code is 1111.",
+        "at": "2024-04-01T00:00:00Z"});
+    bench.send(1, april);
+    let ask = |as_of: &str| {
+        record(9, &json!({"type": "recall", "user": "ada", "query": "gate code", "as_of": as_of}))
+    };
+    let first = bench.step(Some(ask("2024-05-01T00:00:00Z")));
+    let memory = first[0]["memories"][0]["id"].clone();
+    let june = json!({"type": "update", "user": "ada", "memory": memory,
+        "content": "The gate code is 2222.", "at": "2024-06-01T00:00:00Z"});
+    bench.send(2, june);
+    for (as_of, code) in [
+        ("2024-05-01T00:00:00Z", "1111"),
+        ("2024-05-31T23:59:59Z", "1111"),
+        ("2024-06-01T00:00:00Z", "2222"),
+        ("2024-07-01T00:00:00Z", "2222"),
+    ] {
+        let reply = bench.step(Some(ask(as_of))).remove(0);
+        let content = format!("The gate code is {code}.");
+        assert_eq!(reply["memories"][0]["content"], content, "{as_of}");
+        assert!(reply["prompt"].to_string().contains(code), "{as_of}: {reply}");
+    }
+}
+
+#[test]
+fn only_a_recall_for_a_tool_counts_as_a_use() {
+    let mut bench = Bench::with_profile("lynkr", 0);
+    for (purpose, events) in [(json!("prompt"), 0), (json!("tool"), 1), (Value::Null, 1)] {
+        let mut body = json!({"type": "recall", "user": "mia", "query": "Where is the tea?"});
+        body["purpose"] = purpose.clone();
+        let reply = bench.step(Some(record(5, &body))).remove(0);
+        assert_eq!(reply["memories"][0]["content"], "The tea is in tin 0", "{reply}");
+        assert_eq!(bench.recall.drain().len(), events, "{purpose}");
+    }
+    let body = json!({"type": "recall", "user": "mia", "query": "tea", "purpose": "joke"});
+    let reply = bench.step(Some(record(6, &body))).pop().expect("after the dead letter");
+    assert_eq!(
+        (&reply["status"], &reply["error"]["field"]),
+        (&json!("invalid"), &json!("purpose"))
+    );
+}
+
+#[test]
+fn an_unknown_id_is_named_and_a_text_that_is_no_id_is_not_taken_for_one() {
+    let mut bench = Bench::new(0);
+    for kind in ["get", "explain"] {
+        for (id, named) in [
+            ("nope", "with the id that was sent, which is no UUID"),
+            ("7d2f0a52-0c1b-5d5e-8a7c-3f9f3a1c0b11", "7d2f0a52-0c1b-5d5e-8a7c-3f9f3a1c0b11"),
+        ] {
+            let body = json!({"type": kind, "user": "mia", "memory": id});
+            let replies = bench.step(Some(record(7, &body)));
+            assert_eq!(replies.len(), 1, "no dead letter: {replies:?}");
+            let error = &replies[0]["error"];
+            assert_eq!(error["message"], format!("this user has no memory {named}"));
+            assert_eq!(
+                (&replies[0]["status"], &error["field"]),
+                (&json!("not_found"), &json!("memory"))
+            );
+        }
+    }
 }

@@ -46,6 +46,43 @@ fn the_reason_of_a_superseding_decision_is_about_a_closed_memory() {
     assert!(decision.reason.starts_with("takes the place of"), "{}", decision.reason);
 }
 
+#[test]
+fn the_reason_for_late_news_is_that_the_newer_statement_ended_it() {
+    let mut bench = Bench::new();
+    let dated = |content: &str, at: &str| {
+        let mut turn = turn(content);
+        turn["at"] = at.into();
+        turn
+    };
+    bench.outcomes(&[dated("I live in Lisbon.", "2024-08-01T00:00:00Z")]);
+    let record = bench.record(&dated("I live in Berlin.", "2024-02-01T00:00:00Z"));
+    let (_, decisions) = bench.step(vec![record]);
+    assert_eq!(decisions[0].outcome.as_str(), "superseded", "{decisions:#?}");
+    assert_eq!(decisions[0].reason, "was true until \"I live in Lisbon.\"");
+    let open: Vec<String> = bench
+        .memories("ada")
+        .into_iter()
+        .filter(|memory| memory.valid_to.is_none())
+        .map(|memory| memory.content)
+        .collect();
+    assert_eq!(open, ["I live in Lisbon."]);
+}
+
+#[test]
+fn a_forget_that_is_sent_again_has_the_same_salt() {
+    let mut bench = Bench::new();
+    bench.outcomes(&[remember("I work at Acme.")]);
+    let forget = json!({"type": "forget", "user": "ada", "everything": true, "id": "f-1"});
+    let salts: Vec<Option<String>> = (0..2)
+        .map(|_| {
+            let record = bench.record(&forget);
+            let (_, decisions) = bench.step(vec![record]);
+            decisions[0].salt.as_ref().map(domain::Salt::hex)
+        })
+        .collect();
+    assert!(salts[0].is_some() && salts[0] == salts[1], "{salts:?}");
+}
+
 /// The counters of events and decisions.
 fn counted(bench: &Bench) -> Vec<String> {
     let page = bench.ingest.metrics.page();
