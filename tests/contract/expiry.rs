@@ -208,15 +208,24 @@ fn what_is_older_than_its_kind_and_tenant_allow_is_erased(broker: Broker) {
     let ids = |user: &User<'_>| -> Vec<Value> {
         user.list().iter().map(|memory| memory["id"].clone()).collect()
     };
-    let erased = |id: &str| {
+    // The newer statement goes first. Nobody says that the older one holds again.
+    let bob = client.user("expiry-old", "bob");
+    let day = |n: usize| json!({"at": format!("2026-01-{n:02}T00:00:00Z")});
+    remembered(&bob, "I live in Berlin", day(18));
+    let moved = remembered(&bob, "I moved to Porto", merged(day(19), json!({"kind": "health"})));
+    assert_eq!(outcome(&moved), "superseded", "{moved}");
+    let erased_of = |user: &User<'_>, id: &str| {
         eventually("the erasure", || {
-            ada.decisions().into_iter().find(|decision| {
+            user.decisions().into_iter().find(|decision| {
                 decision["outcome"] == "pruned"
                     && decision["related"].as_array().is_some_and(|ids| ids.contains(&json!(id)))
             })
         })
     };
+    let erased = |id: &str| erased_of(&ada, id);
     ada.tick(Some("2026-01-28T00:00:00Z"));
+    erased_of(&bob, &memory_id(&moved));
+    assert!(!contents(&bob.recall("Where do I live?")).contains(&"I live in Berlin"));
     let decision = erased(&sick);
     assert_eq!(decision["reason"], "older than 7 days (retain.kinds.health): 1 of 1 erased");
     assert_eq!(ids(&ada), [json!(lisbon), json!(berlin)]);
