@@ -48,9 +48,10 @@ impl Place {
 
     /// All options of a service at this place. Later ones win.
     pub fn options(&self) -> Vec<(String, String)> {
-        // After kill -9 the group forms again within this time. The embedded broker needs three
-        // seconds to form a group at all.
-        let session_ms = if self.broker == Broker::Kafka { "1500" } else { "6000" };
+        // After kill -9 the group forms again within this time. A busy machine can let heartbeats
+        // wait for two seconds, and each lost session cancels the restores. The embedded broker
+        // needs three seconds to form a group at all.
+        let session_ms = if self.broker == Broker::Kafka { "3000" } else { "6000" };
         let own = [
             ("kafka.bootstrap_servers", self.broker.servers()),
             ("kafka.librdkafka.session.timeout.ms", session_ms),
