@@ -167,6 +167,14 @@ impl Connection {
         self.producer_of(config)
     }
 
+    /// Creates a producer that gives no record up, however long the broker is away: none is missing
+    /// before a later one.
+    pub fn patient_producer(&self, client_id: &str) -> Result<Box<dyn Producer>> {
+        let mut config = self.writer(client_id);
+        config.set("message.timeout.ms", "0");
+        self.producer_of(config)
+    }
+
     fn producer_of(&self, config: ClientConfig) -> Result<Box<dyn Producer>> {
         let context = ProducerCallbacks::default();
         let deliveries = context.deliveries();

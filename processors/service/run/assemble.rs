@@ -336,7 +336,7 @@ fn changelog(
 
 fn durability(config: &Config, connection: &Connection, dir: &Path) -> Result<Durability> {
     if !options::has_changelog(config) {
-        return Ok(Durability::Local(connection.producer("keepsake-ingest")?));
+        return Ok(Durability::Local(connection.patient_producer("keepsake-ingest")?));
     }
     let id = format!("{}-{}", config.kafka.group_id, instance_id(dir)?);
     let events = config.topics.events();

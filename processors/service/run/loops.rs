@@ -37,6 +37,10 @@ pub(super) const CLOSE: Duration = Duration::from_secs(5);
 /// Sends all outputs and waits until they are acknowledged. Repeats what the broker refuses until
 /// the process stops; then the fault is returned, and the outputs are written again after the
 /// restart.
+///
+/// Order matters: outputs that still wait for their broker are not sent again. A second copy would
+/// come behind later records, and whoever receives a forwarded event skips those with an offset
+/// below the last one.
 pub(super) fn deliver(
     producer: &mut dyn Producer,
     outputs: Vec<OutgoingRecord>,
@@ -52,11 +56,29 @@ pub(super) fn deliver(
         let sent = outputs
             .iter()
             .try_for_each(|output| producer.send(output))
-            .and_then(|()| producer.flush(within));
+            .and_then(|()| acknowledged(producer, within, shared, thread));
         match sent {
             Ok(()) => return Ok(()),
             Err(fault) if shared.is_stopping() => return Err(fault),
             Err(fault) => try_again(fault, shared)?,
+        }
+    }
+}
+
+/// Waits until each record is written or given up.
+fn acknowledged(
+    producer: &mut dyn Producer,
+    within: Duration,
+    shared: &Shared,
+    thread: &str,
+) -> Result<()> {
+    loop {
+        match producer.flush(within) {
+            Err(fault) if !shared.is_stopping() && producer.outstanding()? > 0 => {
+                shared.turned(thread);
+                try_again(fault, shared)?;
+            }
+            outcome => return outcome,
         }
     }
 }
@@ -370,4 +392,69 @@ pub fn restore(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use log::broker::{RefusedRecord, Room};
+    use log::clock::ManualClock;
+
+    /// Acknowledges its records at the third flush, and refuses them once before.
+    #[derive(Default)]
+    struct Slow {
+        sent: usize,
+        waiting: usize,
+        flushes: usize,
+        refuses: bool,
+    }
+
+    impl Producer for Slow {
+        fn send(&mut self, _record: &OutgoingRecord) -> Result<()> {
+            self.sent += 1;
+            self.waiting += 1;
+            Ok(())
+        }
+
+        fn flush(&mut self, _within: Duration) -> Result<()> {
+            self.flushes += 1;
+            if !self.flushes.is_multiple_of(3) {
+                return Err(Fault::retry("not acknowledged"));
+            }
+            self.waiting = 0;
+            if std::mem::take(&mut self.refuses) {
+                return Err(Fault::retry("not written"));
+            }
+            Ok(())
+        }
+
+        fn outstanding(&mut self) -> Result<usize> {
+            Ok(self.waiting)
+        }
+
+        fn offer(&mut self, _record: &OutgoingRecord, _room: Room) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn refused(&mut self) -> Vec<RefusedRecord> {
+            Vec::new()
+        }
+    }
+
+    /// Records sent until all of two are acknowledged.
+    fn sent(mut producer: Slow) -> usize {
+        let clock = Arc::new(ManualClock::default());
+        let shared = Shared::new(clock, false, Arc::new(Metrics::new()));
+        let outputs = vec![OutgoingRecord::default(); 2];
+        deliver(&mut producer, outputs, Duration::ZERO, &shared, "ingest").expect("it delivers");
+        assert_eq!(producer.waiting, 0);
+        producer.sent
+    }
+
+    #[test]
+    fn outputs_that_wait_for_their_broker_are_not_sent_again() {
+        assert_eq!(sent(Slow::default()), 2);
+        assert_eq!(sent(Slow { refuses: true, ..Slow::default() }), 4, "none was written");
+    }
 }
