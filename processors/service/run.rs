@@ -20,6 +20,7 @@
 //! Invariant: a thread that returns a fault or panics stops all others; the first fault decides
 //! the exit code.
 
+mod answered;
 mod assemble;
 mod dir;
 mod http;

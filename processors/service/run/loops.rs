@@ -6,6 +6,7 @@
 //! [`BACK_OFF`]. Any other fault ends the thread and the process.
 
 use super::Shared;
+use super::answered::Answered;
 use super::replier::Replier;
 use crate::compact::Compact;
 use crate::ownership::Shards;
@@ -28,9 +29,6 @@ const WAKE_WAITING: Duration = Duration::from_millis(1);
 /// Requests that are read between two answers: under a flood the backlog is then read faster than
 /// it is answered, and 32 take less time to decode than one to answer.
 const READ_TOGETHER: usize = 32;
-/// Pause between two commits of the recalls offsets. After a crash, the requests of this time are
-/// answered a second time.
-const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// Time for the last replies to be acknowledged while the process stops.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
@@ -113,13 +111,13 @@ impl RecallLoop {
     pub fn run(mut self, mut recall: Recall, shared: &Shared) -> Result<()> {
         let mut seen_changes = u64::MAX;
         let mut owned = BTreeSet::new();
-        let mut committed_at = Instant::now();
-        let mut committed = BTreeMap::new();
+        let mut answered = Answered::default();
         while !shared.is_stopping() {
             shared.turned("recall");
             if recall.shards.changes() != seen_changes {
                 seen_changes = recall.shards.changes();
                 self.follow(&mut recall, &mut owned)?;
+                answered.partitions_changed();
             }
             let is_waiting = recall.is_waiting() || self.replier.is_waiting();
             let wait = match (recall.has_ready(), is_waiting) {
@@ -132,16 +130,15 @@ impl RecallLoop {
                 self.replier.send(outgoing);
             }
             let outstanding = self.replier.turn();
-            if outstanding == 0 && committed_at.elapsed() >= COMMIT_EVERY {
-                committed_at = Instant::now();
-                self.commit(&recall, &mut committed);
-            }
+            let offsets = answered.due(shared.steady_ms(), outstanding, || recall.answered());
+            self.commit(offsets, &mut answered);
         }
         for outgoing in recall.drain() {
             self.replier.send(outgoing);
         }
         self.replier.flush(CLOSE);
-        self.commit(&recall, &mut committed);
+        let offsets = answered.news(recall.answered());
+        self.commit(offsets, &mut answered);
         self.consumer.close();
         Ok(())
     }
@@ -190,17 +187,12 @@ impl RecallLoop {
         Ok(())
     }
 
-    fn commit(&mut self, recall: &Recall, committed: &mut BTreeMap<i32, i64>) {
-        let news: Vec<(i32, i64)> = recall
-            .answered()
-            .into_iter()
-            .filter(|(partition, offset)| committed.get(partition) != Some(offset))
-            .collect();
-        if news.is_empty() {
+    fn commit(&mut self, offsets: Vec<(i32, i64)>, answered: &mut Answered) {
+        if offsets.is_empty() {
             return;
         }
-        match self.consumer.commit(&news) {
-            Ok(()) => committed.extend(news),
+        match self.consumer.commit(&offsets) {
+            Ok(()) => answered.committed(offsets),
             Err(fault) => {
                 tracing::warn!(%fault, "cannot commit recalls: a restart would answer them again")
             }

@@ -55,6 +55,10 @@ impl Shared {
         if self.from_events { asked } else { self.now().events }
     }
 
+    pub(super) fn steady_ms(&self) -> i64 {
+        self.clock.steady_ms()
+    }
+
     pub fn sleep(&self, time: Duration) {
         self.clock.sleep(time);
     }
