@@ -48,6 +48,8 @@ const TRANSACTION: Duration = Duration::from_secs(3);
 /// Time to wait for an answer about offsets, and between two attempts while a new partition has no
 /// leader yet.
 const OFFSETS: Duration = Duration::from_secs(10);
+/// The same on a thread that has other partitions to serve.
+const OFFSETS_SOON: Duration = Duration::from_millis(300);
 const LEADER_AWAITED: Duration = Duration::from_millis(100);
 /// Time to look up one topic.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(3);
@@ -175,6 +177,12 @@ impl Connection {
         self.producer_of(config)
     }
 
+    /// Opens a log for a thread that serves other partitions, too: a partition without a leader is
+    /// a fault at once.
+    pub fn impatient_log(&self, topic: &str) -> Result<Arc<dyn Log>> {
+        Ok(Arc::new(KafkaLog::new(self, topic, OFFSETS_SOON)?))
+    }
+
     fn producer_of(&self, config: ClientConfig) -> Result<Box<dyn Producer>> {
         let context = ProducerCallbacks::default();
         let deliveries = context.deliveries();
@@ -222,13 +230,13 @@ impl Connection {
 
     /// Returns the first offset that is still there and the offset of the next record.
     pub fn offsets(&self, topic: &str, partition: i32) -> Result<(i64, i64)> {
-        watermarks(&self.probe(UNDECIDED)?, topic, partition)
+        watermarks(&self.probe(UNDECIDED)?, topic, partition, OFFSETS)
     }
 
     /// Like `offsets`, for all partitions by one client.
     pub fn all_offsets(&self, topic: &str, partitions: i32) -> Result<Vec<(i64, i64)>> {
         let probe = self.probe(UNDECIDED)?;
-        (0..partitions).map(|partition| watermarks(&probe, topic, partition)).collect()
+        (0..partitions).map(|partition| watermarks(&probe, topic, partition, OFFSETS)).collect()
     }
 
     /// Returns the offsets that a group has committed of these partitions. A partition without one
@@ -389,7 +397,7 @@ impl Broker for Connection {
     }
 
     fn log(&self, topic: &str) -> Result<Arc<dyn Log>> {
-        Ok(Arc::new(KafkaLog::new(self, topic)?))
+        Ok(Arc::new(KafkaLog::new(self, topic, OFFSETS)?))
     }
 
     fn partitions_of(&self, topic: &str) -> Result<Option<i32>> {
@@ -409,10 +417,11 @@ fn watermarks(
     probe: &BaseConsumer<ConsumerCallbacks>,
     topic: &str,
     partition: i32,
+    within: Duration,
 ) -> Result<(i64, i64)> {
-    let give_up = Instant::now() + OFFSETS;
+    let give_up = Instant::now() + within;
     loop {
-        match probe.fetch_watermarks(topic, partition, OFFSETS) {
+        match probe.fetch_watermarks(topic, partition, within) {
             Err(e) if is_without_leader(&e) && Instant::now() < give_up => {
                 std::thread::sleep(LEADER_AWAITED)
             }

@@ -20,17 +20,20 @@ pub struct KafkaLog {
     decided: BaseConsumer<ConsumerCallbacks>,
     connection: Connection,
     topic: String,
+    /// Longest wait for an answer about offsets.
+    within: Duration,
     /// Idle readers: at most as many as ever restored at the same time.
     idle: Arc<Mutex<Vec<KafkaConsumer>>>,
 }
 
 impl KafkaLog {
-    pub fn new(connection: &Connection, topic: &str) -> Result<KafkaLog> {
+    pub fn new(connection: &Connection, topic: &str, within: Duration) -> Result<KafkaLog> {
         Ok(KafkaLog {
             undecided: connection.probe(UNDECIDED)?,
             decided: connection.probe(DECIDED)?,
             connection: connection.clone(),
             topic: topic.to_owned(),
+            within,
             idle: Arc::default(),
         })
     }
@@ -72,15 +75,15 @@ impl KafkaLog {
 
 impl Log for KafkaLog {
     fn end(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.undecided, &self.topic, partition)?.1)
+        Ok(watermarks(&self.undecided, &self.topic, partition, self.within)?.1)
     }
 
     fn stable_end(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.decided, &self.topic, partition)?.1)
+        Ok(watermarks(&self.decided, &self.topic, partition, self.within)?.1)
     }
 
     fn beginning(&self, partition: i32) -> Result<i64> {
-        Ok(watermarks(&self.decided, &self.topic, partition)?.0)
+        Ok(watermarks(&self.decided, &self.topic, partition, self.within)?.0)
     }
 
     fn read(&self, partition: i32, from: i64) -> Result<Box<dyn Consumer>> {

@@ -34,7 +34,7 @@ use service::run::reply_topics::ReplyTopics;
 use service::run::stalls::Stalls;
 use service::run::{Shared, options};
 use simulated::{Cluster, Connection};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use storage::home::{Home, MemoryHome};
@@ -324,10 +324,11 @@ impl Process {
             pace: BatchSize::new(3_600_000, start.batch_records_max),
             limits,
             acknowledge: Duration::ZERO,
-            behind: BTreeSet::new(),
+            behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(kit.config.ingest.aborts_max),
             ends_at: Time(0),
+            end_unknown: None,
         };
         ingest_loop.begin(&shared)?;
         let compact = Compact::new(

@@ -747,6 +747,8 @@ impl<'k> World<'k> {
             // A machine that lost its disk writes under a new transactional id, so it cannot end
             // its open transaction. Readers get nothing behind that until it expires.
             self.cluster.expire_transactions();
+            // A partition whose broker did not answer is resumed after a pause.
+            self.clock.advance(1000);
             if self.has_caught_up()? && self.has_ended() {
                 return Ok(());
             }

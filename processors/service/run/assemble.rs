@@ -28,7 +28,7 @@ use log::clock::{Clock, SystemClock};
 use models::cross_encoder::{JudgeModel, RerankerModel};
 use models::embedder::Model;
 use models::embedder::pool::{self, Pool, Worker};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -218,7 +218,7 @@ impl Service {
         let ingest_loop = IngestLoop {
             consumer: parts.member.join(&config.kafka.group_id, &events, shards.clone())?,
             durability,
-            events: connection.log(&events)?,
+            events: connection.impatient_log(&events)?,
             replier: Replier::new(
                 connection.producer("keepsake-receipts")?,
                 parts.reply_topics.clone(),
@@ -229,10 +229,11 @@ impl Service {
             limits: config.ingest.clone(),
             pace: BatchSize::new(config.ingest.batch_work_ms, config.ingest.batch_records_max),
             acknowledge: Duration::from_millis(config.kafka.acknowledge_ms),
-            behind: BTreeSet::new(),
+            behind: BTreeMap::new(),
             fenced: 0,
             stalls: Stalls::new(config.ingest.aborts_max),
             ends_at: Time(0),
+            end_unknown: None,
         };
         self.spawn("ingest", move |shared| ingest_loop.run(ingest, &shared))
     }

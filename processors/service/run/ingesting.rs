@@ -33,7 +33,7 @@ use log::broker::{
     CommittedOffsets, Consumer, Log, OutgoingRecord, Polled, Producer, Record, TransactError,
     Transactor,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::shard::Shard;
@@ -50,14 +50,17 @@ pub struct IngestLoop {
     pub limits: config::Ingest,
     pub pace: BatchSize,
     pub acknowledge: Duration,
-    /// Paused partitions that must be resumed behind the offset that their shard has applied.
-    pub behind: BTreeSet<i32>,
+    /// Paused partitions that must be resumed behind the offset that their shard has applied, with
+    /// the steady time in ms from which on.
+    pub behind: BTreeMap<i32, i64>,
     /// Number of transactions in a row that were fenced.
     pub fenced: u32,
     /// Transactions in a row that did not commit.
     pub stalls: Stalls,
     /// Wall time of the last look at the ends of the events partitions.
     pub ends_at: Time,
+    /// The partition whose end the broker did not tell last.
+    pub end_unknown: Option<i32>,
 }
 
 /// The way in which the outputs of a batch become durable, before the batch becomes visible.
@@ -75,6 +78,18 @@ const FENCED_MAX: u32 = 3;
 
 /// Shortest time between two looks at the ends of the events partitions: each asks the broker.
 const LOOK_UP_ENDS_MS: i64 = 1000;
+
+/// Pause before a partition is resumed again whose broker did not answer.
+const RESUME_AGAIN_MS: i64 = 1000;
+
+/// The partitions that may be resumed, the longest waiting first.
+fn due(behind: &BTreeMap<i32, i64>, now: i64) -> Vec<i32> {
+    let mut due: Vec<(i64, i32)> =
+        behind.iter().map(|(partition, from)| (*from, *partition)).collect();
+    due.retain(|(from, _)| *from <= now);
+    due.sort_unstable();
+    due.into_iter().map(|(_, partition)| partition).collect()
+}
 
 impl IngestLoop {
     pub fn run(mut self, mut ingest: Ingest, shared: &Shared) -> Result<()> {
@@ -105,7 +120,7 @@ impl IngestLoop {
     pub fn round(&mut self, ingest: &mut Ingest, shared: &Shared) -> Result<()> {
         shared.turned("ingest");
         let began = Instant::now();
-        self.resume_restored(ingest)?;
+        self.resume_restored(ingest, shared)?;
         self.replier.turn();
         let records = self.collect(ingest, shared)?;
         self.look_up_ends(ingest, shared);
@@ -147,16 +162,22 @@ impl IngestLoop {
         Ok(())
     }
 
-    fn resume_restored(&mut self, ingest: &Ingest) -> Result<()> {
-        self.behind.extend(ingest.shards.take_restored());
-        for partition in std::mem::take(&mut self.behind) {
+    /// Each partition whose broker does not answer takes time, so after one of them the others wait
+    /// for the next round: the partitions with a leader are read meanwhile.
+    fn resume_restored(&mut self, ingest: &Ingest, shared: &Shared) -> Result<()> {
+        let now = shared.steady_ms();
+        self.behind
+            .extend(ingest.shards.take_restored().into_iter().map(|restored| (restored, now)));
+        for partition in due(&self.behind, now) {
+            self.behind.remove(&partition);
             // No shard: the partition was revoked meanwhile, or is being restored or replayed.
             let Some(shard) = ingest.shards.writable(partition) else { continue };
             match self.resume(&shard) {
                 Ok(()) => {}
                 Err(Fault::Retry(retry)) => {
                     tracing::warn!(partition, what = retry.what, "cannot resume yet: retrying");
-                    self.behind.insert(partition);
+                    self.behind.insert(partition, shared.steady_ms() + RESUME_AGAIN_MS);
+                    break;
                 }
                 Err(stop) => return Err(stop),
             }
@@ -207,11 +228,20 @@ impl IngestLoop {
         if now.ms_since(self.ends_at).abs() < LOOK_UP_ENDS_MS {
             return;
         }
-        for shard in ingest.shards.all().iter().filter(|shard| shard.needs_end()) {
+        let mut shards = ingest.shards.all();
+        shards.retain(|shard| shard.needs_end());
+        // A broker that does not answer takes time: it is asked again later, after the others.
+        let first = shards.partition_point(|shard| Some(shard.partition) <= self.end_unknown);
+        shards.rotate_left(first);
+        self.end_unknown = None;
+        for shard in shards {
             self.ends_at = now;
-            // A broker that does not answer is asked again later.
-            if let Ok(end) = self.events.stable_end(shard.partition) {
-                shard.note_end(end);
+            match self.events.stable_end(shard.partition) {
+                Ok(end) => shard.note_end(end),
+                Err(_) => {
+                    self.end_unknown = Some(shard.partition);
+                    return;
+                }
             }
         }
     }
@@ -414,7 +444,7 @@ impl IngestLoop {
             // The partition was lost; the next poll runs the rebalance.
             tracing::warn!(%fault, "cannot pause partitions");
         }
-        self.behind.extend(partitions);
+        self.behind.extend(partitions.into_iter().map(|partition| (partition, i64::MIN)));
     }
 
     /// Replays the changelog into the shards of these partitions, whose transaction may be in the
@@ -440,5 +470,17 @@ fn outcome_name(outcome: &std::result::Result<CommittedOffsets, TransactError>) 
         Err(TransactError::Unknown(_)) => "unknown",
         Err(TransactError::Fenced(_)) => "fenced",
         Err(TransactError::Fault(_)) => "fault",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_whose_broker_does_not_answer_waits_behind_the_others() {
+        let behind = BTreeMap::from([(1, 900), (2, 500), (3, i64::MIN), (4, 1001)]);
+        assert_eq!(due(&behind, 1000), [3, 2, 1]);
+        assert_eq!(due(&behind, 1001), [3, 2, 1, 4]);
     }
 }
