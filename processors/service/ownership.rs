@@ -33,6 +33,7 @@
 //! | `of_others_since` | rewrite | rewrite |
 //! | `rewriting` | rewrite | restore and ingest, before opening the same files |
 //! | `standing_by` | standby | restore, before opening the same files |
+//! | `followed` | standby | standby |
 //! | `restored` | restore | ingest |
 //! | `unsent`, `polled_at` | ingest | ingest; recall |
 //! | `fault` | ingest, restore | ingest |
@@ -113,6 +114,8 @@ pub struct Shards {
     replaying: RwLock<BTreeMap<i32, Arc<Progress>>>,
     /// Partitions of other processes whose copy here is being brought up to date.
     standing_by: Mutex<BTreeMap<i32, Arc<Progress>>>,
+    /// The end of the changelog up to which each copy was brought, and the steady time in ms.
+    followed: Mutex<BTreeMap<i32, (i64, i64)>>,
     /// Partitions whose directory a restore or a stand-by uses.
     occupied: Mutex<BTreeSet<i32>>,
     /// The files of the shards that were opened last: alive until they are closed.
@@ -151,6 +154,7 @@ impl Shards {
             restoring: RwLock::default(),
             replaying: RwLock::default(),
             standing_by: Mutex::default(),
+            followed: Mutex::default(),
             occupied: Mutex::default(),
             files: Mutex::default(),
             of_others_since: Mutex::default(),

@@ -28,6 +28,10 @@ pub(super) const RESTORE_AGAIN: Duration = Duration::from_millis(200);
 /// Pause between two looks whether a cancelled stand-by has closed its files.
 const STAND_DOWN: Duration = Duration::from_millis(5);
 
+/// Pause between two openings of a copy for which the changelog has nothing new: opening reads and
+/// checks the whole text index, and what is due by age may wait an hour.
+const UNCHANGED_MS: i64 = 3_600_000;
+
 /// Looks whether a closed shard has closed its files: a minute, as long as a large merge takes.
 const CLOSED_TRIES: u32 = 12_000;
 
@@ -141,9 +145,15 @@ impl Shards {
     /// Brings the local copy of another process's shard to the end of its changelog, so that a
     /// takeover reads little, and rewrites a copy whose oldest erasure is `rewrite_after_ms` old.
     /// The copy is closed again at once: only one shard at a time may have a directory open, and no
-    /// reader uses the copy.
+    /// reader uses the copy. A copy for which the changelog has nothing new is not opened.
     pub fn stand_by(&self, partition: i32, rewrite_after_ms: i64) -> Result<()> {
         let Some(changelog) = &self.changelog else { return Ok(()) };
+        let end = changelog.log.end(partition)?;
+        let now = self.clock.steady_ms();
+        let before = self.followed.lock().get(&partition).copied();
+        if before.is_some_and(|(followed, at)| followed == end && now - at < UNCHANGED_MS) {
+            return Ok(());
+        }
         let progress = Arc::<Progress>::default();
         let from = Restoring {
             log: &*changelog.log,
@@ -157,8 +167,14 @@ impl Shards {
             Some(_occupied) if !self.owned().contains(&partition) => {
                 self.update_copy(partition, &from, rewrite_after_ms)
             }
-            _ => Ok(()),
+            _ => {
+                progress.cancel();
+                Ok(())
+            }
         };
+        if outcome.is_ok() && !progress.is_cancelled() {
+            self.followed.lock().insert(partition, (end, now));
+        }
         self.standing_by.lock().remove(&partition);
         outcome
     }

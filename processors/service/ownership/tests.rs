@@ -319,6 +319,46 @@ fn stores_are_kept_while_the_brokers_are_away_and_where_the_changelog_has_less()
     assert!(ahead.exists(), "the changelog ends before this store");
 }
 
+/// Opening reads and checks the whole text index of the copy.
+#[test]
+fn a_copy_for_which_the_changelog_has_nothing_new_is_not_opened() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let clock = ManualClock::at(Time(1_000_000));
+    let cluster = Cluster::new();
+    let log = memories_in(&cluster);
+    let (wanted, _) = crossbeam_channel::bounded(4);
+    let shards = Shards::new(
+        place(Home::Directory(dir.path().to_owned())),
+        options::shard(&Layers::defaults().checked().expect("the defaults are valid"), 1),
+        Some(Changelog { log, options: restore::Options::default(), wanted }),
+        Arc::new(clock.clone()),
+        Arc::new(Metrics::new()),
+    );
+    let copy = storage::home::shard_dir(dir.path(), &identity_of(0));
+    // Opening makes a copy that is not there.
+    let is_opened = || {
+        let _ = std::fs::remove_dir_all(&copy);
+        shards.stand_by(0, i64::MAX).expect("a simulated broker");
+        copy.exists()
+    };
+    assert!(is_opened());
+    assert!(!is_opened(), "nothing is new");
+    clock.advance(3_600_000);
+    assert!(is_opened(), "after an hour");
+    assert!(!is_opened());
+    let news = log::broker::OutgoingRecord {
+        topic: "memories".into(),
+        partition: Some(0),
+        key: Some(b"_meta".to_vec()),
+        ..Default::default()
+    };
+    let mut producer = cluster.connect("two").producer("two").expect("a simulated broker");
+    producer.send(&news).expect("a simulated broker");
+    let _ = std::fs::remove_dir_all(&copy);
+    let _ = shards.stand_by(0, i64::MAX); // the record is no checkpoint
+    assert!(copy.exists(), "there is something new");
+}
+
 fn identity_of(partition: i32) -> storage::store::Identity {
     place(Home::Memory(MemoryHome::default())).identity(partition)
 }
