@@ -18,6 +18,7 @@ pub mod ranking;
 pub mod reads;
 pub mod rules;
 mod shadow;
+mod signed;
 pub mod staged;
 pub mod straggler;
 pub mod summaries;
@@ -71,6 +72,9 @@ pub fn apply(
         Some(decision) => Handled { decisions: vec![decision], ..Handled::default() },
         None => handle(cx, staged, judges.shadow)?,
     };
+    if handled.rejected.is_none() {
+        signed::note(cx, staged)?;
+    }
     if !prepared.is_home {
         // The user's own partition publishes the decisions and remembers the id.
         handled.decisions.clear();
@@ -98,6 +102,10 @@ fn handle(cx: &Context<'_>, staged: &mut Staged<'_>, shadow: Option<&Rules>) -> 
     if cx.part == Part::First && is_straggler(cx, staged)? {
         let refused = cx.decision(Outcome::Refused, straggler::REASON);
         return Ok(Handled { decisions: vec![refused], ..Handled::default() });
+    }
+    // Order matters: a dead letter would hold the words that a `forget` covers.
+    if let Some(reject) = signed::refusal(cx, staged)? {
+        return Ok(Handled { rejected: Some(reject), ..Handled::default() });
     }
     let mut handled = match &event.action {
         Command::Turn(prepared) => turn::turn(cx, staged, prepared, shadow)?,
