@@ -34,7 +34,7 @@ pub use rules::Rules;
 pub use staged::Staged;
 
 use domain::fault::Result;
-use domain::{Decision, Event, MemoryId, Outcome};
+use domain::{Decision, Event, Forget, MemoryId, Outcome};
 use events::{feedback, forget, prune, remember, revise, summary, turn, update};
 
 /// The profiles under which an event is judged.
@@ -177,12 +177,16 @@ fn duplicate(cx: &Context<'_>, staged: &mut Staged<'_>) -> Result<Option<Decisio
     let source = &seen.source;
     let reason =
         format!("the same id came with offset {} of partition {}", source.offset, source.partition);
+    let forgets_at = match &cx.event.action {
+        Command::Forget { forget: Forget::Rest(rest), .. } => Some(&rest.continues),
+        Command::Forget { .. } => Some(source),
+        _ => None,
+    };
     Ok(Some(Decision {
         memory: seen.memories.first().copied(),
         related: seen.memories.iter().skip(1).copied().collect(),
         // The first reply may be lost, and without the salt its receipt proves nothing.
-        salt: matches!(cx.event.action, Command::Forget { .. })
-            .then(|| events::forget::salt(cx, source)),
+        salt: forgets_at.map(|place| events::forget::salt(cx, place)),
         ..cx.decision(Outcome::Duplicate, reason)
     }))
 }
